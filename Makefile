@@ -1,0 +1,40 @@
+# Each target sets up what it needs: on a fresh machine `make test` is enough.
+PYTHON := .venv/bin/python
+DEMO_FLAGS := $(if $(filter 1,$(WEB)),--web)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-agents lint types format bench clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## make or update .venv (the others do it by themselves)
+	@scripts/bootstrap.sh
+
+demo: setup ## run the demonstration; WEB=1 shows it in mitmweb
+	$(PYTHON) -m vtc.demo $(DEMO_FLAGS)
+
+test: setup ## run the test suite
+	$(PYTHON) -m pytest
+
+test-agents: setup ## run the tests with real coding agents (needs Node)
+	@command -v npm >/dev/null || { echo "make test-agents needs Node and npm: install Node 20 or newer" >&2; exit 1; }
+	$(PYTHON) -m pytest -m agents tests/agents
+
+lint: setup ## check style and format with ruff
+	$(PYTHON) -m ruff check .
+	$(PYTHON) -m ruff format --check .
+
+types: setup ## check types with mypy
+	$(PYTHON) -m mypy
+
+format: setup ## put the code into the project's format
+	$(PYTHON) -m ruff check --fix .
+	$(PYTHON) -m ruff format .
+
+bench: setup ## run the benchmarks
+	$(PYTHON) -m benchmarks
+
+clean: ## remove .venv, caches and builds
+	rm -rf .venv .uv .pytest_cache .hypothesis .mypy_cache .ruff_cache dist build
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

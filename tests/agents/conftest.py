@@ -1,0 +1,65 @@
+"""What the tests with real agents share.
+
+Each agent is one test module beside this file. Its project holds a file with a random secret word, and
+its model (`model_server.py`) wants to read that file by a tool call written as text: the agent prints the
+word only if it understood the call.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.agents.model_server import ScriptedModel, serve
+from tests.agents.processes import reverse_proxy
+
+PROMPT = "Read hello.txt and tell me the secret word"
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A fresh home and working directory for one run of an agent."""
+
+    home: Path
+    directory: Path
+    word: str = field(default_factory=lambda: f"word-{secrets.token_hex(6)}")
+
+    @property
+    def file(self) -> Path:
+        return self.directory / "hello.txt"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    project = Project(tmp_path / "home", tmp_path / "project")
+    project.home.mkdir()
+    project.directory.mkdir()
+    project.file.write_text(f"The secret word is {project.word}.\n")
+    return project
+
+
+class Network:
+    """Starts servers that live as long as the test."""
+
+    def __init__(self, stack: ExitStack, confdir: Path) -> None:
+        self._stack = stack
+        self._confdir = confdir
+
+    def model(self, model: ScriptedModel) -> str:
+        """Serve the model; returns its URL, without a path."""
+        return self._stack.enter_context(serve(model))
+
+    def vtc(self, upstream: str, *settings: str) -> str:
+        """Put mitmdump with the addon before `upstream`; returns its URL, without a path."""
+        return self._stack.enter_context(reverse_proxy(upstream, self._confdir, *settings))
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Iterator[Network]:
+    with ExitStack() as stack:
+        yield Network(stack, tmp_path / "mitmproxy")

@@ -1,0 +1,69 @@
+"""Cline, a client that writes and reads calls as XML in text: no `tools` in its requests.
+
+Seen with the Cline CLI 2.18.0: about five seconds a run, no side requests. It reads its own tags; other
+ways of writing are answered "You did not use a tool", and the third time ends the task with exit code 1.
+It also carries out `tool_calls` that nobody asked for, so those are no test of VTC here: the call comes back
+as an assistant message with `tool_calls`, a `tool` message "result missing", and the result as user text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from subprocess import CompletedProcess
+
+import pytest
+
+from tests.agents.conftest import PROMPT, Network, Project
+from tests.agents.model_server import MODEL, Call, ScriptedModel
+from tests.agents.processes import npm_install, run_agent
+
+pytestmark = pytest.mark.agents
+
+Cline = Callable[[str], CompletedProcess[str]]
+
+
+@pytest.fixture
+def cline(project: Project) -> Cline:
+    """Run Cline against the server at a URL."""
+    commands = npm_install("cline", "2.18.0")
+
+    def run(url: str) -> CompletedProcess[str]:
+        # What `cline auth` writes, and telemetry off: it would wait ten seconds for its server at the end.
+        state = {
+            "telemetrySetting": "disabled",
+            "welcomeViewCompleted": True,
+            "openAiBaseUrl": f"{url}/v1",
+            **{f"{mode}ModeApiProvider": "openai" for mode in ("act", "plan")},
+            **{f"{mode}ModeOpenAiModelId": MODEL for mode in ("act", "plan")},
+        }
+        data = project.home / ".cline" / "data"
+        data.mkdir(parents=True)
+        (data / "globalState.json").write_text(json.dumps(state))
+        (data / "secrets.json").write_text(json.dumps({"openAiApiKey": "sk-x"}))
+        command = [str(commands / "cline"), "--yolo", "--cwd", str(project.directory), PROMPT]
+        return run_agent(command, project.directory, project.home, {"CLINE_NO_AUTO_UPDATE": "1"})
+
+    return run
+
+
+def model(dialect: str, project: Project) -> ScriptedModel:
+    return ScriptedModel(
+        dialect, Call("read_file", "path", project.file.name), finish=("attempt_completion", "result")
+    )
+
+
+@pytest.mark.parametrize("dialect", ["tag", "native"])
+def test_without_vtc_it_reads_its_own_xml_and_tool_calls(
+    dialect: str, cline: Cline, project: Project, network: Network
+) -> None:
+    done = cline(network.model(model(dialect, project)))
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+
+
+@pytest.mark.parametrize("dialect", ["hermes", "invoke"])
+def test_without_vtc_it_does_not_understand_another_dialect(
+    dialect: str, cline: Cline, project: Project, network: Network
+) -> None:
+    done = cline(network.model(model(dialect, project)))
+    assert (done.returncode, project.word in done.stdout + done.stderr) == (1, False), done

@@ -1,0 +1,97 @@
+"""OpenCode, a native client: declares `tools`, reads `tool_calls`, prints a call in text to its user.
+
+Seen with 1.18.33: about five seconds a run, one side request for a title, then one request a turn. With a
+text call it ends with exit code 0 all the same, so only the word tells success from failure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from subprocess import CompletedProcess
+
+import pytest
+
+from tests.agents.conftest import PROMPT, Network, Project
+from tests.agents.model_server import DIALECTS, MODEL, Call, ScriptedModel
+from tests.agents.processes import npm_install, run_agent
+
+pytestmark = pytest.mark.agents
+
+OpenCode = Callable[[str], CompletedProcess[str]]
+
+
+@pytest.fixture
+def opencode(project: Project) -> OpenCode:
+    """Run OpenCode against the server at a URL."""
+    commands = npm_install("opencode-ai", "1.18.33", postinstall="opencode-ai/postinstall.mjs")
+
+    def run(url: str) -> CompletedProcess[str]:
+        config = {
+            "autoupdate": False,
+            "share": "disabled",
+            "snapshot": False,
+            "model": f"lab/{MODEL}",
+            "small_model": f"lab/{MODEL}",
+            "permission": {"*": "allow"},
+            "provider": {
+                "lab": {
+                    "npm": "@ai-sdk/openai-compatible",
+                    "options": {"baseURL": f"{url}/v1", "apiKey": "sk-x"},
+                    "models": {MODEL: {"tool_call": True, "limit": {"context": 128000, "output": 8192}}},
+                }
+            },
+        }
+        variables = {
+            "OPENCODE_CONFIG_CONTENT": json.dumps(config),
+            "OPENCODE_DISABLE_AUTOUPDATE": "1",
+            "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+            "OPENCODE_DISABLE_MODELS_FETCH": "1",
+        }
+        command = [str(commands / "opencode"), "run", "--auto", PROMPT]
+        return run_agent(command, project.directory, project.home, variables)
+
+    return run
+
+
+def model(dialect: str, project: Project, *, strict: bool = False) -> ScriptedModel:
+    return ScriptedModel(dialect, Call("read", "filePath", str(project.file)), strict=strict)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_without_vtc_a_text_call_ends_as_text(
+    dialect: str, opencode: OpenCode, project: Project, network: Network
+) -> None:
+    done = opencode(network.model(model(dialect, project)))
+    assert str(project.file) in done.stdout, done  # the call, leaked to the user
+    assert project.word not in done.stdout + done.stderr, done
+
+
+def test_without_vtc_a_strict_model_is_of_no_use(
+    opencode: OpenCode, project: Project, network: Network
+) -> None:
+    done = opencode(network.model(model("tag", project, strict=True)))
+    assert "this model knows no tools" in done.stdout + done.stderr, done
+    assert project.word not in done.stdout + done.stderr, done
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_with_vtc_a_text_call_is_carried_out(
+    dialect: str, opencode: OpenCode, project: Project, network: Network
+) -> None:
+    """The request goes on untouched, the server takes `tools`, its model writes text."""
+    upstream = network.model(model(dialect, project))
+    done = opencode(network.vtc(upstream, "vtc_tools=native"))
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+    assert str(project.file) not in done.stdout, done
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_with_vtc_a_model_that_knows_no_tools_learns_them_from_its_prompt(
+    dialect: str, opencode: OpenCode, project: Project, network: Network
+) -> None:
+    """D7, the whole cycle: ask, call, result, answer; the server refuses `tools` and `role: tool`."""
+    upstream = network.model(model(dialect, project, strict=True))
+    done = opencode(network.vtc(upstream, "vtc_tools=prompt", f"vtc_dialect={dialect}"))
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+    assert str(project.file) not in done.stdout, done

@@ -1,0 +1,331 @@
+"""The rules of the source tree: layers, purity, mirror tests, module size, and standing alone.
+
+Each check takes the tree as `{path: source}` and returns one `path:line: what is wrong; what to do` for
+each violation, so that it can be shown a made-up tree that breaks the rule.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+type Tree = Mapping[str, str]
+type Check = Callable[[Tree], list[str]]
+
+ROOT = Path(__file__).parent.parent
+
+# A module imports from its own layer's package and from lower ranks. "vtc" is `vtc/__init__.py`.
+RANKS = {
+    "events": 0,
+    "wire": 1,
+    "apis": 2,
+    "dialects": 2,
+    "guards": 2,
+    "profiles": 3,
+    "exchange": 4,
+    "vtc": 5,
+    "proxy": 6,
+    "cli": 6,
+    "demo": 6,
+}
+OUTER = {"proxy", "cli", "demo"}
+READS_FILES = {"profiles"}
+IMPURE = {
+    *("time", "datetime", "random", "secrets", "uuid"),
+    *("socket", "asyncio", "threading", "subprocess", "requests", "httpx"),
+}
+FILE_METHODS = {"read_text", "read_bytes", "write_text", "write_bytes"}
+MAX_LINES = 400
+
+LOCK_FILE = re.compile(
+    r"\b(?:(?:uv|poetry|pdm|pixi|Pipfile|Cargo|yarn|bun)\.lock"
+    r"|(?:package-lock|npm-shrinkwrap)\.json|pnpm-lock\.ya?ml)\b"
+)
+URL = re.compile(r"\b(?:https?|file)://[^\s\"'`<>()\[\]]+")
+REGISTRY = re.compile(
+    r"/simple/?$|//(?:[^/]*[.@])?(?:pypi|pythonhosted|npmjs|registry|artifactory|nexus|devpi)[.:/]", re.I
+)
+
+
+def modules(tree: Tree) -> Iterator[tuple[str, ast.Module]]:
+    for path, source in tree.items():
+        if path.startswith("vtc/") and path.endswith(".py"):
+            yield path, ast.parse(source, path)
+
+
+def layer(path: str) -> str:
+    """The layer of a module: `vtc/wire/sse.py` -> `wire`, `vtc/cli_explain.py` -> `cli`."""
+    parts = PurePosixPath(path).with_suffix("").parts[1:]
+    if parts == ("__init__",):
+        return "vtc"
+    for name in ("cli", "demo"):
+        if re.match(rf"{name}(_|$)", parts[0]):
+            return name
+    return parts[0]
+
+
+def imports(path: str, module: ast.Module, tree: Tree) -> Iterator[tuple[int, str]]:
+    """The line and absolute name of every module imported; `from package import module` names the module."""
+    package = PurePosixPath(path).parent.parts
+    for node in ast.walk(module):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) - node.level + 1] if node.level else ()
+            base = ".".join((*above, *(node.module or "").split("."))).strip(".")
+            for alias in node.names:
+                full = f"{base}.{alias.name}"
+                file = full.replace(".", "/")
+                is_module = any(known.startswith((f"{file}.py", f"{file}/")) for known in tree)
+                yield node.lineno, full if is_module else base
+
+
+def check_layers(tree: Tree) -> list[str]:
+    problems = []
+    for path, module in modules(tree):
+        here = layer(path)
+        if here not in RANKS:
+            problems.append(f"{path}:1: layer {here!r} has no rank; move the module or add it to RANKS")
+            continue
+        for line, name in imports(path, module, tree):
+            if name.split(".")[0] == "mitmproxy" and here not in OUTER:
+                problems.append(f"{path}:{line}: imports mitmproxy; only proxy, cli and demo may")
+            if name.split(".")[0] != "vtc":
+                continue
+            there = layer("/".join(name.split(".")) if "." in name else "vtc/__init__")
+            if there != here and RANKS.get(there, len(RANKS)) >= RANKS[here]:
+                problems.append(
+                    f"{path}:{line}: {here} imports {name}; imports run downwards only: "
+                    "move what both need to a lower layer"
+                )
+    return problems
+
+
+def check_purity(tree: Tree) -> list[str]:
+    problems = []
+    for path, module in modules(tree):
+        here = layer(path)
+        if here in OUTER:
+            continue
+        for line, name in imports(path, module, tree):
+            if name.split(".")[0] in IMPURE:
+                problems.append(
+                    f"{path}:{line}: imports {name}; take times, ids and data as arguments, "
+                    "or do this in proxy, cli or demo"
+                )
+        for node in ast.walk(module):
+            if here not in READS_FILES and isinstance(node, ast.Call) and touches_a_file(node.func):
+                problems.append(
+                    f"{path}:{node.lineno}: calls {ast.unparse(node.func)}(); take the data as an argument"
+                )
+    return problems
+
+
+def touches_a_file(function: ast.expr) -> bool:
+    match function:
+        case ast.Name(id="open") | ast.Attribute(attr="open"):
+            return True
+        case ast.Attribute(attr=method):
+            return method in FILE_METHODS
+    return False
+
+
+def check_mirrors(tree: Tree) -> list[str]:
+    problems = []
+    for path, _ in modules(tree):
+        module = PurePosixPath(path)
+        if module.stem in ("__init__", "__main__"):
+            continue
+        mirror = PurePosixPath("tests", *module.parent.parts[1:], f"test_{module.stem.removeprefix('_')}.py")
+        if str(mirror) not in tree:
+            problems.append(f"{path}:1: has no test file; add {mirror}")
+    return problems
+
+
+def check_size(tree: Tree) -> list[str]:
+    problems = []
+    for path, _ in modules(tree):
+        lines = len(tree[path].splitlines())
+        if lines > MAX_LINES:
+            problems.append(f"{path}:{lines}: over {MAX_LINES} lines; split it, one noun a file")
+    return problems
+
+
+def check_standalone(tree: Tree) -> list[str]:
+    problems = [f"{path}:1: is a lock file; remove it" for path in tree if LOCK_FILE.search(path)]
+    for path, source in tree.items():
+        for number, line in enumerate(source.splitlines(), start=1):
+            problems += [f"{path}:{number}: names the lock file {m[0]}" for m in LOCK_FILE.finditer(line)]
+            problems += [
+                f"{path}:{number}: names the registry {m[0]}; leave it to the machine's own configuration"
+                for m in URL.finditer(line)
+                if REGISTRY.search(m[0].rstrip(".,;"))
+            ]
+    return problems
+
+
+CHECKS: tuple[Check, ...] = (check_layers, check_purity, check_mirrors, check_size, check_standalone)
+
+
+@pytest.fixture(scope="module")
+def repository() -> Tree:
+    """Every text file that git tracks or would add."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout, so nothing says which files are the project's")
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True).stdout.decode()
+    files = {path: (ROOT / path).read_bytes() for path in listed.split("\0") if (ROOT / path).is_file()}
+    return {path: data.decode(errors="replace") for path, data in files.items() if b"\0" not in data}
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_the_repository_keeps_its_rules(check: Check, repository: Tree) -> None:
+    assert "vtc/__init__.py" in repository
+    if problems := check(repository):
+        pytest.fail("\n".join(problems), pytrace=False)
+
+
+# The checks themselves: each line of a made-up module breaks its rule alone.
+
+OTHER_MODULES = dict.fromkeys(
+    [
+        "vtc/__init__.py",
+        "vtc/events.py",
+        "vtc/wire/sse.py",
+        "vtc/apis/__init__.py",
+        "vtc/apis/openai_chat.py",
+        "vtc/dialects/reader.py",
+        "vtc/guards/loop.py",
+        "vtc/profiles/loader.py",
+        "vtc/exchange.py",
+        "vtc/proxy/addon.py",
+        "vtc/cli.py",
+    ],
+    "",
+)
+
+
+def run(check: Check, path: str, source: str) -> list[str]:
+    return check({**OTHER_MODULES, path: source})
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("vtc/events.py", "from vtc.wire import sse"),
+        ("vtc/wire/sse.py", "import vtc.apis.openai_chat"),
+        ("vtc/apis/openai_chat.py", "from vtc.dialects.reader import Reader"),
+        ("vtc/apis/openai_chat.py", "from ..dialects import reader"),
+        ("vtc/apis/openai_chat.py", "from .. import dialects"),
+        ("vtc/apis/openai_chat.py", "from vtc import guards"),
+        ("vtc/apis/__init__.py", "from ..guards import loop"),
+        ("vtc/dialects/reader.py", "from vtc.apis import openai_chat"),
+        ("vtc/dialects/reader.py", "from vtc.profiles.loader import load"),
+        ("vtc/guards/loop.py", "from vtc.dialects import reader"),
+        ("vtc/guards/loop.py", "from vtc import __version__"),
+        ("vtc/profiles/loader.py", "from vtc.exchange import Exchange"),
+        ("vtc/exchange.py", "from vtc.proxy.addon import Addon"),
+        ("vtc/exchange.py", "def late():\n    from vtc.unknown import x"),
+        ("vtc/exchange.py", "from mitmproxy import http"),
+        ("vtc/__init__.py", "import mitmproxy.http"),
+        ("vtc/__init__.py", "from vtc.proxy.addon import Addon"),
+        ("vtc/cli.py", "from vtc.proxy.addon import Addon"),
+        ("vtc/utils.py", ""),
+    ],
+)
+def test_an_import_upwards_or_sideways_is_found(path: str, source: str) -> None:
+    (problem,) = run(check_layers, path, source)
+    assert problem.startswith(f"{path}:{max(1, len(source.splitlines()))}: ")
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("vtc/wire/sse.py", "from vtc.events import Text\nfrom vtc import events"),
+        ("vtc/apis/__init__.py", "from .openai_chat import Codec\nfrom . import openai_chat"),
+        ("vtc/apis/openai_chat.py", "from vtc.wire import sse\nfrom ..events import Text"),
+        ("vtc/profiles/loader.py", "from vtc.dialects.reader import Reader"),
+        ("vtc/exchange.py", "from vtc.profiles import loader\nfrom vtc import guards, apis"),
+        ("vtc/__init__.py", "from vtc.exchange import Exchange"),
+        (
+            "vtc/proxy/addon.py",
+            "from mitmproxy import http\nfrom vtc import __version__\nimport vtc.exchange",
+        ),
+        ("vtc/cli_explain.py", "from vtc.cli import main\nimport mitmproxy"),
+        ("vtc/demo/server.py", "from vtc import exchange\nimport mitmproxy"),
+    ],
+)
+def test_an_import_downwards_is_fine(path: str, source: str) -> None:
+    assert run(check_layers, path, source) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        ("vtc/events.py", "import time"),
+        ("vtc/wire/sse.py", "from asyncio import Queue"),
+        ("vtc/exchange.py", "import uuid as ids"),
+        ("vtc/apis/openai_chat.py", "def f():\n    import httpx"),
+        ("vtc/profiles/loader.py", "import random"),
+        ("vtc/guards/loop.py", "x = open('f')"),
+        ("vtc/dialects/reader.py", "x = Path('f').read_text()"),
+        ("vtc/dialects/reader.py", "\nPath('f').open()"),
+    ],
+)
+def test_an_effect_is_found(path: str, source: str) -> None:
+    (problem,) = run(check_purity, path, source)
+    assert problem.startswith(f"{path}:{len(source.splitlines())}: ")
+
+
+def test_effects_are_for_the_outer_layers_and_files_for_profiles() -> None:
+    effects = "import time, httpx\nopen('f')"
+    assert run(check_purity, "vtc/proxy/addon.py", effects) == []
+    assert run(check_purity, "vtc/cli.py", effects) == []
+    assert run(check_purity, "vtc/demo/server.py", effects) == []
+    assert run(check_purity, "vtc/profiles/loader.py", "open('f')\npath.read_text()") == []
+
+
+def test_a_module_without_a_mirror_test_is_found() -> None:
+    assert check_mirrors({"vtc/wire/sse.py": "", "tests/test_sse.py": ""}) == [
+        "vtc/wire/sse.py:1: has no test file; add tests/wire/test_sse.py"
+    ]
+
+
+def test_a_mirror_test_is_found_where_it_belongs() -> None:
+    modules = {"vtc/__init__.py": "", "vtc/events.py": "", "vtc/wire/sse.py": "", "vtc/demo/__main__.py": ""}
+    assert check_mirrors({**modules, "tests/test_events.py": "", "tests/wire/test_sse.py": ""}) == []
+
+
+def test_a_long_module_is_found() -> None:
+    assert run(check_size, "vtc/events.py", "x = 1\n" * 400) == []
+    assert run(check_size, "vtc/events.py", "x = 1\n" * 401) == [
+        "vtc/events.py:401: over 400 lines; split it, one noun a file"
+    ]
+
+
+# Put together here, so that this file itself names no lock file and no registry.
+@pytest.mark.parametrize("name", ["uv" + ".lock", "poetry" + ".lock", "package-lock" + ".json"])
+def test_a_lock_file_is_found(name: str) -> None:
+    assert check_standalone({f"docs/{name}": ""}) == [f"docs/{name}:1: is a lock file; remove it"]
+    assert check_standalone({"a.md": f"first\nsee `{name}`."}) == [f"a.md:2: names the lock file {name}"]
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["mirror.example/simple", "mirror.example:8080/a/simple/", "pypi" + ".org", "registry" + ".example/x"],
+)
+def test_a_registry_address_is_found(address: str) -> None:
+    url = f"https://{address}"
+    (problem,) = check_standalone({"Makefile": f"all:\n\tpip install -i {url} vtc"})
+    assert problem.startswith(f"Makefile:2: names the registry {url};")
+
+
+def test_other_addresses_are_fine() -> None:
+    text = "https://mitmproxy.org/simple-things http://127.0.0.1:8080/v1 https://json.org/registry-of-ideas"
+    assert check_standalone({"README.md": text}) == []

@@ -1,0 +1,146 @@
+"""The server-sent events reader: what a frame is, and that cutting the body never matters."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from vtc.wire.sse import Frame, FrameReader
+
+
+def read(*chunks: bytes) -> list[Frame]:
+    reader = FrameReader()
+    frames = [frame for chunk in chunks for frame in reader.feed(chunk)]
+    return frames + reader.finish()
+
+
+BODIES = {
+    "one event": (b"data: x\n\n", [(b"data: x\n\n", b"x")]),
+    "two events": (b"data: x\n\ndata: y\n\n", [(b"data: x\n\n", b"x"), (b"data: y\n\n", b"y")]),
+    "no space": (b"data:x\n\n", [(b"data:x\n\n", b"x")]),
+    "one space is removed": (b"data:  x \n\n", [(b"data:  x \n\n", b" x ")]),
+    "no colon": (b"data\n\n", [(b"data\n\n", b"")]),
+    "empty data": (b"data:\n\n", [(b"data:\n\n", b"")]),
+    "several lines": (b"data: a\ndata:\ndata: b\n\n", [(b"data: a\ndata:\ndata: b\n\n", b"a\n\nb")]),
+    "other fields": (b"id: 1\nevent: e\ndata: x\n\n", [(b"id: 1\nevent: e\ndata: x\n\n", b"x")]),
+    "no data field": (b"event: e\nid: 1\n\n", [(b"event: e\nid: 1\n\n", None)]),
+    "longer field name": (b"data2: x\n\n", [(b"data2: x\n\n", None)]),
+    "space before field": (b" data: x\n\n", [(b" data: x\n\n", None)]),
+    "comment": (b": ping\n\n", [(b": ping\n\n", None)]),
+    "comment that looks like data": (b":data: x\n\n", [(b":data: x\n\n", None)]),
+    "colon in data": (b"data: a: b\n\n", [(b"data: a: b\n\n", b"a: b")]),
+    "CRLF": (b"data: x\r\n\r\ndata: y\r\n\r\n", [(b"data: x\r\n\r\n", b"x"), (b"data: y\r\n\r\n", b"y")]),
+    "CR": (b"data: x\r\rdata: y\r\r", [(b"data: x\r\r", b"x"), (b"data: y\r\r", b"y")]),
+    "CRLF is one line end": (b"data: a\r\ndata: b\r\n\r\n", [(b"data: a\r\ndata: b\r\n\r\n", b"a\nb")]),
+    "LF CRLF": (b"data: x\n\r\ndata: y\n\n", [(b"data: x\n\r\n", b"x"), (b"data: y\n\n", b"y")]),
+    "CRLF LF": (b"data: x\r\n\ndata: y\n\n", [(b"data: x\r\n\n", b"x"), (b"data: y\n\n", b"y")]),
+    "CR CRLF": (b"data: x\r\r\ndata: y\n\n", [(b"data: x\r\r\n", b"x"), (b"data: y\n\n", b"y")]),
+    "LF CR": (b"data: x\n\rdata: y\n\n", [(b"data: x\n\r", b"x"), (b"data: y\n\n", b"y")]),
+    "stray blank lines": (b"\n\ndata: x\n\n\n",
+                          [(b"\n", None), (b"\n", None), (b"data: x\n\n", b"x"), (b"\n", None)]),
+    "BOM": (b"\xef\xbb\xbfdata: x\n\n", [(b"\xef\xbb\xbf", None), (b"data: x\n\n", b"x")]),
+    "BOM later": (b"data: x\n\n\xef\xbb\xbfdata: y\n\n",
+                  [(b"data: x\n\n", b"x"), (b"\xef\xbb\xbfdata: y\n\n", None)]),
+    "half a BOM": (b"\xef\xbb", [(b"\xef\xbb", None)]),
+    "not ended": (b"data: x\n\ndata: y", [(b"data: x\n\n", b"x"), (b"data: y", b"y")]),
+    "ended by one LF": (b"data: x\n", [(b"data: x\n", b"x")]),
+    "ended by CR CR": (b"data: x\r\r", [(b"data: x\r\r", b"x")]),
+    "any bytes": (b"data: \xff\x00\n\n", [(b"data: \xff\x00\n\n", b"\xff\x00")]),
+    "empty": (b"", []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "frames"), BODIES.values(), ids=BODIES)
+def test_frames_of_a_body_whole_and_byte_by_byte(
+    body: bytes, frames: list[tuple[bytes, bytes | None]]
+) -> None:
+    expected = [Frame(raw, data) for raw, data in frames]
+    assert read(body) == expected
+    assert read(*(body[i : i + 1] for i in range(len(body)))) == expected
+    assert read(b"data: first\n\n", body)[0] == Frame(b"data: first\n\n", b"first")
+
+
+LINES = st.sampled_from(
+    [b"data: x", b"data:y", b"data", b": c", b"event: e", b"id", b"", b"", b"\xef\xbb\xbf"]
+)
+ENDINGS = st.sampled_from([b"\n", b"\r\n", b"\r"])
+STREAMS = st.lists(st.tuples(LINES, ENDINGS).map(b"".join), max_size=20).map(b"".join)
+
+
+@given(STREAMS | st.binary(max_size=40), st.lists(st.integers(0, 200), max_size=8))
+@example(b"data: x\r\n\r\ndata: y\r\n\r\n", [8, 9, 10, 11])
+def test_cuts_never_matter_and_no_byte_is_lost(body: bytes, cuts: list[int]) -> None:
+    places = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
+    frames = read(*(body[start:end] for start, end in pairwise(places)))
+    assert frames == read(body)
+    assert b"".join(frame.raw for frame in frames) == body
+
+
+@given(STREAMS)
+def test_only_the_last_frame_may_lack_its_blank_line(body: bytes) -> None:
+    for frame in read(body)[:-1]:
+        assert frame.raw == b"\xef\xbb\xbf" or not frame.raw.splitlines()[-1]
+        assert all(frame.raw.splitlines()[:-1])
+
+
+@pytest.mark.parametrize("ending", [b"\n", b"\r\n"])
+def test_a_frame_is_delivered_by_the_feed_that_brings_its_last_byte(ending: bytes) -> None:
+    reader = FrameReader()
+    body = b"data: x" + ending + ending
+    for _ in range(3):
+        assert [reader.feed(body[i : i + 1]) for i in range(len(body) - 1)] == [[]] * (len(body) - 1)
+        assert reader.feed(body[-1:]) == [Frame(body, b"x")]
+
+
+def test_a_cr_waits_for_one_byte_because_it_may_be_half_a_crlf() -> None:
+    reader = FrameReader()
+    assert reader.feed(b"data: x\n\r") == []
+    assert reader.feed(b"\n") == [Frame(b"data: x\n\r\n", b"x")]
+    assert reader.feed(b"data: y\n\r") == []
+    assert reader.feed(b"d") == [Frame(b"data: y\n\r", b"y")]
+
+
+def test_finish_may_be_called_again() -> None:
+    reader = FrameReader()
+    reader.feed(b"data: x")
+    assert reader.finish() == [Frame(b"data: x", b"x")]
+    assert reader.finish() == []
+
+
+REPLACED = {
+    "LF": (b"data: a\n\n", b"data: NEW\n\n"),
+    "CRLF": (b"data: a\r\n\r\n", b"data: NEW\r\n\r\n"),
+    "CR": (b"data: a\r\r", b"data: NEW\r\r"),
+    "other fields stay": (b"event: e\r\nid: 1\ndata:a\n: c\n\n", b"event: e\r\nid: 1\ndata: NEW\n: c\n\n"),
+    "several data lines become one": (b"data: a\nid: 1\ndata: b\n\n", b"data: NEW\nid: 1\n\n"),
+    "data without a colon": (b"data\n\n", b"data: NEW\n\n"),
+    "not ended": (b"event: e\ndata: a", b"event: e\ndata: NEW"),
+}
+
+
+@pytest.mark.parametrize(("raw", "replaced"), REPLACED.values(), ids=REPLACED)
+def test_with_data_replaces_the_data_lines_and_nothing_else(raw: bytes, replaced: bytes) -> None:
+    [frame] = read(raw)
+    assert frame.with_data(b"NEW") == replaced
+
+
+def test_with_data_writes_a_data_line_for_each_line() -> None:
+    [frame] = read(b"event: e\r\ndata: a\r\n\r\n")
+    assert frame.with_data(b"1\n2\r\n") == b"event: e\r\ndata: 1\r\ndata: 2\r\ndata: \r\n\r\n"
+
+
+@given(STREAMS, st.binary(max_size=20).map(lambda data: data.replace(b"\r", b"")))
+def test_what_with_data_wrote_reads_back(body: bytes, data: bytes) -> None:
+    for frame in read(body):
+        if frame.data is not None:
+            raw = frame.with_data(data)
+            assert read(b"\n", raw) == [Frame(b"\n", None), Frame(raw, data)]
+
+
+def test_with_data_refuses_a_frame_that_has_none() -> None:
+    [comment] = read(b": ping\n\n")
+    with pytest.raises(ValueError, match="no data line to replace"):
+        comment.with_data(b"x")

@@ -1,0 +1,16 @@
+"""The HTTP shapes that VTC speaks. Another API is another module here and another row of `APIS`."""
+
+from __future__ import annotations
+
+from vtc.apis import openai_chat
+from vtc.apis.base import Api, BadRequest, Channel, Request, Rewriter
+
+APIS: tuple[Api, ...] = (openai_chat.OpenAIChat(),)
+
+
+def find(method: str, path: str) -> Api | None:
+    """The API that a request belongs to, or None."""
+    return next((api for api in APIS if api.handles(method, path)), None)
+
+
+__all__ = ["APIS", "Api", "BadRequest", "Channel", "Request", "Rewriter", "find"]

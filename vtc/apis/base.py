@@ -1,0 +1,93 @@
+"""What an API codec is: requests as messages and tools, replies as text channels.
+
+An API module knows the JSON and nothing of dialects; what becomes of the text of a choice is up to the `Channel`
+that it is given for it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from vtc.events import Event, Message, Tool
+
+
+class BadRequest(ValueError):
+    """The body is no request of this API; it is passed on untouched."""
+
+
+class Channel(Protocol):
+    """One message of a reply on its way through: text in, events out, `raw` of all events being that text."""
+
+    def feed(self, text: str) -> list[Event]: ...
+
+    def finish(self, *, complete: bool) -> list[Event]: ...
+
+    def release(self) -> list[Event]:
+        """Give back what is held; no more text is fed."""
+        ...
+
+
+class Request(ABC):
+    """A decoded request."""
+
+    model: str
+    stream: bool
+    messages: Sequence[Message]
+    tools: Sequence[Tool]
+    tool_choice: str
+    """`auto`, `none`, `required`, or the name of a tool."""
+    parallel: bool
+    """Whether the reply may hold more than one call."""
+    legacy: bool
+    """The client uses the API's older form of tools and expects it in the reply."""
+    fields: Mapping[str, Any]
+    """The whole request as plain data, for profiles that match on it."""
+
+    @abstractmethod
+    def encode(
+        self,
+        *,
+        messages: Sequence[Message] | None = None,
+        drop: Sequence[str] = (),
+        set_: Mapping[str, Any] | None = None,
+        without_tools: bool = False,
+    ) -> bytes:
+        """The request's body with these changes; what is not changed keeps its bytes."""
+
+
+class Rewriter(Protocol):
+    """Rewrites the frames of one streamed reply."""
+
+    def feed(self, raw: bytes, data: bytes) -> list[bytes]:
+        """A frame of the stream and its data; returns the frames that may leave now."""
+        ...
+
+    def finish(self) -> list[bytes]:
+        """The end of the stream, with or without a marker of its own (idempotent)."""
+        ...
+
+    def release(self) -> list[bytes]:
+        """What is held back, as it came (after a failure)."""
+        ...
+
+
+class Api(Protocol):
+    """One HTTP shape."""
+
+    name: str
+
+    def handles(self, method: str, path: str) -> bool: ...
+
+    def request(self, body: bytes) -> Request:
+        """Decode a request; raises `BadRequest`."""
+        ...
+
+    def rewriter(self, channel: Callable[[], Channel], *, legacy: bool) -> Rewriter:
+        """For a streamed reply; `channel` is called once for each choice."""
+        ...
+
+    def rewrite(self, body: bytes, channel: Callable[[], Channel], *, legacy: bool) -> bytes:
+        """A whole JSON reply; returned as it came when nothing changes."""
+        ...

@@ -1,0 +1,222 @@
+"""Streamed OpenAI chat completions: each chunk's text goes through a channel, everything else passes.
+
+A frame whose text is not touched leaves as the bytes that came, even if it had to wait. Of any other frame, what it
+says besides text (role, usage, logprobs, fields nobody knows) leaves at once, and its text when the channel gives it
+back.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from vtc.apis.base import Channel
+from vtc.apis.openai_json import CUT_OFF, decode, encode, finish_reason, has_calls
+from vtc.events import Call, Event, Reasoning, Text, ToolCall
+
+
+@dataclass(slots=True)
+class _Held:
+    """A frame whose text has not all left: `raw` while it is whole, else what a new frame is made of."""
+
+    text: str
+    chunk: dict[str, Any]
+    raw: bytes | None
+
+
+@dataclass(slots=True)
+class _Choice:
+    """One choice of the reply."""
+
+    index: int
+    channel: Channel
+    held: deque[_Held] = field(default_factory=deque)
+    calls: int = 0
+    role_sent: bool = False
+    native: bool = False  # upstream sends tool_calls itself: its text is not read any more
+    finished: bool = False
+
+
+class StreamRewriter:
+    """Chunks of one streamed chat completion; each data frame goes through `feed`."""
+
+    def __init__(self, channel: Callable[[], Channel], *, legacy: bool) -> None:
+        self._channel = channel
+        self._legacy = legacy
+        self._choices: dict[int, _Choice] = {}
+        self._last: dict[str, Any] = {}  # what the last chunk said of the whole reply: id, model, …
+
+    def feed(self, raw: bytes, data: bytes) -> list[bytes]:
+        if data.strip() == b"[DONE]":
+            return [*self._end(complete=True), raw]
+        try:
+            chunk = decode(data)
+        except ValueError:
+            return [raw]
+        choices = chunk.get("choices") if isinstance(chunk, dict) else None
+        if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
+            return [raw]
+        self._last = {key: value for key, value in chunk.items() if key not in ("choices", "usage")}
+        if len(choices) == 1:
+            return self._one(chunk, choices[0], raw)
+        outs = [self._one({**chunk, "choices": [choice], "usage": None}, choice, None) for choice in choices]
+        if all(isinstance(out, Untouched) for out in outs):
+            return [raw]
+        if chunk.get("usage") is not None:
+            outs.append([_frame({**chunk, "choices": []})])
+        return [frame for out in outs for frame in out]
+
+    def finish(self) -> list[bytes]:
+        return self._end(complete=False)
+
+    def release(self) -> list[bytes]:
+        frames = []
+        for choice in self._choices.values():
+            frames += [held.raw or _frame(_with_delta(held.chunk, {"content": held.text})) for held in choice.held]
+            choice.held.clear()
+        return frames
+
+    def _one(self, chunk: dict[str, Any], entry: dict[str, Any], raw: bytes | None) -> list[bytes]:
+        """A chunk of one choice."""
+        choice = self._choice(entry)
+        delta = entry.get("delta") if isinstance(entry.get("delta"), dict) else {}
+        assert isinstance(delta, dict)
+        text = delta.get("content") if isinstance(delta.get("content"), str) else ""
+        reason = entry.get("finish_reason")
+        events: list[Event] = []
+        if has_calls(delta) and not choice.native:
+            choice.native = True
+            events += choice.channel.release()
+        elif not choice.native and not choice.finished:
+            if text:
+                events += choice.channel.feed(text)
+            if reason:
+                choice.finished = True
+                events += choice.channel.finish(complete=reason != CUT_OFF)
+        out: list[bytes] = []
+        if text and not choice.native and (choice.held or "".join(map(_said, events)) != text):
+            self._split(choice, chunk, entry, delta, events, out, raw)
+            return out
+        if choice.held:
+            self._emit(choice, events, out)
+        if reason and choice.calls:
+            entry = {**entry, "finish_reason": finish_reason(reason, legacy=self._legacy)}
+            return [*out, _frame({**chunk, "choices": [entry]})]
+        choice.role_sent = choice.role_sent or bool(delta.get("role"))
+        if raw is not None:
+            return [*out, raw]
+        return [*out, _frame(chunk)] if out else Untouched([_frame(chunk)])
+
+    def _split(
+        self,
+        choice: _Choice,
+        chunk: dict[str, Any],
+        entry: dict[str, Any],
+        delta: dict[str, Any],
+        events: list[Event],
+        out: list[bytes],
+        raw: bytes | None,
+    ) -> None:
+        """A chunk whose text does not leave as it came: what else it says leaves now, its text when it may."""
+        reason = entry.get("finish_reason")
+        others = {key: value for key, value in delta.items() if key != "content" and value not in (None, "", [])}
+        if choice.role_sent:
+            others.pop("role", None)
+        elif "role" in others:
+            choice.role_sent = True
+            others["content"] = ""  # as the first chunk of a reply has it
+        fields = {key: value for key, value in entry.items() if key not in ("index", "delta", "finish_reason")}
+        alone = not (others or reason or any(value is not None for value in (*fields.values(), chunk.get("usage"))))
+        rest = {**entry, "delta": others, "finish_reason": None}
+        if not alone and not reason:
+            out.append(_frame({**chunk, "choices": [rest]}))
+        bare = {**self._last, "choices": [{"index": choice.index, "delta": {}, "finish_reason": None}]}
+        choice.held.append(_Held(delta["content"], bare, raw if alone else None))
+        self._emit(choice, events, out)
+        if reason:
+            rest["finish_reason"] = finish_reason(reason, legacy=self._legacy) if choice.calls else reason
+            out.append(_frame({**chunk, "choices": [rest]}))
+
+    def _emit(self, choice: _Choice, events: Sequence[Event], out: list[bytes]) -> None:
+        for event in events:
+            match event:
+                case Text(raw):
+                    self._take(choice, len(raw), out, "content")
+                case Reasoning(raw):
+                    self._take(choice, len(raw), out, "reasoning_content")
+                case Call(raw, call):
+                    self._take(choice, len(raw), out, None)
+                    self._call(choice, call, out)
+                case _:
+                    self._take(choice, len(event.raw), out, None)
+
+    def _take(self, choice: _Choice, count: int, out: list[bytes], as_: str | None) -> None:
+        """The next `count` characters of what is held leave as a field of the delta, or not at all."""
+        while count:
+            held = choice.held[0]
+            part, held.text = held.text[:count], held.text[count:]
+            count -= len(part)
+            if as_ == "content" and not held.text and held.raw is not None:
+                out.append(held.raw)
+            elif as_:
+                out.append(_frame(_with_delta(held.chunk, self._roled(choice, {as_: part}))))
+            held.raw = None
+            if not held.text:
+                choice.held.popleft()
+
+    def _call(self, choice: _Choice, call: ToolCall, out: list[bytes]) -> None:
+        """A complete call: a chunk with its id and name, and one with its arguments."""
+        chunk = {**self._last, "choices": [{"index": choice.index, "delta": {}, "finish_reason": None}]}
+        if self._legacy:
+            head: dict[str, Any] = {"function_call": {"name": call.name, "arguments": ""}}
+            rest: dict[str, Any] = {"function_call": {"arguments": call.arguments}}
+        else:
+            function = {"name": call.name, "arguments": ""}
+            head = {"tool_calls": [{"index": choice.calls, "id": call.id, "type": "function", "function": function}]}
+            rest = {"tool_calls": [{"index": choice.calls, "function": {"arguments": call.arguments}}]}
+        out.append(_frame(_with_delta(chunk, self._roled(choice, head))))
+        out.append(_frame(_with_delta(chunk, rest)))
+        choice.calls += 1
+
+    def _roled(self, choice: _Choice, delta: dict[str, Any]) -> dict[str, Any]:
+        if choice.role_sent:
+            return delta
+        choice.role_sent = True
+        return {"role": "assistant", **delta}
+
+    def _choice(self, entry: Mapping[str, Any]) -> _Choice:
+        index = entry.get("index") or 0
+        if index not in self._choices:
+            self._choices[index] = _Choice(index, self._channel())
+        return self._choices[index]
+
+    def _end(self, *, complete: bool) -> list[bytes]:
+        """Choices that upstream did not finish: what was complete is delivered, what is held is given back."""
+        out: list[bytes] = []
+        for choice in self._choices.values():
+            if choice.finished or choice.native:
+                continue
+            choice.finished = True
+            self._emit(choice, choice.channel.finish(complete=complete), out)
+            if choice.calls:
+                ending = {"index": choice.index, "delta": {}, "finish_reason": finish_reason(None, legacy=self._legacy)}
+                out.append(_frame({**self._last, "choices": [ending]}))
+        return out
+
+
+class Untouched(list[bytes]):
+    """Frames that say just what came."""
+
+
+def _said(event: Event) -> str:
+    return event.raw if isinstance(event, Text) else ""
+
+
+def _with_delta(chunk: dict[str, Any], delta: dict[str, Any]) -> dict[str, Any]:
+    return {**chunk, "choices": [{**chunk["choices"][0], "delta": delta}]}
+
+
+def _frame(chunk: Mapping[str, Any]) -> bytes:
+    return b"data: " + encode(chunk) + b"\n\n"

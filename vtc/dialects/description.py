@@ -1,0 +1,96 @@
+"""What a dialect file says: the text a model writes, with holes.
+
+One description is used both ways. `pattern.py` turns its strings into parts, `grammar.py` compiles
+them for reading and `writer.py` fills them for writing.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from vtc.dialects import pattern, prompt
+
+
+class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The keys of a JSON object that holds a whole call; the first is written, all are read."""
+
+    name: tuple[str, ...] = ("name",)
+    arguments: tuple[str, ...] = ("arguments", "parameters")
+    id: str = ""
+
+
+class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One dialect, as its YAML file describes it.
+
+    `call`, `param` and `section` are patterns: literal text with `{name}`, `{key}`, `{value}`,
+    `{params}`, `{json}`, `{args}` and `{calls}` as placeholders (`{{` and `}}` are braces). Of several patterns
+    the first is written and all are read. White space between markup is written exactly and read
+    loosely; white space next to `{value}` is the value's frame.
+    """
+
+    kind: Literal["dialect"]
+    name: str
+    description: str = ""
+    call: tuple[str, ...] | str
+    param: tuple[str, ...] | str = ()
+    section: tuple[str, ...] | str = ()
+    """A pattern with `{calls}` around one or more calls."""
+    section_required: bool = False
+    section_anchor: Literal["anywhere", "message"] = "anywhere"
+    """`message`: the section counts only when it is the whole reply."""
+    separator: str = "\n"
+    optional: tuple[str, ...] = ()
+    """Markers of `call` that models leave out."""
+    anchor: Literal["anywhere", "line"] = "anywhere"
+    """`line`: a call counts only when nothing else stands on its lines."""
+    names: Literal["declared", "any"] = "any"
+    """`declared`: only names (and parameters) of offered tools are markup; all else is text."""
+    namespaces: tuple[str, ...] = ()
+    """Prefixes that a tag may carry (`antml:`); they are ignored."""
+    values: Literal["json", "python", "repr"] = "json"
+    """How what is not a string is written: JSON; Python scalars; Python literals throughout."""
+    frame: Literal["pattern", "multiline"] = "pattern"
+    """`multiline`: a value of several lines is set off by one newline on either side."""
+    in_code: Literal["text", "call"] = "text"
+    """Whether a call inside a Markdown code block or span is a call."""
+    json: Envelope = Envelope()
+    result: str = "{result}"
+    """How a tool's result stands in the conversation; `{name}`, `{id}` and `{result}`."""
+    result_role: Literal["user", "tool"] = "user"
+    empty_result: str = "(no output)"
+    prompt: str = ""
+    """Jinja2, sandboxed: how the tools are shown to the model."""
+
+    @property
+    def calls(self) -> tuple[str, ...]:
+        return (self.call,) if isinstance(self.call, str) else self.call
+
+    @property
+    def params(self) -> tuple[str, ...]:
+        return (self.param,) if isinstance(self.param, str) else self.param
+
+    @property
+    def sections(self) -> tuple[str, ...]:
+        return (self.section,) if isinstance(self.section, str) else self.section
+
+    @property
+    def framed(self) -> bool:
+        """Whether every call opens with markup of its own, and not with what could be any JSON."""
+        if self.section_required:
+            return True
+        return not any(text.lstrip().startswith(("{json}", "{args}", "[", "{{")) for text in self.calls)
+
+    def check(self) -> None:
+        """Raise `PatternError` (a ValueError with the offending `.key`) if a pattern makes no sense."""
+        for key, patterns in (("call", self.calls), ("param", self.params), ("section", self.sections)):
+            for text in patterns:
+                pattern.parse(text, key)
+        bodies = [pattern.body(text) for text in self.calls]
+        if not bodies:
+            raise pattern.PatternError("call", "at least one pattern is needed")
+        if "params" in bodies and not self.params:
+            raise pattern.PatternError("param", "a call with {params} needs a pattern for one parameter")
+        pattern.parse(self.result, "result")
+        prompt.check(self.prompt)

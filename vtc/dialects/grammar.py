@@ -1,0 +1,316 @@
+"""A set of dialects, compiled for reading.
+
+Several dialects are armed at once and may share an opener: `<tool_call>` begins hermes, qwen3-coder and
+others. All their heads (everything up to a call's arguments) go into one expression, so
+the text that follows an opener decides which dialect it is, in one pass. Each state of the reader has one such
+expression of what leaves it; `reader.py` says what happens then.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+from vtc.dialects import pattern
+from vtc.dialects.description import Description
+from vtc.dialects.names import PREFIXES
+from vtc.dialects.pattern import (
+    Chars,
+    Group,
+    Lit,
+    Maybe,
+    OneOf,
+    Part,
+    Scan,
+    Slot,
+    Space,
+    Token,
+    expecting,
+    searching,
+)
+
+NAME = r"\w.:\-/"
+KEY = r"^\s<>\"'=/"
+_QUOTES = ('"', "'")
+
+FENCES = (
+    Token("fence", (Lit("```"), Maybe((Chars("`", 61),))), line_start=True),
+    Token("tilde", (Lit("~~~"), Maybe((Chars("~", 61),))), line_start=True),
+)
+TICKS = Token("ticks", (Lit("`"), Maybe((Chars("`", 63),))))
+BLANK_LINE = Token("blank", (Lit("\n"), Maybe((Chars(" \\t\\r", 64),)), Lit("\n")))
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One call pattern of a dialect, and the section around it if there is one."""
+
+    dialect: Description
+    call: str
+    section: str = ""
+
+    @property
+    def body(self) -> str:
+        return pattern.body(self.call)
+
+    @property
+    def whole_reply(self) -> bool:
+        return bool(self.section) and self.dialect.section_anchor == "message"
+
+    @property
+    def whole_line(self) -> bool:
+        return self.dialect.anchor == "line" and not self.section
+
+    def head(self, tools: tuple[str, ...]) -> tuple[Part, ...]:
+        before, _ = pattern.split(pattern.parse(self.call, "call"), pattern.BODIES)
+        slots: dict[str, tuple[Part, ...]] = {
+            "name": _names(self.dialect, tools),
+            "id": (Chars(r"\w.:\-", 128, "id"),),
+            "index": (Chars(r"\d", 9, "index"),),
+        }
+        parts = _markup(before, self.dialect, slots)
+        if self.section:
+            opening, _ = pattern.split(pattern.parse(self.section, "section"), ("calls",))
+            parts = (*_markup(opening, self.dialect, {}), Space(), *parts)
+        return _trim(parts)
+
+    def tail(self, name: str) -> tuple[Part, ...]:
+        """What must follow the arguments of a call that was written with this name."""
+        _, after = pattern.split(pattern.parse(self.call, "call"), pattern.BODIES)
+        slots: dict[str, tuple[Part, ...]] = {
+            "name": (Lit(name),),
+            "id": (Chars(r"\w.:\-", 128),),
+            "index": (Chars(r"\d", 9),),
+        }
+        return _trim(_markup(after, self.dialect, slots))
+
+    def param_heads(self) -> list[tuple[Part, ...]]:
+        heads = []
+        for text in self.dialect.params:
+            before, _ = pattern.split(pattern.parse(text, "param"), ("value",))
+            heads.append(_trim(_markup(before, self.dialect, {"key": (Chars(KEY, 128, "key"),)})))
+        return heads
+
+    def param_tail(self, index: int, key: str) -> tuple[Part, ...]:
+        _, after = pattern.split(pattern.parse(self.dialect.params[index], "param"), ("value",))
+        return _trim(_markup(after, self.dialect, {"key": (Lit(key),)}))
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """How a call may begin; `token` is its name in the expressions that look for it."""
+
+    form: Form
+    token: Token
+
+
+class Grammar:
+    """The expressions of every state for one set of dialects and one set of offered tools."""
+
+    def __init__(
+        self, dialects: Sequence[Description], tools: Iterable[str], reasoning: tuple[str, str] | None
+    ) -> None:
+        self.tools = tuple(tools)
+        self.heads: dict[str, Head] = {}
+        for dialect in dialects:
+            for form in _forms(dialect):
+                for parts in _variants(form, self.tools):
+                    token = Token(f"h{len(self.heads)}", parts, line_start=form.whole_line)
+                    self.heads[token.name] = Head(form, token)
+        anywhere = [head for head in self.heads.values() if not head.form.whole_reply]
+        tokens = [head.token for head in anywhere]
+        in_code = [head.token for head in anywhere if head.form.dialect.in_code == "call"]
+        think = [Token("think", (Lit(reasoning[0]),))] if reasoning else []
+        self.start = expecting([*think, *(h.token for h in self.heads.values() if h.form.whole_reply)])
+        self.text = searching([*tokens, *FENCES, TICKS])
+        self.reasoning = searching([Token("unthink", (Lit(reasoning[1]),))] if reasoning else [])
+        self.span = searching([*tokens, *FENCES, TICKS, BLANK_LINE])
+        self.span_end = searching([*FENCES, TICKS, BLANK_LINE])
+        self._in_code = in_code
+        self.closing_fence = cache(self._closing_fence)
+        self.arguments = cache(self._arguments)
+        self.value = cache(self._value)
+        self.tail = cache(self._tail)
+        self.after = cache(self._after)
+        self.closer = cache(self._closer)
+
+    def _closing_fence(self, run: str) -> Scan:
+        """The end of a code block that `run` opened: at least as many of the same, alone on a line."""
+        more = Maybe((Chars(run[0], 64),))
+        blank = Maybe((Chars(" \\t\\r", 64),))
+        tokens = [*self._in_code, Token("unfence", (Lit(run), more, blank, Lit("\n")), line_start=True)]
+        return searching(tokens, [Token("unfence_end", (Lit(run), more), line_start=True)])
+
+    def _arguments(self, form: Form, name: str) -> Scan:
+        """Right behind a head with {params}: a parameter, the end of a call without any, or a JSON object."""
+        tokens = [Token(f"p{i}", parts) for i, parts in enumerate(form.param_heads())]
+        tokens.append(Token("tail", form.tail(name)))
+        tokens.append(Token("json", _opening_of_json(Lit("}"))))
+        return expecting(tokens)
+
+    def _value(self, form: Form, name: str, index: int, key: str) -> Scan:
+        """In a parameter's value.
+
+        A closer counts only where the structure allows it: before another parameter or
+        the end of the call, and that end in turn only if no parameter's closer follows it.
+        """
+        close, tail = form.param_tail(index, key), form.tail(name)
+        tokens = [Token(f"p{i}", (*close, Space(), *parts)) for i, parts in enumerate(form.param_heads())]
+        tokens.append(Token("stray", (*close, Space(), *tail, Space(), *close)))
+        tokens.append(Token("tail", (*close, Space(), *tail)))
+        return searching(tokens, [Token("unclosed", close)])
+
+    def _tail(self, form: Form, name: str) -> Scan:
+        """Behind a JSON body: the call's closers, or the end of the line."""
+        if parts := form.tail(name):
+            return expecting([Token("tail", parts)])
+        return _END_OF_LINE if form.whole_line else _NOTHING
+
+    def _after(self, form: Form) -> Scan:
+        """Behind a call: closers that may still come, and in a section its next call."""
+        dialect = form.dialect
+        tokens = [Token(f"o{i}", parts) for i, parts in enumerate(_closers(form))]
+        if form.section and (dialect.section_required or form.whole_reply):
+            inner = Form(dialect, form.call)
+            tokens += [Token(f"next{i}", parts) for i, parts in enumerate(_variants(inner, self.tools))]
+        return expecting(tokens)
+
+    def _closer(self, form: Form, name: str) -> Scan:
+        """The end of a call that is no call any more, wherever it stands."""
+        tail = form.tail(name)
+        return searching([Token("closer", tail)] if tail else [])
+
+
+_END_OF_LINE = Scan(
+    re.compile(r"[ \t\r]{0,256}(?:(?P<hold>\Z)|(?P<tail>(?=\n)))"), re.compile(r"[ \t\r]{0,256}(?P<tail>(?=\n)|\Z)")
+)
+_NOTHING = Scan(re.compile("(?P<tail>)"), re.compile("(?P<tail>)"))
+
+
+@lru_cache(maxsize=256)
+def compiled(
+    dialects: tuple[Description, ...], tools: tuple[str, ...], reasoning: tuple[str, str] | None = None
+) -> Grammar:
+    """The grammar for these dialects and tool names; agents offer the same tools again and again."""
+    return Grammar(dialects, tools, reasoning)
+
+
+def _forms(dialect: Description) -> list[Form]:
+    forms = [Form(dialect, call, section) for section in dialect.sections for call in dialect.calls]
+    if not dialect.section_required:
+        forms += [Form(dialect, call) for call in dialect.calls]
+    return forms
+
+
+def _closers(form: Form) -> list[tuple[Part, ...]]:
+    """What may close behind a call: its section, if only by a stray closer, and what the call could do without."""
+    dialect = form.dialect
+    _, after = pattern.split(pattern.parse(form.call, "call"), pattern.BODIES)
+    tail = "".join(part for part in after if isinstance(part, str))
+    closers: list[tuple[Part, ...]] = [(Lit(marker),) for marker in dialect.optional if marker in tail]
+    for section in [form.section] if form.whole_reply else dialect.sections:
+        if form.whole_reply or dialect.section_anchor == "anywhere":
+            _, closing = pattern.split(pattern.parse(section, "section"), ("calls",))
+            closers.append(_trim(_markup(closing, dialect, {})))
+    return closers
+
+
+def _variants(form: Form, tools: tuple[str, ...]) -> list[tuple[Part, ...]]:
+    """The ways a head may begin: with and without a leading optional marker, for each opening of JSON."""
+    if form.dialect.names == "declared" and not tools:
+        return []
+    head = form.head(tools)
+    heads = [head]
+    if head and isinstance(head[0], Maybe):
+        heads = [(*head[0].parts, *head[1:]), _trim(head[1:])]
+    if form.body == "params":
+        return heads
+    if form.body == "json" and form.dialect.names == "declared":
+        openings = _declared_envelopes(form.dialect, tools)
+    else:
+        openings = [_opening_of_json(Lit("}")) if form.body == "args" else _opening_of_json()]
+    return [(*parts, Space(), Group(opening, "json")) if parts else opening for parts in heads for opening in openings]
+
+
+def _opening_of_json(*others: Part) -> tuple[Part, ...]:
+    words = (*_QUOTES, *(part.text for part in others if isinstance(part, Lit)))
+    return (Lit("{"), Space(), OneOf(words))
+
+
+def _declared_envelopes(dialect: Description, tools: tuple[str, ...]) -> list[tuple[Part, ...]]:
+    """Beginnings of a JSON object that can be a call of an offered tool, and hardly anything else."""
+    keys = dialect.json
+
+    def opening(*parts: Part) -> tuple[Part, ...]:
+        return (Lit("{"), Space(), Lit('"'), *parts)
+
+    colon = (Lit('"'), Space(), Lit(":"), Space())
+    return [
+        opening(OneOf(keys.name), *colon, Lit('"'), *_names(dialect, tools), Lit('"')),
+        opening(OneOf((*keys.arguments, "function")), *colon, Lit("{")),
+        opening(Lit("type"), *colon, Lit('"function"')),
+        *([opening(Lit(keys.id), *colon, Lit('"'))] if keys.id else []),
+    ]
+
+
+def _names(dialect: Description, tools: tuple[str, ...]) -> tuple[Part, ...]:
+    if dialect.names == "any":
+        return (Chars(NAME, 128, "name"),)
+    return (Group((Maybe((OneOf(PREFIXES),)), OneOf(tools, any_case=True)), "name"),)
+
+
+def _trim(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """Without white space at either end: the states skip it themselves."""
+    while parts and isinstance(parts[0], Space):
+        parts = parts[1:]
+    while parts and isinstance(parts[-1], Space):
+        parts = parts[:-1]
+    return tuple(parts)
+
+
+def _markup(parts: Sequence[str | Slot], dialect: Description, slots: dict[str, tuple[Part, ...]]) -> tuple[Part, ...]:
+    """Pattern text as it is read, with `slots` filled in."""
+    found: list[Part] = []
+    for i, part in enumerate(parts):
+        if isinstance(part, Slot):
+            found += slots[part.name]
+            continue
+        for piece in _pieces(part, dialect.optional):
+            if piece in dialect.optional:
+                # White space goes with the marker, so that none is eaten where the marker is missing.
+                marker = _literal(piece, dialect)
+                if found and isinstance(found[-1], Space):
+                    found[-1:] = [Maybe((Space(), *marker))]
+                else:
+                    found.append(Maybe((*marker, Space())))
+            else:
+                # A quote that stands directly beside a slot is an attribute's, and may be of either kind.
+                found += _literal(piece, dialect, quoted=(i > 0, i < len(parts) - 1))
+    return tuple(found)
+
+
+def _pieces(text: str, markers: Sequence[str]) -> list[str]:
+    if not markers:
+        return [text]
+    return [piece for piece in re.split(f"({'|'.join(map(re.escape, markers))})", text) if piece]
+
+
+def _literal(text: str, dialect: Description, quoted: tuple[bool, bool] = (False, False)) -> list[Part]:
+    found: list[Part] = []
+    for piece in re.split(r"(\s+|</?(?=[A-Za-z])|[\"'])", text):
+        if not piece:
+            continue
+        if piece.isspace():
+            if not found or not isinstance(found[-1], Space):
+                found.append(Space())
+        elif piece in ("<", "</") and dialect.namespaces:
+            found += [Lit(piece), Maybe((OneOf(dialect.namespaces),))]
+        elif piece in _QUOTES and ((quoted[1] and text.endswith(piece)) or (quoted[0] and text.startswith(piece))):
+            found.append(OneOf(_QUOTES))
+        elif found and isinstance(last := found[-1], Lit):
+            found[-1] = Lit(last.text + piece)
+        else:
+            found.append(Lit(piece))
+    return found

@@ -1,0 +1,54 @@
+"""A conversation as a model that knows no tools is shown it: tools, calls and results as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from vtc.dialects import prompt, writer
+from vtc.dialects.description import Description
+from vtc.events import Message, Opaque, Tool
+
+
+def to_text(messages: Iterable[Message], dialect: Description, tools: Mapping[str, Tool]) -> list[Message]:
+    """The messages with every call and result written as `dialect` writes it; the others stay the same objects."""
+    return [_written(message, dialect, tools) for message in messages]
+
+
+def _written(message: Message, dialect: Description, tools: Mapping[str, Tool]) -> Message:
+    if message.role == "tool":
+        before, after = _around(message, dialect)
+        pictures = tuple(part for part in message.content if isinstance(part, Opaque))
+        text = writer.write_result(message.name or "tool", message.call_id or "", message.text, dialect)
+        if not pictures:
+            return Message(dialect.result_role, (text,), call_id=message.call_id, name=message.name)
+        return Message(dialect.result_role, (before, *message.content, after), name=message.name)
+    if message.calls:
+        text = writer.write_calls(message.calls, dialect, tools)
+        gap = ("\n\n",) if message.text and not message.text.endswith("\n\n") else ()
+        return replace(message, content=(*message.content, *gap, text), calls=())
+    return message
+
+
+def _around(message: Message, dialect: Description) -> tuple[str, str]:
+    """What a result's text is set in, for a result that is not all text."""
+    marker = "\x00"
+    text = writer.write_result(message.name or "tool", message.call_id or "", marker, dialect)
+    before, _, after = text.partition(marker)
+    return before, after
+
+
+def with_tools(
+    messages: Sequence[Message], dialect: Description, tools: Sequence[Tool], tool_choice: str
+) -> list[Message]:
+    """The tools and the rules of `dialect`, added to the system message or put in one of their own.
+
+    The same tools give the same text, so that prompt caches hold.
+    """
+    must_call = {"auto": "", "required": "at least one function"}.get(tool_choice, f"the function {tool_choice}")
+    text = prompt.render(dialect.prompt, tools, {"must_call": must_call})
+    if messages and messages[0].role == "system":
+        first = messages[0]
+        gap = ("\n\n",) if first.content else ()
+        return [replace(first, content=(*first.content, *gap, text)), *messages[1:]]
+    return [Message("system", (text,)), *messages]

@@ -1,0 +1,148 @@
+"""A JSON value read from a stream: finds its own end and re-emits it as strict JSON.
+
+No marker is searched for: `</tool_call>` inside a string is content, since only the JSON grammar says where a
+value ends. The grammar is the table `GRAMMAR`; a missing entry is an error. Faults that leave
+no doubt about what was meant (a raw newline in a string, a trailing comma, a Python literal) are mended on the way
+and named in `repairs`.
+"""
+
+from __future__ import annotations
+
+import re
+
+MOST_DEPTH = 256
+"""Nesting beyond this is an error, so that hostile text costs no stack anywhere later."""
+
+# What may come next -> token -> what may come then. `end` closes an object or an array; `done` is
+# replaced by what the enclosing container expects.
+GRAMMAR: dict[str, dict[str, str]] = {
+    "value": {'"': "done", "word": "done", "{": "first key", "[": "first item"},
+    "first item": {'"': "done", "word": "done", "{": "first key", "[": "first item", "]": "end"},
+    "next item": {'"': "done", "word": "done", "{": "first key", "[": "first item", "]": "end"},
+    "first key": {'"': "colon", "}": "end"},
+    "next key": {'"': "colon", "}": "end"},
+    "colon": {":": "value"},
+    "comma in {": {",": "next key", "}": "end"},
+    "comma in [": {",": "next item", "]": "end"},
+}
+LITERALS = {"true": "true", "false": "false", "null": "null", "True": "true", "False": "false", "None": "null"}
+
+_TOKEN = re.compile(r"""\s*(?:(?P<mark>[{}\[\],:"])|(?P<word>[-+.\w]{1,400})|(?P<end>\Z)|(?P<other>.))""", re.DOTALL)
+_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?\Z", re.ASCII)
+_IN_STRING = re.compile(
+    r"""(?P<run>[^"\\\x00-\x1f]+)|(?P<close>")|(?P<escape>\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))"""
+    r"""|(?P<partial>\\(?:u[0-9a-fA-F]{0,3})?\Z)|(?P<bad>\\)|(?P<control>[\x00-\x1f])"""
+)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+class JsonBody:
+    """One JSON object or array, fed in pieces."""
+
+    def __init__(self, *, lenient: bool = True) -> None:
+        self.lenient = lenient
+        self.done = False
+        self.error = ""
+        self.repairs: dict[str, None] = {}
+        self._expect = "value"
+        self._containers: list[str] = []
+        self._in_string = False
+        self._out: list[str] = []
+
+    def text(self) -> str:
+        """The value as strict JSON (once `done`)."""
+        joined = "".join(self._out)
+        # Halves of a surrogate pair may come from two frames of the stream; as escapes they are one character again.
+        return _SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", joined)
+
+    def discard(self) -> None:
+        """Forget the text so far: only the end of the value is wanted."""
+        self._out.clear()
+
+    def feed(self, text: str, at: int, *, final: bool = False) -> int:
+        """Read `text` from `at` on; returns where reading stopped.
+
+        That is behind the value when `done`, at the fault when `error` is set, and otherwise before what cannot be
+        told yet (half an escape, a number that may go on); feed it again with more behind it.
+        """
+        while not self.done and not self.error and at < len(text):
+            here = at
+            at = self._string(text, at, final) if self._in_string else self._structure(text, at, final)
+            if at == here and not self.error:
+                break
+        return at
+
+    def _string(self, text: str, at: int, final: bool) -> int:
+        found = _IN_STRING.match(text, at)
+        assert found is not None
+        kind, piece = found.lastgroup, found[0]
+        if kind == "partial":
+            return len(text) if final and self._mend("bad-escape", "\\\\" + piece[1:]) else at
+        if kind == "close":
+            self._in_string = False
+        elif kind == "bad":
+            # `\'` is how Python and JavaScript escape; any other backslash is one that was not escaped.
+            if text.startswith("'", at + 1):
+                return at + 2 if self._mend("bad-escape", "'") else at
+            return at + 1 if self._mend("bad-escape", "\\\\") else at
+        elif kind == "control":
+            return at + 1 if self._mend("control-character", f"\\u{ord(piece):04x}") else at
+        self._out.append(piece)
+        return found.end()
+
+    def _structure(self, text: str, at: int, final: bool) -> int:
+        found = _TOKEN.match(text, at)
+        assert found is not None
+        kind = found.lastgroup
+        if kind == "end":
+            return found.end()
+        if kind == "word":
+            if found.end() == len(text) and not final:
+                return at
+            token, piece = "word", self._word(found["word"])
+        else:
+            token = piece = found[found.lastgroup or 0]
+        state = GRAMMAR[self._expect].get(token)
+        if state is None or not piece:
+            self.error = self.error or f"{found[0].strip()[:20]!r} where JSON has {self._expect.split(' in')[0]}"
+            return at
+        if state == "end":
+            if self._expect.startswith("next") and not self._mend("trailing-comma", ""):
+                return at
+        elif self._expect.startswith("next"):
+            self._out.append(",")  # written only now, so that a trailing comma never is
+        if token != ",":
+            self._out.append(piece)
+        self._in_string = token == '"'
+        if state in ("first key", "first item"):
+            self._containers.append(token)
+            if len(self._containers) > MOST_DEPTH:
+                self.error = f"nested more than {MOST_DEPTH} deep"
+        elif state == "end":
+            self._containers.pop()
+            state = "done"
+        if state == "done":
+            self.done = not self._containers
+            state = f"comma in {self._containers[-1]}" if self._containers else "done"
+        self._expect = state
+        return found.end()
+
+    def _word(self, word: str) -> str:
+        if _NUMBER.match(word):
+            return word
+        literal = LITERALS.get(word, "")
+        if literal and literal != word and not self._note("python-literal"):
+            return ""
+        return literal
+
+    def _mend(self, repair: str, text: str) -> bool:
+        if self._note(repair):
+            self._out.append(text)
+        return not self.error
+
+    def _note(self, repair: str) -> bool:
+        if self.lenient:
+            self.repairs[f"json-{repair}"] = None
+        else:
+            self.error = f"{repair.replace('-', ' ')} in JSON"
+        return self.lenient

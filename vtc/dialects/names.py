@@ -1,0 +1,26 @@
+"""Which offered tool a written name means; never by guessing."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+PREFIXES = ("functions.", "default_api.", "tools.", "tool:", "antml:", "antml:tool:")
+"""What models and their chat templates put before a tool's name."""
+
+
+def resolve(written: str, offered: Collection[str]) -> str | None:
+    """The offered name that `written` stands for, or None.
+
+    Exactly, then without a known prefix or a namespace, then the only one that differs just in case.
+    """
+    for name in (written, *(written[len(prefix) :] for prefix in PREFIXES if written.startswith(prefix))):
+        if name in offered:
+            return name
+    bare = written.rpartition(":")[2].rpartition(".")[2]
+    if bare in offered:
+        return bare
+    for name in (written, bare):
+        same = [one for one in offered if one.casefold() == name.casefold()]
+        if len(same) == 1:
+            return same[0]
+    return None

@@ -1,0 +1,265 @@
+"""Pattern strings, and the regular expressions that find them in a stream.
+
+A pattern such as `<function={name}>\\n{params}</function>` is parsed into literals and slots. For reading,
+a pattern's markup becomes a sequence of `Part`s, and a sequence gives two expressions: one for the whole
+of it, and one for every proper beginning of it that the text so far may end in. The second is what is held
+back, and nothing else is; that is what makes the result independent of how the text was cut.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+BODIES = ("json", "args", "params")
+SLOTS = {
+    "call": {"name", "id", "index", *BODIES},
+    "param": {"key", "value"},
+    "section": {"calls"},
+    "result": {"name", "id", "result"},
+}
+
+SPACE = r"\s{0,256}+"
+"""Loose white space: bounded, so that holding it back is; possessive, so that no run of it is tried twice."""
+INDENT = 8
+"""Deepest indentation at which a line still counts as starting with its markup."""
+
+
+class PatternError(ValueError):
+    """A pattern makes no sense; `key` is the key of the description that holds it."""
+
+    def __init__(self, key: str, message: str) -> None:
+        super().__init__(message)
+        self.key = key
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    name: str
+
+
+def parse(text: str, key: str) -> list[str | Slot]:
+    """Literals and slots of a pattern, in order; raises `PatternError`."""
+    try:
+        fields = list(string.Formatter().parse(text))
+    except ValueError as error:
+        raise PatternError(key, f"{text!r}: {error}; write {{{{ and }}}} for braces") from None
+    parts: list[str | Slot] = []
+    for literal, name, spec, conversion in fields:
+        if literal:
+            parts.append(literal)
+        if name is None:
+            continue
+        if name not in SLOTS[key] or spec or conversion:
+            known = ", ".join("{" + slot + "}" for slot in sorted(SLOTS[key]))
+            raise PatternError(key, f"{text!r}: {{{name}}} is no placeholder here; there are {known}")
+        parts.append(Slot(name))
+    needed = {"param": ("key", "value"), "section": ("calls",), "call": (), "result": ("result",)}[key]
+    for name in needed:
+        if Slot(name) not in parts:
+            raise PatternError(key, f"{text!r}: {{{name}}} is missing")
+    if key == "call":
+        body(text)
+    return parts
+
+
+def body(call: str) -> str:
+    """Which slot of a call pattern holds the arguments: `json`, `args` or `params`."""
+    found = [field for _, field, _, _ in string.Formatter().parse(call) if field in BODIES]
+    if len(found) != 1:
+        raise PatternError("call", f"{call!r}: exactly one of {{json}}, {{args}} and {{params}} is needed")
+    if found[0] != "json" and "{name}" not in call:
+        raise PatternError("call", f"{call!r}: {{name}} is missing")
+    return found[0]
+
+
+def split(parts: Sequence[str | Slot], slots: Iterable[str]) -> tuple[list[str | Slot], list[str | Slot]]:
+    """What stands before and after the first of `slots`."""
+    at = next(i for i, part in enumerate(parts) if isinstance(part, Slot) and part.name in slots)
+    return list(parts[:at]), list(parts[at + 1 :])
+
+
+# Parts of markup, as read
+
+
+@dataclass(frozen=True, slots=True)
+class Lit:
+    """Exactly this text, of at least one character."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """Any run of white space, also none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chars:
+    """A bounded run of characters of a class, e.g. a tool's name."""
+
+    allowed: str
+    most: int
+    group: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """One of some words."""
+
+    words: tuple[str, ...]
+    group: str = ""
+    any_case: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Maybe:
+    """A sequence that may be missing."""
+
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A sequence whose place in the text is asked for by name."""
+
+    parts: tuple[Part, ...]
+    group: str
+
+
+Part = Lit | Space | Chars | OneOf | Maybe | Group
+
+
+def whole(parts: Sequence[Part], token: str = "") -> str:
+    """The expression for a complete sequence; with the name of a `token`, its groups are `GROUP_TOKEN`."""
+    return "".join(_whole(part, token) for part in parts)
+
+
+def _whole(part: Part, token: str = "") -> str:
+    match part:
+        case Lit(text):
+            return re.escape(text)
+        case Space():
+            return SPACE
+        case Chars(allowed, most, group):
+            return _grouped(rf"[{allowed}]{{1,{most}}}", group, token)
+        case OneOf(words, group, any_case):
+            # Longest first: of `read` and `read_file` the longer one is tried first.
+            choice = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+            return _grouped(_cased(choice, any_case), group, token)
+        case Maybe(parts):
+            return f"(?:{whole(parts, token)})?"
+        case Group(parts, group):
+            return _grouped(whole(parts, token), group, token)
+
+
+def _grouped(expression: str, group: str, token: str) -> str:
+    return f"(?P<{group}_{token}>{expression})" if group and token else f"(?:{expression})"
+
+
+def beginning(parts: Sequence[Part]) -> str:
+    """The expression for every proper beginning of a sequence, the empty one included."""
+    tail = ""
+    for part in reversed(parts):
+        tail = f"(?:{_whole(part)}{tail}|{_beginning(part)})"
+    return tail
+
+
+def _beginning(part: Part) -> str:
+    match part:
+        case Lit(text):
+            return _word_beginning(text)
+        case Space():
+            return SPACE
+        case Chars(allowed, most, _):
+            return rf"[{allowed}]{{0,{most}}}"
+        case OneOf(words, _, any_case):
+            return f"(?:{_cased('|'.join(map(_word_beginning, words)), any_case)})"
+        case Maybe(parts) | Group(parts, _):
+            return beginning(parts)
+
+
+def _word_beginning(word: str) -> str:
+    nested = ""
+    for char in reversed(word[:-1]):
+        nested = f"(?:{re.escape(char)}{nested})?"
+    return nested
+
+
+def _cased(expression: str, any_case: bool) -> str:
+    return f"(?i:{expression})" if any_case else expression
+
+
+# Expressions for the states of a reader
+
+LINE_START = "(?:" + "|".join(rf"(?<=^[ \t>]{{{n}}}%s)" for n in range(INDENT + 1)) + ")"
+"""Says that the character just read is the first of its line, up to an indentation (or `>` quoting)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """Something that leaves a state: a sequence that starts with a literal, and the name it goes by."""
+
+    name: str
+    parts: tuple[Part, ...]
+    line_start: bool = False
+
+    @property
+    def first(self) -> str:
+        first = self.parts[0]
+        if not isinstance(first, Lit):
+            raise TypeError(f"{self.name}: a token starts with literal text, not {first!r}")
+        return first.text[0]
+
+    @property
+    def rest(self) -> tuple[Part, ...]:
+        first = self.parts[0]
+        assert isinstance(first, Lit)
+        return (Lit(first.text[1:]), *self.parts[1:]) if len(first.text) > 1 else self.parts[1:]
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """One state's expressions: `streaming` knows a group `hold` for what may still become a token."""
+
+    streaming: re.Pattern[str]
+    final: re.Pattern[str]
+
+
+def searching(tokens: Sequence[Token], at_end: Sequence[Token] = ()) -> Scan:
+    """For a state in which text flows until one of `tokens`; those `at_end` count only as the last thing."""
+    return Scan(_search(tokens, (), hold=True), _search(tokens, at_end, hold=False))
+
+
+def expecting(tokens: Sequence[Token], at_end: Sequence[Token] = ()) -> Scan:
+    """For a state in which, after white space, one of `tokens` must follow (used with `match`)."""
+    streaming, final = _search(tokens, (), hold=True), _search(tokens, at_end, hold=False)
+    return Scan(
+        re.compile(rf"{SPACE}(?:{streaming.pattern}|(?P<hold_>\Z))", re.MULTILINE),
+        re.compile(rf"{SPACE}(?:{final.pattern})", re.MULTILINE),
+    )
+
+
+def _search(tokens: Sequence[Token], at_end: Sequence[Token], *, hold: bool) -> re.Pattern[str]:
+    # Grouped by first character, so that the expression starts with a character class, which
+    # is what lets `re` skip through plain text at full speed.
+    by_first: dict[str, list[tuple[Token, str]]] = {}
+    for end, some in (("", tokens), (r"\s*\Z", at_end)):
+        for token in some:
+            by_first.setdefault(token.first, []).append((token, end))
+    if not by_first:
+        return re.compile(r"(?!)")
+    choices: list[str] = []
+    for first, group in by_first.items():
+        held: dict[str, None] = {}
+        found = []
+        for token, end in group:
+            start = LINE_START.replace("%s", re.escape(first)) if token.line_start else ""
+            held[start + beginning(token.rest)] = None
+            found.append(f"(?P<{token.name}>{start}{whole(token.rest, token.name)}{end})")
+        ahead = [rf"(?P<hold{len(choices)}>(?:{'|'.join(held)})\Z)"] if hold else []
+        choices.append(f"(?<={re.escape(first)})(?:{'|'.join([*ahead, *found])})")
+    firsts = "".join(re.escape(first) for first in by_first)
+    return re.compile(f"[{firsts}](?:{'|'.join(choices)})", re.MULTILINE)

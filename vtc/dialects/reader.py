@@ -1,0 +1,405 @@
+"""Text in, events out: the streaming reader for a set of dialects.
+
+`states.py` says what a token does in a state, `machine.py` turns the crank, and here is what is done. Text is consumed
+strictly forward. Outside a call only what may still become markup is held back; inside a call everything
+is, so that a call that does not complete can be given back as the text it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from vtc.dialects import envelope
+from vtc.dialects.grammar import Form, Grammar
+from vtc.dialects.json_body import JsonBody
+from vtc.dialects.machine import Found, Machine
+from vtc.dialects.open_call import OpenCall
+from vtc.dialects.states import ANCHORED, INFO, WHOLE
+from vtc.events import Call, Event, Markup, Reasoning, Refusal, Text, Tool
+
+WHITE = " \t\r\n"
+EXCERPT = 200
+"""Characters of a refused call that its report shows."""
+
+_THOUGHT: dict[str, type[Reasoning | Text | Markup]] = {"reasoning_content": Reasoning, "keep": Text, "drop": Markup}
+
+
+class Reader(Machine):
+    """Reads one message. `feed` and `finish` return events whose `raw` joined is the text that was fed.
+
+    `tools` are the offered tools by name; `think` says what becomes of text between reasoning tags, if the grammar
+    has them, and `thinking` that the reply begins inside.
+    """
+
+    def __init__(
+        self,
+        grammar: Grammar,
+        tools: Mapping[str, Tool],
+        *,
+        lenient: bool = True,
+        unknown_tools: Literal["text", "allow", "drop"] = "text",
+        max_call_bytes: int = 1 << 20,
+        think: Literal["reasoning_content", "keep", "drop"] = "reasoning_content",
+        thinking: bool = False,
+    ) -> None:
+        self._grammar = grammar
+        self._tools = tools
+        self._lenient = lenient
+        self._unknown_tools = unknown_tools
+        self._max_call_bytes = max_call_bytes
+        self._think = think
+        super().__init__("start", grammar.start)
+        if thinking:
+            self._go("reasoning", grammar.reasoning)
+        self._complete = True
+        self._space: list[str] = []  # white space after the last text, dropped if a call follows
+        self._said = False
+        self._called = False
+        self._run = ""  # what opened the code block or span
+        self._call: OpenCall | None = None
+        self._form: Form | None = None  # of the last call
+        self._whole: list[Call] = []  # calls of a section that must prove to be the whole reply
+        self._out: list[Event] = []
+
+    def feed(self, text: str) -> list[Event]:
+        """Read on; everything that can be told by now is returned."""
+        self._append(text)
+        self._read()
+        return self._taken()
+
+    def finish(self, *, complete: bool = True) -> list[Event]:
+        """The end of the message; not `complete` when the model was cut off (`finish_reason: length`)."""
+        self._final, self._complete = True, complete
+        self._read()
+        if self._call or self._whole:
+            self._refuse("the reply ends inside it" if complete else "the reply was cut off inside it")
+        if self._space:
+            space = self._take_space()
+            self._out.append(Markup(space) if self._called else Text(space))
+        return self._taken()
+
+    def release(self) -> list[Event]:
+        """Give back what is held as text, and read no more (upstream turned out to send `tool_calls` itself)."""
+        if self._call or self._whole:
+            self._refuse("the reply has native tool calls")
+        self._speak(self._buffer[self._at :])
+        self._at = self._from = len(self._buffer)
+        if self._space:
+            self._out.append(Text(self._take_space()))
+        return self._taken()
+
+    def _taken(self) -> list[Event]:
+        out, self._out = self._out, []
+        return out
+
+    def _sink(self, end: int) -> None:
+        """The text up to `end` is content of the current state."""
+        if self._state == "quoted" and end - self._at <= self._max_call_bytes:
+            self._from = end
+            return
+        text = self._buffer[self._at : end]
+        self._at = self._from = end
+        if not text:
+            return
+        if self._state == "value":
+            self._hold(text, value=True)
+        elif self._state == "reasoning":
+            self._out.append(_THOUGHT[self._think](text))
+        else:
+            self._speak(text)
+
+    # Text
+
+    def _speak(self, text: str) -> None:
+        """Visible text; white space at its end waits, since it is dropped before a call."""
+        body = text.rstrip(WHITE)
+        if not body:
+            if text:
+                self._space.append(text)
+            return
+        space = self._take_space()
+        if space and self._called and not self._said:
+            self._out.append(Markup(space))  # between a call and the first text
+            space = ""
+        self._out.append(Text(space + body))
+        self._said, self._called = True, False
+        if len(body) < len(text):
+            self._space.append(text[len(body) :])
+
+    def _take_space(self) -> str:
+        space = "".join(self._space)
+        self._space.clear()
+        return space
+
+    def _to_text(self) -> None:
+        self._go("text", self._grammar.text)
+
+    def _through(self, found: Found) -> None:
+        """A token that is itself text, and after which plain text goes on."""
+        self._sink(found.end())
+        self._to_text()
+
+    def _up_to(self, found: Found) -> None:
+        """A token that belongs to the plain text after it."""
+        self._sink(found.start())
+        self._to_text()
+
+    def _fence(self, found: Found) -> None:
+        self._run = found[0]
+        self._sink(found.end())
+        self._go("info", INFO)
+
+    def _info_end(self, found: Found) -> None:
+        self._sink(found.end())
+        self._go("fence", self._grammar.closing_fence(self._run))
+
+    def _info_ticks(self, found: Found) -> None:
+        """A backtick behind what seemed an opening fence: that was a code span."""
+        if self._run[0] == "~":
+            self._skip(found)
+        else:
+            self._span_ticks(found)
+
+    def _ticks(self, found: Found) -> None:
+        self._run = found[0]
+        self._sink(found.end())
+        self._go("span", self._grammar.span)
+
+    def _span_ticks(self, found: Found) -> None:
+        self._sink(found.end())
+        if found[0] == self._run:
+            self._to_text()
+        else:
+            self._go("span", self._grammar.span)
+
+    def _span_head(self, found: Found) -> None:
+        """A call inside a code span, if the span is one: only its end will show that."""
+        self._sink(found.start())
+        self._go("quoted", self._grammar.span_end)
+        self._from = found.end()
+
+    def _quoted_ticks(self, found: Found) -> None:
+        if found[0] != self._run:
+            self._from = found.end()
+            return
+        self._speak(self._buffer[self._at : found.end()])
+        self._go("text", self._grammar.text, found.end())
+
+    def _unquoted(self, _: Found | None = None) -> None:
+        """The paragraph ended and the span did not: a lone backtick quotes nothing. Read it again as text."""
+        self._to_text()
+
+    def _think_open(self, found: Found) -> None:
+        self._tag(found)
+        self._go("reasoning", self._grammar.reasoning, found.end())
+
+    def _think_close(self, found: Found) -> None:
+        self._sink(found.start())
+        self._tag(found)
+        self._go("start", self._grammar.start, found.end())
+
+    def _tag(self, found: Found) -> None:
+        text = self._buffer[self._at : found.end()]
+        self._out.append(Text(text) if self._think == "keep" else Markup(text))
+        self._called = self._think != "keep"  # white space behind the tag is dropped as behind a call
+
+    # Calls
+
+    def _head(self, found: Found) -> None:
+        token = found.lastgroup
+        assert token is not None
+        if self._state not in ANCHORED:
+            self._sink(found.start())
+        form = self._grammar.heads[token].form if token in self._grammar.heads else self._form
+        assert form is not None
+        groups = found.groupdict()
+        self._call = OpenCall(form, groups.get(f"name_{token}") or "", groups.get(f"id_{token}"), self._tools)
+        self._call.hold(self._take_space())
+        if form.body == "params":
+            self._hold(self._buffer[self._at : found.end()])
+            self._go("arguments", self._grammar.arguments(form, self._call.written), found.end())
+        elif groups.get(f"json_{token}"):
+            self._open_json(found.start(f"json_{token}"))
+        else:
+            self._open_json(self._buffer.index("{", found.start()))
+
+    def _open_json(self, at: int) -> None:
+        assert self._call is not None
+        self._hold(self._buffer[self._at : at])
+        self._call.json = JsonBody(lenient=self._lenient)
+        self._go("json", self._scan, at)
+
+    def _hold(self, text: str, *, value: bool = False) -> None:
+        call = self._call
+        assert call is not None
+        if call.spilled:
+            self._speak(text)
+            return
+        call.hold(text, value=value)
+        if call.size > self._max_call_bytes:
+            self._give_back(f"longer than {self._max_call_bytes} bytes")
+            call.spill()
+
+    def _param(self, found: Found) -> None:
+        """A parameter's opener, behind the head or behind the closer of the parameter before."""
+        call, token = self._call, found.lastgroup
+        assert call is not None
+        assert token is not None
+        key = found[f"key_{token}"]
+        if self._state == "value":
+            if not call.may_open(key):
+                self._skip(found)
+                return
+            self._sink(found.start())
+            call.close_param()
+        elif not call.may_open(key):
+            self._no_arguments()
+            return
+        self._hold(self._buffer[self._at : found.end()])
+        call.open_param(key, int(token[1:]))
+        self._go("value", self._grammar.value(call.form, call.written, int(token[1:]), key), found.end())
+
+    def _bare_tail(self, found: Found) -> None:
+        """The end of a call that has no parameters."""
+        assert self._call is not None
+        if self._call.may_be_empty:
+            self._done(found)
+        else:
+            self._no_arguments()
+
+    def _no_arguments(self) -> None:
+        self._refuse("no parameter follows the opening tag")
+
+    def _json_arguments(self, found: Found) -> None:
+        self._open_json(self._buffer.index("{", found.start()))
+
+    def _read_without_tokens(self) -> bool:
+        """Read on in a JSON body; False when it needs more text."""
+        call = self._call
+        assert call is not None
+        assert call.json is not None
+        body = call.json
+        end = body.feed(self._buffer, self._at, final=self._final)
+        text = self._buffer[self._at : end]
+        self._at = self._from = end
+        self._hold(text)
+        if call.spilled:
+            body.discard()
+        if body.error:
+            # What follows is still the inside of that call, up to its closer, and nothing in it opens one.
+            self._refuse(f"not JSON: {body.error}")
+            self._go("spill", self._grammar.closer(call.form, call.written))
+        elif body.done:
+            self._go("tail", self._grammar.tail(call.form, call.written))
+        else:
+            return False
+        return True
+
+    def _value_tail(self, found: Found) -> None:
+        assert self._call is not None
+        self._sink(found.start())
+        self._call.close_param()
+        self._done(found)
+
+    def _unclosed(self, found: Found) -> None:
+        """The reply ends behind a parameter: only closers of the call are missing."""
+        assert self._call is not None
+        if self._mends("missing-closer"):
+            self._value_tail(found)
+        else:
+            self._skip(found)
+
+    def _no_tail(self) -> None:
+        """Something else follows where a call's closers should."""
+        if not self._buffer[self._at :].strip(WHITE) and self._mends("missing-closer"):
+            self._done(None)
+        else:
+            self._refuse("its closing tag is missing")
+
+    def _mends(self, repair: str) -> bool:
+        """Whether a fault at the end of the reply is mended; if so, it is noted."""
+        if not (self._lenient and self._complete):
+            return False
+        if self._call:
+            self._call.repairs[repair] = None
+        return True
+
+    def _done(self, found: Found | None) -> None:
+        """All of a call is there."""
+        call = self._call
+        assert call is not None
+        end = found.end() if found else self._at
+        self._hold(self._buffer[self._at : end])
+        self._at = end
+        self._form = call.form
+        if call.spilled:
+            self._call = None
+            self._to_text()
+            return
+        try:
+            event = call.complete(self._unknown_tools)
+        except envelope.NotACall as error:
+            self._refuse(str(error))
+            return
+        self._call = None
+        if call.form.whole_reply:
+            self._whole.append(event)
+        else:
+            self._deliver(event)
+        self._go("after", self._grammar.after(call.form))
+
+    def _deliver(self, event: Call) -> None:
+        self._called = True
+        if event.call.name in self._tools or self._unknown_tools == "allow":
+            self._out.append(event)
+            return
+        self._out.append(Markup(event.raw))
+        reason = f"no tool {event.call.name!r} is offered: dropped"
+        self._out.append(Refusal(reason, event.dialect, event.call.name, event.raw[:EXCERPT]))
+
+    def _closer(self, found: Found) -> None:
+        """A closer behind a call: of its section, or one that the call could do without."""
+        assert self._form is not None
+        text = self._buffer[self._at : found.end()]
+        if self._form.whole_reply:
+            last = self._whole.pop()
+            self._whole.append(Call(last.raw + text, last.call, last.dialect, last.repairs))
+            self._go("whole", WHOLE, found.end())
+        else:
+            self._out.append(Markup(text))
+            self._go("after", self._grammar.after(self._form), found.end())
+
+    def _after_other(self) -> None:
+        if not self._whole:
+            self._to_text()
+        elif not self._buffer[self._at :].strip(WHITE) and self._mends("missing-closer"):
+            self._whole_end()  # the reply ends before the section does
+        else:
+            self._not_whole()
+
+    def _whole_end(self, _: Found | None = None) -> None:
+        for event in self._whole:
+            self._deliver(event)
+        self._whole.clear()
+        self._to_text()
+
+    def _not_whole(self) -> None:
+        self._refuse("it is not the whole reply")
+
+    def _refuse(self, reason: str) -> None:
+        """Not a call after all: its text is text, and reading goes on behind it."""
+        if not (self._call and self._call.spilled):
+            self._give_back(reason)
+        self._call = None
+        self._to_text()
+
+    def _give_back(self, reason: str) -> None:
+        call = self._call
+        form = call.form if call else self._form
+        assert form is not None
+        raw = "".join(event.raw for event in self._whole) + (call.raw if call else "")
+        name = call.written if call else self._whole[-1].call.name
+        self._whole.clear()
+        self._speak(raw)
+        self._out.append(Refusal(reason, form.dialect.name, name, raw[:EXCERPT]))

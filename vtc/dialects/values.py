@@ -1,0 +1,204 @@
+"""Values between tags: text to JSON by the tool's schema, and back.
+
+The type comes from the schema and never from the look: a string parameter `123` stays `"123"`. What is not
+a string is read as JSON, then as a Python literal, since templates show models both. Text that fits no allowed type
+stays the string it is.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+type Style = Literal["json", "python", "repr"]
+type Schema = Mapping[str, Any]
+
+MOST_LITERAL = 100_000
+"""Characters beyond which text is not tried as a Python literal (the parser behind it is slow and deep)."""
+_UNFIT = object()
+
+
+def properties(schema: Schema) -> dict[str, Schema]:
+    """The declared parameters of a tool and their schemas, with `$ref` and `allOf` resolved."""
+    found = _resolved(schema, schema).get("properties")
+    if not isinstance(found, Mapping):
+        return {}
+    return {
+        key: _resolved(entry, schema) for key, entry in found.items() if isinstance(entry, Mapping) or entry is True
+    }
+
+
+def required(schema: Schema) -> tuple[str, ...]:
+    return tuple(_resolved(schema, schema).get("required") or ())
+
+
+def read(text: str, schema: Schema, root: Schema) -> tuple[Any, bool]:
+    """The value that `text` stands for, and whether it fits the schema (a misfit stays a string)."""
+    schema = _resolved(schema, root)
+    options = schema.get("enum") or ([schema["const"]] if "const" in schema else [])
+    for option in options:
+        if not isinstance(option, str) and text.strip() in (_dumped(option), str(option)):
+            return option, True
+    types = _types(schema, root)
+    if not types and not options:
+        return _untyped(text), True
+    for kind, entry in types:
+        value = _as(kind, text, entry, root)
+        if value is not _UNFIT:
+            return value, True
+    if any(kind == "string" for kind, _ in types) or text in options:
+        return text, not options or text in options
+    if text.strip() in ("null", "None"):
+        return None, False
+    return text, False
+
+
+def write(value: Any, style: Style) -> str:
+    """A value as `style` writes it; strings stand as they are."""
+    if isinstance(value, str):
+        return value
+    if style == "repr" or (style == "python" and (value is None or isinstance(value, bool | int | float))):
+        return repr(value)
+    return _dumped(value)
+
+
+def _resolved(schema: Any, root: Schema, depth: int = 0) -> Schema:
+    if not isinstance(schema, Mapping) or depth > 16:
+        return {}
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and reference.startswith("#"):
+        target: Any = root
+        for step in filter(None, reference[1:].split("/")):
+            target = target.get(step.replace("~1", "/").replace("~0", "~"), {}) if isinstance(target, Mapping) else {}
+        rest = {key: entry for key, entry in schema.items() if key != "$ref"}
+        return {**_resolved(target, root, depth + 1), **rest}
+    every = schema.get("allOf")
+    if isinstance(every, list):
+        merged: dict[str, Any] = {}
+        for part in every:
+            resolved = _resolved(part, root, depth + 1)
+            if "properties" in resolved and "properties" in merged:
+                resolved = {**resolved, "properties": {**merged["properties"], **resolved["properties"]}}
+            merged.update(resolved)
+        return {**merged, **{key: entry for key, entry in schema.items() if key != "allOf"}}
+    return schema
+
+
+def _types(schema: Schema, root: Schema, depth: int = 0) -> list[tuple[str, Schema]]:
+    """The allowed types in the schema's order, strings last (anything is a string)."""
+    found: list[tuple[str, Schema]] = []
+    for member in [*(schema.get("anyOf") or ()), *(schema.get("oneOf") or ())]:
+        if depth < 8:
+            found += _types(_resolved(member, root), root, depth + 1)
+    kinds = schema.get("type")
+    for kind in kinds if isinstance(kinds, list) else [kinds]:
+        if isinstance(kind, str):
+            found.append((kind, schema))
+    if not found:
+        if "properties" in schema or "additionalProperties" in schema:
+            found.append(("object", schema))
+        elif "items" in schema or "prefixItems" in schema:
+            found.append(("array", schema))
+        elif schema.get("enum"):
+            found += [("string", schema)] * any(isinstance(option, str) for option in schema["enum"])
+    return sorted(found, key=lambda one: one[0] == "string")
+
+
+def _as(kind: str, text: str, schema: Schema, root: Schema) -> Any:
+    """`text` read as one type, or `_UNFIT`."""
+    bare = text.strip()
+    match kind:
+        case "string":
+            options = schema.get("enum")
+            return text if not options or text in options else _UNFIT
+        case "null":
+            return None if bare in ("null", "None", "") else _UNFIT
+        case "boolean":
+            return {"true": True, "false": False}.get(bare.lower(), _UNFIT)
+        case "integer":
+            value = _parsed(bare)
+            if isinstance(value, float) and value.is_integer():
+                value = int(value)
+            return value if isinstance(value, int) and not isinstance(value, bool) else _UNFIT
+        case "number":
+            value = _parsed(bare)
+            return value if isinstance(value, int | float) and not isinstance(value, bool) else _UNFIT
+        case "array" | "object":
+            wanted = list if kind == "array" else dict
+            value = wanted() if not bare else _parsed(bare)
+            if not isinstance(value, wanted) and bare.startswith("<"):
+                value = _children(bare, kind, schema, root)
+            return value if isinstance(value, wanted) else _UNFIT
+    return _UNFIT
+
+
+def _untyped(text: str) -> Any:
+    """A parameter of which nothing is known: an object or array if it is one, else the text."""
+    bare = text.strip()
+    value = _parsed(bare) if bare[:1] in ("{", "[") else _UNFIT
+    return value if isinstance(value, dict | list) else text
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return _finite(json.loads(text))
+    except (ValueError, RecursionError):
+        pass
+    if len(text) > MOST_LITERAL:
+        return _UNFIT
+    try:
+        value = _finite(ast.literal_eval(text))
+        json.dumps(value)
+        return value
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return _UNFIT
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError("JSON has no such number")
+    return value
+
+
+def _children(text: str, kind: str, schema: Schema, root: Schema) -> Any:
+    """`<item>…</item>` children as a list, `<key>…</key>` children as an object; all of the text or nothing."""
+    entries: dict[str, Schema] = properties({**schema, **{k: root[k] for k in ("$defs", "definitions") if k in root}})
+    items = schema.get("items")
+    keys: Sequence[str] = ("item",) if kind == "array" else tuple(entries)
+    opener = re.compile(r"\s*<(" + "|".join(map(re.escape, keys)) + r")>") if keys else None
+    listed: list[Any] = []
+    named: dict[str, Any] = {}
+    at = 0
+    while opener and at < len(text):
+        opened = opener.match(text, at)
+        if not opened or opened[1] in named:
+            return _UNFIT
+        closer = f"</{opened[1]}>"
+        end = text.find(closer, opened.end())
+        # As everywhere, a closer counts only where another child or the end follows it.
+        while end >= 0 and not (opener.match(text, end + len(closer)) or not text[end + len(closer) :].strip()):
+            end = text.find(closer, end + 1)
+        if end < 0:
+            return _UNFIT
+        entry = items if kind == "array" else entries[opened[1]]
+        value, _ = read(_unframed(text[opened.end() : end]), entry if isinstance(entry, Mapping) else {}, root)
+        listed.append(value)
+        named[opened[1]] = value
+        if kind == "array":
+            named.clear()
+        at = end + len(closer)
+        if not text[at:].strip():
+            return listed if kind == "array" else named
+    return _UNFIT
+
+
+def _unframed(text: str) -> str:
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] == "\n" else text
+
+
+def _dumped(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

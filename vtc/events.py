@@ -1,0 +1,114 @@
+"""The canonical vocabulary: what every layer of VTC speaks.
+
+Readers turn text or API JSON into these, writers turn these into text or API JSON, and policies see
+nothing else. Every event that a text reader emits carries `raw`, the characters of the reply that it
+stands for; joined in order they are the reply, so nothing can be lost without a test seeing it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool that the client offers; `parameters` is its JSON Schema."""
+
+    name: str
+    description: str = ""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCall:
+    """One call in its structured form; `arguments` is the text of a JSON object."""
+
+    name: str
+    arguments: str
+    id: str | None = None
+
+    def as_openai(self) -> dict[str, Any]:
+        """`{"id": …, "type": "function", "function": {"name": …, "arguments": …}}`."""
+        return {
+            "id": self.id,
+            "type": "function",
+            "function": {"name": self.name, "arguments": self.arguments},
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Opaque:
+    """A part of a message's content that is no text, e.g. an image; `part` is the API's own object."""
+
+    part: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a conversation.
+
+    `role` is `system`, `user`, `assistant` or `tool`; `content` holds text and opaque parts in order. A message
+    of role `tool` is the result of the call `call_id`, made to the tool `name`. `source` is the API's own object.
+    """
+
+    role: str
+    content: tuple[str | Opaque, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
+    call_id: str | None = None
+    name: str | None = None
+    source: Any = None
+
+    @property
+    def text(self) -> str:
+        """The text parts, joined."""
+        return "".join(part for part in self.content if isinstance(part, str))
+
+
+# Stream events
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Visible text."""
+
+    raw: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """Text that the model thought and did not say."""
+
+    raw: str
+
+
+@dataclass(frozen=True, slots=True)
+class Markup:
+    """Characters that belong to no message: white space beside a call, closers, reasoning tags."""
+
+    raw: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A complete call, the characters it was written with, and the repairs that reading it took."""
+
+    raw: str
+    call: ToolCall
+    dialect: str
+    repairs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Text that began like a call and was given back; it stands for no characters itself (`raw` is empty)."""
+
+    reason: str
+    dialect: str
+    name: str = ""
+    excerpt: str = ""
+    raw: Literal[""] = ""
+
+
+Event = Text | Reasoning | Markup | Call | Refusal

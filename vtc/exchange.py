@@ -1,0 +1,256 @@
+"""One exchange, from top to bottom: a request and its reply on their way through VTC.
+
+    request body -> Exchange.open(…) -> exchange.request()      what goes to the model server
+    reply        -> exchange.stream(…).feed(…) or exchange.body(…)   what goes to the client
+    exchange.report                                             what was done, as plain data
+
+Nothing here does I/O, reads a clock or draws a random number. Bad traffic fails open in exactly one place for each
+direction: `Exchange.open` for a request (the body goes on as it came), `Stream._failing_open` and
+`Exchange.body` for a reply (what is held is released, the rest passes).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from vtc.apis import Api, BadRequest, Request
+from vtc.dialects import history
+from vtc.dialects.grammar import compiled
+from vtc.dialects.reader import Reader
+from vtc.events import Call, Event, Markup, Refusal
+from vtc.profiles.matching import Facts
+from vtc.profiles.plan import Plan, Planner
+from vtc.wire import compression, sse
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Report:
+    """What VTC did to one exchange, for people to read; `as_dict` is plain data."""
+
+    client: str = ""
+    model: str = ""
+    why: list[str] = field(default_factory=list)
+    request: list[str] = field(default_factory=list)
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    refusals: list[dict[str, str]] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+    @property
+    def repaired(self) -> int:
+        return sum(bool(call["repairs"]) for call in self.calls)
+
+    def summary(self) -> str:
+        """`vtc: qwen3-coder -> tool_calls, 2 calls, 1 repaired`; empty when nothing was done."""
+        parts = []
+        if self.calls:
+            count = len(self.calls)
+            dialects = ", ".join(dict.fromkeys(call["dialect"] for call in self.calls))
+            parts.append(f"{dialects} -> tool_calls, {count} call{'s' * (count > 1)}")
+        if self.repaired:
+            parts.append(f"{self.repaired} repaired")
+        if self.refusals:
+            parts.append(f"{len(self.refusals)} left as text ({self.refusals[0]['reason']})")
+        parts = [*self.request, *parts, *(f"failed open: {failure}" for failure in self.failures)]
+        return "vtc: " + ", ".join(parts) if parts else ""
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Exchange:
+    """One request of an API that VTC speaks, and the plan for it."""
+
+    def __init__(self, api: Api, request: Request, body: bytes, plan: Plan, seed: str) -> None:
+        self.plan = plan
+        self.report = Report(client=plan.client, model=plan.model, why=list(plan.why))
+        self._api = api
+        self._request = request
+        self._body = body
+        self._tools = {tool.name: tool for tool in request.tools}
+        self._used_ids = {call.id for message in request.messages for call in message.calls}
+        self._seed = seed
+        self._count = 0
+
+    @classmethod
+    def open(cls, api: Api, body: bytes, facts: Facts, planner: Planner, seed: str) -> Exchange:
+        """Decode a request and decide about it; raises `BadRequest`, and then the body goes on as it came.
+
+        `seed` must differ for every exchange: the ids of calls are derived from it.
+        """
+        try:
+            request = api.request(body)
+            facts = replace(facts, model=request.model, body=request.fields)
+            return cls(api, request, body, planner.plan(facts, request), seed)
+        except BadRequest:
+            raise
+        except Exception as error:
+            logger.exception("vtc: the request is passed on as it came")
+            raise BadRequest(f"{type(error).__name__}: {error}") from error
+
+    def request(self) -> bytes:
+        """The body for the model server; the very bytes that came unless the plan says otherwise."""
+        plan, request = self.plan, self._request
+        if plan.write is None:
+            if plan.set or plan.drop:
+                return request.encode(set_=plan.set, drop=plan.drop)
+            return self._body
+        messages: Sequence[Any] = history.to_text(request.messages, plan.write, self._tools)
+        if plan.prompt_tools:
+            messages = history.with_tools(messages, plan.write, request.tools, request.tool_choice)
+            self.report.request.append(f"{len(request.tools)} tools -> {plan.write.name} prompt")
+        return request.encode(messages=messages, without_tools=True, set_=plan.set, drop=plan.drop)
+
+    @property
+    def reads(self) -> bool:
+        """Whether the reply is read at all; if not, it is nobody's business here."""
+        return bool(self.plan.read) and bool(self._tools)
+
+    def stream(self, content_encoding: str = "") -> Stream:
+        """The codec for a reply of server-sent events; raises `UnsupportedEncoding`."""
+        rewriter = self._api.rewriter(self._channel, legacy=self._request.legacy)
+        return Stream(rewriter, compression.decoder(content_encoding), self.report)
+
+    def body(self, body: bytes) -> bytes:
+        """A whole reply, JSON or server-sent events, rewritten; as it came if that fails."""
+        try:
+            if body.lstrip().startswith((b"data:", b"event:", b":", b"id:")):
+                stream = self.stream()
+                return b"".join([*stream.feed(body), *stream.finish()])
+            return self._api.rewrite(body, self._channel, legacy=self._request.legacy)
+        except Exception as error:
+            logger.exception("vtc: the reply is passed on as it came")
+            self.report.failures.append(f"{type(error).__name__}: {error}")
+            return body
+
+    def _channel(self) -> Channel:
+        """A reader for one choice of the reply."""
+        plan, think = self.plan, self.plan.reasoning
+        grammar = compiled(plan.read, tuple(sorted(self._tools)), (think.open, think.close) if think else None)
+        reader = Reader(
+            grammar,
+            self._tools,
+            lenient=plan.lenient,
+            unknown_tools=plan.unknown_tools,
+            max_call_bytes=plan.max_call_bytes,
+            think=think.to if think else "keep",
+            thinking=bool(think and think.prefilled),
+        )
+        return Channel(reader, self._identified, plan.max_calls, self.report)
+
+    def _identified(self, event: Call) -> Call:
+        """The call with an id that is unique in its conversation: its own if it has one, else a derived one."""
+        id_ = event.call.id
+        while not id_ or id_ in self._used_ids:
+            self._count += 1
+            id_ = "call_" + hashlib.sha256(f"{self._seed}:{self._count}".encode()).hexdigest()[:24]
+        self._used_ids.add(id_)
+        return replace(event, call=replace(event.call, id=id_))
+
+
+class Channel:
+    """One choice's text between reader and API: numbers the calls, keeps to `max_calls`, writes the report."""
+
+    def __init__(self, reader: Reader, identify: Callable[[Call], Call], max_calls: int | None, report: Report) -> None:
+        self._reader = reader
+        self._identify = identify
+        self._max_calls = max_calls
+        self._report = report
+        self._calls = 0
+
+    def feed(self, text: str) -> list[Event]:
+        return self._passed(self._reader.feed(text))
+
+    def finish(self, *, complete: bool) -> list[Event]:
+        return self._passed(self._reader.finish(complete=complete))
+
+    def release(self) -> list[Event]:
+        return self._passed(self._reader.release())
+
+    def _passed(self, events: list[Event]) -> list[Event]:
+        out: list[Event] = []
+        for event in events:
+            if isinstance(event, Refusal):
+                self._refused(event)
+            if not isinstance(event, Call):
+                out.append(event)
+                continue
+            if self._max_calls is not None and self._calls >= self._max_calls:
+                out.append(Markup(event.raw))
+                reason = f"only {self._max_calls} call{'s' * (self._max_calls > 1)} a reply: dropped"
+                self._refused(Refusal(reason, event.dialect, event.call.name, event.raw[:200]))
+                continue
+            self._calls += 1
+            event = self._identify(event)
+            self._report.calls.append(
+                {
+                    "name": event.call.name,
+                    "id": event.call.id,
+                    "dialect": event.dialect,
+                    "repairs": list(event.repairs),
+                }
+            )
+            out.append(event)
+        return out
+
+    def _refused(self, event: Refusal) -> None:
+        self._report.refusals.append(
+            {"reason": event.reason, "dialect": event.dialect, "name": event.name, "excerpt": event.excerpt}
+        )
+
+
+class Stream:
+    """A reply of server-sent events, as bytes in any cut: `feed` and `finish` return what may leave now.
+
+    Neither ever raises, and neither ever returns empty bytes.
+    """
+
+    def __init__(self, rewriter: Any, decoder: compression.Decoder, report: Report) -> None:
+        self._rewriter = rewriter
+        self._decoder = decoder
+        self._frames = sse.FrameReader()
+        self._report = report
+        self._failed = False
+        self._finished = False
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Read on; the bytes that may leave, joined (at most one item)."""
+        return self._failing_open(lambda: self._decoder.feed(chunk), final=False)
+
+    def finish(self) -> list[bytes]:
+        """The end of the body (idempotent)."""
+        if self._finished:
+            return []
+        self._finished = True
+        return self._failing_open(self._decoder.finish, final=True)
+
+    def _failing_open(self, read: Callable[[], bytes], *, final: bool) -> list[bytes]:
+        out: list[bytes] = []
+        frames: list[sse.Frame] = []
+        try:
+            data = read()
+            if self._failed:
+                return [data] if data else []
+            frames = self._frames.feed(data)
+            if final:
+                frames += self._frames.finish()
+            while frames:
+                frame = frames[0]
+                out += [frame.raw] if frame.data is None else self._rewriter.feed(frame.raw, frame.data)
+                frames.pop(0)
+            if final:
+                out += self._rewriter.finish()
+        except Exception as error:
+            if not self._failed:
+                self._failed = True
+                logger.exception("vtc: the rest of the reply is passed on as it came")
+                self._report.failures.append(f"{type(error).__name__}: {error}")
+                out += self._rewriter.release()
+                out += [frame.raw for frame in (*frames, *self._frames.finish())]
+        joined = b"".join(out)
+        return [joined] if joined else []

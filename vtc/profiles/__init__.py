@@ -1,0 +1,1 @@
+"""What clients and models are like, as YAML files: reading them, checking them, and choosing by request."""

@@ -1,0 +1,162 @@
+"""Profile files, read all together or not at all.
+
+Built-in profiles come with the package, a user's own stand in directories of theirs and win by kind and name.
+Every problem of every file is found before any of them is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from vtc.dialects.description import Description
+from vtc.dialects.pattern import PatternError
+from vtc.profiles import validation
+from vtc.profiles.document import Document, KeyPath, Problem, ProfileError, read
+from vtc.profiles.schema import ClientProfile, ModelProfile
+
+type Profile = ClientProfile | ModelProfile | Description
+
+KINDS: Mapping[str, type[Profile]] = {
+    "client": ClientProfile,
+    "dialect": Description,
+    "model": ModelProfile,
+}
+"""What may stand after `kind:`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a profile came from."""
+
+    path: Path
+    line: int
+    builtin: bool
+
+    def __str__(self) -> str:
+        return "built-in" if self.builtin else f"{self.path}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Profiles:
+    """All profiles by name, and where each came from by kind and name."""
+
+    clients: Mapping[str, ClientProfile]
+    models: Mapping[str, ModelProfile]
+    dialects: Mapping[str, Description]
+    sources: Mapping[tuple[str, str], Source]
+
+
+def builtin_directory() -> Path:
+    """The profiles that come with the package: inside it when installed, beside it in a checkout."""
+    package = Path(__file__).resolve().parents[1]
+    installed = package / "builtin_profiles"
+    return installed if installed.is_dir() else package.parent / "profiles"
+
+
+def load(directories: Sequence[Path]) -> Profiles:
+    """The profiles of every `.yaml` and `.yml` file below the directories; later directories win.
+
+    Hidden files are skipped. Raises `ProfileError` with every problem found.
+    """
+    unreadable: list[Problem] = []
+    problems: list[Problem] = []
+    documents: list[Document] = []
+    merged: dict[tuple[str, str], tuple[Profile, Source]] = {}
+    for directory in directories:
+        is_builtin = directory.resolve() == builtin_directory()
+        sources: dict[tuple[str, str], Source] = {}
+        if not directory.is_dir():
+            unreadable.append(Problem(str(directory), 1, "", "no such directory; create it or correct the path"))
+        for document in _documents(directory, unreadable):
+            documents.append(document)
+            profile = _profile(document, problems)
+            if profile is None:
+                continue
+            key = (profile.kind, profile.name)
+            source = Source(document.file, document.lines["name",], is_builtin)
+            if key in sources:
+                first = sources[key]
+                problems.append(
+                    document.problem(
+                        ("name",),
+                        f"{profile.kind} {profile.name!r} is already defined at {first.path}:{first.line}; "
+                        "rename or remove one of the two",
+                    )
+                )
+                continue
+            sources[key] = source
+            merged[key] = (profile, source)
+    # What seems to be missing may stand in a file that could not be read.
+    if not unreadable:
+        problems += _dangling_names(documents)
+    if unreadable or problems:
+        raise ProfileError([*unreadable, *problems])
+    profiles = [profile for profile, _ in merged.values()]
+    return Profiles(
+        clients={profile.name: profile for profile in profiles if isinstance(profile, ClientProfile)},
+        models={profile.name: profile for profile in profiles if isinstance(profile, ModelProfile)},
+        dialects={profile.name: profile for profile in profiles if isinstance(profile, Description)},
+        sources={key: source for key, (_, source) in merged.items()},
+    )
+
+
+def _documents(directory: Path, problems: list[Problem]) -> Iterator[Document]:
+    for file in sorted(directory.rglob("*")):
+        if file.suffix in (".yaml", ".yml") and not file.name.startswith(".") and not file.is_dir():
+            documents, found = read(file)
+            problems += found
+            yield from documents
+
+
+def _profile(document: Document, problems: list[Problem]) -> Profile | None:
+    """The document as a profile, or None and why not among the problems."""
+    value = document.value
+    if not isinstance(value, dict):
+        problems.append(document.problem((), "a profile is a mapping; begin it with `kind: …` and `name: …`"))
+        return None
+    kind = value.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        what = f"{validation.shown(kind)} is no kind of profile" if "kind" in value else "missing"
+        choice = validation.listed(f"`kind: {known}`" for known in KINDS)
+        problems.append(document.problem(("kind",), f"{what}; write {choice}{validation.nearest(kind, KINDS)}"))
+        return None
+    found = validation.problems(document, KINDS[kind])
+    problems += found
+    if found:
+        return None
+    try:
+        profile = msgspec.convert(value, KINDS[kind])
+        if isinstance(profile, Description):
+            profile.check()
+    except PatternError as error:
+        problems.append(document.problem((error.key,), str(error)))
+        return None
+    except msgspec.ValidationError as error:
+        problems.append(document.problem((), str(error)))
+        return None
+    return profile
+
+
+def _dangling_names(documents: Sequence[Document]) -> Iterator[Problem]:
+    """Names of dialects that no document defines; a dialect that has problems of its own is defined."""
+    values = [document.value for document in documents if isinstance(document.value, dict)]
+    dialects = {str(value.get("name")) for value in values if value.get("kind") == "dialect"}
+    for document in documents:
+        value: Any = document.value
+        if not isinstance(value, dict) or value.get("kind") == "dialect":
+            continue
+        accept = value.get("accept")
+        named: list[tuple[KeyPath, Any]] = [(("dialect",), value.get("dialect"))]
+        named += [(("accept", i), name) for i, name in enumerate(accept if isinstance(accept, list) else [])]
+        for path, name in named:
+            if isinstance(name, str) and name not in dialects:
+                known = validation.listed(sorted(dialects), "and") if dialects else "none"
+                yield document.problem(
+                    path,
+                    f"there is no dialect {name!r}; known are {known}{validation.nearest(name, dialects)}",
+                )

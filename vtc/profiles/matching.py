@@ -1,0 +1,192 @@
+"""Which profile a request gets, and why.
+
+All tests of a profile must hold. Of several that match the most specific wins: more tests, then more literal
+characters in the globs that matched, then the higher priority, then a user's own over a built-in one, then the
+name that comes first.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Protocol
+
+from vtc.profiles.loader import Source
+from vtc.profiles.schema import Match
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of a request; "" and empty where nothing is."""
+
+    user_agent: str = ""
+    model: str = ""
+    host: str = ""
+    path: str = ""
+    """Of the URL; a query is ignored."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """By name in lower case."""
+    body: Any = None
+    """The request's JSON."""
+
+
+class Matched(Protocol):
+    """A profile that says which requests it is for."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def priority(self) -> int: ...
+    @property
+    def match(self) -> Match: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Choice[T]:
+    """The profile that won, None if none matched, and a line for each candidate: the winner's first."""
+
+    profile: T | None
+    why: tuple[str, ...]
+
+
+def best[T: Matched](profiles: Mapping[str, T], facts: Facts, sources: Mapping[tuple[str, str], Source]) -> Choice[T]:
+    """The profile of one kind that fits the request best.
+
+    `why` never shows what a header or the body holds, which may be secret.
+    """
+    matched: list[_Candidate[T]] = []
+    others: list[str] = []
+    for profile in profiles.values():
+        source = sources[profile.kind, profile.name]
+        held: list[_Held] = []
+        for test in _tests(profile.match, facts):
+            if isinstance(test, str):
+                others.append(f"profile {profile.name} ({source}) does not match: {test}")
+                break
+            held.append(test)
+        else:
+            matched.append(_Candidate(profile, source, held))
+    matched.sort(key=lambda candidate: candidate.rank)
+    if not matched:
+        return Choice(None, tuple(others))
+    winner, *losers = matched
+    lines = [f"{winner.told} of profile {winner.profile.name} ({winner.source})"]
+    lines += [
+        f"{loser.told} of profile {loser.profile.name} ({loser.source}) too, but {winner.advantage(loser)}"
+        for loser in losers
+    ]
+    return Choice(winner.profile, (*lines, *others))
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A test that held."""
+
+    told: str
+    literal: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidate[T: Matched]:
+    profile: T
+    source: Source
+    held: list[_Held]
+
+    @property
+    def told(self) -> str:
+        return " and ".join(test.told for test in self.held) or "every request matches the empty `match`"
+
+    @property
+    def literal(self) -> int:
+        return sum(test.literal for test in self.held)
+
+    @property
+    def rank(self) -> tuple[int, int, int, bool, str]:
+        """Less is better."""
+        return -len(self.held), -self.literal, -self.profile.priority, self.source.builtin, self.profile.name
+
+    def advantage(self, loser: _Candidate[T]) -> str:
+        name = self.profile.name
+        if len(self.held) != len(loser.held):
+            return f"{name} has more tests ({len(self.held)} to {len(loser.held)})"
+        if self.literal != loser.literal:
+            return f"{name} is more specific ({self.literal} literal characters to {loser.literal})"
+        if self.profile.priority != loser.profile.priority:
+            return f"{name} has the higher priority ({self.profile.priority} to {loser.profile.priority})"
+        if self.source.builtin != loser.source.builtin:
+            return f"{name} is your own"
+        return f"{name} comes first by name"
+
+
+def _tests(match: Match, facts: Facts) -> Iterator[_Held | str]:
+    """For each test of a profile how it held, or why it did not."""
+    path = facts.path.partition("?")[0]
+    for name, value, globs in (
+        ("user agent", facts.user_agent, match.user_agent),
+        ("model", facts.model, match.model),
+        ("host", facts.host, match.host),
+        ("path", path, match.path),
+    ):
+        if globs:
+            yield _test(f"{name} {value[:80]!r}", [value], globs)
+    for name, globs in match.header.items():
+        header = facts.headers.get(name.lower())
+        yield _test(f"header {name!r}", [] if header is None else [header], globs)
+    for dotted, globs in match.body.items():
+        yield _test(f"body {dotted!r}", _texts_at(facts.body, dotted.split(".")), globs)
+
+
+def _test(what: str, texts: Iterable[str], globs: tuple[str, ...] | str) -> _Held | str:
+    globs = (globs,) if isinstance(globs, str) else globs
+    texts = list(texts)
+    if not texts:
+        return f"{what} is absent"
+    for glob in sorted(globs, key=_literal, reverse=True):
+        if any(map(_matcher(glob), texts)):
+            return _Held(f"{what} matches glob {glob!r}", _literal(glob))
+    return f"{what} matches none of {', '.join(map(repr, globs))}"
+
+
+@lru_cache(maxsize=4096)
+def _matcher(glob: str) -> Callable[[str], object]:
+    return re.compile(fnmatch.translate(glob), re.IGNORECASE).match
+
+
+@lru_cache(maxsize=4096)
+def _literal(glob: str) -> int:
+    """How many characters of a glob stand for themselves."""
+    return len(re.sub(r"\[!?]?[^\]]*\]|[*?]", "", glob))
+
+
+def _texts_at(value: Any, keys: Sequence[str]) -> Iterator[str]:
+    """The texts at a path into JSON, those inside lists and objects included."""
+    if not keys:
+        inside = [value]
+        while inside:
+            match inside.pop():
+                case str() as text:
+                    yield text
+                case bool() | int() | float() as scalar:
+                    yield json.dumps(scalar)
+                case list() as items:
+                    inside += items
+                case dict() as fields:
+                    inside += fields.values()
+        return
+    key, *rest = keys
+    children: Iterable[Any] = ()
+    if isinstance(value, dict):
+        children = value.values() if key == "*" else [value[key]] if key in value else ()
+    elif isinstance(value, list):
+        if key == "*":
+            children = value
+        elif key.removeprefix("-").isdecimal() and -len(value) <= int(key) < len(value):
+            children = [value[int(key)]]
+    for child in children:
+        yield from _texts_at(child, rest)

@@ -1,0 +1,162 @@
+"""What to do with one exchange, and why: profiles, the user's settings and the request, put together.
+
+Precedence of a setting: the user's option, then the client profile, the model profile, the dialect, the default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol
+
+from vtc.dialects.description import Description
+from vtc.events import Message, Tool
+from vtc.profiles.loader import Profiles
+from vtc.profiles.matching import Choice, Facts, Matched, best
+from vtc.profiles.schema import ClientProfile, Match, ModelProfile, Reasoning
+
+CLIENT_PATTERNS = ("cline", "kilo", "roo")
+"""Parts of the user agents of clients that read calls out of the text, when they declare no tools."""
+
+UNKNOWN_CLIENT = ClientProfile(name="unknown", match=Match())
+UNKNOWN_MODEL = ModelProfile(name="unknown", match=Match())
+"""The rescue default: the request is left alone, and a call that leaked into the text is lifted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the user set; an empty string or `auto` leaves the choice to the profiles."""
+
+    client: str = ""
+    model: str = ""
+    tools: Literal["auto", "native", "prompt"] = "auto"
+    dialect: str = ""
+    lenient: Literal["auto", "on", "off"] = "auto"
+    client_patterns: tuple[str, ...] = CLIENT_PATTERNS
+    max_call_bytes: int = 1 << 20
+
+
+class UnknownName(ValueError):
+    """A setting names a profile that does not exist; `setting` is the setting."""
+
+    def __init__(self, setting: str, name: str, known: Sequence[str]) -> None:
+        super().__init__(f"there is no {setting} profile {name!r}; known are {', '.join(sorted(known)) or 'none'}")
+        self.setting = setting
+
+
+class Asked(Protocol):
+    """What a plan depends on in a request."""
+
+    model: str
+    messages: Sequence[Message]
+    tools: Sequence[Tool]
+    tool_choice: str
+    parallel: bool
+    legacy: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The decision about one exchange; `why` says in lines for people how it came about."""
+
+    client: str
+    model: str
+    why: tuple[str, ...]
+    read: tuple[Description, ...] = ()
+    """Dialects that are read from the reply; with none the reply passes untouched."""
+    write: Description | None = None
+    """The dialect in which calls and results of the conversation are written; None leaves them."""
+    prompt_tools: bool = False
+    """Whether the tools, too, are written into the prompt."""
+    set: Mapping[str, Any] = field(default_factory=dict)
+    drop: tuple[str, ...] = ()
+    lenient: bool = True
+    unknown_tools: Literal["text", "allow", "drop"] = "text"
+    max_calls: int | None = None
+    max_call_bytes: int = 1 << 20
+    reasoning: Reasoning | None = None
+
+
+class Planner:
+    """Decides about exchanges; made anew when profiles or settings change. Raises `UnknownName`."""
+
+    def __init__(self, profiles: Profiles, settings: Settings) -> None:
+        self._profiles = profiles
+        self._settings = settings
+        for setting, name, known in (
+            ("client", settings.client, profiles.clients),
+            ("model", settings.model, profiles.models),
+            ("dialect", settings.dialect, profiles.dialects),
+        ):
+            if name and name not in known:
+                raise UnknownName(setting, name, tuple(known))
+
+    def plan(self, facts: Facts, request: Asked) -> Plan:
+        """The plan for a request that came with these facts."""
+        settings = self._settings
+        client, why_client = self._chosen(self._profiles.clients, settings.client, facts)
+        model, why_model = self._chosen(self._profiles.models, settings.model, facts)
+        client, model = client or UNKNOWN_CLIENT, model or UNKNOWN_MODEL
+        why = [why_client or "client: no profile matches", why_model or "model: no profile matches, rescue only"]
+        done = Plan(client.name, model.name, (), set=model.request.set, drop=model.request.drop)
+
+        protocol, reason = self._protocol(client, facts, request)
+        why.append(reason)
+        prompted = (settings.tools if settings.tools != "auto" else model.tools) == "prompt"
+        if protocol == "text":
+            why.append("a client that reads calls out of the text is left alone")
+            return replace(done, why=tuple(why))
+
+        dialect = self._profiles.dialects.get(settings.dialect or model.dialect)
+        allowed = bool(request.tools) and request.tool_choice != "none"
+        in_history = any(message.calls or message.role == "tool" for message in request.messages)
+        write = dialect if prompted and (request.tools or in_history) else None
+        read = self._read(model, dialect) if allowed else ()
+        if write:
+            why.append(f"the model knows no tools: conversation{' and tools' * allowed} written as {write.name}")
+        why.append(
+            f"calls are read as {', '.join(one.name for one in read)}"
+            if read
+            else "nothing is read: the request " + ("forbids calls" if request.tools else "offers no tools")
+        )
+        return replace(
+            done,
+            why=tuple(why),
+            read=read,
+            write=write,
+            prompt_tools=bool(write) and allowed,
+            lenient={"on": True, "off": False}.get(settings.lenient, model.lenient is not False),
+            unknown_tools=model.unknown_tools,
+            max_calls=1 if request.legacy or not request.parallel else model.max_calls,
+            max_call_bytes=settings.max_call_bytes,
+            reasoning=model.reasoning,
+        )
+
+    def _chosen[T: Matched](self, profiles: Mapping[str, T], forced: str, facts: Facts) -> tuple[T | None, str]:
+        if forced:
+            return profiles[forced], f"{profiles[forced].kind} {forced}: forced by an option"
+        choice: Choice[T] = best(profiles, facts, self._profiles.sources)
+        return choice.profile, choice.why[0] if choice.profile else ""
+
+    def _protocol(self, client: ClientProfile, facts: Facts, request: Asked) -> tuple[str, str]:
+        if client.tool_protocol != "auto":
+            return client.tool_protocol, f"client profile {client.name} says tool_protocol: {client.tool_protocol}"
+        if request.tools:
+            return "native", f"the request declares {len(request.tools)} tools: a native client"
+        agent = facts.user_agent.casefold()
+        for pattern in self._settings.client_patterns:
+            if pattern.casefold() in agent:
+                return (
+                    "text",
+                    f"user agent {facts.user_agent[:80]!r} holds {pattern!r} and declares no tools: a text client",
+                )
+        return "native", "the request declares no tools"
+
+    def _read(self, model: ModelProfile, dialect: Description | None) -> tuple[Description, ...]:
+        known = self._profiles.dialects
+        if model.accept == "auto":
+            accepted = [one for one in known.values() if one.framed]
+        else:
+            accepted = [known[name] for name in model.accept]
+        first = [dialect] if dialect else []
+        return tuple({one.name: one for one in [*first, *accepted]}.values())

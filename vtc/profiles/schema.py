@@ -1,0 +1,85 @@
+"""The keys of a profile file and what they may hold.
+
+A key exists when a field does: the loader derives its checks, its messages and the JSON Schema from these
+classes, so adding a key is adding a field.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+type Text = Annotated[str, msgspec.Meta(min_length=1)]
+type Globs = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] | str
+"""One glob or several; `*`, `?` and `[…]` as in file names, upper and lower case alike."""
+
+
+class Match(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which requests a profile is for: all tests given must hold, and within one test any of its globs.
+
+    No test at all holds for every request.
+    """
+
+    user_agent: Globs = ()
+    model: Globs = ()
+    """The `model` of the request's body."""
+    host: Globs = ()
+    path: Globs = ()
+    """The path of the URL, without the query."""
+    header: dict[str, Globs] = {}
+    """By name of a request header. A header that the request lacks fails the test."""
+    body: dict[str, Globs] = {}
+    """By dotted path into the request's JSON; a number is an index and `*` any key or index, as in
+    `messages.0.content` or `tools.*.function.name`. Of a list or an object any text inside will do."""
+
+
+class Reasoning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How a model marks its thinking in the text, and where that goes."""
+
+    open: Text = "<think>"
+    close: Text = "</think>"
+    prefilled: bool = False
+    """The prompt ends with `open`, so the reply begins inside."""
+    to: Literal["reasoning_content", "keep", "drop"] = "reasoning_content"
+
+
+class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Changes to the top level of the request's JSON before it goes upstream."""
+
+    set: dict[str, Any] = {}
+    drop: tuple[str, ...] = ()
+
+
+class ClientProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    kind: Literal["client"] = "client"
+    name: Text
+    description: str = ""
+    priority: int = 0
+    match: Match
+    tool_protocol: Literal["auto", "native", "text"] = "auto"
+    """`auto`: native when the request declares tools, else text."""
+    dialect: str | None = None
+    """How it writes and reads calls in text."""
+
+
+class ModelProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    kind: Literal["model"] = "model"
+    name: Text
+    description: str = ""
+    priority: int = 0
+    match: Match
+    tools: Literal["native", "prompt"] = "native"
+    """How tools reach the model: as the API's own field, or written into the prompt."""
+    dialect: str = "tag"
+    """How calls are written for it in prompt and history (`tools: prompt`)."""
+    accept: tuple[str, ...] | Literal["auto"] = "auto"
+    """The dialects read from its replies; `auto` is every framed dialect."""
+    lenient: bool | None = None
+    """Whether malformed calls are repaired; None leaves it to the option and the protocol."""
+    reasoning: Reasoning | None = None
+    request: Request = Request()
+    max_calls: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """Calls kept of one reply; None is no limit."""
+    unknown_tools: Literal["text", "allow", "drop"] = "text"
+    """What becomes of a call to a tool that was not offered."""

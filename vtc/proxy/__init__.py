@@ -1,0 +1,1 @@
+"""VTC inside mitmproxy; the only package that imports it."""

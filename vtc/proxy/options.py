@@ -1,0 +1,92 @@
+"""The options of the addon: what mitmproxy's options editor and `--set` show, and the settings they give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from mitmproxy import ctx, exceptions
+from mitmproxy.addonmanager import Loader
+
+from vtc.profiles import loader as profile_loader
+from vtc.profiles.document import ProfileError
+from vtc.profiles.plan import CLIENT_PATTERNS, Planner, Settings, UnknownName
+
+
+def add(loader: Loader) -> None:
+    """Declare the options."""
+    loader.add_option(
+        "vtc_mode",
+        str,
+        "rewrite",
+        "rewrite: translate tool calls. observe: change nothing and report what would have been done. off: do nothing.",
+        choices=("rewrite", "observe", "off"),
+    )
+    loader.add_option(
+        "vtc_profiles",
+        Sequence[str],
+        [],
+        "Directories with profiles of your own (YAML); they win over the built-in ones of the same kind and name.",
+    )
+    loader.add_option(
+        "vtc_client", str, "", "Name of the client profile to use for every request (empty: by matching)."
+    )
+    loader.add_option("vtc_model", str, "", "Name of the model profile to use for every request (empty: by matching).")
+    loader.add_option(
+        "vtc_tools",
+        str,
+        "auto",
+        "How tools reach the model. native: as the API's `tools`. prompt: written into the system message, for servers "
+        "and models that know no tools. auto: as the model profile says.",
+        choices=("auto", "native", "prompt"),
+    )
+    loader.add_option(
+        "vtc_dialect",
+        str,
+        "",
+        "Dialect in which the model is prompted and first read (empty: as the model profile says).",
+    )
+    loader.add_option(
+        "vtc_client_patterns",
+        Sequence[str],
+        list(CLIENT_PATTERNS),
+        "Parts of the User-Agent of clients that read calls out of the text when they declare no tools. "
+        "Empty: none is recognised by its name.",
+    )
+    loader.add_option(
+        "vtc_lenient",
+        str,
+        "auto",
+        "Whether malformed calls are repaired. auto: as the model profile says.",
+        choices=("auto", "on", "off"),
+    )
+    loader.add_option(
+        "vtc_max_call_bytes", int, 1 << 20, "Longest call in bytes that is held back; a longer one is left as text."
+    )
+    loader.add_option(
+        "vtc_max_body_bytes", int, 64 << 20, "Longest request or unstreamed reply in bytes that is looked at."
+    )
+
+
+def planner() -> Planner:
+    """Profiles and settings as the options have them; raises `OptionsError`, so that nothing half-loads."""
+    options = ctx.options
+    for name in ("vtc_max_call_bytes", "vtc_max_body_bytes"):
+        if getattr(options, name) < 1:
+            raise exceptions.OptionsError(f"{name} must be at least 1, not {getattr(options, name)}")
+    directories = [profile_loader.builtin_directory(), *(Path(one).expanduser() for one in options.vtc_profiles)]
+    settings = Settings(
+        client=options.vtc_client,
+        model=options.vtc_model,
+        tools=options.vtc_tools,
+        dialect=options.vtc_dialect,
+        lenient=options.vtc_lenient,
+        client_patterns=tuple(pattern for pattern in options.vtc_client_patterns if pattern),
+        max_call_bytes=options.vtc_max_call_bytes,
+    )
+    try:
+        return Planner(profile_loader.load(directories), settings)
+    except ProfileError as error:
+        raise exceptions.OptionsError(f"vtc: the profiles are not usable\n{error}") from error
+    except UnknownName as error:
+        raise exceptions.OptionsError(f"vtc_{error.setting}: {error}") from error

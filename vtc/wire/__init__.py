@@ -1,0 +1,1 @@
+"""Bytes and frames. Nothing in this package knows what an LLM is."""

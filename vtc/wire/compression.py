@@ -1,0 +1,200 @@
+"""Content codings (RFC 9110, section 8.4), undone while a body arrives.
+
+Each decoder gives what the bytes so far allow, so an event that the server flushed arrives as an event. A
+list of codings ("gzip, br") is a chain of decoders, and the chain is a decoder.
+
+What one `feed` may grow to is limited: a few bytes of a crafted body stand for gigabytes, and text shrinks
+tenfold, not ten thousandfold.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import brotli  # type: ignore[import-untyped]  # has no stubs
+import zstandard
+
+_LIMIT = 32 * 2**20
+"""Bytes that one `feed` may give."""
+_SLICE = 1024
+"""Bytes decoded between two looks at the limit; of zstd they can stand for 32 MiB, of gzip for 1 MiB."""
+
+
+class UnsupportedEncoding(ValueError):
+    """A content coding that nothing here can undo."""
+
+
+class CorruptBody(ValueError):
+    """A body that is not what its content coding says: wrong, cut off, or grown beyond the limit."""
+
+
+class Decoder(Protocol):
+    """Compressed bytes in, plain bytes out. Both methods raise `CorruptBody`."""
+
+    def feed(self, data: bytes) -> bytes:
+        """Take the next bytes of the body; return what they decode to, b"" if nothing yet."""
+        ...
+
+    def finish(self) -> bytes:
+        """End the body; raise `CorruptBody` if it was cut off. An empty body is whole."""
+        ...
+
+
+def decoder(content_encoding: str) -> Decoder:
+    """A decoder for the value of a `Content-Encoding` header; "" and "identity" pass bytes through.
+
+    Codings were applied in the order listed and are undone in reverse. Raises `UnsupportedEncoding`.
+    """
+    names = [name.strip().lower() for name in content_encoding.split(",")]
+    decoders: list[Decoder] = []
+    for name in reversed(names):
+        if name in ("", "identity"):
+            continue
+        if name not in _CODINGS:
+            known = ", ".join(["identity", *_CODINGS])
+            raise UnsupportedEncoding(
+                f"content coding {name!r} is not supported, only {known}; "
+                "send `accept-encoding: identity` with the request"
+            )
+        decoders.append(_Coded(name, _CODINGS[name]()))
+    return decoders[0] if len(decoders) == 1 else _Chain(decoders)
+
+
+class _Chain:
+    def __init__(self, decoders: Sequence[Decoder]) -> None:
+        self._decoders = decoders
+
+    def feed(self, data: bytes) -> bytes:
+        for step in self._decoders:
+            data = step.feed(data)
+        return data
+
+    def finish(self) -> bytes:
+        data = b""
+        for step in self._decoders:
+            data = step.feed(data) + step.finish()
+        return data
+
+
+class _Coding(Protocol):
+    """One coding's own state; raises its library's error."""
+
+    @property
+    def complete(self) -> bool: ...
+
+    def decode(self, data: bytes) -> bytes: ...
+
+
+class _Coded:
+    """What all codings share: the limit, one error type, and that a cut body is corrupt."""
+
+    def __init__(self, name: str, coding: _Coding) -> None:
+        self._name = name
+        self._coding = coding
+        self._started = False
+
+    def feed(self, data: bytes) -> bytes:
+        self._started = self._started or bool(data)
+        parts: list[bytes] = []
+        size = 0
+        for start in range(0, len(data), _SLICE):
+            try:
+                part = self._coding.decode(data[start : start + _SLICE])
+            except (zlib.error, brotli.error, zstandard.ZstdError) as error:
+                raise CorruptBody(f"the body is not valid {self._name}: {error}") from error
+            parts.append(part)
+            size += len(part)
+            if size > _LIMIT:
+                raise CorruptBody(f"one read of the {self._name} body grows beyond {_LIMIT >> 20} MiB")
+        return b"".join(parts)
+
+    def finish(self) -> bytes:
+        if self._started and not self._coding.complete:
+            raise CorruptBody(f"the {self._name} body was cut off before its end")
+        return b""
+
+
+class _Member(Protocol):
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, /) -> bytes: ...
+
+
+class _Members:
+    """Compressed streams, one after another, as gzip and zstd allow; zero bytes may pad the end."""
+
+    def __init__(self, new: Callable[[], _Member]) -> None:
+        self._new = new
+        self._member = new()
+
+    @property
+    def complete(self) -> bool:
+        return self._member.eof
+
+    def decode(self, data: bytes) -> bytes:
+        parts: list[bytes] = []
+        while data:
+            if self._member.eof:
+                data = data.lstrip(b"\0")
+                if not data:
+                    break
+                self._member = self._new()
+            parts.append(self._member.decompress(data))
+            data = self._member.unused_data
+        return b"".join(parts)
+
+
+class _Deflate:
+    """zlib by the standard, a bare deflate stream by what some servers send; the first two bytes tell."""
+
+    def __init__(self) -> None:
+        self._head = b""
+        self._stream: _Members | None = None
+
+    @property
+    def complete(self) -> bool:
+        return self._stream is not None and self._stream.complete
+
+    def decode(self, data: bytes) -> bytes:
+        if self._stream is None:
+            self._head += data
+            if len(self._head) < 2:
+                return b""
+            is_zlib = self._head[0] & 0x0F == zlib.DEFLATED and int.from_bytes(self._head[:2]) % 31 == 0
+            window = zlib.MAX_WBITS if is_zlib else -zlib.MAX_WBITS
+            self._stream = _Members(lambda: zlib.decompressobj(window))
+            data = self._head
+        return self._stream.decode(data)
+
+
+class _Brotli:
+    def __init__(self) -> None:
+        self._stream = brotli.Decompressor()
+
+    @property
+    def complete(self) -> bool:
+        return bool(self._stream.is_finished())
+
+    def decode(self, data: bytes) -> bytes:
+        # Its own limit, because a thousand bytes can stand for gigabytes; what is over it stays inside,
+        # and the caller refuses the body.
+        plain: bytes = self._stream.process(data, output_buffer_limit=_LIMIT + 1)
+        return plain
+
+
+def _gzip() -> _Coding:
+    return _Members(lambda: zlib.decompressobj(zlib.MAX_WBITS | 16))
+
+
+_CODINGS: dict[str, Callable[[], _Coding]] = {
+    "gzip": _gzip,
+    "x-gzip": _gzip,
+    "deflate": _Deflate,
+    "br": _Brotli,
+    "zstd": lambda: _Members(zstandard.ZstdDecompressor().decompressobj),
+}
