@@ -19,6 +19,8 @@ from vtc.profiles import validation
 from vtc.profiles.document import Document, KeyPath, Problem, ProfileError, read
 from vtc.profiles.schema import ClientProfile, ModelProfile
 
+__all__ = ["KINDS", "Profile", "ProfileError", "Profiles", "Source", "builtin_directory", "load"]
+
 type Profile = ClientProfile | ModelProfile | Description
 
 KINDS: Mapping[str, type[Profile]] = {

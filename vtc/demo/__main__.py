@@ -1,0 +1,144 @@
+"""The demonstration: model server, mitmproxy with the addon, and an agent on the official OpenAI client."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from vtc.demo import server
+from vtc.proxy import script
+
+WORD = "marmalade"
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "read_file",
+        "description": "Read a text file.",
+        "parameters": {
+            "type": "object",
+            "properties": {"path": {"type": "string", "description": "Path of the file"}},
+            "required": ["path"],
+        },
+    },
+}
+
+
+@contextmanager
+def proxy(upstream: str, *, web: bool) -> Iterator[tuple[str, str]]:
+    """mitmdump or mitmweb with the addon; gives the proxy's address and mitmweb's."""
+    program = "mitmweb" if web else "mitmdump"
+    command = [
+        str(Path(sys.executable).with_name(program)),
+        *(
+            "-s",
+            str(script.path()),
+            "--mode",
+            f"reverse:{upstream}",
+            "--listen-host",
+            "127.0.0.1",
+            "--listen-port",
+            "0",
+        ),
+        *("--set", "vtc_tools=prompt", "--set", "vtc_dialect=qwen3-coder"),
+        *(["--no-web-open-browser", "--web-port", str(_free_port())] if web else []),
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    try:
+        yield _addresses(process, web)
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _addresses(process: subprocess.Popen[str], web: bool) -> tuple[str, str]:
+    """Wait until it listens; afterwards its log is read and thrown away, so that it never blocks."""
+    assert process.stdout is not None
+    listening = page = ""
+    log = []
+    for line in process.stdout:
+        log.append(line)
+        if found := re.search(r"listening at (?:http://)?\S+:(\d+)\.$", line.strip()):
+            listening = f"http://127.0.0.1:{found[1]}"
+        if found := re.search(r"Web server listening at (\S+)", line):
+            page = found[1]
+        if listening and (page or not web):
+            threading.Thread(target=process.stdout.read, daemon=True).start()
+            return listening, page
+    raise SystemExit("the proxy did not start:\n" + "".join(log))
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def agent(base_url: str, folder: Path, console: Console, model: server.Server) -> str:
+    """Ask, call, tool result, answer; prints both sides of each turn and returns the answer."""
+    import openai
+
+    client = openai.OpenAI(base_url=f"{base_url}/v1", api_key="not-needed")
+    messages: list[Any] = [{"role": "user", "content": "What does note.txt say?"}]
+    while True:
+        with client.chat.completions.stream(model="demo-model", messages=messages, tools=[TOOL]) as stream:  # type: ignore[list-item]
+            choice = stream.get_final_completion().choices[0]
+        message = choice.message
+        calls = [
+            {"id": call.id, "name": call.function.name, "arguments": json.loads(call.function.arguments)}
+            for call in message.tool_calls or []
+        ]
+        received = {"content": message.content, "tool_calls": calls, "finish_reason": choice.finish_reason}
+        _show(console, model.written[-1], json.dumps(received, indent=2))
+        if not calls:
+            return message.content or ""
+        messages.append(message.model_dump(exclude_none=True))
+        for call in calls:
+            path = folder / call["arguments"]["path"]
+            result = path.read_text()
+            console.print(f"the agent runs {call['name']}({call['arguments']}) -> {result.strip()!r}\n", style="cyan")
+            messages.append({"role": "tool", "tool_call_id": call["id"], "content": result})
+
+
+def _show(console: Console, written: str, received: str) -> None:
+    table = Table(expand=True)
+    table.add_column("the model wrote (text, knows no tools)", ratio=1)
+    table.add_column("the client received (openai, streaming)", ratio=1)
+    table.add_row(Text(written), Text(received))
+    console.print(table)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m vtc.demo", description=__doc__)
+    parser.add_argument("--web", action="store_true", help="under mitmweb, left open until Ctrl-C")
+    web = parser.parse_args().web
+    console = Console(width=None if sys.stdout.isatty() else 110)
+    with tempfile.TemporaryDirectory() as folder, server.running() as model, proxy(model.url, web=web) as (url, page):
+        Path(folder, "note.txt").write_text(f"The secret word is {WORD}.\n")
+        console.print(f"client -> {url} (mitmproxy with VTC) -> {model.url} (scripted model server)\n")
+        answer = agent(url, Path(folder), console, model)
+        worked = WORD in answer
+        console.print("the agent finished its task" if worked else "the agent did not get through")
+        if web:
+            console.print(f"\nmitmweb is open at {page} (Ctrl-C ends it)")
+            with suppress(KeyboardInterrupt):
+                threading.Event().wait()
+    return 0 if worked else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

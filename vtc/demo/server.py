@@ -1,0 +1,154 @@
+"""A small scripted model server that knows nothing of tools, as many real ones do.
+
+`python -m vtc.demo.server --port 8000` serves `/v1/chat/completions`, streaming and not. It answers 400 to `tools` and
+to messages of role `tool`. Asked for a file, its model writes a call as text, in the format that its system prompt
+taught it; shown the result, it answers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+PIECE = 4
+"""Characters a chunk, about what one token of a real model is."""
+
+# What shows a format in a prompt, and how the model then writes its own call.
+FORMATS = (
+    ("<parameter=", "<tool_call>\n<function=%s>\n<parameter=%s>\n%s\n</parameter>\n</function>\n</tool_call>"),
+    ("<invoke", '<invoke name="%s">\n<parameter name="%s">%s</parameter>\n</invoke>'),
+    ("</tool_call>", '<tool_call>\n{"name": "%s", "arguments": {"%s": "%s"}}\n</tool_call>'),
+    ("</tools>", '<tools>\n{"name": "%s", "arguments": {"%s": "%s"}}\n</tools>'),
+    ("<tool_name>", "<%s>\n<%s>%s</path>\n</read_file>"),
+    ("", '{"name": "%s", "arguments": {"%s": "%s"}}'),
+)
+
+
+def reply(messages: list[dict[str, Any]]) -> str:
+    """What the model writes next."""
+    texts = [_text(message.get("content")) for message in messages]
+    result = re.search(r"(?:^|\n|>)The secret word is (\S+?)\.", texts[-1])
+    if result:
+        return f"The note says that the secret word is {result[1]}. In an example, `<read_file>` would be no call."
+    wanted = re.search(r"\b(\S+\.txt)\b", texts[-1])
+    if not wanted:
+        return "Ask me about a text file."
+    system = texts[0] if messages[0].get("role") == "system" else ""
+    if "read_file" not in system:
+        return "I would have to read the file for that, but I was given no tools."
+    call = next(form for sample, form in FORMATS if sample in system)
+    return "Let me look into that file.\n\n" + call % ("read_file", "path", wanted[1])
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, list):
+        return "".join(part.get("text", "") for part in content if isinstance(part, dict))
+    return content or ""
+
+
+class Server(ThreadingHTTPServer):
+    """Records what its model wrote in `written`."""
+
+    daemon_threads = True
+
+    def __init__(self, port: int) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
+        self.written: list[str] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: Server
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing: the demonstration speaks for itself."""
+
+    def do_POST(self) -> None:
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        refused = "tools" in request or any(message.get("role") == "tool" for message in request["messages"])
+        if refused:
+            self._send(400, {"error": {"message": "this server knows no tools", "type": "invalid_request_error"}})
+            return
+        text = reply(request["messages"])
+        self.server.written.append(text)
+        if request.get("stream"):
+            self._stream(request, text)
+        else:
+            message = {"role": "assistant", "content": text}
+            self._send(200, self._chunk(request, "chat.completion", {"message": message, "finish_reason": "stop"}))
+
+    def _stream(self, request: dict[str, Any], text: str) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        for delta, reason in _deltas(text):
+            chunk = self._chunk(request, "chat.completion.chunk", {"delta": delta, "finish_reason": reason})
+            self._write(b"data: " + json.dumps(chunk).encode() + b"\n\n")
+        self._write(b"data: [DONE]\n\n")
+        self.wfile.write(b"0\r\n\r\n")
+
+    def _write(self, frame: bytes) -> None:
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(frame), frame))
+        self.wfile.flush()
+
+    def _chunk(self, request: dict[str, Any], kind: str, choice: dict[str, Any]) -> dict[str, Any]:
+        number = len(self.server.written)
+        return {
+            "id": f"chatcmpl-{number}",
+            "object": kind,
+            "created": number,
+            "model": request.get("model", "demo"),
+            "choices": [{"index": 0, **choice}],
+        }
+
+    def _send(self, status: int, value: dict[str, Any]) -> None:
+        body = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def _deltas(text: str) -> Iterator[tuple[dict[str, str], str | None]]:
+    yield {"role": "assistant", "content": ""}, None
+    for at in range(0, len(text), PIECE):
+        yield {"content": text[at : at + PIECE]}, None
+    yield {}, "stop"
+
+
+@contextmanager
+def running(port: int = 0) -> Iterator[Server]:
+    """The server in a thread; port 0 is any free one."""
+    with Server(port) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--port", type=int, default=8000)
+    with Server(parser.parse_args().port) as server:
+        print(f"scripted model server at {server.url}/v1 (Ctrl-C ends it)")
+        with suppress(KeyboardInterrupt):
+            server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()
