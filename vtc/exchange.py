@@ -243,8 +243,10 @@ class Stream:
                 frame = frames[0]
                 out += [frame.raw] if frame.data is None else self._rewriter.feed(frame.raw, frame.data)
                 frames.pop(0)
-            if final:
-                out += self._rewriter.finish()
+            if final and (last := self._rewriter.finish()):
+                # The body may have ended in the middle of a frame; what is added must not continue it.
+                out += [b"\n\n"] * bool(out and not out[-1].endswith((b"\n\n", b"\r\n\r\n", b"\r\r")))
+                out += last
         except Exception as error:
             if not self._failed:
                 self._failed = True

@@ -9,7 +9,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import pairwise
 
-import brotli
+import brotli  # type: ignore[import-untyped]  # has no stubs
 import pytest
 import zstandard
 from hypothesis import given
@@ -85,9 +85,7 @@ def flushed_zstd(events: list[bytes]) -> list[bytes]:
     ("header", "flushed"),
     [("gzip", flushed_gzip), ("deflate", flushed_deflate), ("br", flushed_brotli), ("zstd", flushed_zstd)],
 )
-def test_what_the_server_flushed_arrives_at_once(
-    header: str, flushed: Callable[[list[bytes]], list[bytes]]
-) -> None:
+def test_what_the_server_flushed_arrives_at_once(header: str, flushed: Callable[[list[bytes]], list[bytes]]) -> None:
     events = [b"data: one\n\n", b"data: two\n\n", b"data: [DONE]\n\n"]
     undo = decoder(header)
     assert [undo.feed(chunk) for chunk in flushed(events)] == events

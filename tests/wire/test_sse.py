@@ -54,18 +54,14 @@ BODIES = {
 
 
 @pytest.mark.parametrize(("body", "frames"), BODIES.values(), ids=BODIES)
-def test_frames_of_a_body_whole_and_byte_by_byte(
-    body: bytes, frames: list[tuple[bytes, bytes | None]]
-) -> None:
+def test_frames_of_a_body_whole_and_byte_by_byte(body: bytes, frames: list[tuple[bytes, bytes | None]]) -> None:
     expected = [Frame(raw, data) for raw, data in frames]
     assert read(body) == expected
     assert read(*(body[i : i + 1] for i in range(len(body)))) == expected
     assert read(b"data: first\n\n", body)[0] == Frame(b"data: first\n\n", b"first")
 
 
-LINES = st.sampled_from(
-    [b"data: x", b"data:y", b"data", b": c", b"event: e", b"id", b"", b"", b"\xef\xbb\xbf"]
-)
+LINES = st.sampled_from([b"data: x", b"data:y", b"data", b": c", b"event: e", b"id", b"", b"", b"\xef\xbb\xbf"])
 ENDINGS = st.sampled_from([b"\n", b"\r\n", b"\r"])
 STREAMS = st.lists(st.tuples(LINES, ENDINGS).map(b"".join), max_size=20).map(b"".join)
 

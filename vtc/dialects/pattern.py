@@ -62,7 +62,21 @@ def parse(text: str, key: str) -> list[str | Slot]:
             raise PatternError(key, f"{text!r}: {{{name}}} is missing")
     if key == "call":
         body(text)
+    _check_findable(parts, text, key)
     return parts
+
+
+def _check_findable(parts: Sequence[str | Slot], text: str, key: str) -> None:
+    """Markup is found by its literal text: it must open with some, and what ends in one must close with some."""
+    if key in ("call", "param") and isinstance(parts[0], Slot) and parts[0].name != "json":
+        raise PatternError(key, f"{text!r} must begin with literal text, so that it can be found in a reply")
+    for at, part in enumerate(parts):
+        if isinstance(part, Slot) and part.name in ("params", "value"):
+            after = parts[at + 1] if at + 1 < len(parts) else ""
+            if isinstance(after, Slot) or not after.strip():
+                raise PatternError(
+                    key, f"{text!r}: literal text must follow {{{part.name}}}, so that its end can be found"
+                )
 
 
 def body(call: str) -> str:

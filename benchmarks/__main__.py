@@ -1,0 +1,5 @@
+"""All benchmarks."""
+
+from benchmarks import engine
+
+engine.main()

@@ -1,0 +1,145 @@
+"""Profile files as a user writes them: what loads, what wins, and every message whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from vtc.profiles.loader import ProfileError, Profiles, Source, builtin_directory, load
+
+DIALECT = 'kind: dialect\nname: {name}\ncall: "<call>{{json}}</call>"\n'
+
+
+def write(directory: Path, **files: str) -> Path:
+    for name, text in files.items():
+        file = directory / f"{name}.yaml"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return directory
+
+
+def problems_of(*directories: Path) -> list[str]:
+    with pytest.raises(ProfileError) as caught:
+        load(directories)
+    return str(caught.value).splitlines()
+
+
+def test_the_built_in_profiles_load() -> None:
+    profiles = load([builtin_directory()])
+    assert {"openai-sdk", "opencode", "openclaw"} <= profiles.clients.keys()
+    assert {"qwen2.5", "qwen3", "qwen3-coder", "hermes"} <= profiles.models.keys()
+    assert {"tag", "hermes"} <= profiles.dialects.keys()
+    assert all(source.builtin for source in profiles.sources.values())
+
+
+def test_every_yaml_file_below_the_directory_is_read_and_each_document_in_it(tmp_path: Path) -> None:
+    write(tmp_path, a="kind: client\nname: a\nmatch: {}\n---\nkind: client\nname: b\nmatch: {}\n")
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "deep" / "er" / "c.yml").write_text("kind: client\nname: c\nmatch: {}\n")
+    (tmp_path / "notes.txt").write_text("kind: nonsense")
+    (tmp_path / ".#a.yaml").write_text("kind: an editor's lock file")
+    profiles = load([tmp_path])
+    assert list(profiles.clients) == ["a", "b", "c"]
+    assert profiles.sources["client", "b"] == Source(tmp_path / "a.yaml", 6, builtin=False)
+    assert str(profiles.sources["client", "b"]) == f"{tmp_path}/a.yaml:6"
+
+
+def test_a_later_directory_wins_by_kind_and_name(tmp_path: Path) -> None:
+    first = write(
+        tmp_path / "first",
+        client="kind: client\nname: x\nmatch: {}\ntool_protocol: text\n",
+        model="kind: model\nname: x\nmatch: {}\n",
+        dialect=DIALECT.format(name="x"),
+    )
+    second = write(tmp_path / "second", mine="kind: client\nname: x\nmatch: {}\ntool_protocol: native\n")
+    profiles = load([first, second])
+    assert profiles.clients["x"].tool_protocol == "native"
+    assert profiles.sources["client", "x"].path == second / "mine.yaml"
+    assert profiles.sources["model", "x"].path == first / "model.yaml"
+    assert profiles.sources["dialect", "x"].path == first / "dialect.yaml"
+
+
+def test_two_of_one_name_in_one_directory(tmp_path: Path) -> None:
+    write(tmp_path, a="kind: client\nname: x\nmatch: {}\n", b="kind: client\nmatch: {}\nname: x\n")
+    assert problems_of(tmp_path) == [
+        f"{tmp_path}/b.yaml:3: name: client 'x' is already defined at {tmp_path}/a.yaml:2; "
+        "rename or remove one of the two"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("kind: modle\nname: x\n", '1: kind: "modle" is no kind of profile; write `kind: client`, `kind: dialect` '
+         "or `kind: model` (did you mean 'model'?)"),
+        ("# mine\nname: x\n", "2: kind: missing; write `kind: client`, `kind: dialect` or `kind: model`"),
+        ("- kind: model\n", "1: a profile is a mapping; begin it with `kind: …` and `name: …`"),
+        ("kind: client\nname: x\n", "1: match: missing; add `match: …`"),
+        ("kind: client\nname: x\nmatch:\n", "3: match: must be a mapping, not null"),
+        ("kind: client\nname: x\nmatch: {}\ndialekt: tag\n", "4: dialekt: unknown key; known here are description, "
+         "dialect, kind, match, name, priority and tool_protocol (did you mean 'dialect'?)"),
+        ("kind: client\nname: x\nmatch:\n  modle: a\n", "4: match.modle: unknown key; known here are body, header, "
+         "host, model, path and user_agent (did you mean 'model'?)"),
+        ("kind: model\nname: x\nmatch:\n  model: []\n",
+         "4: match.model: must not be empty; write a value, or remove the key"),
+        ("kind: model\nname: x\nmatch: {}\nmax_calls: 0\n", "4: max_calls: must be 1 or more, not 0"),
+        ("kind: model\nname: x\nmatch: {}\ndialect: hermse\n",
+         "4: dialect: there is no dialect 'hermse'; known are hermes and tag (did you mean 'hermes'?)"),
+        ("kind: model\nname: x\nmatch: {}\naccept:\n- tag\n- nope\n",
+         "6: accept[1]: there is no dialect 'nope'; known are hermes and tag"),
+        ("kind: client\nname: x\nmatch: {}\ndialect: nope\n",
+         "4: dialect: there is no dialect 'nope'; known are hermes and tag"),
+    ],
+)  # fmt: skip
+def test_a_problem_names_the_line_and_says_what_to_do(tmp_path: Path, text: str, problem: str) -> None:
+    write(tmp_path, dialects=DIALECT.format(name="tag") + "---\n" + DIALECT.format(name="hermes"), x=text)
+    assert problems_of(tmp_path) == [f"{tmp_path}/x.yaml:{problem}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('call: "<x>{nme}</x>"', "4: call: '<x>{nme}</x>': {nme} is no placeholder here"),
+        ("call: {json}", "4: call: must be a list or a text, not a mapping; put it in quotes"),
+        ('call: "{json}"\nprompt: |\n  {% for x %}', "5: prompt: line 1 of the template: expected token 'in'"),
+    ],
+)  # fmt: skip
+def test_a_dialect_that_makes_no_sense(tmp_path: Path, text: str, problem: str) -> None:
+    write(tmp_path, x=f"# a dialect\nkind: dialect\nname: x\n{text}\n")
+    [line] = problems_of(tmp_path)
+    assert line.startswith(f"{tmp_path}/x.yaml:{problem}")
+
+
+def test_a_dialect_with_a_problem_is_not_also_missing(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        a='kind: dialect\nname: x\ncall: "{json}"\nframe: odd\n',
+        b="kind: client\nname: c\nmatch: {}\ndialect: x\n",
+    )
+    assert [line.partition(" ")[0] for line in problems_of(tmp_path)] == [f"{tmp_path}/a.yaml:4:"]
+
+
+def test_a_file_that_cannot_be_read_makes_no_dialect_missing(tmp_path: Path) -> None:
+    write(tmp_path, a='kind: dialect\nname: "x\n', b="kind: client\nname: c\nmatch: {}\ndialect: x\n")
+    assert [line.partition(" ")[0] for line in problems_of(tmp_path)] == [f"{tmp_path}/a.yaml:3:"]
+
+
+def test_a_user_profile_names_a_dialect_of_another_directory(tmp_path: Path) -> None:
+    first = write(tmp_path / "first", d=DIALECT.format(name="mine"))
+    second = write(tmp_path / "second", m="kind: model\nname: m\nmatch: {}\naccept: [mine]\n")
+    assert load([second, first]).models["m"].accept == ("mine",)
+
+
+def test_every_problem_of_every_file_is_told_at_once(tmp_path: Path) -> None:
+    first = write(tmp_path / "1", a="kind: x\n", b="kind: model\nname: m\nmatch: {}\ntools: x\nmore: y\n")
+    second = write(tmp_path / "2", c="a: [\n", d="kind: client\nname: c\nmatch: {}\n")
+    told = problems_of(first, second, tmp_path / "3")
+    assert [line.partition(" ")[0].removeprefix(f"{tmp_path}/") for line in told] == [
+        *("1/a.yaml:1:", "1/b.yaml:4:", "1/b.yaml:5:", "2/c.yaml:2:", "3:1:")
+    ]
+    assert told[-1] == f"{tmp_path}/3:1: no such directory; create it or correct the path"
+
+
+def test_no_directories_give_no_profiles() -> None:
+    assert load([]) == Profiles(clients={}, models={}, dialects={}, sources={})

@@ -1,0 +1,65 @@
+"""What a profile file may say, and what it says when it is silent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from vtc.profiles.schema import ClientProfile, Match, ModelProfile, Reasoning
+
+
+def model(**fields: Any) -> ModelProfile:
+    return msgspec.convert({"kind": "model", "name": "m", "match": {}, **fields}, ModelProfile)
+
+
+def test_a_model_that_says_nothing_takes_tools_natively_and_is_read_in_every_framed_dialect() -> None:
+    profile = model()
+    assert (profile.tools, profile.accept, profile.dialect) == ("native", "auto", "tag")
+    assert (profile.lenient, profile.max_calls, profile.unknown_tools) == (None, None, "text")
+    assert profile.reasoning is None
+    assert (profile.request.set, profile.request.drop) == ({}, ())
+
+
+def test_a_client_that_says_nothing_is_judged_by_its_request() -> None:
+    profile = msgspec.convert({"kind": "client", "name": "c", "match": {}}, ClientProfile)
+    assert (profile.tool_protocol, profile.dialect) == ("auto", None)
+
+
+def test_reasoning_stands_between_think_tags_unless_told_otherwise() -> None:
+    assert model(reasoning={}).reasoning == Reasoning(
+        open="<think>", close="</think>", prefilled=False, to="reasoning_content"
+    )
+
+
+def test_a_test_takes_one_glob_or_several() -> None:
+    assert model(match={"model": "a", "header": {"x": "b"}}).match == Match(model="a", header={"x": "b"})
+    assert model(match={"model": ["a"], "body": {"x": ["b", "c"]}}).match == Match(model=("a",), body={"x": ("b", "c")})
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"guard": {}},
+        {"match": {"models": "x"}},
+        {"match": {"model": []}},
+        {"tools": "both"},
+        {"unknown_tools": "maybe"},
+        {"accept": "hermes"},
+        {"reasoning": {"close": ""}},
+        {"reasoning": {"to": "nowhere"}},
+        {"request": {"remove": []}},
+        {"max_calls": 0},
+        {"name": ""},
+        {"lenient": "auto"},
+    ],
+)
+def test_what_makes_no_sense_is_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        model(**fields)
+
+
+def test_profiles_cannot_be_changed_once_loaded() -> None:
+    with pytest.raises(AttributeError):
+        model().tools = "prompt"  # type: ignore[misc]
