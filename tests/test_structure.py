@@ -28,6 +28,7 @@ RANKS = {
     "guards": 2,
     "profiles": 3,
     "exchange": 4,
+    "functions": 4,
     "vtc": 5,
     "proxy": 6,
     "cli": 6,

@@ -1,3 +1,20 @@
-"""Virtual Tool Calling: tool calls written as text, turned into structured ones and back."""
+"""Virtual Tool Calling: a mitmproxy addon that turns tool calls written as text into `tool_calls`, and back."""
+
+from vtc.functions import (
+    detect_complete_tool_call,
+    detect_vtc_client,
+    has_partial_xml_pattern,
+    parse_vtc_xml,
+    serialize_tool_calls_to_xml,
+)
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "__version__",
+    "detect_complete_tool_call",
+    "detect_vtc_client",
+    "has_partial_xml_pattern",
+    "parse_vtc_xml",
+    "serialize_tool_calls_to_xml",
+]

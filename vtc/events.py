@@ -20,6 +20,11 @@ class Tool:
     description: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
+    def as_openai(self) -> dict[str, Any]:
+        """`{"type": "function", "function": {"name": …, "description": …, "parameters": …}}`."""
+        function = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
+        return {"type": "function", "function": function}
+
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
@@ -101,6 +106,14 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Rewritten:
+    """Characters that leave as another text, e.g. a call in the client's dialect."""
+
+    raw: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Refusal:
     """Text that began like a call and was given back; it stands for no characters itself (`raw` is empty)."""
 
@@ -111,4 +124,4 @@ class Refusal:
     raw: Literal[""] = ""
 
 
-Event = Text | Reasoning | Markup | Call | Refusal
+Event = Text | Reasoning | Markup | Call | Rewritten | Refusal

@@ -12,18 +12,20 @@ direction: `Exchange.open` for a request (the body goes on as it came), `Stream.
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from vtc.apis import Api, BadRequest, Request
-from vtc.dialects import history
+from vtc.dialects import conversation, documentation, history, writer
+from vtc.dialects.description import Description
 from vtc.dialects.grammar import compiled
-from vtc.dialects.reader import Reader
-from vtc.events import Call, Event, Markup, Refusal
+from vtc.dialects.reader import EXCERPT, Reader
+from vtc.events import Call, Event, Markup, Message, Opaque, Refusal, Rewritten, Text, Tool, ToolCall
 from vtc.profiles.matching import Facts
-from vtc.profiles.plan import Plan, Planner
+from vtc.profiles.plan import Plan, Planner, TextClient
 from vtc.wire import compression, sse
 
 logger = logging.getLogger(__name__)
@@ -35,6 +37,8 @@ class Report:
 
     client: str = ""
     model: str = ""
+    form: str = "tool_calls"
+    """What calls become: `tool_calls`, or the dialect of a client that reads text."""
     why: list[str] = field(default_factory=list)
     request: list[str] = field(default_factory=list)
     calls: list[dict[str, Any]] = field(default_factory=list)
@@ -51,7 +55,7 @@ class Report:
         if self.calls:
             count = len(self.calls)
             dialects = ", ".join(dict.fromkeys(call["dialect"] for call in self.calls))
-            parts.append(f"{dialects} -> tool_calls, {count} call{'s' * (count > 1)}")
+            parts.append(f"{dialects} -> {self.form}, {count} call{'s' * (count > 1)}")
         if self.repaired:
             parts.append(f"{self.repaired} repaired")
         if self.refusals:
@@ -69,10 +73,12 @@ class Exchange:
     def __init__(self, api: Api, request: Request, body: bytes, plan: Plan, seed: str) -> None:
         self.plan = plan
         self.report = Report(client=plan.client, model=plan.model, why=list(plan.why))
+        if plan.client_text:
+            self.report.form = plan.client_text.dialect.name
         self._api = api
         self._request = request
         self._body = body
-        self._tools = {tool.name: tool for tool in request.tools}
+        self._tools = {tool.name: tool for tool in plan.tools}
         self._used_ids = {call.id for message in request.messages for call in message.calls}
         self._seed = seed
         self._count = 0
@@ -96,15 +102,41 @@ class Exchange:
     def request(self) -> bytes:
         """The body for the model server; the very bytes that came unless the plan says otherwise."""
         plan, request = self.plan, self._request
-        if plan.write is None:
+        if plan.write is None and not plan.promote:
             if plan.set or plan.drop:
                 return request.encode(set_=plan.set, drop=plan.drop)
             return self._body
-        messages: Sequence[Any] = history.to_text(request.messages, plan.write, self._tools)
-        if plan.prompt_tools:
-            messages = history.with_tools(messages, plan.write, request.tools, request.tool_choice)
-            self.report.request.append(f"{len(request.tools)} tools -> {plan.write.name} prompt")
-        return request.encode(messages=messages, without_tools=True, set_=plan.set, drop=plan.drop)
+        messages = request.messages
+        if plan.client_text:
+            messages = self._structured(plan.client_text, plan.write)
+        if plan.write:
+            messages = history.to_text(messages, plan.write, self._tools)
+        if plan.write and plan.prompt_tools:
+            messages = history.with_tools(messages, plan.write, plan.tools, request.tool_choice)
+        if plan.promote or plan.prompt_tools:
+            told = "`tools`" if plan.write is None else f"{plan.write.name} prompt"
+            self.report.request.append(f"{len(plan.tools)} tools -> {told}")
+        return request.encode(
+            messages=messages, tools=plan.tools if plan.promote else (), set_=plan.set, drop=plan.drop
+        )
+
+    def _structured(self, client: TextClient, write: Description | None) -> Sequence[Message]:
+        """A text client's conversation with calls and results as such, and its prompt without what it says of tools."""
+
+        def sample(call: ToolCall) -> str:
+            return writer.write_calls([call], write, self._tools) if write else f"{call.name}({call.arguments})"
+
+        def told(part: str | Opaque) -> str | Opaque:
+            if isinstance(part, Opaque):
+                return part
+            rest = documentation.read(part, client.tool_sections).rest
+            return conversation.with_samples(rest, client.dialect, self._tools, sample)
+
+        messages = conversation.structured(self._request.messages, client.dialect, self._tools)
+        return [
+            replace(message, content=tuple(map(told, message.content))) if message.role == "system" else message
+            for message in messages
+        ]
 
     @property
     def reads(self) -> bool:
@@ -141,7 +173,7 @@ class Exchange:
             think=think.to if think else "keep",
             thinking=bool(think and think.prefilled),
         )
-        return Channel(reader, self._identified, plan.max_calls, self.report)
+        return Channel(reader, self._identified, plan, self._tools, self.report)
 
     def _identified(self, event: Call) -> Call:
         """The call with an id that is unique in its conversation: its own if it has one, else a derived one."""
@@ -154,49 +186,95 @@ class Exchange:
 
 
 class Channel:
-    """One choice's text between reader and API: numbers the calls, keeps to `max_calls`, writes the report."""
+    """One choice's text between reader and API: numbers the calls, keeps to `max_calls`, writes the report.
 
-    def __init__(self, reader: Reader, identify: Callable[[Call], Call], max_calls: int | None, report: Report) -> None:
+    For a client that reads text, calls leave as text: those it can read already as the characters they came in.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        identify: Callable[[Call], Call],
+        plan: Plan,
+        tools: Mapping[str, Tool],
+        report: Report,
+    ) -> None:
         self._reader = reader
         self._identify = identify
-        self._max_calls = max_calls
+        self._plan = plan
+        self._tools = tools
         self._report = report
         self._calls = 0
+        self._extra: list[str] = []
+        self._spoke = False
+
+    @property
+    def structured(self) -> bool:
+        return self._plan.client_text is None
 
     def feed(self, text: str) -> list[Event]:
         return self._passed(self._reader.feed(text))
 
     def finish(self, *, complete: bool) -> list[Event]:
-        return self._passed(self._reader.finish(complete=complete))
+        return [*self._passed(self._reader.finish(complete=complete)), *self._note()]
 
     def release(self) -> list[Event]:
         return self._passed(self._reader.release())
+
+    def calls(self, calls: Sequence[ToolCall]) -> list[Event]:
+        events: list[Event] = []
+        for call in calls:
+            try:
+                whole = isinstance(json.loads(call.arguments), dict)
+            except ValueError:
+                whole = False
+            if whole:
+                events.append(Call("", call, "tool_calls"))
+            else:
+                reason = "its arguments are not a whole JSON object"
+                events.append(Refusal(reason, "tool_calls", call.name, call.arguments[:EXCERPT]))
+        return [*self._passed(events), *self._note()]
 
     def _passed(self, events: list[Event]) -> list[Event]:
         out: list[Event] = []
         for event in events:
             if isinstance(event, Refusal):
                 self._refused(event)
-            if not isinstance(event, Call):
-                out.append(event)
-                continue
-            if self._max_calls is not None and self._calls >= self._max_calls:
-                out.append(Markup(event.raw))
-                reason = f"only {self._max_calls} call{'s' * (self._max_calls > 1)} a reply: dropped"
-                self._refused(Refusal(reason, event.dialect, event.call.name, event.raw[:200]))
-                continue
-            self._calls += 1
-            event = self._identify(event)
-            self._report.calls.append(
-                {
-                    "name": event.call.name,
-                    "id": event.call.id,
-                    "dialect": event.dialect,
-                    "repairs": list(event.repairs),
-                }
-            )
-            out.append(event)
+            self._spoke = self._spoke or isinstance(event, Text)
+            out.append(self._called(event) if isinstance(event, Call) else event)
         return out
+
+    def _called(self, event: Call) -> Event:
+        limit = self._plan.max_calls
+        if limit is not None and self._calls >= limit:
+            self._extra.append(event.call.name)
+            reason = f"only {limit} call{'s' * (limit > 1)} a reply: dropped"
+            self._refused(Refusal(reason, event.dialect, event.call.name, event.raw[:EXCERPT]))
+            return Markup(event.raw)
+        self._calls += 1
+        event = self._identify(event)
+        call = event.call
+        self._report.calls.append(
+            {"name": call.name, "id": call.id, "dialect": event.dialect, "repairs": list(event.repairs)}
+        )
+        client = self._plan.client_text
+        if client is None:
+            return event
+        if event.dialect == client.dialect.name and not event.repairs:
+            self._spoke = True
+            return Text(event.raw)
+        gap = "\n" * client.gap if self._spoke else ""
+        self._spoke = True
+        return Rewritten(event.raw, gap + writer.write_calls([call], client.dialect, self._tools))
+
+    def _note(self) -> list[Event]:
+        """For a one-call client: what else the model called, in words, so that the model will see it too."""
+        client, extra = self._plan.client_text, self._extra
+        if not extra or client is None or client.extra_calls == "drop":
+            return []
+        self._extra = []
+        names = ", ".join(extra)
+        return [Rewritten("", f"\n\n(Not carried out, as only one tool can be used at a time: {names}.)")]
 
     def _refused(self, event: Refusal) -> None:
         self._report.refusals.append(

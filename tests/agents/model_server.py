@@ -57,8 +57,9 @@ class ScriptedModel:
 
     `dialect` is a key of `DIALECTS`, or ``native`` for structured `tool_calls`. `read` is the call
     that reads the file. `finish` is the tool and the parameter by which the agent wants to be told the
-    answer, None where plain text will do. A `strict` model refuses `tools` and `role: tool` with
-    status 400, and calls only in a form that its system prompt shows.
+    answer, None where plain text will do. A `strict` model knows its own form only: one that writes text
+    refuses `tools` and `role: tool` with status 400, and calls only in a form that its system prompt shows;
+    a ``native`` one calls only declared `tools`, and hears results only in messages of role `tool`.
     """
 
     dialect: str
@@ -69,25 +70,32 @@ class ScriptedModel:
 
     def refusal(self, request: dict[str, Any]) -> str | None:
         """Why a strict model will not take this request."""
-        if self.strict and "tools" in request:
+        if self._text_only and "tools" in request:
             return "this model knows no tools"
-        if self.strict and any(message["role"] == "tool" for message in request["messages"]):
+        if self._text_only and any(message["role"] == "tool" for message in request["messages"]):
             return "this model knows no tool messages"
         return None
 
     def reply(self, request: dict[str, Any]) -> Reply:
         if not self._offered(request):
             return Reply(TITLE)
-        heard = "\n".join(_text(m) for m in request["messages"] if m["role"] in ("user", "tool"))
+        heeded = ("tool",) if self.strict and self.dialect == "native" else ("user", "tool")
+        heard = "\n".join(_text(m) for m in request["messages"] if m["role"] in heeded)
         if not (word := WORD.search(heard)):
             return self._call(PROSE, self.read)
         answer = f"The secret word is {word[0]}."
         return self._call("", Call(*self.finish, answer)) if self.finish else Reply(answer)
 
+    @property
+    def _text_only(self) -> bool:
+        return self.strict and self.dialect != "native"
+
     def _offered(self, request: dict[str, Any]) -> bool:
         """Is the reading tool there? Side requests, such as one for a title, come without it."""
         if "tools" in request:
             return any(tool["function"]["name"] == self.read.name for tool in request["tools"])
+        if self.strict and not self._text_only:
+            return False
         system = "\n".join(_text(m) for m in request["messages"] if m["role"] == "system")
         shown = [self.read.name, self.read.key]
         if self.strict:

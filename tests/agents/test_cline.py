@@ -47,10 +47,9 @@ def cline(project: Project) -> Cline:
     return run
 
 
-def model(dialect: str, project: Project) -> ScriptedModel:
-    return ScriptedModel(
-        dialect, Call("read_file", "path", project.file.name), finish=("attempt_completion", "result")
-    )
+def model(dialect: str, project: Project, *, strict: bool = False) -> ScriptedModel:
+    read = Call("read_file", "path", project.file.name)
+    return ScriptedModel(dialect, read, finish=("attempt_completion", "result"), strict=strict)
 
 
 @pytest.mark.parametrize("dialect", ["tag", "native"])
@@ -67,3 +66,39 @@ def test_without_vtc_it_does_not_understand_another_dialect(
 ) -> None:
     done = cline(network.model(model(dialect, project)))
     assert (done.returncode, project.word in done.stdout + done.stderr) == (1, False), done
+
+
+@pytest.mark.parametrize("dialect", ["hermes", "native"])
+def test_without_vtc_a_model_that_knows_only_its_own_form_fails(
+    dialect: str, cline: Cline, project: Project, network: Network
+) -> None:
+    done = cline(network.model(model(dialect, project, strict=True)))
+    assert (done.returncode, project.word in done.stdout + done.stderr) == (1, False), done
+
+
+@pytest.mark.parametrize("dialect", ["tag", "hermes", "invoke", "qwen3-coder"])
+def test_with_vtc_every_dialect_becomes_its_own_xml(
+    dialect: str, cline: Cline, project: Project, network: Network
+) -> None:
+    done = cline(network.vtc(network.model(model(dialect, project))))
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+
+
+@pytest.mark.parametrize("dialect", ["hermes", "invoke"])
+def test_with_vtc_prompt_and_history_are_translated_too(
+    dialect: str, cline: Cline, project: Project, network: Network
+) -> None:
+    upstream = network.model(model(dialect, project, strict=True))
+    done = cline(network.vtc(upstream, "vtc_tools=prompt", f"vtc_dialect={dialect}"))
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+
+
+def test_with_vtc_a_model_that_knows_only_native_tools_works(
+    cline: Cline, project: Project, network: Network
+) -> None:
+    native = model("native", project, strict=True)
+    done = cline(network.vtc(network.model(native), "vtc_tools=native"))
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+    last = native.requests[-1]
+    assert [tool["function"]["name"] for tool in last["tools"]][:2] == ["execute_command", "read_file"]
+    assert "<read_file>" not in json.dumps(last["messages"])

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from vtc.events import Event, Message, Tool
+from vtc.events import Event, Message, Tool, ToolCall
 
 
 class BadRequest(ValueError):
@@ -26,6 +26,15 @@ class Channel(Protocol):
 
     def release(self) -> list[Event]:
         """Give back what is held; no more text is fed."""
+        ...
+
+    @property
+    def structured(self) -> bool:
+        """Whether the client reads calls in their structured form; if not, upstream's own calls go through `calls`."""
+        ...
+
+    def calls(self, calls: Sequence[ToolCall]) -> list[Event]:
+        """Calls that upstream made in their structured form, for a client that reads text."""
         ...
 
 
@@ -52,9 +61,12 @@ class Request(ABC):
         messages: Sequence[Message] | None = None,
         drop: Sequence[str] = (),
         set_: Mapping[str, Any] | None = None,
-        without_tools: bool = False,
+        tools: Sequence[Tool] | None = None,
     ) -> bytes:
-        """The request's body with these changes; what is not changed keeps its bytes."""
+        """The request's body with these changes; what is not changed keeps its bytes.
+
+        `tools` replaces the declared tools; with none at all, what is about tools is left out.
+        """
 
 
 class Rewriter(Protocol):

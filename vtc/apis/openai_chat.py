@@ -6,7 +6,6 @@ that is not changed, a reply without calls all of its bytes.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,9 +13,9 @@ import msgspec
 
 from vtc.apis.base import BadRequest, Channel
 from vtc.apis.base import Request as BaseRequest
-from vtc.apis.openai_json import CUT_OFF, decode, encode, finish_reason, has_calls
+from vtc.apis.openai_json import CUT_OFF, call, calls_of, decode, encode, finish_reason, said, text_reason
 from vtc.apis.openai_stream import StreamRewriter
-from vtc.events import Call, Message, Opaque, Reasoning, Text, Tool, ToolCall
+from vtc.events import Call, Message, Opaque, Reasoning, Tool, ToolCall
 
 TOOL_FIELDS = ("tools", "tool_choice", "parallel_tool_calls", "functions", "function_call")
 _raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -67,12 +66,14 @@ class Request(BaseRequest):
         messages: Sequence[Message] | None = None,
         drop: Sequence[str] = (),
         set_: Mapping[str, Any] | None = None,
-        without_tools: bool = False,
+        tools: Sequence[Tool] | None = None,
     ) -> bytes:
-        gone = {*drop, *(TOOL_FIELDS if without_tools else ())}
+        gone = {*drop, *(() if tools is None else TOOL_FIELDS)}
         fields: dict[str, Any] = {key: raw for key, raw in self._raw.items() if key not in gone}
         if messages is not None:
             fields["messages"] = [self._originals.get(id(message)) or _encoded(message) for message in messages]
+        if tools:
+            fields["tools"] = [tool.as_openai() for tool in tools]
         return encode({**fields, **(set_ or {})})
 
 
@@ -99,10 +100,10 @@ def _messages(entries: Sequence[Mapping[str, Any]]) -> list[Message]:
     names: dict[str, str] = {}  # a result names its call by id, or in the older form not at all
     for entry in entries:
         role = str(entry.get("role") or "")
-        calls = tuple(_call(one) for one in entry.get("tool_calls") or ())
+        calls = tuple(call(one) for one in entry.get("tool_calls") or ())
         if legacy := entry.get("function_call"):
             calls = (*calls, ToolCall(str(legacy.get("name")), legacy.get("arguments") or "{}"))
-        names.update({call.id: call.name for call in calls if call.id})
+        names.update({one.id: one.name for one in calls if one.id})
         call_id = entry.get("tool_call_id")
         messages.append(
             Message(
@@ -115,14 +116,6 @@ def _messages(entries: Sequence[Mapping[str, Any]]) -> list[Message]:
             )
         )
     return messages
-
-
-def _call(entry: Mapping[str, Any]) -> ToolCall:
-    function = entry.get("function") or {}
-    arguments = function.get("arguments")
-    if not isinstance(arguments, str):  # some clients send the object itself
-        arguments = json.dumps(arguments or {}, ensure_ascii=False)
-    return ToolCall(str(function.get("name")), arguments or "{}", entry.get("id"))
 
 
 def _content(content: Any) -> tuple[str | Opaque, ...]:
@@ -168,15 +161,22 @@ def rewrite_body(body: bytes, channel: Callable[[], Channel], *, legacy: bool) -
     changed = False
     for choice in (reply.get("choices") or []) if isinstance(reply, dict) else []:
         message = choice.get("message")
-        if not isinstance(message, dict) or not isinstance(message.get("content"), str) or has_calls(message):
+        if not isinstance(message, dict):
             continue
-        reason = choice.get("finish_reason")
-        one = channel()
-        events = [*one.feed(message["content"]), *one.finish(complete=reason != CUT_OFF)]
-        text = "".join(event.raw for event in events if isinstance(event, Text))
+        content, reason, one = message.get("content"), choice.get("finish_reason"), channel()
+        native = calls_of(message)
+        if (native and one.structured) or not (native or isinstance(content, str)):
+            continue
+        events = [*one.feed(content or ""), *one.finish(complete=reason != CUT_OFF)]
+        if native:
+            events += one.calls(native)
+            message.pop("tool_calls", None)
+            message.pop("function_call", None)
+            choice["finish_reason"] = reason = text_reason(reason)
+        text = "".join(map(said, events))
         thoughts = "".join(event.raw for event in events if isinstance(event, Reasoning))
         calls = [event.call for event in events if isinstance(event, Call)]
-        if text == message["content"] and not calls:
+        if text == content and not calls and not native:
             continue
         changed = True
         message["content"] = text or None if calls else text

@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from vtc.events import Event, Rewritten, Text, ToolCall
+
 CUT_OFF = "length"
 KEPT_REASONS = (CUT_OFF, "content_filter")
 """Finish reasons that calls in the reply do not change."""
@@ -34,6 +36,38 @@ def encode(value: Any) -> bytes:
 def has_calls(message: Mapping[str, Any]) -> bool:
     """Whether a message or delta has calls in their structured form."""
     return bool(message.get("tool_calls") or message.get("function_call"))
+
+
+def calls_of(message: Mapping[str, Any]) -> list[ToolCall]:
+    """The calls of a message; one without an id gets `call_<index>`."""
+    entries = message.get("tool_calls") or []
+    if legacy := message.get("function_call"):
+        entries = [{"function": legacy}]
+    return [call(entry, f"call_{index}") for index, entry in enumerate(entries)]
+
+
+def call(entry: Mapping[str, Any], default_id: str | None = None) -> ToolCall:
+    """One entry of `tool_calls`."""
+    function = entry.get("function") or {}
+    arguments = function.get("arguments")
+    if not isinstance(arguments, str):  # some send the object itself
+        arguments = json.dumps(arguments or {}, ensure_ascii=False)
+    return ToolCall(str(function.get("name")), arguments or "{}", entry.get("id") or default_id)
+
+
+def said(event: Event) -> str:
+    """What of an event the client sees as text."""
+    match event:
+        case Text(raw):
+            return raw
+        case Rewritten(_, text):
+            return text
+    return ""
+
+
+def text_reason(reason: str | None) -> str | None:
+    """What upstream's reason becomes for a client that reads its calls as text."""
+    return "stop" if reason in ("tool_calls", "function_call") else reason
 
 
 def finish_reason(reason: str | None, *, legacy: bool) -> str:

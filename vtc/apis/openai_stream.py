@@ -7,14 +7,15 @@ back.
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from vtc.apis.base import Channel
-from vtc.apis.openai_json import CUT_OFF, decode, encode, finish_reason, has_calls
-from vtc.events import Call, Event, Reasoning, Text, ToolCall
+from vtc.apis.openai_json import CUT_OFF, decode, encode, finish_reason, has_calls, said, text_reason
+from vtc.events import Call, Event, Reasoning, Rewritten, Text, ToolCall
 
 
 @dataclass(slots=True)
@@ -37,6 +38,29 @@ class _Choice:
     role_sent: bool = False
     native: bool = False  # upstream sends tool_calls itself: its text is not read any more
     finished: bool = False
+    gathered: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """Upstream's own calls by index, for a client that reads text; their parts arrive in pieces and interleaved."""
+
+    def gather(self, delta: Mapping[str, Any]) -> None:
+        entries = delta.get("tool_calls") or [{"index": 0, "function": delta.get("function_call")}]
+        for position, entry in enumerate(entries):
+            whole = self.gathered.setdefault(entry.get("index", position), {"id": None, "name": "", "arguments": ""})
+            function = entry.get("function") or {}
+            whole["id"] = whole["id"] or entry.get("id")
+            whole["name"] += function.get("name") or ""
+            arguments = function.get("arguments")
+            whole["arguments"] += arguments if isinstance(arguments, str) else json.dumps(arguments or {})
+
+    def end(self, *, complete: bool) -> list[Event]:
+        """The end of the choice: what the channel still holds, then upstream's own calls."""
+        events = self.channel.finish(complete=complete)
+        if self.gathered:
+            calls = [
+                ToolCall(whole["name"], whole["arguments"] or "{}", whole["id"] or f"call_{index}")
+                for index, whole in sorted(self.gathered.items())
+            ]
+            events += self.channel.calls(calls)
+        return events
 
 
 class StreamRewriter:
@@ -84,6 +108,13 @@ class StreamRewriter:
         delta = entry.get("delta") if isinstance(entry.get("delta"), dict) else {}
         assert isinstance(delta, dict)
         text = delta.get("content") if isinstance(delta.get("content"), str) else ""
+        if has_calls(delta) and not choice.channel.structured:
+            choice.gather(delta)
+            delta = {key: value for key, value in delta.items() if key not in ("tool_calls", "function_call")}
+            entry = {**entry, "delta": delta}
+            chunk, raw = {**chunk, "choices": [entry]}, None
+            if not (text or entry.get("finish_reason") or any(delta.values()) or chunk.get("usage")):
+                return []
         reason = entry.get("finish_reason")
         events: list[Event] = []
         if has_calls(delta) and not choice.native:
@@ -94,16 +125,15 @@ class StreamRewriter:
                 events += choice.channel.feed(text)
             if reason:
                 choice.finished = True
-                events += choice.channel.finish(complete=reason != CUT_OFF)
+                events += choice.end(complete=reason != CUT_OFF)
         out: list[bytes] = []
-        if text and not choice.native and (choice.held or "".join(map(_said, events)) != text):
+        if text and not choice.native and (choice.held or "".join(map(said, events)) != text):
             self._split(choice, chunk, entry, delta, events, out, raw)
             return out
-        if choice.held:
+        if not text or choice.held:
             self._emit(choice, events, out)
-        if reason and choice.calls:
-            entry = {**entry, "finish_reason": finish_reason(reason, legacy=self._legacy)}
-            return [*out, _frame({**chunk, "choices": [entry]})]
+        if reason and (told := self._reason(choice, reason)) != reason:
+            return [*out, _frame({**chunk, "choices": [{**entry, "finish_reason": told}]})]
         choice.role_sent = choice.role_sent or bool(delta.get("role"))
         if raw is not None:
             return [*out, raw]
@@ -132,11 +162,10 @@ class StreamRewriter:
         rest = {**entry, "delta": others, "finish_reason": None}
         if not alone and not reason:
             out.append(_frame({**chunk, "choices": [rest]}))
-        bare = {**self._last, "choices": [{"index": choice.index, "delta": {}, "finish_reason": None}]}
-        choice.held.append(_Held(delta["content"], bare, raw if alone else None))
+        choice.held.append(_Held(delta["content"], self._bare(choice), raw if alone else None))
         self._emit(choice, events, out)
         if reason:
-            rest["finish_reason"] = finish_reason(reason, legacy=self._legacy) if choice.calls else reason
+            rest["finish_reason"] = self._reason(choice, reason)
             out.append(_frame({**chunk, "choices": [rest]}))
 
     def _emit(self, choice: _Choice, events: Sequence[Event], out: list[bytes]) -> None:
@@ -146,6 +175,10 @@ class StreamRewriter:
                     self._take(choice, len(raw), out, "content")
                 case Reasoning(raw):
                     self._take(choice, len(raw), out, "reasoning_content")
+                case Rewritten(raw, text):
+                    self._take(choice, len(raw), out, None)
+                    delta = self._roled(choice, {"content": text})
+                    out.append(_frame(_with_delta(self._bare(choice), delta)))
                 case Call(raw, call):
                     self._take(choice, len(raw), out, None)
                     self._call(choice, call, out)
@@ -168,7 +201,7 @@ class StreamRewriter:
 
     def _call(self, choice: _Choice, call: ToolCall, out: list[bytes]) -> None:
         """A complete call: a chunk with its id and name, and one with its arguments."""
-        chunk = {**self._last, "choices": [{"index": choice.index, "delta": {}, "finish_reason": None}]}
+        chunk = self._bare(choice)
         if self._legacy:
             head: dict[str, Any] = {"function_call": {"name": call.name, "arguments": ""}}
             rest: dict[str, Any] = {"function_call": {"arguments": call.arguments}}
@@ -179,6 +212,15 @@ class StreamRewriter:
         out.append(_frame(_with_delta(chunk, self._roled(choice, head))))
         out.append(_frame(_with_delta(chunk, rest)))
         choice.calls += 1
+
+    def _bare(self, choice: _Choice) -> dict[str, Any]:
+        """A chunk of the reply that says nothing yet."""
+        return {**self._last, "choices": [{"index": choice.index, "delta": {}, "finish_reason": None}]}
+
+    def _reason(self, choice: _Choice, reason: str | None) -> str | None:
+        if not choice.channel.structured:
+            return text_reason(reason) if choice.gathered else reason
+        return finish_reason(reason, legacy=self._legacy) if choice.calls else reason
 
     def _roled(self, choice: _Choice, delta: dict[str, Any]) -> dict[str, Any]:
         if choice.role_sent:
@@ -199,19 +241,16 @@ class StreamRewriter:
             if choice.finished or choice.native:
                 continue
             choice.finished = True
-            self._emit(choice, choice.channel.finish(complete=complete), out)
-            if choice.calls:
-                ending = {"index": choice.index, "delta": {}, "finish_reason": finish_reason(None, legacy=self._legacy)}
+            self._emit(choice, choice.end(complete=complete), out)
+            if choice.calls or choice.gathered:
+                reason = self._reason(choice, "stop")
+                ending = {"index": choice.index, "delta": {}, "finish_reason": reason}
                 out.append(_frame({**self._last, "choices": [ending]}))
         return out
 
 
 class Untouched(list[bytes]):
     """Frames that say just what came."""
-
-
-def _said(event: Event) -> str:
-    return event.raw if isinstance(event, Text) else ""
 
 
 def _with_delta(chunk: dict[str, Any], delta: dict[str, Any]) -> dict[str, Any]:

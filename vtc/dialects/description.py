@@ -6,6 +6,7 @@ them for reading and `writer.py` fills them for writing.
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 import msgspec
@@ -53,12 +54,16 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """How what is not a string is written: JSON; Python scalars; Python literals throughout."""
     frame: Literal["pattern", "multiline"] = "pattern"
     """`multiline`: a value of several lines is set off by one newline on either side."""
+    json_body: bool = True
+    """Arguments that would not survive between tags are written as one JSON object in the call's body."""
     in_code: Literal["text", "call"] = "text"
     """Whether a call inside a Markdown code block or span is a call."""
     json: Envelope = Envelope()
     result: str = "{result}"
     """How a tool's result stands in the conversation; `{name}`, `{id}` and `{result}`."""
     result_role: Literal["user", "tool"] = "user"
+    result_start: str = ""
+    """A regular expression with a group `name`: how a client that writes this dialect begins a result."""
     empty_result: str = "(no output)"
     prompt: str = ""
     """Jinja2, sandboxed: how the tools are shown to the model."""
@@ -93,4 +98,13 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         if "params" in bodies and not self.params:
             raise pattern.PatternError("param", "a call with {params} needs a pattern for one parameter")
         pattern.parse(self.result, "result")
+        self._check_result_start()
         prompt.check(self.prompt)
+
+    def _check_result_start(self) -> None:
+        try:
+            groups = re.compile(self.result_start).groupindex
+        except re.error as error:
+            raise pattern.PatternError("result_start", f"no regular expression: {error}") from None
+        if self.result_start and "name" not in groups:
+            raise pattern.PatternError("result_start", "the group (?P<name>…) is missing: which tool the result is of")

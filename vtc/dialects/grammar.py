@@ -86,6 +86,12 @@ class Form:
         }
         return _trim(_markup(after, self.dialect, slots))
 
+    def section_tail(self) -> tuple[Part, ...]:
+        if not self.section:
+            return ()
+        _, closing = pattern.split(pattern.parse(self.section, "section"), ("calls",))
+        return _trim(_markup(closing, self.dialect, {}))
+
     def param_heads(self) -> list[tuple[Part, ...]]:
         heads = []
         for text in self.dialect.params:
@@ -178,8 +184,8 @@ class Grammar:
         return expecting(tokens)
 
     def _closer(self, form: Form, name: str) -> Scan:
-        """The end of a call that is no call any more, wherever it stands."""
-        tail = form.tail(name)
+        """The end of a call that is no call any more, or else of its section, wherever it stands."""
+        tail = form.tail(name) or form.section_tail()
         return searching([Token("closer", tail)] if tail else [])
 
 
@@ -212,8 +218,7 @@ def _closers(form: Form) -> list[tuple[Part, ...]]:
     closers: list[tuple[Part, ...]] = [(Lit(marker),) for marker in dialect.optional if marker in tail]
     for section in [form.section] if form.whole_reply else dialect.sections:
         if form.whole_reply or dialect.section_anchor == "anywhere":
-            _, closing = pattern.split(pattern.parse(section, "section"), ("calls",))
-            closers.append(_trim(_markup(closing, dialect, {})))
+            closers.append(Form(dialect, form.call, section).section_tail())
     return closers
 
 

@@ -96,15 +96,16 @@ class JsonBody:
         kind = found.lastgroup
         if kind == "end":
             return found.end()
+        at = found.start(kind or 0)
         if kind == "word":
             if found.end() == len(text) and not final:
                 return at
             token, piece = "word", self._word(found["word"])
         else:
-            token = piece = found[found.lastgroup or 0]
+            token = piece = found[kind or 0]
         state = GRAMMAR[self._expect].get(token)
         if state is None or not piece:
-            self.error = self.error or f"{found[0].strip()[:20]!r} where JSON has {self._expect.split(' in')[0]}"
+            self.error = self.error or f"{found[kind or 0][:20]!r} where JSON has {self._expect.split(' in')[0]}"
             return at
         if state == "end":
             if self._expect.startswith("next") and not self._mend("trailing-comma", ""):

@@ -53,9 +53,11 @@ class Machine:
             elif not found and self._state in OTHERWISE and (anchored or self._final):
                 getattr(self, f"_{OTHERWISE[self._state]}")()
             else:
+                state = self._state
                 if not anchored:
                     self._sink(found.start() if found else len(self._buffer))
-                return
+                if self._state == state:
+                    return
 
     def _go(self, state: State, scan: Scan, at: int | None = None) -> None:
         """To another state, with everything before `at` consumed."""
@@ -69,7 +71,7 @@ class Machine:
         self._from = found.start() + 1
 
     def _sink(self, end: int) -> None:
-        """The text up to `end` is content of the current state."""
+        """The text up to `end` is content of the current state, which may be left by that."""
         raise NotImplementedError
 
     def _read_without_tokens(self) -> bool:

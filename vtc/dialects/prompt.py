@@ -49,14 +49,7 @@ def render(text: str, tools: Sequence[Tool], variables: Mapping[str, Any]) -> st
             "description": tool.description,
             "parameters": dict(tool.parameters),
             "fields": fields(tool.parameters),
-            "declaration": {
-                "type": "function",
-                "function": {
-                    "name": tool.name,
-                    "description": tool.description,
-                    "parameters": dict(tool.parameters),
-                },
-            },
+            "declaration": tool.as_openai(),
         }
         for tool in tools
     ]

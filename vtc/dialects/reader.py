@@ -60,6 +60,7 @@ class Reader(Machine):
         self._call: OpenCall | None = None
         self._form: Form | None = None  # of the last call
         self._whole: list[Call] = []  # calls of a section that must prove to be the whole reply
+        self._waiting = 0  # bytes of those
         self._out: list[Event] = []
 
     def feed(self, text: str) -> list[Event]:
@@ -74,6 +75,7 @@ class Reader(Machine):
         self._read()
         if self._call or self._whole:
             self._refuse("the reply ends inside it" if complete else "the reply was cut off inside it")
+            self._read()
         if self._space:
             space = self._take_space()
             self._out.append(Markup(space) if self._called else Text(space))
@@ -83,8 +85,12 @@ class Reader(Machine):
         """Give back what is held as text, and read no more (upstream turned out to send `tool_calls` itself)."""
         if self._call or self._whole:
             self._refuse("the reply has native tool calls")
-        self._speak(self._buffer[self._at :])
+        held = self._buffer[self._at :]
         self._at = self._from = len(self._buffer)
+        if self._state == "reasoning" and held:
+            self._out.append(_THOUGHT[self._think](held))
+        else:
+            self._speak(held)
         if self._space:
             self._out.append(Text(self._take_space()))
         return self._taken()
@@ -95,8 +101,9 @@ class Reader(Machine):
 
     def _sink(self, end: int) -> None:
         """The text up to `end` is content of the current state."""
-        if self._state == "quoted" and end - self._at <= self._max_call_bytes:
+        if self._state == "quoted":
             self._from = end
+            self._unbounded(end)
             return
         text = self._buffer[self._at : end]
         self._at = self._from = end
@@ -118,11 +125,13 @@ class Reader(Machine):
             if text:
                 self._space.append(text)
             return
-        space = self._take_space()
-        if space and self._called and not self._said:
-            self._out.append(Markup(space))  # between a call and the first text
-            space = ""
-        self._out.append(Text(space + body))
+        spoken = self._take_space() + body
+        if self._called and not self._said:
+            said = spoken.lstrip(WHITE)
+            if len(said) < len(spoken):  # between a call and the first text
+                self._out.append(Markup(spoken[: -len(said)]))
+            spoken = said
+        self._out.append(Text(spoken))
         self._said, self._called = True, False
         if len(body) < len(text):
             self._space.append(text[len(body) :])
@@ -175,20 +184,36 @@ class Reader(Machine):
 
     def _span_head(self, found: Found) -> None:
         """A call inside a code span, if the span is one: only its end will show that."""
+        assert found.lastgroup is not None
+        if self._grammar.heads[found.lastgroup].form.dialect.in_code == "call":
+            self._head(found)
+            return
         self._sink(found.start())
         self._go("quoted", self._grammar.span_end)
         self._from = found.end()
 
+    def _unbounded(self, end: int) -> bool:
+        """Whether a span has no end within the limit; then what is held of it is text, and it goes on behind that."""
+        limit = self._at + self._max_call_bytes
+        if end <= limit:
+            return False
+        self._speak(self._buffer[self._at : limit])
+        self._go("span", self._grammar.span, limit)
+        return True
+
     def _quoted_ticks(self, found: Found) -> None:
+        if self._unbounded(found.start()):
+            return
         if found[0] != self._run:
             self._from = found.end()
             return
         self._speak(self._buffer[self._at : found.end()])
         self._go("text", self._grammar.text, found.end())
 
-    def _unquoted(self, _: Found | None = None) -> None:
+    def _unquoted(self, found: Found | None = None) -> None:
         """The paragraph ended and the span did not: a lone backtick quotes nothing. Read it again as text."""
-        self._to_text()
+        if not self._unbounded(found.start() if found else len(self._buffer)):
+            self._to_text()
 
     def _think_open(self, found: Found) -> None:
         self._tag(found)
@@ -215,6 +240,7 @@ class Reader(Machine):
         assert form is not None
         groups = found.groupdict()
         self._call = OpenCall(form, groups.get(f"name_{token}") or "", groups.get(f"id_{token}"), self._tools)
+        self._call.size = self._waiting
         self._call.hold(self._take_space())
         if form.body == "params":
             self._hold(self._buffer[self._at : found.end()])
@@ -238,7 +264,7 @@ class Reader(Machine):
             return
         call.hold(text, value=value)
         if call.size > self._max_call_bytes:
-            self._give_back(f"longer than {self._max_call_bytes} bytes")
+            self._speak(self._given_back(f"longer than {self._max_call_bytes} bytes"))
             call.spill()
 
     def _param(self, found: Found) -> None:
@@ -287,9 +313,10 @@ class Reader(Machine):
         if call.spilled:
             body.discard()
         if body.error:
-            # What follows is still the inside of that call, up to its closer, and nothing in it opens one.
             self._refuse(f"not JSON: {body.error}")
-            self._go("spill", self._grammar.closer(call.form, call.written))
+            if call.spilled or not call.form.whole_reply:
+                # What follows is still the inside of that call, up to its closer, and nothing in it opens one.
+                self._go("spill", self._grammar.closer(call.form, call.written))
         elif body.done:
             self._go("tail", self._grammar.tail(call.form, call.written))
         else:
@@ -319,7 +346,7 @@ class Reader(Machine):
 
     def _mends(self, repair: str) -> bool:
         """Whether a fault at the end of the reply is mended; if so, it is noted."""
-        if not (self._lenient and self._complete):
+        if not (self._final and self._lenient and self._complete):
             return False
         if self._call:
             self._call.repairs[repair] = None
@@ -335,7 +362,10 @@ class Reader(Machine):
         self._form = call.form
         if call.spilled:
             self._call = None
-            self._to_text()
+            if call.form.whole_reply:  # still inside the section
+                self._go("spill", self._grammar.closer(call.form, call.written))
+            else:
+                self._to_text()
             return
         try:
             event = call.complete(self._unknown_tools)
@@ -345,6 +375,7 @@ class Reader(Machine):
         self._call = None
         if call.form.whole_reply:
             self._whole.append(event)
+            self._waiting = call.size
         else:
             self._deliver(event)
         self._go("after", self._grammar.after(call.form))
@@ -382,6 +413,7 @@ class Reader(Machine):
         for event in self._whole:
             self._deliver(event)
         self._whole.clear()
+        self._waiting = 0
         self._to_text()
 
     def _not_whole(self) -> None:
@@ -389,17 +421,26 @@ class Reader(Machine):
 
     def _refuse(self, reason: str) -> None:
         """Not a call after all: its text is text, and reading goes on behind it."""
-        if not (self._call and self._call.spilled):
-            self._give_back(reason)
+        call = self._call
+        if not (call and call.spilled):
+            whole_reply = bool(self._whole) or (call is not None and call.form.whole_reply)
+            raw = self._given_back(reason)
+            if whole_reply:
+                # What is no such section may still be a code block: read it again as text, which happens only once.
+                self._buffer, self._at = raw + self._buffer[self._at :], 0
+            else:
+                self._speak(raw)
         self._call = None
         self._to_text()
 
-    def _give_back(self, reason: str) -> None:
+    def _given_back(self, reason: str) -> str:
+        """The text of what is no call; says so in the events."""
         call = self._call
         form = call.form if call else self._form
         assert form is not None
         raw = "".join(event.raw for event in self._whole) + (call.raw if call else "")
         name = call.written if call else self._whole[-1].call.name
         self._whole.clear()
-        self._speak(raw)
+        self._waiting = 0
         self._out.append(Refusal(reason, form.dialect.name, name, raw[:EXCERPT]))
+        return raw

@@ -47,7 +47,7 @@ def write_call(call: ToolCall, dialect: Description, tools: Mapping[str, Tool], 
     else:
         slots["params"] = "".join(_param(key, value, dialect) for key, value in arguments.items())
         text = _fill(form, "call", slots)
-        if _reads_back(text, call.name, arguments, dialect, tools):
+        if not dialect.json_body or _reads_back(text, call.name, arguments, dialect, tools):
             return text
         # `<` as an escape: no marker can be found in it.
         slots["params"] = _dumped(arguments).replace("<", "\\u003c") + "\n"

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
+from vtc.dialects import documentation
 from vtc.dialects.description import Description
 from vtc.events import Message, Tool
 from vtc.profiles.loader import Profiles
@@ -18,6 +19,8 @@ from vtc.profiles.schema import ClientProfile, Match, ModelProfile, Reasoning
 CLIENT_PATTERNS = ("cline", "kilo", "roo")
 """Parts of the user agents of clients that read calls out of the text, when they declare no tools."""
 
+TEXT_DIALECT = "cline"
+"""The dialect of a text client whose profile names none."""
 UNKNOWN_CLIENT = ClientProfile(name="unknown", match=Match())
 UNKNOWN_MODEL = ModelProfile(name="unknown", match=Match())
 """The rescue default: the request is left alone, and a call that leaked into the text is lifted."""
@@ -56,18 +59,34 @@ class Asked(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class TextClient:
+    """How a client that declares tools in its prompt and reads calls out of the text wants them."""
+
+    dialect: Description
+    tool_sections: tuple[str, ...]
+    gap: int
+    extra_calls: Literal["note", "drop"]
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """The decision about one exchange; `why` says in lines for people how it came about."""
 
     client: str
     model: str
     why: tuple[str, ...]
+    tools: tuple[Tool, ...] = ()
+    """What is offered: declared in the request, or documented in the prompt of a text client."""
     read: tuple[Description, ...] = ()
     """Dialects that are read from the reply; with none the reply passes untouched."""
     write: Description | None = None
     """The dialect in which calls and results of the conversation are written; None leaves them."""
     prompt_tools: bool = False
     """Whether the tools, too, are written into the prompt."""
+    promote: bool = False
+    """Whether a text client's tools, calls and results are given to the model in their structured form."""
+    client_text: TextClient | None = None
+    """The client reads calls as text; None for `tool_calls`."""
     set: Mapping[str, Any] = field(default_factory=dict)
     drop: tuple[str, ...] = ()
     lenient: bool = True
@@ -100,36 +119,65 @@ class Planner:
         why = [why_client or "client: no profile matches", why_model or "model: no profile matches, rescue only"]
         done = Plan(client.name, model.name, (), set=model.request.set, drop=model.request.drop)
 
-        protocol, reason = self._protocol(client, facts, request)
+        protocol, documented, reason = self._protocol(client, facts, request)
         why.append(reason)
-        prompted = (settings.tools if settings.tools != "auto" else model.tools) == "prompt"
+        done = replace(done, max_call_bytes=settings.max_call_bytes, unknown_tools=model.unknown_tools)
         if protocol == "text":
-            why.append("a client that reads calls out of the text is left alone")
-            return replace(done, why=tuple(why))
+            plan = self._for_text(done, client, model, documented, why)
+        else:
+            plan = self._for_native(done, model, request, why)
+        lenient = {"on": True, "off": False}.get(settings.lenient, model.lenient is not False)
+        return replace(plan, lenient=lenient, reasoning=model.reasoning, why=tuple(why))
 
-        dialect = self._profiles.dialects.get(settings.dialect or model.dialect)
+    def _for_native(self, plan: Plan, model: ModelProfile, request: Asked, why: list[str]) -> Plan:
+        dialect = self._dialect(model)
         allowed = bool(request.tools) and request.tool_choice != "none"
         in_history = any(message.calls or message.role == "tool" for message in request.messages)
-        write = dialect if prompted and (request.tools or in_history) else None
+        write = dialect if self._tools(model) == "prompt" and (request.tools or in_history) else None
         read = self._read(model, dialect) if allowed else ()
         if write:
             why.append(f"the model knows no tools: conversation{' and tools' * allowed} written as {write.name}")
-        why.append(
-            f"calls are read as {', '.join(one.name for one in read)}"
-            if read
-            else "nothing is read: the request " + ("forbids calls" if request.tools else "offers no tools")
-        )
+        if read:
+            why.append(f"calls are read as {', '.join(one.name for one in read)}")
+        else:
+            why.append("nothing is read: the request " + ("forbids calls" if request.tools else "offers no tools"))
         return replace(
-            done,
-            why=tuple(why),
+            plan,
+            tools=tuple(request.tools),
             read=read,
             write=write,
             prompt_tools=bool(write) and allowed,
-            lenient={"on": True, "off": False}.get(settings.lenient, model.lenient is not False),
-            unknown_tools=model.unknown_tools,
             max_calls=1 if request.legacy or not request.parallel else model.max_calls,
-            max_call_bytes=settings.max_call_bytes,
-            reasoning=model.reasoning,
+        )
+
+    def _for_text(
+        self, plan: Plan, client: ClientProfile, model: ModelProfile, documented: Sequence[Tool], why: list[str]
+    ) -> Plan:
+        if not documented:
+            why.append("its prompt documents no tools, so there is nothing to read: left alone")
+            return plan
+        own = self._profiles.dialects[client.dialect or TEXT_DIALECT]
+        dialect = self._dialect(model)
+        how = self._settings.tools if self._settings.tools != "auto" else "native" if model.promote else model.tools
+        promote = how == "native" and (model.promote or self._settings.tools == "native")
+        write = dialect if how == "prompt" and dialect is not own else None
+        if promote:
+            why.append(
+                f"the model is given the {len(documented)} documented tools as `tools`, calls go back as {own.name}"
+            )
+        elif write:
+            why.append(f"conversation and tools are written as {write.name}, calls go back as {own.name}")
+        read = self._read(model, dialect if write else own, *([own] if write else []))
+        why.append(f"calls are read as {', '.join(one.name for one in read)}")
+        return replace(
+            plan,
+            tools=tuple(documented),
+            read=read,
+            write=write,
+            prompt_tools=bool(write),
+            promote=promote,
+            client_text=TextClient(own, client.tool_sections, client.call_gap, client.extra_calls),
+            max_calls=client.max_calls or model.max_calls,
         )
 
     def _chosen[T: Matched](self, profiles: Mapping[str, T], forced: str, facts: Facts) -> tuple[T | None, str]:
@@ -138,25 +186,39 @@ class Planner:
         choice: Choice[T] = best(profiles, facts, self._profiles.sources)
         return choice.profile, choice.why[0] if choice.profile else ""
 
-    def _protocol(self, client: ClientProfile, facts: Facts, request: Asked) -> tuple[str, str]:
-        if client.tool_protocol != "auto":
-            return client.tool_protocol, f"client profile {client.name} says tool_protocol: {client.tool_protocol}"
-        if request.tools:
-            return "native", f"the request declares {len(request.tools)} tools: a native client"
-        agent = facts.user_agent.casefold()
+    def _protocol(self, client: ClientProfile, facts: Facts, request: Asked) -> tuple[str, Sequence[Tool], str]:
+        """`native` or `text`, the tools that a text client documents in its prompt, and the reason."""
+        if client.tool_protocol == "native":
+            return "native", (), f"client profile {client.name} says tool_protocol: native"
+        if request.tools and client.tool_protocol == "auto":
+            return "native", (), f"the request declares {len(request.tools)} tools: a native client"
+        documented = documentation.read(_system(request), client.tool_sections).tools
+        if client.tool_protocol == "text":
+            return "text", documented, f"client profile {client.name} says tool_protocol: text"
+        agent = facts.user_agent[:80]
         for pattern in self._settings.client_patterns:
-            if pattern.casefold() in agent:
-                return (
-                    "text",
-                    f"user agent {facts.user_agent[:80]!r} holds {pattern!r} and declares no tools: a text client",
-                )
-        return "native", "the request declares no tools"
+            if pattern.casefold() in facts.user_agent.casefold():
+                reason = f"user agent {agent!r} holds {pattern!r} and the request declares no tools: a text client"
+                return "text", documented, reason
+        if documented and self._settings.client_patterns:
+            return "text", documented, f"the system prompt documents {len(documented)} tools: a text client"
+        return "native", (), "the request declares no tools"
 
-    def _read(self, model: ModelProfile, dialect: Description | None) -> tuple[Description, ...]:
+    def _tools(self, model: ModelProfile) -> str:
+        return self._settings.tools if self._settings.tools != "auto" else model.tools
+
+    def _dialect(self, model: ModelProfile) -> Description:
+        return self._profiles.dialects[self._settings.dialect or model.dialect]
+
+    def _read(self, model: ModelProfile, *first: Description) -> tuple[Description, ...]:
+        """The dialects that are read, those that are expected before the others."""
         known = self._profiles.dialects
         if model.accept == "auto":
             accepted = [one for one in known.values() if one.framed]
         else:
             accepted = [known[name] for name in model.accept]
-        first = [dialect] if dialect else []
         return tuple({one.name: one for one in [*first, *accepted]}.values())
+
+
+def _system(request: Asked) -> str:
+    return "\n".join(message.text for message in request.messages if message.role == "system")

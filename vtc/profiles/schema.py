@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from vtc.dialects.documentation import TOOL_SECTIONS
+
 type Text = Annotated[str, msgspec.Meta(min_length=1)]
 type Globs = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] | str
 """One glob or several; `*`, `?` and `[…]` as in file names, upper and lower case alike."""
@@ -61,6 +63,15 @@ class ClientProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """`auto`: native when the request declares tools, else text."""
     dialect: str | None = None
     """How it writes and reads calls in text."""
+    tool_sections: tuple[str, ...] = TOOL_SECTIONS
+    """Globs for the titles of the sections of its system prompt that are about tools and how to call them; they are
+    taken out when the model is told about tools in another way."""
+    call_gap: Annotated[int, msgspec.Meta(ge=0, le=9)] = 2
+    """Newlines between the text and a call that is written for it."""
+    max_calls: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    """Calls of one reply that it can use, in text; None is no limit."""
+    extra_calls: Literal["note", "drop"] = "note"
+    """What becomes of more: a sentence that names them, which the model will see, or nothing."""
 
 
 class ModelProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -78,6 +89,8 @@ class ModelProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     lenient: bool | None = None
     """Whether malformed calls are repaired; None leaves it to the option and the protocol."""
     reasoning: Reasoning | None = None
+    promote: bool = False
+    """For clients that declare tools in the prompt: give them to this model as the API's `tools`."""
     request: Request = Request()
     max_calls: Annotated[int, msgspec.Meta(ge=1)] | None = None
     """Calls kept of one reply; None is no limit."""

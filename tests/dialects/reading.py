@@ -1,0 +1,150 @@
+"""What the tests of the dialects share: the dialect files, the recorded cases, and reading in any cut."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import yaml
+
+from vtc.dialects.description import Description
+from vtc.dialects.grammar import compiled
+from vtc.dialects.reader import Reader
+from vtc.events import Call, Event, Markup, Reasoning, Refusal, Text, Tool
+
+ROOT = Path(__file__).parents[2]
+CASES = ROOT / "tests" / "cases"
+
+
+def described(text: str) -> Description:
+    """A dialect from the text of its file."""
+    return msgspec.convert(yaml.safe_load(text), Description)
+
+
+DIALECTS: Mapping[str, Description] = {
+    path.stem: described(path.read_text("utf-8")) for path in sorted((ROOT / "profiles" / "dialects").glob("*.yaml"))
+}
+
+
+def _tools(entries: Mapping[str, dict[str, Any]]) -> dict[str, Tool]:
+    return {name: Tool(name, parameters={"type": "object", **entry}) for name, entry in entries.items()}
+
+
+TOOLS: Mapping[str, Mapping[str, Tool]] = {
+    name: _tools(entries) for name, entries in yaml.safe_load((CASES / "tools.yaml").read_text("utf-8")).items()
+}
+AGENT = TOOLS["agent"]
+
+
+class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A reply and what it reads as; `calls` are `{name: arguments}`."""
+
+    name: str
+    text: str
+    calls: tuple[dict[str, dict[str, Any]], ...] = ()
+    content: str = ""
+    as_is: bool = False
+    """The content is the text."""
+    reasoning: str = ""
+    repairs: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()
+    """Part of each refusal's reason."""
+    dialects: tuple[str, ...] = ()
+    """Those armed, if not just the one that the file is named after."""
+    tools: str = "agent"
+    finish: Literal["complete", "length"] = "complete"
+    alone: bool = False
+    """Other text before or after it would change what it reads as."""
+    think: tuple[str, str] | None = None
+    reader: dict[str, Any] = {}
+
+    def read(self, chunks: Iterable[str]) -> list[Event]:
+        return read(
+            chunks,
+            [DIALECTS[name] for name in self.dialects],
+            TOOLS[self.tools],
+            complete=self.finish == "complete",
+            think=self.think,
+            **self.reader,
+        )
+
+
+def cases(name: str) -> list[Case]:
+    """The cases of `tests/cases/reading/<name>.yaml`."""
+    entries = yaml.safe_load((CASES / "reading" / f"{name}.yaml").read_text("utf-8"))
+    found = msgspec.convert(entries, list[Case])
+    for case in found:
+        case.dialects = case.dialects or (name,)
+    return found
+
+
+def read(
+    chunks: Iterable[str],
+    dialects: Iterable[Description],
+    tools: Mapping[str, Tool] = AGENT,
+    *,
+    complete: bool = True,
+    think: tuple[str, str] | None = None,
+    **options: Any,
+) -> list[Event]:
+    """The events of a reply that arrives as `chunks`; `options` are those of the reader."""
+    reader = Reader(compiled(tuple(dialects), tuple(sorted(tools)), think), tools, **options)
+    events = [event for chunk in chunks for event in reader.feed(chunk)]
+    return events + reader.finish(complete=complete)
+
+
+def merged(events: Iterable[Event]) -> tuple[list[tuple[Any, ...]], list[tuple[str, ...]]]:
+    """What does not depend on the cut: pieces of one kind joined; the refusals by themselves.
+
+    A refusal stands for no text, so its place between two pieces of text says nothing; and of a call that is too long
+    its excerpt is as long as the chunk that made it so.
+    """
+    pieces: list[tuple[Any, ...]] = []
+    refusals = []
+    for event in events:
+        match event:
+            case Refusal():
+                refusals.append((event.reason, event.dialect, event.name))
+            case Call():
+                pieces.append((Call, event.raw, event.call, event.dialect, event.repairs))
+            case Text() | Reasoning() | Markup():
+                if pieces and pieces[-1][0] is type(event):
+                    pieces[-1] = (type(event), pieces[-1][1] + event.raw)
+                else:
+                    pieces.append((type(event), event.raw))
+    return pieces, refusals
+
+
+def raw(events: Iterable[Event]) -> str:
+    return "".join(event.raw for event in events)
+
+
+def content(events: Iterable[Event]) -> str:
+    return "".join(event.raw for event in events if isinstance(event, Text))
+
+
+def calls(events: Iterable[Event]) -> list[tuple[str, Any]]:
+    """Names and decoded arguments."""
+    return [(event.call.name, json.loads(event.call.arguments)) for event in events if isinstance(event, Call)]
+
+
+def typed(value: Any) -> str:
+    """JSON in which `1`, `1.0` and `true` are three things and the order of keys is none."""
+    return json.dumps(value, sort_keys=True)
+
+
+def single_cuts(text: str) -> Iterator[Sequence[str]]:
+    for at in range(1, len(text)):
+        yield text[:at], text[at:]
+
+
+def random_cuts(text: str, count: int = 5) -> Iterator[Sequence[str]]:
+    """Cuts at random places, the same for the same text."""
+    random_ = random.Random(text)
+    for _ in range(count):
+        places = sorted(random_.choices(range(len(text) + 1), k=random_.randint(2, 12)))
+        yield [text[start:end] for start, end in zip([0, *places], [*places, len(text)], strict=True)]

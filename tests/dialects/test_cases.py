@@ -1,0 +1,73 @@
+"""The recorded replies of `tests/cases/reading`: each read whole and in every kind of cut, alone and among other text."""
+
+from __future__ import annotations
+
+from itertools import chain
+
+import pytest
+
+from tests.dialects.reading import (
+    CASES,
+    Case,
+    calls,
+    cases,
+    content,
+    merged,
+    random_cuts,
+    raw,
+    single_cuts,
+    typed,
+)
+from vtc.events import Call, Event, Reasoning, Refusal
+
+FILES = sorted(path.stem for path in (CASES / "reading").glob("*.yaml"))
+ALL = [pytest.param(case, id=f"{file}: {case.name}") for file in FILES for case in cases(file)]
+WITH_OTHERS = [param for param in ALL if not param.values[0].alone]
+
+
+def check(case: Case, events: list[Event]) -> None:
+    """That the events say what the case says, but for the content."""
+    wanted = [(name, arguments) for call in case.calls for name, arguments in call.items()]
+    assert typed(calls(events)) == typed(wanted)
+    found = [event for event in events if isinstance(event, Call)]
+    assert [repair for event in found for repair in event.repairs] == list(case.repairs)
+    refusals = [event.reason for event in events if isinstance(event, Refusal)]
+    assert len(refusals) == len(case.refusals), refusals
+    for reason, part in zip(refusals, case.refusals, strict=True):
+        assert part in reason
+
+
+@pytest.mark.parametrize("case", ALL)
+def test_a_reply_reads_as_recorded_and_is_all_there(case: Case) -> None:
+    events = case.read([case.text])
+    check(case, events)
+    assert content(events) == (case.text if case.as_is else case.content)
+    assert raw(event for event in events if isinstance(event, Reasoning)) == case.reasoning
+    assert raw(events) == case.text
+
+
+@pytest.mark.parametrize("case", ALL)
+def test_a_cut_anywhere_changes_nothing(case: Case) -> None:
+    whole = merged(case.read([case.text]))
+    for cut in chain([[*case.text]], single_cuts(case.text), random_cuts(case.text)):
+        events = case.read(cut)
+        assert merged(events) == whole, cut
+        assert raw(events) == case.text, cut
+
+
+@pytest.mark.parametrize("case", WITH_OTHERS)
+@pytest.mark.parametrize(
+    ("before", "after"), [("Before.\n\n", ""), ("", "\nAfter."), ("Before.\n", "\n\nAfter.\n")], ids=repr
+)
+def test_text_around_is_kept_and_changes_nothing(case: Case, before: str, after: str) -> None:
+    text = before + case.text + after
+    events = case.read([text])
+    check(case, events)
+    expected = before + (case.text if case.as_is else case.content) + after
+    if case.calls:
+        # Of the white space beside a call some is dropped; the cases say which.
+        assert content(events).split() == expected.split()
+    else:
+        assert content(events) == expected
+    assert merged(case.read(text)) == merged(events)
+    assert raw(events) == text

@@ -1,0 +1,222 @@
+"""A real mitmproxy with the addon, between a scripted model server and real clients, all in the test's event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import ssl
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509 import IPAddress
+from mitmproxy import hooks, http, options
+from mitmproxy.addons.proxyserver import Proxyserver
+from mitmproxy.certs import CertStore
+from mitmproxy.tools.dump import DumpMaster
+
+from tests.apis import chat
+from tests.e2e.upstream import Reply, Script, Seen, Upstream, serving
+from vtc.proxy.addon import VirtualToolCalling
+
+PATH = "/v1/chat/completions"
+PATIENCE = 20
+"""Seconds after which a test that waits for what never comes is given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A reply as it arrived: the bytes of its body, still encoded, and how they were cut."""
+
+    status: int
+    headers: httpx.Headers
+    pieces: list[bytes]
+
+    @property
+    def body(self) -> bytes:
+        return b"".join(self.pieces)
+
+    @property
+    def message(self) -> chat.Read:
+        return chat.read(self.body)
+
+
+class Flows:
+    """Waits for the flows to end; stands behind our addon, so what that does to a flow is done."""
+
+    def __init__(self) -> None:
+        self.ended: asyncio.Queue[http.HTTPFlow] = asyncio.Queue()
+
+    def response(self, flow: http.HTTPFlow) -> None:
+        self.ended.put_nowait(flow)
+
+    error = response
+
+
+@dataclass(slots=True)
+class Proxy:
+    url: str
+    master: DumpMaster
+    addon: VirtualToolCalling
+    flows: Flows = field(default_factory=Flows)
+
+
+@dataclass(slots=True)
+class Lab:
+    """Client, proxy and model server; what the client sends by default goes through the proxy in reverse mode."""
+
+    proxy: Proxy
+    upstream: Upstream
+    client: httpx.AsyncClient
+
+    async def post(self, body: Any, *, path: str = PATH, headers: Mapping[str, str] | None = None) -> Answer:
+        """Send a request, bytes or what becomes JSON; returns when the reply has ended."""
+        content = body if isinstance(body, bytes) else chat.encoded(body)
+        headers = {"content-type": "application/json", **(headers or {})}
+        async with self.client.stream("POST", path, content=content, headers=headers) as response:
+            return Answer(response.status_code, response.headers, [piece async for piece in response.aiter_raw()])
+
+    async def flow(self) -> http.HTTPFlow:
+        """The next flow that has ended."""
+        async with asyncio.timeout(PATIENCE):
+            return await self.proxy.flows.ended.get()
+
+    async def report(self) -> dict[str, Any]:
+        """What the addon says about the next flow that has ended."""
+        return (await self.flow()).metadata["vtc"]  # type: ignore[no-any-return]
+
+    def set(self, **changes: Any) -> None:
+        """Change options while running, as mitmweb's editor does."""
+        self.proxy.master.options.update(**changes)
+
+    def sdk(self) -> openai.AsyncOpenAI:
+        return openai.AsyncOpenAI(
+            base_url=f"{self.proxy.url}/v1",
+            api_key="sk-none",
+            max_retries=0,
+            timeout=PATIENCE,
+            http_client=openai.DefaultAsyncHttpxClient(trust_env=False, verify=False),
+        )
+
+    async def in_thread[T](self, use: Callable[[openai.OpenAI], T]) -> T:
+        """Use the synchronous SDK beside the event loop that all servers run in."""
+        arguments: dict[str, Any] = {"base_url": f"{self.proxy.url}/v1", "api_key": "sk-none", "max_retries": 0}
+
+        def run() -> T:
+            transport = openai.DefaultHttpxClient(trust_env=False, verify=False)
+            with openai.OpenAI(timeout=PATIENCE, http_client=transport, **arguments) as client:
+                return use(client)
+
+        return await asyncio.to_thread(run)
+
+
+type Replies = Script | Reply | Iterable[bytes]
+type Start = Callable[..., Coroutine[Any, Any, Lab]]
+
+
+def scripted(replies: Replies) -> Script:
+    """A script, one reply for every request, or the pieces of a stream."""
+    if callable(replies):
+        return replies
+    reply = replies if isinstance(replies, Reply) else Reply(list(replies))
+    return lambda _: reply
+
+
+def by_turn(*replies: Replies) -> Script:
+    """One reply for each request, in order."""
+    left = [scripted(one) for one in replies]
+
+    def script(seen: Seen) -> Reply:
+        return left.pop(0)(seen)
+
+    return script
+
+
+@pytest.fixture(scope="session")
+def confdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where mitmproxy keeps its certificates."""
+    return tmp_path_factory.mktemp("mitmproxy")
+
+
+@asynccontextmanager
+async def running_proxy(confdir: Path, **settings: Any) -> AsyncIterator[Proxy]:
+    """A real proxy with the addon on a free port; `settings` are options, as `--set` has them."""
+    opts = options.Options(listen_host="127.0.0.1", listen_port=0, confdir=str(confdir))
+    master = DumpMaster(opts, with_termlog=False, with_dumper=False)
+    addon, flows = VirtualToolCalling(), Flows()
+    master.addons.add(addon, flows)
+    opts.update(**settings)
+    # As `-s script.py` does: configure() with the name of every option.
+    master.addons.invoke_addon_sync(addon, hooks.ConfigureHook(set(opts.keys())))
+    server = master.addons.get("proxyserver")
+    assert isinstance(server, Proxyserver)
+    task = asyncio.create_task(master.run())
+    try:
+        async with asyncio.timeout(PATIENCE):
+            while not server.listen_addrs():
+                if task.done():
+                    task.result()
+                await asyncio.sleep(0)  # it tells nobody when it listens
+        yield Proxy(f"http://127.0.0.1:{server.listen_addrs()[0][1]}", master, addon, flows)
+    finally:
+        # shutdown() leaves the port open, the connections too, and their tasks with them.
+        await server.servers.update([])
+        for handler in list(server.connections.values()):
+            for transport in handler.transports.values():
+                if transport.handler:
+                    transport.handler.cancel("the test is over")
+        async with asyncio.timeout(PATIENCE):
+            while server.connections:  # noqa: ASYNC110 - it tells nobody when they are closed
+                await asyncio.sleep(0)
+        master.shutdown()
+        await task
+
+
+@pytest.fixture(scope="session")
+def server_tls(confdir: Path) -> ssl.SSLContext:
+    """TLS for a server on the loopback interface, by mitmproxy's own CA; HTTP/2 if it is asked for."""
+    address = IPAddress(ipaddress.ip_address("127.0.0.1"))
+    entry = CertStore.from_store(confdir, "mitmproxy", 2048).get_cert("127.0.0.1", [address])
+    pem = confdir / "upstream.pem"
+    key = entry.privatekey.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+    pem.write_bytes(entry.cert.to_pem() + key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem)
+    return context
+
+
+@pytest.fixture(scope="session")
+def client_tls(confdir: Path, server_tls: ssl.SSLContext) -> ssl.SSLContext:
+    """TLS for a client that trusts mitmproxy's CA, as one behind it must."""
+    return ssl.create_default_context(cafile=confdir / "mitmproxy-ca-cert.pem")
+
+
+@pytest.fixture
+async def start(confdir: Path) -> AsyncIterator[Start]:
+    """Start a lab: `await start(replies, vtc_tools="prompt")`; everything ends with the test."""
+    async with AsyncExitStack() as stack:
+
+        async def start(replies: Replies, **settings: Any) -> Lab:
+            upstream = await stack.enter_async_context(serving(scripted(replies)))
+            settings.setdefault("mode", [f"reverse:{upstream.url}"])
+            proxy = await stack.enter_async_context(running_proxy(confdir, **settings))
+            client = httpx.AsyncClient(base_url=proxy.url, trust_env=False, timeout=PATIENCE)
+            return Lab(proxy, upstream, await stack.enter_async_context(client))
+
+        yield start
+
+
+@pytest.fixture(scope="session")
+def certificate(confdir: Path) -> ssl.SSLContext:
+    """TLS for a server on the loopback interface, by mitmproxy's own CA."""
+    store = CertStore.from_store(confdir, "mitmproxy", 2048)
+    entry = store.get_cert("127.0.0.1", [])
+    pem = confdir / "upstream.pem"
+    pem.write_bytes(entry.cert.to_pem())
+    raise NotImplementedError

@@ -1,0 +1,238 @@
+"""Streamed replies: what leaves, when, in which chunks, and that the cut of the input makes no difference."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.apis import chat
+from tests.e2e.conftest import PATH, PATIENCE, Start, by_turn
+from tests.e2e.upstream import JSON, Reply, Seen
+
+ASK = chat.request(stream=True)
+REPLY = "Let me look.\n\n<read>\n<filePath>/a</filePath>\n</read>"
+CALLED = chat.Read("Let me look.", "", [("read", {"filePath": "/a"})], [], "tool_calls")
+
+
+def script_of(seen: Seen, text: str, finish: str = "stop") -> Reply:
+    """The same text as a stream of characters or as a whole reply, as it was asked for."""
+    if seen.json["stream"]:
+        return Reply(chat.streamed(*text, finish=finish))
+    return Reply([chat.encoded(chat.completion(text, finish))], JSON, framing="length")
+
+
+async def test_the_chunks_of_a_call_have_the_shape_that_every_client_takes(start: Start) -> None:
+    """D6: role, text, then index, id, type and the whole name with empty arguments, the arguments, finish, usage."""
+    lab = await start(chat.streamed(*REPLY))
+    answer = await lab.post(ASK)
+    assert answer.headers["content-type"] == "text/event-stream"
+    *chunks, usage, done = chat.events(answer.body)
+    assert all({key: one[key] for key in chat.HEAD} == chat.HEAD for one in [*chunks, usage])
+    assert all(set(one) == {*chat.HEAD, "choices"} for one in chunks)
+    text = [chunk for chunk in chunks[1:-3] if chunk["choices"][0]["delta"].get("content")]
+    assert len(text) == len(chunks) - 4 > 5, "text flows on while the markup has not begun"
+    head = chunks[-3]["choices"][0]["delta"]["tool_calls"][0]
+    assert head.pop("id").startswith("call_")
+    assert head == {"index": 0, "type": "function", "function": {"name": "read", "arguments": ""}}
+    ending = [chunks[0], *chunks[-2:]]
+    assert [chunk["choices"] for chunk in ending] == [
+        [{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}],
+        [{"index": 0, "delta": {"tool_calls": [call(0, arguments='{"filePath":"/a"}')]}, "finish_reason": None}],
+        [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}],
+    ]
+    assert (usage["choices"], usage["usage"], done) == ([], chat.USAGE, "[DONE]")
+
+
+def call(index: int, **function: str) -> Any:
+    return {"index": index, "function": function}
+
+
+@pytest.mark.parametrize("dialect", chat.DIALECTS)
+async def test_markup_may_be_cut_anywhere(dialect: str, start: Start) -> None:
+    """D6: each place at which a reply's text can be cut in two, and all of them at once, give the same message."""
+    text = "Let me look.\n\n" + chat.DIALECTS[dialect]("read", {"filePath": "/a"})
+    replies = [chat.streamed(text[:cut], text[cut:]) for cut in range(1, len(text))]
+    lab = await start(by_turn(*replies, chat.streamed(*text)), vtc_dialect=dialect)
+    for cut in range(1, len(text) + 1):
+        answer = await lab.post(ASK)
+        assert answer.message == CALLED, f"cut at {cut}: {text[:cut]!r}"
+        assert "<" not in answer.message.content
+
+
+async def test_bytes_may_be_cut_anywhere(start: Start) -> None:
+    """Frames and characters of more than one byte come in pieces too."""
+    body = b"".join(chat.streamed("Schön: é\n\n", REPLY))
+    body = body.replace(rb"\u00f6", "ö".encode()).replace(rb"\u00e9", "é".encode())
+    cuts = range(1, len(body), 5)
+    replies = [[body[:cut], body[cut:]] for cut in cuts]
+    lab = await start(by_turn([body], *replies, [body[i : i + 1] for i in range(len(body))]))
+    first, *others = [(await lab.post(ASK)).message for _ in range(len(cuts) + 2)]
+    assert first == chat.Read("Schön: é\n\nLet me look.", "", CALLED.calls, [], "tool_calls")
+    assert others == [first] * len(others)
+
+
+REPLIES = {
+    "nothing": "",
+    "white space": " \n ",
+    "text": "Hello, *world* < 3 > `x`\n",
+    "one call": "<read>\n<filePath>/a</filePath>\n</read>",
+    "text before": REPLY,
+    "text after": "<read><filePath>/a</filePath></read>\n\nThat is it.",
+    "text between": "one <read><filePath>/a</filePath></read> two <read><filePath>/b</filePath></read> three",
+    "two calls": "<read><filePath>/a</filePath></read>\n<list_files><path>.</path></list_files>\n",
+    "several lines": "<write><filePath>/a</filePath><content>\n{\n  \"x\": 1\n}\n</content></write>",
+    "two dialects": '<tool_call>{"name": "read", "arguments": {}}</tool_call><read><filePath>b</filePath></read>',
+    "cut off": "Look: <read><filePath>/a",
+    "never closed": "Look: <read><filePath>/a</filePath>",
+    "not JSON": "Look: <tool_call>{no}</tool_call> so",
+    "not offered": '<tool_call>{"name": "rm", "arguments": {}}</tool_call>',
+    "unknown tag": "a <div><p>x</p></div> b",
+    "fence": "Write:\n```xml\n<read><filePath>/a</filePath></read>\n```\nlike that.",
+    "code span": "Write `<read><filePath>/a</filePath></read>` for that.",
+    "unicode": "é😀 <read><filePath>/é😀\u2028</filePath></read>",
+    "CRLF": "a\r\n\r\n<read>\r\n<filePath>/a</filePath>\r\n</read>\r\n",
+    "almost": "a <rea b </read> <tool_calls> <function_call>",
+}
+
+
+@pytest.mark.parametrize("finish", ["stop", "length"])
+async def test_streamed_and_whole_replies_say_the_same(finish: str, start: Start) -> None:
+    """For a reply of every kind, and what comes out is never more or less than what came in."""
+    texts = iter([text for text in REPLIES.values() for _ in range(2)])
+    lab = await start(lambda seen: script_of(seen, next(texts), finish))
+    for name, text in REPLIES.items():
+        streamed = (await lab.post(ASK)).message
+        whole = (await lab.post(chat.request())).message
+        assert streamed == whole, name
+        assert streamed.calls or streamed.content == text, name
+
+
+WITHOUT_CALLS = ["nothing", "white space", "text", "cut off", "never closed", "not JSON", "not offered", "unknown tag"]
+
+
+@pytest.mark.parametrize("name", [*WITHOUT_CALLS, "fence", "code span", "almost"])
+async def test_a_reply_without_calls_is_byte_identical(name: str, start: Start) -> None:
+    """D4: streamed or whole; text that had to wait leaves in the frames that it came in."""
+    pieces = chat.streamed(*REPLIES[name], finish="length")
+    lab = await start(by_turn(pieces, Reply([chat.encoded(chat.completion(REPLIES[name], "length"))], JSON)))
+    assert (await lab.post(ASK)).body == b"".join(pieces)
+    assert (await lab.post(chat.request())).body == chat.encoded(chat.completion(REPLIES[name], "length"))
+
+
+async def test_text_leaves_before_more_is_sent(start: Start) -> None:
+    """The model server goes on only when the client has what was sent: nothing is held that need not be."""
+    gated = [chat.ROLE, *chat.said("Let", " me", " look", " at <b>bold</b>", " and `code`,", " then:")]
+    rest = [*chat.said("\n\n<re", "ad><filePath>/a</filePath></read>"), chat.STOP, chat.DONE]
+    arrived = asyncio.Event()
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for piece in gated:
+            yield piece
+            async with asyncio.timeout(PATIENCE):
+                await arrived.wait()
+            arrived.clear()
+        for piece in rest:
+            yield piece
+
+    lab = await start(Reply(pieces()))
+    received = []
+    async with lab.client.stream("POST", PATH, json=ASK) as response:
+        async for piece in response.aiter_raw():
+            received.append(piece)
+            arrived.set()
+    assert received[: len(gated)] == gated
+    assert chat.read(b"".join(received)).calls == CALLED.calls
+
+
+async def test_a_call_leaves_before_more_is_sent(start: Start) -> None:
+    """A complete call does not wait for the end of the reply."""
+    arrived = asyncio.Event()
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for piece in [chat.ROLE, *chat.said("Let me look.\n\n" + chat.DIALECTS["hermes"]("read", {"filePath": "/a"}))]:
+            yield piece
+        async with asyncio.timeout(PATIENCE):
+            await arrived.wait()
+        yield chat.STOP
+        yield chat.DONE
+
+    lab = await start(Reply(pieces()))
+    body = b""
+    async with lab.client.stream("POST", PATH, json=ASK) as response:
+        async for piece in response.aiter_raw():
+            body += piece
+            if b'"arguments":"{' in body:
+                arrived.set()
+    assert chat.read(body) == CALLED
+
+
+# What else a chunk may hold
+
+
+async def test_choices_are_read_apart(start: Start) -> None:
+    """Two choices, interleaved piece by piece and in one chunk: one of them calls, the other talks."""
+    talk = "No <b>need</b>."
+    frames = [chat.chunk({"role": "assistant", "content": ""}, index=index) for index in (0, 1)]
+    for at in range(max(len(REPLY), len(talk))):
+        frames += [*chat.said(*REPLY[at : at + 1], index=0), *chat.said(*talk[at : at + 1], index=1)]
+    ends = [{"index": index, "delta": {}, "finish_reason": "stop"} for index in (1, 0)]
+    frames += [chat.frame({**chat.HEAD, "choices": ends}), chat.DONE]
+    lab = await start(frames)
+    body = (await lab.post({**ASK, "n": 2})).body
+    assert chat.read(body, 0) == CALLED
+    assert chat.read(body, 1) == chat.Read(talk, finish_reason="stop")
+
+
+async def test_what_is_not_text_passes(start: Start) -> None:
+    """Usage in any place, logprobs, reasoning_content, refusal and fields that nobody knows are all still there."""
+    extra = {
+        "reasoning_content": "hm",
+        "refusal": "no",
+        "annotations": [{"type": "url_citation"}],
+        "x_delta": {"deep": [1, None]},
+    }
+    logprobs = {"content": [{"token": "<", "logprob": -0.1}]}
+    choice = {"index": 0, "delta": {**extra, "content": "<read>"}, "finish_reason": None, "logprobs": logprobs}
+    frames = [
+        chat.ROLE,
+        b": keep-alive\n\n",
+        chat.frame({**chat.HEAD, "choices": [choice], "usage": chat.USAGE, "x_top": "é", "system_fingerprint": "fp"}),
+        *chat.said("<filePath>/a</filePath></read>"),
+        b"event: ping\ndata: {}\n\n",
+        chat.chunk({}, "stop", service_tier="default", usage=chat.USAGE),
+        chat.frame({"error": {"message": "late"}}),
+        chat.DONE,
+    ]
+    lab = await start(frames)
+    body = (await lab.post(ASK)).body
+    assert body.startswith(b"".join(frames[:2]))
+    assert frames[4] in body
+    assert body.endswith(frames[-2] + frames[-1])
+    (kept,) = [one for one in chat.events(body) if "x_top" in one]
+    assert kept == {
+        **chat.HEAD,
+        "choices": [{"index": 0, "delta": extra, "finish_reason": None, "logprobs": logprobs}],
+        "usage": chat.USAGE,
+        "x_top": "é",
+        "system_fingerprint": "fp",
+    }
+    (end,) = [one for one in chat.events(body) if "service_tier" in one]
+    assert (end["choices"][0]["finish_reason"], end["usage"]) == ("tool_calls", chat.USAGE)
+
+
+async def test_text_call_and_finish_reason_in_one_chunk(start: Start) -> None:
+    """Servers that only pretend to stream send everything at once."""
+    lab = await start([chat.chunk({"role": "assistant", "content": REPLY}, "stop", usage=chat.USAGE), chat.DONE])
+    body = (await lab.post(ASK)).body
+    assert chat.read(body) == CALLED
+    assert chat.deltas(body)[0]["role"] == "assistant"
+    assert [one["usage"] for one in chat.events(body)[:-1] if "usage" in one] == [chat.USAGE]
+
+
+async def test_text_behind_the_finish_reason_is_not_lost(start: Start) -> None:
+    frames = [chat.ROLE, *chat.said("a"), chat.STOP, *chat.said(" <read>b"), chat.DONE]
+    lab = await start(frames)
+    assert (await lab.post(ASK)).body == b"".join(frames)

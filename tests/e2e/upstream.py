@@ -1,0 +1,139 @@
+"""A model server whose every byte and every cut a test decides: HTTP/1.1 by hand, with or without TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+SSE = {"content-type": "text/event-stream"}
+JSON = {"content-type": "application/json"}
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A request as it arrived; header names in lower case."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What to answer: each piece is one write, and with `chunked` one chunk of HTTP."""
+
+    pieces: Iterable[bytes] | AsyncIterable[bytes] = ()
+    headers: Mapping[str, str] = field(default_factory=lambda: SSE)
+    status: int = 200
+    framing: Literal["chunked", "length", "close"] = "chunked"
+    version: str = "HTTP/1.1"
+    cut: bool = False
+    """The connection breaks off where the body would end."""
+
+
+type Script = Callable[[Seen], Reply]
+
+
+@dataclass(slots=True)
+class Upstream:
+    url: str
+    seen: list[Seen] = field(default_factory=list)
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
+    """A client went away in the middle of a reply."""
+    errors: list[Exception] = field(default_factory=list)
+    """What a test's own script raised."""
+
+
+@asynccontextmanager
+async def serving(script: Script, tls: ssl.SSLContext | None = None) -> AsyncIterator[Upstream]:
+    """Answer by `script` on a free port; fails at the end if the script did."""
+    tasks: set[asyncio.Task[Any]] = set()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        try:
+            while (seen := await _request(reader)) is not None:
+                upstream.seen.append(seen)
+                if not await _answer(script(seen), writer):
+                    break
+        except (ConnectionError, ssl.SSLError):
+            upstream.gone.set()
+        except Exception as error:
+            upstream.errors.append(error)
+        finally:
+            tasks.discard(task)
+            writer.close()
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0, ssl=tls)
+    port = server.sockets[0].getsockname()[1]
+    upstream = Upstream(f"{'https' if tls else 'http'}://127.0.0.1:{port}")
+    try:
+        yield upstream
+    finally:
+        server.close()
+        left = list(tasks)
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        await server.wait_closed()
+        if upstream.errors:
+            raise ExceptionGroup("the script of the model server failed", upstream.errors)
+
+
+async def _request(reader: asyncio.StreamReader) -> Seen | None:
+    with suppress(asyncio.IncompleteReadError):
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        method, path, _ = head[0].split(" ")
+        pairs = [line.split(":", 1) for line in head[1:] if line]
+        headers = {name.strip().lower(): value.strip() for name, value in pairs}
+        body = await reader.readexactly(int(headers.get("content-length", 0)))
+        return Seen(method, path, headers, body)
+    return None
+
+
+async def _answer(reply: Reply, writer: asyncio.StreamWriter) -> bool:
+    """Send a reply; returns whether the connection lives on."""
+    pieces = reply.pieces
+    headers = dict(reply.headers)
+    if reply.framing == "length":
+        assert not isinstance(pieces, AsyncIterable)
+        pieces = list(pieces)
+        # One byte that never comes is what a cut looks like.
+        headers["content-length"] = str(sum(map(len, pieces)) + reply.cut)
+    elif reply.framing == "chunked":
+        headers["transfer-encoding"] = "chunked"
+    head = [f"{reply.version} {reply.status} Scripted", *(f"{name}: {value}" for name, value in headers.items())]
+    writer.write("\r\n".join([*head, "", ""]).encode("latin-1"))
+    async for piece in _each(pieces):
+        assert piece, "an empty chunk would be the end"
+        writer.write(b"%x\r\n%s\r\n" % (len(piece), piece) if reply.framing == "chunked" else piece)
+        await writer.drain()
+        if writer.transport.is_closing():
+            raise ConnectionResetError
+    if reply.cut or reply.framing == "close":
+        return False
+    if reply.framing == "chunked":
+        writer.write(b"0\r\n\r\n")
+    await writer.drain()
+    return True
+
+
+async def _each(pieces: Iterable[bytes] | AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+    if isinstance(pieces, AsyncIterable):
+        async for piece in pieces:
+            yield piece
+    else:
+        for piece in pieces:
+            yield piece

@@ -1,0 +1,82 @@
+"""VTC without a proxy: plain functions on text, in the `<function_calls>` spelling.
+
+They are thin over the engine, so what they say of a text is what a stream through the addon would do with it. Calls are
+in the form of the OpenAI API: `{"id": …, "type": "function", "function": {"name": …, "arguments": "<JSON text>"}}`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from vtc.dialects.description import Description
+from vtc.dialects.grammar import compiled
+from vtc.dialects.reader import Reader
+from vtc.dialects.writer import write_calls
+from vtc.events import Call, Text, Tool, ToolCall
+from vtc.profiles import loader
+from vtc.profiles.plan import CLIENT_PATTERNS
+
+
+def detect_vtc_client(agent: str, patterns: Iterable[str] = CLIENT_PATTERNS) -> bool:
+    """Whether a User-Agent is that of a client that reads calls out of the text.
+
+    Patterns are parts of it, upper and lower case alike; with none, no client is.
+    """
+    return any(pattern and pattern.casefold() in agent.casefold() for pattern in patterns)
+
+
+def parse_vtc_xml(content: str, allowed_tools: Collection[str] | None = None) -> tuple[str, list[dict[str, Any]]]:
+    """The text without its calls, and the calls in order with ids `call_0`, `call_1` ….
+
+    Reads `<function_calls><invoke name="…"><parameter name="…">…`, the bare `<invoke …>`, and both with a namespace.
+    With `allowed_tools`, calls of other tools stay text.
+    """
+    reader = _reader(allowed_tools)
+    events = [*reader.feed(content), *reader.finish()]
+    calls = [event.call for event in events if isinstance(event, Call)]
+    text = "".join(event.raw for event in events if isinstance(event, Text))
+    return text, [
+        ToolCall(_bare(call.name), call.arguments, f"call_{index}").as_openai() for index, call in enumerate(calls)
+    ]
+
+
+def serialize_tool_calls_to_xml(tool_calls: Sequence[Mapping[str, Any]]) -> str:
+    """Calls as one `<function_calls>` block; empty for none. Arguments may be JSON text or an object."""
+    calls = []
+    for entry in tool_calls:
+        function = entry.get("function") or entry
+        arguments = function.get("arguments") or "{}"
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        calls.append(ToolCall(str(function["name"]), text, entry.get("id")))
+    return write_calls(calls, _invoke(), {})
+
+
+def has_partial_xml_pattern(text: str) -> bool:
+    """Whether a text ends inside a call, or inside what may still become one."""
+    reader = _reader(None)
+    events = reader.feed(text)
+    return len("".join(event.raw for event in events)) < len(text.rstrip())
+
+
+def detect_complete_tool_call(text: str) -> bool:
+    """Whether a text holds at least one complete call."""
+    return bool(parse_vtc_xml(text)[1])
+
+
+@cache
+def _invoke() -> Description:
+    return loader.load([loader.builtin_directory()]).dialects["invoke"]
+
+
+def _reader(allowed_tools: Collection[str] | None) -> Reader:
+    tools = {name: Tool(name) for name in sorted(allowed_tools or ())}
+    grammar = compiled((_invoke(),), tuple(tools))
+    return Reader(grammar, tools, unknown_tools="allow" if allowed_tools is None else "text")
+
+
+def _bare(name: str) -> str:
+    """A name without its namespace."""
+    return name.rpartition(":")[2]
