@@ -54,7 +54,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     refusals: tuple[str, ...] = ()
     """Part of each refusal's reason."""
     dialects: tuple[str, ...] = ()
-    """Those armed, if not just the one that the file is named after."""
+    """Those armed, if not the one that the file is named after, or else all."""
     tools: str = "agent"
     finish: Literal["complete", "length"] = "complete"
     alone: bool = False
@@ -78,7 +78,7 @@ def cases(name: str) -> list[Case]:
     entries = yaml.safe_load((CASES / "reading" / f"{name}.yaml").read_text("utf-8"))
     found = msgspec.convert(entries, list[Case])
     for case in found:
-        case.dialects = case.dialects or (name,)
+        case.dialects = case.dialects or ((name,) if name in DIALECTS else tuple(DIALECTS))
     return found
 
 

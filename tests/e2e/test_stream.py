@@ -83,7 +83,7 @@ REPLIES = {
     "text after": "<read><filePath>/a</filePath></read>\n\nThat is it.",
     "text between": "one <read><filePath>/a</filePath></read> two <read><filePath>/b</filePath></read> three",
     "two calls": "<read><filePath>/a</filePath></read>\n<list_files><path>.</path></list_files>\n",
-    "several lines": "<write><filePath>/a</filePath><content>\n{\n  \"x\": 1\n}\n</content></write>",
+    "several lines": '<write><filePath>/a</filePath><content>\n{\n  "x": 1\n}\n</content></write>',
     "two dialects": '<tool_call>{"name": "read", "arguments": {}}</tool_call><read><filePath>b</filePath></read>',
     "cut off": "Look: <read><filePath>/a",
     "never closed": "Look: <read><filePath>/a</filePath>",
@@ -147,12 +147,14 @@ async def test_text_leaves_before_more_is_sent(start: Start) -> None:
     assert chat.read(b"".join(received)).calls == CALLED.calls
 
 
-async def test_a_call_leaves_before_more_is_sent(start: Start) -> None:
-    """A complete call does not wait for the end of the reply."""
+@pytest.mark.parametrize("dialect", ["hermes", "tools-tag", "invoke"])
+async def test_a_call_leaves_before_more_is_sent(dialect: str, start: Start) -> None:
+    """A complete call does not wait for what comes behind it."""
+    call = chat.DIALECTS[dialect]("read", {"filePath": "/a"})
     arrived = asyncio.Event()
 
     async def pieces() -> AsyncIterator[bytes]:
-        for piece in [chat.ROLE, *chat.said("Let me look.\n\n" + chat.DIALECTS["hermes"]("read", {"filePath": "/a"}))]:
+        for piece in [chat.ROLE, *chat.said("Let me look.\n\n" + call)]:
             yield piece
         async with asyncio.timeout(PATIENCE):
             await arrived.wait()
@@ -211,7 +213,7 @@ async def test_what_is_not_text_passes(start: Start) -> None:
     assert body.startswith(b"".join(frames[:2]))
     assert frames[4] in body
     assert body.endswith(frames[-2] + frames[-1])
-    (kept,) = [one for one in chat.events(body) if "x_top" in one]
+    kept = next(one for one in chat.events(body) if "x_top" in one)
     assert kept == {
         **chat.HEAD,
         "choices": [{"index": 0, "delta": extra, "finish_reason": None, "logprobs": logprobs}],

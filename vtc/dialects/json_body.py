@@ -59,6 +59,18 @@ class JsonBody:
         """Forget the text so far: only the end of the value is wanted."""
         self._out.clear()
 
+    def close(self) -> bool:
+        """Close what is open, if the text was cut off in or behind a value; False if it was cut elsewhere."""
+        if self._in_string and self._expect.startswith("comma"):
+            self._in_string = False
+            self._out.append('"')
+        if self._in_string or not self._expect.startswith(("comma", "first")):
+            return False
+        self._out += ["}" if opened == "{" else "]" for opened in reversed(self._containers)]
+        self._containers.clear()
+        self.done = True
+        return True
+
     def feed(self, text: str, at: int, *, final: bool = False) -> int:
         """Read `text` from `at` on; returns where reading stopped.
 

@@ -8,6 +8,7 @@ is, so that a call that does not complete can be given back as the text it was.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Literal
 
 from vtc.dialects import envelope
@@ -350,6 +351,9 @@ class Reader(Machine):
             return False
         if self._call:
             self._call.repairs[repair] = None
+        else:
+            last = self._whole.pop()
+            self._whole.append(replace(last, repairs=(*last.repairs, repair)))
         return True
 
     def _done(self, found: Found | None) -> None:
@@ -395,7 +399,7 @@ class Reader(Machine):
         text = self._buffer[self._at : found.end()]
         if self._form.whole_reply:
             last = self._whole.pop()
-            self._whole.append(Call(last.raw + text, last.call, last.dialect, last.repairs))
+            self._whole.append(replace(last, raw=last.raw + text))
             self._go("whole", WHOLE, found.end())
         else:
             self._out.append(Markup(text))

@@ -46,11 +46,13 @@ def read(text: str, schema: Schema, root: Schema) -> tuple[Any, bool]:
     types = _types(schema, root)
     if not types and not options:
         return _untyped(text), True
+    string = any(kind == "string" for kind, _ in types)
     for kind, entry in types:
-        value = _as(kind, text, entry, root)
+        # That nothing is written stands for null, [] or {} only where it cannot be a string.
+        value = _UNFIT if string and not text and kind != "string" else _as(kind, text, entry, root)
         if value is not _UNFIT:
             return value, True
-    if any(kind == "string" for kind, _ in types) or text in options:
+    if string or text in options:
         return text, not options or text in options
     if text.strip() in ("null", "None"):
         return None, False

@@ -8,11 +8,14 @@ its final call may come twice or not at all.
 
 from __future__ import annotations
 
+import json
 import logging
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from mitmproxy import ctx, http
+from mitmproxy import command, ctx, http
 from mitmproxy.addonmanager import Loader
 
 from vtc import apis
@@ -21,6 +24,7 @@ from vtc.exchange import Exchange, Stream
 from vtc.profiles.matching import Facts
 from vtc.profiles.plan import Planner
 from vtc.proxy import options
+from vtc.proxy.stats import Stats
 from vtc.wire.compression import UnsupportedEncoding
 
 logger = logging.getLogger(__name__)
@@ -29,13 +33,25 @@ MARK = ":hammer:"
 METADATA = "vtc"
 """Key of a flow's metadata under which its report is kept, as plain data."""
 
+SLOW = 0.1
+"""Seconds of work on one exchange beyond which it is a warning."""
+
+
+@dataclass(slots=True)
+class _Live:
+    """An exchange on its way through, and the seconds spent on it."""
+
+    exchange: Exchange
+    seconds: float = 0.0
+
 
 class VirtualToolCalling:
     """Rewrites tool calls between LLM clients and model servers."""
 
     def __init__(self) -> None:
         self._planner: Planner | None = None
-        self._exchanges: WeakKeyDictionary[http.HTTPFlow, Exchange] = WeakKeyDictionary()
+        self._live: WeakKeyDictionary[http.HTTPFlow, _Live] = WeakKeyDictionary()
+        self._stats = Stats()
 
     def load(self, loader: Loader) -> None:
         options.add(loader)
@@ -43,6 +59,15 @@ class VirtualToolCalling:
     def configure(self, updated: set[str]) -> None:
         if any(name.startswith("vtc_") for name in updated):
             self._planner = options.planner()
+
+    def done(self) -> None:
+        for line in self._stats.summary().splitlines():
+            logger.info(line)
+
+    @command.command("vtc.stats")  # type: ignore[untyped-decorator]  # mitmproxy's own has no types
+    def stats(self) -> str:
+        """What VTC did so far, by model, as JSON."""
+        return json.dumps(self._stats.as_dict(), indent=2)
 
     # The request
 
@@ -62,6 +87,7 @@ class VirtualToolCalling:
             path=flow.request.path,
             headers=headers,
         )
+        started = time.perf_counter()
         try:
             body = flow.request.content  # decoded; raises ValueError if its content-encoding is wrong
             if body is None:
@@ -73,11 +99,11 @@ class VirtualToolCalling:
         except ValueError as error:
             self._say(flow, {"request": [f"left alone: {error}"]}, f"vtc: left alone: {error}")
             return
+        self._live[flow] = _Live(exchange, time.perf_counter() - started)
         for line in exchange.plan.why:
             logger.debug("vtc: %s", line)
         if rewritten != body and ctx.options.vtc_mode == "rewrite":
             flow.request.content = rewritten
-        self._exchanges[flow] = exchange
 
     def _api(self, flow: http.HTTPFlow) -> apis.Api | None:
         return apis.find(flow.request.method, flow.request.path)
@@ -85,9 +111,10 @@ class VirtualToolCalling:
     # The reply
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
-        exchange, response = self._exchanges.get(flow), flow.response
-        if exchange is None or response is None or not (200 <= response.status_code < 300):
+        live, response = self._live.get(flow), flow.response
+        if live is None or response is None or not (200 <= response.status_code < 300):
             return
+        exchange = live.exchange
         if response.headers.get("content-type", "").partition(";")[0].strip().lower() != "text/event-stream":
             return
         if not exchange.reads:
@@ -100,19 +127,21 @@ class VirtualToolCalling:
             response.stream = True
             return
         if ctx.options.vtc_mode == "observe":
-            response.stream = _observing(stream)
+            response.stream = _observing(stream, live)
             return
         response.headers.pop("content-encoding", None)
         if response.headers.pop("content-length", None) is not None and response.http_version == "HTTP/1.1":
             response.headers["transfer-encoding"] = "chunked"
-        response.stream = _rewriting(stream)
+        response.stream = _rewriting(stream, live)
 
     def response(self, flow: http.HTTPFlow) -> None:
-        exchange, response = self._exchanges.get(flow), flow.response
-        if exchange is None or response is None:
+        live, response = self._live.get(flow), flow.response
+        if live is None or response is None:
             return
-        if exchange.reads and not response.stream and 200 <= response.status_code < 300:
-            self._whole(exchange, response)
+        if live.exchange.reads and not response.stream and 200 <= response.status_code < 300:
+            started = time.perf_counter()
+            self._whole(live.exchange, response)
+            live.seconds += time.perf_counter() - started
         self._close(flow)
 
     def _whole(self, exchange: Exchange, response: http.Response) -> None:
@@ -134,12 +163,17 @@ class VirtualToolCalling:
         self._close(flow)
 
     def _close(self, flow: http.HTTPFlow) -> None:
-        exchange = self._exchanges.pop(flow, None)
-        if exchange is not None:
-            summary = exchange.report.summary()
-            if summary and ctx.options.vtc_mode == "observe":
-                summary = summary.replace("vtc: ", "vtc (observing): ", 1)
-            self._say(flow, exchange.report.as_dict(), summary)
+        live = self._live.pop(flow, None)
+        if live is None:
+            return
+        report = live.exchange.report
+        self._stats.add(report, live.seconds)
+        if live.seconds > SLOW:
+            logger.warning("vtc: %.0f ms of work on one exchange with model %s", live.seconds * 1e3, report.model)
+        summary = report.summary()
+        if summary and ctx.options.vtc_mode == "observe":
+            summary = summary.replace("vtc: ", "vtc (observing): ", 1)
+        self._say(flow, report.as_dict(), summary)
 
     def _say(self, flow: http.HTTPFlow, report: dict[str, object], summary: str) -> None:
         flow.metadata[METADATA] = report
@@ -149,19 +183,21 @@ class VirtualToolCalling:
             logger.info("%s %s%s", summary, flow.request.pretty_host, flow.request.path.partition("?")[0])
 
 
-def _rewriting(stream: Stream) -> Callable[[bytes], list[bytes]]:
+def _rewriting(stream: Stream, live: _Live) -> Callable[[bytes], list[bytes]]:
     def rewrite(chunk: bytes) -> list[bytes]:
-        return stream.feed(chunk) if chunk else stream.finish()
+        started = time.perf_counter()
+        out = stream.feed(chunk) if chunk else stream.finish()
+        live.seconds += time.perf_counter() - started
+        return out
 
     return rewrite
 
 
-def _observing(stream: Stream) -> Callable[[bytes], list[bytes]]:
+def _observing(stream: Stream, live: _Live) -> Callable[[bytes], list[bytes]]:
+    rewrite = _rewriting(stream, live)
+
     def observe(chunk: bytes) -> list[bytes]:
-        if not chunk:
-            stream.finish()
-            return []
-        stream.feed(chunk)
-        return [chunk]
+        rewrite(chunk)
+        return [chunk] if chunk else []
 
     return observe

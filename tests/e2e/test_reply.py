@@ -1,0 +1,308 @@
+"""What becomes of the calls in a reply: values, types, limits, ids, and which text is left alone."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.apis import chat
+from tests.e2e.conftest import Start, by_turn
+from tests.e2e.upstream import JSON, Reply
+
+STREAM = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+
+
+def replying(text: str, stream: bool, finish: str = "stop") -> Reply:
+    if stream:
+        return Reply(chat.streamed(*text, finish=finish))
+    return Reply([chat.encoded(chat.completion(text, finish))], JSON, framing="length")
+
+
+def model_profile(directory: Path, **settings: Any) -> list[str]:
+    """A directory with one model profile of a user's own, as the option `vtc_profiles` takes it."""
+    profile = {"kind": "model", "name": "mine", "match": {"model": chat.MODEL}, **settings}
+    (directory / "mine.yaml").write_bytes(chat.encoded(profile))  # JSON is YAML
+    return [str(directory)]
+
+
+@STREAM
+async def test_text_and_a_call(stream: bool, start: Start) -> None:
+    """D3, C6: the example of the requirement."""
+    lab = await start(replying("Text <read><filePath>/a</filePath></read>", stream))
+    message = (await lab.post(chat.request(stream=stream))).message
+    assert message == chat.Read("Text", "", [("read", {"filePath": "/a"})], [], "tool_calls")
+
+
+@STREAM
+@pytest.mark.parametrize(
+    "value",
+    [
+        '{\n  "name": "x",\n  "n": [1, 2]\n}',
+        "  indented\n\n\nlast  ",
+        "\n",
+        "",
+        "a </content> b </write> c <filePath>no</filePath>",
+        "tab\tCR\r\nLF é😀 &amp; <![CDATA[x]]>",
+        "```\nfence\n```",
+        "5000",
+    ],
+)
+async def test_values_arrive_exactly(value: str, stream: bool, start: Start) -> None:
+    """D3: a file's content as the model meant it, without the newlines that only set it off."""
+    framed = f"\n{value}\n" if "\n" in value else value
+    text = f"<write>\n<filePath>/a</filePath>\n<content>{framed}</content>\n</write>"
+    lab = await start(replying(text, stream))
+    message = (await lab.post(chat.request(stream=stream))).message
+    assert message.calls == [("write", {"filePath": "/a", "content": value})]
+
+
+TYPED = chat.tool(
+    "typed",
+    required=["string"],
+    string="string",
+    integer="integer",
+    number="number",
+    boolean="boolean",
+    array={"type": "array", "items": {"type": "integer"}},
+    object={"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}},
+    either={"anyOf": [{"type": "integer"}, {"type": "null"}]},
+    choice={"enum": ["red", "5"]},
+)
+
+
+@STREAM
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ({"string": "5000"}, "5000"),
+        ({"string": "true"}, "true"),
+        ({"string": '{"a": 1}'}, '{"a": 1}'),
+        ({"integer": " 42 "}, 42),
+        ({"number": "-1.5e3"}, -1500.0),
+        ({"boolean": "True"}, True),
+        ({"array": "[1, 2]"}, [1, 2]),
+        ({"array": "<item>1</item>\n<item>2</item>"}, [1, 2]),
+        ({"object": '{"a": 1}'}, {"a": 1}),
+        ({"object": "<a>1</a><b>1</b>"}, {"a": 1, "b": "1"}),
+        ({"either": "null"}, None),
+        ({"choice": "5"}, "5"),
+    ],
+)
+async def test_types_come_from_the_schema(written: dict[str, str], value: Any, stream: bool, start: Start) -> None:
+    """D5: for a dialect in which all values are text."""
+    lab = await start(replying(chat.DIALECTS["tag"]("typed", {"string": "s", **written}), stream))
+    message = (await lab.post(chat.request(stream=stream, tools=[TYPED]))).message
+    ((name, arguments),) = message.calls
+    (key,) = written
+    assert (name, arguments[key], type(arguments[key])) == ("typed", value, type(value))
+
+
+@STREAM
+async def test_a_parameter_that_is_never_closed(stream: bool, start: Start) -> None:
+    """D8: where nothing tells its end the text stays text, and the report says so."""
+    text = "Look: <read><filePath>/a</read> and more"
+    lab = await start(replying(text, stream))
+    message = (await lab.post(chat.request(stream=stream))).message
+    report = await lab.report()
+    if message.calls:
+        assert message.calls == [("read", {"filePath": "/a"})]
+        assert report["calls"][0]["repairs"]
+    else:
+        assert message == chat.Read(text, finish_reason="stop")
+        (refusal,) = report["refusals"]
+        assert refusal["reason"]
+        assert refusal["excerpt"] in text
+
+
+UNOFFERED = 'Go. <tool_call>{"name": "rm", "arguments": {"path": "/"}}</tool_call>'
+
+
+@STREAM
+@pytest.mark.parametrize(
+    ("unknown_tools", "message"),
+    [
+        ("text", chat.Read(UNOFFERED, finish_reason="stop")),
+        ("drop", chat.Read("Go.", finish_reason="stop")),
+        ("allow", chat.Read("Go.", calls=[("rm", {"path": "/"})], finish_reason="tool_calls")),
+    ],
+)
+async def test_a_call_of_a_tool_that_is_not_offered(
+    unknown_tools: str, message: chat.Read, stream: bool, start: Start, tmp_path: Path
+) -> None:
+    """D9: by profile left as text, dropped, or lifted."""
+    directories = model_profile(tmp_path, unknown_tools=unknown_tools)
+    lab = await start(replying(UNOFFERED, stream), vtc_profiles=directories)
+    assert (await lab.post(chat.request(stream=stream))).message == message
+    report = await lab.report()
+    assert report["model"] == "mine"
+    if unknown_tools != "allow":
+        (refusal,) = report["refusals"]
+        assert "no tool 'rm' is offered" in refusal["reason"]
+
+
+THREE = "\n".join(chat.DIALECTS["tag"]("read", {"filePath": path}) for path in "abc")
+
+
+@STREAM
+async def test_several_calls(stream: bool, start: Start) -> None:
+    """D10, D11: all are lifted, in order and with ids of their own."""
+    lab = await start(replying(THREE, stream))
+    message = (await lab.post(chat.request(stream=stream))).message
+    assert message.calls == [("read", {"filePath": path}) for path in "abc"]
+    assert len(set(message.ids)) == 3
+
+
+@STREAM
+@pytest.mark.parametrize("why", ["max_calls", "parallel_tool_calls"])
+async def test_only_one_call(why: str, stream: bool, start: Start, tmp_path: Path) -> None:
+    """D10: by profile or because the request forbids more, the first is kept and the report names the others."""
+    profiles = model_profile(tmp_path, max_calls=1) if why == "max_calls" else []
+    fields = {"parallel_tool_calls": False} if why == "parallel_tool_calls" else {}
+    lab = await start(replying(THREE + "\nBye", stream), vtc_profiles=profiles)
+    message = (await lab.post(chat.request(stream=stream, **fields))).message
+    assert message.calls == [("read", {"filePath": "a"})]
+    assert "<" not in message.content
+    assert [one["name"] for one in (await lab.report())["refusals"]] == ["read", "read"]
+
+
+@STREAM
+async def test_a_forbidden_call_is_text(stream: bool, start: Start) -> None:
+    """D11: with `tool_choice: none` nothing is read."""
+    lab = await start(reply := replying(THREE, stream))
+    answer = await lab.post(chat.request(stream=stream, tool_choice="none"))
+    assert answer.body == b"".join(reply.pieces)  # type: ignore[arg-type]
+
+
+async def test_ids_are_unique_in_the_conversation(start: Start) -> None:
+    """D11: also where a model gives its calls ids of its own that it has used before."""
+    lab = await start(by_turn(*[chat.streamed(THREE)] * 3))
+    messages: list[Any] = [{"role": "user", "content": "x"}]
+    ids: list[str] = []
+    for _ in range(3):
+        message = (await lab.post(chat.request(stream=True, messages=messages))).message
+        ids += message.ids
+        calls = [
+            {"id": id_, "type": "function", "function": {"name": "read", "arguments": "{}"}} for id_ in message.ids
+        ]
+        messages.append({"role": "assistant", "content": None, "tool_calls": calls})
+        messages += [{"role": "tool", "tool_call_id": id_, "content": "x"} for id_ in message.ids]
+    assert len(set(ids)) == len(ids) == 9
+
+
+@STREAM
+async def test_the_older_form_of_tools_is_answered_in_it(stream: bool, start: Start) -> None:
+    """`functions` in the request, `function_call` in the reply, and at most one."""
+    functions = [tool["function"] for tool in chat.TOOLS]
+    lab = await start(replying("Text " + THREE, stream))
+    answer = await lab.post(chat.request(stream=stream, tools=None, functions=functions))
+    if stream:
+        parts = [delta["function_call"] for delta in chat.deltas(answer.body) if "function_call" in delta]
+        assert parts == [{"name": "read", "arguments": ""}, {"arguments": '{"filePath":"a"}'}]
+        assert chat.events(answer.body)[-3]["choices"][0]["finish_reason"] == "function_call"
+        assert "tool_calls" not in answer.body.decode()
+    else:
+        (choice,) = chat.events(b"data: " + answer.body)[0]["choices"]
+        call = {"name": "read", "arguments": '{"filePath":"a"}'}
+        assert choice["message"] == {"role": "assistant", "content": "Text", "function_call": call}
+        assert choice["finish_reason"] == "function_call"
+
+
+# A model with an agent that always streams
+
+
+@STREAM
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            'First.\n<tools>\n{"name": "read", "arguments": {"filePath": "/a"}}\n</tools>\n',
+            chat.Read("First.", calls=[("read", {"filePath": "/a"})], finish_reason="tool_calls"),
+        ),
+        (
+            '{"name": "read", "arguments": {"filePath": "/a"}}',
+            chat.Read(calls=[("read", {"filePath": "/a"})], finish_reason="tool_calls"),
+        ),
+        (
+            'Both:\n{"name": "read", "arguments": {"filePath": "a"}}\n{"name": "read", "arguments": {"filePath": "b"}}\n',
+            chat.Read(
+                "Both:", calls=[("read", {"filePath": "a"}), ("read", {"filePath": "b"})], finish_reason="tool_calls"
+            ),
+        ),
+        (
+            '{"name": "Ada", "arguments": {"filePath": "/a"}}\n{"name": "read"}\n',
+            chat.Read('{"name": "Ada", "arguments": {"filePath": "/a"}}\n{"name": "read"}\n', finish_reason="stop"),
+        ),
+    ],
+    ids=["tools tag", "one object", "an object a line", "objects that are no calls"],
+)
+async def test_qwen2_5(text: str, message: chat.Read, stream: bool, start: Start) -> None:
+    """C2, C3, C6: recognised by its name, streaming all the way or not at all."""
+    lab = await start(replying(text, stream))
+    answer = await lab.post(chat.request(stream=stream, model="Qwen/Qwen2.5-7B-Instruct"))
+    assert answer.message == message
+    assert (await lab.report())["model"] == "qwen2.5"
+
+
+@STREAM
+async def test_reasoning_is_not_speech(stream: bool, start: Start) -> None:
+    """What a model thinks goes to `reasoning_content`, and no call is read out of it."""
+    call = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
+    lab = await start(replying(f"<think>\nI could <tool_call>{{}}</tool_call>\n</think>\n\nOK {call}", stream))
+    message = (await lab.post(chat.request(stream=stream, model="qwen3:8b"))).message
+    assert message == chat.Read(
+        "OK", "\nI could <tool_call>{}</tool_call>\n", [("read", {"filePath": "/a"})], [], "tool_calls"
+    )
+
+
+@STREAM
+async def test_a_reply_that_was_cut_off(stream: bool, start: Start) -> None:
+    """`finish_reason: length` with an open call: what was complete is delivered, the rest is text, the reason stays."""
+    text = "Go\n<read><filePath>a</filePath></read>\n<read><filePath>b"
+    lab = await start(replying(text, stream, finish="length"))
+    message = (await lab.post(chat.request(stream=stream))).message
+    assert message.calls == [("read", {"filePath": "a"})]
+    assert message.content.startswith("Go")
+    assert message.content.endswith("<read><filePath>b")
+    assert message.finish_reason == "length"
+
+
+async def test_a_very_long_call_is_released_as_text(start: Start) -> None:
+    """A5: the limit is a setting, and the report says that it was met."""
+    text = chat.DIALECTS["tag"]("write", {"filePath": "a", "content": "x" * 5000})
+    frames = chat.streamed(*[text[i : i + 100] for i in range(0, len(text), 100)])
+    lab = await start(frames, vtc_max_call_bytes=1000)
+    assert (await lab.post(chat.request(stream=True))).message == chat.Read(text, finish_reason="stop")
+    assert "longer than 1000 bytes" in (await lab.report())["refusals"][0]["reason"]
+
+
+# What is told
+
+
+async def test_what_is_told_of_a_rewritten_exchange(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "vtc")
+    lab = await start(chat.streamed(*THREE), vtc_tools="prompt")
+    await lab.post(chat.request(stream=True))
+    flow = await lab.flow()
+    summary = "vtc: 3 tools -> tag prompt, tag -> tool_calls, 3 calls"
+    assert (flow.comment, flow.marked) == (summary, ":hammer:")
+    assert flow.metadata["vtc"]["calls"][0] == {
+        "name": "read",
+        "id": flow.metadata["vtc"]["calls"][0]["id"],
+        "dialect": "tag",
+        "repairs": [],
+    }
+    (line,) = [record.getMessage() for record in caplog.records if record.name.startswith("vtc")]
+    assert line.startswith(summary)
+    assert "chat/completions" in line
+
+
+async def test_nothing_is_told_where_nothing_was_done(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "vtc")
+    lab = await start(chat.streamed("Hello"))
+    await lab.post(chat.request(stream=True))
+    flow = await lab.flow()
+    assert (flow.comment, flow.marked) == ("", "")
+    assert [record for record in caplog.records if record.name.startswith("vtc")] == []

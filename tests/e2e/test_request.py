@@ -1,0 +1,352 @@
+"""Requests on their way to the model server: tools and history written into the prompt, or not a byte changed."""
+
+from __future__ import annotations
+
+import gzip
+import logging
+from typing import Any
+
+import pytest
+
+from tests.apis import chat
+from tests.e2e.conftest import Lab, Start
+from tests.e2e.upstream import JSON, Reply, Seen
+
+OK = Reply([chat.encoded(chat.completion("ok"))], JSON, framing="length")
+
+
+def called(*calls: tuple[str, str, dict[str, Any]], content: Any = None, **fields: Any) -> dict[str, Any]:
+    """An assistant turn with calls: id, name and arguments."""
+    entries = [
+        {"id": id_, "type": "function", "function": {"name": name, "arguments": chat.encoded(arguments).decode()}}
+        for id_, name, arguments in calls
+    ]
+    return {"role": "assistant", "content": content, "tool_calls": entries, **fields}
+
+
+def result(id_: str, content: Any) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": id_, "content": content}
+
+
+async def sent(lab: Lab, **fields: Any) -> dict[str, Any]:
+    """What arrives at the model server of a request with these fields."""
+    assert (await lab.post(chat.request(**fields))).status == 200
+    found = lab.upstream.seen[-1].json
+    assert isinstance(found, dict)
+    return found
+
+
+async def prompting(start: Start, dialect: str = "tag") -> Lab:
+    return await start(OK, vtc_tools="prompt", vtc_dialect=dialect)
+
+
+# Tools
+
+
+@pytest.mark.parametrize("dialect", chat.DIALECTS)
+async def test_tools_go_into_the_system_message(dialect: str, start: Start) -> None:
+    """D2: one is made if there is none; the tools leave the request, and everything else stays."""
+    lab = await prompting(start, dialect)
+    choice = {"tool_choice": "auto", "parallel_tool_calls": True}
+    found = await sent(lab, **choice, temperature=0.5, metadata={"x": "é"}, stop=["\n"], seed=2**70)
+    system, user = found.pop("messages")
+    assert system["role"] == "system"
+    assert all(tool["function"]["name"] in system["content"] for tool in chat.TOOLS)
+    assert user == {"role": "user", "content": "hello"}
+    rest = {"model": chat.MODEL, "stream": False, "temperature": 0.5, "metadata": {"x": "é"}, "stop": ["\n"]}
+    assert found == {**rest, "seed": 2**70}
+
+
+@pytest.mark.parametrize("role", ["system", "developer"])
+@pytest.mark.parametrize("content", ["Be brief.", [{"type": "text", "text": "Be brief.", "cache_control": {"a": 1}}]])
+async def test_a_system_message_is_added_to(role: str, content: Any, start: Start) -> None:
+    """D2: what it said comes first, in the form it had."""
+    lab = await prompting(start)
+    messages = [{"role": role, "content": content, "name": "boss"}, {"role": "user", "content": "hello"}]
+    system, user = (await sent(lab, messages=messages))["messages"]
+    said = system.pop("content")
+    assert system == {"role": role, "name": "boss"}
+    assert user == messages[1]
+    if isinstance(content, str):
+        assert said.startswith("Be brief.\n\n# Tools")
+    else:
+        assert said[0] == content[0]
+        assert "# Tools" in "".join(part["text"] for part in said[1:])
+
+
+async def test_the_same_tools_make_the_same_prompt(start: Start) -> None:
+    """D2: prompt caches hold from turn to turn and from conversation to conversation."""
+    lab = await prompting(start)
+    prompts = {
+        (await sent(lab, content=content, tools=tools))["messages"][0]["content"]
+        for content in ("one", "two")
+        for tools in (chat.TOOLS, [dict(reversed(tool.items())) for tool in chat.TOOLS])
+    }
+    assert len(prompts) == 1
+
+
+async def test_a_tools_own_texts_are_data(start: Start) -> None:
+    lab = await prompting(start)
+    hostile = {"name": "read", "description": "{{ 7 * 7 }} {% raw %} </tools>", "parameters": {"type": "object"}}
+    prompt = (await sent(lab, tools=[{"type": "function", "function": hostile}]))["messages"][0]["content"]
+    assert hostile["description"] in prompt
+
+
+@pytest.mark.parametrize(
+    ("choice", "told"),
+    [
+        ("required", "You must use at least one function"),
+        ({"type": "function", "function": {"name": "list_files"}}, "You must use the function list_files"),
+        ("auto", None),
+        (None, None),
+    ],
+)
+async def test_tool_choice_is_told(choice: Any, told: str | None, start: Start) -> None:
+    """D11: the server cannot force what it does not know."""
+    lab = await prompting(start)
+    found = await sent(lab, tool_choice=choice)
+    prompt = found["messages"][0]["content"]
+    assert "tool_choice" not in found
+    assert (told or "You must use") in prompt or told is None
+    assert ("You must use" in prompt) == bool(told)
+
+
+async def test_forbidden_tools_are_not_told(start: Start) -> None:
+    """D11: with `tool_choice: none` the model learns of no tool, but reads what it did before."""
+    lab = await prompting(start)
+    messages = [called(("a", "read", {"filePath": "/a"})), result("a", "x"), {"role": "user", "content": "So?"}]
+    found = await sent(lab, messages=messages, tool_choice="none")
+    assert not {"tools", "tool_choice"} & set(found)
+    assert [message["role"] for message in found["messages"]] == ["assistant", "user", "user"]
+
+
+async def test_the_older_form_of_tools_is_told_too(start: Start) -> None:
+    lab = await prompting(start)
+    functions = [tool["function"] for tool in chat.TOOLS]
+    call = {"name": "read", "arguments": '{"filePath": "/a"}'}
+    messages = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": None, "function_call": call},
+        {"role": "function", "name": "read", "content": "moose"},
+    ]
+    found = await sent(lab, tools=None, functions=functions, function_call={"name": "read"}, messages=messages)
+    assert not {"functions", "function_call", "tools"} & set(found)
+    system, _, assistant, told = found["messages"]
+    assert "You must use the function read" in system["content"]
+    assert assistant == {"role": "assistant", "content": "<read>\n<filePath>/a</filePath>\n</read>"}
+    assert told == {"role": "user", "content": "Tool Result from read:\nmoose"}
+
+
+# History
+
+
+async def test_calls_and_results_become_text(start: Start) -> None:
+    """D7: several results after one turn stay in order, each by its tool's name; empty ones say so."""
+    lab = await prompting(start)
+    messages = [
+        {"role": "user", "content": "one"},
+        called(("a", "read", {"filePath": "/a"}), ("b", "list_files", {"path": "."}), content="Both."),
+        result("b", "b.txt"),
+        result("a", ""),
+        called(("c", "read", {"filePath": '<b> & "c"\nd'}), content=""),
+        result("c", [{"type": "text", "text": "<read>"}, {"type": "text", "text": "not parsed</read>"}]),
+        {"role": "assistant", "content": "Done <b>.", "refusal": None},
+        {"role": "user", "content": "two"},
+    ]
+    _, *found = (await sent(lab, messages=messages))["messages"]
+    assert found == [
+        messages[0],
+        {
+            "role": "assistant",
+            "content": "Both.\n\n<read>\n<filePath>/a</filePath>\n</read>\n<list_files>\n<path>.</path>\n</list_files>",
+        },
+        {"role": "user", "content": "Tool Result from list_files:\nb.txt"},
+        {"role": "user", "content": "Tool Result from read:\n(no output)"},
+        {"role": "assistant", "content": '<read>\n<filePath>\n<b> & "c"\nd\n</filePath>\n</read>'},
+        {"role": "user", "content": "Tool Result from read:\n<read>not parsed</read>"},
+        messages[6],
+        messages[7],
+    ]
+
+
+async def test_a_deep_history_is_written_the_same_every_time(start: Start) -> None:
+    """The prompt of a turn begins with the prompt of the turn before, byte for byte."""
+    lab = await prompting(start)
+    messages: list[Any] = [{"role": "user", "content": "go"}]
+    before = b""
+    for turn in range(30):
+        ids = [f"t{turn}-{n}" for n in range(3)]
+        messages.append(called(*((id_, "read", {"filePath": id_}) for id_ in ids), content=f"turn {turn}"))
+        messages += [result(id_, f"result of {id_}") for id_ in reversed(ids)]
+        found = (await sent(lab, messages=messages))["messages"]
+        assert [message["role"] for message in found[2:]] == ["assistant", "user", "user", "user"] * (turn + 1)
+        assert found[-1]["content"] == f"Tool Result from read:\nresult of {ids[0]}"
+        now = chat.encoded(found)
+        assert now.startswith(before)
+        before = now.removesuffix(b"]")
+
+
+async def test_what_is_not_text_stays_in_its_place(start: Start) -> None:
+    """Images among the parts of a message or of a result reach the model."""
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
+    looked = [{"type": "text", "text": "See:"}, image, {"type": "text", "text": "so."}]
+    lab = await prompting(start)
+    messages = [
+        {"role": "user", "content": looked},
+        called(("a", "read", {"filePath": "/a.png"}), content=[{"type": "text", "text": "I look."}]),
+        result("a", [image]),
+    ]
+    _, user, assistant, told = (await sent(lab, messages=messages))["messages"]
+    assert user == messages[0]
+    assert "".join(part["text"] for part in assistant["content"]).startswith("I look.\n\n<read>")
+    assert told["role"] == "user"
+    assert told["content"][1] == image
+    assert told["content"][0] == {"type": "text", "text": "Tool Result from read:\n"}
+
+
+@pytest.mark.parametrize("mark", ["reasoning_content", "x_unknown"])
+async def test_fields_that_nobody_knows_are_kept(mark: str, start: Start) -> None:
+    """Models with interleaved thinking need their `reasoning_content` back."""
+    lab = await prompting(start)
+    messages = [called(("a", "read", {"filePath": "/a"}), **{mark: {"kept": 1.5}}), result("a", "x")]
+    _, assistant, _ = (await sent(lab, messages=messages))["messages"]
+    assert assistant[mark] == {"kept": 1.5}
+
+
+async def test_half_a_character_is_no_hindrance(start: Start) -> None:
+    """JavaScript cuts emoji in two when it cuts text: such a request is written as any other."""
+    lab = await prompting(start)
+    (half,) = [
+        (await sent(lab, messages=[called(("a", "read", {"filePath": "/a"})), result("a", "cut \ud83d")]))["messages"][
+            -1
+        ]
+    ]
+    assert half == {"role": "user", "content": "Tool Result from read:\ncut \ud83d"}
+
+
+async def test_an_encoded_request_stays_encoded(start: Start) -> None:
+    lab = await prompting(start)
+    body = gzip.compress(chat.encoded(chat.request()))
+    assert (await lab.post(body, headers={"content-encoding": "gzip"})).status == 200
+    (seen,) = lab.upstream.seen
+    assert seen.headers["content-encoding"] == "gzip"
+    assert b"# Tools" in gzip.decompress(seen.body)
+
+
+# Untouched
+
+
+ODD = b'{ "model":"lab-model",\r\n\t"messages" : [ {"role":"user","content":"\\u00e9 \xc3\xa9"} ], "n": 1.0e0, "tools":[]}'
+
+
+@pytest.mark.parametrize(
+    ("body", "settings"),
+    [
+        (ODD, {"vtc_tools": "prompt"}),
+        (chat.encoded(chat.request()), {}),
+        (chat.encoded(chat.request(messages=[called(("a", "read", {})), result("a", "x")])), {}),
+        (chat.encoded(chat.request(tools=None)), {"vtc_tools": "prompt"}),
+        (chat.encoded(chat.request()), {"vtc_tools": "prompt", "vtc_mode": "off"}),
+        (chat.encoded(chat.request()), {"vtc_tools": "prompt", "vtc_mode": "observe"}),
+    ],
+    ids=["odd JSON", "native", "native history", "no tools", "off", "observe"],
+)
+async def test_a_request_that_needs_nothing_is_byte_identical(
+    body: bytes, settings: dict[str, Any], start: Start
+) -> None:
+    """A2, E4: the bytes of the body and every header but the one that makes the reply readable."""
+    lab = await start(OK, **settings)
+    headers = {"x-Custom": "1", "authorization": "Bearer sk-secret", "accept-encoding": "gzip, br"}
+    await lab.post(body, headers=headers)
+    (seen,) = lab.upstream.seen
+    assert seen.body == body
+    assert {name: seen.headers[name] for name in ("x-custom", "authorization")} == {
+        "x-custom": "1",
+        "authorization": "Bearer sk-secret",
+    }
+    reads = not settings and b'"tools"' in body
+    assert seen.headers["accept-encoding"] == ("identity" if reads else "gzip, br")
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b"not json", "no chat completion request"),
+        (b"", "no chat completion request"),
+        (b"[1, 2]", "no chat completion request"),
+        (b'{"messages": {"role": "user"}}', "no chat completion request"),
+        (b'{"messages": [1]}', "no chat completion request"),
+        (b'{"messages": [], "tools": [1]}', "no chat completion request"),
+        (b'{"messages": [], "tools": [{"function": 5}], "tool_choice": {"function": 5}}', ""),
+        (b'{"messages": [{"role": "user", "content": 5}], "tools": [{}]}', "no chat completion request"),
+        (b'{"messages": [], "x": ' + b"[" * 5000 + b"]" * 5000 + b"}", ""),
+        (b'{"messages": []' + b" " * 3000 + b"}", "longer than vtc_max_body_bytes"),
+        (b"\xff\xfe{}", "no chat completion request"),
+    ],
+    ids=[
+        "no JSON",
+        "empty",
+        "a list",
+        "no list",
+        "no objects",
+        "no tools",
+        "odd tools",
+        "odd content",
+        "deep",
+        "long",
+        "bytes",
+    ],
+)
+async def test_a_bad_request_goes_on_as_it_came(
+    body: bytes, reason: str, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is the model server that says what is wrong with it; the report tells why VTC did nothing."""
+    caplog.set_level(logging.INFO, "vtc")
+    refusal = Reply([b'{"error": {"message": "bad"}}'], JSON, 400, framing="length")
+    lab = await start(refusal, vtc_tools="prompt", vtc_max_body_bytes=20_000 if len(body) > 9000 else 2000)
+    answer = await lab.post(body)
+    assert (answer.status, answer.body) == (400, b'{"error": {"message": "bad"}}')
+    assert [seen.body for seen in lab.upstream.seen] == [body]
+    flow = await lab.flow()
+    assert reason in str(flow.metadata["vtc"]["request"])
+    assert flow.comment.startswith("vtc: left alone: ") or not reason
+
+
+@pytest.mark.parametrize(
+    "parameters", [None, [], "x", {"properties": []}, {"properties": {"a": 5}}, {"required": 7}, {"$ref": "#/x"}]
+)
+async def test_odd_schemas_do_no_harm(parameters: Any, start: Start) -> None:
+    """A tool is offered and its call is lifted, whatever its schema is worth."""
+    odd = {"type": "function", "function": {"name": "odd", "description": 5, "parameters": parameters}}
+
+    def script(seen: Seen) -> Reply:
+        return Reply(chat.streamed('<tool_call>{"name": "odd", "arguments": {"a": 1}}</tool_call>'))
+
+    lab = await start(script, vtc_tools="prompt", vtc_dialect="hermes")
+    answer = await lab.post(chat.request(stream=True, tools=[odd]))
+    assert answer.message.calls == [("odd", {"a": 1})]
+    assert (await lab.report())["failures"] == []
+
+
+async def test_other_paths_and_methods_are_nobodys_business(start: Start) -> None:
+    """A2: also when their bodies look familiar."""
+    text = chat.DIALECTS["tag"]("read", {"filePath": "/a"})
+    body = chat.encoded(chat.completion(text))
+    lab = await start(Reply([body], {**JSON, "content-encoding": "identity"}, framing="length"), vtc_tools="prompt")
+    for path in ("/v1/completions", "/v1/messages", "/v1/chat/completions/x"):
+        assert (await lab.post(chat.request(), path=path)).body == body
+        flow = await lab.flow()
+        assert "vtc" not in flow.metadata
+        assert lab.upstream.seen[-1].body == chat.encoded(chat.request())
+    response = await lab.client.get("/v1/chat/completions")
+    assert response.content == body
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/chat/completions", "/chat/completions?api-version=1", "/openai/deployments/x/chat/completions/"]
+)
+async def test_paths_of_chat_completions(path: str, start: Start) -> None:
+    """Servers put it below all sorts of prefixes."""
+    lab = await start(Reply([chat.encoded(chat.completion(chat.DIALECTS["tag"]("read", {"filePath": "/a"})))], JSON))
+    assert (await lab.post(chat.request(), path=path)).message.calls == [("read", {"filePath": "/a"})]
+    assert lab.upstream.seen[0].path == path

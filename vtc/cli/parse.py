@@ -1,0 +1,137 @@
+"""`vtc parse`: what VTC reads in a reply, without a proxy."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.markup import escape
+
+from vtc.cli.common import loaded, profile_directories
+from vtc.dialects.description import Description
+from vtc.dialects.grammar import compiled
+from vtc.dialects.reader import Reader
+from vtc.events import Call, Reasoning, Refusal, Text, Tool
+from vtc.profiles.loader import Profiles
+from vtc.profiles.matching import Facts, best
+from vtc.profiles.plan import UNKNOWN_MODEL
+from vtc.profiles.schema import ModelProfile
+
+
+@click.command()
+@click.argument("file", type=click.File(encoding="utf-8"), default="-")
+@profile_directories
+@click.option("--dialect", "names", multiple=True, help="A dialect to read; may be given several times.")
+@click.option("--model", default="", help="A model's name, for the dialects of its profile.")
+@click.option("--tools", "tools_file", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=True)
+@click.option("--finish-reason", default="stop", show_default=True, help="`length`: the model was cut off.")
+@click.option("--lines", is_flag=True, help="FILE is JSON Lines, with the reply under `text` or `content`.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a reply.")
+@click.option("--lenient/--strict", default=True, show_default=True, help="Repair malformed calls.")
+def parse(
+    file: Any,
+    directories: tuple[Path, ...],
+    names: tuple[str, ...],
+    model: str,
+    tools_file: Path,
+    finish_reason: str,
+    lines: bool,
+    as_json: bool,
+    lenient: bool,
+) -> None:
+    """Read a model's reply from FILE (or standard input): its message, calls, repairs and refusals.
+
+    The tools are a JSON list as in a request's `tools`. Ends with 1 if a call was refused.
+    """
+    profiles = loaded(directories)
+    profile = best(profiles.models, Facts(model=model), profiles.sources).profile or UNKNOWN_MODEL
+    dialects = _dialects(profiles, names, profile)
+    tools = {tool.name: tool for tool in _tools(tools_file)}
+    think = profile.reasoning if model else None
+    grammar = compiled(dialects, tuple(sorted(tools)), (think.open, think.close) if think else None)
+    console = Console(highlight=False)
+    refused = False
+    for text, reason in _replies(file, finish_reason, lines):
+        reader = Reader(grammar, tools, lenient=lenient, think=think.to if think else "keep")
+        events = [*reader.feed(text), *reader.finish(complete=reason != "length")]
+        found = {
+            "content": "".join(event.raw for event in events if isinstance(event, Text)),
+            "reasoning_content": "".join(event.raw for event in events if isinstance(event, Reasoning)),
+            "calls": [
+                {
+                    "name": event.call.name,
+                    "arguments": json.loads(event.call.arguments),
+                    "dialect": event.dialect,
+                    "repairs": list(event.repairs),
+                }
+                for event in events
+                if isinstance(event, Call)
+            ],
+            "refusals": [
+                {"reason": event.reason, "dialect": event.dialect, "name": event.name, "excerpt": event.excerpt}
+                for event in events
+                if isinstance(event, Refusal)
+            ],
+        }
+        refused = refused or bool(found["refusals"])
+        if as_json:
+            click.echo(json.dumps(found, ensure_ascii=False))
+        else:
+            _show(console, found)
+    raise SystemExit(1 if refused else 0)
+
+
+def _dialects(profiles: Profiles, names: tuple[str, ...], model: ModelProfile) -> tuple[Description, ...]:
+    known = profiles.dialects
+    if unknown := [name for name in names if name not in known]:
+        raise click.BadParameter(
+            f"no dialect {unknown[0]!r}; known are {', '.join(sorted(known))}", param_hint="--dialect"
+        )
+    if names:
+        return tuple(known[name] for name in names)
+    if model.accept == "auto":
+        return tuple(dialect for dialect in known.values() if dialect.framed)
+    return tuple(known[name] for name in model.accept)
+
+
+def _tools(file: Path) -> Iterator[Tool]:
+    try:
+        value = json.loads(file.read_text("utf-8"))
+        for entry in value["tools"] if isinstance(value, dict) else value:
+            function = entry.get("function", entry)
+            yield Tool(function["name"], function.get("description", ""), function.get("parameters", {}))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise click.BadParameter(f"{file}: no list of tools as in a request: {error}", param_hint="--tools") from None
+
+
+def _replies(file: Any, reason: str, lines: bool) -> Iterator[tuple[str, str]]:
+    if not lines:
+        yield file.read(), reason
+        return
+    for number, line in enumerate(file, 1):
+        try:
+            entry = json.loads(line)
+            text = entry["text"] if "text" in entry else entry["content"]
+        except (ValueError, KeyError, TypeError):
+            raise click.BadParameter(
+                f"line {number}: no JSON object with `text` or `content`", param_hint="FILE"
+            ) from None
+        yield text, entry.get("finish_reason") or reason
+
+
+def _show(console: Console, found: dict[str, Any]) -> None:
+    if found["reasoning_content"]:
+        console.print("[bold]reasoning[/bold]", escape(found["reasoning_content"]), sep="\n")
+    console.print("[bold]message[/bold]", escape(found["content"]) or "[dim](empty)[/dim]", sep="\n")
+    for call in found["calls"]:
+        console.print(f"[bold green]call[/bold green] {escape(call['name'])} [dim]({call['dialect']})[/dim]")
+        for key, value in call["arguments"].items():
+            console.print(f"  {escape(key)}: {escape(json.dumps(value, ensure_ascii=False))}")
+        for repair in call["repairs"]:
+            console.print(f"  [yellow]repaired: {escape(repair)}[/yellow]")
+    for refusal in found["refusals"]:
+        console.print(f"[bold red]left as text[/bold red] {escape(refusal['name'])}: {escape(refusal['reason'])}")

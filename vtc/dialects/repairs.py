@@ -1,0 +1,220 @@
+"""Malformed calls: what the model meant, and never what it did not.
+
+These run only where the strict reading failed and the reply is complete. Each repair has a name and is
+small; what comes out of them must hold every character that the model wrote and none that it did not (`_same_text`),
+or there is no repair.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import json_repair
+
+from vtc.dialects.json_body import JsonBody
+
+MOST = 200_000
+"""Characters beyond which the slow repairs are not tried."""
+
+# JSON bodies
+
+
+def json_bodies(text: str, closers: Iterable[str]) -> tuple[list[str], list[str]] | None:
+    """The objects of a broken JSON body as strict JSON, and the names of the repairs; None if it cannot be told.
+
+    `text` is what stands between the head of a call and its end, `closers` the closing tags of its dialect.
+    """
+    notes: list[str] = []
+    body, corrupt = without_corrupt_closer(text.strip(), closers)
+    if corrupt:
+        notes.append("corrupt-closer")
+    if fenced := re.fullmatch(r"```[a-z]*\s*(.*?)\s*(?:```)?", body, re.DOTALL):
+        body, notes = fenced[1], [*notes, "code-fence"]
+    if re.match(r'[{\[]\s*(?:\\n\s*)*\\"', body):
+        body, notes = _unescaped(body), [*notes, "escaped-json"]
+    for repair in (_tolerated, _python, _closed, _guessed):
+        found = repair(body)
+        if found is not None:
+            values, names = found
+            return values, [*notes, *names]
+    return None
+
+
+def _tolerated(body: str) -> tuple[list[str], list[str]] | None:
+    """What the reader takes anyway, several values and braces too many included."""
+    values: list[str] = []
+    names: dict[str, None] = {}
+    at = 0
+    while at < len(body):
+        if body[at] not in "{[":
+            rest = body[at:].strip(" \t\r\n,;")
+            if rest.strip("}]"):
+                return None
+            if rest:
+                names["extra-brace"] = None
+            break
+        one = JsonBody()
+        at = one.feed(body, at, final=True)
+        if not one.done:
+            return None
+        values.append(one.text())
+        names.update(one.repairs)
+        at += len(body[at:]) - len(body[at:].lstrip(" \t\r\n,;"))
+    return (_each(values), list(names)) if values else None
+
+
+def _python(body: str) -> tuple[list[str], list[str]] | None:
+    """A Python literal: single quotes, `True`."""
+    if len(body) > MOST:
+        return None
+    try:
+        value = ast.literal_eval(body)
+        text = json.dumps(value, ensure_ascii=False)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return None
+    if not isinstance(value, dict | list) or not _same_text(body, value):
+        return None
+    return _each([text]), ["python-literal"]
+
+
+def _closed(body: str) -> tuple[list[str], list[str]] | None:
+    """JSON that was cut off in a value: quotes and braces are added, nothing else."""
+    one = JsonBody()
+    at = one.feed(body, 0, final=True)
+    if one.error or one.done or at < len(body) or not one.close():
+        return None
+    return _each([one.text()]), [*one.repairs, "json-cut"]
+
+
+def _guessed(body: str) -> tuple[list[str], list[str]] | None:
+    """Quotes inside strings that were not escaped, missing commas and quotes: the last resort."""
+    if len(body) > MOST or not body.startswith(("{", "[")):
+        return None
+    try:
+        value = json_repair.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict | list) or not value or not _same_text(body, value):
+        return None
+    return _each([json.dumps(value, ensure_ascii=False)]), ["json-repaired"]
+
+
+def _each(values: Sequence[str]) -> list[str]:
+    """Objects stand for themselves, arrays for what is in them."""
+    out: list[str] = []
+    for text in values:
+        value = json.loads(text) if text.startswith("[") else None
+        out += [json.dumps(item, ensure_ascii=False) for item in value] if isinstance(value, list) else [text]
+    return out
+
+
+def _same_text(written: str, value: Any) -> bool:
+    """Whether a value holds just what was written, white space, quotes and the punctuation of JSON aside."""
+    text = json.dumps(value, ensure_ascii=False)
+    invented = text.count('""') > written.count('""') + written.count("''")
+    return not invented and _essence(written) == _essence(text)
+
+
+def _essence(text: str) -> str:
+    text = re.sub(r"\\u([0-9a-fA-F]{4})", lambda found: chr(int(found[1], 16)), text)
+    text = re.sub(r"\\[nrtbf]", "", text)
+    text = re.sub(r"\bTrue\b", "true", re.sub(r"\bFalse\b", "false", re.sub(r"\bNone\b", "null", text)))
+    return re.sub(r"[\s\"'{}\[\]:,\\]", "", text)
+
+
+def _unescaped(text: str) -> str:
+    r"""Text whose quotes and newlines were escaped once too often (`{\"path\": \"a\"}`)."""
+    plain = {"n": "\n", "t": "\t", "r": "\r"}
+    return re.sub(r"\\(.)", lambda found: plain.get(found[1], found[1]), text, flags=re.DOTALL)
+
+
+def without_corrupt_closer(text: str, closers: Iterable[str]) -> tuple[str, bool]:
+    """Text without the garbled closing tags at its end, and whether there were any.
+
+    A garbled closer is a beginning of one closing tag, the end of another, or the one glued to the other, as in
+    `</invo`, `invfunction_calls>` or `inv`; two letters alone are none.
+    """
+    pattern = _corrupt(tuple(sorted(set(closers))))
+    rest = text
+    while found := pattern.search(rest):
+        rest = rest[: found.start()].rstrip()
+    return (rest, True) if rest != text else (text, False)
+
+
+@cache
+def _corrupt(closers: tuple[str, ...]) -> re.Pattern[str]:
+    names = [closer.strip("</> \n") for closer in closers]
+    if not any(names):
+        return re.compile(r"(?!)")
+    beginnings = {name[:n] for name in names for n in range(3, len(name) + 1)} | {""}
+    ends = {name[n:] for name in names for n in range(len(name) - 2)} | {""}
+    first, last = _choice(beginnings), _choice(ends)
+    # With its bracket anything counts; without, it must be glued from two, or stand alone after white space or JSON.
+    return re.compile(
+        rf"(?:</?(?:{first})(?:{last})>?|(?<![\w/.-])(?:{first})(?:{last})>|(?<=[\s\"}}\]])(?:{first})(?:{last})>?)\Z(?<!\s)(?<![<\"}}\]])"
+    )
+
+
+def _choice(words: Iterable[str]) -> str:
+    return "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+
+
+# Tagged bodies
+
+
+def tagged(
+    text: str, heads: re.Pattern[str], closers: Mapping[str, str], tail: Sequence[str], required: Iterable[str]
+) -> tuple[dict[str, str], list[str]] | None:
+    """The parameters of a body whose closers are missing or wrong, as they were written; None if that is a guess.
+
+    `heads` finds the openers of declared parameters (group `key`), `closers` are those of each parameter and `tail` the
+    closing tags of the call. Every parameter must open exactly once, every required one must be there, and nothing
+    may stand outside of them.
+    """
+    notes: dict[str, None] = {}
+    body = text.rstrip()
+    ended = False
+    stripped = True
+    while stripped:
+        stripped = False
+        for closer in tail:
+            if body.endswith(closer):
+                body, ended, stripped = body[: -len(closer)].rstrip(), True, True
+    if not ended:
+        body, ended = without_corrupt_closer(body, [*tail, *closers.values()])
+        notes.update({"corrupt-closer": None} if ended else {})
+    openers = list(heads.finditer(body))
+    keys = [found["key"] for found in openers]
+    if not openers or body[: openers[0].start()].strip() or len(set(keys)) < len(keys) or set(required) - set(keys):
+        return None
+    found: dict[str, str] = {}
+    for opener, following in zip(openers, [*openers[1:], None], strict=True):
+        piece = body[opener.end() : following.start() if following else None]
+        value, note = _closed_value(piece, closers[opener["key"]], last=following is None)
+        if note:
+            notes[note] = None
+        elif value is None:
+            return None
+        if note == "missing-parameter-closer" and following is None and not ended:
+            return None  # nothing says that the value is complete
+        assert value is not None
+        found[opener["key"]] = value
+    return found, list(notes)
+
+
+def _closed_value(piece: str, closer: str, *, last: bool) -> tuple[str | None, str]:
+    """A parameter's value and the repair that it took; no value if text follows its closer."""
+    before, closed, after = piece.rpartition(closer)
+    if closed:
+        return (before, "") if not after.strip() else (None, "")
+    wrong = re.search(r"\s*</?[\w:.-]{1,64}>\s*\Z", piece)
+    if wrong:
+        # The newline before a wrong closer is the value's frame, as it is before the right one.
+        newline = "\n" if piece[wrong.start() :].startswith("\n") else ""
+        return piece[: wrong.start()] + newline, "wrong-parameter-closer"
+    return piece if last else piece.rstrip(" \t\n") + "\n" * piece.endswith("\n"), "missing-parameter-closer"
