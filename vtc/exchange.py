@@ -82,10 +82,11 @@ class Exchange:
         self._used_ids = {call.id for message in request.messages for call in message.calls}
         self._seed = seed
         self._count = 0
+        self._rewritten = self._rewrite()
 
     @classmethod
     def open(cls, api: Api, body: bytes, facts: Facts, planner: Planner, seed: str) -> Exchange:
-        """Decode a request and decide about it; raises `BadRequest`, and then the body goes on as it came.
+        """Decode a request, decide about it and rewrite it; raises `BadRequest`, and then the body goes on as it came.
 
         `seed` must differ for every exchange: the ids of calls are derived from it.
         """
@@ -101,6 +102,9 @@ class Exchange:
 
     def request(self) -> bytes:
         """The body for the model server; the very bytes that came unless the plan says otherwise."""
+        return self._rewritten
+
+    def _rewrite(self) -> bytes:
         plan, request = self.plan, self._request
         if plan.write is None and not plan.promote:
             if plan.set or plan.drop:
@@ -158,6 +162,7 @@ class Exchange:
         except Exception as error:
             logger.exception("vtc: the reply is passed on as it came")
             self.report.failures.append(f"{type(error).__name__}: {error}")
+            self.report.calls.clear()
             return body
 
     def _channel(self) -> Channel:

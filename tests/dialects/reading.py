@@ -59,7 +59,8 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     finish: Literal["complete", "length"] = "complete"
     alone: bool = False
     """Other text before or after it would change what it reads as."""
-    think: tuple[str, str] | None = None
+    tags: tuple[str, str] | None = None
+    """What the model thinks between."""
     reader: dict[str, Any] = {}
 
     def read(self, chunks: Iterable[str]) -> list[Event]:
@@ -68,7 +69,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
             [DIALECTS[name] for name in self.dialects],
             TOOLS[self.tools],
             complete=self.finish == "complete",
-            think=self.think,
+            tags=self.tags,
             **self.reader,
         )
 
@@ -88,11 +89,11 @@ def read(
     tools: Mapping[str, Tool] = AGENT,
     *,
     complete: bool = True,
-    think: tuple[str, str] | None = None,
+    tags: tuple[str, str] | None = None,
     **options: Any,
 ) -> list[Event]:
     """The events of a reply that arrives as `chunks`; `options` are those of the reader."""
-    reader = Reader(compiled(tuple(dialects), tuple(sorted(tools)), think), tools, **options)
+    reader = Reader(compiled(tuple(dialects), tuple(sorted(tools)), tags), tools, **options)
     events = [event for chunk in chunks for event in reader.feed(chunk)]
     return events + reader.finish(complete=complete)
 

@@ -197,6 +197,21 @@ def client_tls(confdir: Path, server_tls: ssl.SSLContext) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=confdir / "mitmproxy-ca-cert.pem")
 
 
+class NewerTls(ssl.SSLContext):
+    """Offers HTTP/2 and nothing else; httpx would rather have HTTP/1.1, and mitmproxy leaves the choice to it."""
+
+    def set_alpn_protocols(self, protocols: Iterable[str]) -> None:
+        super().set_alpn_protocols(["h2"])
+
+
+@pytest.fixture(scope="session")
+def newer_tls(confdir: Path, server_tls: ssl.SSLContext) -> ssl.SSLContext:
+    """As `client_tls`, for HTTP/2."""
+    context = NewerTls(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(confdir / "mitmproxy-ca-cert.pem")
+    return context
+
+
 @pytest.fixture
 async def start(confdir: Path) -> AsyncIterator[Start]:
     """Start a lab: `await start(replies, vtc_tools="prompt")`; everything ends with the test."""

@@ -46,9 +46,8 @@ class Request(BaseRequest):
 
     def __init__(self, body: bytes) -> None:
         try:
-            self._raw = _raw_object.decode(body)
             self.fields = decode(body)
-            self._raw_messages = _raw_list.decode(self._raw.get("messages", msgspec.Raw(b"[]")))
+            self._raw, self._raw_messages = _raws(body, self.fields)
             self.messages = _messages(self.fields.get("messages") or [])
             self.tools = _tools(self.fields)
         except (ValueError, UnicodeError, AttributeError, TypeError, KeyError) as error:
@@ -77,6 +76,19 @@ class Request(BaseRequest):
         return encode({**fields, **(set_ or {})})
 
 
+def _raws(body: bytes, fields: Mapping[str, Any]) -> tuple[dict[str, msgspec.Raw], list[msgspec.Raw]]:
+    """The bytes of every field, and of every message."""
+    try:
+        raw = _raw_object.decode(body)
+        return raw, _raw_list.decode(raw.get("messages", msgspec.Raw(b"[]")))
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        # It takes Python's own decoder, so there are no bytes to keep: JavaScript cuts emoji in two when it cuts text.
+        messages = [msgspec.Raw(encode(message)) for message in fields.get("messages") or []]
+        return {key: msgspec.Raw(encode(value)) for key, value in fields.items()}, messages
+
+
 def _tools(fields: Mapping[str, Any]) -> list[Tool]:
     entries = [
         entry.get("function") for entry in fields.get("tools") or [] if entry.get("type", "function") == "function"
@@ -84,7 +96,14 @@ def _tools(fields: Mapping[str, Any]) -> list[Tool]:
     tools = []
     for entry in [*entries, *(fields.get("functions") or [])]:
         if isinstance(entry, dict) and isinstance(entry.get("name"), str):
-            tools.append(Tool(entry["name"], entry.get("description") or "", entry.get("parameters") or {}))
+            description, parameters = entry.get("description"), entry.get("parameters")
+            tools.append(
+                Tool(
+                    entry["name"],
+                    description if isinstance(description, str) else "",
+                    parameters if isinstance(parameters, dict) else {},
+                )
+            )
     return tools
 
 
@@ -136,12 +155,11 @@ def _encoded(message: Message) -> dict[str, Any]:
     role = source.get("role", message.role)
     same_role = {"developer": "system", "function": "tool"}.get(role, role) == message.role
     entry: dict[str, Any] = {"role": role if same_role else message.role}
-    if all(isinstance(part, str) for part in message.content) and not isinstance(source.get("content"), list):
+    parts = source.get("content")
+    if all(isinstance(part, str) for part in message.content) and not isinstance(parts, list):
         entry["content"] = "".join(str(part) for part in message.content)
     else:
-        entry["content"] = [
-            part.part if isinstance(part, Opaque) else {"type": "text", "text": part} for part in message.content
-        ]
+        entry["content"] = _parts(message, parts if isinstance(parts, list) else [])
     if message.calls:
         entry["tool_calls"] = [call.as_openai() for call in message.calls]
         entry["content"] = entry["content"] or None
@@ -150,6 +168,20 @@ def _encoded(message: Message) -> dict[str, Any]:
     elif message.role != "tool" and same_role and "name" in source:
         entry["name"] = source["name"]
     return {**entry, **{key: value for key, value in source.items() if key not in own and same_role}}
+
+
+def _parts(message: Message, originals: Sequence[Any]) -> list[Any]:
+    """The parts of a message's content; one that says what it said before keeps its fields (`cache_control`)."""
+    parts: list[Any] = []
+    for index, part in enumerate(message.content):
+        original = originals[index] if index < len(originals) else None
+        if isinstance(part, Opaque):
+            parts.append(part.part)
+        elif isinstance(original, dict) and original.get("text") == part:
+            parts.append(original)
+        else:
+            parts.append({"type": "text", "text": part})
+    return parts
 
 
 # Whole replies

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 from vtc.apis.base import Channel
 from vtc.apis.openai_json import CUT_OFF, decode, encode, finish_reason, has_calls, said, text_reason
-from vtc.events import Call, Event, Reasoning, Rewritten, Text, ToolCall
+from vtc.events import Call, Event, Reasoning, Refusal, Rewritten, Text, ToolCall
 
 
 @dataclass(slots=True)
@@ -48,8 +49,8 @@ class _Choice:
             function = entry.get("function") or {}
             whole["id"] = whole["id"] or entry.get("id")
             whole["name"] += function.get("name") or ""
-            arguments = function.get("arguments")
-            whole["arguments"] += arguments if isinstance(arguments, str) else json.dumps(arguments or {})
+            arguments = function.get("arguments") or ""
+            whole["arguments"] += arguments if isinstance(arguments, str) else json.dumps(arguments)
 
     def end(self, *, complete: bool) -> list[Event]:
         """The end of the choice: what the channel still holds, then upstream's own calls."""
@@ -61,6 +62,19 @@ class _Choice:
             ]
             events += self.channel.calls(calls)
         return events
+
+
+@dataclass(slots=True)
+class _Part:
+    """One choice's part of a chunk, and what its channel made of the text (`read` if it went there at all)."""
+
+    choice: _Choice
+    entry: dict[str, Any]
+    delta: dict[str, Any]
+    text: str
+    changed: bool = False
+    read: bool = False
+    events: list[Event] = field(default_factory=list)
 
 
 class StreamRewriter:
@@ -83,9 +97,11 @@ class StreamRewriter:
         if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
             return [raw]
         self._last = {key: value for key, value in chunk.items() if key not in ("choices", "usage")}
-        if len(choices) == 1:
-            return self._one(chunk, choices[0], raw)
-        outs = [self._one({**chunk, "choices": [choice], "usage": None}, choice, None) for choice in choices]
+        # All of a chunk is read before any of it is written: should reading fail, nothing of it has left yet.
+        parts = [self._part(entry) for entry in choices]
+        if len(parts) == 1:
+            return self._one(chunk, parts[0], raw)
+        outs = [self._one({**chunk, "choices": [part.entry], "usage": None}, part, None) for part in parts]
         if all(isinstance(out, Untouched) for out in outs):
             return [raw]
         if chunk.get("usage") is not None:
@@ -102,56 +118,64 @@ class StreamRewriter:
             choice.held.clear()
         return frames
 
-    def _one(self, chunk: dict[str, Any], entry: dict[str, Any], raw: bytes | None) -> list[bytes]:
-        """A chunk of one choice."""
-        choice = self._choice(entry)
-        delta = entry.get("delta") if isinstance(entry.get("delta"), dict) else {}
-        assert isinstance(delta, dict)
-        text = delta.get("content") if isinstance(delta.get("content"), str) else ""
-        if has_calls(delta) and not choice.channel.structured:
-            choice.gather(delta)
-            delta = {key: value for key, value in delta.items() if key not in ("tool_calls", "function_call")}
-            entry = {**entry, "delta": delta}
-            chunk, raw = {**chunk, "choices": [entry]}, None
-            if not (text or entry.get("finish_reason") or any(delta.values()) or chunk.get("usage")):
-                return []
-        reason = entry.get("finish_reason")
-        events: list[Event] = []
-        if has_calls(delta) and not choice.native:
-            choice.native = True
-            events += choice.channel.release()
-        elif not choice.native and not choice.finished:
-            if text:
-                events += choice.channel.feed(text)
-            if reason:
+    def _part(self, entry: dict[str, Any]) -> _Part:
+        choice, delta = self._choice(entry), entry.get("delta")
+        delta = delta if isinstance(delta, dict) else {}
+        text = delta.get("content")
+        part = _Part(choice, entry, delta, text if isinstance(text, str) else "")
+        if has_calls(delta):
+            self._native(part)
+        if not choice.native and not choice.finished:
+            part.read = True
+            if part.text:
+                part.events += choice.channel.feed(part.text)
+            if reason := entry.get("finish_reason"):
                 choice.finished = True
-                events += choice.end(complete=reason != CUT_OFF)
+                part.events += choice.end(complete=reason != CUT_OFF)
+        return part
+
+    def _native(self, part: _Part) -> None:
+        """Upstream makes calls itself."""
+        choice, delta = part.choice, part.delta
+        if not choice.channel.structured:
+            choice.gather(delta)
+            part.delta = {key: value for key, value in delta.items() if key not in ("tool_calls", "function_call")}
+        elif not choice.native:
+            choice.native = True
+            part.events += choice.channel.release()
+        if choice.native and choice.calls and delta.get("tool_calls"):
+            # Calls that were read from the text before took the first places.
+            calls = [{**call, "index": call.get("index", 0) + choice.calls} for call in delta["tool_calls"]]
+            part.delta = {**delta, "tool_calls": calls}
+        if part.delta is not delta:
+            part.entry = {**part.entry, "delta": part.delta}
+            part.changed = True
+
+    def _one(self, chunk: dict[str, Any], part: _Part, raw: bytes | None) -> list[bytes]:
+        """A chunk of one choice; `raw` if it is all that its frame holds."""
+        choice, entry, delta = part.choice, part.entry, part.delta
+        reason = entry.get("finish_reason")
+        if part.changed:
+            chunk, raw = {**chunk, "choices": [entry]}, None
+            if not (part.text or reason or any(delta.values()) or chunk.get("usage")):
+                return []
         out: list[bytes] = []
-        if text and not choice.native and (choice.held or "".join(map(said, events)) != text):
-            self._split(choice, chunk, entry, delta, events, out, raw)
+        if part.text and part.read and (choice.held or "".join(map(said, part.events)) != part.text):
+            self._split(chunk, part, out, raw)
             return out
-        if not text or choice.held:
-            self._emit(choice, events, out)
+        if not part.text or choice.held:
+            self._emit(choice, part.events, out)
         if reason and (told := self._reason(choice, reason)) != reason:
             return [*out, _frame({**chunk, "choices": [{**entry, "finish_reason": told}]})]
         choice.role_sent = choice.role_sent or bool(delta.get("role"))
         if raw is not None:
             return [*out, raw]
-        return [*out, _frame(chunk)] if out else Untouched([_frame(chunk)])
+        return [*out, _frame(chunk)] if out or part.changed else Untouched([_frame(chunk)])
 
-    def _split(
-        self,
-        choice: _Choice,
-        chunk: dict[str, Any],
-        entry: dict[str, Any],
-        delta: dict[str, Any],
-        events: list[Event],
-        out: list[bytes],
-        raw: bytes | None,
-    ) -> None:
+    def _split(self, chunk: dict[str, Any], part: _Part, out: list[bytes], raw: bytes | None) -> None:
         """A chunk whose text does not leave as it came: what else it says leaves now, its text when it may."""
-        reason = entry.get("finish_reason")
-        others = {key: value for key, value in delta.items() if key != "content" and value not in (None, "", [])}
+        choice, entry, reason = part.choice, part.entry, part.entry.get("finish_reason")
+        others = {key: value for key, value in part.delta.items() if key != "content" and value not in (None, "", [])}
         if choice.role_sent:
             others.pop("role", None)
         elif "role" in others:
@@ -159,17 +183,18 @@ class StreamRewriter:
             others["content"] = ""  # as the first chunk of a reply has it
         fields = {key: value for key, value in entry.items() if key not in ("index", "delta", "finish_reason")}
         alone = not (others or reason or any(value is not None for value in (*fields.values(), chunk.get("usage"))))
-        rest = {**entry, "delta": others, "finish_reason": None}
-        if not alone and not reason:
-            out.append(_frame({**chunk, "choices": [rest]}))
-        choice.held.append(_Held(delta["content"], self._bare(choice), raw if alone else None))
-        self._emit(choice, events, out)
+        if reason and others:
+            out.append(_frame(_with_delta(self._bare(choice), others)))
+        elif not alone and not reason:
+            out.append(_frame({**chunk, "choices": [{**entry, "delta": others}]}))
+        choice.held.append(_Held(part.text, self._bare(choice), raw if alone else None))
+        self._emit(choice, part.events, out)
         if reason:
-            rest["finish_reason"] = self._reason(choice, reason)
-            out.append(_frame({**chunk, "choices": [rest]}))
+            ending = {**entry, "delta": {}, "finish_reason": self._reason(choice, reason)}
+            out.append(_frame({**chunk, "choices": [ending]}))
 
     def _emit(self, choice: _Choice, events: Sequence[Event], out: list[bytes]) -> None:
-        for event in events:
+        for event in _joined(events):
             match event:
                 case Text(raw):
                     self._take(choice, len(raw), out, "content")
@@ -237,11 +262,13 @@ class StreamRewriter:
     def _end(self, *, complete: bool) -> list[bytes]:
         """Choices that upstream did not finish: what was complete is delivered, what is held is given back."""
         out: list[bytes] = []
+        ended: list[tuple[_Choice, list[Event]]] = []
         for choice in self._choices.values():
-            if choice.finished or choice.native:
-                continue
-            choice.finished = True
-            self._emit(choice, choice.end(complete=complete), out)
+            if not (choice.finished or choice.native):
+                choice.finished = True
+                ended.append((choice, choice.end(complete=complete)))
+        for choice, events in ended:
+            self._emit(choice, events, out)
             if choice.calls or choice.gathered:
                 reason = self._reason(choice, "stop")
                 ending = {"index": choice.index, "delta": {}, "finish_reason": reason}
@@ -251,6 +278,16 @@ class StreamRewriter:
 
 class Untouched(list[bytes]):
     """Frames that say just what came."""
+
+
+def _joined(events: Iterable[Event]) -> Iterator[Event]:
+    """The events without refusals, and with neighbouring text in one: a frame that leaves whole leaves as it came."""
+    present = (event for event in events if not isinstance(event, Refusal))
+    for is_text, group in groupby(present, key=lambda event: isinstance(event, Text)):
+        if is_text:
+            yield Text("".join(event.raw for event in group))
+        else:
+            yield from group
 
 
 def _with_delta(chunk: dict[str, Any], delta: dict[str, Any]) -> dict[str, Any]:

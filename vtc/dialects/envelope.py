@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from vtc.dialects.description import Envelope
+from vtc.dialects.json_body import JsonBody
 
 
 class NotACall(ValueError):
@@ -70,12 +71,11 @@ def _string(fields: dict[str, Any], keys: tuple[str, ...]) -> str | None:
 def _arguments(written: str) -> tuple[str, tuple[str, ...]]:
     """Strict text of an object; arguments that were encoded twice are decoded once more."""
     if written.startswith('"'):
-        inner = json.loads(written)
-        try:
-            if isinstance(json.loads(inner or "{}"), dict):
-                return inner.strip() or "{}", ("arguments-encoded-twice",)
-        except ValueError:
-            pass
+        inner = json.loads(written).strip() or "{}"
+        body = JsonBody(lenient=False)
+        end = body.feed(inner, 0, final=True)
+        if body.done and end == len(inner) and inner.startswith("{"):
+            return body.text(), ("arguments-encoded-twice",)
         raise NotACall("its arguments are a string")
     if written == "null":
         return "{}", ()

@@ -8,10 +8,11 @@ expression of what leaves it; `reader.py` says what happens then.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 
 from vtc.dialects import pattern
 from vtc.dialects.description import Description
@@ -32,8 +33,9 @@ from vtc.dialects.pattern import (
 )
 
 NAME = r"\w.:\-/"
-KEY = r"^\s<>\"'=/"
-_QUOTES = ('"', "'")
+KEY = r"^\s<>\"'=/\\"
+_QUOTES = ('"', "'", '\\"', "\\'")
+"""Around an attribute; escaped once too often, too."""
 
 FENCES = (
     Token("fence", (Lit("```"), Maybe((Chars("`", 61),))), line_start=True),
@@ -84,7 +86,7 @@ class Form:
             "id": (Chars(r"\w.:\-", 128),),
             "index": (Chars(r"\d", 9),),
         }
-        return _trim(_markup(after, self.dialect, slots))
+        return _loose(_trim(_markup(after, self.dialect, slots)))
 
     def section_tail(self) -> tuple[Part, ...]:
         if not self.section:
@@ -92,16 +94,36 @@ class Form:
         _, closing = pattern.split(pattern.parse(self.section, "section"), ("calls",))
         return _trim(_markup(closing, self.dialect, {}))
 
+    def closing_tags(self, name: str) -> list[str]:
+        """The closing tags of the call and of the sections it may stand in, as they are written."""
+        _, after = pattern.split(pattern.parse(self.call, "call"), pattern.BODIES)
+        texts = ["".join(name if isinstance(part, Slot) else part for part in after)]
+        for section in self.dialect.sections:
+            _, after = pattern.split(pattern.parse(section, "section"), ("calls",))
+            texts.append("".join(part for part in after if isinstance(part, str)))
+        return [tag for text in texts for tag in text.split()]
+
+    def param_opener(self, keys: tuple[str, ...]) -> re.Pattern[str]:
+        """Finds the opening tag of one of these parameters; group 1 is which."""
+        before, _ = pattern.split(pattern.parse(self.dialect.params[0], "param"), ("value",))
+        parts = _loose(_trim(_markup(before, self.dialect, {"key": (Group((OneOf(keys),), "key"),)})))
+        return re.compile(pattern.whole(parts, "opener"))
+
+    def param_closer(self, key: str) -> str:
+        """The closing tag of a parameter, as it is written."""
+        _, after = pattern.split(pattern.parse(self.dialect.params[0], "param"), ("value",))
+        return "".join(key if isinstance(part, Slot) else part for part in after).strip()
+
     def param_heads(self) -> list[tuple[Part, ...]]:
         heads = []
         for text in self.dialect.params:
             before, _ = pattern.split(pattern.parse(text, "param"), ("value",))
-            heads.append(_trim(_markup(before, self.dialect, {"key": (Chars(KEY, 128, "key"),)})))
+            heads.append(_loose(_trim(_markup(before, self.dialect, {"key": (Chars(KEY, 128, "key"),)}))))
         return heads
 
     def param_tail(self, index: int, key: str) -> tuple[Part, ...]:
         _, after = pattern.split(pattern.parse(self.dialect.params[index], "param"), ("value",))
-        return _trim(_markup(after, self.dialect, {"key": (Lit(key),)}))
+        return _loose(_trim(_markup(after, self.dialect, {"key": (Lit(key),)})))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +157,15 @@ class Grammar:
         self.span = searching([*tokens, *FENCES, TICKS, BLANK_LINE])
         self.span_end = searching([*FENCES, TICKS, BLANK_LINE])
         self._in_code = in_code
-        self.closing_fence = cache(self._closing_fence)
-        self.arguments = cache(self._arguments)
-        self.value = cache(self._value)
-        self.tail = cache(self._tail)
-        self.after = cache(self._after)
-        self.closer = cache(self._closer)
+        # Bounded, as names and keys are what a model writes.
+        kept = lru_cache(maxsize=256)
+        self.closing_fence = kept(self._closing_fence)
+        self.arguments = kept(self._arguments)
+        self.value = kept(self._value)
+        self.tail = kept(self._tail)
+        self.after = kept(self._after)
+        self.damaged = kept(self._damaged)
+        self.closer = kept(self._closer)
 
     def _closing_fence(self, run: str) -> Scan:
         """The end of a code block that `run` opened: at least as many of the same, alone on a line."""
@@ -169,9 +194,13 @@ class Grammar:
         return searching(tokens, [Token("unclosed", close)])
 
     def _tail(self, form: Form, name: str) -> Scan:
-        """Behind a JSON body: the call's closers, or the end of the line."""
+        """Behind a JSON body: the call's closers, also with a brace too many or the fence of a code block before them;
+        a closing tag of another kind; the next call; or the end of the line.
+        """
         if parts := form.tail(name):
-            return expecting([Token("tail", parts)])
+            brace, fence = Token("extra0", (Lit("}"), Space(), *parts)), Token("extra1", (Lit("```"), Space(), *parts))
+            wrong = Token("wrong", (Lit("</"), Chars(r"\w:.\-", 64), Lit(">")))
+            return expecting([Token("tail", parts), brace, fence, wrong, *self._numbered("m")])
         return _END_OF_LINE if form.whole_line else _NOTHING
 
     def _after(self, form: Form) -> Scan:
@@ -182,6 +211,19 @@ class Grammar:
             inner = Form(dialect, form.call)
             tokens += [Token(f"next{i}", parts) for i, parts in enumerate(_variants(inner, self.tools))]
         return expecting(tokens)
+
+    def _damaged(self, form: Form, name: str) -> Scan:
+        """In a call whose JSON broke: its closer with another call right behind it, which only then is one."""
+        closers = [parts for parts in (form.tail(name), form.section_tail()) if parts]
+        pairs = itertools.product(closers, self._numbered("m"))
+        return searching(
+            [Token(f"d{i}", (*closer, Space(), Group(head.parts, "next"))) for i, (closer, head) in enumerate(pairs)]
+        )
+
+    def _numbered(self, name: str) -> list[Token]:
+        """The heads that count anywhere, as tokens of this name."""
+        heads = [head for head in self.heads.values() if not (head.form.whole_reply or head.form.whole_line)]
+        return [Token(f"{name}{i}", head.token.parts) for i, head in enumerate(heads)]
 
     def _closer(self, form: Form, name: str) -> Scan:
         """The end of a call that is no call any more, or else of its section, wherever it stands."""
@@ -236,12 +278,36 @@ def _variants(form: Form, tools: tuple[str, ...]) -> list[tuple[Part, ...]]:
         openings = _declared_envelopes(form.dialect, tools)
     else:
         openings = [_opening_of_json(Lit("}")) if form.body == "args" else _opening_of_json()]
-    return [(*parts, Space(), Group(opening, "json")) if parts else opening for parts in heads for opening in openings]
+        if form.body == "json":
+            openings.append((Lit("["), Space(), *openings[0]))  # several calls where there should be one
+    fence = Maybe((Lit("```"), Maybe((Lit("json"),)), Space()))  # a code block inside the tags
+    return [
+        (*parts, Space(), fence, Group(opening, "json")) if parts else opening
+        for parts in heads
+        for opening in openings
+    ]
 
 
 def _opening_of_json(*others: Part) -> tuple[Part, ...]:
     words = (*_QUOTES, *(part.text for part in others if isinstance(part, Lit)))
     return (Lit("{"), Space(), OneOf(words))
+
+
+def _loose(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """Inside a call, tags are read with stray white space in them: `< parameter = x >`."""
+    found: list[Part] = []
+    for part in parts:
+        if not isinstance(part, Lit):
+            found += [Space()] * bool(found and _ends_in(found[-1], "=")) + [part]
+            continue
+        for piece in re.split(r"(?<=[<=])|(?=[=>])", part.text):
+            if piece:
+                found += [Space()] * (piece[0] in "=>" or bool(found and _ends_in(found[-1], "<="))) + [Lit(piece)]
+    return tuple(found)
+
+
+def _ends_in(part: Part, characters: str) -> bool:
+    return isinstance(part, Lit) and part.text[-1] in characters
 
 
 def _declared_envelopes(dialect: Description, tools: tuple[str, ...]) -> list[tuple[Part, ...]]:

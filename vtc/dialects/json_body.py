@@ -36,6 +36,14 @@ _IN_STRING = re.compile(
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
+def encodable(text: str) -> str:
+    """JSON text in which the halves of a surrogate pair are escapes.
+
+    They may come from two frames of the stream; as escapes they are one character again.
+    """
+    return _SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
+
+
 class JsonBody:
     """One JSON object or array, fed in pieces."""
 
@@ -51,9 +59,7 @@ class JsonBody:
 
     def text(self) -> str:
         """The value as strict JSON (once `done`)."""
-        joined = "".join(self._out)
-        # Halves of a surrogate pair may come from two frames of the stream; as escapes they are one character again.
-        return _SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", joined)
+        return encodable("".join(self._out))
 
     def discard(self) -> None:
         """Forget the text so far: only the end of the value is wanted."""

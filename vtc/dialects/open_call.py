@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vtc.dialects import envelope, names, values
+from vtc.dialects import envelope, names, repairs, values
 from vtc.dialects.grammar import Form
-from vtc.dialects.json_body import JsonBody
+from vtc.dialects.json_body import JsonBody, encodable
 from vtc.events import Call, Tool, ToolCall
 
 
@@ -18,15 +19,20 @@ class OpenCall:
     `raw` is kept whole, so that a call that does not complete can be given back as the text it was.
     """
 
-    def __init__(self, form: Form, written: str, id_: str | None, tools: Mapping[str, Tool]) -> None:
+    def __init__(self, form: Form, written: str, id_: str | None, tools: Mapping[str, Tool], *, lenient: bool) -> None:
         self.form = form
         self.written = written
         """The name as the model wrote it; empty as long as it is inside JSON."""
         self.json: JsonBody | None = None
         self.repairs: dict[str, None] = {}
+        self.fault = ""
+        """Why the strict reading failed."""
         self.size = 0
         self.spilled = False
         """Too long to hold: read to its end, but as text."""
+        self._lenient = lenient
+        self._escaped = False
+        self._body = 0  # of the pieces of `_raw`, the first behind the head
         self._id = id_
         self._tools = tools
         self._tool = tools.get(names.resolve(written, tools) or "")
@@ -48,6 +54,13 @@ class OpenCall:
         self.size += len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
         if value:
             self._value.append(text)
+
+    def begin_body(self) -> None:
+        """What was held so far is the head."""
+        self._body = len(self._raw)
+        if '\\"' in self.raw and self._lenient and self.json is None:
+            self._escaped = True
+            self.repairs["escaped-text"] = None
 
     def spill(self) -> None:
         """Its text is given back: keep none of it, and none of what follows."""
@@ -81,33 +94,118 @@ class OpenCall:
         if self.spilled:
             return
         assert self._key is not None
-        dialect = self.form.dialect
-        text = unframed("".join(self._value), dialect.frame, dialect.params[self._param])
+        self._set(self._key, "".join(self._value), self._param)
         self._value.clear()
-        value, fits = values.read(text, self._declared.get(self._key, {}), self._schema)
-        self._arguments[self._key] = value
-        if not fits:
-            self.repairs[f"untyped:{self._key}"] = None
 
-    def complete(self, unknown_tools: str) -> Call:
-        """The event for the call; raises `envelope.NotACall`."""
-        written, id_ = self.written, self._id
-        bare = self.form.dialect.names == "declared"
+    def _set(self, key: str, text: str, param: int = 0) -> None:
+        """A parameter's value, from the text between its tags."""
+        dialect = self.form.dialect
+        text = unframed(text, dialect.frame, dialect.params[param])
+        if self._escaped:
+            text = repairs.unescaped(text)
+        if self._lenient and (wrapped := _CDATA.fullmatch(text)):
+            text = wrapped[1]
+            self.repairs["cdata"] = None
+        value, fits = values.read(text, self._declared.get(key, {}), self._schema)
+        self._arguments[key] = value
+        if not fits:
+            self.repairs[f"untyped:{key}"] = None
+
+    # What it says
+
+    def complete(self, unknown_tools: str) -> list[Call]:
+        """The events for what was read; raises `envelope.NotACall`."""
         if self.json is None:
-            arguments = json.dumps(self._arguments, ensure_ascii=False, separators=(",", ":"))
-        else:
-            self.repairs |= self.json.repairs
-            arguments = self.json.text()
-            if self.form.body == "json":
-                read = envelope.read(arguments, self.form.dialect.json, needs_arguments=bare)
+            self._split_absorbed()
+            return self._events([], unknown_tools)
+        self.repairs |= self.json.repairs
+        text = self.json.text()
+        if not text.startswith("["):
+            return self._events([text], unknown_tools)
+        self.repairs["array-of-calls"] = None
+        return self._events([json.dumps(one, ensure_ascii=False) for one in json.loads(text)], unknown_tools)
+
+    def repaired(self, unknown_tools: str) -> tuple[list[Call], str]:
+        """The events for what the strict reading failed on, and the text behind it; no events if it cannot be told."""
+        body = "".join(self._raw[self._body :])
+        closers = self.form.closing_tags(self.written)
+        rest = ""
+        try:
+            if self.json is None:
+                if not self._split(body):
+                    return [], ""
+                return self._events([], unknown_tools), ""
+            found = repairs.json_bodies(body, closers)
+            if found is None:
+                return [], ""
+            self.repairs |= dict.fromkeys(found.repairs)
+            rest = body[found.end :]
+            del self._raw[self._body :]
+            self._raw.append(body[: found.end])
+            return self._events(found.values, unknown_tools), rest
+        except envelope.NotACall as error:
+            self.fault = str(error)
+            return [], ""
+
+    def _split_absorbed(self) -> None:
+        """A value that holds the opener of a required parameter that is missing has lost its closer: split it there.
+
+        Only if that gives every required parameter exactly once; else nobody knows what was meant.
+        """
+        missing = [key for key in values.required(self._schema) if key not in self._arguments and key in self._declared]
+        if not missing:
+            return
+        body = "".join(self._raw[self._body :])
+        if not self.form.param_opener(tuple(missing)).search(body):
+            return
+        if not self._lenient or not self._split(body):
+            raise envelope.NotACall(f"a parameter may have swallowed {missing[0]!r}, as its closing tag is missing")
+
+    def _split(self, body: str) -> bool:
+        """Read the parameters of a body whose closers are missing or wrong; False if that cannot be told."""
+        if not self._declared:
+            return False
+        closers = {key: self.form.param_closer(key) for key in self._declared}
+        opener = self.form.param_opener(tuple(self._declared))
+        tail = self.form.closing_tags(self.written)
+        found = repairs.tagged(body, opener, closers, tail, values.required(self._schema))
+        if found is None:
+            return False
+        texts, notes = found
+        self._arguments.clear()
+        self.repairs = dict.fromkeys(notes)
+        for key, text in texts.items():
+            self._set(key, text)
+        return True
+
+    def _events(self, bodies: Sequence[str], unknown_tools: str) -> list[Call]:
+        """A call for each JSON body, or one for the tagged parameters; the first stands for all the characters."""
+        dialect = self.form.dialect
+        bare = dialect.names == "declared"
+        if self.json is None:
+            bodies = [encodable(json.dumps(self._arguments, ensure_ascii=False, separators=(",", ":")))]
+        elif self.form.body != "json" and len(bodies) > 1:
+            raise envelope.NotACall("its arguments are several objects")
+        events: list[Call] = []
+        for body in bodies:
+            written, arguments, id_, notes = self.written, body, self._id, tuple(self.repairs)
+            if self.json and self.form.body == "json":
+                read = envelope.read(body, dialect.json, needs_arguments=bare)
                 written, arguments, id_ = read.name, read.arguments, read.id or id_
-                self.repairs |= dict.fromkeys(read.repairs)
-        name = names.resolve(written, self._tools)
-        if name is None:
-            if unknown_tools == "text" or bare:
-                raise envelope.NotACall(f"no tool {written!r} is offered")
-            name = written
-        return Call(self.raw, ToolCall(name, arguments, id_), self.form.dialect.name, tuple(self.repairs))
+                notes = (*notes, *read.repairs)
+            name = names.resolve(written, self._tools)
+            if name is None:
+                if unknown_tools == "text" or bare:
+                    raise envelope.NotACall(f"no tool {written!r} is offered")
+                name = written
+            raw = "" if events else self.raw
+            events.append(Call(raw, ToolCall(name, arguments, id_), dialect.name, notes))
+        if not events:
+            raise envelope.NotACall("it is empty")
+        return events
+
+
+_CDATA = re.compile(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.DOTALL)
 
 
 def unframed(text: str, frame: str, param: str) -> str:

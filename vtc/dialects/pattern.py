@@ -21,8 +21,10 @@ SLOTS = {
     "result": {"name", "id", "result"},
 }
 
-SPACE = r"\s{0,256}+"
-"""Loose white space: bounded, so that holding it back is; possessive, so that no run of it is tried twice."""
+SPACE = r"(?:\s|\\n){0,256}+"
+"""Loose white space, also as the two characters `\\n` that some models write between tags: bounded, so that holding it
+back is; possessive, so that no run of it is tried twice."""
+_SPACE_BEGINNING = SPACE + r"\\?"
 INDENT = 8
 """Deepest indentation at which a line still counts as starting with its markup."""
 
@@ -174,9 +176,11 @@ def _grouped(expression: str, group: str, token: str) -> str:
 
 
 def beginning(parts: Sequence[Part]) -> str:
-    """The expression for every proper beginning of a sequence, the empty one included."""
-    tail = ""
-    for part in reversed(parts):
+    """The expression for every beginning of a sequence that more text could go on with, the empty one included."""
+    if not parts:
+        return "(?!)"
+    tail = _beginning(parts[-1])
+    for part in reversed(parts[:-1]):
         tail = f"(?:{_whole(part)}{tail}|{_beginning(part)})"
     return tail
 
@@ -186,7 +190,7 @@ def _beginning(part: Part) -> str:
         case Lit(text):
             return _word_beginning(text)
         case Space():
-            return SPACE
+            return _SPACE_BEGINNING
         case Chars(allowed, most, _):
             return rf"[{allowed}]{{0,{most}}}"
         case OneOf(words, _, any_case):
@@ -251,7 +255,7 @@ def expecting(tokens: Sequence[Token], at_end: Sequence[Token] = ()) -> Scan:
     """For a state in which, after white space, one of `tokens` must follow (used with `match`)."""
     streaming, final = _search(tokens, (), hold=True), _search(tokens, at_end, hold=False)
     return Scan(
-        re.compile(rf"{SPACE}(?:{streaming.pattern}|(?P<hold_>\Z))", re.MULTILINE),
+        re.compile(rf"{SPACE}(?:{streaming.pattern}|(?P<hold_>\\?\Z))", re.MULTILINE),
         re.compile(rf"{SPACE}(?:{final.pattern})", re.MULTILINE),
     )
 

@@ -74,6 +74,9 @@ class Reader(Machine):
         """The end of the message; not `complete` when the model was cut off (`finish_reason: length`)."""
         self._final, self._complete = True, complete
         self._read()
+        if self._call and self._state == "value" and self._lenient and complete and not self._call.spilled:
+            self._damage("the reply ends inside it")
+            self._damage_end()
         if self._call or self._whole:
             self._refuse("the reply ends inside it" if complete else "the reply was cut off inside it")
             self._read()
@@ -112,6 +115,8 @@ class Reader(Machine):
             return
         if self._state == "value":
             self._hold(text, value=True)
+        elif self._state == "damaged":
+            self._hold(text)
         elif self._state == "reasoning":
             self._out.append(_THOUGHT[self._think](text))
         else:
@@ -240,11 +245,13 @@ class Reader(Machine):
         form = self._grammar.heads[token].form if token in self._grammar.heads else self._form
         assert form is not None
         groups = found.groupdict()
-        self._call = OpenCall(form, groups.get(f"name_{token}") or "", groups.get(f"id_{token}"), self._tools)
+        written, id_ = groups.get(f"name_{token}") or "", groups.get(f"id_{token}")
+        self._call = OpenCall(form, written, id_, self._tools, lenient=self._lenient)
         self._call.size = self._waiting
         self._call.hold(self._take_space())
         if form.body == "params":
             self._hold(self._buffer[self._at : found.end()])
+            self._call.begin_body()
             self._go("arguments", self._grammar.arguments(form, self._call.written), found.end())
         elif groups.get(f"json_{token}"):
             self._open_json(found.start(f"json_{token}"))
@@ -255,6 +262,7 @@ class Reader(Machine):
         assert self._call is not None
         self._hold(self._buffer[self._at : at])
         self._call.json = JsonBody(lenient=self._lenient)
+        self._call.begin_body()
         self._go("json", self._scan, at)
 
     def _hold(self, text: str, *, value: bool = False) -> None:
@@ -313,16 +321,73 @@ class Reader(Machine):
         self._hold(text)
         if call.spilled:
             body.discard()
-        if body.error:
+        if body.error and self._lenient and not call.spilled:
+            self._damage(f"not JSON: {body.error}")
+        elif body.error:
             self._refuse(f"not JSON: {body.error}")
             if call.spilled or not call.form.whole_reply:
                 # What follows is still the inside of that call, up to its closer, and nothing in it opens one.
                 self._go("spill", self._grammar.closer(call.form, call.written))
         elif body.done:
             self._go("tail", self._grammar.tail(call.form, call.written))
+        elif self._final and self._complete and self._lenient and not call.spilled:
+            self._damage("the reply ends inside it")
         else:
             return False
         return True
+
+    def _damage(self, reason: str) -> None:
+        """The strict reading failed; where this call ends must show before it can be repaired."""
+        assert self._call is not None
+        self._call.fault = reason
+        self._go("damaged", self._grammar.damaged(self._call.form, self._call.written))
+
+    def _damage_end(self, found: Found | None = None) -> None:
+        """Another call begins, or the reply ends: what is in between is the damaged call."""
+        call = self._call
+        assert call is not None
+        end = len(self._buffer)
+        if found:
+            groups = (group for group in found.re.groupindex if group.startswith("next_"))
+            end = next(found.start(group) for group in groups if found[group])
+        self._hold(self._buffer[self._at : end])
+        self._at = self._from = end
+        events, rest = call.repaired(self._unknown_tools) if self._complete and not call.spilled else ([], "")
+        if not events:
+            self._refuse(call.fault)
+            return
+        self._form = call.form
+        self._buffer, self._at = rest + self._buffer[self._at :], 0
+        self._accept(events, call)
+
+    def _accept(self, events: list[Call], call: OpenCall) -> None:
+        self._call = None
+        for event in events:
+            if call.form.whole_reply:
+                self._whole.append(event)
+                self._waiting = call.size
+            else:
+                self._deliver(event)
+        self._go("after", self._grammar.after(call.form))
+
+    def _extra_tail(self, found: Found) -> None:
+        """A brace too many, or the fence of a code block, before the call's closers."""
+        self._repaired("extra-brace" if found["extra0"] else "code-fence", found)
+
+    def _wrong_tail(self, found: Found) -> None:
+        self._repaired("wrong-closer", found)
+
+    def _missing_tail(self, _: Found) -> None:
+        """The next call follows at once."""
+        self._repaired("missing-closer", None)
+
+    def _repaired(self, repair: str, found: Found | None) -> None:
+        assert self._call is not None
+        if self._lenient:
+            self._call.repairs[repair] = None
+            self._done(found)
+        else:
+            self._refuse("its closing tag is missing")
 
     def _value_tail(self, found: Found) -> None:
         assert self._call is not None
@@ -342,6 +407,8 @@ class Reader(Machine):
         """Something else follows where a call's closers should."""
         if not self._buffer[self._at :].strip(WHITE) and self._mends("missing-closer"):
             self._done(None)
+        elif self._lenient and self._call and not self._call.spilled and self._call.form.tail(""):
+            self._damage("its closing tag is missing")
         else:
             self._refuse("its closing tag is missing")
 
@@ -372,17 +439,11 @@ class Reader(Machine):
                 self._to_text()
             return
         try:
-            event = call.complete(self._unknown_tools)
+            events = call.complete(self._unknown_tools)
         except envelope.NotACall as error:
             self._refuse(str(error))
             return
-        self._call = None
-        if call.form.whole_reply:
-            self._whole.append(event)
-            self._waiting = call.size
-        else:
-            self._deliver(event)
-        self._go("after", self._grammar.after(call.form))
+        self._accept(events, call)
 
     def _deliver(self, event: Call) -> None:
         self._called = True

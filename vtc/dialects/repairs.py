@@ -12,31 +12,64 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import json_repair
 
 from vtc.dialects.json_body import JsonBody
 
+MOST_CLOSERS = 16
+"""Places in a text at which a broken call is taken to end."""
 MOST = 200_000
 """Characters beyond which the slow repairs are not tried."""
 
 # JSON bodies
 
 
-def json_bodies(text: str, closers: Iterable[str]) -> tuple[list[str], list[str]] | None:
-    """The objects of a broken JSON body as strict JSON, and the names of the repairs; None if it cannot be told.
+class Found(NamedTuple):
+    """The objects of a JSON body, the repairs that took, and where in the text the call ends."""
 
-    `text` is what stands between the head of a call and its end, `closers` the closing tags of its dialect.
+    values: list[str]
+    repairs: list[str]
+    end: int
+
+
+def json_bodies(text: str, closers: Sequence[str]) -> Found | None:
+    """The objects of a broken JSON body as strict JSON; None if it cannot be told what they are.
+
+    `text` is what stands behind the head of a call, `closers` the closing tags of its dialect. Text may follow the
+    call only behind a closer that cannot be inside of it.
     """
+    whole = _mended(_without_closers(text, closers), closers)
+    if whole:
+        return Found(*whole, len(text))
+    places = [found.end() for closer in closers for found in re.finditer(re.escape(closer), text)]
+    for end in sorted(places)[:MOST_CLOSERS]:
+        body = _without_closers(text[:end], closers)
+        # With several closers the first may be content, and then a body up to it is cut off.
+        found = _mended(body, closers) if len(places) == 1 else _tolerated(body) or _python(body)
+        if found:
+            return Found(*found, end)
+    return None
+
+
+def _without_closers(text: str, closers: Sequence[str]) -> str:
+    """Text without the closing tags at its end."""
+    body = text.strip()
+    while ending := [closer for closer in closers if body.endswith(closer)]:
+        body = body[: -len(ending[0])].rstrip()
+    return body
+
+
+def _mended(body: str, closers: Sequence[str]) -> tuple[list[str], list[str]] | None:
     notes: list[str] = []
-    body, corrupt = without_corrupt_closer(text.strip(), closers)
+    body, corrupt = without_corrupt_closer(body, closers)
     if corrupt:
         notes.append("corrupt-closer")
-    if fenced := re.fullmatch(r"```[a-z]*\s*(.*?)\s*(?:```)?", body, re.DOTALL):
+    if fenced := re.fullmatch(r"(?:```[a-z]*\s*)?(.*?)\s*```", body, re.DOTALL):
         body, notes = fenced[1], [*notes, "code-fence"]
     if re.match(r'[{\[]\s*(?:\\n\s*)*\\"', body):
-        body, notes = _unescaped(body), [*notes, "escaped-json"]
+        body, notes = unescaped(body), [*notes, "escaped-json"]
     for repair in (_tolerated, _python, _closed, _guessed):
         found = repair(body)
         if found is not None:
@@ -127,7 +160,7 @@ def _essence(text: str) -> str:
     return re.sub(r"[\s\"'{}\[\]:,\\]", "", text)
 
 
-def _unescaped(text: str) -> str:
+def unescaped(text: str) -> str:
     r"""Text whose quotes and newlines were escaped once too often (`{\"path\": \"a\"}`)."""
     plain = {"n": "\n", "t": "\t", "r": "\r"}
     return re.sub(r"\\(.)", lambda found: plain.get(found[1], found[1]), text, flags=re.DOTALL)
@@ -172,9 +205,9 @@ def tagged(
 ) -> tuple[dict[str, str], list[str]] | None:
     """The parameters of a body whose closers are missing or wrong, as they were written; None if that is a guess.
 
-    `heads` finds the openers of declared parameters (group `key`), `closers` are those of each parameter and `tail` the
-    closing tags of the call. Every parameter must open exactly once, every required one must be there, and nothing
-    may stand outside of them.
+    `heads` finds the openers of declared parameters (group 1 is which), `closers` are those of each parameter and
+    `tail` the closing tags of the call. Every parameter must open exactly once, every required one must be there, and
+    nothing may stand outside of them.
     """
     notes: dict[str, None] = {}
     body = text.rstrip()
@@ -189,13 +222,13 @@ def tagged(
         body, ended = without_corrupt_closer(body, [*tail, *closers.values()])
         notes.update({"corrupt-closer": None} if ended else {})
     openers = list(heads.finditer(body))
-    keys = [found["key"] for found in openers]
+    keys = [found[1] for found in openers]
     if not openers or body[: openers[0].start()].strip() or len(set(keys)) < len(keys) or set(required) - set(keys):
         return None
     found: dict[str, str] = {}
     for opener, following in zip(openers, [*openers[1:], None], strict=True):
         piece = body[opener.end() : following.start() if following else None]
-        value, note = _closed_value(piece, closers[opener["key"]], last=following is None)
+        value, note = _closed_value(piece, closers[opener[1]], last=following is None)
         if note:
             notes[note] = None
         elif value is None:
@@ -203,7 +236,7 @@ def tagged(
         if note == "missing-parameter-closer" and following is None and not ended:
             return None  # nothing says that the value is complete
         assert value is not None
-        found[opener["key"]] = value
+        found[opener[1]] = value
     return found, list(notes)
 
 
@@ -217,4 +250,5 @@ def _closed_value(piece: str, closer: str, *, last: bool) -> tuple[str | None, s
         # The newline before a wrong closer is the value's frame, as it is before the right one.
         newline = "\n" if piece[wrong.start() :].startswith("\n") else ""
         return piece[: wrong.start()] + newline, "wrong-parameter-closer"
-    return piece if last else piece.rstrip(" \t\n") + "\n" * piece.endswith("\n"), "missing-parameter-closer"
+    framed = piece.startswith("\n") and piece.endswith("\n")
+    return piece if last else piece.rstrip(" \t\n") + "\n" * framed, "missing-parameter-closer"

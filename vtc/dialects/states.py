@@ -25,6 +25,7 @@ type State = Literal[
     "tail",  # behind a JSON body: closers follow
     "after",  # behind a call
     "whole",  # behind a section that must be the whole reply
+    "damaged",  # in a call whose JSON broke, up to the next call or the end of the reply
     "spill",  # in what was a call until its JSON broke, up to its closer
 ]
 ANCHORED = frozenset({"start", "arguments", "tail", "after", "whole"})
@@ -61,6 +62,10 @@ MOVES: dict[tuple[State, str], str] = {
     ("value", "tail"): "value_tail",
     ("value", "unclosed"): "unclosed",
     ("tail", "tail"): "done",
+    ("tail", "extra"): "extra_tail",
+    ("tail", "wrong"): "wrong_tail",
+    ("tail", "m"): "missing_tail",
+    ("damaged", "d"): "damage_end",
     ("after", "o"): "closer",
     ("after", "next"): "head",
     ("whole", "end"): "whole_end",
@@ -75,6 +80,7 @@ OTHERWISE: dict[State, str] = {
     "tail": "no_tail",
     "after": "after_other",
     "whole": "not_whole",
+    "damaged": "damage_end",
 }
 """State -> the reader's move when none of its tokens follows."""
 

@@ -19,6 +19,8 @@ type Schema = Mapping[str, Any]
 
 MOST_LITERAL = 100_000
 """Characters beyond which text is not tried as a Python literal (the parser behind it is slow and deep)."""
+MOST_DEPTH = 32
+"""Nesting of child tags beyond which they are text; a schema may refer to itself without end."""
 _UNFIT = object()
 
 
@@ -33,13 +35,13 @@ def properties(schema: Schema) -> dict[str, Schema]:
 
 
 def required(schema: Schema) -> tuple[str, ...]:
-    return tuple(_resolved(schema, schema).get("required") or ())
+    return tuple(_listed(_resolved(schema, schema).get("required")))
 
 
-def read(text: str, schema: Schema, root: Schema) -> tuple[Any, bool]:
+def read(text: str, schema: Schema, root: Schema, depth: int = 0) -> tuple[Any, bool]:
     """The value that `text` stands for, and whether it fits the schema (a misfit stays a string)."""
     schema = _resolved(schema, root)
-    options = schema.get("enum") or ([schema["const"]] if "const" in schema else [])
+    options = _listed(schema.get("enum")) or ([schema["const"]] if "const" in schema else [])
     for option in options:
         if not isinstance(option, str) and text.strip() in (_dumped(option), str(option)):
             return option, True
@@ -49,7 +51,7 @@ def read(text: str, schema: Schema, root: Schema) -> tuple[Any, bool]:
     string = any(kind == "string" for kind, _ in types)
     for kind, entry in types:
         # That nothing is written stands for null, [] or {} only where it cannot be a string.
-        value = _UNFIT if string and not text and kind != "string" else _as(kind, text, entry, root)
+        value = _UNFIT if string and not text and kind != "string" else _as(kind, text, entry, root, depth)
         if value is not _UNFIT:
             return value, True
     if string or text in options:
@@ -93,7 +95,7 @@ def _resolved(schema: Any, root: Schema, depth: int = 0) -> Schema:
 def _types(schema: Schema, root: Schema, depth: int = 0) -> list[tuple[str, Schema]]:
     """The allowed types in the schema's order, strings last (anything is a string)."""
     found: list[tuple[str, Schema]] = []
-    for member in [*(schema.get("anyOf") or ()), *(schema.get("oneOf") or ())]:
+    for member in [*_listed(schema.get("anyOf")), *_listed(schema.get("oneOf"))]:
         if depth < 8:
             found += _types(_resolved(member, root), root, depth + 1)
     kinds = schema.get("type")
@@ -105,17 +107,17 @@ def _types(schema: Schema, root: Schema, depth: int = 0) -> list[tuple[str, Sche
             found.append(("object", schema))
         elif "items" in schema or "prefixItems" in schema:
             found.append(("array", schema))
-        elif schema.get("enum"):
-            found += [("string", schema)] * any(isinstance(option, str) for option in schema["enum"])
+        elif any(isinstance(option, str) for option in _listed(schema.get("enum"))):
+            found.append(("string", schema))
     return sorted(found, key=lambda one: one[0] == "string")
 
 
-def _as(kind: str, text: str, schema: Schema, root: Schema) -> Any:
+def _as(kind: str, text: str, schema: Schema, root: Schema, depth: int) -> Any:
     """`text` read as one type, or `_UNFIT`."""
     bare = text.strip()
     match kind:
         case "string":
-            options = schema.get("enum")
+            options = _listed(schema.get("enum"))
             return text if not options or text in options else _UNFIT
         case "null":
             return None if bare in ("null", "None", "") else _UNFIT
@@ -132,8 +134,8 @@ def _as(kind: str, text: str, schema: Schema, root: Schema) -> Any:
         case "array" | "object":
             wanted = list if kind == "array" else dict
             value = wanted() if not bare else _parsed(bare)
-            if not isinstance(value, wanted) and bare.startswith("<"):
-                value = _children(bare, kind, schema, root)
+            if not isinstance(value, wanted) and bare.startswith("<") and depth < MOST_DEPTH:
+                value = _children(bare, kind, schema, root, depth)
             return value if isinstance(value, wanted) else _UNFIT
     return _UNFIT
 
@@ -147,26 +149,27 @@ def _untyped(text: str) -> Any:
 
 def _parsed(text: str) -> Any:
     try:
-        return _finite(json.loads(text))
+        return json.loads(text, parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError):
         pass
     if len(text) > MOST_LITERAL:
         return _UNFIT
     try:
-        value = _finite(ast.literal_eval(text))
-        json.dumps(value)
+        value = ast.literal_eval(text)
+        json.dumps(value, allow_nan=False)
         return value
     except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
         return _UNFIT
 
 
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
         raise ValueError("JSON has no such number")
     return value
 
 
-def _children(text: str, kind: str, schema: Schema, root: Schema) -> Any:
+def _children(text: str, kind: str, schema: Schema, root: Schema, depth: int) -> Any:
     """`<item>…</item>` children as a list, `<key>…</key>` children as an object; all of the text or nothing."""
     entries: dict[str, Schema] = properties({**schema, **{k: root[k] for k in ("$defs", "definitions") if k in root}})
     items = schema.get("items")
@@ -182,20 +185,26 @@ def _children(text: str, kind: str, schema: Schema, root: Schema) -> Any:
         closer = f"</{opened[1]}>"
         end = text.find(closer, opened.end())
         # As everywhere, a closer counts only where another child or the end follows it.
-        while end >= 0 and not (opener.match(text, end + len(closer)) or not text[end + len(closer) :].strip()):
+        while end >= 0 and not (opener.match(text, end + len(closer)) or end + len(closer) == len(text)):
             end = text.find(closer, end + 1)
         if end < 0:
             return _UNFIT
         entry = items if kind == "array" else entries[opened[1]]
-        value, _ = read(_unframed(text[opened.end() : end]), entry if isinstance(entry, Mapping) else {}, root)
+        inner = _unframed(text[opened.end() : end])
+        value, _ = read(inner, entry if isinstance(entry, Mapping) else {}, root, depth + 1)
         listed.append(value)
         named[opened[1]] = value
         if kind == "array":
             named.clear()
         at = end + len(closer)
-        if not text[at:].strip():
+        if at == len(text):
             return listed if kind == "array" else named
     return _UNFIT
+
+
+def _listed(value: Any) -> list[Any]:
+    """A list of a schema; what a client sends instead of one says nothing."""
+    return value if isinstance(value, list) else []
 
 
 def _unframed(text: str) -> str:

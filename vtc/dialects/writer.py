@@ -74,7 +74,7 @@ def _fill(text: str, key: str, slots: Mapping[str, str]) -> str:
 def _reads_back(
     text: str, name: str, arguments: Mapping[str, Any], dialect: Description, tools: Mapping[str, Tool]
 ) -> bool:
-    reader = Reader(compiled((dialect,), tuple(tools)), tools, lenient=False, max_call_bytes=len(text) * 8 + 8)
+    reader = Reader(compiled((dialect,), tuple(tools)), tools, max_call_bytes=len(text) * 8 + 8)
     events = [*reader.feed(text), *reader.finish()]
     match events:
         case [Call(call=ToolCall(name=read, arguments=written))]:

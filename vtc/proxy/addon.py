@@ -71,11 +71,6 @@ class VirtualToolCalling:
 
     # The request
 
-    def requestheaders(self, flow: http.HTTPFlow) -> None:
-        if ctx.options.vtc_mode == "rewrite" and self._api(flow):
-            # A reply that cannot be decoded could not be read; clients take identity as they take any other.
-            flow.request.headers["accept-encoding"] = "identity"
-
     def request(self, flow: http.HTTPFlow) -> None:
         api = self._api(flow)
         if api is None or self._planner is None or ctx.options.vtc_mode == "off":
@@ -102,8 +97,12 @@ class VirtualToolCalling:
         self._live[flow] = _Live(exchange, time.perf_counter() - started)
         for line in exchange.plan.why:
             logger.debug("vtc: %s", line)
-        if rewritten != body and ctx.options.vtc_mode == "rewrite":
-            flow.request.content = rewritten
+        if ctx.options.vtc_mode == "rewrite":
+            if rewritten != body:
+                flow.request.content = rewritten
+            if exchange.reads:
+                # A reply that cannot be decoded could not be read; clients take identity as they take any other.
+                flow.request.headers["accept-encoding"] = "identity"
 
     def _api(self, flow: http.HTTPFlow) -> apis.Api | None:
         return apis.find(flow.request.method, flow.request.path)

@@ -1,0 +1,376 @@
+"""Everything below the JSON: codings, framings, ends, HTTP versions, TLS, and mitmproxy's modes."""
+
+from __future__ import annotations
+
+import gzip
+import ssl
+import zlib
+from collections.abc import Callable, Iterable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Literal
+
+import brotli
+import httpx
+import pytest
+import zstandard
+
+from tests.apis import chat
+from tests.e2e import http2, upstream
+from tests.e2e.conftest import PATH, PATIENCE, Lab, Start, running_proxy, scripted
+from tests.e2e.upstream import JSON, SSE, Reply
+
+ASK = chat.request(stream=True)
+TEXT = "Let me look.\n\n<read>\n<filePath>/a</filePath>\n</read>"
+CALLED = chat.Read("Let me look.", "", [("read", {"filePath": "/a"})], [], "tool_calls")
+STREAM = chat.streamed(*TEXT)
+WHOLE = chat.encoded(chat.completion(TEXT))
+
+type Encode = Callable[[Iterable[bytes]], list[bytes]]
+
+
+# Content codings: a server may compress though it was asked not to; each event is flushed, as servers of events do.
+
+
+def gzipped(pieces: Iterable[bytes]) -> list[bytes]:
+    encoder = zlib.compressobj(wbits=31)
+    return [*(encoder.compress(piece) + encoder.flush(zlib.Z_SYNC_FLUSH) for piece in pieces), encoder.flush()]
+
+
+def deflated(pieces: Iterable[bytes]) -> list[bytes]:
+    encoder = zlib.compressobj()
+    return [*(encoder.compress(piece) + encoder.flush(zlib.Z_SYNC_FLUSH) for piece in pieces), encoder.flush()]
+
+
+def brotlied(pieces: Iterable[bytes]) -> list[bytes]:
+    encoder = brotli.Compressor()
+    return [*(encoder.process(piece) + encoder.flush() for piece in pieces), encoder.finish()]
+
+
+def zstandarded(pieces: Iterable[bytes]) -> list[bytes]:
+    encoder = zstandard.ZstdCompressor().compressobj()
+    flush = zstandard.COMPRESSOBJ_FLUSH_BLOCK
+    return [*(encoder.compress(piece) + encoder.flush(flush) for piece in pieces), encoder.flush()]
+
+
+CODINGS: dict[str, Encode] = {"gzip": gzipped, "deflate": deflated, "br": brotlied, "zstd": zstandarded}
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+async def test_an_encoded_stream_is_decoded(coding: str, start: Start) -> None:
+    lab = await start(Reply(CODINGS[coding](STREAM), {**SSE, "content-encoding": coding}))
+    answer = await lab.post(ASK, headers={"accept-encoding": coding})
+    assert lab.upstream.seen[0].headers["accept-encoding"] == "identity"
+    assert "content-encoding" not in answer.headers
+    assert answer.message == CALLED
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+async def test_an_encoded_body_is_decoded(coding: str, start: Start) -> None:
+    """The rewritten reply is in the coding that its header names."""
+    lab = await start(Reply(CODINGS[coding]([WHOLE]), {**JSON, "content-encoding": coding}))
+    response = await lab.client.post(PATH, json=chat.request())
+    assert response.headers.get("content-encoding") in (coding, None)
+    assert chat.read(response.content) == CALLED
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+async def test_an_encoded_body_without_calls_is_byte_identical(coding: str, start: Start) -> None:
+    pieces = CODINGS[coding]([chat.encoded(chat.completion("Hello"))])
+    lab = await start(Reply(pieces, {**JSON, "content-encoding": coding}))
+    answer = await lab.post(chat.request())
+    assert (answer.headers["content-encoding"], answer.body) == (coding, b"".join(pieces))
+
+
+@pytest.mark.parametrize("headers", [SSE, JSON], ids=["streamed", "whole"])
+async def test_an_unknown_coding_passes(headers: dict[str, str], start: Start) -> None:
+    lab = await start(Reply([b"\x01\x02", b"\x03"], {**headers, "content-encoding": "x-secret"}))
+    answer = await lab.post(ASK)
+    assert (answer.headers["content-encoding"], answer.body) == ("x-secret", b"\x01\x02\x03")
+    (failure,) = (await lab.report())["failures"]
+    assert "x-secret" in failure
+
+
+async def test_a_stream_that_is_not_what_its_coding_says(start: Start) -> None:
+    """What could be decoded arrives, and the report says why the rest could not."""
+    good = gzipped(chat.said("Hello"))[0]
+    lab = await start(Reply([good, b"\xff" * 50, b"\xff"], {**SSE, "content-encoding": "gzip"}))
+    assert (await lab.post(ASK)).message.content == "Hello"
+    (failure,) = (await lab.report())["failures"]
+    assert "not valid gzip" in failure
+
+
+# Framings and ends
+
+
+@pytest.mark.parametrize("framing", ["chunked", "length", "close"])
+@pytest.mark.parametrize("version", ["HTTP/1.1", "HTTP/1.0"])
+async def test_framings_of_a_stream(framing: Literal["chunked", "length", "close"], version: str, start: Start) -> None:
+    if (framing, version) == ("chunked", "HTTP/1.0"):
+        return
+    lab = await start(Reply(STREAM, framing=framing, version=version))
+    answer = await lab.post(ASK)
+    assert answer.message == CALLED
+    assert "content-length" not in answer.headers
+    assert chat.events(answer.body)[-1] == "[DONE]"
+
+
+@pytest.mark.parametrize("newline", ["\r\n", "\r"])
+async def test_line_endings(newline: str, start: Start) -> None:
+    frames = [frame.replace(b"\n", newline.encode()) for frame in STREAM]
+    untouched = [*frames[:6], *frames[-2:]]
+    lab = await start(lambda seen: Reply(frames if seen.json["stream"] else untouched))
+    body = (await lab.post(ASK)).body.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    assert chat.read(body) == CALLED
+    assert (await lab.post({**ASK, "stream": False})).body == b"".join(untouched)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [b"\xef\xbb\xbf", b": ping\n\n", b"\n\n", b"retry: 100\n\n", b"id: 1\nevent: message\n"],
+    ids=["BOM", "comment", "blank", "retry", "fields"],
+)
+async def test_other_lines_of_an_event_stream(head: bytes, start: Start) -> None:
+    lab = await start([head, *STREAM])
+    body = (await lab.post(ASK)).body
+    assert body.startswith(head)
+    assert chat.read(body.removeprefix(b"\xef\xbb\xbf")) == CALLED
+
+
+FINISH = chat.STOP
+ENDS = {
+    "finish and [DONE]": [FINISH, chat.DONE],
+    "finish, usage and [DONE]": [FINISH, chat.USED, chat.DONE],
+    "no [DONE]": [FINISH],
+    "no finish": [chat.DONE],
+    "neither": [],
+    "two [DONE]": [FINISH, chat.DONE, chat.DONE],
+    "[DONE] without its blank line": [FINISH, b"data: [DONE]"],
+    "[DONE] with other white space": [FINISH, b"data:[DONE] \n\n"],
+}
+
+
+@pytest.mark.parametrize("dialect", ["hermes", "tag", "invoke"])
+@pytest.mark.parametrize("end", ENDS)
+async def test_ends_of_a_stream(end: str, dialect: str, start: Start) -> None:
+    """E3: however a stream ends, a complete call is delivered, with a finish reason that says so."""
+    call = chat.DIALECTS[dialect]("read", {"filePath": "/a"})
+    lab = await start([chat.ROLE, *chat.said(*f"Go {call}"), *ENDS[end]])
+    answer = await lab.post(ASK)
+    assert answer.message == chat.Read("Go", "", CALLED.calls, [], "tool_calls")
+    assert answer.body.count(b"[DONE]") == b"".join(ENDS[end]).count(b"[DONE]")
+
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_ends_of_a_stream_without_calls(end: str, start: Start) -> None:
+    """E3, D4: not a byte is added or lost, nor held back for ever."""
+    frames = [chat.ROLE, *chat.said("Hi", " <read>", "<filePath>/a \n"), *ENDS[end]]
+    lab = await start(frames)
+    assert (await lab.post(ASK)).body == b"".join(frames)
+
+
+@pytest.mark.parametrize("framing", ["chunked", "length"])
+async def test_a_stream_that_breaks_off(framing: Literal["chunked", "length"], start: Start) -> None:
+    """E3: what was complete was delivered before; the client learns that the connection broke."""
+    two = "".join(chat.DIALECTS["invoke"]("read", {"filePath": path}) for path in ("/a", "/b"))
+    lab = await start(Reply([chat.ROLE, *chat.said(*two[:-30])], framing=framing, cut=True))
+    body = b""
+    with pytest.raises(httpx.RemoteProtocolError):
+        async with lab.client.stream("POST", PATH, json=ASK) as response:
+            async for piece in response.aiter_raw():
+                body += piece
+    assert chat.read(body).calls == [("read", {"filePath": "/a"})]
+    flow = await lab.flow()
+    assert flow.error is not None
+    assert len(flow.metadata["vtc"]["calls"]) == 1
+
+
+async def test_a_client_that_goes_away(start: Start) -> None:
+    """The model server is told at once, and what was done until then is reported."""
+
+    async def endless() -> Any:
+        while True:
+            for frame in chat.said(*TEXT):
+                yield frame
+
+    lab = await start(Reply(endless()))
+    async with lab.client.stream("POST", PATH, json=ASK) as response:
+        async for _ in response.aiter_raw():
+            break
+    flow = await lab.flow()
+    assert flow.error is not None
+    assert "vtc" in flow.metadata
+
+
+async def test_a_whole_reply_that_breaks_off(start: Start) -> None:
+    """mitmproxy answers for the model server then."""
+    lab = await start(Reply([WHOLE], JSON, framing="length", cut=True))
+    assert (await lab.post(chat.request())).status == 502
+    assert (await lab.report())["calls"] == []
+
+
+# Replies that are not what they say, or not what was asked for
+
+PASSING = {
+    "error": Reply([b'{"error": {"message": "busy"}}'], JSON, 429, framing="length"),
+    "error in HTML": Reply([b"<html><read>"], {"content-type": "text/html"}, 502, framing="length"),
+    "error as events": Reply([*chat.said(TEXT), chat.DONE], SSE, 500),
+    "error with a completion": Reply([WHOLE], JSON, 400, framing="length"),
+    "HTML": Reply([b"<html><read><filePath>/a</filePath></read>"], {"content-type": "text/html"}, framing="length"),
+    "no body": Reply([], JSON, framing="length"),
+    "no content": Reply([], {}, 204, framing="close"),
+    "a JSON value": Reply([b'"x"'], JSON, framing="length"),
+    "other JSON": Reply([b'{"choices": {"a": 1}}'], JSON, framing="length"),
+    "odd choices": Reply([b'{"choices": [1, {"message": 5}, {}]}'], JSON, framing="length"),
+    "JSON called a stream": Reply([WHOLE], SSE, framing="length"),
+    "odd events": Reply([b"data: {\n\n", b"data: 5\n\n", b'data: {"choices": [[]]}\n\n', b"\xff\n\n"], SSE),
+    "odd chunks": Reply([b'data: {"choices": [{"index": [], "delta": {"content": "a"}}]}\n\n', *STREAM[:4]], SSE),
+    "no type": Reply([b"x"], {}, framing="length"),
+}
+
+
+@pytest.mark.parametrize("ask", [ASK, chat.request()], ids=["streamed", "whole"])
+@pytest.mark.parametrize("what", PASSING)
+async def test_what_is_no_completion_passes(what: str, ask: dict[str, Any], start: Start) -> None:
+    """Byte for byte, with the status that it had."""
+    reply = PASSING[what]
+    lab = await start(reply)
+    answer = await lab.post(ask)
+    assert answer.status == reply.status
+    assert answer.body == b"".join(reply.pieces)  # type: ignore[arg-type]
+    assert (await lab.report())["calls"] == []
+
+
+async def test_json_though_a_stream_was_asked_for(start: Start) -> None:
+    lab = await start(Reply([WHOLE], JSON, framing="length"))
+    answer = await lab.post(ASK)
+    assert (answer.headers["content-type"], answer.message) == ("application/json", CALLED)
+    assert answer.headers["content-length"] == str(len(answer.body))
+
+
+@pytest.mark.parametrize("type_", ["application/json", "text/plain", "TEXT/Event-Stream; charset=utf-8"])
+async def test_a_stream_by_another_name(type_: str, start: Start) -> None:
+    lab = await start(Reply(STREAM, {"content-type": type_}))
+    answer = await lab.post(ASK)
+    assert (answer.headers["content-type"], answer.message) == (type_, CALLED)
+
+
+async def test_a_long_reply_is_left_alone(start: Start) -> None:
+    small = chat.request(tools=[chat.READ])
+    assert len(chat.encoded(small)) < len(WHOLE)
+    lab = await start(Reply([WHOLE], JSON, framing="length"), vtc_max_body_bytes=len(WHOLE) - 1)
+    assert (await lab.post(small)).body == WHOLE
+    (failure,) = (await lab.report())["failures"]
+    assert f"longer than vtc_max_body_bytes ({len(WHOLE)} bytes)" in failure
+
+
+# HTTP versions, TLS, modes
+
+
+@pytest.mark.parametrize(
+    ("client", "server"),
+    [
+        ("http", "HTTP/1.1 with TLS"),
+        ("https", "HTTP/1.1"),
+        ("https", "HTTP/1.1 with TLS"),
+        ("HTTP/2 with TLS", "HTTP/1.1"),
+        ("HTTP/2 with TLS", "HTTP/2 with TLS"),
+    ],
+)
+async def test_http_versions_and_tls(
+    client: str,
+    server: str,
+    confdir: Path,
+    server_tls: ssl.SSLContext,
+    client_tls: ssl.SSLContext,
+    newer_tls: ssl.SSLContext,
+) -> None:
+    """Streamed, with and without a length, and whole. (mitmproxy speaks HTTP/2 upstream only to a client that does.)"""
+    replies = iter([Reply(STREAM), Reply(STREAM, framing="length"), Reply([WHOLE], JSON)])
+    script = scripted(lambda _: next(replies))
+    newer = "HTTP/2" in client, "HTTP/2" in server
+    async with AsyncExitStack() as stack:
+        if newer[1]:
+            model = await stack.enter_async_context(http2.serving(script, server_tls))
+        else:
+            tls = server_tls if "TLS" in server else None
+            model = await stack.enter_async_context(upstream.serving(script, tls))
+        proxy = await stack.enter_async_context(
+            running_proxy(confdir, mode=[f"reverse:{model.url}"], ssl_insecure=True)
+        )
+        base = proxy.url if client == "http" else proxy.url.replace("http:", "https:")
+        verify = newer_tls if newer[0] else client_tls
+        user = httpx.AsyncClient(base_url=base, http2=newer[0], verify=verify, trust_env=False, timeout=PATIENCE)
+        lab = Lab(proxy, model, await stack.enter_async_context(user))
+        for ask in (ASK, ASK, chat.request()):
+            assert (await lab.post(ask)).message == CALLED
+            flow = await lab.flow()
+            assert flow.response is not None
+            assert (flow.request.is_http2, flow.response.is_http2) == newer
+
+
+async def test_an_empty_data_frame_loses_nothing(
+    confdir: Path, server_tls: ssl.SSLContext, newer_tls: ssl.SSLContext
+) -> None:
+    """For mitmproxy it is the same as the end of the body, though more may follow."""
+    pieces = [chat.ROLE, *chat.said("a <re"), b"", *chat.said("ad> b"), b"", chat.STOP, chat.DONE, b""]
+    async with AsyncExitStack() as stack:
+        model = await stack.enter_async_context(http2.serving(lambda _: Reply(pieces), server_tls))
+        proxy = await stack.enter_async_context(
+            running_proxy(confdir, mode=[f"reverse:{model.url}"], ssl_insecure=True)
+        )
+        base = proxy.url.replace("http:", "https:")
+        client = httpx.AsyncClient(base_url=base, http2=True, verify=newer_tls, trust_env=False, timeout=PATIENCE)
+        lab = Lab(proxy, model, await stack.enter_async_context(client))
+        assert (await lab.post(ASK)).message == chat.Read("a <read> b", finish_reason="stop")
+
+
+@pytest.mark.parametrize("tls", [False, True], ids=["http", "https"])
+async def test_as_a_regular_proxy(
+    tls: bool, confdir: Path, server_tls: ssl.SSLContext, client_tls: ssl.SSLContext
+) -> None:
+    """Set as HTTP_PROXY or HTTPS_PROXY, for a client whose base URL cannot be changed."""
+    async with AsyncExitStack() as stack:
+        model = await stack.enter_async_context(
+            upstream.serving(lambda _: Reply(STREAM), server_tls if tls else None)
+        )
+        proxy = await stack.enter_async_context(running_proxy(confdir, ssl_insecure=True))
+        client = httpx.AsyncClient(
+            base_url=model.url, proxy=proxy.url, verify=client_tls, trust_env=False, timeout=PATIENCE
+        )
+        lab = Lab(proxy, model, await stack.enter_async_context(client))
+        assert (await lab.post(ASK)).message == CALLED
+
+
+async def test_no_model_server(confdir: Path, unused_tcp_port: int) -> None:
+    """The request was rewritten, and the report says so, though nobody was there to read it."""
+    mode = [f"reverse:http://127.0.0.1:{unused_tcp_port}"]
+    async with running_proxy(confdir, mode=mode, connection_strategy="lazy", vtc_tools="prompt") as proxy:
+        async with httpx.AsyncClient(base_url=proxy.url, trust_env=False, timeout=PATIENCE) as client:
+            assert (await client.post(PATH, json=ASK)).status_code == 502
+        flow = proxy.flows.ended.get_nowait()
+        assert flow.metadata["vtc"]["request"] == ["3 tools -> tag prompt"]
+
+
+async def test_bodies_that_mitmproxy_is_told_to_stream(start: Start) -> None:
+    """A request that is streamed past the addons cannot be rewritten, and is not broken either."""
+    lab = await start(STREAM, stream_large_bodies="10", vtc_tools="prompt")
+    answer = await lab.post(ASK)
+    assert answer.body == b"".join(STREAM)
+    assert lab.upstream.seen[0].json == ASK
+    assert "streamed" in (await lab.report())["request"][0]
+
+
+async def test_streamed_bodies_are_stored_as_they_were_sent(start: Start) -> None:
+    """`store_streamed_bodies` shows in mitmweb what the client got."""
+    lab = await start(STREAM, store_streamed_bodies=True)
+    answer = await lab.post(ASK)
+    flow = await lab.flow()
+    assert flow.response is not None
+    assert flow.response.raw_content == answer.body
+
+
+async def test_gzip_from_a_server_that_flushes_nothing(start: Start) -> None:
+    """The whole stream comes out of one block at its end."""
+    lab = await start(Reply([gzip.compress(b"".join(STREAM))], {**SSE, "content-encoding": "gzip"}, framing="length"))
+    assert (await lab.post(ASK)).message == CALLED

@@ -1,0 +1,26 @@
+"""The canonical vocabulary's own conversions."""
+
+from __future__ import annotations
+
+from vtc.events import Message, Opaque, Refusal, Tool, ToolCall
+
+
+def test_a_tool_and_a_call_have_the_form_of_the_api() -> None:
+    assert Tool("f", "Does it.", {"type": "object"}).as_openai() == {
+        "type": "function",
+        "function": {"name": "f", "description": "Does it.", "parameters": {"type": "object"}},
+    }
+    assert ToolCall("f", '{"a": 1}', "call_1").as_openai() == {
+        "id": "call_1",
+        "type": "function",
+        "function": {"name": "f", "arguments": '{"a": 1}'},
+    }
+
+
+def test_the_text_of_a_message_leaves_out_what_is_no_text() -> None:
+    assert Message("user", ("a", Opaque({"type": "image_url"}), "b")).text == "ab"
+    assert Message("assistant").text == ""
+
+
+def test_a_refusal_stands_for_no_text() -> None:
+    assert Refusal("no reason", "hermes").raw == ""
