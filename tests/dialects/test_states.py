@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tests.dialects.reading import AGENT, DIALECTS
-from vtc.dialects.grammar import Grammar
+from vtc.dialects.grammar import ATTRIBUTES_END, Grammar
 from vtc.dialects.pattern import Scan
 from vtc.dialects.reader import Reader
 from vtc.dialects.states import ANCHORED, INFO, MOVES, OTHERWISE, WHOLE, State
@@ -33,6 +33,7 @@ def scans(grammar: Grammar) -> Iterator[tuple[State, Scan]]:
     yield "quoted", grammar.span_end
     yield "reasoning", grammar.reasoning
     yield "whole", WHOLE
+    yield "attributes", ATTRIBUTES_END
     for form in {head.form for head in grammar.heads.values()}:
         yield "tail", grammar.tail(form, "f")
         yield "after", grammar.after(form)
@@ -47,7 +48,7 @@ def scans(grammar: Grammar) -> Iterator[tuple[State, Scan]]:
 def tokens(scan: Scan) -> set[str]:
     """The names of its tokens, without the numbers that tell several of a kind apart."""
     groups = {*scan.streaming.groupindex, *scan.final.groupindex}
-    outer = {name for name in groups if not re.match("(?:name|id|index|json|key|next)_", name)}
+    outer = {name for name in groups if not re.match("(?:name|id|index|json|key|next|attribute)_", name)}
     return {name.rstrip("0123456789") for name in outer if not name.startswith("hold")}
 
 

@@ -78,6 +78,13 @@ class Form:
             parts = (*_markup(opening, self.dialect, {}), Space(), *parts)
         return _trim(parts)
 
+    def attribute_head(self, tools: tuple[str, ...]) -> tuple[Part, ...] | None:
+        """The beginning of a call with attributes, if the tool's name is the tag; up to the first value."""
+        if not tools or self.section or not self.call.startswith("<{name}>"):
+            return None
+        attribute = (Chars(KEY, 128, "key"), Space(), Lit("="), Space(), OneOf(_QUOTES))
+        return (Lit("<"), *_names(self.dialect, tools), Chars(r"\s", 16), Group(attribute, "attribute"))
+
     def tail(self, name: str) -> tuple[Part, ...]:
         """What must follow the arguments of a call that was written with this name."""
         _, after = pattern.split(pattern.parse(self.call, "call"), pattern.BODIES)
@@ -132,6 +139,8 @@ class Head:
 
     form: Form
     token: Token
+    attributes: bool = False
+    """The parameters follow as attributes, `<read_file path="a.py"/>`: a malformation of tag-per-tool dialects."""
 
 
 class Grammar:
@@ -147,6 +156,9 @@ class Grammar:
                 for parts in _variants(form, self.tools):
                     token = Token(f"h{len(self.heads)}", parts, line_start=form.whole_line)
                     self.heads[token.name] = Head(form, token)
+                if tag := form.attribute_head(self.tools):
+                    token = Token(f"h{len(self.heads)}", tag)
+                    self.heads[token.name] = Head(form, token, attributes=True)
         anywhere = [head for head in self.heads.values() if not head.form.whole_reply]
         tokens = [head.token for head in anywhere]
         in_code = [head.token for head in anywhere if head.form.dialect.in_code == "call"]
@@ -230,6 +242,11 @@ class Grammar:
         tail = form.tail(name) or form.section_tail()
         return searching([Token("closer", tail)] if tail else [])
 
+
+ATTRIBUTES_END = searching(
+    [Token(f"end{i}", (Lit(quote), Space(), Maybe((Lit("/"),)), Lit(">"))) for i, quote in enumerate(_QUOTES)]
+)
+"""The end of a tag with attributes, if it is not inside a value."""
 
 _END_OF_LINE = Scan(
     re.compile(r"[ \t\r]{0,256}(?:(?P<hold>\Z)|(?P<tail>(?=\n)))"), re.compile(r"[ \t\r]{0,256}(?P<tail>(?=\n)|\Z)")

@@ -48,6 +48,11 @@ class OpenCall:
     def raw(self) -> str:
         return "".join(self._raw)
 
+    @property
+    def body(self) -> str:
+        """What was held behind the head."""
+        return "".join(self._raw[self._body :])
+
     def hold(self, text: str, *, value: bool = False) -> None:
         """More of its text; `value` when that is part of the current parameter's value."""
         self._raw.append(text)
@@ -111,6 +116,21 @@ class OpenCall:
         if not fits:
             self.repairs[f"untyped:{key}"] = None
 
+    def read_attributes(self, tag: str) -> bool:
+        """Take the parameters from the rest of an opening tag; False if it is not whole yet, or they do not fit."""
+        found = list(_ATTRIBUTE.finditer(tag))
+        keys = [one[1] for one in found]
+        rest = _ATTRIBUTE.sub("", tag).strip()
+        fits = set(keys) <= set(self._declared) and set(values.required(self._schema)) <= set(keys)
+        fits = fits and not any(one[2][-1] in one[3] for one in found)  # where would that value end?
+        if rest not in (">", "/>") or len(set(keys)) < len(keys) or not fits:
+            return False
+        self.repairs["attributes"] = None
+        for one in found:
+            value, _ = values.read(one[3], self._declared[one[1]], self._schema)
+            self._arguments[one[1]] = value
+        return True
+
     # What it says
 
     def complete(self, unknown_tools: str) -> list[Call]:
@@ -127,7 +147,7 @@ class OpenCall:
 
     def repaired(self, unknown_tools: str) -> tuple[list[Call], str]:
         """The events for what the strict reading failed on, and the text behind it; no events if it cannot be told."""
-        body = "".join(self._raw[self._body :])
+        body = self.body
         closers = self.form.closing_tags(self.written)
         rest = ""
         try:
@@ -155,10 +175,9 @@ class OpenCall:
         missing = [key for key in values.required(self._schema) if key not in self._arguments and key in self._declared]
         if not missing:
             return
-        body = "".join(self._raw[self._body :])
-        if not self.form.param_opener(tuple(missing)).search(body):
+        if not self.form.param_opener(tuple(missing)).search(self.body):
             return
-        if not self._lenient or not self._split(body):
+        if not self._lenient or not self._split(self.body):
             raise envelope.NotACall(f"a parameter may have swallowed {missing[0]!r}, as its closing tag is missing")
 
     def _split(self, body: str) -> bool:
@@ -205,6 +224,7 @@ class OpenCall:
         return events
 
 
+_ATTRIBUTE = re.compile(r"""([\w.:-]+)\s*=\s*(\\?["'])(.*?)\2(?=\s*/?>\s*\Z|\s+[\w.:-]+\s*=\s*\\?["'])\s*""", re.DOTALL)
 _CDATA = re.compile(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.DOTALL)
 
 

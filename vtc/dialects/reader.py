@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Literal
 
 from vtc.dialects import envelope
-from vtc.dialects.grammar import Form, Grammar
+from vtc.dialects.grammar import ATTRIBUTES_END, Form, Grammar
 from vtc.dialects.json_body import JsonBody
 from vtc.dialects.machine import Found, Machine
 from vtc.dialects.open_call import OpenCall
@@ -115,7 +115,7 @@ class Reader(Machine):
             return
         if self._state == "value":
             self._hold(text, value=True)
-        elif self._state == "damaged":
+        elif self._state in ("damaged", "attributes"):
             self._hold(text)
         elif self._state == "reasoning":
             self._out.append(_THOUGHT[self._think](text))
@@ -242,14 +242,26 @@ class Reader(Machine):
         assert token is not None
         if self._state not in ANCHORED:
             self._sink(found.start())
-        form = self._grammar.heads[token].form if token in self._grammar.heads else self._form
+        head = self._grammar.heads.get(token)
+        form = head.form if head else self._form
         assert form is not None
+        if head and head.attributes and not self._lenient:
+            self._skip(found)
+            return
         groups = found.groupdict()
         written, id_ = groups.get(f"name_{token}") or "", groups.get(f"id_{token}")
         self._call = OpenCall(form, written, id_, self._tools, lenient=self._lenient)
         self._call.size = self._waiting
+        if head and head.attributes and not self._call.may_open(found[f"key_{token}"]):
+            self._call = None
+            self._skip(found)
+            return
         self._call.hold(self._take_space())
-        if form.body == "params":
+        if head and head.attributes:
+            self._hold(self._buffer[self._at : found.start(f"attribute_{token}")])
+            self._call.begin_body()
+            self._go("attributes", ATTRIBUTES_END, found.start(f"attribute_{token}"))
+        elif form.body == "params":
             self._hold(self._buffer[self._at : found.end()])
             self._call.begin_body()
             self._go("arguments", self._grammar.arguments(form, self._call.written), found.end())
@@ -294,6 +306,19 @@ class Reader(Machine):
         self._hold(self._buffer[self._at : found.end()])
         call.open_param(key, int(token[1:]))
         self._go("value", self._grammar.value(call.form, call.written, int(token[1:]), key), found.end())
+
+    def _attributes_end(self, found: Found) -> None:
+        """The end of a tag with attributes, unless it is still inside of one."""
+        call = self._call
+        assert call is not None
+        text = call.body + self._buffer[self._at : found.end()]
+        if not call.read_attributes(text):
+            self._skip(found)
+        elif text.endswith("/>"):
+            self._done(found)
+        else:
+            self._hold(self._buffer[self._at : found.end()])
+            self._go("tail", self._grammar.tail(call.form, call.written), found.end())
 
     def _bare_tail(self, found: Found) -> None:
         """The end of a call that has no parameters."""

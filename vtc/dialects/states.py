@@ -21,6 +21,7 @@ type State = Literal[
     "reasoning",
     "arguments",  # behind a head: parameters follow
     "value",
+    "attributes",  # in the opening tag of a call whose parameters are attributes
     "json",
     "tail",  # behind a JSON body: closers follow
     "after",  # behind a call
@@ -57,6 +58,7 @@ MOVES: dict[tuple[State, str], str] = {
     ("arguments", "p"): "param",
     ("arguments", "tail"): "bare_tail",
     ("arguments", "json"): "json_arguments",
+    ("attributes", "end"): "attributes_end",
     ("value", "p"): "param",
     ("value", "stray"): "skip",
     ("value", "tail"): "value_tail",
