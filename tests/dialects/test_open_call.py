@@ -45,9 +45,9 @@ def test_the_frame_of_a_value(text: str, frame: str, param: str, value: str) -> 
     assert unframed(text, frame, param) == value
 
 
-def opened(dialect: str, name: str, tools: str = "agent") -> OpenCall:
+def opened(dialect: str, name: str, tools: str = "agent", *, lenient: bool = True) -> OpenCall:
     description = DIALECTS[dialect]
-    return OpenCall(Form(description, description.calls[0]), name, None, TOOLS[tools])
+    return OpenCall(Form(description, description.calls[0]), name, None, TOOLS[tools], lenient=lenient)
 
 
 def give(call: OpenCall, key: str, value: str) -> None:

@@ -98,13 +98,7 @@ def test_every_dialect_shows_a_tool_that_says_little(dialect: str, parameters: d
 def test_every_dialect_says_what_must_be_called(dialect: str) -> None:
     template, tools = DIALECTS[dialect].prompt, list(TOOLS["typed"].values())
     assert "the function save" in prompt.render(template, tools, {"must_call": "the function save"})
-    assert "must" not in prompt.render(template, tools, {"must_call": ""}).rpartition("\n")[2]
-
-
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_the_same_tools_give_the_same_text(dialect: str) -> None:
-    template, tools = DIALECTS[dialect].prompt, list(AGENT.values())
-    assert prompt.render(template, tools, {"must_call": ""}) == prompt.render(template, tools, {"must_call": ""})
+    assert " in this reply." not in prompt.render(template, tools, {"must_call": ""})
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

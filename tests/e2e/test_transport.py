@@ -331,9 +331,7 @@ async def test_as_a_regular_proxy(
 ) -> None:
     """Set as HTTP_PROXY or HTTPS_PROXY, for a client whose base URL cannot be changed."""
     async with AsyncExitStack() as stack:
-        model = await stack.enter_async_context(
-            upstream.serving(lambda _: Reply(STREAM), server_tls if tls else None)
-        )
+        model = await stack.enter_async_context(upstream.serving(lambda _: Reply(STREAM), server_tls if tls else None))
         proxy = await stack.enter_async_context(running_proxy(confdir, ssl_insecure=True))
         client = httpx.AsyncClient(
             base_url=model.url, proxy=proxy.url, verify=client_tls, trust_env=False, timeout=PATIENCE

@@ -25,10 +25,9 @@ class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One dialect, as its YAML file describes it.
 
-    `call`, `param` and `section` are patterns: literal text with `{name}`, `{key}`, `{value}`,
-    `{params}`, `{json}`, `{args}` and `{calls}` as placeholders (`{{` and `}}` are braces). Of several patterns
-    the first is written and all are read. White space between markup is written exactly and read
-    loosely; white space next to `{value}` is the value's frame.
+    `call`, `param` and `section` are patterns: literal text with placeholders such as `{name}` and `{value}` (`{{` and
+    `}}` are braces; `pattern.SLOTS` lists them). Of several patterns the first is written and all are read. White space
+    between markup is written exactly and read loosely; white space next to `{value}` is the value's frame.
     """
 
     kind: Literal["dialect"]
@@ -46,12 +45,15 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """Markers of `call` that models leave out."""
     anchor: Literal["anywhere", "line"] = "anywhere"
     """`line`: a call counts only when nothing else stands on its lines."""
+    id: str = ""
+    """The id that a call's header amounts to, e.g. `functions.{name}:{index}`."""
     names: Literal["declared", "any"] = "any"
     """`declared`: only names (and parameters) of offered tools are markup; all else is text."""
     namespaces: tuple[str, ...] = ()
     """Prefixes that a tag may carry (`antml:`); they are ignored."""
     values: Literal["json", "python", "repr"] = "json"
-    """How what is not a string is written: JSON; Python scalars; Python literals throughout."""
+    """How what is not a string is written: JSON; Python scalars; Python literals throughout. (In keyword arguments
+    strings, too: in double quotes, or with `repr` as Python has them.)"""
     frame: Literal["pattern", "multiline"] = "pattern"
     """`multiline`: a value of several lines is set off by one newline on either side."""
     json_body: bool = True
@@ -92,6 +94,9 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         for key, patterns in (("call", self.calls), ("param", self.params), ("section", self.sections)):
             for text in patterns:
                 pattern.parse(text, key)
+        for key, patterns in (("call", () if self.section_required else self.calls), ("param", self.params)):
+            for text in patterns:
+                pattern.check_findable(text, key)
         bodies = [pattern.body(text) for text in self.calls]
         if not bodies:
             raise pattern.PatternError("call", "at least one pattern is needed")

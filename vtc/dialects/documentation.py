@@ -15,15 +15,19 @@ The shape is that of Cline, Roo Code and Kilo Code before their native protocol,
     </read_file>
 
 A heading is a tool's only if a description and a sample of its own tag follow, so prose under `## Purpose` is none.
-Types are told in words at the most; where they are not, a parameter is a string.
+What announces the sample varies ("Usage:", "**Usage Example:**", "Examples:"), and some parameters are only shown in
+it. Types are told in words at the most; where they are not, a parameter is a string.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from bisect import bisect
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -32,25 +36,36 @@ from vtc.events import Tool
 TOOL_SECTIONS = ("Tools", "Tool Use Formatting", "Tool Use Examples")
 """Titles of the sections that say which tools there are and how a call is written."""
 
-_HEADING = re.compile(r"(?P<level>#{1,6}) +(?P<title>\S.*?)\s*\Z")
-_RULE = re.compile(r"====\s*\Z")
-_ELEMENT = re.compile(r"<(?P<tag>[A-Za-z_][\w-]*)>\s*\Z")
-_FENCE = re.compile(r"\s*(```+|~~~+)")
-_NAME = re.compile(r"[A-Za-z_][\w-]{0,127}\Z")
-_FIELD = re.compile(r"^(Description|Parameters|Usage):[ \t]*", re.MULTILINE)
+_MARK = re.compile(r"^(?:(?P<level>#{1,6}) +(?P<title>\S.*?)|====)[ \t\r]*$", re.MULTILINE)
+"""A heading, or the rule between the chapters of a prompt."""
+_FENCE = re.compile(r"[ \t]*(?P<run>`{3,}|~{3,})(?P<info>.*)", re.DOTALL)
+_TAG = re.compile(r"<(?P<close>/?)(?P<name>[A-Za-z_][\w-]*)>\s*\Z")
+_ELEMENT = re.compile(r"^<[A-Za-z_][\w-]*>[ \t\r]*$", re.MULTILINE)
+_CHILD = re.compile(r"<(?P<name>[A-Za-z_][\w-]*)>(?P<value>.*?)</(?P=name)>", re.DOTALL)
+_NAME = re.compile(r"[A-Za-z_][\w-]{0,127}")
+_DESCRIPTION = re.compile(r"\s*\**Description\**:\**[ \t]*")
+_LISTED = re.compile(r"^\**(?:(?P<need>Required|Optional) )?Parameters\**:\**[ \t]*(?:None\b)?", re.MULTILINE)
 _PARAM = re.compile(
     r"^- (?P<name>[A-Za-z_][\w-]*):[ \t]*(?:\((?P<need>required|optional)\b[^)\n]*\))?[ \t]*", re.MULTILINE
 )
+_ANNOUNCED = re.compile(
+    r"(?:^(?!- )[ \t]*(?:\S.*:\**|\**(?:Usage|Example)\b.*|)[ \t\r]*\n)+\Z", re.MULTILINE
+)
+"""The lines right before a sample that only announce it."""
+_RULE_LINE = re.compile(
+    r"^.*(?:\btool (?:use|call)s?\b.*\bXML\b.*\b(?:format|tags?)\b|\bXML\b.*\b(?:format|tags?)\b.*\btool (?:use|call)s?\b)"
+    r".*(?:\n|\Z)",
+    re.MULTILINE | re.IGNORECASE,
+)
+"""A line elsewhere that says how calls are written ("Formulate your tool use using the XML format …")."""
 _TYPES = (
-    ("boolean", re.compile(r"(?:an? )?bool(?:ean)?\b|whether\b|true or false\b|set to true\b", re.IGNORECASE)),
-    ("integer", re.compile(r"(?:an? )?int(?:eger)?\b|the (?:1-based )?line number\b|the number of\b", re.IGNORECASE)),
-    ("number", re.compile(r"(?:a )?(?:number|float)\b", re.IGNORECASE)),
-    ("object", re.compile(r"(?:a )?json object\b", re.IGNORECASE)),
-    ("array", re.compile(r"(?:a )?json (?:array|list)\b|an array\b", re.IGNORECASE)),
+    ("boolean", r"(?:an? )?bool(?:ean)?|whether|\W?true\W? or \W?false|set to \W?true"),
+    ("integer", r"(?:an? )?int(?:eger)?|(?:the )?(?:1-based |starting |ending )?line number|(?:the )?number of"),
+    ("number", r"(?:a )?(?:number|float)"),
+    ("object", r"(?:a )?json object"),
+    ("array", r"(?:a )?json (?:array|list)|an array"),
 )
 """How a description begins that tells a type."""
-_RULE_LINE = re.compile(r"^.*(?:\btool\b.*\bXML\b|\bXML\b.*\btool\b).*\n", re.MULTILINE | re.IGNORECASE)
-"""A line elsewhere that says how calls are written ("Formulate your tool use using the XML format …")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,102 +78,157 @@ class Documentation:
 
 @dataclass(frozen=True, slots=True)
 class _Section:
-    """A heading and all that follows up to the next one of its level; `start` and `end` are offsets."""
+    """A heading and all that follows up to the next one of its level; `start`, `body` and `end` are offsets."""
 
-    level: int
     title: str
     start: int
     body: int
     end: int
 
 
-def read(prompt: str, tool_sections: Sequence[str] = TOOL_SECTIONS) -> Documentation:
-    """The tools that `prompt` documents; with none, `rest` is the prompt as it is.
+@lru_cache(maxsize=64)  # agents send the same prompt again and again
+def read(prompt: str, tool_sections: tuple[str, ...] = TOOL_SECTIONS) -> Documentation:
+    """The tools that `prompt`, or one part of it, documents.
 
-    `tool_sections` are globs for the titles of sections that are left out of `rest`.
+    `tool_sections` are globs for the titles of sections that are left out of `rest` if they show how a call is written.
     """
-    sections = list(_sections(prompt))
-    found = [(section, tool) for section in sections if (tool := _tool(section, prompt)) is not None]
-    if not found:
-        return Documentation((), prompt)
-    gone = [(section.start, section.end) for section, _ in found]
-    gone += [
-        (section.start, section.end)
-        for section in sections
-        if any(fnmatchcase(section.title.casefold(), glob.casefold()) for glob in tool_sections)
+    masked = _masked(prompt)
+    sections = list(_sections(masked))
+    documented = [(section, samples) for section in sections if (samples := _samples(prompt, masked, section))]
+    shown = _shown(prompt, masked, [section.title for section, _ in documented])
+    tools: dict[str, Tool] = {}
+    for section, samples in documented:
+        tools.setdefault(section.title, _tool(prompt, masked, section, samples[0], shown[section.title]))
+    ends = [(section.start, samples[-1].end()) for section, samples in documented]
+    gone = list(ends)
+    for section in sections:
+        if any(fnmatchcase(section.title.casefold(), glob.casefold()) for glob in tool_sections):
+            if inside := [end for start, end in ends if section.start <= start < section.end]:
+                gone.append((section.start, max(inside)))  # what follows the last tool is not about tools any more
+            elif _ELEMENT.search(masked, section.body, section.end):
+                gone.append((section.start, section.end))
+    return Documentation(tuple(tools.values()), _RULE_LINE.sub("", _without(prompt, gone)) if gone else prompt)
+
+
+def _masked(prompt: str) -> str:
+    """The prompt with the inside of code blocks and sample calls blanked out; every offset stays the same."""
+    lines = prompt.split("\n")
+    titles = {found["title"] for found in _MARK.finditer(prompt)}
+    closers: defaultdict[str, list[int]] = defaultdict(list)
+    for number, line in enumerate(lines):
+        if (fence := _FENCE.match(line)) and not fence["info"].strip():
+            closers[fence["run"]].append(number)
+        elif (tag := _TAG.match(line)) and tag["close"]:
+            closers[tag["name"]].append(number)
+    number = 0
+    while number < len(lines):
+        opener = ""
+        if fence := _FENCE.match(lines[number]):
+            opener = fence["run"]
+        elif (tag := _TAG.match(lines[number])) and not tag["close"] and tag["name"] in titles:
+            opener = tag["name"]
+        ends = closers.get(opener, [])
+        if (place := bisect(ends, number)) < len(ends):
+            for inside in range(number + 1, ends[place]):
+                lines[inside] = " " * len(lines[inside])
+            number = ends[place]
+        number += 1
+    return "\n".join(lines)
+
+
+def _sections(masked: str) -> Iterator[_Section]:
+    marks = list(_MARK.finditer(masked))
+    levels = [len(mark["level"] or "") for mark in marks]
+    for i, mark in enumerate(marks):
+        if levels[i]:
+            following = (marks[j].start() for j in range(i + 1, len(marks)) if levels[j] <= levels[i])
+            yield _Section(mark["title"], mark.start(), mark.end(), next(following, len(masked)))
+
+
+def _samples(prompt: str, masked: str, section: _Section) -> list[re.Match[str]]:
+    """The sample calls of the tool that a section documents; none if it documents no tool."""
+    described = _DESCRIPTION.match(prompt, section.body, section.end)
+    if not (described and _NAME.fullmatch(section.title)):
+        return []
+    sample = _sample(section.title)
+    # A code block may quote anything, so it is looked into only where nothing else shows the call.
+    return [
+        *sample.finditer(masked, described.end(), section.end) or sample.finditer(prompt, described.end(), section.end)
     ]
-    return Documentation(tuple(tool for _, tool in found), _without(prompt, gone))
 
 
-def _sections(prompt: str) -> Iterator[_Section]:
-    marks: list[tuple[int, str, int, int]] = []  # level (0 for a rule), title, start, body
-    at, fence, sample = 0, "", 0
-    for line in prompt.splitlines(keepends=True):
-        if at < sample:  # a sample call may hold anything, headings too
-            pass
-        elif fenced := _FENCE.match(line):
-            if not fence:
-                fence = fenced[1]
-            elif fenced[1].startswith(fence):
-                fence = ""
-        elif not fence:
-            if heading := _HEADING.match(line):
-                marks.append((len(heading["level"]), heading["title"], at, at + len(line)))
-            elif _RULE.match(line):
-                marks.append((0, "", at, at + len(line)))
-            elif element := _ELEMENT.match(line):
-                sample = prompt.find(f"\n</{element['tag']}>", at)
-        at += len(line)
-    for i, (level, title, start, body) in enumerate(marks):
-        if level:
-            end = next((later for other, _, later, _ in marks[i + 1 :] if other <= level), len(prompt))
-            yield _Section(level, title, start, body, end)
+def _sample(*names: str) -> re.Pattern[str]:
+    # A fence right behind a sample is that of the code block around it.
+    fence = r"(?:[ \t\r]*\n[ \t]*(?:`{3,}|~{3,})[ \t\r]*$)?"
+    tag = rf"^[ \t]*<(?P<name>{'|'.join(names)})>(?P<body>.*?)</(?P=name)>"
+    return re.compile(tag + fence, re.MULTILINE | re.DOTALL)
 
 
-def _tool(section: _Section, prompt: str) -> Tool | None:
-    """The tool that a section documents, or None."""
-    name, text = section.title, prompt[section.body : section.end]
-    if not _NAME.match(name):
-        return None
-    fields: dict[str, str] = {}
-    marks = list(_FIELD.finditer(text))
-    for mark, end in _with_ends(marks):
-        fields.setdefault(mark[1], text[mark.end() : end].strip())
-    if "Description" not in fields or f"<{name}>" not in fields.get("Usage", ""):
-        return None
-    return Tool(name, fields["Description"], _schema(name, fields.get("Parameters", ""), fields["Usage"]))
+def _shown(prompt: str, masked: str, names: Sequence[str]) -> dict[str, dict[str, str]]:
+    """By tool, the parameters in its sample calls, wherever these stand, each with what it holds in the first."""
+    shown: dict[str, dict[str, str]] = {name: {} for name in names}
+    for text in (masked, prompt) if names else ():
+        for sample in _sample(*names).finditer(text):
+            for child in _CHILD.finditer(prompt, *sample.span("body")):
+                shown[sample["name"]].setdefault(child["name"], child["value"].strip())
+    return shown
 
 
-def _schema(name: str, listed: str, usage: str) -> dict[str, Any]:
-    sample = usage.partition(f"<{name}>")[2].partition(f"</{name}>")[0]
+def _tool(
+    prompt: str, masked: str, section: _Section, sample: re.Match[str], shown: Mapping[str, str]
+) -> Tool:
+    """The tool of a section, up to its first sample."""
+    described = _DESCRIPTION.match(prompt, section.body)
+    assert described is not None
+    end = sample.start()
+    if sample.string is prompt:  # in a code block, which begins in the line before
+        end = prompt.rfind("\n", 0, end - 1) + 1
+    if announced := _ANNOUNCED.search(prompt, described.end(), end):
+        end = announced.start()
     properties: dict[str, Any] = {}
     required: list[str] = []
-    marks = list(_PARAM.finditer(listed))
-    for mark, end in _with_ends(marks):
-        description = listed[mark.end() : end].strip()
-        written = sample.partition(f"<{mark['name']}>")[2].partition(f"</{mark['name']}>")[0].strip()
-        kind = next((kind for kind, words in _TYPES if words.match(description)), "string")
-        if "<" in written:
-            # Elements inside a value are the client's own business; only the sample shows them.
-            description = f"{description}\nWritten as:\n{written}"
-        properties[mark["name"]] = {"type": kind, "description": description}
-        if mark["need"] == "required":
-            required.append(mark["name"])
-    return {"type": "object", "properties": properties, "required": required}
+    lists = list(_LISTED.finditer(masked, described.end(), end))
+    for listed, list_end in _with_ends(lists, end):
+        marks = [
+            mark
+            for mark in _PARAM.finditer(masked, listed.end(), list_end)
+            if mark["need"] or listed["need"] or mark["name"] in shown  # or else it is a list in prose
+        ]
+        for mark, mark_end in _with_ends(marks, list_end):
+            name = mark["name"]
+            properties[name] = _schema(prompt[mark.end() : mark_end].strip(), shown.get(name, ""))
+            if (mark["need"] or listed["need"] or "").casefold() == "required":
+                required.append(name)
+    for name, value in shown.items():
+        properties.setdefault(name, _schema("", value))
+    description = prompt[described.end() : lists[0].start() if lists else end].strip()
+    return Tool(section.title, description, {"type": "object", "properties": properties, "required": required})
 
 
-def _with_ends(marks: Sequence[re.Match[str]]) -> Iterator[tuple[re.Match[str], int | None]]:
+def _with_ends(marks: Sequence[re.Match[str]], end: int) -> Iterator[tuple[re.Match[str], int]]:
     """Each mark, and where what it opens ends: at the next one."""
     for mark, following in pairwise([*marks, None]):
         assert mark is not None
-        yield mark, following.start() if following else None
+        yield mark, following.start() if following else end
+
+
+def _schema(description: str, written: str) -> dict[str, Any]:
+    kinds = (kind for kind, words in _TYPES if re.match(rf"(?:{words})\b", description, re.IGNORECASE))
+    if "<" in written:
+        # Elements inside a value are the client's own business; only the sample shows them.
+        description = f"{description}\nWritten as:\n{written}".strip()
+    return {"type": next(kinds, "string"), "description": description}
 
 
 def _without(text: str, spans: Sequence[tuple[int, int]]) -> str:
+    """The text without these spans, and with one empty line where one was."""
     kept, at = [], 0
     for start, end in sorted(spans):
-        if start > at:
+        if start >= at:
             kept.append(text[at:start])
         at = max(at, end)
     kept.append(text[at:])
-    return re.sub(r"\n{3,}", "\n\n", _RULE_LINE.sub("", "".join(kept)))
+    for i in range(len(kept) - 1):
+        kept[i] = kept[i].rstrip("\r\n")
+        kept[i + 1] = kept[i + 1].lstrip("\r\n")
+    return "\n\n".join(filter(None, kept))

@@ -113,7 +113,12 @@ class Form:
     def param_opener(self, keys: tuple[str, ...]) -> re.Pattern[str]:
         """Finds the opening tag of one of these parameters; group 1 is which."""
         before, _ = pattern.split(pattern.parse(self.dialect.params[0], "param"), ("value",))
-        parts = _loose(_trim(_markup(before, self.dialect, {"key": (Group((OneOf(keys),), "key"),)})))
+        slots: dict[str, tuple[Part, ...]] = {
+            "key": (Group((OneOf(keys),), "key"),),
+            "string": (OneOf(("true", "false")),),
+            "type": (Chars(r"\w", 32),),
+        }
+        parts = _loose(_trim(_markup(before, self.dialect, slots)))
         return re.compile(pattern.whole(parts, "opener"))
 
     def param_closer(self, key: str) -> str:
@@ -125,7 +130,12 @@ class Form:
         heads = []
         for text in self.dialect.params:
             before, _ = pattern.split(pattern.parse(text, "param"), ("value",))
-            heads.append(_loose(_trim(_markup(before, self.dialect, {"key": (Chars(KEY, 128, "key"),)}))))
+            slots: dict[str, tuple[Part, ...]] = {
+                "key": (Chars(KEY, 128, "key"),),
+                "string": (OneOf(("true", "false"), "string"),),
+                "type": (Chars(r"\w", 32, "type"),),
+            }
+            heads.append(_loose(_trim(_markup(before, self.dialect, slots))))
         return heads
 
     def param_tail(self, index: int, key: str) -> tuple[Part, ...]:
@@ -221,7 +231,11 @@ class Grammar:
         tokens = [Token(f"o{i}", parts) for i, parts in enumerate(_closers(form))]
         if form.section and (dialect.section_required or form.whole_reply):
             inner = Form(dialect, form.call)
-            tokens += [Token(f"next{i}", parts) for i, parts in enumerate(_variants(inner, self.tools))]
+            heads = _variants(inner, self.tools)
+            comma = dialect.separator.strip()
+            if comma:
+                heads = [(Lit(comma), Space(), *parts) for parts in heads] + heads
+            tokens += [Token(f"next{i}", parts) for i, parts in enumerate(heads) if isinstance(parts[0], Lit)]
         return expecting(tokens)
 
     def _damaged(self, form: Form, name: str) -> Scan:
@@ -289,7 +303,7 @@ def _variants(form: Form, tools: tuple[str, ...]) -> list[tuple[Part, ...]]:
     heads = [head]
     if head and isinstance(head[0], Maybe):
         heads = [(*head[0].parts, *head[1:]), _trim(head[1:])]
-    if form.body == "params":
+    if form.body in ("params", "kwargs"):
         return heads
     if form.body == "json" and form.dialect.names == "declared":
         openings = _declared_envelopes(form.dialect, tools)

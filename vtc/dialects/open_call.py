@@ -10,6 +10,7 @@ from typing import Any
 from vtc.dialects import envelope, names, repairs, values
 from vtc.dialects.grammar import Form
 from vtc.dialects.json_body import JsonBody, encodable
+from vtc.dialects.kwargs_body import KwargsBody
 from vtc.events import Call, Tool, ToolCall
 
 
@@ -19,11 +20,21 @@ class OpenCall:
     `raw` is kept whole, so that a call that does not complete can be given back as the text it was.
     """
 
-    def __init__(self, form: Form, written: str, id_: str | None, tools: Mapping[str, Tool], *, lenient: bool) -> None:
+    def __init__(
+        self,
+        form: Form,
+        written: str,
+        id_: str | None,
+        tools: Mapping[str, Tool],
+        *,
+        lenient: bool,
+        index: str = "",
+    ) -> None:
         self.form = form
         self.written = written
         """The name as the model wrote it; empty as long as it is inside JSON."""
-        self.json: JsonBody | None = None
+        self.json: JsonBody | KwargsBody | None = None
+        """Reads the arguments, where they are not between tags."""
         self.repairs: dict[str, None] = {}
         self.fault = ""
         """Why the strict reading failed."""
@@ -33,16 +44,22 @@ class OpenCall:
         self._lenient = lenient
         self._escaped = False
         self._body = 0  # of the pieces of `_raw`, the first behind the head
-        self._id = id_
+        self._id = self._header_id(index) or id_
         self._tools = tools
         self._tool = tools.get(names.resolve(written, tools) or "")
         self._schema = self._tool.parameters if self._tool else {}
         self._declared = values.properties(self._schema)
         self._raw: list[str] = []
         self._param = 0
+        self._is_string: bool | None = None
         self._key: str | None = None
         self._value: list[str] = []
         self._arguments: dict[str, Any] = {}
+
+    def _header_id(self, index: str) -> str | None:
+        """The id that the head amounts to, in dialects that have one."""
+        template = self.form.dialect.id
+        return template.replace("{name}", self.written).replace("{index}", index) if template and index else None
 
     @property
     def raw(self) -> str:
@@ -91,18 +108,19 @@ class OpenCall:
             return True
         return self._tool is not None and not values.required(self._schema)
 
-    def open_param(self, key: str, param: int) -> None:
-        self._key, self._param = key, param
+    def open_param(self, key: str, param: int, is_string: bool | None = None) -> None:
+        """A parameter begins; `is_string` where the markup itself says whether it is one."""
+        self._key, self._param, self._is_string = key, param, is_string
 
     def close_param(self) -> None:
         """The current parameter's value is complete."""
         if self.spilled:
             return
         assert self._key is not None
-        self._set(self._key, "".join(self._value), self._param)
+        self._set(self._key, "".join(self._value), self._param, self._is_string)
         self._value.clear()
 
-    def _set(self, key: str, text: str, param: int = 0) -> None:
+    def _set(self, key: str, text: str, param: int = 0, is_string: bool | None = None) -> None:
         """A parameter's value, from the text between its tags."""
         dialect = self.form.dialect
         text = unframed(text, dialect.frame, dialect.params[param])
@@ -111,7 +129,10 @@ class OpenCall:
         if self._lenient and (wrapped := _CDATA.fullmatch(text)):
             text = wrapped[1]
             self.repairs["cdata"] = None
-        value, fits = values.read(text, self._declared.get(key, {}), self._schema)
+        if is_string is None:
+            value, fits = values.read(text, self._declared.get(key, {}), self._schema)
+        else:
+            value, fits = (text, True) if is_string else values.literal(text)
         self._arguments[key] = value
         if not fits:
             self.repairs[f"untyped:{key}"] = None
@@ -164,6 +185,7 @@ class OpenCall:
             self._raw.append(body[: found.end])
             return self._events(found.values, unknown_tools), rest
         except envelope.NotACall as error:
+            self._raw[self._body :] = [body]
             self.fault = str(error)
             return [], ""
 

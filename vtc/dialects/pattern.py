@@ -13,10 +13,10 @@ import string
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-BODIES = ("json", "args", "params")
+BODIES = ("json", "args", "params", "kwargs")
 SLOTS = {
     "call": {"name", "id", "index", *BODIES},
-    "param": {"key", "value"},
+    "param": {"key", "value", "string", "type"},
     "section": {"calls"},
     "result": {"name", "id", "result"},
 }
@@ -64,16 +64,16 @@ def parse(text: str, key: str) -> list[str | Slot]:
             raise PatternError(key, f"{text!r}: {{{name}}} is missing")
     if key == "call":
         body(text)
-    _check_findable(parts, text, key)
     return parts
 
 
-def _check_findable(parts: Sequence[str | Slot], text: str, key: str) -> None:
+def check_findable(text: str, key: str) -> None:
     """Markup is found by its literal text: it must open with some, and what ends in one must close with some."""
-    if key in ("call", "param") and isinstance(parts[0], Slot) and parts[0].name != "json":
+    parts = parse(text, key)
+    if isinstance(parts[0], Slot) and parts[0].name != "json":
         raise PatternError(key, f"{text!r} must begin with literal text, so that it can be found in a reply")
     for at, part in enumerate(parts):
-        if isinstance(part, Slot) and part.name in ("params", "value"):
+        if isinstance(part, Slot) and part.name in ("params", "value", "kwargs"):
             after = parts[at + 1] if at + 1 < len(parts) else ""
             if isinstance(after, Slot) or not after.strip():
                 raise PatternError(
@@ -85,7 +85,7 @@ def body(call: str) -> str:
     """Which slot of a call pattern holds the arguments: `json`, `args` or `params`."""
     found = [field for _, field, _, _ in string.Formatter().parse(call) if field in BODIES]
     if len(found) != 1:
-        raise PatternError("call", f"{call!r}: exactly one of {{json}}, {{args}} and {{params}} is needed")
+        raise PatternError("call", f"{call!r}: exactly one of {{json}}, {{args}}, {{params}}, {{kwargs}} is needed")
     if found[0] != "json" and "{name}" not in call:
         raise PatternError("call", f"{call!r}: {{name}} is missing")
     return found[0]

@@ -14,6 +14,7 @@ from typing import Literal
 from vtc.dialects import envelope
 from vtc.dialects.grammar import ATTRIBUTES_END, Form, Grammar
 from vtc.dialects.json_body import JsonBody
+from vtc.dialects.kwargs_body import KwargsBody
 from vtc.dialects.machine import Found, Machine
 from vtc.dialects.open_call import OpenCall
 from vtc.dialects.states import ANCHORED, INFO, WHOLE
@@ -250,7 +251,8 @@ class Reader(Machine):
             return
         groups = found.groupdict()
         written, id_ = groups.get(f"name_{token}") or "", groups.get(f"id_{token}")
-        self._call = OpenCall(form, written, id_, self._tools, lenient=self._lenient)
+        index = groups.get(f"index_{token}") or ""
+        self._call = OpenCall(form, written, id_, self._tools, index=index, lenient=self._lenient)
         self._call.size = self._waiting
         if head and head.attributes and not self._call.may_open(found[f"key_{token}"]):
             self._call = None
@@ -265,6 +267,8 @@ class Reader(Machine):
             self._hold(self._buffer[self._at : found.end()])
             self._call.begin_body()
             self._go("arguments", self._grammar.arguments(form, self._call.written), found.end())
+        elif form.body == "kwargs":
+            self._open_json(found.end())
         elif groups.get(f"json_{token}"):
             self._open_json(found.start(f"json_{token}"))
         else:
@@ -273,7 +277,8 @@ class Reader(Machine):
     def _open_json(self, at: int) -> None:
         assert self._call is not None
         self._hold(self._buffer[self._at : at])
-        self._call.json = JsonBody(lenient=self._lenient)
+        kwargs = self._call.form.body == "kwargs"
+        self._call.json = (KwargsBody if kwargs else JsonBody)(lenient=self._lenient)
         self._call.begin_body()
         self._go("json", self._scan, at)
 
@@ -304,7 +309,9 @@ class Reader(Machine):
             self._no_arguments()
             return
         self._hold(self._buffer[self._at : found.end()])
-        call.open_param(key, int(token[1:]))
+        groups = found.groupdict()
+        said = groups.get(f"string_{token}") or groups.get(f"type_{token}")
+        call.open_param(key, int(token[1:]), said in ("true", "string") if said else None)
         self._go("value", self._grammar.value(call.form, call.written, int(token[1:]), key), found.end())
 
     def _attributes_end(self, found: Found) -> None:

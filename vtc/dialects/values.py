@@ -61,6 +61,12 @@ def read(text: str, schema: Schema, root: Schema, depth: int = 0) -> tuple[Any, 
     return text, False
 
 
+def literal(text: str) -> tuple[Any, bool]:
+    """The value of text that is said to be no string, and whether it is one."""
+    value = _parsed(text.strip())
+    return (text, False) if value is _UNFIT else (value, True)
+
+
 def write(value: Any, style: Style) -> str:
     """A value as `style` writes it; strings stand as they are."""
     if isinstance(value, str):

@@ -36,7 +36,8 @@ def write_call(call: ToolCall, dialect: Description, tools: Mapping[str, Tool], 
     """The text of one call without its section."""
     arguments = _object(call.arguments)
     form = dialect.calls[0]
-    slots = {"name": call.name, "id": call.id or "", "index": str(index)}
+    id_ = dialect.id.replace("{name}", call.name).replace("{index}", str(index)) or call.id or ""
+    slots = {"name": call.name, "id": id_, "index": str(index)}
     kind = pattern.body(form)
     if kind == "json":
         keys = dialect.json
@@ -44,6 +45,8 @@ def write_call(call: ToolCall, dialect: Description, tools: Mapping[str, Tool], 
         slots["json"] = _dumped({**fields, keys.name[0]: call.name, keys.arguments[0]: arguments})
     elif kind == "args":
         slots["args"] = _dumped(arguments)
+    elif kind == "kwargs":
+        slots["kwargs"] = ", ".join(f"{key}={_literal(value, dialect.values)}" for key, value in arguments.items())
     else:
         slots["params"] = "".join(_param(key, value, dialect) for key, value in arguments.items())
         text = _fill(form, "call", slots)
@@ -64,7 +67,21 @@ def _param(key: str, value: Any, dialect: Description) -> str:
     text = values.write(value, dialect.values)
     if dialect.frame == "multiline" and "\n" in text:
         text = f"\n{text}\n"
-    return _fill(dialect.params[0], "param", {"key": key, "value": text})
+    kind = "string" if isinstance(value, str) else _json_type(value)
+    slots = {"key": key, "value": text, "string": str(isinstance(value, str)).lower(), "type": kind}
+    return _fill(dialect.params[0], "param", slots)
+
+
+def _json_type(value: Any) -> str:
+    kinds = {bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
+    return kinds.get(type(value), "null")
+
+
+def _literal(value: Any, style: values.Style) -> str:
+    """A value in a Python call."""
+    if isinstance(value, str) and style != "repr":
+        return _dumped(value)
+    return repr(value)
 
 
 def _fill(text: str, key: str, slots: Mapping[str, str]) -> str:
