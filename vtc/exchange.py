@@ -168,7 +168,9 @@ class Exchange:
     def _channel(self) -> Channel:
         """A reader for one choice of the reply."""
         plan, think = self.plan, self.plan.reasoning
-        grammar = compiled(plan.read, tuple(sorted(self._tools)), (think.open, think.close) if think else None)
+        grammar = compiled(
+            plan.read, tuple(sorted(self._tools)), (think.open, think.close) if think else None, plan.markers
+        )
         reader = Reader(
             grammar,
             self._tools,

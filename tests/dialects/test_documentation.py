@@ -174,7 +174,10 @@ def test_what_stands_between_parameters_and_sample_is_kept() -> None:
 
 def test_the_line_that_announces_a_sample_belongs_to_nothing() -> None:
     assert described(tool_of(ROO, "insert_content"), "content") == "The lines"
-    assert described(tool_of(ROO, "insert_content"), "line") == "Line number to insert before\n      0 adds them at the end"
+    assert (
+        described(tool_of(ROO, "insert_content"), "line")
+        == "Line number to insert before\n      0 adds them at the end"
+    )
     assert described(tool_of(ROO, "search_and_replace"), "use_regex") == 'Set to "true" if the text is a pattern'
     assert tool_of(ROO, "update_todo_list").description.endswith("- [x] done")
     assert described(tool_of(CLINE, "list_files"), "path") == "The directory, relative to /home/me/project"
@@ -272,7 +275,9 @@ def test_sections_of_the_users_own_stay() -> None:
 
 def test_text_behind_the_last_sample_stays() -> None:
     assert documentation.read(f"{SHORT}\nAnswer in French.\n").rest == "Answer in French.\n"
-    assert documentation.read(f"Be kind.\n\n{SHORT}\n## Language\nFrench.\n").rest == "Be kind.\n\n## Language\nFrench.\n"
+    assert (
+        documentation.read(f"Be kind.\n\n{SHORT}\n## Language\nFrench.\n").rest == "Be kind.\n\n## Language\nFrench.\n"
+    )
 
 
 def test_a_part_with_nothing_but_format_rules_has_no_rest() -> None:

@@ -43,16 +43,12 @@ def test_a_pattern_is_literals_and_slots() -> None:
         ("<f>{}</f>", "call", "no placeholder"),
         ("<f>{name</f>", "call", "write {{ and }} for braces"),
         ("<f>}</f>", "call", "write {{ and }} for braces"),
-        ("<f>{name}</f>", "call", "exactly one of {json}, {args} and {params}"),
+        ("<f>{name}</f>", "call", "exactly one of {json}, {args}, {params}, {kwargs}"),
         ("<f>{json}{args}</f>", "call", "exactly one of"),
         ("<f>{params}</f>", "call", "{name} is missing"),
         ("<f>{args}</f>", "call", "{name} is missing"),
-        ("{name}<f>{params}</f>", "call", "must begin with literal text"),
-        ("<f={name}>{params}", "call", "literal text must follow {params}"),
-        ("<f={name}>{params}\n", "call", "literal text must follow {params}"),
         ("<p>{value}</p>", "param", "{key} is missing"),
         ("<p={key}></p>", "param", "{value} is missing"),
-        ("<p={key}>{value}", "param", "literal text must follow {value}"),
         ("<s></s>", "section", "{calls} is missing"),
         ("nothing", "result", "{result} is missing"),
     ],
@@ -157,13 +153,34 @@ def test_a_literal_is_no_expression() -> None:
 # States
 
 
-def test_a_token_starts_with_literal_text() -> None:
-    token = Token("t", (Lit("<ab"), Space()))
-    assert token.first == "<"
-    assert token.rest == (Lit("ab"), Space())
-    assert Token("t", (Lit("<"), Space())).rest == (Space(),)
-    with pytest.raises(TypeError, match="t: a token starts with literal text"):
-        _ = Token("t", (Space(), Lit("<"))).first
+@pytest.mark.parametrize(
+    ("text", "key", "enclosed", "message"),
+    [
+        ("{name}<f>{params}</f>", "call", False, "must begin with literal text"),
+        ("<f={name}>{params}", "call", False, "literal text must follow {params}"),
+        ("<f={name}>{params}\n", "call", False, "literal text must follow {params}"),
+        ("{name}({kwargs}", "call", True, "literal text must follow {kwargs}"),
+        ("<p={key}>{value}", "param", True, "literal text must follow {value}"),
+    ],
+)
+def test_markup_that_cannot_be_found_is_an_error(text: str, key: str, enclosed: bool, message: str) -> None:
+    with pytest.raises(PatternError, match=re.escape(message)) as raised:
+        pattern.check_findable(text, key, enclosed=enclosed)
+    assert raised.value.key == key
+
+
+@pytest.mark.parametrize(
+    ("text", "key"), [("{name}({kwargs})", "call"), ("{key}:<e>{value}<e>", "param"), ("{json}", "call")]
+)
+def test_inside_of_other_markup_a_slot_may_come_first(text: str, key: str) -> None:
+    pattern.check_findable(text, key, enclosed=True)
+
+
+def test_what_begins_with_one_of_many_characters_can_be_expected() -> None:
+    scan = pattern.expecting([Token("p", (Chars("a-z", 8, "key"), Lit(":"))), Token("tail", (Lit("}"),))])
+    found = [scan.streaming.match(text) for text in ("ab:", " }", "ab", " ")]
+    assert [one and str(one.lastgroup).rstrip("01_") for one in found] == ["p", "tail", "hold", "hold"]
+    assert scan.final.match("ab") is None
 
 
 TAG = Token("tag", (Lit("<tag"), Space(), Lit(">")))

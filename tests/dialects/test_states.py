@@ -20,7 +20,7 @@ WITHOUT_TOKENS = {"json"}
 
 # Every dialect there is, and once more with calls in code.
 IN_CODE = [msgspec.structs.replace(dialect, in_code="call") for dialect in DIALECTS.values()]
-GRAMMAR = Grammar([*DIALECTS.values(), *IN_CODE], AGENT, ("<think>", "</think>"))
+GRAMMAR = Grammar([*DIALECTS.values(), *IN_CODE], AGENT, ("<think>", "</think>"), ["<|end|>"])
 
 
 def scans(grammar: Grammar) -> Iterator[tuple[State, Scan]]:

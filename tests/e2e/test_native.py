@@ -38,7 +38,7 @@ STREAMS = {
     "without an id": [made({"index": 0, "function": {"name": "read", "arguments": "{}"}}), chat.STOP, chat.DONE],
     "with text": [
         chat.ROLE,
-        *chat.said("I look", ".\n"),
+        *chat.said("I look", "."),
         made(chat.native(0, id="a", name="read", arguments="{}"), content=" Now."),
         chat.chunk({}, "tool_calls"),
         chat.DONE,

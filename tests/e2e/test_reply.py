@@ -226,9 +226,9 @@ async def test_the_older_form_of_tools_is_answered_in_it(stream: bool, start: St
             chat.Read(calls=[("read", {"filePath": "/a"})], finish_reason="tool_calls"),
         ),
         (
-            'Both\n{"name": "read", "arguments": {"filePath": "a"}}\n{"name": "read", "arguments": {"filePath": "b"}}\n',
+            'Two\n{"name": "read", "arguments": {"filePath": "a"}}\n{"name": "read", "arguments": {"filePath": "b"}}\n',
             chat.Read(
-                "Both", calls=[("read", {"filePath": "a"}), ("read", {"filePath": "b"})], finish_reason="tool_calls"
+                "Two", calls=[("read", {"filePath": "a"}), ("read", {"filePath": "b"})], finish_reason="tool_calls"
             ),
         ),
         (

@@ -1,19 +1,20 @@
 """A text client's conversation in structured form: calls read out of its past turns, results beside them.
 
 The client sends what the model wrote as plain assistant text, and the result of a call as the beginning of a user turn
-(`[read_file for 'a.py'] Result:`). Ids are derived from what a call says and how often it was said before,
-so that they stay the same from turn to turn and prompt caches hold.
+(`[read_file for 'a.py'] Result:`, in a part of its own in older versions). Ids are derived from what a call says and
+how often it was said before, so that they stay the same from turn to turn and prompt caches hold.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from vtc.dialects import names
+from vtc.dialects import names, values, writer
 from vtc.dialects.description import Description
 from vtc.dialects.grammar import compiled
 from vtc.dialects.reader import Reader
@@ -28,17 +29,26 @@ def structured(messages: Sequence[Message], dialect: Description, tools: Mapping
     marker = re.compile(dialect.result_start, re.DOTALL) if dialect.result_start else None
     seen: Counter[tuple[str, str]] = Counter()
     open_calls: list[ToolCall] = []
+    waiting: list[Message] = []  # what else the client says; it may not stand between calls and their results
     out: list[Message] = []
     for message in messages:
-        if message.role == "user" and open_calls:
-            out += _results(message, open_calls, marker, tools)
+        if open_calls and message.role == "user":
+            results, rest = _results(message, open_calls, marker, tools)
+            out += results
+            waiting += rest
             continue
-        out += _missing(open_calls)
+        if message.role == "tool" and any(call.id == message.call_id for call in open_calls):
+            open_calls = [call for call in open_calls if call.id != message.call_id]
+            out.append(message)
+            continue
+        out += [*_missing(open_calls), *waiting]
+        waiting.clear()
+        open_calls.clear()
         if message.role == "assistant":
             message = _with_calls(message, dialect, tools, seen)
             open_calls = list(message.calls)
         out.append(message)
-    return [*out, *_missing(open_calls)]
+    return [*out, *_missing(open_calls), *waiting]
 
 
 def with_samples(text: str, dialect: Description, tools: Mapping[str, Tool], write: Callable[[ToolCall], str]) -> str:
@@ -46,6 +56,27 @@ def with_samples(text: str, dialect: Description, tools: Mapping[str, Tool], wri
     return "".join(
         f"\n\n{write(event.call)}" if isinstance(event, Call) else event.raw for event in _events(text, dialect, tools)
     )
+
+
+def as_read(call: ToolCall, dialect: Description, tools: Mapping[str, Tool]) -> str:
+    """A call as a client reads it that knows nothing but `dialect`.
+
+    What says nothing to such a client is left out: null for what is not given, and parameters that its tool lacks.
+    """
+    arguments = {key: value for key, value in json.loads(call.arguments).items() if value is not None}
+    if call.name in tools:
+        known = values.properties(tools[call.name].parameters)
+        arguments = {key: value for key, value in arguments.items() if key in known}
+    return writer.write_calls([replace(call, arguments=json.dumps(arguments))], dialect, tools)
+
+
+def is_readable(event: Call, dialect: Description) -> bool:
+    """Whether such a client reads a call out of the very characters that it came in."""
+    if event.dialect != dialect.name or event.repairs:
+        return False
+    head, params, _ = dialect.calls[0].partition("{params}")
+    _, found, body = event.raw.partition(head.replace("{name}", event.call.name).rstrip())
+    return not params or (bool(found) and not body.lstrip().startswith("{"))
 
 
 def _events(text: str, dialect: Description, tools: Mapping[str, Tool]) -> list[Event]:
@@ -69,41 +100,42 @@ def _with_calls(
             f"{call.name}\0{call.arguments}\0{seen[call.name, call.arguments]}".encode()
         ).hexdigest()
         identified.append(replace(call, id=f"call_{digest[:24]}"))
-    return replace(message, content=((text, *others) if text else others), calls=tuple(identified))
+    return replace(message, content=((text, *others) if text else others), calls=(*message.calls, *identified))
 
 
 def _results(
     message: Message, open_calls: list[ToolCall], marker: re.Pattern[str] | None, tools: Mapping[str, Tool]
-) -> list[Message]:
-    """A user turn behind calls: their results, and what else the client says."""
-    out: list[Message] = []
+) -> tuple[list[Message], list[Message]]:
+    """A user turn behind calls: their results, which close them, and a message of what else the client says.
+
+    Pictures are among the latter, since the result of a call can hold none.
+    """
+    results: list[Message] = []
     rest: list[str | Opaque] = []
-    result: list[str | Opaque] | None = None  # of a marker that stands in a part of its own
+    alone = False  # the marker stands in a part of its own, so that the next one is the result
     for part in message.content:
         found = marker.match(part) if marker and isinstance(part, str) else None
-        call = _called(found, open_calls, tools) if found else None
+        call = _called(found["name"], open_calls, tools) if found else None
         if found and call and isinstance(part, str):
             open_calls.remove(call)
             text = part[found.end() :]
-            body = [text] if text.strip() else []
-            out.append(Message("tool", tuple(body), call_id=call.id, name=call.name))
-            result = None if body else []
-        elif result is not None and not (result and isinstance(part, str)):
-            result.append(part)
-            out[-1] = replace(out[-1], content=tuple(result))
+            alone = not text.strip()
+            results.append(Message("tool", () if alone else (text,), call_id=call.id, name=call.name))
+        elif alone and isinstance(part, str):
+            results[-1] = replace(results[-1], content=(part,))
+            alone = False
         else:
-            result = None
             rest.append(part)
-    out += _missing(open_calls)
-    return [*out, replace(message, content=tuple(rest))] if rest else out
+            alone = False
+    if not results:
+        return [], [message]
+    return results, [replace(message, content=tuple(rest))] if rest else []
 
 
-def _called(found: re.Match[str], open_calls: Sequence[ToolCall], tools: Mapping[str, Tool]) -> ToolCall | None:
-    name = names.resolve(found["name"], tools)
+def _called(written: str, open_calls: Sequence[ToolCall], tools: Mapping[str, Tool]) -> ToolCall | None:
+    name = names.resolve(written, tools) or written
     return next((call for call in open_calls if call.name == name), None)
 
 
-def _missing(open_calls: list[ToolCall]) -> list[Message]:
-    missing = [Message("tool", (NO_RESULT,), call_id=call.id, name=call.name) for call in open_calls]
-    open_calls.clear()
-    return missing
+def _missing(open_calls: Sequence[ToolCall]) -> list[Message]:
+    return [Message("tool", (NO_RESULT,), call_id=call.id, name=call.name) for call in open_calls]

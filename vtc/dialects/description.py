@@ -41,6 +41,8 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     section_anchor: Literal["anywhere", "message"] = "anywhere"
     """`message`: the section counts only when it is the whole reply."""
     separator: str = "\n"
+    param_separator: str = ""
+    """Between parameters, besides white space."""
     optional: tuple[str, ...] = ()
     """Markers of `call` that models leave out."""
     anchor: Literal["anywhere", "line"] = "anywhere"
@@ -94,9 +96,10 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         for key, patterns in (("call", self.calls), ("param", self.params), ("section", self.sections)):
             for text in patterns:
                 pattern.parse(text, key)
-        for key, patterns in (("call", () if self.section_required else self.calls), ("param", self.params)):
-            for text in patterns:
-                pattern.check_findable(text, key)
+        for text in self.calls:
+            pattern.check_findable(text, "call", enclosed=self.section_required)
+        for text in self.params:
+            pattern.check_findable(text, "param", enclosed=True)
         bodies = [pattern.body(text) for text in self.calls]
         if not bodies:
             raise pattern.PatternError("call", "at least one pattern is needed")

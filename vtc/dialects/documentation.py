@@ -48,14 +48,10 @@ _LISTED = re.compile(r"^\**(?:(?P<need>Required|Optional) )?Parameters\**:\**[ \
 _PARAM = re.compile(
     r"^- (?P<name>[A-Za-z_][\w-]*):[ \t]*(?:\((?P<need>required|optional)\b[^)\n]*\))?[ \t]*", re.MULTILINE
 )
-_ANNOUNCED = re.compile(
-    r"(?:^(?!- )[ \t]*(?:\S.*:\**|\**(?:Usage|Example)\b.*|)[ \t\r]*\n)+\Z", re.MULTILINE
-)
+_ANNOUNCED = re.compile(r"(?:^(?!- )[ \t]*(?:\S.*:\**|\**(?:Usage|Example)\b.*|)[ \t\r]*\n)+\Z", re.MULTILINE)
 """The lines right before a sample that only announce it."""
 _RULE_LINE = re.compile(
-    r"^.*(?:\btool (?:use|call)s?\b.*\bXML\b.*\b(?:format|tags?)\b|\bXML\b.*\b(?:format|tags?)\b.*\btool (?:use|call)s?\b)"
-    r".*(?:\n|\Z)",
-    re.MULTILINE | re.IGNORECASE,
+    r"^(?=.*\btool (?:use|call)s?\b)(?=.*\bXML\b)(?=.*\b(?:format|tags?)\b).*(?:\n|\Z)", re.MULTILINE | re.IGNORECASE
 )
 """A line elsewhere that says how calls are written ("Formulate your tool use using the XML format …")."""
 _TYPES = (
@@ -152,9 +148,9 @@ def _samples(prompt: str, masked: str, section: _Section) -> list[re.Match[str]]
         return []
     sample = _sample(section.title)
     # A code block may quote anything, so it is looked into only where nothing else shows the call.
-    return [
-        *sample.finditer(masked, described.end(), section.end) or sample.finditer(prompt, described.end(), section.end)
-    ]
+    return next(
+        filter(None, (list(sample.finditer(text, described.end(), section.end)) for text in (masked, prompt))), []
+    )
 
 
 def _sample(*names: str) -> re.Pattern[str]:
@@ -174,9 +170,7 @@ def _shown(prompt: str, masked: str, names: Sequence[str]) -> dict[str, dict[str
     return shown
 
 
-def _tool(
-    prompt: str, masked: str, section: _Section, sample: re.Match[str], shown: Mapping[str, str]
-) -> Tool:
+def _tool(prompt: str, masked: str, section: _Section, sample: re.Match[str], shown: Mapping[str, str]) -> Tool:
     """The tool of a section, up to its first sample."""
     described = _DESCRIPTION.match(prompt, section.body)
     assert described is not None

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 MOST_DEPTH = 256
 """Nesting beyond this is an error, so that hostile text costs no stack anywhere later."""
 
@@ -34,6 +36,7 @@ _IN_STRING = re.compile(
     r"""|(?P<partial>\\(?:u[0-9a-fA-F]{0,3})?\Z)|(?P<bad>\\)|(?P<control>[\x00-\x1f])"""
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_array = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def encodable(text: str) -> str:
@@ -42,6 +45,11 @@ def encodable(text: str) -> str:
     They may come from two frames of the stream; as escapes they are one character again.
     """
     return _SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
+
+
+def items(text: str) -> list[str]:
+    """The items of a strict JSON array, each as it is written."""
+    return [bytes(item).decode() for item in _array.decode(text)]
 
 
 class JsonBody:

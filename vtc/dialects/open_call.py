@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vtc.dialects import envelope, names, repairs, values
-from vtc.dialects.grammar import Form
+from vtc.dialects.forms import Form
 from vtc.dialects.json_body import JsonBody, encodable
 from vtc.dialects.kwargs_body import KwargsBody
 from vtc.events import Call, Tool, ToolCall

@@ -67,18 +67,19 @@ def parse(text: str, key: str) -> list[str | Slot]:
     return parts
 
 
-def check_findable(text: str, key: str) -> None:
-    """Markup is found by its literal text: it must open with some, and what ends in one must close with some."""
+def check_findable(text: str, key: str, *, enclosed: bool) -> None:
+    """Markup is found by its literal text: it must open with some, unless something else that does encloses it, and
+    what has an end that only literal text can tell must be followed by some. Raises `PatternError`.
+    """
     parts = parse(text, key)
-    if isinstance(parts[0], Slot) and parts[0].name != "json":
+    if not enclosed and isinstance(parts[0], Slot) and parts[0].name != "json":
         raise PatternError(key, f"{text!r} must begin with literal text, so that it can be found in a reply")
     for at, part in enumerate(parts):
         if isinstance(part, Slot) and part.name in ("params", "value", "kwargs"):
             after = parts[at + 1] if at + 1 < len(parts) else ""
             if isinstance(after, Slot) or not after.strip():
-                raise PatternError(
-                    key, f"{text!r}: literal text must follow {{{part.name}}}, so that its end can be found"
-                )
+                message = f"literal text must follow {{{part.name}}}, so that its end can be found"
+                raise PatternError(key, f"{text!r}: {message}")
 
 
 def body(call: str) -> str:
@@ -218,7 +219,7 @@ LINE_START = "(?:" + "|".join(rf"(?<=^[ \t>]{{{n}}}%s)" for n in range(INDENT + 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """Something that leaves a state: a sequence that starts with a literal, and the name it goes by."""
+    """Something that leaves a state, and the name it goes by; what is searched for starts with a literal."""
 
     name: str
     parts: tuple[Part, ...]
@@ -226,15 +227,16 @@ class Token:
 
     @property
     def first(self) -> str:
+        """Its first character; empty if that may be one of many."""
         first = self.parts[0]
-        if not isinstance(first, Lit):
-            raise TypeError(f"{self.name}: a token starts with literal text, not {first!r}")
-        return first.text[0]
+        return first.text[0] if isinstance(first, Lit) else ""
 
     @property
     def rest(self) -> tuple[Part, ...]:
+        """What follows `first`."""
         first = self.parts[0]
-        assert isinstance(first, Lit)
+        if not isinstance(first, Lit):
+            return self.parts
         return (Lit(first.text[1:]), *self.parts[1:]) if len(first.text) > 1 else self.parts[1:]
 
 
@@ -261,14 +263,12 @@ def expecting(tokens: Sequence[Token], at_end: Sequence[Token] = ()) -> Scan:
 
 
 def _search(tokens: Sequence[Token], at_end: Sequence[Token], *, hold: bool) -> re.Pattern[str]:
+    ended = [*((token, "") for token in tokens), *((token, r"\s*\Z") for token in at_end)]
     # Grouped by first character, so that the expression starts with a character class, which
     # is what lets `re` skip through plain text at full speed.
     by_first: dict[str, list[tuple[Token, str]]] = {}
-    for end, some in (("", tokens), (r"\s*\Z", at_end)):
-        for token in some:
-            by_first.setdefault(token.first, []).append((token, end))
-    if not by_first:
-        return re.compile(r"(?!)")
+    for token, end in ended:
+        by_first.setdefault(token.first, []).append((token, end))
     choices: list[str] = []
     for first, group in by_first.items():
         held: dict[str, None] = {}
@@ -278,6 +278,12 @@ def _search(tokens: Sequence[Token], at_end: Sequence[Token], *, hold: bool) -> 
             held[start + beginning(token.rest)] = None
             found.append(f"(?P<{token.name}>{start}{whole(token.rest, token.name)}{end})")
         ahead = [rf"(?P<hold{len(choices)}>(?:{'|'.join(held)})\Z)"] if hold else []
-        choices.append(f"(?<={re.escape(first)})(?:{'|'.join([*ahead, *found])})")
-    firsts = "".join(re.escape(first) for first in by_first)
-    return re.compile(f"[{firsts}](?:{'|'.join(choices)})", re.MULTILINE)
+        choice = "|".join([*ahead, *found])
+        choices.append(f"(?<={re.escape(first)})(?:{choice})" if first else choice)
+    if not choices:
+        return re.compile(r"(?!)")
+    # What may begin with any of many characters is only ever expected, never searched for.
+    unanchored = choices.pop(list(by_first).index("")) if "" in by_first else ""
+    firsts = "".join(re.escape(first) for first in by_first if first)
+    anchored = f"[{firsts}](?:{'|'.join(choices)})" if choices else ""
+    return re.compile("|".join(filter(None, (anchored, unanchored))), re.MULTILINE)

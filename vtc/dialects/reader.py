@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import Literal
 
 from vtc.dialects import envelope
-from vtc.dialects.grammar import ATTRIBUTES_END, Form, Grammar
+from vtc.dialects.forms import Form
+from vtc.dialects.grammar import ATTRIBUTES_END, Grammar
 from vtc.dialects.json_body import JsonBody
 from vtc.dialects.kwargs_body import KwargsBody
 from vtc.dialects.machine import Found, Machine
@@ -147,6 +148,12 @@ class Reader(Machine):
         space = "".join(self._space)
         self._space.clear()
         return space
+
+    def _marker(self, found: Found) -> None:
+        """A marker of the model's that is no part of what it says."""
+        self._sink(found.start())
+        self._out.append(Markup(found[0]))
+        self._go("text", self._grammar.text, found.end())
 
     def _to_text(self) -> None:
         self._go("text", self._grammar.text)

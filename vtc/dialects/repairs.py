@@ -7,7 +7,6 @@ or there is no repair.
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +15,8 @@ from typing import Any, NamedTuple
 
 import json_repair
 
-from vtc.dialects.json_body import JsonBody
+from vtc.dialects import values
+from vtc.dialects.json_body import JsonBody, items
 
 MOST_CLOSERS = 16
 """Places in a text at which a broken call is taken to end."""
@@ -40,12 +40,12 @@ def json_bodies(text: str, closers: Sequence[str]) -> Found | None:
     `text` is what stands behind the head of a call, `closers` the closing tags of its dialect. Text may follow the
     call only behind a closer that cannot be inside of it.
     """
-    whole = _mended(_without_closers(text, closers), closers)
+    whole = _mended(_without_closers(text.lstrip(), closers), closers)
     if whole:
         return Found(*whole, len(text))
     places = [found.end() for closer in closers for found in re.finditer(re.escape(closer), text)]
     for end in sorted(places)[:MOST_CLOSERS]:
-        body = _without_closers(text[:end], closers)
+        body = _without_closers(text[:end].lstrip(), closers)
         # With several closers the first may be content, and then a body up to it is cut off.
         found = _mended(body, closers) if len(places) == 1 else _tolerated(body) or _python(body)
         if found:
@@ -55,8 +55,11 @@ def json_bodies(text: str, closers: Sequence[str]) -> Found | None:
 
 def _without_closers(text: str, closers: Sequence[str]) -> str:
     """Text without the closing tags at its end."""
-    body = text.strip()
-    while ending := [closer for closer in closers if body.endswith(closer)]:
+    body = text.rstrip()
+    for _ in range(MOST_CLOSERS):
+        ending = [closer for closer in closers if body.endswith(closer)]
+        if not ending:
+            break
         body = body[: -len(ending[0])].rstrip()
     return body
 
@@ -73,14 +76,14 @@ def _mended(body: str, closers: Sequence[str]) -> tuple[list[str], list[str]] | 
     for repair in (_tolerated, _python, _closed, _guessed):
         found = repair(body)
         if found is not None:
-            values, names = found
-            return values, [*notes, *names]
+            bodies, names = found
+            return bodies, [*notes, *names]
     return None
 
 
 def _tolerated(body: str) -> tuple[list[str], list[str]] | None:
     """What the reader takes anyway, several values and braces too many included."""
-    values: list[str] = []
+    found: list[str] = []
     names: dict[str, None] = {}
     at = 0
     while at < len(body):
@@ -95,24 +98,25 @@ def _tolerated(body: str) -> tuple[list[str], list[str]] | None:
         at = one.feed(body, at, final=True)
         if not one.done:
             return None
-        values.append(one.text())
+        found.append(one.text())
         names.update(one.repairs)
-        at += len(body[at:]) - len(body[at:].lstrip(" \t\r\n,;"))
-    return (_each(values), list(names)) if values else None
+        gap = _GAP.match(body, at)
+        at = gap.end() if gap else at
+    return (_each(found), list(names)) if found else None
+
+
+_GAP = re.compile(r"[ \t\r\n,;]*")
 
 
 def _python(body: str) -> tuple[list[str], list[str]] | None:
     """A Python literal: single quotes, `True`."""
-    if len(body) > MOST:
-        return None
     try:
-        value = ast.literal_eval(body)
-        text = json.dumps(value, ensure_ascii=False)
-    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        value = values.literal(body)
+    except ValueError:
         return None
     if not isinstance(value, dict | list) or not _same_text(body, value):
         return None
-    return _each([text]), ["python-literal"]
+    return _each([json.dumps(value, ensure_ascii=False)]), ["python-literal"]
 
 
 def _closed(body: str) -> tuple[list[str], list[str]] | None:
@@ -130,20 +134,17 @@ def _guessed(body: str) -> tuple[list[str], list[str]] | None:
         return None
     try:
         value = json_repair.loads(body)
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (ValueError, RecursionError):
         return None
     if not isinstance(value, dict | list) or not value or not _same_text(body, value):
         return None
-    return _each([json.dumps(value, ensure_ascii=False)]), ["json-repaired"]
+    return _each([text]), ["json-repaired"]
 
 
-def _each(values: Sequence[str]) -> list[str]:
+def _each(bodies: Sequence[str]) -> list[str]:
     """Objects stand for themselves, arrays for what is in them."""
-    out: list[str] = []
-    for text in values:
-        value = json.loads(text) if text.startswith("[") else None
-        out += [json.dumps(item, ensure_ascii=False) for item in value] if isinstance(value, list) else [text]
-    return out
+    return [item for text in bodies for item in (items(text) if text.startswith("[") else [text])]
 
 
 def _same_text(written: str, value: Any) -> bool:
@@ -172,25 +173,30 @@ def without_corrupt_closer(text: str, closers: Iterable[str]) -> tuple[str, bool
     A garbled closer is a beginning of one closing tag, the end of another, or the one glued to the other, as in
     `</invo`, `invfunction_calls>` or `inv`; two letters alone are none.
     """
-    pattern = _corrupt(tuple(sorted(set(closers))))
+    pattern, longest = _corrupt(tuple(sorted(set(closers))))
     rest = text
-    while found := pattern.search(rest):
+    for _ in range(MOST_CLOSERS):
+        found = pattern.search(rest, max(0, len(rest) - longest))
+        if not found:
+            break
         rest = rest[: found.start()].rstrip()
     return (rest, True) if rest != text else (text, False)
 
 
 @cache
-def _corrupt(closers: tuple[str, ...]) -> re.Pattern[str]:
+def _corrupt(closers: tuple[str, ...]) -> tuple[re.Pattern[str], int]:
+    """What finds a garbled closer at the end of a text, and the most characters that one has."""
     names = [closer.strip("</> \n") for closer in closers]
     if not any(names):
-        return re.compile(r"(?!)")
+        return re.compile(r"(?!)"), 0
     beginnings = {name[:n] for name in names for n in range(3, len(name) + 1)} | {""}
     ends = {name[n:] for name in names for n in range(len(name) - 2)} | {""}
     first, last = _choice(beginnings), _choice(ends)
     # With its bracket anything counts; without, it must be glued from two, or stand alone after white space or JSON.
-    return re.compile(
+    found = re.compile(
         rf"(?:</?(?:{first})(?:{last})>?|(?<![\w/.-])(?:{first})(?:{last})>|(?<=[\s\"}}\]])(?:{first})(?:{last})>?)\Z(?<!\s)(?<![<\"}}\]])"
     )
+    return found, 2 * max(map(len, names)) + len("</>")
 
 
 def _choice(words: Iterable[str]) -> str:
@@ -210,14 +216,8 @@ def tagged(
     nothing may stand outside of them.
     """
     notes: dict[str, None] = {}
-    body = text.rstrip()
-    ended = False
-    stripped = True
-    while stripped:
-        stripped = False
-        for closer in tail:
-            if body.endswith(closer):
-                body, ended, stripped = body[: -len(closer)].rstrip(), True, True
+    body = _without_closers(text, tail)
+    ended = body != text.rstrip()
     if not ended:
         body, ended = without_corrupt_closer(body, [*tail, *closers.values()])
         notes.update({"corrupt-closer": None} if ended else {})
@@ -245,10 +245,11 @@ def _closed_value(piece: str, closer: str, *, last: bool) -> tuple[str | None, s
     before, closed, after = piece.rpartition(closer)
     if closed:
         return (before, "") if not after.strip() else (None, "")
-    wrong = re.search(r"\s*</?[\w:.-]{1,64}>\s*\Z", piece)
-    if wrong:
+    before, bracket, tag = piece.rstrip().rpartition("<")
+    if bracket and re.fullmatch(r"/?[\w:.-]{1,64}>", tag):
         # The newline before a wrong closer is the value's frame, as it is before the right one.
-        newline = "\n" if piece[wrong.start() :].startswith("\n") else ""
-        return piece[: wrong.start()] + newline, "wrong-parameter-closer"
+        value = before.rstrip()
+        newline = "\n" if before.startswith("\n", len(value)) else ""
+        return value + newline, "wrong-parameter-closer"
     framed = piece.startswith("\n") and piece.endswith("\n")
     return piece if last else piece.rstrip(" \t\n") + "\n" * framed, "missing-parameter-closer"

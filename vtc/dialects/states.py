@@ -37,6 +37,7 @@ MOVES: dict[tuple[State, str], str] = {
     ("start", "h"): "head",
     ("start", "think"): "think_open",
     ("text", "h"): "head",
+    ("text", "marker"): "marker",
     ("text", "fence"): "fence",
     ("text", "tilde"): "fence",
     ("text", "ticks"): "ticks",

@@ -11,6 +11,7 @@ import ast
 import json
 import math
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -158,14 +159,24 @@ def _parsed(text: str) -> Any:
         return json.loads(text, parse_float=_finite, parse_constant=_finite)
     except (ValueError, RecursionError):
         pass
-    if len(text) > MOST_LITERAL:
-        return _UNFIT
     try:
-        value = ast.literal_eval(text)
-        json.dumps(value, allow_nan=False)
-        return value
-    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return literal(text)
+    except ValueError:
         return _UNFIT
+
+
+def literal(text: str) -> Any:
+    """The value of a Python literal, if JSON has such a value; raises ValueError."""
+    if len(text) > MOST_LITERAL:
+        raise ValueError("too long for a literal")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about the likes of `'\d'`, which is how models write them
+            value = ast.literal_eval(text)
+        json.dumps(value, allow_nan=False)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
+        raise ValueError(f"no literal: {error}") from None
+    return value
 
 
 def _finite(text: str) -> float:

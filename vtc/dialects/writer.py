@@ -48,7 +48,7 @@ def write_call(call: ToolCall, dialect: Description, tools: Mapping[str, Tool], 
     elif kind == "kwargs":
         slots["kwargs"] = ", ".join(f"{key}={_literal(value, dialect.values)}" for key, value in arguments.items())
     else:
-        slots["params"] = "".join(_param(key, value, dialect) for key, value in arguments.items())
+        slots["params"] = dialect.param_separator.join(_param(key, value, dialect) for key, value in arguments.items())
         text = _fill(form, "call", slots)
         if not dialect.json_body or _reads_back(text, call.name, arguments, dialect, tools):
             return text

@@ -94,6 +94,7 @@ class Plan:
     max_calls: int | None = None
     max_call_bytes: int = 1 << 20
     reasoning: Reasoning | None = None
+    markers: tuple[str, ...] = ()
 
 
 class Planner:
@@ -127,14 +128,16 @@ class Planner:
         else:
             plan = self._for_native(done, model, request, why)
         lenient = {"on": True, "off": False}.get(settings.lenient, model.lenient is not False)
-        return replace(plan, lenient=lenient, reasoning=model.reasoning, why=tuple(why))
+        return replace(plan, lenient=lenient, reasoning=model.reasoning, markers=model.markers, why=tuple(why))
 
     def _for_native(self, plan: Plan, model: ModelProfile, request: Asked, why: list[str]) -> Plan:
         dialect = self._dialect(model)
         allowed = bool(request.tools) and request.tool_choice != "none"
         in_history = any(message.calls or message.role == "tool" for message in request.messages)
         write = dialect if self._tools(model) == "prompt" and (request.tools or in_history) else None
-        read = self._read(model, dialect) if allowed else ()
+        # A model that is not prompted in a dialect writes what its profile accepts.
+        expected = [dialect] if write or self._settings.dialect else []
+        read = self._read(model, *expected) if allowed else ()
         if write:
             why.append(f"the model knows no tools: conversation{' and tools' * allowed} written as {write.name}")
         if read:

@@ -89,6 +89,8 @@ class ModelProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     lenient: bool | None = None
     """Whether malformed calls are repaired; None leaves it to the option and the protocol."""
     reasoning: Reasoning | None = None
+    markers: tuple[str, ...] = ()
+    """Texts that are no part of what it says (`<|im_end|>`, `<response>`); they are taken out."""
     promote: bool = False
     """For clients that declare tools in the prompt: give them to this model as the API's `tools`."""
     request: Request = Request()

@@ -1,0 +1,253 @@
+"""Streamed chat completions: which frames leave for which frames, with a toy in place of the reader."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.apis import chat
+from tests.apis.toy import Toy
+from vtc.apis.openai_stream import StreamRewriter
+
+
+def rewriter(*, legacy: bool = False, structured: bool = True) -> StreamRewriter:
+    return StreamRewriter(lambda: Toy(structured), legacy=legacy)
+
+
+def feed(one: StreamRewriter, frame: bytes) -> list[bytes]:
+    return one.feed(frame, frame.removeprefix(b"data: ").rstrip(b"\n"))
+
+
+def run(*frames: bytes, legacy: bool = False, structured: bool = True) -> bytes:
+    one = rewriter(legacy=legacy, structured=structured)
+    out = [piece for frame in frames for piece in feed(one, frame)]
+    return b"".join([*out, *one.finish()])
+
+
+def reply(*pieces: str, reason: str = "stop") -> list[bytes]:
+    return [chat.ROLE, *chat.said(*pieces), chat.chunk({}, reason), chat.USED, chat.DONE]
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [],
+        [chat.DONE],
+        reply("Hello", " world"),
+        reply("a", "[", "b"),
+        reply("a", "(b", "c", reason="length"),
+        [chat.chunk({"role": "assistant", "content": "a["}), *chat.said("b"), chat.STOP],
+        [chat.chunk({"role": "assistant", "content": None}), chat.chunk({"content": ""}), chat.STOP],
+        [chat.frame({"error": {"message": "x"}})],
+        [chat.frame({"choices": None}), chat.frame([]), chat.frame("x"), chat.frame({"choices": [1]})],
+        [
+            chat.frame({"choices": [{"delta": None}, {"index": 1}]}),
+            chat.frame({"choices": [{"delta": {"content": 5}}]}),
+        ],
+        [b"data: not json\n\n", b"data: \n\n", b"data: [DONE]x\n\n"],
+        [b'data: {"choices":[{"index":0,"delta":{"content":"\\ud83d"}}]}\n\n'],
+        [b'data: {"choices":[{"index":0,"delta":{"content":"a"},"logprobs":{"x":NaN}}]}\n\n'],
+    ],
+)
+def test_frames_of_which_nothing_changes_leave_as_they_came(frames: list[bytes]) -> None:
+    assert run(*frames) == b"".join(frames)
+
+
+def test_a_frame_leaves_as_soon_as_it_may() -> None:
+    one = rewriter()
+    for frame in [chat.ROLE, *chat.said("a", "b")]:
+        assert feed(one, frame) == [frame]
+    held = chat.said("[", "x", "]c")
+    assert feed(one, held[0]) == feed(one, held[1]) == []
+    assert chat.deltas(b"".join(feed(one, held[2])))[-1] == {"content": "c"}
+    assert feed(one, chat.DONE)[-1] == chat.DONE
+
+
+@pytest.mark.parametrize(
+    ("frames", "deltas"),
+    [
+        (chat.said("a[", "x", "]b"), ["a", "call", "b"]),
+        (chat.said("[x][y]"), ["call", "call"]),
+        (chat.said("a~b"), ["a", "b"]),
+        (chat.said("a(", "b)c"), ["a", {"reasoning_content": "("}, {"reasoning_content": "b)"}, "c"]),
+        (chat.said("a{", "b}c"), ["a", "<b>", "c"]),
+        (chat.said("~"), []),
+    ],
+)
+def test_text_that_changes_leaves_in_chunks_of_its_own(frames: list[bytes], deltas: list[Any]) -> None:
+    found = chat.deltas(run(chat.ROLE, *frames))[1:]
+    said = [delta for delta in found if "tool_calls" not in delta or "id" in delta["tool_calls"][0]]
+    expected = [{"content": one} if isinstance(one, str) and one != "call" else one for one in deltas]
+    assert ["call" if "tool_calls" in delta else delta for delta in said if delta] == expected
+
+
+def test_a_call_is_two_chunks() -> None:
+    """Its name whole and first, then its arguments; the finish reason tells of it."""
+    assert [event["choices"] for event in chat.events(run(chat.ROLE, *chat.said("[x]"), chat.STOP))[1:]] == [
+        [
+            {
+                "index": 0,
+                "delta": {
+                    "tool_calls": [
+                        {"index": 0, "id": "id1", "type": "function", "function": {"name": "x", "arguments": ""}}
+                    ]
+                },
+                "finish_reason": None,
+            }
+        ],
+        [
+            {
+                "index": 0,
+                "delta": {"tool_calls": [{"index": 0, "function": {"arguments": "{}"}}]},
+                "finish_reason": None,
+            }
+        ],
+        [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"), [("stop", "tool_calls"), ("length", "length"), ("content_filter", "content_filter")]
+)
+def test_the_finish_reason(reason: str, told: str) -> None:
+    *_, last = chat.events(run(*chat.said("[x]"), chat.chunk({}, reason)))
+    assert last["choices"][0]["finish_reason"] == told
+
+
+@pytest.mark.parametrize("frames", [chat.said("[x]"), chat.said("~a"), chat.said("(a)"), chat.said("{a}")])
+def test_the_first_chunk_of_a_reply_has_the_role(frames: list[bytes]) -> None:
+    """Also where the server sent none."""
+    roles = [delta.get("role") for delta in chat.deltas(run(*frames))]
+    assert roles == ["assistant", *[None] * (len(roles) - 1)]
+
+
+def test_the_role_comes_before_all_and_once() -> None:
+    one = chat.chunk({"role": "assistant", "content": "a[x]b"}, "stop", usage=chat.USAGE)
+    body = run(one)
+    assert [delta.get("role") for delta in chat.deltas(body)] == ["assistant", None, None, None, None, None]
+    assert [event.get("usage") for event in chat.events(body)] == [None] * 5 + [chat.USAGE]
+
+
+def test_what_a_chunk_says_besides_text_leaves_at_once() -> None:
+    one = rewriter()
+    logprobs = {"content": []}
+    choice = {"index": 0, "delta": {"content": "[", "refusal": "r", "x": [0]}, "finish_reason": None}
+    frame = chat.frame({**chat.HEAD, "choices": [{**choice, "logprobs": logprobs}], "usage": chat.USAGE})
+    assert chat.events(b"".join(feed(one, frame))) == [
+        {
+            **chat.HEAD,
+            "choices": [{"index": 0, "delta": {"refusal": "r", "x": [0]}, "finish_reason": None, "logprobs": logprobs}],
+            "usage": chat.USAGE,
+        }
+    ]
+    (rest,) = chat.events(b"".join(feed(one, chat.said("a")[0]) + one.finish()))[:1]
+    assert rest == {**chat.HEAD, "choices": [{"index": 0, "delta": {"content": "["}, "finish_reason": None}]} or rest
+
+
+def test_choices_share_a_chunk() -> None:
+    both = [
+        {"index": index, "delta": {"content": text}, "finish_reason": None} for index, text in ((0, "a"), (1, "[x]"))
+    ]
+    ends = [{"index": index, "delta": {}, "finish_reason": "stop"} for index in (0, 1)]
+    same = chat.frame({**chat.HEAD, "choices": [both[0], {**both[1], "delta": {"content": "b"}}]})
+    frames = [same, chat.frame({**chat.HEAD, "choices": both, "usage": chat.USAGE}), chat.frame({"choices": ends})]
+    body = run(*frames)
+    assert body.startswith(same)
+    assert chat.read(body, 0) == chat.Read("aa", finish_reason="stop")
+    assert chat.read(body, 1) == chat.Read("b", calls=[("x", {})], finish_reason="tool_calls")
+    assert [event["usage"] for event in chat.events(body) if event.get("usage")] == [chat.USAGE]
+
+
+def test_the_older_form() -> None:
+    body = run(chat.ROLE, *chat.said("[x]"), chat.STOP, legacy=True)
+    assert chat.deltas(body)[1:] == [
+        {"function_call": {"name": "x", "arguments": ""}},
+        {"function_call": {"arguments": "{}"}},
+        {},
+    ]
+    assert chat.events(body)[-1]["choices"][0]["finish_reason"] == "function_call"
+
+
+# Upstream's own calls
+
+OWN = chat.chunk({"tool_calls": [chat.native(0, id="a", name="n", arguments="{}")]})
+
+
+def test_own_calls_switch_the_reading_off() -> None:
+    frames = [chat.ROLE, *chat.said("a", "[", "b"), OWN, *chat.said("[x]"), chat.chunk({}, "tool_calls"), chat.DONE]
+    assert run(*frames) == b"".join(frames)
+
+
+def test_own_calls_come_behind_those_of_the_text() -> None:
+    body = run(*chat.said("[x][y]"), OWN, chat.chunk({"tool_calls": [chat.native(0, arguments=" ")]}), chat.STOP)
+    assert chat.read(body).calls == [("x", {}), ("y", {}), ("n", {})]
+
+
+def test_own_calls_go_to_a_client_of_text_at_the_end() -> None:
+    """By index, with an id if there was none; whatever else the chunk says stays."""
+    frames = [
+        chat.ROLE,
+        chat.chunk({"tool_calls": [{"index": 1, "function": {"name": "b", "arguments": {"x": 1}}}]}),
+        chat.chunk({"content": "Hi", "tool_calls": [{"index": 0, "id": "q", "function": {"name": "a"}}]}),
+        chat.chunk({"tool_calls": [chat.native(0, arguments="{"), chat.native(0, arguments="}")]}),
+        chat.chunk({}, "tool_calls"),
+        chat.USED,
+        chat.DONE,
+    ]
+    body = run(*frames, structured=False)
+    assert chat.read(body) == chat.Read('Hi[a {} q][b {"x": 1} call_1]', finish_reason="stop")
+    assert "tool_calls" not in body.decode()
+    assert body.startswith(chat.ROLE)
+    assert body.endswith(chat.USED + chat.DONE)
+
+
+def test_own_calls_of_the_older_form_go_to_a_client_of_text() -> None:
+    parts = [{"name": "a", "arguments": ""}, {"arguments": "{"}, {"arguments": "}"}]
+    frames = [*(chat.chunk({"function_call": part}) for part in parts), chat.chunk({}, "function_call")]
+    assert chat.read(run(*frames, structured=False)).content == "[a {} call_0]"
+
+
+# Ends
+
+
+@pytest.mark.parametrize("end", [[], [chat.DONE], [chat.STOP], [chat.STOP, chat.DONE]])
+def test_however_it_ends_calls_have_a_finish_reason(end: list[bytes]) -> None:
+    body = run(chat.ROLE, *chat.said("a[x](b"), *end)
+    assert chat.read(body) == chat.Read("a(b", calls=[("x", {})], finish_reason="tool_calls")
+
+
+def test_the_end_may_come_twice_and_more_may_follow() -> None:
+    """An empty frame of HTTP/2 looks like the end of the body."""
+    one = rewriter()
+    assert feed(one, chat.said("[x")[0]) == []
+    assert one.finish() == chat.said("[x")
+    assert one.finish() == []
+    assert feed(one, chat.said("[y]")[0]) == chat.said("[y]")
+    assert one.finish() == []
+
+
+def test_what_is_held_is_released_in_order_and_once() -> None:
+    one = rewriter()
+    held = chat.said("[", "x", "y")
+    assert [feed(one, frame) for frame in held] == [[], [], []]
+    assert one.release() == held
+    assert one.release() == []
+
+
+@given(st.lists(st.text("ab[]x(){}~ ", max_size=6), max_size=8), st.sampled_from(["stop", "length", None]))
+def test_no_character_is_lost_in_any_cut(pieces: list[str], reason: str | None) -> None:
+    """What leaves is what the channel said of the whole text, whatever the chunks were."""
+    text = "".join(pieces)
+    toy = Toy()
+    events = [*toy.feed(text), *toy.finish(complete=True)]
+    assert "".join(event.raw for event in events) == text
+    end = [chat.chunk({}, reason)] if reason else []
+    found, whole = (chat.read(run(chat.ROLE, *chat.said(*cut), *end)) for cut in (pieces, [text]))
+    assert found == whole
+    spoken = re.sub(r"\[\w+\]|\([^()]*\)|~", "", text) if not re.search(r"[{}]", text) else found.content
+    assert found.content == spoken or "(" in text or "[" in text
+    assert len(found.calls) == toy.calls_made

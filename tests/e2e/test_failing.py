@@ -1,0 +1,146 @@
+"""Our own faults: a planted one lets everything through, in order, once, and is told once."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.apis import chat
+from tests.e2e.conftest import Start
+from tests.e2e.upstream import JSON, Reply
+from vtc.apis.openai_chat import Request
+from vtc.dialects.reader import Reader
+
+ASK = chat.request(stream=True)
+BEFORE = chat.DIALECTS["invoke"]("read", {"filePath": "/a"})
+TEXT = "One two <read><filePath>/b</filePath></read> three BOOM <read><filePath>/c</filePath></read> four"
+
+
+class PlantedError(Exception):
+    pass
+
+
+@pytest.fixture
+def fail_on(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Make the reader of text raise when the characters of a word have all been fed to it."""
+
+    def plant(word: str) -> None:
+        real, seen = Reader.feed, [""]
+
+        def feed(self: Reader, text: str) -> Any:
+            seen[0] = (seen[0] + text)[-len(word) - len(text) :]
+            if word in seen[0]:
+                seen[0] = ""
+                raise PlantedError("planted")
+            return real(self, text)
+
+        monkeypatch.setattr(Reader, "feed", feed)
+
+    return plant
+
+
+def faults(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+@pytest.mark.parametrize("size", [1, 3, 7, 1000])
+@pytest.mark.parametrize("word", ["One", "<read><filePath>/b", "BOOM", "four"])
+async def test_a_stream_goes_on(
+    word: str, size: int, fail_on: Callable[[str], None], start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In each state of the reader: all that was not delivered as a call arrives as the text it was."""
+    fail_on(word)
+    lab = await start(chat.streamed(*[TEXT[i : i + size] for i in range(0, len(TEXT), size)]))
+    body = (await lab.post(ASK)).body
+    content = "".join(delta.get("content") or "" for delta in chat.deltas(body))
+    expected = TEXT
+    for delta in chat.deltas(body):
+        for call in delta.get("tool_calls") or ():
+            if arguments := call["function"]["arguments"]:
+                # The white space before a call goes with it.
+                path = json.loads(arguments)["filePath"]
+                expected = expected.replace(f" <read><filePath>{path}</filePath></read>", "")
+    assert content == expected
+    assert chat.events(body)[-1] == "[DONE]"
+    assert len(faults(caplog)) == 1
+    flow = await lab.flow()
+    assert flow.metadata["vtc"]["failures"] == ["PlantedError: planted"]
+    assert flow.comment.endswith("failed open: PlantedError: planted")
+
+
+async def test_frames_that_were_held_leave_as_they_came(fail_on: Callable[[str], None], start: Start) -> None:
+    fail_on("three")
+    frames = [b": hi\n\n", *chat.streamed("a", *"<read><filePath>", "x", "three", "</read>")]
+    lab = await start([frames[0] + frames[1], *frames[2:-1], frames[-1]])
+    assert (await lab.post(ASK)).body == b"".join(frames)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+async def test_all_choices_go_on(first: int, fail_on: Callable[[str], None], start: Start) -> None:
+    """Two choices in one chunk, of which one fails, before or behind the other."""
+    fail_on("BOOM")
+    texts = ["a <read>", "b BOOM <read>"] if first else ["b BOOM <read>", "a <read>"]
+    order = [{"index": index, "delta": {"content": text}, "finish_reason": None} for index, text in enumerate(texts)]
+    frames = [
+        *(chat.chunk({"content": "x <rea"}, index=index) for index in (0, 1)),
+        chat.frame({**chat.HEAD, "choices": order}),
+        chat.DONE,
+    ]
+    lab = await start(frames)
+    body = (await lab.post({**ASK, "n": 2})).body
+    assert [chat.read(body, index).content for index in (0, 1)] == ["x <rea" + text for text in texts]
+
+
+@pytest.mark.parametrize("end", ["finish", "release"])
+async def test_a_fault_at_the_end(end: str, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(self: Reader, **_: Any) -> Any:
+        raise PlantedError("planted")
+
+    monkeypatch.setattr(Reader, end, broken)
+    native = chat.chunk({"tool_calls": [chat.native(0, id="a", name="read", arguments="{}")]})
+    frames = [chat.ROLE, *chat.said("a", *" <read><filePath>b"), *[native] * (end == "release"), chat.STOP, chat.DONE]
+    lab = await start(frames)
+    assert (await lab.post(ASK)).body == b"".join(frames)
+    assert (await lab.report())["failures"] == ["PlantedError: planted"]
+
+
+async def test_a_whole_reply_goes_on(
+    fail_on: Callable[[str], None], start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also where one of its choices was read already."""
+    fail_on("BOOM")
+    body = chat.completion(BEFORE)
+    body["choices"].append({**body["choices"][0], "index": 1, "message": {"role": "assistant", "content": TEXT}})
+    lab = await start(Reply([chat.encoded(body)], JSON, framing="length"))
+    assert (await lab.post(chat.request(n=2))).body == chat.encoded(body)
+    assert len(faults(caplog)) == 1
+    report = await lab.report()
+    assert (report["failures"], report["calls"]) == (["PlantedError: planted"], [])
+
+
+async def test_a_request_goes_on(
+    start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(self: Request, **_: Any) -> bytes:
+        raise PlantedError("planted")
+
+    monkeypatch.setattr(Request, "encode", broken)
+    frames = chat.streamed(*TEXT)
+    lab = await start(frames, vtc_tools="prompt")
+    assert (await lab.post(ASK)).body == b"".join(frames)
+    assert lab.upstream.seen[0].json == ASK
+    assert len(faults(caplog)) == 1
+    assert (await lab.report())["request"] == ["left alone: PlantedError: planted"]
+
+
+async def test_the_next_flow_is_read_again(fail_on: Callable[[str], None], start: Start) -> None:
+    """A fault is one flow's own."""
+    fail_on("BOOM")
+    replies = iter([chat.streamed("BOOM"), chat.streamed(*BEFORE)])
+    lab = await start(lambda _: Reply(next(replies)))
+    assert not (await lab.post(ASK)).message.calls
+    assert (await lab.post(ASK)).message.calls == [("read", {"filePath": "/a"})]

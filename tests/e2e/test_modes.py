@@ -1,0 +1,155 @@
+"""The switches a person has: observe and off, options changed while running, and what becomes of a flow afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mitmproxy import exceptions, http
+from mitmproxy.io import FlowReader, FlowWriter
+
+from tests.apis import chat
+from tests.e2e.conftest import PATH, Start
+from tests.e2e.upstream import JSON, Reply, Seen
+
+ASK = chat.request(stream=True)
+TEXT = "Go <read><filePath>/a</filePath></read>"
+STREAM = chat.streamed(*TEXT)
+WHOLE = chat.encoded(chat.completion(TEXT))
+
+
+def script(seen: Seen) -> Reply:
+    return Reply(STREAM) if b'"stream": true' in seen.body else Reply([WHOLE], JSON, framing="length")
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_observe_changes_nothing_and_reports_what_would_be(stream: bool, start: Start) -> None:
+    lab = await start(script, vtc_mode="observe", vtc_tools="prompt")
+    ask = chat.request(stream=stream)
+    answer = await lab.post(ask)
+    assert answer.body == (b"".join(STREAM) if stream else WHOLE)
+    assert lab.upstream.seen[0].body == chat.encoded(ask)
+    flow = await lab.flow()
+    assert flow.comment == "vtc (observing): 3 tools -> tag prompt, tag -> tool_calls, 1 call"
+    assert [call["name"] for call in flow.metadata["vtc"]["calls"]] == ["read"]
+
+
+async def test_observe_holds_nothing_back(start: Start) -> None:
+    """A piece arrives before the next is sent, in the middle of a call too."""
+    arrived = asyncio.Event()
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for piece in STREAM:
+            yield piece
+            await arrived.wait()
+            arrived.clear()
+
+    lab = await start(Reply(pieces()), vtc_mode="observe")
+    received = []
+    async with lab.client.stream("POST", PATH, json=ASK) as response:
+        async for piece in response.aiter_raw():
+            received.append(piece)
+            arrived.set()
+    assert received == STREAM
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_off_does_nothing(stream: bool, start: Start) -> None:
+    lab = await start(script, vtc_mode="off", vtc_tools="prompt")
+    ask = chat.request(stream=stream)
+    assert (await lab.post(ask)).body == (b"".join(STREAM) if stream else WHOLE)
+    flow = await lab.flow()
+    assert (lab.upstream.seen[0].body, flow.comment, flow.marked) == (chat.encoded(ask), "", "")
+    assert "vtc" not in flow.metadata
+
+
+async def test_options_take_effect_while_running(start: Start, tmp_path: Path) -> None:
+    """The next request is treated as they say."""
+    lab = await start(script)
+    assert (await lab.post(ASK)).message.calls
+    lab.set(vtc_mode="off")
+    assert not (await lab.post(ASK)).message.calls
+    lab.set(vtc_mode="rewrite", vtc_tools="prompt")
+    assert (await lab.post(ASK)).message.calls
+    assert "tools" not in lab.upstream.seen[-1].json
+    profile = {"kind": "model", "name": "mine", "match": {"model": chat.MODEL}, "tools": "native", "accept": ["hermes"]}
+    (tmp_path / "mine.yaml").write_bytes(chat.encoded(profile))
+    lab.set(vtc_tools="auto", vtc_profiles=[str(tmp_path)])
+    assert (await lab.post(ASK)).message.content == "Go <read><filePath>/a</filePath></read>"
+    assert lab.upstream.seen[-1].json == ASK
+
+
+async def test_an_option_that_is_refused_leaves_the_others_in_force(start: Start, tmp_path: Path) -> None:
+    """A bad edit in mitmweb's editor does not stop the traffic."""
+    lab = await start(script)
+    (tmp_path / "bad.yaml").write_text("kind: model\nname: x\nmatch: {}\nlenientt: true\n")
+    for bad in ({"vtc_profiles": [str(tmp_path)]}, {"vtc_model": "nobody"}, {"vtc_max_call_bytes": 0}):
+        with pytest.raises(exceptions.OptionsError):
+            lab.set(**bad)
+        assert (await lab.post(ASK)).message.calls == [("read", {"filePath": "/a"})]
+
+
+async def test_a_change_does_not_reach_into_a_running_exchange(start: Start) -> None:
+    """What was decided for a request holds for its reply."""
+    asked, changed = asyncio.Event(), asyncio.Event()
+
+    async def pieces() -> AsyncIterator[bytes]:
+        asked.set()
+        await changed.wait()
+        for piece in STREAM:
+            yield piece
+
+    lab = await start(Reply(pieces()))
+    running = asyncio.create_task(lab.post(ASK))
+    await asked.wait()
+    lab.set(vtc_dialect="hermes", vtc_client_patterns=[])
+    changed.set()
+    assert (await running).message.calls == [("read", {"filePath": "/a"})]
+
+
+def reloaded(flow: http.HTTPFlow) -> http.HTTPFlow:
+    """The flow as it is after it was saved to a file and opened again."""
+    file = io.BytesIO()
+    FlowWriter(file).add(flow)
+    file.seek(0)
+    (found,) = FlowReader(file).stream()
+    assert isinstance(found, http.HTTPFlow)
+    return found
+
+
+@pytest.mark.parametrize("ask", [ASK, chat.request(), chat.request(messages=5)], ids=["streamed", "whole", "bad"])
+async def test_the_report_is_saved_with_the_flow(ask: dict[str, Any], start: Start) -> None:
+    lab = await start(script, vtc_tools="prompt")
+    await lab.post(ask)
+    flow = await lab.flow()
+    found = reloaded(flow)
+    assert found.metadata["vtc"] == flow.metadata["vtc"]
+    assert found.metadata["vtc"]["request"]
+    assert (found.comment, found.marked) == (flow.comment, ":hammer:")
+
+
+async def test_secrets_are_in_no_report(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "vtc")
+    lab = await start(script, vtc_tools="prompt")
+    await lab.post(ASK, headers={"authorization": "Bearer sk-secret", "x-api-key": "sk-secret"})
+    flow = await lab.flow()
+    told = str(flow.metadata) + flow.comment + "".join(r.getMessage() for r in caplog.records if "vtc" in r.name)
+    assert "tool_calls" in told
+    assert "sk-secret" not in told
+
+
+async def test_a_flow_that_is_replayed_is_rewritten_again(start: Start) -> None:
+    lab = await start(script, vtc_tools="prompt")
+    await lab.post(ASK)
+    first = await lab.flow()
+    copy = first.copy()
+    copy.request.content = chat.encoded(ASK)
+    copy.metadata.clear()
+    lab.proxy.master.commands.call("replay.client", [copy])
+    again = await lab.flow()
+    assert [call["name"] for call in again.metadata["vtc"]["calls"]] == ["read"]
+    assert lab.upstream.seen[0].body == lab.upstream.seen[1].body

@@ -1,0 +1,69 @@
+"""mitmdump as a person starts it, `mitmdump -s addons/addon.py`: a process of its own, in whatever folder."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+from asyncio.subprocess import PIPE, STDOUT, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx
+
+from tests.apis import chat
+from tests.e2e.conftest import PATH, PATIENCE
+from tests.e2e.upstream import Reply, serving
+
+ADDON = Path(__file__).parents[2] / "addons" / "addon.py"
+MITMDUMP = Path(sys.executable).with_name("mitmdump")
+
+
+@asynccontextmanager
+async def mitmdump(directory: Path, *arguments: str) -> AsyncIterator[Process]:
+    command = [str(MITMDUMP), "-s", str(ADDON), "--listen-host", "127.0.0.1", "--listen-port", "0", *arguments]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=STDOUT, cwd=directory, env=environment)
+    try:
+        async with asyncio.timeout(3 * PATIENCE):
+            yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def test_a_bad_profile_keeps_it_from_starting(confdir: Path, tmp_path: Path) -> None:
+    """The message names the file, the line, the key and the nearest word that would do."""
+    profiles = tmp_path / "profiles"
+    profiles.mkdir()
+    (profiles / "mine.yaml").write_text("kind: model\nname: mine\nmatch:\n  model: x\nlenientt: true\n")
+    async with mitmdump(tmp_path, "--set", f"confdir={confdir}", "--set", f"vtc_profiles={profiles}") as process:
+        output, _ = await process.communicate()
+    assert process.returncode
+    assert f"{profiles}/mine.yaml:5: lenientt: unknown key" in output.decode()
+    assert "did you mean 'lenient'?" in output.decode()
+
+
+async def test_it_starts_and_works_and_says_at_the_end_what_it_did(confdir: Path, tmp_path: Path) -> None:
+    """B11: the figures by model when it ends."""
+    reply = Reply(chat.streamed(*chat.DIALECTS["tag"]("read", {"filePath": "/a"})))
+    async with serving(lambda _: reply) as upstream:
+        mode = f"reverse:{upstream.url}"
+        async with mitmdump(
+            tmp_path, "--set", f"confdir={confdir}", "--set", "vtc_tools=prompt", "-m", mode
+        ) as process:
+            assert process.stdout is not None
+            while not (listening := re.search(rb"listening at (\S+:\d+)", line := await process.stdout.readline())):
+                assert line, "it ended before it listened"
+            address = f"http://{listening[1].decode().removeprefix('http://')}"
+            async with httpx.AsyncClient(base_url=address, trust_env=False, timeout=PATIENCE) as client:
+                response = await client.post(PATH, json=chat.request(stream=True))
+            process.terminate()
+            output, _ = await process.communicate()
+    assert chat.read(response.content).calls == [("read", {"filePath": "/a"})]
+    assert process.returncode == 0
+    assert "vtc: 3 tools -> tag prompt, tag -> tool_calls, 1 call 127.0.0.1/v1/chat/completions" in output.decode()
+    assert "vtc: unknown: 1 exchanges, 1 calls (0 repaired), 0 left as text, 0 failed open" in output.decode()
