@@ -187,7 +187,8 @@ class Exchange:
         id_ = event.call.id
         while not id_ or id_ in self._used_ids:
             self._count += 1
-            id_ = "call_" + hashlib.sha256(f"{self._seed}:{self._count}".encode()).hexdigest()[:24]
+            digest = hashlib.sha256(f"{self._seed}:{self._count}".encode()).hexdigest()
+            id_ = digest[:9] if self.plan.ids == "alphanumeric9" else f"call_{digest[:24]}"
         self._used_ids.add(id_)
         return replace(event, call=replace(event.call, id=id_))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -34,36 +35,46 @@ def parse_vtc_xml(content: str, allowed_tools: Collection[str] | None = None) ->
     Reads `<function_calls><invoke name="…"><parameter name="…">…`, the bare `<invoke …>`, and both with a namespace.
     With `allowed_tools`, calls of other tools stay text.
     """
-    reader = _reader(allowed_tools)
+    reader = _reader(allowed_tools, lenient=True)
     events = [*reader.feed(content), *reader.finish()]
     calls = [event.call for event in events if isinstance(event, Call)]
     text = "".join(event.raw for event in events if isinstance(event, Text))
-    return text, [
-        ToolCall(_bare(call.name), call.arguments, f"call_{index}").as_openai() for index, call in enumerate(calls)
-    ]
+    if allowed_tools is None:
+        calls = [replace(call, name=call.name.rpartition(":")[2]) for call in calls]
+    return text, [replace(call, id=f"call_{index}").as_openai() for index, call in enumerate(calls)]
 
 
 def serialize_tool_calls_to_xml(tool_calls: Sequence[Mapping[str, Any]]) -> str:
-    """Calls as one `<function_calls>` block; empty for none. Arguments may be JSON text or an object."""
+    """Calls as one `<function_calls>` block; empty for none. Arguments may be JSON text or an object.
+
+    Raises ValueError for a call without a name.
+    """
     calls = []
-    for entry in tool_calls:
+    for number, entry in enumerate(tool_calls, start=1):
         function = entry.get("function") or entry
+        if not function.get("name"):
+            raise ValueError(f"call {number} of {len(tool_calls)} has no function name")
         arguments = function.get("arguments") or "{}"
         text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-        calls.append(ToolCall(str(function["name"]), text, entry.get("id")))
+        calls.append(ToolCall(function["name"], text, entry.get("id")))
     return write_calls(calls, _invoke(), {})
 
 
 def has_partial_xml_pattern(text: str) -> bool:
     """Whether a text ends inside a call, or inside what may still become one."""
-    reader = _reader(None)
-    events = reader.feed(text)
-    return len("".join(event.raw for event in events)) < len(text.rstrip())
+    reader = _reader(None, lenient=False)
+    reader.feed(text)
+    held = ""
+    for event in reader.finish():
+        held = "" if isinstance(event, Call) else held + event.raw
+    # What opens a code block is held back like the beginning of a call, for it may go on, too.
+    return bool(held.strip(" \t\r\n`~"))
 
 
 def detect_complete_tool_call(text: str) -> bool:
     """Whether a text holds at least one complete call."""
-    return bool(parse_vtc_xml(text)[1])
+    reader = _reader(None, lenient=False)
+    return any(isinstance(event, Call) for event in [*reader.feed(text), *reader.finish()])
 
 
 @cache
@@ -71,12 +82,7 @@ def _invoke() -> Description:
     return loader.load([loader.builtin_directory()]).dialects["invoke"]
 
 
-def _reader(allowed_tools: Collection[str] | None) -> Reader:
+def _reader(allowed_tools: Collection[str] | None, *, lenient: bool) -> Reader:
     tools = {name: Tool(name) for name in sorted(allowed_tools or ())}
     grammar = compiled((_invoke(),), tuple(tools))
-    return Reader(grammar, tools, unknown_tools="allow" if allowed_tools is None else "text")
-
-
-def _bare(name: str) -> str:
-    """A name without its namespace."""
-    return name.rpartition(":")[2]
+    return Reader(grammar, tools, lenient=lenient, unknown_tools="allow" if allowed_tools is None else "text")

@@ -8,13 +8,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vtc.events import Call, Event, Markup, Reasoning, Refusal, Rewritten, Text, ToolCall
 
-TOKENS = re.compile(r"\[(?P<call>\w+)\]|\((?P<thought>[^()]*)\)|(?P<markup>~)|\{(?P<other>[^{}]*)\}")
+CLOSERS = {"[": "]", "(": ")", "{": "}"}
 
 
 @dataclass(slots=True)
@@ -29,14 +28,12 @@ class Toy:
         self.held += text
         events: list[Event] = []
         while self.held:
-            if found := TOKENS.match(self.held):
-                events.append(self._event(found))
-                self.held = self.held[found.end() :]
-            elif self.held[0] in "[({" and not re.search(r"[])}]", self.held):
+            closer = CLOSERS.get(self.held[0])
+            end = 1 if closer is None else self.held.find(closer) + 1
+            if not end:
                 break
-            else:
-                events.append(Text(self.held[0]))
-                self.held = self.held[1:]
+            events.append(self._event(self.held[:end]))
+            self.held = self.held[end:]
         return events
 
     def finish(self, *, complete: bool) -> list[Event]:
@@ -50,14 +47,16 @@ class Toy:
     def calls(self, calls: Sequence[ToolCall]) -> list[Event]:
         return [Rewritten("", f"[{call.name} {call.arguments} {call.id}]") for call in calls]
 
-    def _event(self, found: re.Match[str]) -> Event:
-        match found.lastgroup:
-            case "call":
+    def _event(self, raw: str) -> Event:
+        inner = raw[1:-1]
+        match raw[0]:
+            case "[" if inner.isalnum() and self.structured:
                 self.calls_made += 1
-                call = ToolCall(found["call"], "{}", f"id{self.calls_made}")
-                return Call(found[0], call, "toy") if self.structured else Rewritten(found[0], f"<{call.name}>")
-            case "thought":
-                return Reasoning(found[0])
-            case "markup":
-                return Markup(found[0])
-        return Rewritten(found[0], f"<{found['other']}>")
+                return Call(raw, ToolCall(inner, "{}", f"id{self.calls_made}"), "toy")
+            case "(":
+                return Reasoning(raw)
+            case "~":
+                return Markup(raw)
+            case "{":
+                return Rewritten(raw, f"<{inner}>")
+        return Text(raw)

@@ -10,6 +10,7 @@ from tests.dialects.reading import DIALECTS, TOOLS
 from vtc.dialects.envelope import NotACall
 from vtc.dialects.grammar import Form
 from vtc.dialects.open_call import OpenCall, unframed
+from vtc.events import ToolCall
 
 NEWLINES = "<p={key}>\n{value}\n</p>"
 NONE = "<p={key}>{value}</p>"
@@ -48,6 +49,11 @@ def test_the_frame_of_a_value(text: str, frame: str, param: str, value: str) -> 
 def opened(dialect: str, name: str, tools: str = "agent", *, lenient: bool = True) -> OpenCall:
     description = DIALECTS[dialect]
     return OpenCall(Form(description, description.calls[0]), name, None, TOOLS[tools], lenient=lenient)
+
+
+def called(call: OpenCall, unknown_tools: str = "text") -> ToolCall:
+    (event,) = call.complete(unknown_tools)
+    return event.call
 
 
 def give(call: OpenCall, key: str, value: str) -> None:
@@ -95,7 +101,7 @@ def test_a_complete_call_has_its_text_its_values_and_its_repairs() -> None:
     call.hold('<invoke name="get_weather">')
     give(call, "city", "5")
     give(call, "days", "soon")
-    event = call.complete("text")
+    (event,) = call.complete("text")
     assert event.raw == '<invoke name="get_weather">5soon'
     assert event.call.name == "get_weather"
     assert json.loads(event.call.arguments) == {"city": "5", "days": "soon"}
@@ -106,13 +112,13 @@ def test_a_complete_call_has_its_text_its_values_and_its_repairs() -> None:
 def test_a_call_of_an_unknown_tool() -> None:
     with pytest.raises(NotACall, match="no tool 'rm' is offered"):
         opened("invoke", "rm").complete("text")
-    assert opened("invoke", "rm").complete("allow").call.name == "rm"
+    assert called(opened("invoke", "rm"), "allow").name == "rm"
     with pytest.raises(NotACall, match="no tool 'rm' is offered"):
         opened("tag", "rm").complete("allow")
 
 
 def test_the_name_of_a_call_is_the_offered_one() -> None:
-    assert opened("invoke", "functions.search_web", "names").complete("text").call.name == "Search_Web"
+    assert called(opened("invoke", "functions.search_web", "names")).name == "Search_Web"
 
 
 def test_the_size_of_a_call_is_in_bytes() -> None:
@@ -133,6 +139,6 @@ def test_what_is_spilled_is_not_kept() -> None:
 def test_arguments_can_always_be_encoded() -> None:
     call = opened("invoke", "bash")
     give(call, "command", "\ud83d")
-    arguments = call.complete("text").call.arguments
+    arguments = called(call).arguments
     arguments.encode()
     assert json.loads(arguments) == {"command": "\ud83d"}

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
-
-import msgspec
+from typing import NamedTuple
 
 from vtc.dialects.description import Envelope
-from vtc.dialects.json_body import JsonBody
+from vtc.dialects.json_body import JsonBody, members
 
 
 class NotACall(ValueError):
@@ -22,9 +20,6 @@ class Read(NamedTuple):
     repairs: tuple[str, ...]
 
 
-_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
-
-
 def read(text: str, keys: Envelope, *, needs_arguments: bool) -> Read:
     """Name, arguments (JSON text, as written) and id of a call; raises `NotACall`.
 
@@ -33,11 +28,11 @@ def read(text: str, keys: Envelope, *, needs_arguments: bool) -> Read:
     fields = _fields(text)
     if "function" in fields and not any(key in fields for key in keys.name):
         # The API's own form, {"type": "function", "function": {…}}.
-        fields = {**fields, **_fields(_text(fields["function"]))}
+        fields = {**fields, **_fields(fields["function"])}
     name = _string(fields, keys.name)
     if name is None:
         raise NotACall(f"the JSON has no {keys.name[0]!r}")
-    written = next((_text(fields[key]) for key in keys.arguments if key in fields), None)
+    written = next((fields[key] for key in keys.arguments if key in fields), None)
     if written is None:
         if needs_arguments:
             raise NotACall(f"the JSON has no {keys.arguments[0]!r}")
@@ -49,21 +44,17 @@ def read(text: str, keys: Envelope, *, needs_arguments: bool) -> Read:
     return Read(name, arguments, id_, repairs)
 
 
-def _fields(text: str) -> dict[str, Any]:
+def _fields(text: str) -> dict[str, str]:
     try:
-        return _object.decode(text)
-    except (msgspec.DecodeError, UnicodeError):
+        return members(text)
+    except ValueError:
         raise NotACall("the JSON is no object") from None
 
 
-def _text(raw: Any) -> str:
-    return bytes(raw).decode()
-
-
-def _string(fields: dict[str, Any], keys: tuple[str, ...]) -> str | None:
+def _string(fields: dict[str, str], keys: tuple[str, ...]) -> str | None:
     for key in keys:
         if key in fields:
-            value = json.loads(_text(fields[key]))
+            value = json.loads(fields[key])
             return value if isinstance(value, str) else None
     return None
 

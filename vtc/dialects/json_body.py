@@ -8,6 +8,7 @@ and named in `repairs`.
 
 from __future__ import annotations
 
+import json
 import re
 
 import msgspec
@@ -37,6 +38,7 @@ _IN_STRING = re.compile(
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _array = msgspec.json.Decoder(list[msgspec.Raw])
+_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 def encodable(text: str) -> str:
@@ -48,8 +50,27 @@ def encodable(text: str) -> str:
 
 
 def items(text: str) -> list[str]:
-    """The items of a strict JSON array, each as it is written."""
-    return [bytes(item).decode() for item in _array.decode(text)]
+    """The items of a strict JSON array, each as it is written; raises ValueError if it is none."""
+    try:
+        return [bytes(item).decode() for item in _array.decode(text)]
+    except (msgspec.DecodeError, UnicodeError):
+        return [json.dumps(item, allow_nan=False) for item in _loaded(text, list)]
+
+
+def members(text: str) -> dict[str, str]:
+    """The members of a strict JSON object, each value as it is written; raises ValueError if it is none."""
+    try:
+        return {key: bytes(value).decode() for key, value in _object.decode(text).items()}
+    except (msgspec.DecodeError, UnicodeError):
+        return {key: json.dumps(value, allow_nan=False) for key, value in _loaded(text, dict).items()}
+
+
+def _loaded[T](text: str, kind: type[T]) -> T:
+    """What msgspec does not take: JSON with half of a surrogate pair in it."""
+    value = json.loads(text)
+    if not isinstance(value, kind):
+        raise ValueError(f"the JSON is no {kind.__name__}")
+    return value
 
 
 class JsonBody:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import warnings
 
 from vtc.dialects.json_body import MOST_DEPTH, encodable
 
@@ -88,7 +89,9 @@ class KwargsBody:
         self.done = True
         source = "".join(self._pieces)
         try:
-            call = ast.parse(f"f({source.strip()})", mode="eval").body
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # about the likes of `'\d'`, which is how models write them
+                call = ast.parse(f"f({source.strip()})", mode="eval").body
             assert isinstance(call, ast.Call)
             if call.args or any(keyword.arg is None for keyword in call.keywords):
                 self.error = "arguments without a name"

@@ -9,7 +9,7 @@ from typing import Any
 
 from vtc.dialects import envelope, names, repairs, values
 from vtc.dialects.forms import Form
-from vtc.dialects.json_body import JsonBody, encodable
+from vtc.dialects.json_body import JsonBody, encodable, items
 from vtc.dialects.kwargs_body import KwargsBody
 from vtc.events import Call, Tool, ToolCall
 
@@ -132,7 +132,7 @@ class OpenCall:
         if is_string is None:
             value, fits = values.read(text, self._declared.get(key, {}), self._schema)
         else:
-            value, fits = (text, True) if is_string else values.literal(text)
+            value, fits = (text, True) if is_string else values.unquoted(text)
         self._arguments[key] = value
         if not fits:
             self.repairs[f"untyped:{key}"] = None
@@ -164,7 +164,7 @@ class OpenCall:
         if not text.startswith("["):
             return self._events([text], unknown_tools)
         self.repairs["array-of-calls"] = None
-        return self._events([json.dumps(one, ensure_ascii=False) for one in json.loads(text)], unknown_tools)
+        return self._events(items(text), unknown_tools)
 
     def repaired(self, unknown_tools: str) -> tuple[list[Call], str]:
         """The events for what the strict reading failed on, and the text behind it; no events if it cannot be told."""

@@ -111,7 +111,7 @@ _GAP = re.compile(r"[ \t\r\n,;]*")
 def _python(body: str) -> tuple[list[str], list[str]] | None:
     """A Python literal: single quotes, `True`."""
     try:
-        value = values.literal(body)
+        value = values.python_literal(body)
     except ValueError:
         return None
     if not isinstance(value, dict | list) or not _same_text(body, value):

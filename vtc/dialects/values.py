@@ -62,7 +62,7 @@ def read(text: str, schema: Schema, root: Schema, depth: int = 0) -> tuple[Any, 
     return text, False
 
 
-def literal(text: str) -> tuple[Any, bool]:
+def unquoted(text: str) -> tuple[Any, bool]:
     """The value of text that is said to be no string, and whether it is one."""
     value = _parsed(text.strip())
     return (text, False) if value is _UNFIT else (value, True)
@@ -160,12 +160,12 @@ def _parsed(text: str) -> Any:
     except (ValueError, RecursionError):
         pass
     try:
-        return literal(text)
+        return python_literal(text)
     except ValueError:
         return _UNFIT
 
 
-def literal(text: str) -> Any:
+def python_literal(text: str) -> Any:
     """The value of a Python literal, if JSON has such a value; raises ValueError."""
     if len(text) > MOST_LITERAL:
         raise ValueError("too long for a literal")

@@ -17,16 +17,17 @@ from vtc.dialects.description import Description
 from vtc.dialects.pattern import PatternError
 from vtc.profiles import validation
 from vtc.profiles.document import Document, KeyPath, Problem, ProfileError, read
-from vtc.profiles.schema import ClientProfile, ModelProfile
+from vtc.profiles.schema import ClientProfile, ModelProfile, ServerProfile
 
 __all__ = ["KINDS", "Profile", "ProfileError", "Profiles", "Source", "builtin_directory", "load"]
 
-type Profile = ClientProfile | ModelProfile | Description
+type Profile = ClientProfile | ModelProfile | ServerProfile | Description
 
 KINDS: Mapping[str, type[Profile]] = {
     "client": ClientProfile,
     "dialect": Description,
     "model": ModelProfile,
+    "server": ServerProfile,
 }
 """What may stand after `kind:`."""
 
@@ -49,6 +50,7 @@ class Profiles:
 
     clients: Mapping[str, ClientProfile]
     models: Mapping[str, ModelProfile]
+    servers: Mapping[str, ServerProfile]
     dialects: Mapping[str, Description]
     sources: Mapping[tuple[str, str], Source]
 
@@ -102,6 +104,7 @@ def load(directories: Sequence[Path]) -> Profiles:
     return Profiles(
         clients={profile.name: profile for profile in profiles if isinstance(profile, ClientProfile)},
         models={profile.name: profile for profile in profiles if isinstance(profile, ModelProfile)},
+        servers={profile.name: profile for profile in profiles if isinstance(profile, ServerProfile)},
         dialects={profile.name: profile for profile in profiles if isinstance(profile, Description)},
         sources={key: source for key, (_, source) in merged.items()},
     )

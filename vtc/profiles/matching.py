@@ -26,6 +26,7 @@ class Facts:
     user_agent: str = ""
     model: str = ""
     host: str = ""
+    port: int = 0
     path: str = ""
     """Of the URL; a query is ignored."""
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -130,11 +131,13 @@ def _tests(match: Match, facts: Facts) -> Iterator[_Held | str]:
     for name, value, globs in (
         ("user agent", facts.user_agent, match.user_agent),
         ("model", facts.model, match.model),
-        ("host", facts.host, match.host),
         ("path", path, match.path),
     ):
         if globs:
             yield _test(f"{name} {value[:80]!r}", [value], globs)
+    if match.host:
+        at = f"{facts.host}:{facts.port}" if facts.port else facts.host
+        yield _test(f"host {at!r}", [facts.host, at], match.host)
     for name, globs in match.header.items():
         header = facts.headers.get(name.lower())
         yield _test(f"header {name!r}", [] if header is None else [header], globs)

@@ -14,7 +14,7 @@ from vtc.dialects.description import Description
 from vtc.events import Message, Tool
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Choice, Facts, Matched, best
-from vtc.profiles.schema import ClientProfile, Match, ModelProfile, Reasoning
+from vtc.profiles.schema import ClientProfile, Match, ModelProfile, Reasoning, ServerProfile
 
 CLIENT_PATTERNS = ("cline", "kilo", "roo")
 """Parts of the user agents of clients that read calls out of the text, when they declare no tools."""
@@ -23,6 +23,7 @@ TEXT_DIALECT = "cline"
 """The dialect of a text client whose profile names none."""
 UNKNOWN_CLIENT = ClientProfile(name="unknown", match=Match())
 UNKNOWN_MODEL = ModelProfile(name="unknown", match=Match())
+UNKNOWN_SERVER = ServerProfile(name="unknown", match=Match())
 """The rescue default: the request is left alone, and a call that leaked into the text is lifted."""
 
 
@@ -32,6 +33,7 @@ class Settings:
 
     client: str = ""
     model: str = ""
+    server: str = ""
     tools: Literal["auto", "native", "prompt"] = "auto"
     dialect: str = ""
     lenient: Literal["auto", "on", "off"] = "auto"
@@ -91,6 +93,7 @@ class Plan:
     drop: tuple[str, ...] = ()
     lenient: bool = True
     unknown_tools: Literal["text", "allow", "drop"] = "text"
+    ids: Literal["call", "alphanumeric9"] = "call"
     max_calls: int | None = None
     max_call_bytes: int = 1 << 20
     reasoning: Reasoning | None = None
@@ -106,6 +109,7 @@ class Planner:
         for setting, name, known in (
             ("client", settings.client, profiles.clients),
             ("model", settings.model, profiles.models),
+            ("server", settings.server, profiles.servers),
             ("dialect", settings.dialect, profiles.dialects),
         ):
             if name and name not in known:
@@ -118,7 +122,18 @@ class Planner:
         model, why_model = self._chosen(self._profiles.models, settings.model, facts)
         client, model = client or UNKNOWN_CLIENT, model or UNKNOWN_MODEL
         why = [why_client or "client: no profile matches", why_model or "model: no profile matches, rescue only"]
-        done = Plan(client.name, model.name, (), set=model.request.set, drop=model.request.drop)
+        server, why_server = self._chosen(self._profiles.servers, settings.server, facts)
+        server = server or UNKNOWN_SERVER
+        why += [why_server] if why_server else []
+        kept = server.special_tokens if model.special_tokens else {}
+        done = Plan(
+            client.name,
+            model.name,
+            (),
+            set={**server.request.set, **kept, **model.request.set},
+            drop=(*server.request.drop, *model.request.drop),
+            ids=model.ids,
+        )
 
         protocol, documented, reason = self._protocol(client, facts, request)
         why.append(reason)

@@ -27,6 +27,7 @@ class Match(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     model: Globs = ()
     """The `model` of the request's body."""
     host: Globs = ()
+    """The host, or host and port: `api.example.com`, `127.0.0.1:11434`."""
     path: Globs = ()
     """The path of the URL, without the query."""
     header: dict[str, Globs] = {}
@@ -51,6 +52,18 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     set: dict[str, Any] = {}
     drop: tuple[str, ...] = ()
+
+
+class ServerProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    kind: Literal["server"] = "server"
+    name: Text
+    description: str = ""
+    priority: int = 0
+    match: Match
+    special_tokens: dict[str, Any] = {}
+    """Fields of the request that keep special tokens in the text, for models whose calls are marked by some; servers
+    strip them when a request declares no tools."""
+    request: Request = Request()
 
 
 class ClientProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -89,6 +102,11 @@ class ModelProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     lenient: bool | None = None
     """Whether malformed calls are repaired; None leaves it to the option and the protocol."""
     reasoning: Reasoning | None = None
+    special_tokens: bool = False
+    """Whether its calls are marked by special tokens, which servers may strip (see `kind: server`)."""
+    ids: Literal["call", "alphanumeric9"] = "call"
+    """The form of the ids that calls in its text are given: `call_` and 24 hexadecimal digits, or nine letters and
+    digits, as Mistral's templates want them."""
     markers: tuple[str, ...] = ()
     """Texts that are no part of what it says (`<|im_end|>`, `<response>`); they are taken out."""
     promote: bool = False

@@ -79,6 +79,7 @@ class VirtualToolCalling:
         facts = Facts(
             user_agent=headers.get("user-agent", ""),
             host=flow.request.pretty_host,
+            port=flow.request.port,
             path=flow.request.path,
             headers=headers,
         )

@@ -32,6 +32,7 @@ def add(loader: Loader) -> None:
         "vtc_client", str, "", "Name of the client profile to use for every request (empty: by matching)."
     )
     loader.add_option("vtc_model", str, "", "Name of the model profile to use for every request (empty: by matching).")
+    loader.add_option("vtc_server", str, "", "Name of the server profile to use for every request (empty: by host).")
     loader.add_option(
         "vtc_tools",
         str,
@@ -78,6 +79,7 @@ def planner() -> Planner:
     settings = Settings(
         client=options.vtc_client,
         model=options.vtc_model,
+        server=options.vtc_server,
         tools=options.vtc_tools,
         dialect=options.vtc_dialect,
         lenient=options.vtc_lenient,

@@ -1,0 +1,78 @@
+"""What holds for every API in the registry, and how one is found."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.apis.toy import Toy
+from vtc.apis import APIS, BadRequest, find
+from vtc.apis.base import Api
+
+BODIES = st.binary(max_size=200) | st.recursive(
+    st.none() | st.booleans() | st.integers(0, 3) | st.sampled_from(["", "assistant", "tool", "x"]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["messages", "tools", "function", "name", "role", "content", "tool_calls", "id", "choices", "message"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=30,
+).map(lambda value: str(value).replace("'", '"').replace("None", "null").lower().encode())
+
+each = pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "name"),
+    [
+        ("POST", "/v1/chat/completions", "openai-chat"),
+        ("POST", "/chat/completions?api-version=2024", "openai-chat"),
+        ("POST", "/openai/deployments/x/chat/completions/", "openai-chat"),
+        ("GET", "/v1/chat/completions", None),
+        ("POST", "/v1/completions", None),
+        ("POST", "/v1/messages?x=/chat/completions", None),
+        ("POST", "/v1/chat/completions/cmpl-1/cancel", None),
+        ("POST", "", None),
+    ],
+)
+def test_an_api_is_found_by_method_and_path(method: str, path: str, name: str | None) -> None:
+    found = find(method, path)
+    assert (found.name if found else None) == name
+
+
+def test_every_api_has_a_name_of_its_own() -> None:
+    assert len({api.name for api in APIS}) == len(APIS) > 0
+
+
+@each
+@given(body=BODIES)
+def test_any_body_is_a_request_or_a_bad_one(api: Api, body: bytes) -> None:
+    """Nothing else is ever raised; and a request that is encoded again is read as the same."""
+    try:
+        request = api.request(body)
+    except BadRequest:
+        return
+    again = api.request(request.encode(messages=request.messages))
+    assert (again.messages, again.tools, again.model) == (request.messages, request.tools, request.model)
+
+
+@each
+@given(data=BODIES)
+def test_any_frame_passes(api: Api, data: bytes) -> None:
+    """What is no chunk of a reply is nobody's business."""
+    rewriter = api.rewriter(Toy, legacy=False)
+    frame = b"data: " + data + b"\n\n"
+    if b"choices" not in data:
+        assert [*rewriter.feed(frame, data), *rewriter.finish()] == [frame]
+
+
+@each
+def test_the_end_of_nothing_is_nothing(api: Api) -> None:
+    rewriter = api.rewriter(Toy, legacy=False)
+    assert rewriter.finish() == rewriter.finish() == rewriter.release() == []
