@@ -115,6 +115,8 @@ class Exchange:
             messages = self._structured(plan.client_text, plan.write)
         if plan.write:
             messages = history.to_text(messages, plan.write, self._tools)
+            if plan.client_text:
+                messages = history.joined(messages)
         if plan.write and plan.prompt_tools:
             messages = history.with_tools(messages, plan.write, plan.tools, request.tool_choice)
         if plan.promote or plan.prompt_tools:

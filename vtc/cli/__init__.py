@@ -6,7 +6,8 @@ import click
 
 from vtc import __version__
 from vtc.cli.parse import parse
-from vtc.cli.profiles import check, explain
+from vtc.cli.profiles import check, explain, profiles
+from vtc.cli.render import render
 
 
 @click.group()
@@ -15,5 +16,5 @@ def main() -> None:
     """Virtual Tool Calling: any LLM client with any model's way of calling tools."""
 
 
-for command in (check, explain, parse):
+for command in (check, explain, parse, profiles, render):
     main.add_command(command)

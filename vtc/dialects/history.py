@@ -38,6 +38,20 @@ def _around(message: Message, dialect: Description) -> tuple[str, str]:
     return before, after
 
 
+def joined(messages: Iterable[Message]) -> list[Message]:
+    """The messages with neighbouring user turns made one, as they were before a result was told apart from the rest.
+
+    Many chat templates refuse two turns of one role in a row.
+    """
+    out: list[Message] = []
+    for message in messages:
+        if out and message.role == out[-1].role == "user":
+            out[-1] = replace(message, content=(*out[-1].content, "\n\n", *message.content))
+        else:
+            out.append(message)
+    return out
+
+
 def with_tools(
     messages: Sequence[Message], dialect: Description, tools: Sequence[Tool], tool_choice: str
 ) -> list[Message]:

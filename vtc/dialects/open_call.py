@@ -41,6 +41,8 @@ class OpenCall:
         self.size = 0
         self.spilled = False
         """Too long to hold: read to its end, but as text."""
+        self.ends = 0
+        """How often its opening tag may have ended, if that has attributes."""
         self._lenient = lenient
         self._escaped = False
         self._body = 0  # of the pieces of `_raw`, the first behind the head

@@ -22,6 +22,8 @@ from vtc.dialects.states import ANCHORED, INFO, WHOLE
 from vtc.events import Call, Event, Markup, Reasoning, Refusal, Text, Tool
 
 WHITE = " \t\r\n"
+MOST_ENDS = 16
+"""Places at which an opening tag with attributes is taken to end."""
 EXCERPT = 200
 """Characters of a refused call that its report shows."""
 
@@ -326,7 +328,10 @@ class Reader(Machine):
         call = self._call
         assert call is not None
         text = call.body + self._buffer[self._at : found.end()]
-        if not call.read_attributes(text):
+        call.ends += 1
+        if call.ends > MOST_ENDS:
+            self._refuse(f"its opening tag has more than {MOST_ENDS} ends")
+        elif not call.read_attributes(text):
             self._skip(found)
         elif text.endswith("/>"):
             self._done(found)

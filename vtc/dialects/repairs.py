@@ -20,8 +20,8 @@ from vtc.dialects.json_body import JsonBody, items
 
 MOST_CLOSERS = 16
 """Places in a text at which a broken call is taken to end."""
-MOST = 200_000
-"""Characters beyond which the slow repairs are not tried."""
+MOST_GUESSED = 16_000
+"""Characters beyond which JSON is not guessed at: the time for that grows with the square of them."""
 
 # JSON bodies
 
@@ -130,7 +130,7 @@ def _closed(body: str) -> tuple[list[str], list[str]] | None:
 
 def _guessed(body: str) -> tuple[list[str], list[str]] | None:
     """Quotes inside strings that were not escaped, missing commas and quotes: the last resort."""
-    if len(body) > MOST or not body.startswith(("{", "[")):
+    if len(body) > MOST_GUESSED or not body.startswith(("{", "[")):
         return None
     try:
         value = json_repair.loads(body)

@@ -72,6 +72,11 @@ def add(loader: Loader) -> None:
 def planner() -> Planner:
     """Profiles and settings as the options have them; raises `OptionsError`, so that nothing half-loads."""
     options = ctx.options
+    for name, option in options.items():
+        # mitmproxy shows choices and does not check them.
+        value = option.current()
+        if name.startswith("vtc_") and option.choices and value not in option.choices:
+            raise exceptions.OptionsError(f"{name} must be one of {', '.join(option.choices)}, not {value!r}")
     for name in ("vtc_max_call_bytes", "vtc_max_body_bytes"):
         if getattr(options, name) < 1:
             raise exceptions.OptionsError(f"{name} must be at least 1, not {getattr(options, name)}")

@@ -1,0 +1,284 @@
+"""The hooks one by one, and the contract of the stream callable that mitmproxy is given."""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mitmproxy import http
+from mitmproxy.test import taddons, tflow, tutils
+
+from tests.apis import chat
+from vtc.exchange import Stream
+from vtc.proxy.addon import METADATA, VirtualToolCalling
+
+SSE = http.Headers(content_type="text/event-stream")
+JSON = http.Headers(content_type="application/json")
+TAG = chat.DIALECTS["tag"]("read", {"filePath": "/a"})
+
+
+class Flows:
+    """Takes flows through the addon's hooks, as mitmproxy would."""
+
+    def __init__(self, addon: VirtualToolCalling, context: taddons.context) -> None:
+        self.addon = addon
+        self.context = context
+
+    def asked(self, body: Any = None, *, path: str = "/v1/chat/completions", headers: Any = ()) -> http.HTTPFlow:
+        """A flow whose request has been through."""
+        content = body if isinstance(body, bytes) else chat.encoded(body or chat.request(stream=True))
+        fields = http.Headers([(b"accept-encoding", b"gzip"), *headers])
+        request = tutils.treq(method=b"POST", path=path.encode(), headers=fields, content=content)
+        flow = tflow.tflow(req=request)
+        self.addon.request(flow)
+        return flow
+
+    def answering(self, headers: http.Headers = SSE, status: int = 200, **asked: Any) -> http.HTTPFlow:
+        """A flow whose reply's headers have been through."""
+        flow = self.asked(**asked)
+        flow.response = tutils.tresp(headers=headers.copy(), status_code=status, content=None)
+        self.addon.responseheaders(flow)
+        return flow
+
+    def streaming(self, **asked: Any) -> Callable[[bytes], list[bytes]]:
+        flow = self.answering(**asked)
+        assert flow.response is not None
+        assert callable(flow.response.stream)
+        self.flow = flow  # mitmproxy holds on to it
+        return flow.response.stream  # type: ignore[return-value]
+
+
+@pytest.fixture(scope="module")
+def loaded() -> Iterator[Flows]:
+    addon = VirtualToolCalling()
+    with taddons.context(addon) as context:
+        context.configure(addon, vtc_mode="rewrite")
+        yield Flows(addon, context)
+
+
+@pytest.fixture
+def flows(loaded: Flows) -> Iterator[Flows]:
+    yield loaded
+    loaded.context.options.reset()
+    loaded.context.configure(loaded.addon, vtc_mode="rewrite")
+
+
+# The stream callable
+
+
+def test_text_leaves_in_the_call_that_brought_it(flows: Flows) -> None:
+    stream = flows.streaming()
+    for frame in [chat.ROLE, *chat.said("Let", " me", " look", " at `x` and <b>y</b>:")]:
+        assert stream(frame) == [frame]
+
+
+def test_a_call_leaves_in_the_call_that_completed_it(flows: Flows) -> None:
+    stream = flows.streaming()
+    call = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
+    assert [stream(frame) for frame in chat.said(*call[:-1])] == [[]] * (len(call) - 1)
+    (out,) = stream(chat.said(call[-1])[0])
+    assert out.count(b"tool_calls") == 2
+
+
+def test_nothing_to_send_is_an_empty_list(flows: Flows) -> None:
+    """b"" would end the body at the client."""
+    stream = flows.streaming()
+    assert stream(b"data: ") == []
+    assert stream(b'{"choices": [{"delta": {"content": "<re"}}]}') == []
+    assert stream(b"\n\n") == []
+
+
+@given(st.lists(st.binary(max_size=30) | st.sampled_from([*chat.streamed("a", *TAG), b""]), max_size=12))
+def test_it_never_raises_and_never_ends_the_body(loaded: Flows, pieces: list[bytes]) -> None:
+    """Whatever comes, and however often the end does."""
+    stream = loaded.streaming()
+    for piece in [*pieces, b"", b""]:
+        out = stream(piece)
+        assert isinstance(out, list)
+        assert all(isinstance(one, bytes) and one for one in out)
+
+
+def test_it_never_raises_even_where_we_are_at_fault(flows: Flows, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = flows.streaming()
+    stream(chat.said("a")[0])
+
+    def broken(*_: Any) -> Any:
+        raise ZeroDivisionError("planted")
+
+    monkeypatch.setattr("vtc.apis.openai_stream.StreamRewriter.feed", broken)
+    monkeypatch.setattr("vtc.apis.openai_stream.StreamRewriter.finish", broken)
+    for frame in [*chat.said("b", "c"), chat.DONE]:
+        assert stream(frame) == [frame]
+    assert stream(b"") == stream(b"") == []
+
+
+def test_the_end_may_come_twice_or_not_at_all(flows: Flows) -> None:
+    stream = flows.streaming()
+    for frame in chat.said("a", *TAG):
+        stream(frame)
+    (out,) = stream(b"")
+    assert chat.read(chat.ROLE + out).calls == [("read", {"filePath": "/a"})]
+    assert stream(b"") == []
+
+
+# Which replies are streamed through it
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "streamed"),
+    [
+        (SSE, 200, "rewritten"),
+        (http.Headers(content_type="Text/Event-Stream; charset=utf-8"), 201, "rewritten"),
+        (SSE, 400, "no"),
+        (SSE, 500, "no"),
+        (JSON, 200, "no"),
+        (http.Headers(), 200, "no"),
+        (http.Headers(content_type="text/event-stream", content_encoding="x-secret"), 200, "passed"),
+    ],
+)
+def test_which_replies_are_streamed(headers: http.Headers, status: int, streamed: str, flows: Flows) -> None:
+    response = flows.answering(headers, status).response
+    assert response is not None
+    kind = {True: "passed", False: "no"}.get(response.stream, "rewritten")  # type: ignore[arg-type]
+    assert kind == streamed
+    if streamed != "rewritten":
+        assert response.headers == headers
+
+
+@pytest.mark.parametrize("body", [chat.request(stream=True, tools=None), chat.request(stream=True, tool_choice="none")])
+def test_a_stream_that_is_not_read_passes_as_it_comes(body: Any, flows: Flows) -> None:
+    """Not buffered, and its headers untouched."""
+    headers = http.Headers(content_type="text/event-stream", content_encoding="gzip", content_length="5")
+    response = flows.answering(headers, body=body).response
+    assert response is not None
+    assert (response.stream, response.headers) == (True, headers)
+
+
+@pytest.mark.parametrize(
+    ("version", "before", "after"),
+    [
+        ("HTTP/1.1", {"content-length": "5"}, {"transfer-encoding": "chunked"}),
+        ("HTTP/1.1", {"content-encoding": "gzip", "content-length": "5"}, {"transfer-encoding": "chunked"}),
+        ("HTTP/1.1", {"transfer-encoding": "chunked"}, {"transfer-encoding": "chunked"}),
+        ("HTTP/1.1", {}, {}),
+        ("HTTP/1.0", {"content-length": "5"}, {}),
+        ("HTTP/2.0", {"content-length": "5", "content-encoding": "br"}, {}),
+    ],
+)
+def test_headers_of_a_rewritten_stream(
+    version: str, before: dict[str, str], after: dict[str, str], flows: Flows
+) -> None:
+    """Its length is not known beforehand, and it is not encoded any more."""
+    flow = flows.asked()
+    headers = http.Headers(
+        [(b"content-type", b"text/event-stream"), *((k.encode(), v.encode()) for k, v in before.items())]
+    )
+    flow.response = tutils.tresp(http_version=version.encode(), headers=headers, content=None)
+    flows.addon.responseheaders(flow)
+    assert dict(flow.response.headers) == {"content-type": "text/event-stream", **after}
+
+
+# Requests
+
+
+def test_a_reply_is_asked_for_in_a_readable_coding_only_if_it_is_read(flows: Flows) -> None:
+    assert flows.asked().request.headers["accept-encoding"] == "identity"
+    assert flows.asked(chat.request(tools=None)).request.headers["accept-encoding"] == "gzip"
+    assert flows.asked(b"x").request.headers["accept-encoding"] == "gzip"
+    assert flows.asked(path="/v1/messages").request.headers["accept-encoding"] == "gzip"
+    flows.context.configure(flows.addon, vtc_mode="observe")
+    assert flows.asked().request.headers["accept-encoding"] == "gzip"
+
+
+def test_a_request_with_a_broken_coding_is_left_alone(flows: Flows) -> None:
+    flow = flows.asked(b"not gzip", headers=[(b"content-encoding", b"gzip")])
+    assert flow.request.raw_content == b"not gzip"
+    assert flow.metadata[METADATA]["request"][0].startswith("left alone: ")
+
+
+def test_other_flows_have_no_report(flows: Flows) -> None:
+    flow = flows.asked(path="/v1/embeddings")
+    flow.response = tutils.tresp(headers=JSON.copy(), content=b"{}")
+    flows.addon.responseheaders(flow)
+    flows.addon.response(flow)
+    flows.addon.error(flow)
+    assert (flow.metadata, flow.comment, flow.marked) == ({}, "", "")
+
+
+# What stays
+
+
+def ended(flows: Flows, how: str) -> http.HTTPFlow:
+    flow = flows.answering()
+    assert flow.response is not None
+    assert callable(flow.response.stream)
+    for frame in chat.streamed(TAG):
+        flow.response.stream(frame)
+    if how == "response":
+        flow.response.stream(b"")
+    getattr(flows.addon, how)(flow)
+    return flow
+
+
+@pytest.mark.parametrize("how", ["response", "error"])
+def test_a_flow_that_ended_is_reported_and_forgotten(how: str, flows: Flows) -> None:
+    """A10: a stream that died is told of like one that ended, and only once."""
+    flow = ended(flows, how)
+    assert [call["name"] for call in flow.metadata[METADATA]["calls"]] == ["read"]
+    flow.comment = "mine"
+    flows.addon.response(flow)
+    flows.addon.error(flow)
+    assert flow.comment == "mine"
+
+
+@pytest.mark.parametrize("how", ["response", "error", None])
+def test_nothing_is_kept_of_a_flow(how: str | None, flows: Flows) -> None:
+    """A10: not even of one for which no end is ever told."""
+    flow = ended(flows, how) if how else flows.answering()
+    gone = weakref.ref(flow)
+    del flow
+    gc.collect()
+    assert gone() is None
+
+
+def test_the_state_of_a_stream_is_dropped_at_its_end(flows: Flows) -> None:
+    """mitmproxy keeps flows for its list; what reading them took is freed."""
+    gc.collect()
+    before = sum(isinstance(one, Stream) for one in gc.get_objects())
+    flow = ended(flows, "response")
+    assert flow.response is not None
+    flow.response.stream = False  # as mitmproxy's copies and files have it
+    gc.collect()
+    assert sum(isinstance(one, Stream) for one in gc.get_objects()) == before
+
+
+def test_a_whole_reply(flows: Flows) -> None:
+    flow = flows.answering(JSON)
+    assert flow.response is not None
+    flow.response.content = chat.encoded(chat.completion(TAG))
+    flows.addon.response(flow)
+    assert chat.read(flow.response.content).calls == [("read", {"filePath": "/a"})]
+    assert flow.response.headers["content-length"] == str(len(flow.response.raw_content or b""))
+
+
+def test_stats_as_a_command_and_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
+    """B11: while running, from mitmweb's command bar, and when mitmproxy ends."""
+    addon = VirtualToolCalling()
+    with taddons.context(addon) as context:
+        context.configure(addon, vtc_mode="rewrite")
+        assert json.loads(context.master.commands.call("vtc.stats")) == {}
+        ended(Flows(addon, context), "response")
+        found = json.loads(context.master.commands.call("vtc.stats"))
+        assert (found["unknown"]["exchanges"], found["unknown"]["calls"]) == (1, 1)
+        caplog.set_level(logging.INFO, "vtc")
+        addon.done()
+    assert [record.message for record in caplog.records if record.name.startswith("vtc")] == [
+        "vtc: unknown: 1 exchanges, 1 calls (0 repaired), 0 left as text, 0 failed open"
+    ]

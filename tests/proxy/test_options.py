@@ -1,0 +1,116 @@
+"""The options: what mitmproxy shows of them, what is refused, and what is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mitmproxy import ctx, exceptions
+from mitmproxy.test import taddons
+
+from tests.apis import chat
+from vtc.apis.openai_chat import Request
+from vtc.profiles.matching import Facts
+from vtc.profiles.plan import Plan
+from vtc.proxy import options
+from vtc.proxy.addon import VirtualToolCalling
+
+
+@pytest.fixture
+def configure() -> Iterator[Any]:
+    """Set options as mitmproxy does, with the addon loaded."""
+    addon = VirtualToolCalling()
+    with taddons.context(addon) as context:
+        yield lambda **settings: context.configure(addon, **settings)
+
+
+def plan(**fields: Any) -> Plan:
+    body = chat.encoded(chat.request(**fields))
+    return options.planner().plan(Facts(user_agent="OpenAI/Python 3", model=chat.MODEL), Request(body))
+
+
+def test_every_option_says_what_it_does(configure: Any) -> None:
+    ours = {name: option for name, option in ctx.options.items() if name.startswith("vtc_")}
+    assert len(ours) > 5
+    assert all(option.help.endswith(".") or option.help.endswith(")") for option in ours.values())
+
+
+def test_by_default_a_request_is_left_alone_and_calls_are_rescued(configure: Any) -> None:
+    configure(vtc_mode="rewrite")
+    found = plan()
+    assert (found.write, found.prompt_tools, dict(found.set), found.drop) == (None, False, {}, ())
+    assert {"tag", "hermes", "invoke"} <= {dialect.name for dialect in found.read}
+    assert "bare-json" not in {dialect.name for dialect in found.read}
+
+
+@pytest.mark.parametrize(
+    ("settings", "attribute", "value"),
+    [
+        ({"vtc_client": "opencode"}, "client", "opencode"),
+        ({"vtc_model": "qwen3"}, "model", "qwen3"),
+        ({"vtc_tools": "prompt"}, "prompt_tools", True),
+        ({"vtc_tools": "native", "vtc_model": "qwen3"}, "write", None),
+        ({"vtc_lenient": "off"}, "lenient", False),
+        ({"vtc_lenient": "on"}, "lenient", True),
+        ({"vtc_max_call_bytes": 77}, "max_call_bytes", 77),
+    ],
+)
+def test_what_an_option_does(settings: dict[str, Any], attribute: str, value: Any, configure: Any) -> None:
+    configure(**settings)
+    assert getattr(plan(), attribute) == value
+
+
+def test_the_dialect(configure: Any) -> None:
+    configure(vtc_dialect="bare-json")
+    assert plan().read[0].name == "bare-json"
+    configure(vtc_tools="prompt")
+    found = plan().write
+    assert found is not None
+    assert found.name == "bare-json"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"vtc_client": "nobody"}, r"vtc_client: there is no client profile 'nobody'; known are .*openai-sdk"),
+        ({"vtc_model": "qwen"}, r"vtc_model: there is no model profile 'qwen'; known are .*qwen3"),
+        ({"vtc_dialect": "xml"}, r"vtc_dialect: there is no dialect profile 'xml'; known are .*hermes"),
+        ({"vtc_max_call_bytes": 0}, "vtc_max_call_bytes must be at least 1, not 0"),
+        ({"vtc_max_body_bytes": -1}, "vtc_max_body_bytes must be at least 1, not -1"),
+        ({"vtc_mode": "on"}, "vtc_mode must be one of rewrite, observe, off, not 'on'"),
+        ({"vtc_tools": "xml"}, "vtc_tools must be one of auto, native, prompt, not 'xml'"),
+        ({"vtc_lenient": "yes"}, "vtc_lenient must be one of auto, on, off, not 'yes'"),
+        ({"vtc_profiles": ["/nowhere/at/all"]}, "/nowhere/at/all:1: no such directory"),
+    ],
+)
+def test_what_is_refused(settings: dict[str, Any], message: str, configure: Any) -> None:
+    """The message names the option and the values that would do."""
+    with pytest.raises(exceptions.OptionsError, match=message):
+        configure(**settings)
+
+
+def test_a_bad_profile_is_refused_with_all_that_is_wrong(configure: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("kind: model\nname: a\nmatch: {}\naccept: [hermess]\n")
+    (tmp_path / "b.yaml").write_text("kind: client\nname: b\nmatch: 5\n")
+    with pytest.raises(exceptions.OptionsError) as refused:
+        configure(vtc_profiles=[str(tmp_path)])
+    assert "the profiles are not usable" in str(refused.value)
+    assert f"{tmp_path}/b.yaml:3: match" in str(refused.value)
+
+
+def test_a_home_directory_is_understood(configure: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "m.yaml").write_text("kind: model\nname: mine\nmatch: {}\n")
+    configure(vtc_profiles=["~/mine"], vtc_model="mine")
+    assert plan().model == "mine"
+
+
+def test_empty_patterns_are_ignored(configure: Any) -> None:
+    """An empty line in mitmweb's text area would otherwise match every client."""
+    configure(vtc_client_patterns=[""])
+    body = chat.encoded(chat.request(tools=None))
+    found = options.planner().plan(Facts(user_agent="curl"), Request(body))
+    assert "text client" not in " ".join(found.why)

@@ -1,0 +1,49 @@
+"""`vtc render`: what a model would be shown for given messages and tools."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from vtc import apis
+from vtc.apis import BadRequest
+from vtc.cli.common import loaded, profile_directories
+from vtc.exchange import Exchange
+from vtc.profiles.matching import Facts
+from vtc.profiles.plan import Planner, Settings, UnknownName
+
+
+@click.command()
+@click.argument("file", type=click.File("rb"), default="-")
+@profile_directories
+@click.option("--dialect", default="", help="The dialect to write (default: the model profile's).")
+@click.option("--tools", type=click.Choice(["auto", "native", "prompt"]), default="prompt", show_default=True)
+@click.option("--user-agent", default="", help="The client's User-Agent header.")
+@click.option("--json", "as_json", is_flag=True, help="The request's body as it would be sent.")
+def render(file: Any, directories: tuple[Path, ...], dialect: str, tools: Any, user_agent: str, as_json: bool) -> None:
+    """Print what the model is shown for the chat completion request in FILE (or standard input)."""
+    api = apis.find("POST", "/v1/chat/completions")
+    assert api is not None
+    try:
+        planner = Planner(loaded(directories), Settings(tools=tools, dialect=dialect))
+        exchange = Exchange.open(api, file.read(), Facts(user_agent=user_agent), planner, "render")
+    except (BadRequest, UnknownName) as error:
+        raise click.ClickException(str(error)) from None
+    body = json.loads(exchange.request())
+    if as_json:
+        click.echo(json.dumps(body, ensure_ascii=False, indent=2))
+        return
+    for line in exchange.plan.why:
+        click.secho(f"# {line}", dim=True)
+    for message in body.get("messages", []):
+        click.secho(f"\n[{message.get('role')}]", bold=True)
+        content = message.get("content")
+        for part in content if isinstance(content, list) else [content]:
+            click.echo(part if isinstance(part, str) else json.dumps(part, ensure_ascii=False))
+    for key in ("tools", "tool_choice"):
+        if key in body:
+            click.secho(f"\n{key}:", bold=True)
+            click.echo(json.dumps(body[key], ensure_ascii=False, indent=2))
