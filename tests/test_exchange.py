@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from tests.apis import chat
 from vtc.apis import APIS, BadRequest
-from vtc.exchange import Exchange, Report, Stream
+from vtc.exchange import Exchange, Stream
 from vtc.profiles.loader import builtin_directory, load
 from vtc.profiles.matching import Facts
 from vtc.profiles.plan import Planner, Settings
+from vtc.report import Report
 from vtc.wire.compression import UnsupportedEncoding
 
 (API,) = [api for api in APIS if api.name == "openai-chat"]

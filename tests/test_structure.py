@@ -27,12 +27,14 @@ RANKS = {
     "dialects": 2,
     "guards": 2,
     "profiles": 3,
-    "exchange": 4,
-    "functions": 4,
-    "vtc": 5,
-    "proxy": 6,
-    "cli": 6,
-    "demo": 6,
+    "report": 4,
+    "channel": 5,
+    "exchange": 6,
+    "functions": 6,
+    "vtc": 7,
+    "proxy": 8,
+    "cli": 8,
+    "demo": 9,
 }
 OUTER = {"proxy", "cli", "demo"}
 READS_FILES = {"profiles"}

@@ -12,59 +12,25 @@ direction: `Exchange.open` for a request (the body goes on as it came), `Stream.
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from vtc.apis import Api, BadRequest, Request
+from vtc.channel import Channel
 from vtc.dialects import conversation, documentation, history, writer
 from vtc.dialects.description import Description
 from vtc.dialects.grammar import compiled
-from vtc.dialects.reader import EXCERPT, Reader
-from vtc.events import Call, Event, Markup, Message, Opaque, Refusal, Rewritten, Text, Tool, ToolCall
+from vtc.dialects.reader import Reader
+from vtc.events import Call, Message, Opaque, ToolCall
 from vtc.profiles.matching import Facts
 from vtc.profiles.plan import Plan, Planner, TextClient
+from vtc.profiles.schema import Reasoning
+from vtc.report import Report
 from vtc.wire import compression, sse
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class Report:
-    """What VTC did to one exchange, for people to read; `as_dict` is plain data."""
-
-    client: str = ""
-    model: str = ""
-    form: str = "tool_calls"
-    """What calls become: `tool_calls`, or the dialect of a client that reads text."""
-    why: list[str] = field(default_factory=list)
-    request: list[str] = field(default_factory=list)
-    calls: list[dict[str, Any]] = field(default_factory=list)
-    refusals: list[dict[str, str]] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
-
-    @property
-    def repaired(self) -> int:
-        return sum(bool(call["repairs"]) for call in self.calls)
-
-    def summary(self) -> str:
-        """`vtc: qwen3-coder -> tool_calls, 2 calls, 1 repaired`; empty when nothing was done."""
-        parts = []
-        if self.calls:
-            count = len(self.calls)
-            dialects = ", ".join(dict.fromkeys(call["dialect"] for call in self.calls))
-            parts.append(f"{dialects} -> {self.form}, {count} call{'s' * (count > 1)}")
-        if self.repaired:
-            parts.append(f"{self.repaired} repaired")
-        if self.refusals:
-            parts.append(f"{len(self.refusals)} left as text ({self.refusals[0]['reason']})")
-        parts = [*self.request, *parts, *(f"failed open: {failure}" for failure in self.failures)]
-        return "vtc: " + ", ".join(parts) if parts else ""
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 class Exchange:
@@ -138,11 +104,15 @@ class Exchange:
             rest = documentation.read(part, client.tool_sections).rest
             return conversation.with_samples(rest, client.dialect, self._tools, sample)
 
-        messages = conversation.structured(self._request.messages, client.dialect, self._tools)
-        return [
-            replace(message, content=tuple(map(told, message.content))) if message.role == "system" else message
-            for message in messages
-        ]
+        messages: list[Message] = []
+        for message in conversation.structured(self._request.messages, client.dialect, self._tools):
+            if message.role == "system":
+                content = tuple(part for part in map(told, message.content) if isinstance(part, Opaque) or part.strip())
+                if not content:  # it was about tools only; servers refuse an empty one
+                    continue
+                message = message if content == message.content else replace(message, content=content)
+            messages.append(message)
+        return messages
 
     @property
     def reads(self) -> bool:
@@ -169,12 +139,15 @@ class Exchange:
 
     def _channel(self) -> Channel:
         """A reader for one choice of the reply."""
-        plan, think = self.plan, self.plan.reasoning
-        grammar = compiled(
-            plan.read, tuple(sorted(self._tools)), (think.open, think.close) if think else None, plan.markers
-        )
-        reader = Reader(
-            grammar,
+        think = self.plan.reasoning
+        thoughts = self._reader(None) if think and think.calls != "ignore" else None
+        return Channel(self._reader(think), thoughts, self._identified, self.plan, self._tools, self.report)
+
+    def _reader(self, think: Reasoning | None) -> Reader:
+        plan = self.plan
+        tags = (think.open, think.close) if think else None
+        return Reader(
+            compiled(plan.read, tuple(sorted(self._tools)), tags, plan.markers),
             self._tools,
             lenient=plan.lenient,
             unknown_tools=plan.unknown_tools,
@@ -182,7 +155,6 @@ class Exchange:
             think=think.to if think else "keep",
             thinking=bool(think and think.prefilled),
         )
-        return Channel(reader, self._identified, plan, self._tools, self.report)
 
     def _identified(self, event: Call) -> Call:
         """The call with an id that is unique in its conversation: its own if it has one, else a derived one."""
@@ -193,103 +165,6 @@ class Exchange:
             id_ = digest[:9] if self.plan.ids == "alphanumeric9" else f"call_{digest[:24]}"
         self._used_ids.add(id_)
         return replace(event, call=replace(event.call, id=id_))
-
-
-class Channel:
-    """One choice's text between reader and API: numbers the calls, keeps to `max_calls`, writes the report.
-
-    For a client that reads text, calls leave as text: those it can read already as the characters they came in.
-    """
-
-    def __init__(
-        self,
-        reader: Reader,
-        identify: Callable[[Call], Call],
-        plan: Plan,
-        tools: Mapping[str, Tool],
-        report: Report,
-    ) -> None:
-        self._reader = reader
-        self._identify = identify
-        self._plan = plan
-        self._tools = tools
-        self._report = report
-        self._calls = 0
-        self._extra: list[str] = []
-        self._spoke = False
-
-    @property
-    def structured(self) -> bool:
-        return self._plan.client_text is None
-
-    def feed(self, text: str) -> list[Event]:
-        return self._passed(self._reader.feed(text))
-
-    def finish(self, *, complete: bool) -> list[Event]:
-        return [*self._passed(self._reader.finish(complete=complete)), *self._note()]
-
-    def release(self) -> list[Event]:
-        return self._passed(self._reader.release())
-
-    def calls(self, calls: Sequence[ToolCall]) -> list[Event]:
-        events: list[Event] = []
-        for call in calls:
-            try:
-                whole = isinstance(json.loads(call.arguments), dict)
-            except ValueError:
-                whole = False
-            if whole:
-                events.append(Call("", call, "tool_calls"))
-            else:
-                reason = "its arguments are not a whole JSON object"
-                events.append(Refusal(reason, "tool_calls", call.name, call.arguments[:EXCERPT]))
-        return [*self._passed(events), *self._note()]
-
-    def _passed(self, events: list[Event]) -> list[Event]:
-        out: list[Event] = []
-        for event in events:
-            if isinstance(event, Refusal):
-                self._refused(event)
-            self._spoke = self._spoke or isinstance(event, Text)
-            out.append(self._called(event) if isinstance(event, Call) else event)
-        return out
-
-    def _called(self, event: Call) -> Event:
-        limit = self._plan.max_calls
-        if limit is not None and self._calls >= limit:
-            self._extra.append(event.call.name)
-            reason = f"only {limit} call{'s' * (limit > 1)} a reply: dropped"
-            self._refused(Refusal(reason, event.dialect, event.call.name, event.raw[:EXCERPT]))
-            return Markup(event.raw)
-        self._calls += 1
-        event = self._identify(event)
-        call = event.call
-        self._report.calls.append(
-            {"name": call.name, "id": call.id, "dialect": event.dialect, "repairs": list(event.repairs)}
-        )
-        client = self._plan.client_text
-        if client is None:
-            return event
-        if event.dialect == client.dialect.name and not event.repairs:
-            self._spoke = True
-            return Text(event.raw)
-        gap = "\n" * client.gap if self._spoke else ""
-        self._spoke = True
-        return Rewritten(event.raw, gap + writer.write_calls([call], client.dialect, self._tools))
-
-    def _note(self) -> list[Event]:
-        """For a one-call client: what else the model called, in words, so that the model will see it too."""
-        client, extra = self._plan.client_text, self._extra
-        if not extra or client is None or client.extra_calls == "drop":
-            return []
-        self._extra = []
-        names = ", ".join(extra)
-        return [Rewritten("", f"\n\n(Not carried out, as only one tool can be used at a time: {names}.)")]
-
-    def _refused(self, event: Refusal) -> None:
-        self._report.refusals.append(
-            {"reason": event.reason, "dialect": event.dialect, "name": event.name, "excerpt": event.excerpt}
-        )
 
 
 class Stream:

@@ -132,7 +132,7 @@ class Read:
     content: str = ""
     reasoning: str = ""
     calls: list[tuple[str, Any]] = field(default_factory=list)
-    ids: list[str] = field(default_factory=list)
+    ids: list[Any] = field(default_factory=list)
     finish_reason: str | None = None
 
     def __eq__(self, other: object) -> bool:

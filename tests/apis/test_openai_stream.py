@@ -135,7 +135,7 @@ def test_the_role_comes_before_all_and_once() -> None:
 def test_what_a_chunk_says_besides_text_leaves_at_once() -> None:
     one = rewriter()
     feed(one, chat.ROLE)
-    logprobs = {"content": []}
+    logprobs: chat.Json = {"content": []}
     held = {"index": 0, "delta": {"content": "["}, "finish_reason": None}
     choice = {"index": 0, "delta": {"content": "[", "refusal": "r", "x": [0]}, "finish_reason": None}
     frame = chat.frame({**chat.HEAD, "choices": [{**choice, "logprobs": logprobs}], "usage": chat.USAGE})
@@ -153,7 +153,7 @@ def test_choices_share_a_chunk() -> None:
     both = [
         {"index": index, "delta": {"content": text}, "finish_reason": None} for index, text in ((0, "a"), (1, "[x]"))
     ]
-    ends = [{"index": index, "delta": {}, "finish_reason": "stop"} for index in (0, 1)]
+    ends: list[chat.Json] = [{"index": index, "delta": {}, "finish_reason": "stop"} for index in (0, 1)]
     same = chat.frame({**chat.HEAD, "choices": [both[0], {**both[1], "delta": {"content": "b"}}]})
     frames = [same, chat.frame({**chat.HEAD, "choices": both, "usage": chat.USAGE}), chat.frame({"choices": ends})]
     body = run(*frames)

@@ -1,4 +1,4 @@
-"""The recorded replies of `tests/cases/reading`: each read whole and in every kind of cut, alone and among other text."""
+"""The recorded replies of `tests/cases/reading`: each read whole and in every cut, alone and among other text."""
 
 from __future__ import annotations
 

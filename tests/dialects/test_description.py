@@ -44,7 +44,9 @@ def test_one_pattern_or_several() -> None:
     ],
 )
 def test_what_makes_no_sense_is_an_error_that_names_its_key(more: str, key: str, message: str) -> None:
-    dialect = described("{kind: dialect, name: small, " + more + ("" if "call:" in more else ", call: '<t>{json}</t>'") + "}")
+    dialect = described(
+        "{kind: dialect, name: small, " + more + ("" if "call:" in more else ", call: '<t>{json}</t>'") + "}"
+    )
     with pytest.raises(PatternError) as caught:
         dialect.check()
     assert caught.value.key == key

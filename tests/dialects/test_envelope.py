@@ -25,7 +25,7 @@ OTHER = Envelope(name=("tool_name", "tool"), arguments=("args", "input"), id="ca
         ('{"name": "f", "arguments": {"a": 1}, "more": 5}', "f", '{"a": 1}'),
         ('{"type": "function", "function": {"name": "f", "arguments": {"a": 1}}}', "f", '{"a": 1}'),
         ('{"function": {"name": "f", "parameters": {"a": 1}}}', "f", '{"a": 1}'),
-        ('{"name": "f", "arguments": {"big": 1e999, "same": 1, "same": 2}}', "f", '{"big": 1e999, "same": 1, "same": 2}'),
+        ('{"name": "f", "arguments": {"a": 1e999, "b": 1, "b": 2}}', "f", '{"a": 1e999, "b": 1, "b": 2}'),
         ('{"name": "f\\u00e9", "arguments": {"a": "\\ud83d\\ude00"}}', "fé", '{"a": "\\ud83d\\ude00"}'),
         ('{"name": "f", "arguments": {"description": "x", "type": "object"}}', "f", None),
     ],

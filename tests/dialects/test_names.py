@@ -43,7 +43,7 @@ def test_resolve(written: str, name: str | None) -> None:
 
 
 def test_a_namespace_of_a_client() -> None:
-    assert resolve("ant" "ml:tool:read_file", OFFERED) == "read_file"
+    assert resolve("antml:tool:read_file", OFFERED) == "read_file"
 
 
 def test_no_tools_no_names() -> None:

@@ -103,7 +103,9 @@ def test_every_dialect_says_what_must_be_called(dialect: str) -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_what_looks_like_a_template_in_a_tool_is_text(dialect: str) -> None:
-    tool = Tool("f", "{{ 7 * 7 }} {% for x in y %} <b> & {# no #}", {"properties": {"a": {"description": "{{ tools }}"}}})
+    tool = Tool(
+        "f", "{{ 7 * 7 }} {% for x in y %} <b> & {# no #}", {"properties": {"a": {"description": "{{ tools }}"}}}
+    )
     text = prompt.render(DIALECTS[dialect].prompt, [tool], {"must_call": ""})
     assert tool.description in text
     assert "{{ tools }}" in text

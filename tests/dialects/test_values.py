@@ -237,7 +237,7 @@ def test_a_schema_that_makes_no_sense_costs_the_type_and_not_the_call(schema: An
 @pytest.mark.parametrize(
     ("value", "as_json", "as_python", "as_repr"),
     [
-        ("it's \"so\"", "it's \"so\"", "it's \"so\"", "it's \"so\""),
+        ('it\'s "so"', 'it\'s "so"', 'it\'s "so"', 'it\'s "so"'),
         (5, "5", "5", "5"),
         (2.5, "2.5", "2.5", "2.5"),
         (True, "true", "True", "True"),

@@ -16,7 +16,7 @@ import openai
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509 import IPAddress
-from mitmproxy import hooks, http, options
+from mitmproxy import http, options
 from mitmproxy.addons.proxyserver import Proxyserver
 from mitmproxy.certs import CertStore
 from mitmproxy.tools.dump import DumpMaster
@@ -151,9 +151,8 @@ async def running_proxy(confdir: Path, **settings: Any) -> AsyncIterator[Proxy]:
     master = DumpMaster(opts, with_termlog=False, with_dumper=False)
     addon, flows = VirtualToolCalling(), Flows()
     master.addons.add(addon, flows)
-    opts.update(**settings)
-    # As `-s script.py` does: configure() with the name of every option.
-    master.addons.invoke_addon_sync(addon, hooks.ConfigureHook(set(opts.keys())))
+    # Has the addon configured, as starting with `-s` does by itself.
+    opts.update(**{"vtc_mode": "rewrite", **settings})
     server = master.addons.get("proxyserver")
     assert isinstance(server, Proxyserver)
     task = asyncio.create_task(master.run())
@@ -221,7 +220,7 @@ async def start(confdir: Path) -> AsyncIterator[Start]:
             upstream = await stack.enter_async_context(serving(scripted(replies)))
             settings.setdefault("mode", [f"reverse:{upstream.url}"])
             proxy = await stack.enter_async_context(running_proxy(confdir, **settings))
-            client = httpx.AsyncClient(base_url=proxy.url, trust_env=False, timeout=PATIENCE)
+            client = httpx.AsyncClient(base_url=proxy.url, trust_env=False, timeout=PATIENCE, verify=False)
             return Lab(proxy, upstream, await stack.enter_async_context(client))
 
         yield start

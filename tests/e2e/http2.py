@@ -31,7 +31,10 @@ async def serving(script: Script, tls: ssl.SSLContext) -> AsyncIterator[Upstream
             while data := await reader.read(65535):
                 for event in connection.receive_data(data):
                     if isinstance(event, RequestReceived):
-                        requests[event.stream_id] = dict(event.headers), bytearray()
+                        requests[event.stream_id] = (
+                            {str(name): str(value) for name, value in event.headers},
+                            bytearray(),
+                        )
                     elif isinstance(event, DataReceived):
                         requests[event.stream_id][1].extend(event.data)
                         connection.acknowledge_received_data(event.flow_controlled_length, event.stream_id)

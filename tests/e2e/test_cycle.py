@@ -9,7 +9,7 @@ from typing import Any
 
 import openai
 import pytest
-from openai.types.chat import ChatCompletionMessage
+from openai.types.chat import ChatCompletion, ChatCompletionMessage
 
 from tests.apis import chat
 from tests.e2e.conftest import Lab, Start
@@ -82,7 +82,8 @@ def ways(lab: Lab) -> dict[str, Complete]:
         return await lab.in_thread(lambda client: whole(client, messages))
 
     def whole(client: openai.OpenAI, messages: list[Any]) -> ChatCompletionMessage:
-        return client.chat.completions.create(messages=messages, stream=False, **ASKED).choices[0].message
+        done: ChatCompletion = client.chat.completions.create(messages=messages, stream=False, **ASKED)
+        return done.choices[0].message
 
     async def sync_chunks(messages: list[Any]) -> ChatCompletionMessage:
         return joined(
@@ -100,8 +101,8 @@ def ways(lab: Lab) -> dict[str, Complete]:
 
     async def async_whole(messages: list[Any]) -> ChatCompletionMessage:
         async with lab.sdk() as client:
-            done = await client.chat.completions.create(messages=messages, stream=False, **ASKED)
-            return done.choices[0].message  # type: ignore[no-any-return]
+            done: ChatCompletion = await client.chat.completions.create(messages=messages, stream=False, **ASKED)
+            return done.choices[0].message
 
     async def async_chunks(messages: list[Any]) -> ChatCompletionMessage:
         async with lab.sdk() as client:
@@ -128,7 +129,7 @@ WAYS = ["create", "create stream", "stream()", "async create", "async create str
 async def run_agent(complete: Complete) -> tuple[str, list[tuple[str, dict[str, str]]]]:
     """Ask, carry out calls and report their results until there are none; the answer and the calls."""
     messages: list[Any] = [{"role": "user", "content": QUESTION}]
-    made = []
+    made: list[tuple[str, dict[str, str]]] = []
     while True:
         reply = await complete(messages)
         if not reply.tool_calls:

@@ -295,7 +295,7 @@ async def test_a_bad_request_goes_on_as_it_came(what: str, start: Start) -> None
         assert f"longer than vtc_max_body_bytes ({len(BAD[what])} bytes)" in reason
 
 
-ODD_SCHEMAS = [
+ODD_SCHEMAS: list[Any] = [
     None,
     [],
     "x",

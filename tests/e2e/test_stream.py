@@ -180,7 +180,7 @@ async def test_choices_are_read_apart(start: Start) -> None:
     frames = [chat.chunk({"role": "assistant", "content": ""}, index=index) for index in (0, 1)]
     for at in range(max(len(REPLY), len(talk))):
         frames += [*chat.said(*REPLY[at : at + 1], index=0), *chat.said(*talk[at : at + 1], index=1)]
-    ends = [{"index": index, "delta": {}, "finish_reason": "stop"} for index in (1, 0)]
+    ends: list[chat.Json] = [{"index": index, "delta": {}, "finish_reason": "stop"} for index in (1, 0)]
     frames += [chat.frame({**chat.HEAD, "choices": ends}), chat.DONE]
     lab = await start(frames)
     body = (await lab.post({**ASK, "n": 2})).body

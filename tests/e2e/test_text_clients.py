@@ -189,7 +189,8 @@ FINE = {
     "never closed, cut off": "I will.\n\n<read_file>\n<path>a",
     "unknown tool": "<rm>\n<path>a</path>\n</rm>",
     "unknown parameter": "<read_file>\n<file>a</file>\n</read_file>",
-    "file content": "<write_to_file>\n<path>a</path>\n<content>\n# T\n</content>\n<read_file>\n</path>\n</content>\n</write_to_file>",
+    "file content": "<write_to_file>\n<path>a</path>\n<content>\n# T\n</content>\n<read_file>\n</path>\n</content>\n"
+    "</write_to_file>",
     "diff": "<replace_in_file>\n<path>a</path>\n<diff>\n------- SEARCH\na\n=======\n</diff>\n+++++++ REPLACE\n</diff>\n"
     "<task_progress>\n- [x] a\n- [ ] b\n</task_progress>\n</replace_in_file>",
     "MCP": '<use_mcp_tool>\n<server_name>w</server_name>\n<tool_name>f</tool_name>\n<arguments>\n{\n  "a": "\\u00e9",\n'
@@ -276,8 +277,9 @@ async def test_a_call_in_another_dialect_becomes_the_clients_own(dialect: str, s
     lab = await start(replying(text, stream), vtc_dialect=dialect)
     assert await told(lab, stream=stream) == f"I will look.\n\n{READ}"
     report = await lab.report()
-    assert [(call["name"], call["dialect"]) for call in report["calls"]] == [("read_file", dialect)]
-    assert (await asyncio.sleep(0, report["form"])) == "cline"
+    read_as = "cline" if dialect == "tag" else dialect  # which are written alike
+    assert [(call["name"], call["dialect"]) for call in report["calls"]] == [("read_file", read_as)]
+    assert report["form"] == "cline"
 
 
 @STREAM
@@ -292,7 +294,8 @@ SPECIAL: dict[str, tuple[str, str, dict[str, Any], str]] = {
         CLINE,
         "write_to_file",
         {"path": "a.html", "content": "<p>\n</content>\n</path>\n&lt; \u2028 é😀\n\\n"},
-        "<write_to_file>\n<path>a.html</path>\n<content>\n<p>\n</content>\n</path>\n&lt; \u2028 é😀\n\\n\n</content>\n</write_to_file>",
+        "<write_to_file>\n<path>a.html</path>\n<content>\n<p>\n</content>\n</path>\n&lt; \u2028 é😀\n\\n\n</content>\n"
+        "</write_to_file>",
     ),
     "SEARCH/REPLACE": (
         CLINE,
@@ -318,7 +321,8 @@ SPECIAL: dict[str, tuple[str, str, dict[str, Any], str]] = {
         ROO,
         "read_file",
         {"args": "<file>\n  <path>a</path>\n</file>\n<file>\n  <path>b</path>\n</file>"},
-        "<read_file>\n<args>\n<file>\n  <path>a</path>\n</file>\n<file>\n  <path>b</path>\n</file>\n</args>\n</read_file>",
+        "<read_file>\n<args>\n<file>\n  <path>a</path>\n</file>\n<file>\n  <path>b</path>\n</file>\n</args>\n"
+        "</read_file>",
     ),
     "todo list": (
         ROO,
@@ -365,16 +369,16 @@ async def test_prompt_and_history_are_translated(stream: bool, start: Start) -> 
         "stream": stream,
         "temperature": 0,
     }
-    system, question, own, result, details = sent["messages"]
-    for gone in ("# Tool Use Formatting", "<read_file>", "<execute_command>", "using the XML format"):
+    system, question, own, result = sent["messages"]
+    for gone in ("# Tool Use Formatting", "<read_file>\n", "<execute_command>", "using the XML format"):
         assert gone not in system["content"]
     assert "# Tools\n\nUse make and ruff here, no other tools." in system["content"]
     assert system["content"].count('"type": "function"') == 9
     assert '<tool_call>\n{"name": "execute_command", "arguments": {"command": "make build"' in system["content"]
     assert question == HISTORY[0]
     assert own == assistant("I will look.\n\n" + chat.DIALECTS["hermes"]("read_file", {"path": "a.py"}))
-    assert result == {"role": "user", "content": "<tool_response>\n1 | moose </read_file>\n</tool_response>"}
-    assert details == said_by_user("<environment_details>y</environment_details>")
+    told_back = "<tool_response>\n1 | moose </read_file>\n</tool_response>\n\n"
+    assert result == said_by_user(told_back, "<environment_details>y</environment_details>")
 
 
 async def test_the_models_profile_says_how_it_is_told(tmp_path: Path, start: Start) -> None:
@@ -422,7 +426,7 @@ async def test_a_model_with_native_tools_is_given_them(by: str, stream: bool, tm
 
 async def test_ids_and_prompt_stay_the_same_while_the_conversation_grows(start: Start) -> None:
     """So that prompt caches hold: each request begins with the one before."""
-    turns = HISTORY + [assistant(READ), said_by_user("[read_file for 'a.py'] Result:\nsame"), assistant(LIST)]
+    turns = [*HISTORY, assistant(READ), said_by_user("[read_file for 'a.py'] Result:\nsame"), assistant(LIST)]
     turns.append(said_by_user("[list_files for '.'] Result:", "a.py", {"type": "image_url", "image_url": {"url": "x"}}))
     lab = await start(lambda _: replying("Hm.", False), vtc_tools="native")
     for count in (1, 3, 5, 7):
@@ -778,13 +782,13 @@ def strict(form: str) -> Replies:
             if form == "native"
             else chat.DIALECTS[form]("x", {})[:8] in asked["messages"][0]["content"]
         )
-        if not knows or "<read_file>" in seen.body.decode():
+        if not knows or "<read_file>\\n<path>" in seen.body.decode():
             return Reply([chat.encoded({"error": {"message": "what tools?"}})], JSON, 400)
         if len(asked["messages"]) == 2:
             return call("read_file", asked["stream"], path="a.py")
-        role = "tool" if form == "native" else "user"
-        assert [message["role"] for message in asked["messages"][2:]] == ["assistant", role, "user"]
-        assert "moose" in asked["messages"][3]["content"]
+        roles = ["assistant", "tool", "user"] if form == "native" else ["assistant", "user"]
+        assert [message["role"] for message in asked["messages"][2:]] == roles
+        assert "moose" in json.dumps(asked["messages"][3]["content"])
         return call("attempt_completion", asked["stream"], result="It says moose.")
 
     return script

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -45,7 +46,7 @@ def told(found: Plan) -> dict[str, Any]:
 
 NATIVE = {"write": None, "prompt_tools": False, "promote": False, "client_text": None}
 OFFERED = [tool["function"]["name"] for tool in chat.TOOLS]
-LEFT_ALONE = {**NATIVE, "read": []}
+LEFT_ALONE: dict[str, Any] = {**NATIVE, "read": []}
 PROMPT = {"tools": "prompt"}
 
 
@@ -254,5 +255,5 @@ def test_what_else_is_taken_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize("setting", ["client", "model", "server", "dialect"])
 def test_a_setting_names_what_there_is(setting: str) -> None:
     with pytest.raises(UnknownName, match=f"there is no {setting} profile 'nobody'; known are ") as refused:
-        builtin(Settings(**{setting: "nobody"}))
+        builtin(replace(Settings(), **{setting: "nobody"}))
     assert refused.value.setting == setting

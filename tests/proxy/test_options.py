@@ -111,6 +111,6 @@ def test_a_home_directory_is_understood(configure: Any, tmp_path: Path, monkeypa
 def test_empty_patterns_are_ignored(configure: Any) -> None:
     """An empty line in mitmweb's text area would otherwise match every client."""
     configure(vtc_client_patterns=[""])
-    body = chat.encoded(chat.request(tools=None))
-    found = options.planner().plan(Facts(user_agent="curl"), Request(body))
-    assert "text client" not in " ".join(found.why)
+    documented = "# Tools\n\n## go\nDescription: Go.\nParameters:\n- a: (required) x\nUsage:\n<go>\n<a>x</a>\n</go>\n"
+    body = chat.encoded(chat.request(tools=None, messages=[{"role": "system", "content": documented}]))
+    assert options.planner().plan(Facts(user_agent="curl"), Request(body)).client_text is None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from vtc.exchange import Report
 from vtc.proxy.stats import Stats
+from vtc.report import Report
 
 
 def call(*repairs: str) -> dict[str, object]:

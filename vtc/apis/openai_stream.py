@@ -26,6 +26,8 @@ class _Held:
     text: str
     chunk: dict[str, Any]
     raw: bytes | None
+    passed: str = ""
+    """Text that may leave while white space behind it may not yet: with a little patience the frame leaves whole."""
 
 
 @dataclass(slots=True)
@@ -43,14 +45,24 @@ class _Choice:
     """Upstream's own calls by index, for a client that reads text; their parts arrive in pieces and interleaved."""
 
     def gather(self, delta: Mapping[str, Any]) -> None:
-        entries = delta.get("tool_calls") or [{"index": 0, "function": delta.get("function_call")}]
-        for position, entry in enumerate(entries):
-            whole = self.gathered.setdefault(entry.get("index", position), {"id": None, "name": "", "arguments": ""})
+        entries = delta.get("tool_calls") or [{"index": 0, "function": delta["function_call"]}]
+        for entry in entries:
             function = entry.get("function") or {}
+            whole = self.gathered.setdefault(self._index(entry), {"id": None, "name": "", "arguments": ""})
             whole["id"] = whole["id"] or entry.get("id")
             whole["name"] += function.get("name") or ""
             arguments = function.get("arguments") or ""
             whole["arguments"] += arguments if isinstance(arguments, str) else json.dumps(arguments)
+
+    def _index(self, entry: Mapping[str, Any]) -> int:
+        """Which call an entry belongs to; of servers that number nothing, a new id or a second name begins another."""
+        if isinstance(entry.get("index"), int):
+            return int(entry["index"])
+        if not self.gathered:
+            return 0
+        last = max(self.gathered)
+        whole, id_, name = self.gathered[last], entry.get("id"), (entry.get("function") or {}).get("name")
+        return last + bool((name and whole["name"]) or (id_ and id_ != whole["id"]))
 
     def end(self, *, complete: bool) -> list[Event]:
         """The end of the choice: what the channel still holds, then upstream's own calls."""
@@ -155,11 +167,13 @@ class StreamRewriter:
         """A chunk of one choice; `raw` if it is all that its frame holds."""
         choice, entry, delta = part.choice, part.entry, part.delta
         reason = entry.get("finish_reason")
+        out: list[bytes] = []
+        if choice.held and not part.events:
+            self._pass(choice, out)
         if part.changed:
             chunk, raw = {**chunk, "choices": [entry]}, None
             if not (part.text or reason or any(delta.values()) or chunk.get("usage")):
-                return []
-        out: list[bytes] = []
+                return out
         if part.text and part.read and (choice.held or "".join(map(said, part.events)) != part.text):
             self._split(chunk, part, out, raw)
             return out
@@ -216,13 +230,25 @@ class StreamRewriter:
             held = choice.held[0]
             part, held.text = held.text[:count], held.text[count:]
             count -= len(part)
-            if as_ == "content" and not held.text and held.raw is not None:
-                out.append(held.raw)
-            elif as_:
+            if as_ == "content" and held.raw is not None and not held.text.strip():
+                held.passed += part
+                if not held.text:
+                    out.append(held.raw)
+                    choice.held.popleft()
+                continue
+            self._pass(choice, out)
+            if as_:
                 out.append(_frame(_with_delta(held.chunk, self._roled(choice, {as_: part}))))
             held.raw = None
             if not held.text:
                 choice.held.popleft()
+
+    def _pass(self, choice: _Choice, out: list[bytes]) -> None:
+        """No more patience: what may leave of the first frame leaves without the rest."""
+        held = choice.held[0]
+        if held.passed:
+            out.append(_frame(_with_delta(held.chunk, self._roled(choice, {"content": held.passed}))))
+            held.passed, held.raw = "", None
 
     def _call(self, choice: _Choice, call: ToolCall, out: list[bytes]) -> None:
         """A complete call: a chunk with its id and name, and one with its arguments."""

@@ -54,7 +54,7 @@ def proxy(upstream: str, *, web: bool) -> Iterator[tuple[str, str]]:
             "0",
         ),
         *("--set", "vtc_tools=prompt", "--set", "vtc_dialect=qwen3-coder"),
-        *(["--no-web-open-browser", "--web-port", str(_free_port())] if web else []),
+        *(_web_options() if web else []),
     ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
@@ -62,6 +62,14 @@ def proxy(upstream: str, *, web: bool) -> Iterator[tuple[str, str]]:
     finally:
         process.terminate()
         process.wait()
+
+
+def _web_options() -> list[str]:
+    """What makes mitmweb show what VTC did: the comments of the flows, and the bodies of streamed replies."""
+    columns = ("path", "method", "status", "size", "time", "comment")
+    options = [option for column in columns for option in ("--set", f"web_columns={column}")]
+    options += ["--set", "store_streamed_bodies=true"]
+    return ["--no-web-open-browser", "--web-port", str(_free_port()), *options]
 
 
 def _addresses(process: subprocess.Popen[str], web: bool) -> tuple[str, str]:

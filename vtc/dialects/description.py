@@ -20,6 +20,8 @@ class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     name: tuple[str, ...] = ("name",)
     arguments: tuple[str, ...] = ("arguments", "parameters")
     id: str = ""
+    order: tuple[Literal["id", "name", "arguments"], ...] = ("name", "arguments", "id")
+    """In which they are written."""
 
 
 class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -45,6 +47,8 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """Between parameters, besides white space."""
     optional: tuple[str, ...] = ()
     """Markers of `call` that models leave out."""
+    spellings: tuple[tuple[str, ...], ...] = ()
+    """Texts of the markup that models write in several ways: each as the patterns have it, then as it is read, too."""
     anchor: Literal["anywhere", "line"] = "anywhere"
     """`line`: a call counts only when nothing else stands on its lines."""
     id: str = ""
@@ -53,9 +57,12 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """`declared`: only names (and parameters) of offered tools are markup; all else is text."""
     namespaces: tuple[str, ...] = ()
     """Prefixes that a tag may carry (`antml:`); they are ignored."""
-    values: Literal["json", "python", "repr"] = "json"
-    """How what is not a string is written: JSON; Python scalars; Python literals throughout. (In keyword arguments
-    strings, too: in double quotes, or with `repr` as Python has them.)"""
+    values: Literal["json", "python", "repr", "nested"] = "json"
+    """How what is not a string is written: JSON; Python scalars; Python literals throughout; lists and objects as
+    parameters in the parameter, an item's key being `item`. (In keyword arguments strings, too: in double quotes, or
+    with `repr` as Python has them.)"""
+    codec: Literal["json", "gemma"] = "json"
+    """How `{args}` is written: as JSON, or as Gemma 4 does (`gemma_body.py`)."""
     frame: Literal["pattern", "multiline"] = "pattern"
     """`multiline`: a value of several lines is set off by one newline on either side."""
     json_body: bool = True
@@ -86,10 +93,11 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     @property
     def framed(self) -> bool:
-        """Whether every call opens with markup of its own, and not with what could be any JSON."""
+        """Whether every call opens with markup of its own, and not with what could be any JSON or code."""
+        openings = [pattern.parse(text, "call") for text in self.calls]
         if self.section_required:
-            return True
-        return not any(text.lstrip().startswith(("{json}", "{args}", "[", "{{")) for text in self.calls)
+            openings = [pattern.parse(text, "section") for text in self.sections]
+        return all(isinstance(parts[0], str) and parts[0].strip(" \n[({\"'`") for parts in openings)
 
     def check(self) -> None:
         """Raise `PatternError` (a ValueError with the offending `.key`) if a pattern makes no sense."""

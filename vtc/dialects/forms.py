@@ -43,6 +43,7 @@ class Form:
             "name": _names(self.dialect, tools),
             "id": (Chars(r"\w.:\-", 128, "id"),),
             "index": (Chars(r"\d", 9, "index"),),
+            "number": (Chars(r"\d", 9),),
         }
         parts = _markup(before, self.dialect, slots)
         if self.section:
@@ -64,6 +65,7 @@ class Form:
             "name": (Lit(name),),
             "id": (Chars(r"\w.:\-", 128),),
             "index": (Chars(r"\d", 9),),
+            "number": (Chars(r"\d", 9),),
         }
         return _loose(_trim(_markup(after, self.dialect, slots)))
 
@@ -131,7 +133,7 @@ def closers(form: Form) -> list[tuple[Part, ...]]:
     for section in [form.section] if form.whole_reply else dialect.sections:
         if form.whole_reply or dialect.section_anchor == "anywhere":
             closers.append(Form(dialect, form.call, section).section_tail())
-    return closers
+    return [closer for closer in closers if closer]
 
 
 def variants(form: Form, tools: tuple[str, ...]) -> list[tuple[Part, ...]]:
@@ -146,6 +148,8 @@ def variants(form: Form, tools: tuple[str, ...]) -> list[tuple[Part, ...]]:
         return heads
     if form.body == "json" and form.dialect.names == "declared":
         openings = _declared_envelopes(form.dialect, tools)
+    elif form.dialect.codec == "gemma":
+        openings = [(Lit("{"),)]
     else:
         openings = [opening_of_json(Lit("}")) if form.body == "args" else opening_of_json()]
         if form.body == "json":
@@ -240,10 +244,14 @@ def _pieces(text: str, markers: Sequence[str]) -> list[str]:
 
 def _literal(text: str, dialect: Description, quoted: tuple[bool, bool] = (False, False)) -> list[Part]:
     found: list[Part] = []
-    for piece in re.split(r"(\s+|</?(?=[A-Za-z])|[\"'])", text):
+    spelled = {words[0]: words for words in dialect.spellings}
+    known = "".join(f"{re.escape(word)}|" for word in sorted(spelled, key=len, reverse=True))
+    for piece in re.split(rf"({known}\s+|</?(?=[A-Za-z])|[\"'])", text):
         if not piece:
             continue
-        if piece.isspace():
+        if piece in spelled:
+            found.append(OneOf(spelled[piece]))
+        elif piece.isspace():
             if not found or not isinstance(found[-1], Space):
                 found.append(Space())
         elif piece in ("<", "</") and dialect.namespaces:

@@ -46,7 +46,9 @@ def joined(messages: Iterable[Message]) -> list[Message]:
     out: list[Message] = []
     for message in messages:
         if out and message.role == out[-1].role == "user":
-            out[-1] = replace(message, content=(*out[-1].content, "\n\n", *message.content))
+            *before, last = out[-1].content or ("",)
+            gap = (f"{last}\n\n",) if isinstance(last, str) else (last,)
+            out[-1] = replace(message, content=(*before, *gap, *message.content))
         else:
             out.append(message)
     return out

@@ -9,6 +9,7 @@ from typing import Any
 
 from vtc.dialects import envelope, names, repairs, values
 from vtc.dialects.forms import Form
+from vtc.dialects.gemma_body import GemmaBody
 from vtc.dialects.json_body import JsonBody, encodable, items
 from vtc.dialects.kwargs_body import KwargsBody
 from vtc.events import Call, Tool, ToolCall
@@ -33,7 +34,7 @@ class OpenCall:
         self.form = form
         self.written = written
         """The name as the model wrote it; empty as long as it is inside JSON."""
-        self.json: JsonBody | KwargsBody | None = None
+        self.json: JsonBody | KwargsBody | GemmaBody | None = None
         """Reads the arguments, where they are not between tags."""
         self.repairs: dict[str, None] = {}
         self.fault = ""
@@ -132,7 +133,8 @@ class OpenCall:
             text = wrapped[1]
             self.repairs["cdata"] = None
         if is_string is None:
-            value, fits = values.read(text, self._declared.get(key, {}), self._schema)
+            mark = dialect.params[0].partition("<{key}>")[0] if dialect.values == "nested" else ""
+            value, fits = values.read(text, self._declared.get(key, {}), self._schema, mark=mark)
         else:
             value, fits = (text, True) if is_string else values.unquoted(text)
         self._arguments[key] = value

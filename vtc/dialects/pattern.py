@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 BODIES = ("json", "args", "params", "kwargs")
 SLOTS = {
-    "call": {"name", "id", "index", *BODIES},
+    "call": {"name", "id", "index", "number", *BODIES},
     "param": {"key", "value", "string", "type"},
     "section": {"calls"},
     "result": {"name", "id", "result"},

@@ -13,6 +13,7 @@ from typing import Literal
 
 from vtc.dialects import envelope
 from vtc.dialects.forms import Form
+from vtc.dialects.gemma_body import GemmaBody
 from vtc.dialects.grammar import ATTRIBUTES_END, Grammar
 from vtc.dialects.json_body import JsonBody
 from vtc.dialects.kwargs_body import KwargsBody
@@ -26,6 +27,13 @@ MOST_ENDS = 16
 """Places at which an opening tag with attributes is taken to end."""
 EXCERPT = 200
 """Characters of a refused call that its report shows."""
+
+BODIES: dict[str, type[JsonBody | KwargsBody | GemmaBody]] = {
+    "json": JsonBody,
+    "kwargs": KwargsBody,
+    "gemma": GemmaBody,
+}
+"""What reads the arguments of a call that are not between tags."""
 
 _THOUGHT: dict[str, type[Reasoning | Text | Markup]] = {"reasoning_content": Reasoning, "keep": Text, "drop": Markup}
 
@@ -67,6 +75,11 @@ class Reader(Machine):
         self._whole: list[Call] = []  # calls of a section that must prove to be the whole reply
         self._waiting = 0  # bytes of those
         self._out: list[Event] = []
+
+    @property
+    def in_reasoning(self) -> bool:
+        """Whether the text so far ends inside of the reasoning."""
+        return self._state == "reasoning"
 
     def feed(self, text: str) -> list[Event]:
         """Read on; everything that can be told by now is returned."""
@@ -286,8 +299,9 @@ class Reader(Machine):
     def _open_json(self, at: int) -> None:
         assert self._call is not None
         self._hold(self._buffer[self._at : at])
-        kwargs = self._call.form.body == "kwargs"
-        self._call.json = (KwargsBody if kwargs else JsonBody)(lenient=self._lenient)
+        form = self._call.form
+        kind = form.body if form.body == "kwargs" else form.dialect.codec
+        self._call.json = BODIES[kind](lenient=self._lenient)
         self._call.begin_body()
         self._go("json", self._scan, at)
 
@@ -513,8 +527,10 @@ class Reader(Machine):
     def _after_other(self) -> None:
         if not self._whole:
             self._to_text()
-        elif not self._buffer[self._at :].strip(WHITE) and self._mends("missing-closer"):
-            self._whole_end()  # the reply ends before the section does
+        elif not self._buffer[self._at :].strip(WHITE) and (
+            (self._form and not self._form.section_tail()) or self._mends("missing-closer")
+        ):
+            self._whole_end()  # the reply ends before the section does, if that has an end at all
         else:
             self._not_whole()
 

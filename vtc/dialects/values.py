@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-type Style = Literal["json", "python", "repr"]
+type Style = Literal["json", "python", "repr", "nested"]
 type Schema = Mapping[str, Any]
 
 MOST_LITERAL = 100_000
@@ -39,8 +39,11 @@ def required(schema: Schema) -> tuple[str, ...]:
     return tuple(_listed(_resolved(schema, schema).get("required")))
 
 
-def read(text: str, schema: Schema, root: Schema, depth: int = 0) -> tuple[Any, bool]:
-    """The value that `text` stands for, and whether it fits the schema (a misfit stays a string)."""
+def read(text: str, schema: Schema, root: Schema, depth: int = 0, mark: str = "") -> tuple[Any, bool]:
+    """The value that `text` stands for, and whether it fits the schema (a misfit stays a string).
+
+    `mark` is what stands before each child tag of a list or an object.
+    """
     schema = _resolved(schema, root)
     options = _listed(schema.get("enum")) or ([schema["const"]] if "const" in schema else [])
     for option in options:
@@ -52,7 +55,7 @@ def read(text: str, schema: Schema, root: Schema, depth: int = 0) -> tuple[Any, 
     string = any(kind == "string" for kind, _ in types)
     for kind, entry in types:
         # That nothing is written stands for null, [] or {} only where it cannot be a string.
-        value = _UNFIT if string and not text and kind != "string" else _as(kind, text, entry, root, depth)
+        value = _UNFIT if string and not text and kind != "string" else _as(kind, text, entry, root, depth, mark)
         if value is not _UNFIT:
             return value, True
     if string or text in options:
@@ -119,7 +122,7 @@ def _types(schema: Schema, root: Schema, depth: int = 0) -> list[tuple[str, Sche
     return sorted(found, key=lambda one: one[0] == "string")
 
 
-def _as(kind: str, text: str, schema: Schema, root: Schema, depth: int) -> Any:
+def _as(kind: str, text: str, schema: Schema, root: Schema, depth: int, mark: str) -> Any:
     """`text` read as one type, or `_UNFIT`."""
     bare = text.strip()
     match kind:
@@ -141,8 +144,8 @@ def _as(kind: str, text: str, schema: Schema, root: Schema, depth: int) -> Any:
         case "array" | "object":
             wanted = list if kind == "array" else dict
             value = wanted() if not bare else _parsed(bare)
-            if not isinstance(value, wanted) and bare.startswith("<") and depth < MOST_DEPTH:
-                value = _children(bare, kind, schema, root, depth)
+            if not isinstance(value, wanted) and bare.startswith(f"{mark}<") and depth < MOST_DEPTH:
+                value = _children(bare, kind, schema, root, depth, mark)
             return value if isinstance(value, wanted) else _UNFIT
     return _UNFIT
 
@@ -186,12 +189,12 @@ def _finite(text: str) -> float:
     return value
 
 
-def _children(text: str, kind: str, schema: Schema, root: Schema, depth: int) -> Any:
+def _children(text: str, kind: str, schema: Schema, root: Schema, depth: int, mark: str) -> Any:
     """`<item>…</item>` children as a list, `<key>…</key>` children as an object; all of the text or nothing."""
     entries: dict[str, Schema] = properties({**schema, **{k: root[k] for k in ("$defs", "definitions") if k in root}})
     items = schema.get("items")
     keys: Sequence[str] = ("item",) if kind == "array" else tuple(entries)
-    opener = re.compile(r"\s*<(" + "|".join(map(re.escape, keys)) + r")>") if keys else None
+    opener = re.compile(rf"\s*{re.escape(mark)}<(" + "|".join(map(re.escape, keys)) + r")>") if keys else None
     listed: list[Any] = []
     named: dict[str, Any] = {}
     at = 0
@@ -199,7 +202,7 @@ def _children(text: str, kind: str, schema: Schema, root: Schema, depth: int) ->
         opened = opener.match(text, at)
         if not opened or opened[1] in named:
             return _UNFIT
-        closer = f"</{opened[1]}>"
+        closer = f"{mark}</{opened[1]}>"
         end = text.find(closer, opened.end())
         # As everywhere, a closer counts only where another child or the end follows it.
         while end >= 0 and not (opener.match(text, end + len(closer)) or end + len(closer) == len(text)):
@@ -208,7 +211,7 @@ def _children(text: str, kind: str, schema: Schema, root: Schema, depth: int) ->
             return _UNFIT
         entry = items if kind == "array" else entries[opened[1]]
         inner = _unframed(text[opened.end() : end])
-        value, _ = read(inner, entry if isinstance(entry, Mapping) else {}, root, depth + 1)
+        value, _ = read(inner, entry if isinstance(entry, Mapping) else {}, root, depth + 1, mark)
         listed.append(value)
         named[opened[1]] = value
         if kind == "array":

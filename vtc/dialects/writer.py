@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vtc.dialects import pattern, values
+from vtc.dialects import gemma_body, pattern, values
 from vtc.dialects.description import Description
 from vtc.dialects.grammar import compiled
 from vtc.dialects.reader import Reader
@@ -37,14 +37,19 @@ def write_call(call: ToolCall, dialect: Description, tools: Mapping[str, Tool], 
     arguments = _object(call.arguments)
     form = dialect.calls[0]
     id_ = dialect.id.replace("{name}", call.name).replace("{index}", str(index)) or call.id or ""
-    slots = {"name": call.name, "id": id_, "index": str(index)}
+    slots = {"name": call.name, "id": id_, "index": str(index), "number": str(index + 1)}
     kind = pattern.body(form)
     if kind == "json":
         keys = dialect.json
-        fields: dict[str, Any] = {keys.id: call.id} if keys.id and call.id else {}
-        slots["json"] = _dumped({**fields, keys.name[0]: call.name, keys.arguments[0]: arguments})
+        named: dict[str, tuple[str, Any]] = {
+            "id": (keys.id, id_ if keys.id else ""),
+            "name": (keys.name[0], call.name),
+            "arguments": (keys.arguments[0], arguments),
+        }
+        fields = [named[one] for one in keys.order]
+        slots["json"] = _dumped({key: value for key, value in fields if value != ""})
     elif kind == "args":
-        slots["args"] = _dumped(arguments)
+        slots["args"] = gemma_body.write(arguments) if dialect.codec == "gemma" else _dumped(arguments)
     elif kind == "kwargs":
         slots["kwargs"] = ", ".join(f"{key}={_literal(value, dialect.values)}" for key, value in arguments.items())
     else:
@@ -64,7 +69,11 @@ def write_result(name: str, id_: str, result: str, dialect: Description) -> str:
 
 
 def _param(key: str, value: Any, dialect: Description) -> str:
-    text = values.write(value, dialect.values)
+    if dialect.values == "nested" and isinstance(value, dict | list):
+        inner = value.items() if isinstance(value, dict) else (("item", item) for item in value)
+        text = "".join(_param(name, entry, dialect) for name, entry in inner)
+    else:
+        text = values.write(value, dialect.values)
     if dialect.frame == "multiline" and "\n" in text:
         text = f"\n{text}\n"
     kind = "string" if isinstance(value, str) else _json_type(value)

@@ -185,7 +185,8 @@ class Planner:
             )
         elif write:
             why.append(f"conversation and tools are written as {write.name}, calls go back as {own.name}")
-        read = self._read(model, dialect if write else own, *([own] if write else []))
+        expected = [write, own] if write else [own, dialect] if self._settings.dialect else [own]
+        read = self._read(model, *expected)
         why.append(f"calls are read as {', '.join(one.name for one in read)}")
         return replace(
             plan,
@@ -210,17 +211,24 @@ class Planner:
             return "native", (), f"client profile {client.name} says tool_protocol: native"
         if request.tools and client.tool_protocol == "auto":
             return "native", (), f"the request declares {len(request.tools)} tools: a native client"
-        documented = documentation.read(_system(request), client.tool_sections).tools
+        documented = _documented(request, client.tool_sections)
         if client.tool_protocol == "text":
             return "text", documented, f"client profile {client.name} says tool_protocol: text"
-        agent = facts.user_agent[:80]
-        for pattern in self._settings.client_patterns:
+        agent, patterns = facts.user_agent[:80], self._settings.client_patterns
+        if not patterns:
+            return (
+                "native",
+                (),
+                "the request declares no tools; vtc_client_patterns is empty: no text client is looked for",
+            )
+        for pattern in patterns:
             if pattern.casefold() in facts.user_agent.casefold():
                 reason = f"user agent {agent!r} holds {pattern!r} and the request declares no tools: a text client"
                 return "text", documented, reason
-        if documented and self._settings.client_patterns:
+        if documented:
             return "text", documented, f"the system prompt documents {len(documented)} tools: a text client"
-        return "native", (), "the request declares no tools"
+        lacking = f"user agent {agent!r} holds none of {', '.join(map(repr, patterns))}"
+        return "native", (), f"the request declares no tools, {lacking} and the prompt documents no tools"
 
     def _tools(self, model: ModelProfile) -> str:
         return self._settings.tools if self._settings.tools != "auto" else model.tools
@@ -238,5 +246,11 @@ class Planner:
         return tuple({one.name: one for one in [*first, *accepted]}.values())
 
 
-def _system(request: Asked) -> str:
-    return "\n".join(message.text for message in request.messages if message.role == "system")
+def _documented(request: Asked, tool_sections: tuple[str, ...]) -> tuple[Tool, ...]:
+    """The tools that the system prompt documents, in whichever of its parts; by each name the first."""
+    tools: dict[str, Tool] = {}
+    for message in request.messages:
+        for part in message.content if message.role == "system" else ():
+            for tool in documentation.read(part, tool_sections).tools if isinstance(part, str) else ():
+                tools.setdefault(tool.name, tool)
+    return tuple(tools.values())

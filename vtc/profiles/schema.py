@@ -45,6 +45,9 @@ class Reasoning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     prefilled: bool = False
     """The prompt ends with `open`, so the reply begins inside."""
     to: Literal["reasoning_content", "keep", "drop"] = "reasoning_content"
+    calls: Literal["ignore", "unclosed", "rescue"] = "ignore"
+    """Calls inside of it, in a reply that holds no other: never; if the reply ends in it, as when `close` was
+    forgotten; or always."""
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

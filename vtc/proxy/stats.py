@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from vtc.exchange import Report
+from vtc.report import Report
 
 
 @dataclass(slots=True)

@@ -1,0 +1,473 @@
+"""Malformed replies, by systematic damage to well-formed calls: writes the `<dialect>.jsonl` beside it.
+
+Run by hand after a change, and read what `git diff` shows: `python -m tests.cases.malformed.derive`.
+
+A case is {name, dialects, tools, text, finish, calls, content, source}. What it expects follows from the damage and
+never from what VTC reads. `calls` is null where the reply must stay the text it is: since it was cut off (`length`), since
+nothing marks where a value ends, or since two readings are possible. A reply that ended by itself (`stop`) in a JSON
+string or before JSON's braces means what was written, if that is all that the tool requires.
+
+`models.jsonl` is not derived: real replies of small models, each read and judged by a person.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+
+type Json = dict[str, Any]
+
+REQUIRED = {"bash": ("command",), "write_file": ("path", "content"), "get_weather": ("city",), "read_file": ("path",)}
+WEATHER = ("get_weather", {"city": "Paris", "days": 2})
+SHELL = ("bash", {"command": "grep -rn 'x y' . | wc -l", "timeout": 5})
+FILE = ("write_file", {"path": "src/a.py", "content": 'if a < b:\n    print("x > y")'})
+READ = ("read_file", {"path": "src/a.py"})
+SAMPLES = (WEATHER, SHELL, FILE)
+
+LEAST_STUMP = 3
+"""Letters of a closing tag's name that are enough to know it by; with fewer it may be the content's own `</`."""
+
+
+def case(name: str, dialect: str, text: str, calls: Sequence[tuple[str, Json]] | None, **more: Any) -> Json:
+    """One case; without `calls` the reply stays text."""
+    listed = None if calls is None else [{"name": tool, "arguments": arguments} for tool, arguments in calls]
+    expected = {"calls": listed, "content": more.pop("content", "" if calls else text)}
+    fields = {"dialects": [dialect], "tools": "agent", "text": text, "finish": "stop", **expected, "source": "derived"}
+    return {"name": name, **fields, **more}
+
+
+# Calls between tags
+
+
+@dataclass(frozen=True)
+class Tags:
+    """How a dialect with a tag for each parameter writes its tags."""
+
+    opener: str
+    key: str
+    end: str
+    closer: str
+    wrapper: str = ""
+    unwrap: str = ""
+    frame: str = ""
+    """On either side of a value."""
+
+    def pieces(self, name: str, arguments: Json) -> list[tuple[str, str]]:
+        """A call as roles and texts: `wrapper`, `opener`, then `key`, `value`, `end` of each parameter, …"""
+        found = [("wrapper", self.wrapper)] if self.wrapper else []
+        found.append(("opener", self.opener.format(name=name)))
+        for key, value in arguments.items():
+            written = value if isinstance(value, str) else json.dumps(value)
+            frame = "\n" if "\n" in written and not self.frame else self.frame
+            found.append(("key", self.key.format(key=key)))
+            found.append(("value", frame + written + frame))
+            found.append(("end", self.end.format(key=key)))
+        found.append(("closer", self.closer.format(name=name)))
+        return [*found, ("unwrap", self.unwrap)] if self.unwrap else found
+
+
+TAGGED: Mapping[str, Tags] = {
+    "tag": Tags("<{name}>", "<{key}>", "</{key}>", "</{name}>"),
+    "cline": Tags("<{name}>", "<{key}>", "</{key}>", "</{name}>"),
+    "invoke": Tags(
+        '<invoke name="{name}">',
+        '<parameter name="{key}">',
+        "</parameter>",
+        "</invoke>",
+        "<function_calls>",
+        "</function_calls>",
+    ),
+    "qwen3-coder": Tags(
+        "<function={name}>", "<parameter={key}>", "</parameter>", "</function>", "<tool_call>", "</tool_call>", "\n"
+    ),
+}
+
+
+def joined(pieces: Sequence[tuple[str, str]]) -> str:
+    """The text, with a newline between tags."""
+    text = ""
+    for role, piece in pieces:
+        glued = not text or role in ("value", "end")
+        text += piece if glued else "\n" + piece
+    return text
+
+
+def without(pieces: Sequence[tuple[str, str]], *at: int) -> list[tuple[str, str]]:
+    return [piece for i, piece in enumerate(pieces) if i not in at]
+
+
+def other(pieces: Sequence[tuple[str, str]], at: int, text: str) -> list[tuple[str, str]]:
+    return [(role, text if i == at else piece) for i, (role, piece) in enumerate(pieces)]
+
+
+def garbled(closer: str) -> Iterator[tuple[str, str]]:
+    """A closing tag as it arrives when characters of it are lost."""
+    name = closer.strip("</>")
+    yield "without its bracket", f"/{name}>"
+    yield "without its last bracket", f"</{name}"
+    yield "without its last letters", f"</{name[: max(LEAST_STUMP, len(name) // 2)]}"
+
+
+def tagged(dialect: str) -> Iterator[Json]:
+    tags = TAGGED[dialect]
+    for sample in SAMPLES:
+        yield from _closers(dialect, tags, sample)
+    yield from _wrappers(dialect, tags)
+    yield from _spelling(dialect, tags)
+    yield from _two_calls(dialect, tags)
+    if dialect == "tag" or dialect == "cline":
+        yield from _attributes(dialect)
+    yield from _cut_tags(dialect, tags)
+
+
+def _closers(dialect: str, tags: Tags, sample: tuple[str, Json]) -> Iterator[Json]:
+    """Each closing tag is dropped, garbled, or replaced by that of something else."""
+    name, arguments = sample
+    pieces = tags.pieces(name, arguments)
+    ends = [i for i, (role, _) in enumerate(pieces) if role == "end"]
+    closing = [i for i, (role, _) in enumerate(pieces) if role in ("closer", "unwrap")]
+    for which, at in enumerate(ends, 1):
+        # The next parameter's opener, or the closer of the call, says where the value ends.
+        yield case(f"{name}: closer {which} missing", dialect, joined(without(pieces, at)), [sample])
+        for how, text in garbled(pieces[at][1]):
+            yield case(f"{name}: closer {which} {how}", dialect, joined(other(pieces, at, text)), [sample])
+        for wrong in ("</value>", "</arg>"):
+            yield case(f"{name}: closer {which} is {wrong}", dialect, joined(other(pieces, at, wrong)), [sample])
+    yield case(f"{name}: all closers of parameters missing", dialect, joined(without(pieces, *ends)), [sample])
+    yield case(f"{name}: call not closed", dialect, joined(without(pieces, *closing)), [sample])
+    last = ends[-1]
+    yield case(f"{name}: nothing closed at the end", dialect, joined(without(pieces, last, *closing)), None)
+    yield case(f"{name}: nothing closed", dialect, joined(without(pieces, *ends, *closing)), None)
+    for at in closing:
+        role, closer = pieces[at]
+        yield case(f"{name}: {role} missing", dialect, joined(without(pieces, at)), [sample])
+        for how, text in garbled(closer):
+            yield case(f"{name}: {role} {how}", dialect, joined(other(pieces, at, text)), [sample])
+        yield case(f"{name}: {role} is </tool>", dialect, joined(other(pieces, at, "</tool>")), [sample])
+    if len(closing) == 2:
+        first, second = (pieces[at][1].strip("</>") for at in closing)
+        for glued in (f"{first[:3]}{second}>", f"</{first[:3]}{second}>", first[:3]):
+            text = joined([*without(pieces, *closing), ("unwrap", glued)])
+            yield case(f"{name}: closed by {glued}", dialect, text, [sample])
+        glued = joined(without(pieces, last, *closing)) + f"{first[:3]}{second}>"
+        yield case(f"{name}: value closed by a glued closer", dialect, glued, None)
+
+
+def _wrappers(dialect: str, tags: Tags) -> Iterator[Json]:
+    if not tags.wrapper:
+        return
+    for name, arguments in SAMPLES:
+        pieces = tags.pieces(name, arguments)
+        for how, at in (("both", (0, len(pieces) - 1)), ("opener", (0,)), ("closer", (len(pieces) - 1,))):
+            text = f"Well:\n{joined(without(pieces, *at))}\nSo."
+            more = {"content": "Well:\nSo."}
+            yield case(f"{name}: wrapper missing, {how}", dialect, text, [(name, arguments)], **more)
+
+
+def _spelling(dialect: str, tags: Tags) -> Iterator[Json]:
+    """Tags and names in other spellings, values in a CDATA section."""
+    for sample in SAMPLES:
+        name, arguments = sample
+        pieces = tags.pieces(name, arguments)
+        marked = [(role, _spaced(piece) if role in ("key", "end", "closer") else piece) for role, piece in pieces]
+        if dialect not in ("tag", "cline"):
+            yield case(f"{name}: spaces in tags", dialect, joined(marked), [sample])
+        late = [(role, piece.replace(">", " >") if role in ("end", "closer") else piece) for role, piece in pieces]
+        yield case(f"{name}: spaces before brackets", dialect, joined(late), [sample])
+        one_line = joined(pieces).replace(">\n<", r">\n<")
+        yield case(f"{name}: newlines as two characters", dialect, one_line, [sample])
+        cdata = [(role, f"<![CDATA[{piece.strip()}]]>" if role == "value" else piece) for role, piece in pieces]
+        yield case(f"{name}: CDATA", dialect, joined(cdata), [sample])
+        for spelling in (f"functions.{name}", f"default_api.{name}", name.upper(), name.title()):
+            text = joined(replace(tags).pieces(spelling, arguments))
+            yield case(f"{name} written {spelling}", dialect, text, [sample])
+        if dialect == "invoke":
+            yield from _quotes(sample, pieces)
+
+
+def _quotes(sample: tuple[str, Json], pieces: Sequence[tuple[str, str]]) -> Iterator[Json]:
+    name, _ = sample
+    tags = ("opener", "key")
+    escaped = [(role, piece.replace('"', r"\"") if role in tags else piece) for role, piece in pieces]
+    if '"' not in json.dumps(sample[1]).replace('": "', "").replace('", "', ""):
+        yield case(f"{name}: escaped quotes", "invoke", joined(escaped), [sample])
+    single = [(role, piece.replace('"', "'") if role in tags else piece) for role, piece in pieces]
+    yield case(f"{name}: single quotes", "invoke", joined(single), [sample])
+    prefix = "antml:"
+    spaced = [(role, piece.replace("<", f"<{prefix}") if role in tags else piece) for role, piece in pieces]
+    yield case(f"{name}: namespace on openers only", "invoke", joined(spaced), [sample])
+    whole = joined([(role, piece.replace('"', r"\"") if role in tags else piece) for role, piece in pieces])
+    if name == "get_weather":
+        yield case(f"{name}: all of it escaped", "invoke", whole.replace("\n", r"\n"), [sample])
+
+
+def _spaced(tag: str) -> str:
+    return tag.replace("<", "< ").replace("=", " = ").replace(">", " >").replace("< /", "</ ")
+
+
+def _two_calls(dialect: str, tags: Tags) -> Iterator[Json]:
+    """A closer is missing where another call follows."""
+    first, second = tags.pieces(*WEATHER), tags.pieces(*READ)
+    both = [WEATHER, READ]
+    closing = [i for i, (role, _) in enumerate(first) if role in ("closer", "unwrap")]
+    text = joined(without(first, *closing)) + "\n" + joined(second)
+    yield case("another call follows, the first is not closed", dialect, text, both)
+    for at in closing[:1]:
+        for how, closer in garbled(first[at][1]):
+            text = joined(other(first, at, closer)) + "\n" + joined(second)
+            yield case(f"another call follows, closer {how}", dialect, text, both)
+    text = joined(first) + "\n" + joined(without(second, *range(len(second) - len(closing), len(second))))
+    yield case("the second call is not closed", dialect, text, both)
+    text = joined(first) + "\n" + joined(without(second, *range(len(second) - len(closing) - 1, len(second))))
+    rest = text[len(joined(first)) + 1 :]
+    yield case("the second call ends in a value", dialect, text, [WEATHER], content=rest)
+    ends = max(i for i, (role, _) in enumerate(first) if role == "end")
+    text = joined(without(first, ends, *closing)) + "\n" + joined(second)
+    yield case("another call follows a value without an end", dialect, text, None)
+
+
+def _attributes(dialect: str) -> Iterator[Json]:
+    for name, arguments in (WEATHER, SHELL, READ):
+        for quote in ('"', "'"):
+            if any(quote in str(value) for value in arguments.values()):
+                continue
+            written = " ".join(f"{key}={quote}{value}{quote}" for key, value in arguments.items())
+            for end in ("/>", f"></{name}>", " />"):
+                text = f"<{name} {written}{end}"
+                yield case(f"{name}: attributes in {quote} to {end}", dialect, text, [(name, arguments)])
+    yield case("an attribute that is no parameter", dialect, '<read_file file="a"/>', None)
+    yield case("a required attribute is missing", dialect, '<read_file limit="5"/>', None)
+    yield case("an attribute that does not end", dialect, '<bash command="echo "a"/> b"/>', None)
+
+
+def _cut_tags(dialect: str, tags: Tags) -> Iterator[Json]:
+    """Every beginning of a call. Between tags nothing but its closer says that a value is whole."""
+    sample = ("write_file", {"path": "a", "content": "b < c\nd"})
+    pieces = tags.pieces(*sample)
+    text = joined(pieces)
+    end = max(i for i, (role, _) in enumerate(pieces) if role == "end")
+    # Of the last value's closer so much must be there that it can be nothing else.
+    begun = len(joined(pieces[:end])) + len("</") + LEAST_STUMP
+    closer = next(i for i, (role, _) in enumerate(pieces) if role == "closer")
+    closed = len(joined(pieces[: closer + 1]))
+    for at in range(1, len(text)):
+        cut = text[:at]
+        yield case(f"stopped at {at}", dialect, cut, [sample] if at >= begun else None)
+        whole = [sample] if at >= closed else None
+        content = cut[closed:].strip() if whole else cut
+        yield case(f"cut off at {at}", dialect, cut, whole, content=content, finish="length")
+
+
+# Calls in JSON
+
+BLOCKS = {"hermes": ("<tool_call>\n", "\n</tool_call>"), "tools-tag": ("<tools>\n", "\n</tools>"), "bare-json": ("", "")}
+CORRUPT = {"hermes": ("tool_call>", "</tool_ca", "</tool"), "tools-tag": ("tools>", "</too"), "bare-json": ()}
+
+
+def dumped(sample: tuple[str, Json]) -> str:
+    return json.dumps({"name": sample[0], "arguments": sample[1]})
+
+
+def in_json(dialect: str) -> Iterator[Json]:
+    opener, closer = BLOCKS[dialect]
+
+    def block(name: str, body: str, calls: Sequence[tuple[str, Json]] | None, end: str = closer, **more: Any) -> Json:
+        return case(name, dialect, opener + body + end, calls, **more)
+
+    for sample in SAMPLES:
+        tool, arguments = sample
+        for fault, body in faults(sample):
+            yield block(f"{tool}: {fault}", body, [sample])
+        yield block(f"{tool}: parameters", json.dumps({"name": tool, "parameters": arguments}), [sample])
+        yield block(f"{tool}: arguments first", json.dumps({"arguments": arguments, "name": tool}), [sample])
+        twice = json.dumps({"name": tool, "arguments": json.dumps(arguments)})
+        yield block(f"{tool}: arguments encoded twice", twice, [sample])
+        yield block(f"{tool}: encoded twice and a brace missing", twice[:-1], [sample])
+        yield block(f"{tool}: prefixed", dumped((f"functions.{tool}", arguments)), [sample])
+        body = dumped(sample)
+        for lost in (1, 2):
+            yield block(f"{tool}: {lost} braces missing", body[:-lost], [sample])
+            yield block(f"{tool}: {lost} braces missing and no closer", body[:-lost], [sample], "")
+        yield block(f"{tool}: a brace too many", body + "}", [sample])
+        yield block(f"{tool}: no closer", body, [sample], "")
+        for corrupt in CORRUPT[dialect]:
+            yield block(f"{tool}: closed by {corrupt}", body, [sample], f"\n{corrupt}")
+            yield block(f"{tool}: brace missing, closed by {corrupt}", body[:-1], [sample], corrupt)
+        yield block(f"{tool}: closed by another tag", body, [sample], "\n</tool>" if opener else "")
+        yield block(f"{tool}: unquoted name", body.replace(f'"{tool}"', tool), [sample])
+    yield from _ended_in_a_string(dialect, block)
+    yield from _several(dialect, block)
+    yield from _cut_json(dialect, opener, closer)
+
+
+def faults(sample: tuple[str, Json], body: str = "") -> Iterator[tuple[str, str]]:
+    """One fault of JSON at a time; none leaves a doubt about what was meant."""
+    _, arguments = sample
+    body = body or dumped(sample)
+    text = next(value for value in reversed(arguments.values()) if isinstance(value, str))
+    written = json.dumps(text)
+    if "\n" in text:
+        yield "raw newlines", body.replace(r"\n", "\n")
+        yield "raw newlines and trailing comma", body.replace(r"\n", "\n").replace("}}", "},}")
+    yield "trailing comma inside", body.removesuffix("}}") + ",}}" if body.endswith("}}") else body[:-1] + ",}"
+    yield "trailing comma", body[:-1] + ",}"
+    if "'" not in text and '"' not in text:
+        yield "single quotes", body.replace('"', "'")
+    yield "Python literal", repr(json.loads(body))
+    yield "unquoted keys", body.replace('"command":', "command:").replace('"city":', "city:").replace('"path":', "path:")
+    yield "escaped once too often", json.dumps(body)[1:-1]
+    if r"\"" in written:
+        yield "quotes not escaped", body.replace(r"\"", '"')
+    if '", "' in body:
+        yield "comma missing", body.replace('", "', '" "', 1)
+    yield "in a code block", f"```json\n{body}\n```"
+    yield "behind an opening fence", f"```json\n{body}"
+
+
+Block = Callable[..., Json]
+
+
+def _ended_in_a_string(dialect: str, block: Block) -> Iterator[Json]:
+    """The reply ended in a string: what was written is what was meant."""
+    written = ("bash", {"command": "[-] one\n[ ] two"})
+    opening = '{"name": "bash", "arguments": {"command": "[-] one'
+    for how, newline in (("escaped", r"\n"), ("raw", "\n")):
+        body = f"{opening}{newline}[ ] two"
+        yield block(f"string with {how} newline not closed, nothing behind", body, [written], "")
+        if dialect != "bare-json":
+            closer = BLOCKS[dialect][1].strip()
+            yield block(f"string with {how} newline not closed", body, [written], closer)
+            yield block(f"string with {how} newline not closed, closer on its line", body, [written], "\n" + closer)
+        for corrupt in CORRUPT[dialect]:
+            if corrupt.startswith("</"):
+                yield block(f"string with {how} newline not closed, then {corrupt}", body, [written], corrupt)
+        cut = f"{opening}{newline}[ ] tw"
+        yield block(f"string with {how} newline cut off", cut, None, "", finish="length")
+    yield block("an empty string not closed", '{"name": "bash", "arguments": {"command": "', None, "")
+    yield block("a required argument missing", '{"name": "write_file", "arguments": {"path": "a"', None, "")
+    yield block("cut behind a comma", '{"name": "bash", "arguments": {"command": "a",', None, "")
+    yield block("cut in a key", '{"name": "bash", "arguments": {"command": "a", "time', None, "")
+    yield block("cut behind a colon", '{"name": "bash", "arguments": {"command": "a", "timeout":', None, "")
+    yield block("cut in an escape", '{"name": "bash", "arguments": {"command": "a\\', None, "")
+    yield block("a quote that may end the string", '{"name": "bash", "arguments": {"command": "a", "b", "timeout": "5"}}', None)
+    yield block("a bare word for a value", '{"name": "bash", "arguments": {"command": ls -la}}', None)
+    yield block("an expression for a value", '{"name": "bash", "arguments": {"command": "a" + "b"}}', None)
+    yield block("dots for the rest", '{"name": "bash", "arguments": {"command": "a", ...}}', None)
+
+
+def _several(dialect: str, block: Block) -> Iterator[Json]:
+    one, two = dumped(SHELL), dumped(READ)
+    both = [SHELL, READ]
+    for name, gap in (("a newline", "\n"), ("a comma", ",\n"), ("a semicolon", "; "), ("nothing", "")):
+        if dialect != "bare-json" or gap == "\n":
+            yield block(f"two objects with {name} between", one + gap + two, both)
+            yield block(f"two objects with {name} between, a brace missing", one + gap + two[:-1], both)
+    if dialect != "bare-json":
+        yield block("an array", f"[{one}, {two}]", both)
+        yield block("an array that is not closed", f"[{one}, {two}", both)
+        yield block("an array of one", f"[{one}]", [SHELL])
+    opener, closer = BLOCKS[dialect]
+    if dialect == "hermes":
+        unclosed = f"{opener}{one}\n{opener}{two}{closer}"
+        yield case("the next block follows without a closer", dialect, unclosed, both)
+        broken = f"{opener}{one[:-1]}{closer}\n{opener}{two}{closer}"
+        yield case("a brace is missing and the next block follows", dialect, broken, both)
+        nested = f"{opener}{opener}{one}{closer}{closer}"
+        yield case("the tags twice", dialect, nested, [SHELL])
+        text = f"I look:\n{opener}{one[:-1]}{closer}\nDone."
+        yield case("a brace is missing and text follows", dialect, text, [SHELL], content="I look:\nDone.")
+
+
+def _cut_json(dialect: str, opener: str, closer: str) -> Iterator[Json]:
+    """Every beginning of a call."""
+    body = dumped(("bash", {"command": 'a "b"', "timeout": 15}))
+    text = opener + body + closer
+    for at in range(1, len(text)):
+        cut = text[:at]
+        written = cut[len(opener) :]
+        calls = [("bash", json.loads(body)["arguments"])] if len(written) >= len(body) else ended(written)
+        yield case(f"stopped at {at}", dialect, cut, calls)
+        # Without a closer of its own a call is whole when its JSON is.
+        closed = len(text) if dialect == "hermes" else len(opener + body)
+        whole = calls if at >= closed else None
+        content = cut[closed:].strip() if whole else cut
+        yield case(f"cut off at {at}", dialect, cut, whole, content=content, finish="length")
+
+
+def ended(written: str) -> list[tuple[str, Json]] | None:
+    """The call in JSON that ended in a string or before its braces, if that is all that the tool requires."""
+    stack, in_string, skip = [], False, False
+    for character in written:
+        if skip:
+            skip = False
+        elif in_string:
+            skip, in_string = character == "\\", character != '"'
+        elif character == '"':
+            in_string = True
+        elif character in "{[":
+            stack.append("}" if character == "{" else "]")
+        elif character in "}]":
+            stack.pop()
+    if in_string and written.endswith('"') and not written.endswith(r"\""):
+        return None  # nothing is in that string yet
+    try:
+        call = json.loads(written + '"' * in_string + "".join(reversed(stack)))
+        name, arguments = call["name"], call["arguments"]
+    except (ValueError, KeyError):
+        return None
+    complete = set(REQUIRED.get(name, ("?",))) <= set(arguments)
+    return [(name, arguments)] if complete else None
+
+
+# JSON in calls between tags
+
+
+def json_between_tags(dialect: str) -> Iterator[Json]:
+    tags = TAGGED[dialect]
+
+    def call(name: str, body: str, more: str = "") -> str:
+        pieces = tags.pieces(name, {})
+        at = next(i for i, (role, _) in enumerate(pieces) if role == "closer")
+        return joined(pieces[:at]) + "\n" + body + (more or "\n" + joined(pieces[at:]))
+
+    for sample in SAMPLES:
+        name, arguments = sample
+        body = json.dumps(arguments)
+        yield case(f"{name}: JSON", dialect, call(name, body), [sample])
+        for fault, broken in faults(sample, body):
+            yield case(f"{name}: JSON, {fault}", dialect, call(name, broken), [sample])
+        yield case(f"{name}: JSON, brace missing", dialect, call(name, body[:-1]), [sample])
+        yield case(f"{name}: JSON, nothing closed", dialect, call(name, body[:-1], " "), [sample])
+    written = ("bash", {"command": "[-] one\n[ ] two"})
+    for how, newline in (("escaped", r"\n"), ("raw", "\n")):
+        body = f'{{"command": "[-] one{newline}[ ] two'
+        closers = [tags.closer.format(name="bash")]
+        if tags.unwrap:
+            corrupt = f"{closers[0][2:5]}{tags.unwrap[2:]}"
+            closers += [corrupt, "\n" + corrupt, closers[0] + "\n" + tags.unwrap]
+        for closer in closers:
+            name = f"JSON string with {how} newline not closed, then {closer}"
+            yield case(name, dialect, call("bash", body, closer), [written])
+        yield case(f"JSON string with {how} newline cut off", dialect, call("bash", body, " "), None, finish="length")
+    yield case("JSON of two objects", dialect, call("bash", '{"command": "a"}\n{"command": "b"}'), None)
+
+
+FILES: Mapping[str, Callable[[], Iterator[Json]]] = {
+    **{dialect: (lambda name=dialect: in_json(name)) for dialect in BLOCKS},
+    **{dialect: (lambda name=dialect: (*tagged(name), *json_between_tags(name))) for dialect in TAGGED},
+}
+
+
+def derived(dialect: str) -> str:
+    """The JSON Lines of one dialect."""
+    return "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in FILES[dialect]())
+
+
+if __name__ == "__main__":
+    for dialect in FILES:
+        (HERE / f"{dialect}.jsonl").write_text(derived(dialect), encoding="utf-8")

@@ -1,0 +1,304 @@
+"""Calls and results as a dialect writes them, and that what is written is read back."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.dialects.reading import AGENT, DIALECTS, TOOLS, calls, content, described, merged, raw, read, typed
+from vtc.dialects import writer
+from vtc.dialects.description import Description
+from vtc.events import Call, Refusal, Tool, ToolCall
+
+WEATHER = ToolCall("get_weather", '{"city": "Paris", "days": 2}', "c1")
+LIST = ToolCall("list_files", "{}", "c2")
+
+
+def written(call: ToolCall, dialect: Description, tools: Any = AGENT) -> str:
+    return writer.write_calls([call], dialect, tools)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text"),
+    [
+        (
+            "hermes",
+            '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Paris", "days": 2}}\n</tool_call>\n'
+            '<tool_call>\n{"name": "list_files", "arguments": {}}\n</tool_call>',
+        ),
+        (
+            "qwen3-coder",
+            "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n<parameter=days>\n2\n"
+            "</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=list_files>\n</function>\n</tool_call>",
+        ),
+        (
+            "invoke",
+            '<function_calls>\n<invoke name="get_weather">\n<parameter name="city">Paris</parameter>\n'
+            '<parameter name="days">2</parameter>\n</invoke>\n<invoke name="list_files">\n</invoke>\n'
+            "</function_calls>",
+        ),
+        (
+            "tag",
+            "<get_weather>\n<city>Paris</city>\n<days>2</days>\n</get_weather>\n<list_files>\n</list_files>",
+        ),
+        (
+            "tools-tag",
+            '<tools>\n{"name": "get_weather", "arguments": {"city": "Paris", "days": 2}}\n'
+            '{"name": "list_files", "arguments": {}}\n</tools>',
+        ),
+        (
+            "bare-json",
+            '{"name": "get_weather", "arguments": {"city": "Paris", "days": 2}}\n'
+            '{"name": "list_files", "arguments": {}}',
+        ),
+    ],
+)
+def test_calls_as_the_models_of_a_dialect_write_them(dialect: str, text: str) -> None:
+    assert writer.write_calls([WEATHER, LIST], DIALECTS[dialect], AGENT) == text
+
+
+def test_no_calls_no_text() -> None:
+    assert all(writer.write_calls([], dialect, AGENT) == "" for dialect in DIALECTS.values())
+
+
+@pytest.mark.parametrize(
+    ("dialect", "kind", "value", "text"),
+    [
+        ("qwen3-coder", "boolean", True, "\nTrue\n"),
+        ("qwen3-coder", "null", None, "\nNone\n"),
+        ("qwen3-coder", "object", {"a": [True, "é"]}, '\n{"a": [true, "é"]}\n'),
+        ("qwen3-coder", "string", " a\n\nb\n", "\n a\n\nb\n\n"),
+        ("invoke", "boolean", True, "true"),
+        ("invoke", "string", " a\nb\n", " a\nb\n"),
+        ("tag", "string", "a", "a"),
+        ("tag", "string", "a\nb", "\na\nb\n"),
+        ("tag", "array", [1], "[1]"),
+    ],
+)
+def test_a_value_as_a_dialect_writes_it(dialect: str, kind: str, value: Any, text: str) -> None:
+    tool = Tool("f", parameters={"properties": {"key": {"type": kind}}})
+    found = written(ToolCall("f", json.dumps({"key": value})), DIALECTS[dialect], {"f": tool})
+    assert f">{text}</" in found
+
+
+def test_a_value_whose_type_would_be_lost_is_written_as_json() -> None:
+    untyped = written(ToolCall("f", '{"key": 5}'), DIALECTS["invoke"], {"f": Tool("f")})
+    assert untyped == '<function_calls>\n<invoke name="f">\n{"key": 5}\n</invoke>\n</function_calls>'
+
+
+def test_what_would_not_be_read_back_is_written_as_json() -> None:
+    arguments = json.dumps({"command": "</command>\n</bash> <bash>"})
+    text = written(ToolCall("bash", arguments), DIALECTS["tag"])
+    assert text == '<bash>\n{"command": "\\u003c/command>\\n\\u003c/bash> \\u003cbash>"}\n</bash>'
+    assert calls(read([text], [DIALECTS["tag"]])) == [("bash", json.loads(arguments))]
+
+
+def test_unless_the_dialect_has_no_such_form() -> None:
+    text = written(ToolCall("bash", '{"command": "</command></bash> x"}'), DIALECTS["cline"])
+    assert text == "<bash>\n<command></command></bash> x</command>\n</bash>"
+
+
+def test_slots_of_a_call() -> None:
+    dialect = described(
+        "{kind: dialect, name: kimi, call: '<|c|>{name}:{index}<|id|>{id}<|a|>{args}<|e|>', separator: ''}"
+    )
+    text = writer.write_calls([WEATHER, LIST], dialect, AGENT)
+    assert (
+        text == '<|c|>get_weather:0<|id|>c1<|a|>{"city": "Paris", "days": 2}<|e|><|c|>list_files:1<|id|>c2<|a|>{}<|e|>'
+    )
+
+
+def test_the_id_in_the_json() -> None:
+    dialect = described(
+        "{kind: dialect, name: ids, call: '<c>{json}</c>', json: {name: [tool], arguments: [args], id: cid}}"
+    )
+    text = written(WEATHER, dialect)
+    assert json.loads(text.removeprefix("<c>").removesuffix("</c>")) == {
+        "cid": "c1",
+        "tool": "get_weather",
+        "args": {"city": "Paris", "days": 2},
+    }
+    (event,) = read([text], [dialect])
+    assert isinstance(event, Call)
+    assert event.call.id == "c1"
+    assert json.loads(event.call.arguments) == {"city": "Paris", "days": 2}
+
+
+@pytest.mark.parametrize("name", [name for name, dialect in DIALECTS.items() if dialect.json_body])
+def test_a_call_of_a_tool_that_is_offered_no_more_is_written_all_the_same(name: str) -> None:
+    text = written(ToolCall("gone", '{"x": "1"}'), DIALECTS[name])
+    assert calls(read([text], [DIALECTS[name]], {"gone": Tool("gone")})) == [("gone", {"x": "1"})]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kept"),
+    [
+        ("", {}),
+        ("{}", {}),
+        ("not JSON", {"arguments": "not JSON"}),
+        ("[1]", {"arguments": [1]}),
+        ('"x"', {"arguments": "x"}),
+    ],
+)
+def test_arguments_that_are_no_object_are_kept(arguments: str, kept: Any) -> None:
+    for name in ("hermes", "invoke"):
+        text = written(ToolCall("list_files", arguments), DIALECTS[name])
+        assert calls(read([text], [DIALECTS[name]])) == [("list_files", kept)]
+
+
+# Results
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text"),
+    [
+        ("hermes", "<tool_response>\nOK\n</tool_response>"),
+        ("tag", "Tool Result from bash:\nOK"),
+        ("cline", "[bash] Result:\nOK"),
+        ("bare-json", "Result of bash:\nOK"),
+    ],
+)
+def test_a_result(dialect: str, text: str) -> None:
+    assert writer.write_result("bash", "c1", "OK", DIALECTS[dialect]) == text
+
+
+def test_an_empty_result_says_so() -> None:
+    assert writer.write_result("bash", "c1", "", DIALECTS["tag"]) == "Tool Result from bash:\n(no output)"
+
+
+def test_a_result_is_not_a_pattern() -> None:
+    dialect = described("{kind: dialect, name: r, call: '<c>{json}</c>', result: '{name}/{id}: {result}'}")
+    assert writer.write_result("{id}", "{result}", "{name} {{x}}", dialect) == "{id}/{result}: {name} {{x}}"
+
+
+# Reading back
+
+KINDS: dict[str, tuple[dict[str, Any], st.SearchStrategy[Any]]] = {
+    "integer": ({"type": "integer"}, st.integers()),
+    "number": ({"type": "number"}, st.floats(allow_nan=False, allow_infinity=False) | st.integers()),
+    "boolean": ({"type": "boolean"}, st.booleans()),
+    "null": ({"type": ["integer", "null"]}, st.none() | st.integers()),
+}
+
+
+def markers(dialect: Description) -> list[str]:
+    """A dialect's markup, whole and in pieces, with the names of the calls below."""
+    patterns = [*dialect.calls, *dialect.params, *dialect.sections]
+    names = {"name": "save", "key": "text", "value": "x", "params": "", "calls": "", "json": "{}", "args": "{}"}
+    texts = [re.sub(r"\{(\w+)\}", lambda slot: names.get(slot[1], ""), text) for text in patterns]
+    return sorted({piece for text in texts for piece in [text, *re.split(r"(?<=>)|(?=<)|\n", text)] if piece})
+
+
+def texts(dialect: Description) -> st.SearchStrategy[str]:
+    """Strings as they come, with the dialect's own markup in them, and in many lines."""
+    odd = [
+        "",
+        "\n",
+        "\r\n",
+        "\r",
+        " ",
+        "  x",
+        "5000",
+        "true",
+        "null",
+        '{"a": 1}',
+        "[1]",
+        "é\u2028\U0001f600",
+        "\\",
+        '"',
+        "&lt;",
+    ]
+    pieces = st.sampled_from([*markers(dialect), *odd, "`", "```", "<think>", "<![CDATA[x]]>"]) | st.text(max_size=5)
+    joined = st.lists(pieces, max_size=8).map("".join)
+    return joined | st.text() | st.just("line\n" * 200)
+
+
+@st.composite
+def arguments(draw: st.DrawFn, dialect: Description) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Properties of a schema, and arguments that fit it."""
+    strings = texts(dialect)
+    nested = st.recursive(
+        st.none() | st.booleans() | st.integers() | strings,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+        max_leaves=5,
+    )
+    kinds = {
+        **KINDS,
+        "string": ({"type": "string"}, strings),
+        "array": ({"type": "array"}, st.lists(nested, max_size=3)),
+        "object": ({"type": "object"}, st.dictionaries(st.text(max_size=5), nested, max_size=3)),
+        "any": ({}, nested),
+    }
+    properties, values = {}, {}
+    for key in draw(st.lists(st.sampled_from(["text", "path", "a_b", "x-1", "item"]), max_size=4, unique=True)):
+        kind = draw(st.sampled_from(["string", "string", *kinds]))
+        properties[key], strategy = kinds[kind]
+        values[key] = draw(strategy)
+    return properties, values
+
+
+@pytest.mark.parametrize("name", [name for name, dialect in DIALECTS.items() if dialect.json_body])
+@given(data=st.data())
+def test_what_is_written_is_read_back(name: str, data: st.DataObject) -> None:
+    dialect = DIALECTS[name]
+    properties, values = data.draw(arguments(dialect))
+    declared = data.draw(st.booleans())
+    tools = {"save": Tool("save", parameters={"type": "object", "properties": properties} if declared else {}), **AGENT}
+    call = ToolCall("save", json.dumps(values, ensure_ascii=data.draw(st.booleans())))
+    text = written(call, dialect, tools)
+    events = read([text], [dialect], tools)
+    assert typed(calls(events)) == typed([("save", values)])
+    assert raw(events) == text
+    assert content(events) == ""
+    assert not any(isinstance(event, Refusal) for event in events)
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+@given(data=st.data())
+def test_several_calls_and_the_text_around_them_are_read_back(name: str, data: st.DataObject) -> None:
+    dialect = DIALECTS[name]
+    count = data.draw(st.integers(1, 3))
+    values = [{"path": data.draw(st.text("ab \n<>/é", max_size=8)), "content": "x"} for _ in range(count)]
+    text = writer.write_calls([ToolCall("write_file", json.dumps(one)) for one in values], dialect, AGENT)
+    before, after = (
+        data.draw(st.sampled_from(["", "Before.\n\n", "Be <b>fore</b>:\n"])),
+        data.draw(st.sampled_from(["", "\nAfter."])),
+    )
+    whole = before + text + after
+    events = read([whole], [dialect])
+    assert typed(calls(events)) == typed([("write_file", one) for one in values])
+    assert content(events).split() == (before + after).split()
+    assert merged(read(whole, [dialect])) == merged(events)
+
+
+@pytest.mark.parametrize("name", [name for name, dialect in DIALECTS.items() if dialect.json_body])
+@pytest.mark.parametrize("huge", ["x" * 500_000, "One line.\r\n" * 50_000, "markup"])
+def test_a_huge_value_is_read_back(name: str, huge: str) -> None:
+    dialect = DIALECTS[name]
+    value = {"path": "a", "content": "".join(markers(dialect)) * 2_000 if huge == "markup" else huge}
+    text = written(ToolCall("write_file", json.dumps(value)), dialect)
+    assert calls(read([text], [dialect])) == [("write_file", value)]
+
+
+def test_calls_of_the_typed_tool_are_read_back_by_every_dialect() -> None:
+    values = {
+        "text": "5000",
+        "count": 5000,
+        "ratio": 2.5,
+        "urgent": False,
+        "tags": ["a", "5"],
+        "options": {"depth": 1, "label": "<x>"},
+        "steps": [{"do": "it", "done": True}],
+        "note": None,
+        "limit": None,
+        "mode": 3,
+        "any": {"a": [None]},
+    }
+    for dialect in DIALECTS.values():
+        text = written(ToolCall("save", json.dumps(values)), dialect, TOOLS["typed"])
+        assert typed(calls(read([text], [dialect], TOOLS["typed"]))) == typed([("save", values)])
