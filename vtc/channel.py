@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from vtc.dialects import names
+from vtc.dialects import conversation, names
 from vtc.dialects.reader import EXCERPT, Reader
 from vtc.events import Call, Event, Markup, Reasoning, Refusal, Rewritten, Text, Tool, ToolCall
 from vtc.profiles.plan import Plan
