@@ -28,6 +28,9 @@ def model_profile(directory: Path, **settings: Any) -> list[str]:
     return [str(directory)]
 
 
+CALLED = chat.Read("Look:", "", [("read", {"filePath": "/a"})], [], "tool_calls")
+
+
 @STREAM
 async def test_text_and_a_call(stream: bool, start: Start) -> None:
     """D3, C6: the example of the requirement."""
@@ -101,20 +104,30 @@ async def test_types_come_from_the_schema(written: dict[str, str], value: Any, s
 
 
 @STREAM
-async def test_a_parameter_that_is_never_closed(stream: bool, start: Start) -> None:
-    """D8: where nothing tells its end the text stays text, and the report says so."""
-    text = "Look: <read><filePath>/a</read> and more"
-    lab = await start(replying(text, stream))
-    message = (await lab.post(chat.request(stream=stream))).message
+@pytest.mark.parametrize(
+    ("text", "lenient", "message", "told"),
+    [
+        ("Look: <read><filePath>/a</read>", "auto", CALLED, "missing-parameter-closer"),
+        ("Look: <read><filePath>/a</path></read>", "auto", CALLED, "wrong-parameter-closer"),
+        ('Look: <read>{"filePath": "/a"}</read>', "auto", CALLED, None),
+        ("Look: <read><filePath>/a</read>", "off", None, "the reply ends inside it"),
+        ("Look: <read><filePath>/a</read> and more", "auto", None, "the reply ends inside it"),
+        ("Look: <read><filePath>/a", "auto", None, "the reply ends inside it"),
+    ],
+)
+async def test_a_parameter_that_is_never_closed(
+    text: str, lenient: str, message: chat.Read | None, told: str | None, stream: bool, start: Start
+) -> None:
+    """D8: mended where that is safe, else the text stays text; the report says which and why."""
+    lab = await start(replying(text, stream), vtc_lenient=lenient)
+    found = (await lab.post(chat.request(stream=stream))).message
     report = await lab.report()
-    if message.calls:
-        assert message.calls == [("read", {"filePath": "/a"})]
-        assert report["calls"][0]["repairs"]
+    if message:
+        assert found == message
+        assert [call["repairs"] for call in report["calls"]] == [[told] if told else []]
     else:
-        assert message == chat.Read(text, finish_reason="stop")
-        (refusal,) = report["refusals"]
-        assert refusal["reason"]
-        assert refusal["excerpt"] in text
+        assert found == chat.Read(text, finish_reason="stop")
+        assert [refusal["reason"] for refusal in report["refusals"]] == [told]
 
 
 UNOFFERED = 'Go. <tool_call>{"name": "rm", "arguments": {"path": "/"}}</tool_call>'
@@ -208,6 +221,22 @@ async def test_the_older_form_of_tools_is_answered_in_it(stream: bool, start: St
         call = {"name": "read", "arguments": '{"filePath":"a"}'}
         assert choice["message"] == {"role": "assistant", "content": "Text", "function_call": call}
         assert choice["finish_reason"] == "function_call"
+
+
+@STREAM
+@pytest.mark.parametrize(
+    "text",
+    [
+        chat.DIALECTS["hermes"]("tool_call", {"function": "x"}),
+        chat.DIALECTS["tag"]("tool_call", {"function": "x"}),
+        chat.DIALECTS["qwen3-coder"]("tool_call", {"function": "x"}),
+    ],
+)
+async def test_a_tool_that_is_named_like_a_marker(text: str, stream: bool, start: Start) -> None:
+    """One agent has a tool named `tool_call`: what follows the tag tells what it is."""
+    lab = await start(replying("Go " + text, stream))
+    answer = await lab.post(chat.request(stream=stream, tools=[chat.tool("tool_call", function="string")]))
+    assert answer.message == chat.Read("Go", "", [("tool_call", {"function": "x"})], [], "tool_calls")
 
 
 # A model with an agent that always streams

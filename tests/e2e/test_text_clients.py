@@ -201,13 +201,13 @@ FINE = {
 
 
 @STREAM
-@pytest.mark.parametrize("name", FINE)
-async def test_a_reply_whose_calls_are_fine_is_byte_identical(name: str, stream: bool, start: Start) -> None:
-    reply = replying(FINE[name], stream, "length" if "cut off" in name else "stop")
-    lab = await start(reply)
+async def test_a_reply_whose_calls_are_fine_is_byte_identical(stream: bool, start: Start) -> None:
+    replies = {name: replying(text, stream, "length" if "cut off" in name else "stop") for name, text in FINE.items()}
+    lab = await start(by_turn(*replies.values()))
     body = request(stream=stream)
-    assert (await ask(lab, body)).body == b"".join(reply.pieces)  # type: ignore[arg-type]
-    assert lab.upstream.seen[0].body == chat.encoded(body)
+    for name, reply in replies.items():
+        assert (await ask(lab, body)).body == b"".join(reply.pieces), name  # type: ignore[arg-type]
+        assert lab.upstream.seen[-1].body == chat.encoded(body)
 
 
 async def test_fine_calls_are_byte_identical_however_their_frames_are_cut(start: Start) -> None:
@@ -247,6 +247,21 @@ async def test_of_several_calls_a_one_call_client_gets_the_first_and_a_note(stre
     report = await lab.report()
     assert [call["name"] for call in report["calls"]] == ["read_file"]
     assert "only 1 call a reply" in report["refusals"][0]["reason"]
+
+
+REFUSED = {
+    "<tool_call>{no}</tool_call>": "not JSON",
+    '<tool_call>{"name": "rm", "arguments": {}}</tool_call>': "no tool 'rm' is offered",
+    "<read_file>\nWhich one?\n</read_file>": "no parameter follows the opening tag",
+}
+
+
+async def test_why_a_call_was_not_read_is_told(start: Start) -> None:
+    """A11: what looked like a call stays text, and the report has the reason."""
+    lab = await start(by_turn(*(chat.streamed(text) for text in REFUSED)))
+    for text, reason in REFUSED.items():
+        assert await told(lab, stream=True) == text
+        assert reason in (await lab.report())["refusals"][0]["reason"]
 
 
 async def test_a_call_that_is_too_long_is_text(start: Start) -> None:
@@ -606,6 +621,10 @@ STREAMS: dict[str, tuple[list[bytes], str]] = {
         ),
         "<read_file>\n<path>\na\né😀.py\n</path>\n</read_file>",
     ),
+    "a line break that is not escaped": (
+        calls_in_pieces([chat.native(0, id="a", name="read_file", arguments='{"path":"a\nb",}')]),
+        "<read_file>\n<path>\na\nb\n</path>\n</read_file>",
+    ),
     "arguments as an object": (
         calls_in_pieces([{"index": 0, "id": "a", "function": {"name": "read_file", "arguments": {"path": "é"}}}]),
         "<read_file>\n<path>é</path>\n</read_file>",
@@ -714,6 +733,15 @@ async def test_a_call_whose_arguments_are_cut_off_is_not_delivered(finish: str, 
     assert answer.message == chat.Read(f"Both.\n\n{READ}", finish_reason=expected)
     (refusal,) = (await lab.report())["refusals"]
     assert (refusal["name"], refusal["excerpt"]) == ("list_files", '{"path": "sr')
+
+
+async def test_arguments_are_mended_only_where_that_is_wanted(start: Start) -> None:
+    frames = calls_in_pieces([chat.native(0, id="a", name="read_file", arguments='{"path":"a\nb"}')])
+    lab = await start(lambda _: Reply(frames))
+    await ask(lab, stream=True)
+    assert (await lab.report())["calls"][0]["repairs"] == ["json-control-character"]
+    lab.set(vtc_lenient="off")
+    assert await told(lab, stream=True) == ""
 
 
 @STREAM

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -254,6 +253,7 @@ def test_what_else_is_taken_over(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("setting", ["client", "model", "server", "dialect"])
 def test_a_setting_names_what_there_is(setting: str) -> None:
+    named: dict[str, Any] = {setting: "nobody"}
     with pytest.raises(UnknownName, match=f"there is no {setting} profile 'nobody'; known are ") as refused:
-        builtin(replace(Settings(), **{setting: "nobody"}))
+        builtin(Settings(**named))
     assert refused.value.setting == setting

@@ -20,7 +20,7 @@ class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     name: tuple[str, ...] = ("name",)
     arguments: tuple[str, ...] = ("arguments", "parameters")
     id: str = ""
-    order: tuple[Literal["id", "name", "arguments"], ...] = ("name", "arguments", "id")
+    order: tuple[Literal["id", "name", "arguments"], ...] = ("id", "name", "arguments")
     """In which they are written."""
 
 

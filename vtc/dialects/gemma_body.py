@@ -22,7 +22,9 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _IN_QUOTES = re.compile(r"""(?P<run>[^<]+)|(?P<close><\|"\|>)|(?P<partial><(?:\|(?:"\|?)?)?\Z)|(?P<other><)""")
-_IN_STRING = re.compile(r"""(?P<run>[^"\\]+|\\.)|(?P<close>")|(?P<partial>\\\Z)""", re.DOTALL)
+_IN_STRING = re.compile(
+    r"""(?P<partial>\\(?:u[0-9a-fA-F]{0,3})?\Z)|(?P<run>[^"\\]+|\\u[0-9a-fA-F]{4}|\\.)|(?P<close>")""", re.DOTALL
+)
 _BARE_KEY = re.compile(r"""[^\s{}\[\]:,<"]{1,400}""")
 
 

@@ -125,7 +125,9 @@ class Grammar:
             comma = dialect.separator.strip()
             if comma:
                 heads = [(Lit(comma), Space(), *parts) for parts in heads] + heads
-            tokens += [Token(f"next{i}", parts) for i, parts in enumerate(heads) if isinstance(parts[0], Lit)]
+            tokens += [
+                Token(f"next{i}", parts) for i, parts in enumerate(heads) if isinstance(parts[0], Lit) or not comma
+            ]
         return expecting(tokens)
 
     def _damaged(self, form: Form, name: str) -> Scan:

@@ -151,7 +151,7 @@ class Planner:
         in_history = any(message.calls or message.role == "tool" for message in request.messages)
         write = dialect if self._tools(model) == "prompt" and (request.tools or in_history) else None
         # A model that is not prompted in a dialect writes what its profile accepts.
-        expected = [dialect] if write or self._settings.dialect else []
+        expected = [dialect] if write or self._settings.dialect or model.accept == "auto" else []
         read = self._read(model, *expected) if allowed else ()
         if write:
             why.append(f"the model knows no tools: conversation{' and tools' * allowed} written as {write.name}")

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +56,8 @@ class Tags:
     unwrap: str = ""
     frame: str = ""
     """On either side of a value."""
+    multiline: bool = False
+    """A value of several lines is framed by newlines."""
 
     def pieces(self, name: str, arguments: Json) -> list[tuple[str, str]]:
         """A call as roles and texts: `wrapper`, `opener`, then `key`, `value`, `end` of each parameter, …"""
@@ -63,7 +65,7 @@ class Tags:
         found.append(("opener", self.opener.format(name=name)))
         for key, value in arguments.items():
             written = value if isinstance(value, str) else json.dumps(value)
-            frame = "\n" if "\n" in written and not self.frame else self.frame
+            frame = "\n" if "\n" in written and self.multiline else self.frame
             found.append(("key", self.key.format(key=key)))
             found.append(("value", frame + written + frame))
             found.append(("end", self.end.format(key=key)))
@@ -72,8 +74,8 @@ class Tags:
 
 
 TAGGED: Mapping[str, Tags] = {
-    "tag": Tags("<{name}>", "<{key}>", "</{key}>", "</{name}>"),
-    "cline": Tags("<{name}>", "<{key}>", "</{key}>", "</{name}>"),
+    "tag": Tags("<{name}>", "<{key}>", "</{key}>", "</{name}>", multiline=True),
+    "cline": Tags("<{name}>", "<{key}>", "</{key}>", "</{name}>", multiline=True),
     "invoke": Tags(
         '<invoke name="{name}">',
         '<parameter name="{key}">',
@@ -155,7 +157,7 @@ def _closers(dialect: str, tags: Tags, sample: tuple[str, Json]) -> Iterator[Jso
             text = joined([*without(pieces, *closing), ("unwrap", glued)])
             yield case(f"{name}: closed by {glued}", dialect, text, [sample])
         glued = joined(without(pieces, last, *closing)) + f"{first[:3]}{second}>"
-        yield case(f"{name}: value closed by a glued closer", dialect, glued, None)
+        yield case(f"{name}: value closed by a glued closer", dialect, glued, [sample])
 
 
 def _wrappers(dialect: str, tags: Tags) -> Iterator[Json]:
@@ -184,7 +186,7 @@ def _spelling(dialect: str, tags: Tags) -> Iterator[Json]:
         cdata = [(role, f"<![CDATA[{piece.strip()}]]>" if role == "value" else piece) for role, piece in pieces]
         yield case(f"{name}: CDATA", dialect, joined(cdata), [sample])
         for spelling in (f"functions.{name}", f"default_api.{name}", name.upper(), name.title()):
-            text = joined(replace(tags).pieces(spelling, arguments))
+            text = joined(tags.pieces(spelling, arguments))
             yield case(f"{name} written {spelling}", dialect, text, [sample])
         if dialect == "invoke":
             yield from _quotes(sample, pieces)

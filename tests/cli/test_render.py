@@ -1,0 +1,51 @@
+"""`vtc render`: what a model would be shown."""
+
+from __future__ import annotations
+
+import json
+
+from click.testing import CliRunner
+
+from vtc.cli import main
+
+REQUEST = {
+    "model": "m",
+    "messages": [
+        {"role": "user", "content": "Read a.txt"},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"path": "a.txt"}'}}
+            ],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": "hello"},
+    ],
+    "tools": [
+        {
+            "type": "function",
+            "function": {"name": "read", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}},
+        }
+    ],
+}
+
+
+def test_tools_calls_and_results_are_shown_in_the_dialect() -> None:
+    done = CliRunner().invoke(main, ["render", "--dialect", "tag"], input=json.dumps(REQUEST))
+    assert done.exit_code == 0, done.output
+    assert "## read" in done.output
+    assert "<read>\n<path>a.txt</path>\n</read>" in done.output
+    assert "[user]\nTool Result from read:\nhello" in done.output
+
+
+def test_the_body_can_be_had_as_json() -> None:
+    done = CliRunner().invoke(main, ["render", "--dialect", "hermes", "--json"], input=json.dumps(REQUEST))
+    body = json.loads(done.output)
+    assert [message["role"] for message in body["messages"]] == ["system", "user", "assistant", "user"]
+    assert "tools" not in body
+
+
+def test_what_is_no_request_is_said() -> None:
+    done = CliRunner().invoke(main, ["render"], input="no json")
+    assert done.exit_code == 1
+    assert "no chat completion request" in done.output

@@ -1,0 +1,13 @@
+"""Where mitmproxy finds the script."""
+
+from __future__ import annotations
+
+import runpy
+
+from vtc.proxy import script
+from vtc.proxy.addon import VirtualToolCalling
+
+
+def test_the_script_holds_the_addon() -> None:
+    (addon,) = runpy.run_path(str(script.path()))["addons"]
+    assert isinstance(addon, VirtualToolCalling)

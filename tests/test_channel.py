@@ -1,0 +1,73 @@
+"""One choice of a reply: limits, ids, calls inside of reasoning."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from vtc.channel import Channel
+from vtc.dialects.grammar import compiled
+from vtc.dialects.reader import Reader
+from vtc.events import Call, Event, Markup, Reasoning, Refusal, Text, Tool
+from vtc.profiles import loader
+from vtc.profiles.plan import Plan
+from vtc.profiles.schema import Reasoning as Think
+from vtc.report import Report
+
+DIALECTS = loader.load([loader.builtin_directory()]).dialects
+TOOLS = {"read": Tool("read", "", {"type": "object", "properties": {"path": {"type": "string"}}})}
+CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'
+
+
+def channel(plan: Plan) -> tuple[Channel, Report]:
+    report = Report()
+    read = (DIALECTS["hermes"],)
+    tags = (plan.reasoning.open, plan.reasoning.close) if plan.reasoning else None
+    reader = Reader(compiled(read, tuple(TOOLS), tags), TOOLS)
+    rescues = plan.reasoning is not None and plan.reasoning.calls != "ignore"
+    thoughts = Reader(compiled(read, tuple(TOOLS)), TOOLS) if rescues else None
+
+    def identified(event: Call) -> Call:
+        return replace(event, call=replace(event.call, id=f"call_{len(report.calls)}"))
+
+    return Channel(reader, thoughts, identified, plan, TOOLS, report), report
+
+
+def whole(plan: Plan, text: str) -> tuple[list[Event], Report]:
+    one, report = channel(plan)
+    return [*one.feed(text), *one.finish(complete=True)], report
+
+
+def test_calls_are_numbered_and_reported() -> None:
+    events, report = whole(Plan("c", "m", ()), f"Hi.\n{CALL}\n{CALL}")
+    assert [event.call.id for event in events if isinstance(event, Call)] == ["call_0", "call_1"]
+    assert [(call["name"], call["dialect"]) for call in report.calls] == [("read", "hermes")] * 2
+
+
+def test_more_calls_than_the_limit_are_dropped_and_reported() -> None:
+    events, report = whole(Plan("c", "m", (), max_calls=1), f"{CALL}\n{CALL}")
+    assert [type(event) for event in events] == [Call, Markup]
+    assert "".join(event.raw for event in events) == f"{CALL}\n{CALL}"
+    assert [refusal["reason"] for refusal in report.refusals] == ["only 1 call a reply: dropped"]
+
+
+@pytest.mark.parametrize(
+    ("calls", "text", "found"),
+    [
+        ("ignore", f"<think>so {CALL}", 0),
+        ("unclosed", f"<think>so {CALL}", 1),
+        ("unclosed", f"<think>so {CALL}</think>Hi.", 0),
+        ("rescue", f"<think>so {CALL}</think>Hi.", 1),
+        ("rescue", f"<think>so {CALL}</think>{CALL}", 1),
+        ("rescue", "<think>so</think>Hi.", 0),
+    ],
+)
+def test_calls_inside_of_reasoning_count_as_the_profile_says(calls: str, text: str, found: int) -> None:
+    plan = Plan("c", "m", (), reasoning=Think(calls=calls))  # type: ignore[arg-type]
+    events, report = whole(plan, text)
+    assert sum(isinstance(event, Call) for event in events) == found
+    assert "".join(event.raw for event in events) == text
+    assert all(isinstance(event, Call | Reasoning | Text | Markup | Refusal) for event in events)
+    if found and "</think><" not in text:
+        assert report.calls[0]["repairs"] == ["call-in-reasoning"]
