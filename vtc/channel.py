@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from vtc.dialects import conversation, names
+from vtc.dialects.json_body import JsonBody
 from vtc.dialects.reader import EXCERPT, Reader
 from vtc.events import Call, Event, Markup, Reasoning, Refusal, Rewritten, Text, Tool, ToolCall
 from vtc.profiles.plan import Plan
@@ -72,26 +73,23 @@ class Channel:
     def calls(self, calls: Sequence[ToolCall]) -> list[Event]:
         events: list[Event] = []
         for call in calls:
-            call = replace(call, name=names.resolve(call.name, self._tools) or call.name)
-            if fault := self._fault(call):
-                events.append(Refusal(fault, "tool_calls", call.name, call.arguments[:EXCERPT]))
+            name = names.resolve(call.name, self._tools) or call.name
+            body = JsonBody(lenient=self._plan.lenient)
+            end = body.feed(call.arguments, 0, final=True)
+            arguments = json.loads(body.text()) if body.done and not call.arguments[end:].strip() else None
+            fault = ""
+            if not isinstance(arguments, dict):
+                fault = "its arguments are not a whole JSON object"
+            elif not name:
+                fault = "it has no name"
+            elif (name, arguments) in self._in_text:
+                fault = "the text holds the same call"
+            if fault:
+                events.append(Refusal(fault, "tool_calls", name, call.arguments[:EXCERPT]))
             else:
-                events.append(Call("", call, "tool_calls"))
+                whole = replace(call, name=name, arguments=body.text())
+                events.append(Call("", whole, "tool_calls", tuple(body.repairs)))
         return [*self._passed(events), *self._note()]
-
-    def _fault(self, call: ToolCall) -> str:
-        """Why a structured call cannot be delivered; empty if it can."""
-        try:
-            arguments = json.loads(call.arguments)
-        except ValueError:
-            arguments = None
-        if not isinstance(arguments, dict):
-            return "its arguments are not a whole JSON object"
-        if not call.name:
-            return "it has no name"
-        if (call.name, arguments) in self._in_text:
-            return "the text holds the same call"
-        return ""
 
     def _passed(self, events: list[Event]) -> list[Event]:
         out: list[Event] = []

@@ -239,6 +239,16 @@ def test_what_was_thought_is_released_as_thought() -> None:
     assert [*one.feed("<think>hm </thi"), *one.release()] == [Markup("<think>"), Reasoning("hm "), Reasoning("</thi")]
 
 
+@pytest.mark.parametrize("dialect", ["hermes", "bare-json"])
+@pytest.mark.parametrize("behind", ["", "x", "</tool_call>", "\n```", "\n<bash>", '\n{"name": "list_files"}'])
+@pytest.mark.parametrize("before", ["", "<tool_call>", "```json\n"])
+def test_more_white_space_than_is_waited_for(dialect: str, before: str, behind: str) -> None:
+    text = before + '{"name": "list_files", "arguments": {}}' + " " * 300 + behind
+    whole = read([text], [DIALECTS[dialect]])
+    assert merged(read(text, [DIALECTS[dialect]])) == merged(whole)
+    assert raw(whole) == text
+
+
 # Calls in code, for a dialect whose markers stand for nothing else
 
 SPECIAL = described("{kind: dialect, name: special, call: '<|call|>{json}<|end|>', in_code: call}")

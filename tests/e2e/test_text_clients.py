@@ -222,22 +222,21 @@ async def test_fine_calls_are_byte_identical_however_their_frames_are_cut(start:
         assert await told(lab, stream=True) == text, cut
 
 
+MENDED = {
+    "I will.\n\n<read_file>\n<path>a.py</path>\n": f"I will.\n\n{READ}",
+    "<Read_File>\n<path>a.py</path>\n</Read_File>": READ,
+    "<functions.read_file>\n<path>a.py</path>\n</functions.read_file>": READ,
+    '<read_file>\n{"path": "a.py"}\n</read_file>': READ,
+    f"{READ}\n\nOne more: <LIST_FILES><path>.</path></LIST_FILES>.": f"{READ}\n\nOne more:\n\n{LIST}.",
+}
+
+
 @STREAM
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("I will.\n\n<read_file>\n<path>a.py</path>\n", f"I will.\n\n{READ}"),
-        ("<Read_File>\n<path>a.py</path>\n</Read_File>", READ),
-        ("<functions.read_file>\n<path>a.py</path>\n</functions.read_file>", READ),
-        ('<read_file>\n{"path": "a.py"}\n</read_file>', READ),
-        (f"{READ}\n\nOne more: <LIST_FILES><path>.</path></LIST_FILES>.", f"{READ}\n\nOne more:\n\n{LIST}."),
-    ],
-)
-async def test_what_the_client_would_not_read_is_written_anew(
-    text: str, expected: str, stream: bool, tmp_path: Path, start: Start
-) -> None:
-    lab = await start(replying(text, stream), vtc_profiles=profiles(tmp_path, client=client()))
-    assert await told(lab, stream=stream) == expected
+async def test_what_the_client_would_not_read_is_written_anew(stream: bool, tmp_path: Path, start: Start) -> None:
+    replies = [replying(text, stream) for text in MENDED]
+    lab = await start(by_turn(*replies), vtc_profiles=profiles(tmp_path, client=client()))
+    for expected in MENDED.values():
+        assert await told(lab, stream=stream) == expected
 
 
 @STREAM
@@ -250,7 +249,7 @@ async def test_of_several_calls_a_one_call_client_gets_the_first_and_a_note(stre
 
 
 REFUSED = {
-    "<tool_call>{no}</tool_call>": "not JSON",
+    '<tool_call>{"name": "read_file", "arguments": {no}}</tool_call>': "its arguments are no object",
     '<tool_call>{"name": "rm", "arguments": {}}</tool_call>': "no tool 'rm' is offered",
     "<read_file>\nWhich one?\n</read_file>": "no parameter follows the opening tag",
 }
@@ -349,15 +348,17 @@ SPECIAL: dict[str, tuple[str, str, dict[str, Any], str]] = {
 
 
 @STREAM
-@pytest.mark.parametrize("name", SPECIAL)
-async def test_special_bodies_reach_the_client_as_it_reads_them(name: str, stream: bool, start: Start) -> None:
+async def test_special_bodies_reach_the_client_as_it_reads_them(stream: bool, start: Start) -> None:
     """E2 for escapes: from Hermes and from native calls alike, values are raw."""
-    system, tool, arguments, xml = SPECIAL[name]
-    hermes = f"<tool_call>\n{json.dumps({'name': tool, 'arguments': arguments})}\n</tool_call>"
-    lab = await start(by_turn(replying(hermes, stream), calling(stream, (tool, arguments))))
-    for _ in range(2):
-        answer = await ask(lab, request(stream=stream, system=system))
-        assert answer.message == chat.Read(xml, finish_reason="stop")
+    replies = []
+    for _, tool, arguments, _ in SPECIAL.values():
+        hermes = f"<tool_call>\n{json.dumps({'name': tool, 'arguments': arguments})}\n</tool_call>"
+        replies += [replying(hermes, stream), calling(stream, (tool, arguments))]
+    lab = await start(by_turn(*replies))
+    for name, (system, _, _, xml) in SPECIAL.items():
+        for _ in range(2):
+            answer = await ask(lab, request(stream=stream, system=system))
+            assert answer.message == chat.Read(xml, finish_reason="stop"), name
 
 
 # Prompt and history in the dialect of the model
@@ -671,12 +672,12 @@ STREAMS: dict[str, tuple[list[bytes], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", STREAMS)
-async def test_the_ways_in_which_calls_are_streamed(name: str, tmp_path: Path, start: Start) -> None:
+async def test_the_ways_in_which_calls_are_streamed(tmp_path: Path, start: Start) -> None:
     """E2."""
-    frames, expected = STREAMS[name]
-    lab = await start(frames, vtc_profiles=profiles(tmp_path, client=client()))
-    assert await told(lab, stream=True) == expected
+    replies = [frames for frames, _ in STREAMS.values()]
+    lab = await start(by_turn(*replies), vtc_profiles=profiles(tmp_path, client=client()))
+    for name, (_, expected) in STREAMS.items():
+        assert await told(lab, stream=True) == expected, name
 
 
 async def test_a_missing_id_is_the_calls_index(start: Start) -> None:
@@ -704,14 +705,14 @@ ENDS: dict[str, Reply] = {
 }
 
 
-@pytest.mark.parametrize("name", ENDS)
-async def test_every_end_of_a_stream_delivers_what_was_complete(name: str, start: Start) -> None:
+async def test_every_end_of_a_stream_delivers_what_was_complete(start: Start) -> None:
     """E3."""
-    lab = await start(ENDS[name])
-    answer = await ask(lab, stream=True)
-    body = answer.body.replace(b'data: {"choices": [{"ind\n\n', b"")
-    assert chat.read(body) == chat.Read(f"I will.\n\n{READ}", finish_reason="stop")
-    assert answer.body.endswith(chat.DONE) is (chat.DONE in ENDS[name].pieces)  # type: ignore[operator]
+    lab = await start(by_turn(*ENDS.values()))
+    for name, reply in ENDS.items():
+        answer = await ask(lab, stream=True)
+        body = answer.body.replace(b'data: {"choices": [{"ind\n\n', b"")
+        assert chat.read(body) == chat.Read(f"I will.\n\n{READ}", finish_reason="stop"), name
+        assert answer.body.endswith(chat.DONE) is (chat.DONE in reply.pieces), name  # type: ignore[operator]
 
 
 async def test_a_connection_that_breaks_leaves_nothing_behind(start: Start) -> None:

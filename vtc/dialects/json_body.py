@@ -83,7 +83,8 @@ class JsonBody:
         self.repairs: dict[str, None] = {}
         self._expect = "value"
         self._containers: list[str] = []
-        self._in_string = False
+        self.in_string = False
+        """Whether reading stopped inside a string."""
         self._out: list[str] = []
 
     def text(self) -> str:
@@ -95,11 +96,14 @@ class JsonBody:
         self._out.clear()
 
     def close(self) -> bool:
-        """Close what is open, if the text was cut off in or behind a value; False if it was cut elsewhere."""
-        if self._in_string and self._expect.startswith("comma"):
-            self._in_string = False
+        """Close what is open, if the text was cut off in or behind a value; False if it was cut elsewhere.
+
+        In a string of which nothing was written yet it was cut before the value.
+        """
+        if self.in_string and self._expect.startswith("comma") and self._out[-1] != '"':
+            self.in_string = False
             self._out.append('"')
-        if self._in_string or not self._expect.startswith(("comma", "first")):
+        if self.in_string or not self._expect.startswith(("comma", "first")):
             return False
         self._out += ["}" if opened == "{" else "]" for opened in reversed(self._containers)]
         self._containers.clear()
@@ -114,7 +118,7 @@ class JsonBody:
         """
         while not self.done and not self.error and at < len(text):
             here = at
-            at = self._string(text, at, final) if self._in_string else self._structure(text, at, final)
+            at = self._string(text, at, final) if self.in_string else self._structure(text, at, final)
             if at == here and not self.error:
                 break
         return at
@@ -124,9 +128,9 @@ class JsonBody:
         assert found is not None
         kind, piece = found.lastgroup, found[0]
         if kind == "partial":
-            return len(text) if final and self._mend("bad-escape", "\\\\" + piece[1:]) else at
+            return at
         if kind == "close":
-            self._in_string = False
+            self.in_string = False
         elif kind == "bad":
             # `\'` is how Python and JavaScript escape; any other backslash is one that was not escaped.
             if text.startswith("'", at + 1):
@@ -161,7 +165,7 @@ class JsonBody:
             self._out.append(",")  # written only now, so that a trailing comma never is
         if token != ",":
             self._out.append(piece)
-        self._in_string = token == '"'
+        self.in_string = token == '"'
         if state in ("first key", "first item"):
             self._containers.append(token)
             if len(self._containers) > MOST_DEPTH:

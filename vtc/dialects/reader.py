@@ -1,8 +1,8 @@
 """Text in, events out: the streaming reader for a set of dialects.
 
-`states.py` says what a token does in a state, `machine.py` turns the crank, and here is what is done. Text is consumed
-strictly forward. Outside a call only what may still become markup is held back; inside a call everything
-is, so that a call that does not complete can be given back as the text it was.
+`states.py` says what a token does in a state, `machine.py` turns the crank; what is done is in `prose.py` outside of calls
+and here inside. Text is consumed strictly forward. Outside a call only what may still become markup is held back; inside
+a call everything is, so that a call that does not complete can be given back as the text it was.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from vtc.dialects.gemma_body import GemmaBody
 from vtc.dialects.grammar import ATTRIBUTES_END, Grammar
 from vtc.dialects.json_body import JsonBody
 from vtc.dialects.kwargs_body import KwargsBody
-from vtc.dialects.machine import Found, Machine
+from vtc.dialects.machine import Found
 from vtc.dialects.open_call import OpenCall
-from vtc.dialects.states import ANCHORED, INFO, WHOLE
-from vtc.events import Call, Event, Markup, Reasoning, Refusal, Text, Tool
+from vtc.dialects.prose import WHITE, Prose, Thoughts
+from vtc.dialects.states import ANCHORED, WHOLE
+from vtc.events import Call, Event, Markup, Refusal, Text, Tool
 
-WHITE = " \t\r\n"
 MOST_ENDS = 16
 """Places at which an opening tag with attributes is taken to end."""
 EXCERPT = 200
@@ -35,10 +35,8 @@ BODIES: dict[str, type[JsonBody | KwargsBody | GemmaBody]] = {
 }
 """What reads the arguments of a call that are not between tags."""
 
-_THOUGHT: dict[str, type[Reasoning | Text | Markup]] = {"reasoning_content": Reasoning, "keep": Text, "drop": Markup}
 
-
-class Reader(Machine):
+class Reader(Prose):
     """Reads one message. `feed` and `finish` return events whose `raw` joined is the text that was fed.
 
     `tools` are the offered tools by name; `think` says what becomes of text between reasoning tags, if the grammar
@@ -53,33 +51,19 @@ class Reader(Machine):
         lenient: bool = True,
         unknown_tools: Literal["text", "allow", "drop"] = "text",
         max_call_bytes: int = 1 << 20,
-        think: Literal["reasoning_content", "keep", "drop"] = "reasoning_content",
+        think: Thoughts = "reasoning_content",
         thinking: bool = False,
     ) -> None:
-        self._grammar = grammar
+        super().__init__(grammar, think=think, thinking=thinking, most_held=max_call_bytes)
         self._tools = tools
         self._lenient = lenient
         self._unknown_tools = unknown_tools
         self._max_call_bytes = max_call_bytes
-        self._think = think
-        super().__init__("start", grammar.start)
-        if thinking:
-            self._go("reasoning", grammar.reasoning)
         self._complete = True
-        self._space: list[str] = []  # white space after the last text, dropped if a call follows
-        self._said = False
-        self._called = False
-        self._run = ""  # what opened the code block or span
         self._call: OpenCall | None = None
         self._form: Form | None = None  # of the last call
         self._whole: list[Call] = []  # calls of a section that must prove to be the whole reply
         self._waiting = 0  # bytes of those
-        self._out: list[Event] = []
-
-    @property
-    def in_reasoning(self) -> bool:
-        """Whether the text so far ends inside of the reasoning."""
-        return self._state == "reasoning"
 
     def feed(self, text: str) -> list[Event]:
         """Read on; everything that can be told by now is returned."""
@@ -108,155 +92,22 @@ class Reader(Machine):
             self._refuse("the reply has native tool calls")
         held = self._buffer[self._at :]
         self._at = self._from = len(self._buffer)
-        if self._state == "reasoning" and held:
-            self._out.append(_THOUGHT[self._think](held))
+        if self._state == "reasoning":
+            self._reason(held)
         else:
             self._speak(held)
         if self._space:
             self._out.append(Text(self._take_space()))
         return self._taken()
 
-    def _taken(self) -> list[Event]:
-        out, self._out = self._out, []
-        return out
-
     def _sink(self, end: int) -> None:
-        """The text up to `end` is content of the current state."""
-        if self._state == "quoted":
-            self._from = end
-            self._unbounded(end)
-            return
-        text = self._buffer[self._at : end]
-        self._at = self._from = end
-        if not text:
-            return
-        if self._state == "value":
-            self._hold(text, value=True)
-        elif self._state in ("damaged", "attributes"):
-            self._hold(text)
-        elif self._state == "reasoning":
-            self._out.append(_THOUGHT[self._think](text))
-        else:
-            self._speak(text)
-
-    # Text
-
-    def _speak(self, text: str) -> None:
-        """Visible text; white space at its end waits, since it is dropped before a call."""
-        body = text.rstrip(WHITE)
-        if not body:
+        if self._state in ("value", "damaged", "attributes"):
+            text = self._buffer[self._at : end]
+            self._at = self._from = end
             if text:
-                self._space.append(text)
-            return
-        spoken = self._take_space() + body
-        if self._called and not self._said:
-            said = spoken.lstrip(WHITE)
-            if len(said) < len(spoken):  # between a call and the first text
-                self._out.append(Markup(spoken[: -len(said)]))
-            spoken = said
-        self._out.append(Text(spoken))
-        self._said, self._called = True, False
-        if len(body) < len(text):
-            self._space.append(text[len(body) :])
-
-    def _take_space(self) -> str:
-        space = "".join(self._space)
-        self._space.clear()
-        return space
-
-    def _marker(self, found: Found) -> None:
-        """A marker of the model's that is no part of what it says."""
-        self._sink(found.start())
-        self._out.append(Markup(found[0]))
-        self._go("text", self._grammar.text, found.end())
-
-    def _to_text(self) -> None:
-        self._go("text", self._grammar.text)
-
-    def _through(self, found: Found) -> None:
-        """A token that is itself text, and after which plain text goes on."""
-        self._sink(found.end())
-        self._to_text()
-
-    def _up_to(self, found: Found) -> None:
-        """A token that belongs to the plain text after it."""
-        self._sink(found.start())
-        self._to_text()
-
-    def _fence(self, found: Found) -> None:
-        self._run = found[0]
-        self._sink(found.end())
-        self._go("info", INFO)
-
-    def _info_end(self, found: Found) -> None:
-        self._sink(found.end())
-        self._go("fence", self._grammar.closing_fence(self._run))
-
-    def _info_ticks(self, found: Found) -> None:
-        """A backtick behind what seemed an opening fence: that was a code span."""
-        if self._run[0] == "~":
-            self._skip(found)
+                self._hold(text, value=self._state == "value")
         else:
-            self._span_ticks(found)
-
-    def _ticks(self, found: Found) -> None:
-        self._run = found[0]
-        self._sink(found.end())
-        self._go("span", self._grammar.span)
-
-    def _span_ticks(self, found: Found) -> None:
-        self._sink(found.end())
-        if found[0] == self._run:
-            self._to_text()
-        else:
-            self._go("span", self._grammar.span)
-
-    def _span_head(self, found: Found) -> None:
-        """A call inside a code span, if the span is one: only its end will show that."""
-        assert found.lastgroup is not None
-        if self._grammar.heads[found.lastgroup].form.dialect.in_code == "call":
-            self._head(found)
-            return
-        self._sink(found.start())
-        self._go("quoted", self._grammar.span_end)
-        self._from = found.end()
-
-    def _unbounded(self, end: int) -> bool:
-        """Whether a span has no end within the limit; then what is held of it is text, and it goes on behind that."""
-        limit = self._at + self._max_call_bytes
-        if end <= limit:
-            return False
-        self._speak(self._buffer[self._at : limit])
-        self._go("span", self._grammar.span, limit)
-        return True
-
-    def _quoted_ticks(self, found: Found) -> None:
-        if self._unbounded(found.start()):
-            return
-        if found[0] != self._run:
-            self._from = found.end()
-            return
-        self._speak(self._buffer[self._at : found.end()])
-        self._go("text", self._grammar.text, found.end())
-
-    def _unquoted(self, found: Found | None = None) -> None:
-        """The paragraph ended and the span did not: a lone backtick quotes nothing. Read it again as text."""
-        if not self._unbounded(found.start() if found else len(self._buffer)):
-            self._to_text()
-
-    def _think_open(self, found: Found) -> None:
-        self._tag(found)
-        self._go("reasoning", self._grammar.reasoning, found.end())
-
-    def _think_close(self, found: Found) -> None:
-        self._sink(found.start())
-        self._tag(found)
-        self._go("start", self._grammar.start, found.end())
-
-    def _tag(self, found: Found) -> None:
-        text = self._buffer[self._at : found.end()]
-        self._out.append(Text(text) if self._think == "keep" else Markup(text))
-        self._called = self._think != "keep"  # white space behind the tag is dropped as behind a call
+            super()._sink(end)
 
     # Calls
 

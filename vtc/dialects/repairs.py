@@ -20,6 +20,8 @@ from vtc.dialects.json_body import JsonBody, items
 
 MOST_CLOSERS = 16
 """Places in a text at which a broken call is taken to end."""
+LEAST_STUMP = 3
+"""Letters of a closing tag's name by which it is known; with fewer it may be any other's."""
 MOST_GUESSED = 16_000
 """Characters beyond which JSON is not guessed at: the time for that grows with the square of them."""
 
@@ -54,22 +56,24 @@ def json_bodies(text: str, closers: Sequence[str]) -> Found | None:
 
 
 def _without_closers(text: str, closers: Sequence[str]) -> str:
-    """Text without the closing tags at its end."""
-    body = text.rstrip()
+    """Text without the closing tags at its end; as it is if there are none."""
+    body = text
     for _ in range(MOST_CLOSERS):
-        ending = [closer for closer in closers if body.endswith(closer)]
+        ending = [closer for closer in closers if body.rstrip().endswith(closer)]
         if not ending:
             break
-        body = body[: -len(ending[0])].rstrip()
+        body = body.rstrip()[: -len(ending[0])].rstrip()
     return body
 
 
 def _mended(body: str, closers: Sequence[str]) -> tuple[list[str], list[str]] | None:
     notes: list[str] = []
     body, corrupt = without_corrupt_closer(body, closers)
+    if not corrupt:
+        body, corrupt = _without_stump(body, closers)
     if corrupt:
         notes.append("corrupt-closer")
-    if fenced := re.fullmatch(r"(?:```[a-z]*\s*)?(.*?)\s*```", body, re.DOTALL):
+    if fenced := re.fullmatch(r"(?:```[a-z]*\s*)?(.*?)\s*```\s*", body, re.DOTALL):
         body, notes = fenced[1], [*notes, "code-fence"]
     if re.match(r'[{\[]\s*(?:\\n\s*)*\\"', body):
         body, notes = unescaped(body), [*notes, "escaped-json"]
@@ -120,17 +124,24 @@ def _python(body: str) -> tuple[list[str], list[str]] | None:
 
 
 def _closed(body: str) -> tuple[list[str], list[str]] | None:
-    """JSON that was cut off in a value: quotes and braces are added, nothing else."""
+    """JSON that was cut off in a value: quotes and braces are added, nothing else.
+
+    A string that ends in a brace has lost its quote, or was cut off behind a brace of its own.
+    """
     one = JsonBody()
     at = one.feed(body, 0, final=True)
-    if one.error or one.done or at < len(body) or not one.close():
+    if one.error or one.done or at < len(body) or (one.in_string and body.endswith(("}", "]"))) or not one.close():
         return None
     return _each([one.text()]), [*one.repairs, "json-cut"]
 
 
 def _guessed(body: str) -> tuple[list[str], list[str]] | None:
-    """Quotes inside strings that were not escaped, missing commas and quotes: the last resort."""
-    if len(body) > MOST_GUESSED or not body.startswith(("{", "[")):
+    """Quotes inside strings that were not escaped, missing commas and quotes: the last resort.
+
+    Not where something may be cut off besides, and not where two strings are added up.
+    """
+    whole = body.startswith(("{", "[")) and body.rstrip().endswith(("}", "]"))
+    if len(body) > MOST_GUESSED or not whole or re.search(r'"\s*\+\s*"', body):
         return None
     try:
         value = json_repair.loads(body)
@@ -170,37 +181,51 @@ def unescaped(text: str) -> str:
 def without_corrupt_closer(text: str, closers: Iterable[str]) -> tuple[str, bool]:
     """Text without the garbled closing tags at its end, and whether there were any.
 
-    A garbled closer is a beginning of one closing tag, the end of another, or the one glued to the other, as in
-    `</invo`, `invfunction_calls>` or `inv`; two letters alone are none.
+    Of a garbled closer there is a bracket at least, since a word alone may be content: `</invo`, `/invoke>`, `invoke>`,
+    or the beginning of one glued to the end of another, as in `invfunction_calls>`.
     """
     pattern, longest = _corrupt(tuple(sorted(set(closers))))
     rest = text
     for _ in range(MOST_CLOSERS):
-        found = pattern.search(rest, max(0, len(rest) - longest))
+        ending = rest.rstrip()
+        found = pattern.search(ending, max(0, len(ending) - longest))
         if not found:
             break
-        rest = rest[: found.start()].rstrip()
-    return (rest, True) if rest != text else (text, False)
+        rest = ending[: found.start()].rstrip()
+    return rest, rest != text
 
 
 @cache
 def _corrupt(closers: tuple[str, ...]) -> tuple[re.Pattern[str], int]:
     """What finds a garbled closer at the end of a text, and the most characters that one has."""
-    names = [closer.strip("</> \n") for closer in closers]
-    if not any(names):
+    names = [name for closer in closers if (name := closer.strip("</> \n"))]
+    if not names:
         return re.compile(r"(?!)"), 0
-    beginnings = {name[:n] for name in names for n in range(3, len(name) + 1)} | {""}
-    ends = {name[n:] for name in names for n in range(len(name) - 2)} | {""}
-    first, last = _choice(beginnings), _choice(ends)
-    # With its bracket anything counts; without, it must be glued from two, or stand alone after white space or JSON.
-    found = re.compile(
-        rf"(?:</?(?:{first})(?:{last})>?|(?<![\w/.-])(?:{first})(?:{last})>|(?<=[\s\"}}\]])(?:{first})(?:{last})>?)\Z(?<!\s)(?<![<\"}}\]])"
-    )
+    beginnings = {name[:n] for name in names for n in range(LEAST_STUMP, len(name) + 1)}
+    ends = {name[n:] for name in names for n in range(len(name) - LEAST_STUMP + 1)}
+    whole, first, last = _choice(names), _choice(beginnings), _choice(ends)
+    glued = rf"(?!(?:{whole})>)(?:{first})(?:{last})"
+    found = re.compile(rf"(?:</(?:{glued}|{first})>?|/(?:{whole})>|(?<![\w/.-])(?:{whole})>|{glued}>)\Z")
     return found, 2 * max(map(len, names)) + len("</>")
 
 
 def _choice(words: Iterable[str]) -> str:
-    return "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+    return "(?:" + "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)) + ")"
+
+
+def _is_stump(text: str, closers: Iterable[str]) -> bool:
+    """Whether text that stands behind what is complete is the beginning of a closer, or a garbled one."""
+    text = text.strip()
+    begun = any(closer.startswith(text) or closer.strip("</>").startswith(text) for closer in closers)
+    return begun or without_corrupt_closer(text, closers)[0] == ""
+
+
+def _without_stump(body: str, closers: Sequence[str]) -> tuple[str, bool]:
+    """JSON without what little there is of a closer behind it, and whether there is any."""
+    one = JsonBody()
+    at = one.feed(body, 0, final=True)
+    cut = bool(body[at:].strip()) and not one.in_string and _is_stump(body[at:], closers)
+    return (body[:at].rstrip(), True) if cut else (body, False)
 
 
 # Tagged bodies
@@ -217,9 +242,9 @@ def tagged(
     """
     notes: dict[str, None] = {}
     body = _without_closers(text, tail)
-    ended = body != text.rstrip()
+    ended = body != text
     if not ended:
-        body, ended = without_corrupt_closer(body, [*tail, *closers.values()])
+        body, ended = without_corrupt_closer(body, tail)
         notes.update({"corrupt-closer": None} if ended else {})
     openers = list(heads.finditer(body))
     keys = [found[1] for found in openers]
@@ -228,7 +253,7 @@ def tagged(
     found: dict[str, str] = {}
     for opener, following in zip(openers, [*openers[1:], None], strict=True):
         piece = body[opener.end() : following.start() if following else None]
-        value, note = _closed_value(piece, closers[opener[1]], last=following is None)
+        value, note = _closed_value(piece, closers[opener[1]], [] if following else tail)
         if note:
             notes[note] = None
         elif value is None:
@@ -240,16 +265,31 @@ def tagged(
     return found, list(notes)
 
 
-def _closed_value(piece: str, closer: str, *, last: bool) -> tuple[str | None, str]:
-    """A parameter's value and the repair that it took; no value if text follows its closer."""
+def _closed_value(piece: str, closer: str, tail: Sequence[str]) -> tuple[str | None, str]:
+    """A parameter's value and the repair that it took; no value if text follows its closer.
+
+    Of the last parameter what follows may be all that there is of `tail`, the closing tags of the call.
+    """
     before, closed, after = piece.rpartition(closer)
     if closed:
-        return (before, "") if not after.strip() else (None, "")
+        if not after.strip():
+            return before, ""
+        if tail and (_is_stump(after, tail) or _TAG.fullmatch(after.strip())):
+            return before, "corrupt-closer"
+        return None, ""
+    value, corrupt = without_corrupt_closer(piece, [closer])
+    if corrupt:
+        return _framed(value, piece), "corrupt-parameter-closer"
     before, bracket, tag = piece.rstrip().rpartition("<")
-    if bracket and re.fullmatch(r"/?[\w:.-]{1,64}>", tag):
-        # The newline before a wrong closer is the value's frame, as it is before the right one.
-        value = before.rstrip()
-        newline = "\n" if before.startswith("\n", len(value)) else ""
-        return value + newline, "wrong-parameter-closer"
-    framed = piece.startswith("\n") and piece.endswith("\n")
-    return piece if last else piece.rstrip(" \t\n") + "\n" * framed, "missing-parameter-closer"
+    if bracket and _TAG.fullmatch(bracket + tag):
+        return _framed(before.rstrip(), piece), "wrong-parameter-closer"
+    return (piece if tail else _framed(piece.rstrip(), piece)), "missing-parameter-closer"
+
+
+_TAG = re.compile(r"</?[\w:.-]{1,64}>")
+
+
+def _framed(value: str, piece: str) -> str:
+    """A value with the newline behind it that a closer would stand on a line of its own for."""
+    newline = piece.startswith("\n", len(value)) and piece.startswith("\n")
+    return value + "\n" * newline
