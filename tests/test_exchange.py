@@ -26,9 +26,12 @@ from vtc.wire.compression import UnsupportedEncoding
 AGENT = Facts(user_agent="OpenAI/Python 3", host="127.0.0.1", path="/v1/chat/completions")
 
 
+PROFILES = load([builtin_directory()])
+
+
 @cache
 def planner(**settings: Any) -> Planner:
-    return Planner(load([builtin_directory()]), Settings(**settings))
+    return Planner(PROFILES, Settings(**settings))
 
 
 def opened(seed: str = "seed", settings: dict[str, Any] | None = None, **fields: Any) -> Exchange:
@@ -130,7 +133,7 @@ SNIPPETS = [
     "<tools>",
 ]
 SAID = st.lists(st.sampled_from(SNIPPETS), max_size=10)
-SETTINGS = st.sampled_from([{}, {"lenient": "off"}, {"model": "qwen3"}, {"model": "qwen2.5"}, {"dialect": "bare-json"}])
+SETTINGS = st.sampled_from([{}, {"lenient": "off"}, {"model": "qwen3"}, {"model": "qwen2.5"}])
 
 
 @given(said=SAID, cuts=st.lists(st.integers(0, 2000), max_size=6), settings=SETTINGS, finish=st.booleans())

@@ -28,16 +28,24 @@ def described(text: str) -> Description:
 DIALECTS: Mapping[str, Description] = {
     path.stem: described(path.read_text("utf-8")) for path in sorted((ROOT / "profiles" / "dialects").glob("*.yaml"))
 }
+COMMON = ("bare-json", "hermes", "invoke", "qwen3-coder", "tag", "tools-tag")
+"""One dialect of each family, which are armed together where it does not matter which."""
 
 
-def _tools(entries: Mapping[str, dict[str, Any]]) -> dict[str, Tool]:
-    return {name: Tool(name, parameters={"type": "object", **entry}) for name, entry in entries.items()}
+def tools(file: Path) -> dict[str, dict[str, Tool]]:
+    """The sets of tools of a file."""
+    return {
+        set_: {name: Tool(name, parameters={"type": "object", **entry}) for name, entry in entries.items()}
+        for set_, entries in yaml.safe_load(file.read_text("utf-8")).items()
+    }
 
 
-TOOLS: Mapping[str, Mapping[str, Tool]] = {
-    name: _tools(entries) for name, entries in yaml.safe_load((CASES / "tools.yaml").read_text("utf-8")).items()
-}
+TOOLS: Mapping[str, Mapping[str, Tool]] = tools(CASES / "tools.yaml")
 AGENT = TOOLS["agent"]
+
+
+TOGETHER = ("bare-json", "hermes", "invoke", "qwen3-coder", "tag", "tools-tag")
+"""The dialects of cases that are not about one of them."""
 
 
 class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
@@ -54,7 +62,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     refusals: tuple[str, ...] = ()
     """Part of each refusal's reason."""
     dialects: tuple[str, ...] = ()
-    """Those armed, if not the one that the file is named after, or else all."""
+    """Those armed, if not the one that the file is named after, or else `TOGETHER`."""
     tools: str = "agent"
     finish: Literal["complete", "length"] = "complete"
     alone: bool = False
@@ -79,7 +87,7 @@ def cases(name: str) -> list[Case]:
     entries = yaml.safe_load((CASES / "reading" / f"{name}.yaml").read_text("utf-8"))
     found = msgspec.convert(entries, list[Case])
     for case in found:
-        case.dialects = case.dialects or ((name,) if name in DIALECTS else tuple(DIALECTS))
+        case.dialects = case.dialects or ((name,) if name in DIALECTS else TOGETHER)
     return found
 
 
@@ -93,7 +101,9 @@ def read(
     **options: Any,
 ) -> list[Event]:
     """The events of a reply that arrives as `chunks`; `options` are those of the reader."""
-    reader = Reader(compiled(tuple(dialects), tuple(sorted(tools)), tags), tools, **options)
+    # Arguments as the writer gives them, so that both share what is compiled.
+    grammar = compiled(tuple(dialects), tuple(sorted(tools)), *([tags] if tags else []))
+    reader = Reader(grammar, tools, **options)
     events = [event for chunk in chunks for event in reader.feed(chunk)]
     return events + reader.finish(complete=complete)
 

@@ -284,6 +284,7 @@ def test_a_part_with_nothing_but_format_rules_has_no_rest() -> None:
     """Clients may put their prompt into several messages or parts."""
     text = "# Tool Use Formatting\n\nWrite:\n\n<tool_name>\n...\n</tool_name>\n"
     assert documentation.read(text) == documentation.Documentation((), "")
+    assert documentation.read("1. Make tool calls in XML tags.").rest == ""
 
 
 def test_a_profile_may_name_its_own_sections() -> None:
@@ -304,7 +305,7 @@ def test_no_text_breaks_it_and_what_stays_was_there(lines: list[str]) -> None:
     assert {tool.name for tool in found.tools} <= {"t"}
 
 
-def test_a_prompt_that_shows_many_elements_takes_linear_time() -> None:
+def test_a_prompt_of_many_elements_and_headings_is_read_in_one_go() -> None:
     """Elements that are never closed, headings that nest: a quadratic reading would not come back from this."""
     lines = "".join(f"## t{i}\n<t{i}>\n# u{i}\n" for i in range(20_000))
     assert documentation.read(lines).tools == ()

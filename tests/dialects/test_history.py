@@ -40,7 +40,7 @@ def test_a_conversation_as_text() -> None:
         assert after[index] is before[index]
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", [name for name, one in DIALECTS.items() if one.section_anchor != "message"])
 def test_what_the_model_is_shown_as_its_own_reads_as_what_it_did(dialect: str) -> None:
     description = DIALECTS[dialect]
     (message,) = to_text([Message("assistant", ("I look.",), (READ, RUN))], description, AGENT)

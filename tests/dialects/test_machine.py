@@ -70,6 +70,6 @@ def test_what_was_read_is_forgotten() -> None:
 
 def test_a_token_without_a_move_is_an_error_of_ours() -> None:
     words = Words()
-    words._go("text", Scan(re.compile("(?P<unheard>x)"), re.compile("(?P<unheard>x)")))
+    words._go("text", Scan("(?P<unheard>x)", "(?P<unheard>x)"))
     with pytest.raises(KeyError, match="unheard"):
         words.read("x")

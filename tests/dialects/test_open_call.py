@@ -99,6 +99,7 @@ def test_a_call_without_parameters(dialect: str, name: str, empty: bool) -> None
 def test_a_complete_call_has_its_text_its_values_and_its_repairs() -> None:
     call = opened("invoke", "get_weather")
     call.hold('<invoke name="get_weather">')
+    call.begin_body()
     give(call, "city", "5")
     give(call, "days", "soon")
     (event,) = call.complete("text")

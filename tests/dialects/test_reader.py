@@ -13,15 +13,17 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.dialects.reading import AGENT, DIALECTS, calls, content, described, merged, raw, read
+from tests.dialects.reading import AGENT, COMMON, DIALECTS, calls, content, described, merged, raw, read
+from vtc.dialects import writer
 from vtc.dialects.description import Description
 from vtc.dialects.grammar import compiled
 from vtc.dialects.names import PREFIXES
 from vtc.dialects.reader import Reader
-from vtc.events import Call, Markup, Reasoning, Text
+from vtc.events import Call, Markup, Reasoning, Text, ToolCall
 
 THINK = ("<think>", "</think>")
-MANY = settings(max_examples=3 * settings().max_examples)
+EXAMPLES = settings().max_examples
+SIX = [DIALECTS[name] for name in COMMON]
 CALL = "<bash>\n<command>ls</command>\n</bash>"
 
 
@@ -87,22 +89,40 @@ def check_any(text: str, dialects: list[Description], options: dict[str, Any], p
 places = st.lists(st.integers(0, 10_000), max_size=4)
 
 
+def drawn(data: st.DataObject, dialects: list[Description]) -> str:
+    every = sorted({piece for dialect in dialects for piece in fragments(dialect)})
+    return "".join(data.draw(st.lists(st.sampled_from(every), max_size=14)))
+
+
 @pytest.mark.parametrize("dialect", DIALECTS)
-@MANY
+@pytest.mark.parametrize("finish", ["complete", "length"])
+def test_a_reply_that_ends_anywhere_in_a_call_is_all_there(dialect: str, finish: str) -> None:
+    call = ToolCall("bash", '{"command": "l\\n", "timeout": 5}')
+    text = writer.write_calls([call, call], DIALECTS[dialect], AGENT)
+    for end in range(len(text)):
+        for lenient in (True, False):
+            events = read([text[:end]], [DIALECTS[dialect]], complete=finish == "complete", lenient=lenient)
+            assert raw(events) == text[:end]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@settings(max_examples=EXAMPLES // 5)
 @given(data=st.data(), options=options, places=places)
 def test_text_made_of_markup(dialect: str, data: st.DataObject, options: dict[str, Any], places: list[int]) -> None:
-    pieces = data.draw(st.lists(st.sampled_from(fragments(DIALECTS[dialect])), max_size=14))
-    check_any("".join(pieces), [DIALECTS[dialect]], options, places)
+    check_any(drawn(data, [DIALECTS[dialect]]), [DIALECTS[dialect]], options, places)
 
 
-@MANY
+@settings(max_examples=5 * EXAMPLES)
 @given(data=st.data(), options=options, places=places)
-def test_text_made_of_the_markup_of_all_dialects(
-    data: st.DataObject, options: dict[str, Any], places: list[int]
-) -> None:
-    every = sorted({piece for dialect in DIALECTS.values() for piece in fragments(dialect)})
-    pieces = data.draw(st.lists(st.sampled_from(every), max_size=14))
-    check_any("".join(pieces), list(DIALECTS.values()), options, places)
+def test_text_made_of_the_markup_of_some(data: st.DataObject, options: dict[str, Any], places: list[int]) -> None:
+    check_any(drawn(data, SIX), SIX, options, places)
+
+
+@settings(max_examples=EXAMPLES // 5)
+@given(data=st.data(), options=options, places=places)
+def test_text_made_of_the_markup_of_all(data: st.DataObject, options: dict[str, Any], places: list[int]) -> None:
+    every = list(DIALECTS.values())
+    check_any(drawn(data, every), every, options, places)
 
 
 @given(st.text(st.characters() | st.sampled_from("<>/`{}\"'\n \ud83d\ude00")), options, places)
@@ -111,10 +131,10 @@ def test_text_made_of_the_markup_of_all_dialects(
 @example('<tool_call>[{"name": "bash", "arguments": {"command": "\\ud83d"}}]</tool_call>', {}, [])
 @example('<tool_call>[{"name": "bash", "arguments": {"timeout": 1e999}}]</tool_call>', {}, [])
 def test_any_text(text: str, options: dict[str, Any], places: list[int]) -> None:
-    check_any(text, list(DIALECTS.values()), options, places)
+    check_any(text, SIX, options, places)
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("dialect", COMMON)
 @given(text=st.text("abc <>/=\"'{}[]().,:;|-_*#!\n\t", max_size=60))
 def test_text_without_tools_is_left_as_it_is(dialect: str, text: str) -> None:
     assert content(read([text], [DIALECTS[dialect]], {})) == text
@@ -213,9 +233,10 @@ def test_release_gives_back_what_is_held_as_text(cut: int) -> None:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
+@settings(max_examples=EXAMPLES // 10)
 @given(data=st.data())
 def test_release_loses_nothing(dialect: str, data: st.DataObject) -> None:
-    text = "".join(data.draw(st.lists(st.sampled_from(fragments(DIALECTS[dialect])), max_size=12)))
+    text = drawn(data, [DIALECTS[dialect]])
     one = reader(dialect, thinking=data.draw(st.booleans()))
     assert raw([*one.feed(text), *one.release()]) == text
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import ssl
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from mitmproxy.tools.dump import DumpMaster
 
 from tests.apis import chat
 from tests.e2e.upstream import Reply, Script, Seen, Upstream, serving
+from vtc.profiles import loader
 from vtc.proxy.addon import VirtualToolCalling
 
 PATH = "/v1/chat/completions"
@@ -136,6 +138,17 @@ def by_turn(*replies: Replies) -> Script:
         return left.pop(0)(seen)
 
     return script
+
+
+@pytest.fixture(scope="session", autouse=True)
+def read_once() -> Iterator[None]:
+    """The built-in profiles and mitmproxy's CA are read once for all tests: that is most of starting a proxy."""
+    load, builtin = loader.load, loader.builtin_directory()
+    profiles = load([builtin])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loader, "load", lambda some: profiles if list(some) == [builtin] else load(some))
+        patch.setattr(CertStore, "from_store", cache(CertStore.from_store))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -145,7 +145,7 @@ async def run_agent(complete: Complete) -> tuple[str, list[tuple[str, dict[str, 
 @pytest.mark.parametrize("dialect", chat.DIALECTS)
 async def test_ask_call_result_answer(dialect: str, way: str, start: Start) -> None:
     """D7: with each dialect and each way of the SDK, as if the server knew tools."""
-    lab = await start(strict_model(dialect), vtc_tools="prompt", vtc_dialect=dialect)
+    lab = await start(strict_model(dialect), vtc_tools="prompt", vtc_dialect=dialect, vtc_model="hermes")
     answer, calls = await run_agent(ways(lab)[way])
     assert (answer, calls) == ("It says moose.", [("read", {"filePath": "/etc/motd"})])
     assert len(lab.upstream.seen) == 2

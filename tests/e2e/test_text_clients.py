@@ -19,7 +19,8 @@ PROMPTS = Path(__file__).parents[1] / "cases" / "prompts"
 CLINE = (PROMPTS / "cline.md").read_text("utf-8")
 ROO = (PROMPTS / "roo.md").read_text("utf-8")
 AGENT = {"user-agent": "Cline/3.82.0"}
-STREAM = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+BOTH_WAYS = (False, True)
+STREAM = pytest.mark.parametrize("stream", BOTH_WAYS, ids=["whole", "streamed"])
 
 READ = "<read_file>\n<path>a.py</path>\n</read_file>"
 LIST = "<list_files>\n<path>.</path>\n</list_files>"
@@ -284,16 +285,16 @@ async def test_no_markup_of_another_dialect_is_ever_shown(start: Start) -> None:
             assert await told(lab, stream=True) == f"I will check.\n\n{LIST}"
 
 
-@STREAM
 @pytest.mark.parametrize("dialect", chat.DIALECTS)
-async def test_a_call_in_another_dialect_becomes_the_clients_own(dialect: str, stream: bool, start: Start) -> None:
+async def test_a_call_in_another_dialect_becomes_the_clients_own(dialect: str, start: Start) -> None:
     text = "I will look.\n\n" + chat.DIALECTS[dialect]("read_file", {"path": "a.py"})
-    lab = await start(replying(text, stream), vtc_dialect=dialect)
-    assert await told(lab, stream=stream) == f"I will look.\n\n{READ}"
-    report = await lab.report()
-    read_as = "cline" if dialect == "tag" else dialect  # which are written alike
-    assert [(call["name"], call["dialect"]) for call in report["calls"]] == [("read_file", read_as)]
-    assert report["form"] == "cline"
+    lab = await start(by_turn(*(replying(text, stream) for stream in BOTH_WAYS)), vtc_dialect=dialect)
+    for stream in BOTH_WAYS:
+        assert await told(lab, stream=stream) == f"I will look.\n\n{READ}"
+        report = await lab.report()
+        read_as = "cline" if dialect == "tag" else dialect  # which are written alike
+        assert [(call["name"], call["dialect"]) for call in report["calls"]] == [("read_file", read_as)]
+        assert report["form"] == "cline"
 
 
 @STREAM
@@ -538,7 +539,6 @@ async def test_the_gap_before_a_call_is_a_setting(stream: bool, tmp_path: Path, 
 BOTH = [("read_file", {"path": "a.py"}), ("list_files", {"path": "."})]
 
 
-@STREAM
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
@@ -549,13 +549,13 @@ BOTH = [("read_file", {"path": "a.py"}), ("list_files", {"path": "."})]
     ids=["note", "drop", "all"],
 )
 async def test_parallel_calls_reach_the_client_as_its_profile_says(
-    settings: chat.Json, expected: str, stream: bool, tmp_path: Path, start: Start
+    settings: chat.Json, expected: str, tmp_path: Path, start: Start
 ) -> None:
     """E2: interleaved by index."""
-    lab = await start(
-        calling(stream, *BOTH, content="Both."), vtc_profiles=profiles(tmp_path, client=client(**settings))
-    )
-    assert await told(lab, stream=stream) == expected
+    replies = [calling(stream, *BOTH, content="Both.") for stream in BOTH_WAYS]
+    lab = await start(by_turn(*replies), vtc_profiles=profiles(tmp_path, client=client(**settings)))
+    for stream in BOTH_WAYS:
+        assert await told(lab, stream=stream) == expected
 
 
 STREAMS: dict[str, tuple[list[bytes], str]] = {
@@ -725,15 +725,16 @@ async def test_a_connection_that_breaks_leaves_nothing_behind(start: Start) -> N
 
 
 @STREAM
-@pytest.mark.parametrize("finish", ["length", "tool_calls"])
-async def test_a_call_whose_arguments_are_cut_off_is_not_delivered(finish: str, stream: bool, start: Start) -> None:
+async def test_a_call_whose_arguments_are_cut_off_is_not_delivered(stream: bool, start: Start) -> None:
     """E3: half a call is none; one that was complete before it is kept, and the report says what is missing."""
-    lab = await start(calling(stream, BOTH[0], ("list_files", '{"path": "sr'), content="Both.", finish=finish))
-    answer = await ask(lab, stream=stream)
-    expected = "length" if finish == "length" else "stop"
-    assert answer.message == chat.Read(f"Both.\n\n{READ}", finish_reason=expected)
-    (refusal,) = (await lab.report())["refusals"]
-    assert (refusal["name"], refusal["excerpt"]) == ("list_files", '{"path": "sr')
+    ends = {"length": "length", "tool_calls": "stop"}
+    half = ("list_files", '{"path": "sr')
+    lab = await start(by_turn(*(calling(stream, BOTH[0], half, content="Both.", finish=reason) for reason in ends)))
+    for expected in ends.values():
+        answer = await ask(lab, stream=stream)
+        assert answer.message == chat.Read(f"Both.\n\n{READ}", finish_reason=expected)
+        (refusal,) = (await lab.report())["refusals"]
+        assert (refusal["name"], refusal["excerpt"]) == half
 
 
 async def test_arguments_are_mended_only_where_that_is_wanted(start: Start) -> None:
@@ -823,16 +824,17 @@ def strict(form: str) -> Replies:
     return script
 
 
-@STREAM
 @pytest.mark.parametrize("form", ["native", "hermes", "invoke", "qwen3-coder"])
-async def test_a_whole_task(form: str, stream: bool, start: Start) -> None:
+async def test_a_whole_task(form: str, start: Start) -> None:
+    """And without the addon the model does not even learn of the tools."""
     settings = {"vtc_tools": "native"} if form == "native" else {"vtc_tools": "prompt", "vtc_dialect": form}
     lab = await start(strict(form), **settings)
-    turns = [said_by_user("<task>Look.</task>")]
-    first = (await ask(lab, request(*turns, stream=stream))).message.content
-    assert first == READ
-    turns += [assistant(first), said_by_user("[read_file for 'a.py'] Result:\nmoose", "<environment_details>")]
-    last = (await ask(lab, request(*turns, stream=stream))).message.content
-    assert last == "<attempt_completion>\n<result>It says moose.</result>\n</attempt_completion>"
+    for stream in BOTH_WAYS:
+        turns = [said_by_user("<task>Look.</task>")]
+        first = (await ask(lab, request(*turns, stream=stream))).message.content
+        assert first == READ
+        turns += [assistant(first), said_by_user("[read_file for 'a.py'] Result:\nmoose", "<environment_details>")]
+        last = (await ask(lab, request(*turns, stream=stream))).message.content
+        assert last == "<attempt_completion>\n<result>It says moose.</result>\n</attempt_completion>"
     lab.set(vtc_mode="off")
-    assert (await ask(lab, request(*turns[:1], stream=stream))).status == 400
+    assert (await ask(lab)).status == 400

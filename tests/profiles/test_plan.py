@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +10,11 @@ import pytest
 
 from tests.apis import chat
 from vtc.apis.openai_chat import Request
-from vtc.profiles.loader import builtin_directory, load
+from vtc.profiles.loader import Source, builtin_directory, load
 from vtc.profiles.matching import Facts
 from vtc.profiles.plan import Plan, Planner, Settings, UnknownName
+from vtc.profiles.schema import Match, ModelProfile, Reasoning
+from vtc.profiles.schema import Request as Change
 
 CLINE = "Cline/3.82.0"
 DOCUMENTED = "# Tools\n\n## go\nDescription: Go.\nParameters:\n- a: (required) x\nUsage:\n<go>\n<a>x</a>\n</go>\n"
@@ -21,15 +23,13 @@ HISTORY = [{"role": "assistant", "tool_calls": [CALL]}, {"role": "tool", "tool_c
 PROMPTED = [{"role": "system", "content": DOCUMENTED}]
 
 
-@cache
-def builtin(settings: Settings) -> Planner:
-    return Planner(load([builtin_directory()]), settings)
+PROFILES = load([builtin_directory()])
 
 
 def plan(agent: str = "", settings: dict[str, Any] | None = None, host: str = "", **fields: Any) -> Plan:
     request = Request(chat.encoded(chat.request(**fields)))
     facts = Facts(user_agent=agent, model=request.model, host=host, body=request.fields)
-    return builtin(Settings(**settings or {})).plan(facts, request)
+    return Planner(PROFILES, Settings(**settings or {})).plan(facts, request)
 
 
 def told(found: Plan) -> dict[str, Any]:
@@ -155,17 +155,17 @@ def test_a_long_user_agent_is_cut_short() -> None:
 # Values of profiles and settings
 
 
-def planner(directory: Path, settings: dict[str, Any] | None = None, **profile: Any) -> Planner:
-    """With a model profile of one's own that every request matches."""
-    profile = {"kind": "model", "name": "mine", "match": {"model": chat.MODEL}, **profile}
-    (directory / "mine.yaml").write_bytes(chat.encoded(profile))
-    return Planner(load([builtin_directory(), directory]), Settings(**settings or {}))
-
-
-def planned(directory: Path, settings: dict[str, Any] | None = None, *, profile: Any = (), **fields: Any) -> Plan:
+def planned(settings: dict[str, Any] | None = None, *, profile: Any = (), **fields: Any) -> Plan:
+    """With a model profile of one's own that the request matches."""
+    mine = ModelProfile(name="mine", match=Match(model=chat.MODEL), **dict(profile))
+    profiles = replace(
+        PROFILES,
+        models={**PROFILES.models, "mine": mine},
+        sources={**PROFILES.sources, ("model", "mine"): Source(Path("mine.yaml"), 1, builtin=False)},
+    )
     request = Request(chat.encoded(chat.request(**fields)))
     facts = Facts(model=request.model, body=request.fields)
-    return planner(directory, settings, **dict(profile)).plan(facts, request)
+    return Planner(profiles, Settings(**settings or {})).plan(facts, request)
 
 
 @pytest.mark.parametrize(
@@ -178,9 +178,9 @@ def planned(directory: Path, settings: dict[str, Any] | None = None, *, profile:
         ("off", True, False),
     ],
 )
-def test_lenient(option: str, of_profile: bool | None, lenient: bool, tmp_path: Path) -> None:
+def test_lenient(option: str, of_profile: bool | None, lenient: bool) -> None:
     """B7: the option, then the model's profile, then the default."""
-    assert planned(tmp_path, {"lenient": option}, profile={"lenient": of_profile}).lenient == lenient
+    assert planned({"lenient": option}, profile={"lenient": of_profile}).lenient == lenient
 
 
 @pytest.mark.parametrize(
@@ -193,9 +193,9 @@ def test_lenient(option: str, of_profile: bool | None, lenient: bool, tmp_path: 
         (3, {"tools": None, "functions": [{"name": "a"}]}, 1),
     ],
 )
-def test_max_calls(of_profile: int | None, fields: dict[str, Any], most: int | None, tmp_path: Path) -> None:
+def test_max_calls(of_profile: int | None, fields: dict[str, Any], most: int | None) -> None:
     """D10: what the client can take, then what the profile says."""
-    assert planned(tmp_path, profile={"max_calls": of_profile}, **fields).max_calls == most
+    assert planned(profile={"max_calls": of_profile}, **fields).max_calls == most
 
 
 @pytest.mark.parametrize(
@@ -207,45 +207,43 @@ def test_max_calls(of_profile: int | None, fields: dict[str, Any], most: int | N
         ({"tools": "prompt"}, {"tools": "native"}, True),
     ],
 )
-def test_how_tools_reach_the_model(
-    settings: dict[str, Any], profile: dict[str, Any], prompted: bool, tmp_path: Path
-) -> None:
-    assert planned(tmp_path, settings, profile=profile).prompt_tools == prompted
+def test_how_tools_reach_the_model(settings: dict[str, Any], profile: dict[str, Any], prompted: bool) -> None:
+    assert planned(settings, profile=profile).prompt_tools == prompted
 
 
-def test_accept_is_what_is_read(tmp_path: Path) -> None:
+def test_accept_is_what_is_read() -> None:
     """The dialect in which a model would be prompted counts only if it is."""
     profile = {"accept": ["hermes"], "dialect": "invoke"}
-    read = [planned(tmp_path, settings, profile=profile).read for settings in ({}, PROMPT, {"dialect": "tag"})]
+    read = [planned(settings, profile=profile).read for settings in ({}, PROMPT, {"dialect": "tag"})]
     assert [[dialect.name for dialect in one] for one in read] == [["hermes"], ["invoke", "hermes"], ["tag", "hermes"]]
 
 
-def test_auto_is_every_dialect_with_markup_of_its_own(tmp_path: Path) -> None:
-    names = {dialect.name for dialect in planned(tmp_path, profile={"accept": "auto"}).read}
+def test_auto_is_every_dialect_with_markup_of_its_own() -> None:
+    names = {dialect.name for dialect in planned(profile={"accept": "auto"}).read}
     known = load([builtin_directory()]).dialects
     assert names == {name for name, dialect in known.items() if dialect.framed}
     assert "bare-json" in known.keys() - names
 
 
-def test_changes_of_the_request(tmp_path: Path) -> None:
-    profile = {"request": {"set": {"skip_special_tokens": False}, "drop": ["stream_options"]}}
-    found = planned(tmp_path, profile=profile)
+def test_changes_of_the_request() -> None:
+    profile = {"request": Change(set={"skip_special_tokens": False}, drop=("stream_options",))}
+    found = planned(profile=profile)
     assert (dict(found.set), found.drop) == ({"skip_special_tokens": False}, ("stream_options",))
 
 
-def test_what_a_server_needs_for_a_model(tmp_path: Path) -> None:
+def test_what_a_server_needs_for_a_model() -> None:
     """Special tokens are asked for only where calls are marked by some; the model's own profile has the last word."""
     server = {"server": "vllm"}
-    assert dict(planned(tmp_path, server).set) == {}
-    assert dict(planned(tmp_path, server, profile={"special_tokens": True}).set) == {"skip_special_tokens": False}
-    assert dict(planned(tmp_path, profile={"special_tokens": True}).set) == {}
-    profile = {"special_tokens": True, "request": {"set": {"skip_special_tokens": True, "x": 1}}}
-    assert dict(planned(tmp_path, server, profile=profile).set) == {"skip_special_tokens": True, "x": 1}
+    assert dict(planned(server).set) == {}
+    assert dict(planned(server, profile={"special_tokens": True}).set) == {"skip_special_tokens": False}
+    assert dict(planned(profile={"special_tokens": True}).set) == {}
+    profile = {"special_tokens": True, "request": Change(set={"skip_special_tokens": True, "x": 1})}
+    assert dict(planned(server, profile=profile).set) == {"skip_special_tokens": True, "x": 1}
 
 
-def test_what_else_is_taken_over(tmp_path: Path) -> None:
-    profile = {"unknown_tools": "drop", "reasoning": {"open": "<a>", "close": "</a>", "to": "drop"}}
-    found = planned(tmp_path, {"max_call_bytes": 7}, profile=profile)
+def test_what_else_is_taken_over() -> None:
+    profile = {"unknown_tools": "drop", "reasoning": Reasoning(open="<a>", close="</a>", to="drop")}
+    found = planned({"max_call_bytes": 7}, profile=profile)
     assert (found.client, found.model, found.unknown_tools, found.max_call_bytes) == ("openai-sdk", "mine", "drop", 7)
     assert found.reasoning is not None
     assert (found.reasoning.open, found.reasoning.to) == ("<a>", "drop")
@@ -255,5 +253,5 @@ def test_what_else_is_taken_over(tmp_path: Path) -> None:
 def test_a_setting_names_what_there_is(setting: str) -> None:
     named: dict[str, Any] = {setting: "nobody"}
     with pytest.raises(UnknownName, match=f"there is no {setting} profile 'nobody'; known are ") as refused:
-        builtin(Settings(**named))
+        Planner(PROFILES, Settings(**named))
     assert refused.value.setting == setting

@@ -27,7 +27,8 @@ class _Held:
     chunk: dict[str, Any]
     raw: bytes | None
     passed: str = ""
-    """Text that may leave while white space behind it may not yet: with a little patience the frame leaves whole."""
+    """Text that may leave while white space behind it may not yet. For a client that reads text it waits for that, so
+    that a reply which needs no change keeps its frames; for any other it leaves at once."""
 
 
 @dataclass(slots=True)
@@ -230,7 +231,8 @@ class StreamRewriter:
             held = choice.held[0]
             part, held.text = held.text[:count], held.text[count:]
             count -= len(part)
-            if as_ == "content" and held.raw is not None and not held.text.strip():
+            patient = not held.text or (held.text.isspace() and not choice.channel.structured)
+            if as_ == "content" and held.raw is not None and patient:
                 held.passed += part
                 if not held.text:
                     out.append(held.raw)

@@ -93,11 +93,17 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     @property
     def framed(self) -> bool:
-        """Whether every call opens with markup of its own, and not with what could be any JSON or code."""
+        """Whether every call opens with markup of its own that nobody writes by chance: a marker of at least five
+        characters, or a tag that is an offered tool's name. What could be any JSON, code or word is no such opening.
+
+        A dialect that is only how clients read calls is left out, too.
+        """
         openings = [pattern.parse(text, "call") for text in self.calls]
         if self.section_required:
             openings = [pattern.parse(text, "section") for text in self.sections]
-        return all(isinstance(parts[0], str) and parts[0].strip(" \n[({\"'`") for parts in openings)
+        firsts = [parts[0].strip(" \n[({\"'`") if isinstance(parts[0], str) else "" for parts in openings]
+        tags = self.names == "declared" and set(firsts) == {"<"}
+        return self.json_body and (tags or all(len(first) >= 5 and not first[0].isalnum() for first in firsts))
 
     def check(self) -> None:
         """Raise `PatternError` (a ValueError with the offending `.key`) if a pattern makes no sense."""

@@ -103,7 +103,7 @@ def read(prompt: str, tool_sections: tuple[str, ...] = TOOL_SECTIONS) -> Documen
                 gone.append((section.start, max(inside)))  # what follows the last tool is not about tools any more
             elif _ELEMENT.search(masked, section.body, section.end):
                 gone.append((section.start, section.end))
-    return Documentation(tuple(tools.values()), _RULE_LINE.sub("", _without(prompt, gone)) if gone else prompt)
+    return Documentation(tuple(tools.values()), _RULE_LINE.sub("", _without(prompt, gone)))
 
 
 def _masked(prompt: str) -> str:

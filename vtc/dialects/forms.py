@@ -13,6 +13,8 @@ from vtc.dialects.pattern import Chars, Group, Lit, Maybe, OneOf, Part, Slot, Sp
 
 NAME = r"\w.:\-/"
 KEY = r"^\s<>\"'=/\\"
+CODE_BLOCK = Maybe((Lit("```"), Maybe((Lit("json"),)), Space()))
+"""The opening fence of a code block that stands inside of a call's tags."""
 QUOTES = ('"', "'", '\\"', "\\'")
 """Around an attribute; escaped once too often, too."""
 
@@ -96,6 +98,19 @@ class Form:
         _, after = pattern.split(pattern.parse(self.dialect.params[0], "param"), ("value",))
         return "".join(key if isinstance(part, Slot) else part for part in after).strip()
 
+    @property
+    def markup(self) -> re.Pattern[str] | None:
+        """Finds what opens and what closes a parameter, and heads of calls; None where a closer names its parameter."""
+        _, after = pattern.split(pattern.parse(self.dialect.params[0], "param"), ("value",))
+        if any(isinstance(part, Slot) for part in after) or self.dialect.names != "any":
+            return None
+        groups = {
+            "opener": self.param_heads()[0],
+            "closer": self.param_tail(0, ""),
+            "head": Form(self.dialect, self.call).head(()),
+        }
+        return re.compile("|".join(f"(?P<{name}>{pattern.whole(parts)})" for name, parts in groups.items()))
+
     def param_heads(self) -> list[tuple[Part, ...]]:
         heads = []
         for text in self.dialect.params:
@@ -154,9 +169,8 @@ def variants(form: Form, tools: tuple[str, ...]) -> list[tuple[Part, ...]]:
         openings = [opening_of_json(Lit("}")) if form.body == "args" else opening_of_json()]
         if form.body == "json":
             openings.append((Lit("["), Space(), *openings[0]))  # several calls where there should be one
-    fence = Maybe((Lit("```"), Maybe((Lit("json"),)), Space()))  # a code block inside the tags
     return [
-        (*parts, Space(), fence, Group(opening, "json")) if parts else opening
+        (*parts, Space(), CODE_BLOCK, Group(opening, "json")) if parts else opening
         for parts in heads
         for opening in openings
     ]
@@ -172,11 +186,11 @@ def _loose(parts: Sequence[Part]) -> tuple[Part, ...]:
     found: list[Part] = []
     for part in parts:
         if not isinstance(part, Lit):
-            found += [Space()] * bool(found and _ends_in(found[-1], "=")) + [part]
+            found += [Space()] * bool(found and _ends_in(found[-1], "<=/")) + [part]
             continue
-        for piece in re.split(r"(?<=[<=])|(?=[=>])", part.text):
+        for piece in re.split(r"(?<=[<=])|(?<=</)|(?=[=>])", part.text):
             if piece:
-                found += [Space()] * (piece[0] in "=>" or bool(found and _ends_in(found[-1], "<="))) + [Lit(piece)]
+                found += [Space()] * (piece[0] in "=>" or bool(found and _ends_in(found[-1], "<=/"))) + [Lit(piece)]
     return tuple(found)
 
 
@@ -189,11 +203,12 @@ def _declared_envelopes(dialect: Description, tools: tuple[str, ...]) -> list[tu
     keys = dialect.json
 
     def opening(*parts: Part) -> tuple[Part, ...]:
-        return (Lit("{"), Space(), Lit('"'), *parts)
+        return (Lit("{"), Space(), OneOf(QUOTES), *parts)
 
-    colon = (Lit('"'), Space(), Lit(":"), Space())
+    quote = OneOf(QUOTES)
+    colon = (quote, Space(), Lit(":"), Space())
     return [
-        opening(OneOf(keys.name), *colon, Lit('"'), *_names(dialect, tools), Lit('"')),
+        opening(OneOf(keys.name), *colon, quote, *_names(dialect, tools), quote),
         opening(OneOf((*keys.arguments, "function")), *colon, Lit("{")),
         opening(Lit("type"), *colon, Lit('"function"')),
         *([opening(Lit(keys.id), *colon, Lit('"'))] if keys.id else []),
@@ -212,6 +227,8 @@ def _trim(parts: Sequence[Part]) -> tuple[Part, ...]:
         parts = parts[1:]
     while parts and isinstance(parts[-1], Space):
         parts = parts[:-1]
+    if parts and isinstance(last := parts[-1], Maybe) and isinstance(last.parts[-1], Space):
+        return (*parts[:-1], Maybe(last.parts[:-1]))
     return tuple(parts)
 
 

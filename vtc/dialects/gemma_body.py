@@ -17,13 +17,14 @@ QUOTE = '<|"|>'
 
 _TOKEN = re.compile(
     r"""(?P<space>\s+)|(?P<quote><\|"\|>)|(?P<partial><(?:\|(?:"\|?)?)?\Z)|(?P<mark>[{}\[\]:,])|(?P<string>")"""
-    r"""|(?P<key>[^\s{}\[\]:,<"]{1,400}(?=\s{0,256}:))|(?P<word>[^\s{}\[\]:,<"]{1,400}(?=\s{0,256}[^\s:]))"""
-    r"""|(?P<more>[^\s{}\[\]:,<"]{1,400}\s{0,256}\Z)|(?P<other>.)""",
+    r"""|(?P<key>[^\s{}\[\]:,<"]{1,400}+(?=\s{0,256}:))|(?P<word>[^\s{}\[\]:,<"]{1,400}+(?=\s{0,256}+[^\s:]))"""
+    r"""|(?P<more>[^\s{}\[\]:,<"]{1,400}+\s{0,256}\Z)|(?P<other>.)""",
     re.DOTALL,
 )
 _IN_QUOTES = re.compile(r"""(?P<run>[^<]+)|(?P<close><\|"\|>)|(?P<partial><(?:\|(?:"\|?)?)?\Z)|(?P<other><)""")
 _IN_STRING = re.compile(
-    r"""(?P<partial>\\(?:u[0-9a-fA-F]{0,3})?\Z)|(?P<run>[^"\\]+|\\u[0-9a-fA-F]{4}|\\.)|(?P<close>")""", re.DOTALL
+    r"""(?P<partial>\\(?:u[0-9a-fA-F]{0,3})?\Z)|(?P<run>[^"\\\x00-\x1f]+|[\x00-\x1f]|\\u[0-9a-fA-F]{4}|\\.)|(?P<close>")""",
+    re.DOTALL,
 )
 _BARE_KEY = re.compile(r"""[^\s{}\[\]:,<"]{1,400}""")
 
@@ -102,10 +103,7 @@ class GemmaBody:
             self._hand_on(piece)
 
     def _hand_on(self, piece: str) -> None:
-        at = 0
-        # Of broken JSON strings `JsonBody` mends a character at a time.
-        while at < len(piece) and not self._json.error:
-            at = self._json.feed(piece, at, final=True)
+        self._json.feed(piece, 0, final=True)
 
 
 def write(value: Any) -> str:

@@ -9,13 +9,12 @@ expression of what leaves it; `reader.py` says what happens then.
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 from vtc.dialects.description import Description
-from vtc.dialects.forms import QUOTES, Form, closers, forms, opening_of_json, variants
+from vtc.dialects.forms import CODE_BLOCK, QUOTES, Form, closers, forms, opening_of_json, variants
 from vtc.dialects.pattern import Chars, Group, Lit, Maybe, Scan, Space, Token, expecting, searching
 
 FENCES = (
@@ -48,7 +47,8 @@ class Grammar:
     ) -> None:
         self.tools = tuple(tools)
         self.heads: dict[str, Head] = {}
-        for dialect in dialects:
+        # Those whose tags are the names of tools come last: a tool may be named like another dialect's tag.
+        for dialect in sorted(dialects, key=lambda one: one.names == "declared"):
             for form in forms(dialect):
                 for parts in variants(form, self.tools):
                     token = Token(f"h{len(self.heads)}", parts, line_start=form.whole_line)
@@ -88,7 +88,9 @@ class Grammar:
         """Right behind a head with {params}: a parameter, the end of a call without any, or a JSON object."""
         tokens = [Token(f"p{i}", parts) for i, parts in enumerate(form.param_heads())]
         tokens.append(Token("tail", form.tail(name)))
-        tokens.append(Token("json", opening_of_json(Lit("}"))))
+        unquoted = (Lit("{"), Space(), Chars(r"\w", 64), Space(), Lit(":"))
+        for i, opening in enumerate((opening_of_json(Lit("}")), unquoted)):
+            tokens.append(Token(f"json{i}", (CODE_BLOCK, *opening)))
         return expecting(tokens)
 
     def _value(self, form: Form, name: str, index: int, key: str) -> Scan:
@@ -112,7 +114,7 @@ class Grammar:
         if parts := form.tail(name):
             brace, fence = Token("extra0", (Lit("}"), Space(), *parts)), Token("extra1", (Lit("```"), Space(), *parts))
             wrong = Token("wrong", (Lit("</"), Chars(r"\w:.\-", 64), Lit(">")))
-            return expecting([Token("tail", parts), brace, fence, wrong, *self._numbered("m")])
+            return expecting([Token("tail", parts), brace, fence, wrong, *self._heads_of(form.dialect, "m")])
         return _END_OF_LINE if form.whole_line else _NOTHING
 
     def _after(self, form: Form) -> Scan:
@@ -133,15 +135,16 @@ class Grammar:
     def _damaged(self, form: Form, name: str) -> Scan:
         """In a call whose JSON broke: its closer with another call right behind it, which only then is one."""
         closers = [parts for parts in (form.tail(name), form.section_tail()) if parts]
-        pairs = itertools.product(closers, self._numbered("m"))
+        pairs = itertools.product(closers, self._heads_of(form.dialect, "m"))
         return searching(
             [Token(f"d{i}", (*closer, Space(), Group(head.parts, "next"))) for i, (closer, head) in enumerate(pairs)]
         )
 
-    def _numbered(self, name: str) -> list[Token]:
-        """The heads that count anywhere, as tokens of this name."""
-        heads = [head for head in self.heads.values() if not (head.form.whole_reply or head.form.whole_line)]
-        return [Token(f"{name}{i}", head.token.parts) for i, head in enumerate(heads)]
+    def _heads_of(self, dialect: Description, name: str) -> list[Token]:
+        """The heads of a dialect that count anywhere, as tokens of this name."""
+        heads = [head for head in self.heads.values() if head.form.dialect is dialect]
+        anywhere = [head for head in heads if not (head.form.whole_reply or head.form.whole_line)]
+        return [Token(f"{name}{i}", head.token.parts) for i, head in enumerate(anywhere)]
 
     def _closer(self, form: Form, name: str) -> Scan:
         """The end of a call that is no call any more, or else of its section, wherever it stands."""
@@ -155,9 +158,10 @@ ATTRIBUTES_END = searching(
 """The end of a tag with attributes, if it is not inside a value."""
 
 _END_OF_LINE = Scan(
-    re.compile(r"[ \t\r]{0,256}(?:(?P<hold>\Z)|(?P<tail>(?=\n)))"), re.compile(r"[ \t\r]{0,256}(?P<tail>(?=\n)|\Z)")
+    r"(?P<hold>\}?[ \t\r]{0,256}\Z)|(?P<tail>[ \t\r]{0,256}(?=\n))|(?P<extra0>\}[ \t\r]{0,256}(?=\n))",
+    r"(?P<tail>[ \t\r]{0,256}(?:(?=\n)|\Z))|(?P<extra0>\}[ \t\r]{0,256}(?:(?=\n)|\Z))",
 )
-_NOTHING = Scan(re.compile("(?P<tail>)"), re.compile("(?P<tail>)"))
+_NOTHING = Scan("(?P<tail>)", "(?P<tail>)")
 
 
 @lru_cache(maxsize=256)

@@ -187,24 +187,45 @@ class OpenCall:
             rest = body[found.end :]
             del self._raw[self._body :]
             self._raw.append(body[: found.end])
-            return self._events(found.values, unknown_tools), rest
+            events = self._events(found.values, unknown_tools)
+            for event in events:
+                self._check_repaired(event)
+            return events, rest
         except envelope.NotACall as error:
             self._raw[self._body :] = [body]
             self.fault = str(error)
             return [], ""
 
-    def _split_absorbed(self) -> None:
-        """A value that holds the opener of a required parameter that is missing has lost its closer: split it there.
+    def _check_repaired(self, event: Call) -> None:
+        """Raise `envelope.NotACall` where mended JSON may have lost an argument, or gained one."""
+        tool = self._tools.get(event.call.name)
+        schema = tool.parameters if tool else {}
+        keys = json.loads(event.call.arguments).keys()
+        if lost := set(values.required(schema)) - keys:
+            raise envelope.NotACall(f"{self.fault}, and {min(lost)!r} is missing")
+        if "json-repaired" in event.repairs and (gained := keys - set(values.properties(schema))):
+            raise envelope.NotACall(f"{self.fault}, and {min(gained)!r} is no parameter")
 
-        Only if that gives every required parameter exactly once; else nobody knows what was meant.
+    def _split_absorbed(self) -> None:
+        """A value that holds the opener of a parameter that is missing has lost its closer: split it there.
+
+        That is so if the parameter is required, or if the openers are more than the closers and these are all alike.
+        Only if that gives every required parameter exactly once; else nobody knows what was meant, no more than if
+        another call begins where no parameter quotes it.
         """
-        missing = [key for key in values.required(self._schema) if key not in self._arguments and key in self._declared]
-        if not missing:
+        missing = [key for key in self._declared if key not in self._arguments]
+        required = [key for key in missing if key in values.required(self._schema)]
+        if required and "missing-closer" in self.repairs:
+            raise envelope.NotACall(f"{required[0]!r} is missing: its end may be, too")
+        body = self.body
+        depth, swallowed = repairs.nesting(body, self.form.markup) if self.form.markup else (0, False)
+        if swallowed:
+            raise envelope.NotACall("a parameter may have swallowed another call, as its closing tag is missing")
+        absorbed = tuple(missing if depth > 0 else required)
+        if not absorbed or not self.form.param_opener(absorbed).search(body):
             return
-        if not self.form.param_opener(tuple(missing)).search(self.body):
-            return
-        if not self._lenient or not self._split(self.body):
-            raise envelope.NotACall(f"a parameter may have swallowed {missing[0]!r}, as its closing tag is missing")
+        if not self._lenient or not self._split(body):
+            raise envelope.NotACall(f"a parameter may have swallowed {absorbed[0]!r}, as its closing tag is missing")
 
     def _split(self, body: str) -> bool:
         """Read the parameters of a body whose closers are missing or wrong; False if that cannot be told."""
@@ -218,7 +239,7 @@ class OpenCall:
             return False
         texts, notes = found
         self._arguments.clear()
-        self.repairs = dict.fromkeys(notes)
+        self.repairs = dict.fromkeys(notes or ["missing-closer"])
         for key, text in texts.items():
             self._set(key, text)
         return True

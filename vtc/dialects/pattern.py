@@ -12,6 +12,7 @@ import re
 import string
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 BODIES = ("json", "args", "params", "kwargs")
 SLOTS = {
@@ -240,12 +241,23 @@ class Token:
         return (Lit(first.text[1:]), *self.parts[1:]) if len(first.text) > 1 else self.parts[1:]
 
 
-@dataclass(frozen=True, slots=True)
 class Scan:
-    """One state's expressions: `streaming` knows a group `hold` for what may still become a token."""
+    """One state's expressions: `streaming` knows a group `hold` for what may still become a token.
 
-    streaming: re.Pattern[str]
-    final: re.Pattern[str]
+    They are compiled when they are first needed, as most replies never get into most states.
+    """
+
+    def __init__(self, streaming: str, final: str) -> None:
+        self._streaming = streaming
+        self._final = final
+
+    @cached_property
+    def streaming(self) -> re.Pattern[str]:
+        return re.compile(self._streaming, re.MULTILINE)
+
+    @cached_property
+    def final(self) -> re.Pattern[str]:
+        return re.compile(self._final, re.MULTILINE)
 
 
 def searching(tokens: Sequence[Token], at_end: Sequence[Token] = ()) -> Scan:
@@ -256,13 +268,10 @@ def searching(tokens: Sequence[Token], at_end: Sequence[Token] = ()) -> Scan:
 def expecting(tokens: Sequence[Token], at_end: Sequence[Token] = ()) -> Scan:
     """For a state in which, after white space, one of `tokens` must follow (used with `match`)."""
     streaming, final = _search(tokens, (), hold=True), _search(tokens, at_end, hold=False)
-    return Scan(
-        re.compile(rf"{SPACE}(?:{streaming.pattern}|(?P<hold_>\\?\Z))", re.MULTILINE),
-        re.compile(rf"{SPACE}(?:{final.pattern})", re.MULTILINE),
-    )
+    return Scan(rf"{SPACE}(?:{streaming}|(?P<hold_>\\?\Z))", rf"{SPACE}(?:{final})")
 
 
-def _search(tokens: Sequence[Token], at_end: Sequence[Token], *, hold: bool) -> re.Pattern[str]:
+def _search(tokens: Sequence[Token], at_end: Sequence[Token], *, hold: bool) -> str:
     ended = [*((token, "") for token in tokens), *((token, r"\s*\Z") for token in at_end)]
     # Grouped by first character, so that the expression starts with a character class, which
     # is what lets `re` skip through plain text at full speed.
@@ -281,9 +290,9 @@ def _search(tokens: Sequence[Token], at_end: Sequence[Token], *, hold: bool) -> 
         choice = "|".join([*ahead, *found])
         choices.append(f"(?<={re.escape(first)})(?:{choice})" if first else choice)
     if not choices:
-        return re.compile(r"(?!)")
+        return r"(?!)"
     # What may begin with any of many characters is only ever expected, never searched for.
     unanchored = choices.pop(list(by_first).index("")) if "" in by_first else ""
     firsts = "".join(re.escape(first) for first in by_first if first)
     anchored = f"[{firsts}](?:{'|'.join(choices)})" if choices else ""
-    return re.compile("|".join(filter(None, (anchored, unanchored))), re.MULTILINE)
+    return "|".join(filter(None, (anchored, unanchored)))

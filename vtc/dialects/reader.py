@@ -1,8 +1,8 @@
 """Text in, events out: the streaming reader for a set of dialects.
 
-`states.py` says what a token does in a state, `machine.py` turns the crank; what is done is in `prose.py` outside of calls
-and here inside. Text is consumed strictly forward. Outside a call only what may still become markup is held back; inside
-a call everything is, so that a call that does not complete can be given back as the text it was.
+`states.py` says what a token does in a state and `machine.py` turns the crank; what is done is in `prose.py` outside of
+calls, and here inside of them. Text is consumed strictly forward. Outside a call only what may still become markup is
+held back; inside a call everything is, so that a call that does not complete can be given back as the text it was.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
-from vtc.dialects import envelope
+from vtc.dialects import envelope, repairs
 from vtc.dialects.forms import Form
 from vtc.dialects.gemma_body import GemmaBody
 from vtc.dialects.grammar import ATTRIBUTES_END, Grammar
@@ -75,11 +75,12 @@ class Reader(Prose):
         """The end of the message; not `complete` when the model was cut off (`finish_reason: length`)."""
         self._final, self._complete = True, complete
         self._read()
-        if self._call and self._state == "value" and self._lenient and complete and not self._call.spilled:
-            self._damage("the reply ends inside it")
-            self._damage_end()
-        if self._call or self._whole:
-            self._refuse("the reply ends inside it" if complete else "the reply was cut off inside it")
+        # Twice if what was no whole reply is a call all the same.
+        while self._call or self._whole:
+            if self._call and self._state == "value" and self._lenient and complete and not self._call.spilled:
+                self._damage("the reply ends inside it")
+            else:
+                self._refuse("the reply ends inside it" if complete else "the reply was cut off inside it")
             self._read()
         if self._space:
             space = self._take_space()
@@ -377,6 +378,8 @@ class Reader(Prose):
 
     def _after_other(self) -> None:
         if not self._whole:
+            if self._final and self._complete and self._lenient and self._form:
+                self._drop_stump(self._form)
             self._to_text()
         elif not self._buffer[self._at :].strip(WHITE) and (
             (self._form and not self._form.section_tail()) or self._mends("missing-closer")
@@ -384,6 +387,13 @@ class Reader(Prose):
             self._whole_end()  # the reply ends before the section does, if that has an end at all
         else:
             self._not_whole()
+
+    def _drop_stump(self, form: Form) -> None:
+        """What the reply ends with behind a call may be the beginning of a closer."""
+        rest = self._buffer[self._at :]
+        if rest.strip(WHITE) and repairs.is_stump(rest, form.closing_tags("")):
+            self._out.append(Markup(rest))
+            self._at = self._from = len(self._buffer)
 
     def _whole_end(self, _: Found | None = None) -> None:
         for event in self._whole:

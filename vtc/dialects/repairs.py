@@ -69,43 +69,51 @@ def _without_closers(text: str, closers: Sequence[str]) -> str:
 def _mended(body: str, closers: Sequence[str]) -> tuple[list[str], list[str]] | None:
     notes: list[str] = []
     body, corrupt = without_corrupt_closer(body, closers)
-    if not corrupt:
-        body, corrupt = _without_stump(body, closers)
     if corrupt:
         notes.append("corrupt-closer")
-    if fenced := re.fullmatch(r"(?:```[a-z]*\s*)?(.*?)\s*```\s*", body, re.DOTALL):
-        body, notes = fenced[1], [*notes, "code-fence"]
+    if (fenced := body.rstrip()).endswith("```"):
+        body, notes = re.sub(r"\A```[a-z]*\s*", "", fenced.removesuffix("```").rstrip()), [*notes, "code-fence"]
     if re.match(r'[{\[]\s*(?:\\n\s*)*\\"', body):
         body, notes = unescaped(body), [*notes, "escaped-json"]
-    for repair in (_tolerated, _python, _closed, _guessed):
-        found = repair(body)
-        if found is not None:
-            bodies, names = found
-            return bodies, [*notes, *names]
-    return None
+    found = _tolerated(body, closers, cut=True) or _python(body) or _guessed(body)
+    return (found[0], [*notes, *found[1]]) if found else None
 
 
-def _tolerated(body: str) -> tuple[list[str], list[str]] | None:
-    """What the reader takes anyway, several values and braces too many included."""
+def _tolerated(body: str, closers: Sequence[str] = (), *, cut: bool = False) -> tuple[list[str], list[str]] | None:
+    """What the reader takes anyway, several values and braces too many included.
+
+    With `cut` the last value may be cut off in or behind what it holds (quotes and braces are added, nothing else), and
+    behind it there may be what little there is of a closer.
+    """
     found: list[str] = []
     names: dict[str, None] = {}
     at = 0
     while at < len(body):
         if body[at] not in "{[":
-            rest = body[at:].strip(" \t\r\n,;")
-            if rest.strip("}]"):
+            if not body[at:].strip(" \t\r\n,;}]"):
+                if body[at:].strip(" \t\r\n,;"):
+                    names["extra-brace"] = None
+            elif cut and is_stump(body[at:], closers):
+                names["corrupt-closer"] = None
+            else:
                 return None
-            if rest:
-                names["extra-brace"] = None
             break
         one = JsonBody()
         at = one.feed(body, at, final=True)
-        if not one.done:
-            return None
-        found.append(one.text())
         names.update(one.repairs)
+        if not one.done:
+            rest = body[at:]
+            # A string that ends in a brace has lost its quote, or was cut off behind a brace of its own.
+            unsure = one.in_string and body.endswith(("}", "]"))
+            if not cut or unsure or (rest and (one.in_string or not is_stump(rest, closers))) or not one.close():
+                return None
+            names.update({"json-cut": None, **({"corrupt-closer": None} if rest else {})})
+            at = len(body)
+        found.append(one.text())
         gap = _GAP.match(body, at)
         at = gap.end() if gap else at
+    if len(found) > 1:
+        names["several-objects"] = None
     return (_each(found), list(names)) if found else None
 
 
@@ -123,18 +131,6 @@ def _python(body: str) -> tuple[list[str], list[str]] | None:
     return _each([json.dumps(value, ensure_ascii=False)]), ["python-literal"]
 
 
-def _closed(body: str) -> tuple[list[str], list[str]] | None:
-    """JSON that was cut off in a value: quotes and braces are added, nothing else.
-
-    A string that ends in a brace has lost its quote, or was cut off behind a brace of its own.
-    """
-    one = JsonBody()
-    at = one.feed(body, 0, final=True)
-    if one.error or one.done or at < len(body) or (one.in_string and body.endswith(("}", "]"))) or not one.close():
-        return None
-    return _each([one.text()]), [*one.repairs, "json-cut"]
-
-
 def _guessed(body: str) -> tuple[list[str], list[str]] | None:
     """Quotes inside strings that were not escaped, missing commas and quotes: the last resort.
 
@@ -143,6 +139,10 @@ def _guessed(body: str) -> tuple[list[str], list[str]] | None:
     whole = body.startswith(("{", "[")) and body.rstrip().endswith(("}", "]"))
     if len(body) > MOST_GUESSED or not whole or re.search(r'"\s*\+\s*"', body):
         return None
+    one = JsonBody()
+    one.feed(body, 0, final=True)
+    if not one.error:
+        return None  # it just ends too early
     try:
         value = json_repair.loads(body)
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)
@@ -213,22 +213,27 @@ def _choice(words: Iterable[str]) -> str:
     return "(?:" + "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)) + ")"
 
 
-def _is_stump(text: str, closers: Iterable[str]) -> bool:
+def is_stump(text: str, closers: Iterable[str]) -> bool:
     """Whether text that stands behind what is complete is the beginning of a closer, or a garbled one."""
     text = text.strip()
     begun = any(closer.startswith(text) or closer.strip("</>").startswith(text) for closer in closers)
     return begun or without_corrupt_closer(text, closers)[0] == ""
 
 
-def _without_stump(body: str, closers: Sequence[str]) -> tuple[str, bool]:
-    """JSON without what little there is of a closer behind it, and whether there is any."""
-    one = JsonBody()
-    at = one.feed(body, 0, final=True)
-    cut = bool(body[at:].strip()) and not one.in_string and _is_stump(body[at:], closers)
-    return (body[:at].rstrip(), True) if cut else (body, False)
-
-
 # Tagged bodies
+
+
+def nesting(body: str, markup: re.Pattern[str]) -> tuple[int, bool]:
+    """How many more openers of parameters than closers there are, and whether a call begins in or behind one of these.
+
+    `markup` finds them by its groups `opener`, `closer` and `head`.
+    """
+    depth, heads, outside = 0, False, False
+    for found in markup.finditer(body):
+        depth += {"opener": 1, "closer": -1}.get(found.lastgroup or "", 0)
+        if found.lastgroup == "head":
+            heads, outside = True, outside or depth <= 0
+    return depth, outside or (heads and depth > 0)
 
 
 def tagged(
@@ -274,7 +279,7 @@ def _closed_value(piece: str, closer: str, tail: Sequence[str]) -> tuple[str | N
     if closed:
         if not after.strip():
             return before, ""
-        if tail and (_is_stump(after, tail) or _TAG.fullmatch(after.strip())):
+        if tail and (is_stump(after, tail) or _TAG.fullmatch(after.strip())):
             return before, "corrupt-closer"
         return None, ""
     value, corrupt = without_corrupt_closer(piece, [closer])
@@ -282,6 +287,8 @@ def _closed_value(piece: str, closer: str, tail: Sequence[str]) -> tuple[str | N
         return _framed(value, piece), "corrupt-parameter-closer"
     before, bracket, tag = piece.rstrip().rpartition("<")
     if bracket and _TAG.fullmatch(bracket + tag):
+        if f"<{tag.strip('/>')}>" in before:
+            return None, ""  # that closes what was opened in the value
         return _framed(before.rstrip(), piece), "wrong-parameter-closer"
     return (piece if tail else _framed(piece.rstrip(), piece)), "missing-parameter-closer"
 

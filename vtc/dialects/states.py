@@ -6,7 +6,6 @@ The expressions that find the tokens are a grammar's (`grammar.py`), the moves a
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
 from vtc.dialects.pattern import Scan
@@ -88,7 +87,7 @@ OTHERWISE: dict[State, str] = {
 """State -> the reader's move when none of its tokens follows."""
 
 INFO = Scan(
-    re.compile(r"(?P<hold>`{1,63}\Z)|(?P<ticks>`{1,64})|(?P<newline>\n)"),
-    re.compile(r"(?P<ticks>`{1,64})|(?P<newline>\n)"),
+    r"(?P<hold>`{1,63}\Z)|(?P<ticks>`{1,64})|(?P<newline>\n)",
+    r"(?P<ticks>`{1,64})|(?P<newline>\n)",
 )
-WHOLE = Scan(re.compile(r"\s*(?P<hold>\Z)"), re.compile(r"\s*(?P<end>\Z)"))
+WHOLE = Scan(r"\s*(?P<hold>\Z)", r"\s*(?P<end>\Z)")

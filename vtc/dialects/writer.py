@@ -15,7 +15,7 @@ from vtc.dialects import gemma_body, pattern, values
 from vtc.dialects.description import Description
 from vtc.dialects.grammar import compiled
 from vtc.dialects.reader import Reader
-from vtc.events import Call, Tool, ToolCall
+from vtc.events import Call, Markup, Tool, ToolCall
 
 
 def write_calls(calls: Sequence[ToolCall], dialect: Description, tools: Mapping[str, Tool]) -> str:
@@ -100,9 +100,11 @@ def _fill(text: str, key: str, slots: Mapping[str, str]) -> str:
 def _reads_back(
     text: str, name: str, arguments: Mapping[str, Any], dialect: Description, tools: Mapping[str, Tool]
 ) -> bool:
+    if dialect.section_required:
+        text = _fill(dialect.sections[0], "section", {"calls": text})
     reader = Reader(compiled((dialect,), tuple(tools)), tools, max_call_bytes=len(text) * 8 + 8)
     events = [*reader.feed(text), *reader.finish()]
-    match events:
+    match [event for event in events if not isinstance(event, Markup)]:
         case [Call(call=ToolCall(name=read, arguments=written))]:
             return read == name and _same(json.loads(written), arguments)
     return False

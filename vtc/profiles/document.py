@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,13 @@ def read(file: Path) -> tuple[list[Document], list[Problem]]:
     except OSError as error:
         return [], [Problem(str(file), 1, "", f"cannot be read: {error.strerror}; check that it exists and its rights")]
 
+    documents, problems = _parsed(file, text)
+    return [*documents], [*problems]
+
+
+@lru_cache(maxsize=1024)
+def _parsed(file: Path, text: str) -> tuple[list[Document], list[Problem]]:
+    """Kept, as profiles are read again whenever an option changes and YAML is slow to read."""
     documents: list[Document] = []
     problems: list[Problem] = []
     try:

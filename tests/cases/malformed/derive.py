@@ -148,9 +148,10 @@ def _closers(dialect: str, tags: Tags, sample: tuple[str, Json]) -> Iterator[Jso
     for at in closing:
         role, closer = pieces[at]
         yield case(f"{name}: {role} missing", dialect, joined(without(pieces, at)), [sample])
-        for how, text in garbled(closer):
-            yield case(f"{name}: {role} {how}", dialect, joined(other(pieces, at, text)), [sample])
-        yield case(f"{name}: {role} is </tool>", dialect, joined(other(pieces, at, "</tool>")), [sample])
+        for how, text in (*garbled(closer), ("is </tool>", "</tool>")):
+            # Behind a call that is whole, what does not begin as the wrapper's closer does is text.
+            more = {"content": text} if role == "unwrap" and not closer.startswith(text) else {}
+            yield case(f"{name}: {role} {how}", dialect, joined(other(pieces, at, text)), [sample], **more)
     if len(closing) == 2:
         first, second = (pieces[at][1].strip("</>") for at in closing)
         for glued in (f"{first[:3]}{second}>", f"</{first[:3]}{second}>", first[:3]):
@@ -281,10 +282,15 @@ def in_json(dialect: str) -> Iterator[Json]:
     def block(name: str, body: str, calls: Sequence[tuple[str, Json]] | None, end: str = closer, **more: Any) -> Json:
         return case(name, dialect, opener + body + end, calls, **more)
 
+    def behind(text: str) -> Json:
+        """What is content behind a call that is whole when its JSON is."""
+        return {"content": text} if dialect == "tools-tag" and not closer.strip().startswith(text) else {}
+
     for sample in SAMPLES:
         tool, arguments = sample
         for fault, body in faults(sample):
-            yield block(f"{tool}: {fault}", body, [sample])
+            more = behind(f"```{closer}") if fault == "in a code block" else {}
+            yield block(f"{tool}: {fault}", body, [sample], **more)
         yield block(f"{tool}: parameters", json.dumps({"name": tool, "parameters": arguments}), [sample])
         yield block(f"{tool}: arguments first", json.dumps({"arguments": arguments, "name": tool}), [sample])
         twice = json.dumps({"name": tool, "arguments": json.dumps(arguments)})
@@ -295,12 +301,13 @@ def in_json(dialect: str) -> Iterator[Json]:
         for lost in (1, 2):
             yield block(f"{tool}: {lost} braces missing", body[:-lost], [sample])
             yield block(f"{tool}: {lost} braces missing and no closer", body[:-lost], [sample], "")
-        yield block(f"{tool}: a brace too many", body + "}", [sample])
+        yield block(f"{tool}: a brace too many", body + "}", [sample], **behind("}" + closer))
         yield block(f"{tool}: no closer", body, [sample], "")
         for corrupt in CORRUPT[dialect]:
-            yield block(f"{tool}: closed by {corrupt}", body, [sample], f"\n{corrupt}")
+            yield block(f"{tool}: closed by {corrupt}", body, [sample], f"\n{corrupt}", **behind(corrupt))
             yield block(f"{tool}: brace missing, closed by {corrupt}", body[:-1], [sample], corrupt)
-        yield block(f"{tool}: closed by another tag", body, [sample], "\n</tool>" if opener else "")
+        if opener:
+            yield block(f"{tool}: closed by another tag", body, [sample], "\n</tool>", **behind("</tool>"))
         yield block(f"{tool}: unquoted name", body.replace(f'"{tool}"', tool), [sample])
     yield from _ended_in_a_string(dialect, block)
     yield from _several(dialect, block)
@@ -350,6 +357,8 @@ def _ended_in_a_string(dialect: str, block: Block) -> Iterator[Json]:
                 yield block(f"string with {how} newline not closed, then {corrupt}", body, [written], corrupt)
         cut = f"{opening}{newline}[ ] tw"
         yield block(f"string with {how} newline cut off", cut, None, "", finish="length")
+    unquoted = '{"name": "bash", "arguments": {"command": "f() { g() { x }}'
+    yield block("a quote or braces are missing", unquoted, None, "")
     yield block("an empty string not closed", '{"name": "bash", "arguments": {"command": "', None, "")
     yield block("a required argument missing", '{"name": "write_file", "arguments": {"path": "a"', None, "")
     yield block("cut behind a comma", '{"name": "bash", "arguments": {"command": "a",', None, "")
@@ -357,7 +366,8 @@ def _ended_in_a_string(dialect: str, block: Block) -> Iterator[Json]:
     yield block("cut behind a colon", '{"name": "bash", "arguments": {"command": "a", "timeout":', None, "")
     yield block("cut in an escape", '{"name": "bash", "arguments": {"command": "a\\', None, "")
     yield block("a quote that may end the string", '{"name": "bash", "arguments": {"command": "a", "b", "timeout": "5"}}', None)
-    yield block("a bare word for a value", '{"name": "bash", "arguments": {"command": ls -la}}', None)
+    bare = '{"name": "bash", "arguments": {"command": ls -la}}'
+    yield block("a value without quotes", bare, [("bash", {"command": "ls -la"})])
     yield block("an expression for a value", '{"name": "bash", "arguments": {"command": "a" + "b"}}', None)
     yield block("dots for the rest", '{"name": "bash", "arguments": {"command": "a", ...}}', None)
 

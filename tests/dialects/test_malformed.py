@@ -1,0 +1,136 @@
+"""The malformed replies of `tests/cases/malformed`: what is recovered, what is refused, and that nothing is invented.
+
+B10: at least 95 % of what can be recovered is, with exactly the arguments that the model wrote, and no call has any
+other. The rate is printed by the test run.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import chain
+from typing import Any, Literal
+
+import msgspec
+import pytest
+
+from tests.cases.malformed import derive
+from tests.dialects import reading
+from tests.dialects.reading import Case, calls, content, merged, random_cuts, raw, typed
+from vtc.events import Call, Event
+
+HERE = reading.CASES / "malformed"
+TOOLS = {**reading.TOOLS, **reading.tools(HERE / "tools.yaml")}
+OUTCOMES = ("recovered", "refused", "missed", "wrong")
+LEAST_CASES = 400
+LEAST_REAL_CASES = 60
+LEAST_RATE = 0.95
+
+type Outcome = Literal["recovered", "refused", "missed", "wrong"]
+
+
+class Wanted(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    arguments: dict[str, Any]
+
+
+class Malformed(msgspec.Struct, forbid_unknown_fields=True):
+    """A reply, and what a person says that it means; without `calls` it stays text."""
+
+    name: str
+    dialects: tuple[str, ...]
+    tools: str
+    text: str
+    finish: Literal["stop", "length"]
+    calls: list[Wanted] | None
+    content: str
+    source: str
+
+    def read(self, chunks: Any, *, lenient: bool = True) -> list[Event]:
+        return reading.read(
+            chunks,
+            [reading.DIALECTS[name] for name in self.dialects],
+            TOOLS[self.tools],
+            complete=self.finish == "stop",
+            lenient=lenient,
+        )
+
+    def outcome(self, events: list[Event]) -> Outcome:
+        """`missed`: less than was meant; `wrong`: a call that was not meant, or other arguments."""
+        found = [typed(call) for call in calls(events)]
+        wanted = [typed((call.name, call.arguments)) for call in self.calls or ()]
+        if Counter(found) - Counter(wanted):
+            return "wrong"
+        if found != wanted or content(events) != self.content:
+            return "missed"
+        return "recovered" if wanted else "refused"
+
+
+FILES = sorted(path.stem for path in HERE.glob("*.jsonl"))
+CASES: dict[str, list[Malformed]] = {
+    file: [msgspec.json.decode(line, type=Malformed) for line in (HERE / f"{file}.jsonl").read_bytes().splitlines()]
+    for file in FILES
+}
+EACH_FILE = pytest.mark.parametrize("file", FILES)
+
+
+@pytest.mark.parametrize("dialect", derive.FILES)
+def test_the_derived_cases_are_what_the_script_derives(dialect: str) -> None:
+    committed = (HERE / f"{dialect}.jsonl").read_text("utf-8")
+    assert committed == derive.derived(dialect), "run `python -m tests.cases.malformed.derive`"
+
+
+def test_what_can_be_recovered_is_and_nothing_is_invented(capsys: pytest.CaptureFixture[str]) -> None:
+    """B5, B6, B10."""
+    outcomes = {file: [(case, case.outcome(case.read([case.text]))) for case in CASES[file]] for file in FILES}
+    table = {file: Counter(outcome for _, outcome in pairs) for file, pairs in outcomes.items()}
+    total = Counter(outcome for pairs in outcomes.values() for _, outcome in pairs)
+    rate = total["recovered"] / (total["recovered"] + total["missed"] + total["wrong"])
+    with capsys.disabled():
+        print(f"\n\n{'malformed replies':<18}{'cases':>7}" + "".join(f"{outcome:>11}" for outcome in OUTCOMES))
+        for name, row in [*table.items(), ("all", total)]:
+            print(f"{name:<18}{row.total():>7}" + "".join(f"{row[outcome]:>11}" for outcome in OUTCOMES))
+        print(f"recovered: {rate:.1%} of what can be\n")
+    assert [case.name for pairs in outcomes.values() for case, outcome in pairs if outcome == "wrong"] == []
+    assert rate >= LEAST_RATE
+    assert total.total() >= LEAST_CASES
+    assert table["models"].total() >= LEAST_REAL_CASES
+
+
+@EACH_FILE
+def test_a_cut_anywhere_changes_nothing(file: str) -> None:
+    for case in CASES[file]:
+        whole = case.read([case.text])
+        assert raw(whole) == case.text, case.name
+        for cut in chain([[*case.text]], random_cuts(case.text, 2)):
+            assert merged(case.read(cut)) == merged(whole), (case.name, cut)
+
+
+@EACH_FILE
+def test_without_repair_there_is_nothing_else_and_nothing_wrong(file: str) -> None:
+    """What stays text without repair, and is recovered with it, is recovered by a repair that has a name."""
+    for case in CASES[file]:
+        strict, lenient = (case.read([case.text], lenient=value) for value in (False, True))
+        names = {repair for event in lenient if isinstance(event, Call) for repair in event.repairs}
+        # A CDATA section is what was written, verbatim.
+        assert case.outcome(strict) != "wrong" or "cdata" in names, case.name
+        assert case.outcome(strict) != "recovered" or case.outcome(lenient) == "recovered", case.name
+        assert names or len(calls(strict)) == len(calls(lenient)), case.name
+
+
+WELL_FORMED = [
+    pytest.param(case, id=f"{file}: {case.name}")
+    for file in derive.FILES
+    if (reading.CASES / "reading" / f"{file}.yaml").exists()
+    for case in reading.cases(file)
+    if case.calls and not case.repairs and not case.refusals
+]
+
+
+@pytest.mark.parametrize("case", WELL_FORMED)
+def test_well_formed_calls_read_alike_with_and_without_repair(case: Case) -> None:
+    """B1."""
+    found = []
+    for lenient in (True, False):
+        case.reader["lenient"] = lenient
+        found.append(merged(case.read([case.text])))
+    assert found[0] == found[1]

@@ -1,0 +1,351 @@
+"""The profiles that come with VTC: every dialect both ways, and every model by the names that hosts give it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.dialects.reading import calls, content, merged, raw, read, typed
+from vtc.dialects import prompt, writer
+from vtc.dialects.description import Description
+from vtc.events import Call, Event, Refusal, Tool, ToolCall
+from vtc.profiles.loader import builtin_directory, load
+from vtc.profiles.matching import Facts, best
+
+SHIPPED = load([builtin_directory()])
+DIALECTS = SHIPPED.dialects
+FRAMED = [dialect for dialect in DIALECTS.values() if dialect.framed]
+TEMPLATES = Path(__file__).parents[1] / "cases" / "templates"
+"""What models are shown as their own past: two calls each, as the chat templates print them."""
+
+TOOLS = {
+    "get_weather": Tool(
+        "get_weather",
+        "Weather of a place.",
+        {
+            "type": "object",
+            "properties": {
+                "city": {"type": "string", "description": "Where."},
+                "days": {"type": "integer"},
+                "flag": {"type": "boolean"},
+                "ratio": {"type": "number"},
+                "opts": {"type": "object", "properties": {"a": {"type": "array", "items": {"type": "integer"}}}},
+                "tags": {"type": "array", "items": {"type": "string"}},
+                "unit": {"type": "string", "enum": ["celsius", "fahrenheit"], "default": "celsius"},
+            },
+            "required": ["city"],
+        },
+    ),
+    "get_time": Tool("get_time", "The time.", {"type": "object", "properties": {"tz": {"type": "string"}}}),
+    "ping": Tool("ping", "", {"type": "object", "properties": {}}),
+}
+TWO: list[tuple[str, dict[str, Any]]] = [
+    ("get_weather", {"city": "Paris", "days": 2}),
+    ("get_time", {"tz": "Europe/Paris"}),
+]
+TYPED: dict[str, Any] = {
+    "city": "5",
+    "days": 2,
+    "flag": True,
+    "ratio": 1.5,
+    "opts": {"a": [1, 2]},
+    "tags": ["x", "true"],
+    "unit": "celsius",
+}
+
+
+def written(dialect: Description, *made: tuple[str, dict[str, Any]]) -> str:
+    numbered = enumerate(made, start=1)
+    found = [ToolCall(name, json.dumps(arguments), f"call0000{number}") for number, (name, arguments) in numbered]
+    return writer.write_calls(found, dialect, TOOLS)
+
+
+def clean(events: list[Event]) -> list[tuple[str, Any]]:
+    """The calls of a reply that is nothing but well-formed calls."""
+    assert content(events).strip() == ""
+    assert [event for event in events if isinstance(event, Refusal)] == []
+    assert [repair for event in events if isinstance(event, Call) for repair in event.repairs] == []
+    return calls(events)
+
+
+def reads_back(dialect: Description, *made: tuple[str, dict[str, Any]], every_cut: bool = False) -> None:
+    text = written(dialect, *made)
+    events = read([text], [dialect], TOOLS)
+    assert typed(clean(events)) == typed(list(made)), text
+    assert raw(events) == text
+    whole = merged(events)
+    for at in range(1, len(text)) if every_cut else ():
+        assert merged(read([text[:at], text[at:]], [dialect], TOOLS)) == whole, at
+    assert merged(read(text, [dialect], TOOLS)) == whole
+
+
+@pytest.fixture(params=DIALECTS)
+def dialect(request: pytest.FixtureRequest) -> Description:
+    return DIALECTS[request.param]
+
+
+# Dialects
+
+
+def test_it_is_named_after_its_file_and_opens_with_a_sample(dialect: Description) -> None:
+    path = SHIPPED.sources["dialect", dialect.name].path
+    assert path.stem == dialect.name
+    head = path.read_text("utf-8").partition("kind:")[0]
+    assert "\n#   " in head
+    assert all(line.startswith("#") for line in head.splitlines())
+
+
+@pytest.mark.parametrize("made", [TWO[:1], TWO, [*TWO, ("ping", {})], [("ping", {})], [TWO[0], TWO[0]]], ids=len)
+def test_calls_read_back(dialect: Description, made: list[tuple[str, dict[str, Any]]]) -> None:
+    reads_back(dialect, *made)
+
+
+def test_typed_values_read_back(dialect: Description) -> None:
+    reads_back(dialect, ("get_weather", TYPED))
+
+
+def test_a_cut_anywhere_changes_nothing(dialect: Description) -> None:
+    reads_back(dialect, *TWO, every_cut=True)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        " ",
+        "\n",
+        "  x\n",
+        "a\r\nb\r\n",
+        "ünï 𝄞 ✿",
+        "\"'\\ \\n {}[](),:",
+        "123",
+        "null",
+        "<b>&amp;</b>",
+        "```\nx\n```",
+    ],
+)
+def test_strings_read_back(dialect: Description, value: str) -> None:
+    reads_back(dialect, ("get_time", {"tz": value}))
+
+
+def test_its_own_markup_in_a_value_reads_back(dialect: Description) -> None:
+    if not dialect.json_body:
+        pytest.skip("its clients read no JSON, so some values cannot be said in it")
+    text = written(dialect, *TWO)
+    for part in (text, text[: len(text) // 2], text[len(text) // 2 :], f"\n{text}\n", text[-20:]):
+        reads_back(dialect, ("get_time", {"tz": part}))
+        reads_back(dialect, ("get_weather", {"city": part, "days": 1}))
+
+
+def test_text_before_and_after_is_kept() -> None:
+    for dialect in FRAMED:
+        text = written(dialect, TWO[0])
+        events = read([f"I will look.\n\n{text}\n\nDone."], [dialect], TOOLS)
+        assert calls(events) == TWO[:1], dialect.name
+        assert content(events).split() == ["I", "will", "look.", "Done."], dialect.name
+
+
+@pytest.mark.parametrize("path", sorted(TEMPLATES.glob("*.txt")), ids=lambda path: path.stem)
+def test_it_writes_what_the_chat_template_prints(path: Path) -> None:
+    assert written(DIALECTS[path.stem], *TWO) == path.read_bytes().decode()
+
+
+@pytest.mark.parametrize("dialect", FRAMED, ids=lambda dialect: dialect.name)
+def test_no_other_dialect_steals_its_calls(dialect: Description) -> None:
+    for made in (TWO, [("get_weather", TYPED)], [("get_time", {"tz": "a\nb"})], [("ping", {})]):
+        text = written(dialect, *made)
+        assert typed(clean(read([text], FRAMED, TOOLS))) == typed(made), text
+
+
+def test_a_prompt_shows_every_tool_and_what_must_be_called(dialect: Description) -> None:
+    text = prompt.render(dialect.prompt, list(TOOLS.values()), {"must_call": "the function ping"})
+    assert all(name in text for name in ("get_weather", "get_time", "ping", "city", "Weather of a place."))
+    assert "You must call the function ping in this reply." in text or "must use the function ping" in text
+    without = prompt.render(dialect.prompt, list(TOOLS.values()), {"must_call": ""})
+    assert " must call " not in without.partition("You may")[0]
+
+
+def test_a_result_stands_in_what_is_written_of_it(dialect: Description) -> None:
+    assert "12 °C {x}" in writer.write_result("get_weather", "call00001", "12 °C {x}", dialect)
+
+
+# How models write them otherwise
+
+
+OTHERWISE = [
+    ("glm-4.5", "<tool_call>get_weather<arg_key>city</arg_key><arg_value>Paris</arg_value></tool_call>"),
+    ("glm-4.7", "<tool_call>\nget_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n</tool_call>"),
+    ("mistral", '[TOOL_CALLS]get_weather[CALL_ID]call00001[ARGS]{"city": "Paris"}'),
+    ("mistral", '[TOOL_CALLS]get_weather{"city": "Paris"}'),
+    ("mistral-v3", '[TOOL_CALLS][{"name": "get_weather", "arguments": {"city": "Paris"}}]'),
+    ("deepseek-v3", '<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜>get_weather\n'
+                    '```json\n{"city": "Paris"}\n```<｜tool_call_end｜><｜tool_calls_end｜>'),
+    ("deepseek-v3.1", '<｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{"city": "Paris"}<｜tool▁call▁end｜>'),
+    ("deepseek-v3.2", '<|DSML|toolcalls><|DSML|invoke name="get_weather"><|DSML|parameter name="city">Paris'
+                      "</|DSML|parameter></|DSML|invoke></|DSML|toolcalls>"),
+    ("deepseek-v3.2", '<｜DSML｜ calls>\n<｜DSML｜ invoke name="get_weather">\n<｜DSML｜ parameter name="city" '
+                      'string="true">Paris</｜DSML｜ parameter>\n</｜DSML｜ invoke>\n</｜DSML｜ calls>'),
+    ("deepseek-v4", '<｜DSML｜invoke name="get_weather">{"city": "Paris"}</｜DSML｜invoke>'),
+    ("kimi-k2", '<|tool_call_section_begin|><|tool_call_begin|>get_weather:0<|tool_call_argument_begin|>'
+                '{"city": "Paris"}<|tool_call_end|><|tool_calls_section_end|>'),
+    ("kimi-k2", '<|tool_call_begin|>get_weather<|tool_call_argument_begin|>{"city": "Paris"}<|tool_call_end|>'),
+    ("kimi-k2", 'functions.get_weather:0{"city": "Paris"}'),
+    ("harmony", '<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Paris"}<|call|>'),
+    ("harmony", '<|channel|>analysis to=functions.get_weather<|message|>{"city": "Paris"}<|call|>'),
+    ("harmony", 'to=get_weather<|channel|>commentary json<|message|>{"city": "Paris"}<|call|>'),
+    ("longcat", "<longcat_tool_call>get_weather\n<longcat_arg_key>city</longcat_arg_key>\n"
+                "<longcat_arg_value>Paris</longcat_arg_value>\n</longcat_tool_call>"),
+    ("k2-horizon", '<ifm|tool_calls><ifm|tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}'
+                   "</ifm|tool_call></ifm|tool_calls>"),
+    ("k2-horizon", "<ifm|tool_call>get_weather<ifm|arg_key>city</ifm|arg_key><ifm|arg_type>string</ifm|arg_type>"
+                   "<ifm|arg_value>Paris</ifm|arg_value></ifm|tool_call>"),
+    ("hunyuan", "<tool_calls>\n<tool_call>get_weather<tool_sep>\n<arg_key>city</arg_key>\n"
+                "<arg_value>Paris</arg_value>\n</tool_call>\n</tool_calls>"),
+    ("internlm", '<|action_start|> <|plugin|>\n{"name": "get_weather", "parameters": {"city": "Paris"}}<|action_end|>'),
+    ("gigachat", 'function call<|role_sep|>\n{"name": "get_weather", "arguments": {"city": "Paris"}}'),
+    ("grok", '<xai:function_call name="get_weather"><parameter name="city">Paris</parameter></xai:function_call">'),
+    ("lfm2", '<|tool_call_start|>[{"name": "get_weather", "arguments": {"city": "Paris"}}]<|tool_call_end|>'),
+    ("pythonic", "<|python_tag|>[get_weather(city='Paris')]"),
+    ("tool-code", '```tool_code\nget_weather(city="Paris")\n```'),
+    ("json-array", '```json\n[{"tool": "get_weather", "args": {"city": "Paris"}}]\n```'),
+    ("llama3", '{"type": "function", "function": {"name": "get_weather", "parameters": {"city": "Paris"}}}'),
+    ("gemma4", '<|tool_call>call:get_weather{"city": "Paris"}<tool_call|>'),
+    ("minimax-m2", "<minimax:tool_call>\n<invoke name='get_weather'>\n<parameter name='city'>Paris</parameter>\n"
+                   "</invoke>\n</minimax:tool_call>"),
+    ("mimo", "<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>"),
+    ("solar", "<|tool_call:begin|><|tool_call:name|>get_weather<|tool_call:args|>"
+              '{"city": "Paris"}<|tool_call:end|><|calls|>'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "text"), OTHERWISE, ids=[f"{name}-{at}" for at, (name, _) in enumerate(OTHERWISE)])
+def test_another_spelling_is_read(name: str, text: str) -> None:
+    events = read([text], [DIALECTS[name]], TOOLS)
+    assert clean(events) == [("get_weather", {"city": "Paris"})]
+    assert merged(read(text, [DIALECTS[name]], TOOLS)) == merged(events)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[{"name": "Paris", "arguments": {}}]',
+        '[{"name": "get_weather"}]',
+        "[get_weather, get_time]",
+        "[see(page=1)]",
+        '{"name": "get_weather", "city": "Paris"}; {"x": 1}',
+        ">>> get_weather()\n{}",
+        "Use functions.get_weather:0 for that.",
+        "An array such as functools[0] is indexed.",
+        "to=get_weather",
+    ],
+)
+def test_an_answer_stays_an_answer(text: str) -> None:
+    events = read([text], DIALECTS.values(), TOOLS)
+    assert calls(events) == []
+    assert content(events) == text
+
+
+# Models
+
+MODELS = [
+    ("Qwen/Qwen3-Coder-30B-A3B-Instruct", "qwen3-coder"),
+    ("qwen3-coder:30b", "qwen3-coder"),
+    ("Qwen/QwQ-32B", "qwq"),
+    ("Qwen/Qwen2-7B-Instruct", "qwen2"),
+    ("Qwen/Qwen2.5-7B-Instruct", "qwen2.5"),
+    ("deepseek-ai/DeepSeek-V3.1", "deepseek-v3"),
+    ("deepseek-ai/DeepSeek-V3.2-Exp", "deepseek-v3"),
+    ("deepseek-ai/DeepSeek-V4", "deepseek-v3"),
+    ("deepseek-ai/deepseek-v3.2-maas", "deepseek-v3"),
+    ("deepseek-chat", "deepseek-v3"),
+    ("deepseek-ai/DeepSeek-R1", "deepseek-r1"),
+    ("deepseek/deepseek-r1-0528:free", "deepseek-r1"),
+    ("deepseek-r1:32b", "deepseek-r1"),
+    ("zai-org/GLM-4.6", "glm"),
+    ("z-ai/glm-4.5-air:free", "glm"),
+    ("glm-4.6:cloud", "glm"),
+    ("zai-org/glm-5-maas", "glm"),
+    ("moonshotai/Kimi-K2-Instruct", "kimi-k2"),
+    ("kimi-k2:1t-cloud", "kimi-k2"),
+    ("moonshotai/kimi-k3", "kimi-k3"),
+    ("mistralai/Devstral-Small-2507", "mistral"),
+    ("mistralai/mistral-small-3.2-24b-instruct", "mistral"),
+    ("magistral:24b", "mistral"),
+    ("Mistral-Large-2411", "mistral"),
+    ("openai/gpt-oss-120b", "gpt-oss"),
+    ("gpt-oss:20b", "gpt-oss"),
+    ("meta-llama/Llama-3.3-70B-Instruct", "llama3"),
+    ("meta/llama-3.3-70b-instruct-maas", "llama3"),
+    ("llama3.2:3b", "llama3"),
+    ("Llama-4-Maverick-17B-128E-Instruct-FP8", "llama3"),
+    ("google/gemma-3-27b-it", "gemma"),
+    ("gemma3:12b", "gemma"),
+    ("google/gemma-4-31B-it", "gemma4"),
+    ("google/functiongemma-270m-it", "functiongemma"),
+    ("google/gemini-2.5-pro", "gemini"),
+    ("LiquidAI/LFM2-1.2B-Tool", "lfm2"),
+    ("ibm-granite/granite-3.3-8b-instruct", "granite"),
+    ("granite4:micro", "granite4"),
+    ("microsoft/Phi-4-mini-instruct", "phi-4"),
+    ("CohereLabs/c4ai-command-r7b-12-2024", "cohere"),
+    ("cohere/command-a", "cohere"),
+    ("ai21labs/AI21-Jamba-Mini-1.7", "jamba"),
+    ("ServiceNow-AI/Apriel-1.5-15b-Thinker", "apriel"),
+    ("tencent/Hunyuan-A13B-Instruct", "hunyuan"),
+    ("internlm/Intern-S1-mini", "internlm"),
+    ("nvidia/NVIDIA-Nemotron-Nano-9B-v2", "nemotron"),
+    ("nvidia/Llama-3_3-Nemotron-Super-49B-v1_5", "nemotron"),
+    ("nvidia/Llama-3_1-Nemotron-Ultra-253B-v1", "nemotron-ultra"),
+    ("nvidia/llama-3.1-nemotron-ultra-253b-v1", "nemotron-ultra"),
+    ("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", "nemotron-3"),
+    ("swiss-ai/Apertus-8B-Instruct-2509", "apertus"),
+    ("baidu/ERNIE-4.5-21B-A3B-Thinking", "ernie"),
+    ("MiniMaxAI/MiniMax-M2.5", "minimax"),
+    ("minimax-m2:cloud", "minimax"),
+    ("XiaomiMiMo/MiMo-V2-Flash", "mimo"),
+    ("ByteDance-Seed/Seed-OSS-36B-Instruct", "seed-oss"),
+    ("stepfun-ai/step3", "step"),
+    ("stepfun-ai/Step-3.5-Flash", "step"),
+    ("rednote-hilab/dots.llm1.inst", "dots"),
+    ("muse-glimmer", "muse"),
+    ("x-ai/grok-4", "grok"),
+    ("anthropic/claude-sonnet-4.5", "claude"),
+    ("openbmb/MiniCPM5-1B", "minicpm"),
+    ("allenai/Olmo-3-7B-Instruct", "olmo-3"),
+    ("meituan-longcat/LongCat-Flash-Chat", "longcat"),
+    ("inclusionAI/Ling-flash-2.0", "ling"),
+    ("IQuestLab/IQuest-Q1", "iquest"),
+    ("LLM360/K2-Horizon", "k2-horizon"),
+    ("poolside/laguna-m.1:free", "laguna"),
+    ("upstage/Solar-Open-100B", "solar"),
+    ("plamo-3.0-prime", "plamo"),
+    ("meetkai/functionary-small-v3.2", "functionary"),
+    ("Salesforce/Llama-xLAM-2-8b-fc-r", "xlam"),
+    ("Team-ACE/ToolACE-2-Llama-3.1-8B", "xlam"),
+    ("ai-sage/GigaChat3.1-10B-A1.8B", "gigachat"),
+    ("inkling", "inkling"),
+    ("arcee-ai/trinity-mini:free", "hermes-tuned"),
+    ("NousResearch/Hermes-3-Llama-3.1-8B", "hermes"),
+    ("nousresearch/deephermes-3-llama-3-8b-preview", "hermes"),
+]
+
+
+@pytest.mark.parametrize(("model", "profile"), MODELS)
+def test_models_by_the_names_that_hosts_give(model: str, profile: str) -> None:
+    choice = best(SHIPPED.models, Facts(model=model), SHIPPED.sources)
+    assert choice.profile is not None
+    assert choice.profile.name == profile
+
+
+def test_every_model_profile_has_a_name_that_matches_it() -> None:
+    assert {profile for _, profile in MODELS} == set(SHIPPED.models) - {"qwen3"}
+
+
+def test_every_dialect_is_some_models_or_some_clients() -> None:
+    used = {name for model in SHIPPED.models.values() for name in (model.dialect, *model.accept)}
+    used |= {client.dialect for client in SHIPPED.clients.values() if client.dialect}
+    variants = {"deepseek-v4", "deepseek-v4.1", "glm-4.7", "openhands"}
+    assert set(DIALECTS) - used <= variants

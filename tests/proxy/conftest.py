@@ -1,0 +1,7 @@
+"""What the tests of the addon share with those that take it through a whole proxy."""
+
+from __future__ import annotations
+
+from tests.e2e.conftest import read_once
+
+__all__ = ["read_once"]
