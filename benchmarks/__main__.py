@@ -1,5 +1,6 @@
 """All benchmarks."""
 
-from benchmarks import engine
+from benchmarks import engine, lenient
 
 engine.main()
+lenient.main()

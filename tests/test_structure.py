@@ -124,9 +124,7 @@ def check_purity(tree: Tree) -> list[str]:
                 )
         for node in ast.walk(module):
             if here not in READS_FILES and isinstance(node, ast.Call) and touches_a_file(node.func):
-                problems.append(
-                    f"{path}:{node.lineno}: calls {ast.unparse(node.func)}(); take the data as an argument"
-                )
+                problems.append(f"{path}:{node.lineno}: calls {ast.unparse(node.func)}(); take the data as an argument")
     return problems
 
 

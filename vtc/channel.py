@@ -8,8 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from vtc.dialects import conversation, names
+from vtc.dialects.delivery import EXCERPT
 from vtc.dialects.json_body import JsonBody
-from vtc.dialects.reader import EXCERPT, Reader
+from vtc.dialects.reader import Reader
 from vtc.events import Call, Event, Markup, Reasoning, Refusal, Rewritten, Text, Tool, ToolCall
 from vtc.profiles.plan import Plan
 from vtc.report import Report

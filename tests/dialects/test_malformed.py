@@ -6,6 +6,7 @@ other. The rate is printed by the test run.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from itertools import chain
 from typing import Any, Literal
@@ -85,11 +86,11 @@ def test_what_can_be_recovered_is_and_nothing_is_invented(capsys: pytest.Capture
     table = {file: Counter(outcome for _, outcome in pairs) for file, pairs in outcomes.items()}
     total = Counter(outcome for pairs in outcomes.values() for _, outcome in pairs)
     rate = total["recovered"] / (total["recovered"] + total["missed"] + total["wrong"])
+    rows = [f"{'malformed replies':<18}{'cases':>7}" + "".join(f"{outcome:>11}" for outcome in OUTCOMES)]
+    for name, row in [*table.items(), ("all", total)]:
+        rows.append(f"{name:<18}{row.total():>7}" + "".join(f"{row[outcome]:>11}" for outcome in OUTCOMES))
     with capsys.disabled():
-        print(f"\n\n{'malformed replies':<18}{'cases':>7}" + "".join(f"{outcome:>11}" for outcome in OUTCOMES))
-        for name, row in [*table.items(), ("all", total)]:
-            print(f"{name:<18}{row.total():>7}" + "".join(f"{row[outcome]:>11}" for outcome in OUTCOMES))
-        print(f"recovered: {rate:.1%} of what can be\n")
+        sys.stdout.write("\n\n" + "\n".join(rows) + f"\nrecovered: {rate:.1%} of what can be\n\n")
     assert [case.name for pairs in outcomes.values() for case, outcome in pairs if outcome == "wrong"] == []
     assert rate >= LEAST_RATE
     assert total.total() >= LEAST_CASES

@@ -101,18 +101,47 @@ def test_a_reply_that_ends_anywhere_in_a_call_is_all_there(dialect: str, finish:
     text = writer.write_calls([call, call], DIALECTS[dialect], AGENT)
     for end in range(len(text)):
         for lenient in (True, False):
-            events = read([text[:end]], [DIALECTS[dialect]], complete=finish == "complete", lenient=lenient)
+            complete = finish == "complete"
+            events = read([text[:end]], [DIALECTS[dialect]], tags=THINK, complete=complete, lenient=lenient)
             assert raw(events) == text[:end]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@settings(max_examples=EXAMPLES // 5)
+@settings(max_examples=EXAMPLES // 8)
 @given(data=st.data(), options=options, places=places)
 def test_text_made_of_markup(dialect: str, data: st.DataObject, options: dict[str, Any], places: list[int]) -> None:
     check_any(drawn(data, [DIALECTS[dialect]]), [DIALECTS[dialect]], options, places)
 
 
-@settings(max_examples=5 * EXAMPLES)
+CALLS = [
+    ToolCall("bash", json.dumps({"command": command, "timeout": 5}))
+    for command in ("ls", "a\nb\n", 'say "hi"', "it's <b>`x`</b>", "{[}]")
+]
+
+
+@st.composite
+def damaged(draw: st.DrawFn, dialect: Description) -> str:
+    """What a dialect writes, with a few tokens of it missing, doubled or moved."""
+    written = writer.write_calls(draw(st.lists(st.sampled_from(CALLS), min_size=1, max_size=2)), dialect, AGENT)
+    tokens: list[str] = re.findall(r"</?|\w+|\s+|.", written, re.DOTALL)
+    for _ in range(draw(st.integers(0, 3))):
+        start, end, to = (draw(st.integers(0, len(tokens))) for _ in range(3))
+        piece = tokens[start : min(end, start + 8)]
+        if draw(st.booleans()):
+            del tokens[start : start + len(piece)]
+        if draw(st.booleans()):
+            tokens[to:to] = piece
+    return draw(st.sampled_from(["", "Hi.\n", "`"])) + "".join(tokens) + draw(st.sampled_from(["", "\nBye.", "\n\n"]))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@settings(max_examples=EXAMPLES // 4)
+@given(data=st.data(), options=options, places=places)
+def test_damaged_calls(dialect: str, data: st.DataObject, options: dict[str, Any], places: list[int]) -> None:
+    check_any(data.draw(damaged(DIALECTS[dialect])), [DIALECTS[dialect]], options, places)
+
+
+@settings(max_examples=4 * EXAMPLES)
 @given(data=st.data(), options=options, places=places)
 def test_text_made_of_the_markup_of_some(data: st.DataObject, options: dict[str, Any], places: list[int]) -> None:
     check_any(drawn(data, SIX), SIX, options, places)

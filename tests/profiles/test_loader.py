@@ -73,7 +73,8 @@ def test_two_of_one_name_in_one_directory(tmp_path: Path) -> None:
     [
         ("kind: modle\nname: x\n", '1: kind: "modle" is no kind of profile; write `kind: client`, `kind: dialect`, '
          "`kind: model` or `kind: server` (did you mean 'model'?)"),
-        ("# mine\nname: x\n", "2: kind: missing; write `kind: client`, `kind: dialect`, `kind: model` or `kind: server`"),
+        ("# mine\nname: x\n",
+         "2: kind: missing; write `kind: client`, `kind: dialect`, `kind: model` or `kind: server`"),
         ("- kind: model\n", "1: a profile is a mapping; begin it with `kind: …` and `name: …`"),
         ("kind: client\nname: x\n", "1: match: missing; add `match: …`"),
         ("kind: client\nname: x\nmatch:\n", "3: match: must be a mapping, not null"),

@@ -118,12 +118,12 @@ class JsonBody:
         """
         while not self.done and not self.error and at < len(text):
             here = at
-            at = self._string(text, at, final) if self.in_string else self._structure(text, at, final)
+            at = self._string(text, at) if self.in_string else self._structure(text, at, final)
             if at == here and not self.error:
                 break
         return at
 
-    def _string(self, text: str, at: int, final: bool) -> int:
+    def _string(self, text: str, at: int) -> int:
         found = _IN_STRING.match(text, at)
         assert found is not None
         kind, piece = found.lastgroup, found[0]

@@ -43,14 +43,18 @@ class KwargsBody:
         """A cut off call is not closed: Python has no telling half values."""
         return False
 
+    def _failed(self) -> bool:
+        return bool(self.error)
+
     def feed(self, text: str, at: int, *, final: bool = False) -> int:
         """Read `text` from `at` on; returns where reading stopped: before the closing bracket when `done`."""
         while not self.done and not self.error and at < len(text):
             if self._quote:
                 inside = _INSIDE[self._quote].match(text, at)
                 assert inside is not None
-                self._string(inside[0])
-                at = inside.end()
+                at = self._string(text, at, inside.end())
+                if self._failed():
+                    break
                 if at < len(text) and text[at] == "\\" and not final:
                     break  # half an escape
                 if at < len(text):
@@ -76,14 +80,16 @@ class KwargsBody:
                 self.error = "a backslash outside of a string"
         return at
 
-    def _string(self, text: str) -> None:
-        """Part of a string; Python has no raw newlines there, models do."""
-        if "\n" in text:
-            if self.lenient:
-                self.repairs["raw-newline"] = None
-            else:
-                self.error = "a raw newline in a string"
-        self._pieces.append(text.replace("\n", "\\n"))
+    def _string(self, text: str, at: int, end: int) -> int:
+        """Part of a string, up to `end` or a fault; Python has no raw newlines there, models do."""
+        newline = text.find("\n", at, end)
+        if newline >= 0 and not self.lenient:
+            self.error = "a raw newline in a string"
+            return newline
+        if newline >= 0:
+            self.repairs["raw-newline"] = None
+        self._pieces.append(text[at:end].replace("\n", "\\n"))
+        return end
 
     def _finish(self) -> None:
         self.done = True
@@ -98,8 +104,10 @@ class KwargsBody:
                 return
             values = {str(keyword.arg): ast.literal_eval(_constants(keyword.value)) for keyword in call.keywords}
             self._arguments = encodable(json.dumps(values, ensure_ascii=False))
-        except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError) as error:
-            self.error = f"not Python: {error}"
+        except SyntaxError as error:
+            self.error = f"not Python: {error.msg}"
+        except (ValueError, TypeError, RecursionError, MemoryError):
+            self.error = "not Python: no plain values"
 
 
 def _constants(node: ast.expr) -> ast.expr:

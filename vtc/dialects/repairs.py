@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import json_repair
 
@@ -40,16 +40,18 @@ def json_bodies(text: str, closers: Sequence[str]) -> Found | None:
     """The objects of a broken JSON body as strict JSON; None if it cannot be told what they are.
 
     `text` is what stands behind the head of a call, `closers` the closing tags of its dialect. Text may follow the
-    call only behind a closer that cannot be inside of it.
+    call only behind a closer that cannot be inside of it; and where there are closers in a string that does not end,
+    it may have ended before any of them.
     """
-    whole = _mended(_without_closers(text.lstrip(), closers), closers)
+    body = _without_closers(text.lstrip(), closers)
+    whole = _mended(body, closers, in_string=not any(closer in body for closer in closers))
     if whole:
         return Found(*whole, len(text))
     places = [found.end() for closer in closers for found in re.finditer(re.escape(closer), text)]
     for end in sorted(places)[:MOST_CLOSERS]:
         body = _without_closers(text[:end].lstrip(), closers)
         # With several closers the first may be content, and then a body up to it is cut off.
-        found = _mended(body, closers) if len(places) == 1 else _tolerated(body) or _python(body)
+        found = _mended(body, closers, in_string=False) if len(places) == 1 else _tolerated(body) or _python(body)
         if found:
             return Found(*found, end)
     return None
@@ -66,7 +68,8 @@ def _without_closers(text: str, closers: Sequence[str]) -> str:
     return body
 
 
-def _mended(body: str, closers: Sequence[str]) -> tuple[list[str], list[str]] | None:
+def _mended(body: str, closers: Sequence[str], *, in_string: bool) -> tuple[list[str], list[str]] | None:
+    """The values of a broken body and the repairs; `in_string` where it may be cut off in a string."""
     notes: list[str] = []
     body, corrupt = without_corrupt_closer(body, closers)
     if corrupt:
@@ -75,15 +78,17 @@ def _mended(body: str, closers: Sequence[str]) -> tuple[list[str], list[str]] | 
         body, notes = re.sub(r"\A```[a-z]*\s*", "", fenced.removesuffix("```").rstrip()), [*notes, "code-fence"]
     if re.match(r'[{\[]\s*(?:\\n\s*)*\\"', body):
         body, notes = unescaped(body), [*notes, "escaped-json"]
-    found = _tolerated(body, closers, cut=True) or _python(body) or _guessed(body)
+    found = _tolerated(body, closers, cut="anywhere" if in_string else "behind") or _python(body) or _guessed(body)
     return (found[0], [*notes, *found[1]]) if found else None
 
 
-def _tolerated(body: str, closers: Sequence[str] = (), *, cut: bool = False) -> tuple[list[str], list[str]] | None:
+def _tolerated(
+    body: str, closers: Sequence[str] = (), *, cut: Literal["", "behind", "anywhere"] = ""
+) -> tuple[list[str], list[str]] | None:
     """What the reader takes anyway, several values and braces too many included.
 
-    With `cut` the last value may be cut off in or behind what it holds (quotes and braces are added, nothing else), and
-    behind it there may be what little there is of a closer.
+    With `cut` the last value may be cut off `behind` something that it holds, or in a string, too (quotes and braces
+    are added, nothing else), and behind it there may be what little there is of a closer.
     """
     found: list[str] = []
     names: dict[str, None] = {}
@@ -104,8 +109,8 @@ def _tolerated(body: str, closers: Sequence[str] = (), *, cut: bool = False) -> 
         if not one.done:
             rest = body[at:]
             # A string that ends in a brace has lost its quote, or was cut off behind a brace of its own.
-            unsure = one.in_string and body.endswith(("}", "]"))
-            if not cut or unsure or (rest and (one.in_string or not is_stump(rest, closers))) or not one.close():
+            unsure = one.in_string and (cut != "anywhere" or rest or body.endswith(("}", "]")))
+            if not cut or unsure or (rest and not is_stump(rest, closers)) or not one.close():
                 return None
             names.update({"json-cut": None, **({"corrupt-closer": None} if rest else {})})
             at = len(body)
@@ -134,10 +139,10 @@ def _python(body: str) -> tuple[list[str], list[str]] | None:
 def _guessed(body: str) -> tuple[list[str], list[str]] | None:
     """Quotes inside strings that were not escaped, missing commas and quotes: the last resort.
 
-    Not where something may be cut off besides, and not where two strings are added up.
+    Not where something may be cut off besides, and not where strings are added up.
     """
     whole = body.startswith(("{", "[")) and body.rstrip().endswith(("}", "]"))
-    if len(body) > MOST_GUESSED or not whole or re.search(r'"\s*\+\s*"', body):
+    if len(body) > MOST_GUESSED or not whole or re.search(r'"\s*\+|\+\s*"', body):
         return None
     one = JsonBody()
     one.feed(body, 0, final=True)
@@ -201,15 +206,19 @@ def _corrupt(closers: tuple[str, ...]) -> tuple[re.Pattern[str], int]:
     names = [name for closer in closers if (name := closer.strip("</> \n"))]
     if not names:
         return re.compile(r"(?!)"), 0
-    beginnings = {name[:n] for name in names for n in range(LEAST_STUMP, len(name) + 1)}
-    ends = {name[n:] for name in names for n in range(len(name) - LEAST_STUMP + 1)}
+    long = [name for name in names if len(name) >= LEAST_STUMP]
+    beginnings = {name[:n] for name in long for n in range(LEAST_STUMP, len(name) + 1)}
+    ends = {name[n:] for name in long for n in range(len(name) - LEAST_STUMP + 1)}
     whole, first, last = _choice(names), _choice(beginnings), _choice(ends)
-    glued = rf"(?!(?:{whole})>)(?:{first})(?:{last})"
-    found = re.compile(rf"(?:</(?:{glued}|{first})>?|/(?:{whole})>|(?<![\w/.-])(?:{whole})>|{glued}>)\Z")
+    glued = rf"(?!{whole}>){first}{last}"
+    found = re.compile(rf"(?:</(?:{glued}|{first}|{whole})>?|/{whole}>|(?<![\w/.-]){_choice(long)}>|{glued}>)\Z")
     return found, 2 * max(map(len, names)) + len("</>")
 
 
-def _choice(words: Iterable[str]) -> str:
+def _choice(words: Collection[str]) -> str:
+    """One of some words; finds nothing if there are none."""
+    if not words:
+        return "(?!)"
     return "(?:" + "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)) + ")"
 
 
@@ -290,9 +299,12 @@ def _closed_value(piece: str, closer: str, tail: Sequence[str]) -> tuple[str | N
         if f"<{tag.strip('/>')}>" in before:
             return None, ""  # that closes what was opened in the value
         return _framed(before.rstrip(), piece), "wrong-parameter-closer"
+    if _BEGUN.search(piece.rstrip()):
+        return None, ""  # is that content?
     return (piece if tail else _framed(piece.rstrip(), piece)), "missing-parameter-closer"
 
 
+_BEGUN = re.compile(r"</?[\w:.-]{0,64}\Z")
 _TAG = re.compile(r"</?[\w:.-]{1,64}>")
 
 

@@ -3,9 +3,9 @@
 Run by hand after a change, and read what `git diff` shows: `python -m tests.cases.malformed.derive`.
 
 A case is {name, dialects, tools, text, finish, calls, content, source}. What it expects follows from the damage and
-never from what VTC reads. `calls` is null where the reply must stay the text it is: since it was cut off (`length`), since
-nothing marks where a value ends, or since two readings are possible. A reply that ended by itself (`stop`) in a JSON
-string or before JSON's braces means what was written, if that is all that the tool requires.
+never from what VTC reads. `calls` is null where the reply must stay the text it is: since it was cut off (`length`),
+since nothing marks where a value ends, or since two readings are possible. A reply that ended by itself (`stop`) in a
+JSON string or before JSON's braces means what was written, if that is all that the tool requires.
 
 `models.jsonl` is not derived: real replies of small models, each read and judged by a person.
 """
@@ -13,6 +13,7 @@ string or before JSON's braces means what was written, if that is all that the t
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -268,7 +269,11 @@ def _cut_tags(dialect: str, tags: Tags) -> Iterator[Json]:
 
 # Calls in JSON
 
-BLOCKS = {"hermes": ("<tool_call>\n", "\n</tool_call>"), "tools-tag": ("<tools>\n", "\n</tools>"), "bare-json": ("", "")}
+BLOCKS = {
+    "hermes": ("<tool_call>\n", "\n</tool_call>"),
+    "tools-tag": ("<tools>\n", "\n</tools>"),
+    "bare-json": ("", ""),
+}
 CORRUPT = {"hermes": ("tool_call>", "</tool_ca", "</tool"), "tools-tag": ("tools>", "</too"), "bare-json": ()}
 
 
@@ -328,7 +333,7 @@ def faults(sample: tuple[str, Json], body: str = "") -> Iterator[tuple[str, str]
     if "'" not in text and '"' not in text:
         yield "single quotes", body.replace('"', "'")
     yield "Python literal", repr(json.loads(body))
-    yield "unquoted keys", body.replace('"command":', "command:").replace('"city":', "city:").replace('"path":', "path:")
+    yield "unquoted keys", re.sub(r'"(command|city|path)":', r"\1:", body)
     yield "escaped once too often", json.dumps(body)[1:-1]
     if r"\"" in written:
         yield "quotes not escaped", body.replace(r"\"", '"')
@@ -352,6 +357,8 @@ def _ended_in_a_string(dialect: str, block: Block) -> Iterator[Json]:
             closer = BLOCKS[dialect][1].strip()
             yield block(f"string with {how} newline not closed", body, [written], closer)
             yield block(f"string with {how} newline not closed, closer on its line", body, [written], "\n" + closer)
+            # Where it ends is not known, as the closer may stand in it.
+            yield block(f"string with {how} newline not closed, text follows", body, None, closer + " So.")
         for corrupt in CORRUPT[dialect]:
             if corrupt.startswith("</"):
                 yield block(f"string with {how} newline not closed, then {corrupt}", body, [written], corrupt)
@@ -365,7 +372,8 @@ def _ended_in_a_string(dialect: str, block: Block) -> Iterator[Json]:
     yield block("cut in a key", '{"name": "bash", "arguments": {"command": "a", "time', None, "")
     yield block("cut behind a colon", '{"name": "bash", "arguments": {"command": "a", "timeout":', None, "")
     yield block("cut in an escape", '{"name": "bash", "arguments": {"command": "a\\', None, "")
-    yield block("a quote that may end the string", '{"name": "bash", "arguments": {"command": "a", "b", "timeout": "5"}}', None)
+    unsure = '{"name": "bash", "arguments": {"command": "a", "b", "timeout": "5"}}'
+    yield block("a quote that may end the string", unsure, None)
     bare = '{"name": "bash", "arguments": {"command": ls -la}}'
     yield block("a value without quotes", bare, [("bash", {"command": "ls -la"})])
     yield block("an expression for a value", '{"name": "bash", "arguments": {"command": "a" + "b"}}', None)
@@ -466,6 +474,8 @@ def json_between_tags(dialect: str) -> Iterator[Json]:
             name = f"JSON string with {how} newline not closed, then {closer}"
             yield case(name, dialect, call("bash", body, closer), [written])
         yield case(f"JSON string with {how} newline cut off", dialect, call("bash", body, " "), None, finish="length")
+        name = f"JSON string with {how} newline not closed, text follows"
+        yield case(name, dialect, call("bash", body, closers[0] + " So."), None)
     yield case("JSON of two objects", dialect, call("bash", '{"command": "a"}\n{"command": "b"}'), None)
 
 

@@ -1,0 +1,111 @@
+"""`vtc parse`: what is printed for a person and as JSON, and what is wrong with its input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.apis import chat
+from vtc.cli import main
+
+CALL = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
+
+
+@pytest.fixture
+def tools(tmp_path: Path) -> Path:
+    path = tmp_path / "tools.json"
+    path.write_text(json.dumps(chat.TOOLS))
+    return path
+
+
+def run(tools: Path, *arguments: str, text: str = "") -> Result:
+    return CliRunner().invoke(main, ["parse", "--tools", str(tools), *arguments], input=text)
+
+
+def objects(result: Result) -> list[Any]:
+    return [json.loads(line) for line in result.output.splitlines()]
+
+
+def test_for_a_person(tools: Path) -> None:
+    result = run(tools, "--dialect", "hermes", text=f"I look: [b]x[/b]\n{CALL[: -len('</tool_call>')]}")
+    assert result.exit_code == 0
+    assert result.output.splitlines() == [
+        "message",
+        "I look: [b]x[/b]",
+        "call read (hermes)",
+        '  filePath: "/a"',
+        "  repaired: missing-closer",
+    ]
+
+
+def test_a_refusal_is_told_and_is_an_exit_code(tools: Path) -> None:
+    result = run(tools, "--dialect", "hermes", text=CALL.replace("read", "rm"))
+    assert result.exit_code == 1
+    assert "left as text rm: no tool 'rm' is offered" in result.output
+
+
+def test_as_json(tools: Path) -> None:
+    result = run(tools, "--json", "--dialect", "hermes", text=f"I look.\n{CALL}\n<tool_call>{{}}</tool_call>")
+    assert result.exit_code == 1
+    (found,) = objects(result)
+    assert found["content"] == "I look.\n<tool_call>{}</tool_call>"
+    assert found["reasoning_content"] == ""
+    assert found["calls"] == [{"name": "read", "arguments": {"filePath": "/a"}, "dialect": "hermes", "repairs": []}]
+    assert [refusal["dialect"] for refusal in found["refusals"]] == ["hermes"]
+
+
+def test_a_file_of_lines(tools: Path, tmp_path: Path) -> None:
+    cut = CALL[: -len("}\n</tool_call>")]
+    replies = [{"text": CALL}, {"content": cut, "finish_reason": "length"}, {"content": cut, "finish_reason": None}]
+    path = tmp_path / "replies.jsonl"
+    path.write_text("".join(json.dumps(reply) + "\n" for reply in replies))
+    result = run(tools, "--lines", "--json", "--dialect", "hermes", str(path))
+    assert [len(found["calls"]) for found in objects(result)] == [1, 0, 1]
+
+
+def test_strict_and_cut_off(tools: Path) -> None:
+    cut = CALL[: -len("</tool_call>")]
+    for arguments, calls in (((), 1), (("--strict",), 0), (("--finish-reason", "length"), 0)):
+        (found,) = objects(run(tools, "--json", "--dialect", "hermes", *arguments, text=cut))
+        assert len(found["calls"]) == calls
+
+
+def test_the_dialects_and_reasoning_of_a_model(tools: Path) -> None:
+    (found,) = objects(run(tools, "--json", "--model", "Qwen/Qwen3-8B", text=f"<think>Well.</think>{CALL}"))
+    assert (found["reasoning_content"], found["content"], len(found["calls"])) == ("Well.", "", 1)
+    (found,) = objects(run(tools, "--json", text=f"<think>Well.</think>{CALL}"))
+    assert (found["reasoning_content"], found["content"], len(found["calls"])) == ("", "<think>Well.</think>", 1)
+
+
+def test_tools_as_in_a_request_or_as_functions(tmp_path: Path) -> None:
+    for value in ({"tools": chat.TOOLS}, [tool["function"] for tool in chat.TOOLS]):
+        path = tmp_path / "tools.json"
+        path.write_text(json.dumps(value))
+        assert run(path, "--dialect", "hermes", text=CALL).exit_code == 0
+
+
+@pytest.mark.parametrize("value", ["", "5", "[5]", "[{}]", '{"tools": {"a": 1}}'])
+def test_a_tools_file_that_is_none(value: str, tmp_path: Path) -> None:
+    path = tmp_path / "tools.json"
+    path.write_text(value)
+    result = run(path, text=CALL)
+    assert result.exit_code == 2
+    assert "no list of tools as in a request" in result.output.replace("\n", " ").replace("  ", " ")
+
+
+@pytest.mark.parametrize("line", ["x", "[]", '{"reply": "x"}'])
+def test_a_line_that_is_no_reply(line: str, tools: Path) -> None:
+    result = run(tools, "--lines", text='{"text": "a"}\n' + line)
+    assert result.exit_code == 2
+    assert "line 2" in result.output
+
+
+def test_a_dialect_that_does_not_exist(tools: Path) -> None:
+    result = run(tools, "--dialect", "hermez", text=CALL)
+    assert result.exit_code == 2
+    assert "no dialect 'hermez'" in result.output
+    assert "qwen3-coder" in result.output

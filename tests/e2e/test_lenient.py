@@ -1,0 +1,175 @@
+"""Malformed calls through a real mitmproxy: recovered, told of, counted; by option, by model; and when not."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from tests.apis import chat
+from tests.e2e.conftest import Lab, Start
+from tests.e2e.upstream import JSON, Reply
+
+TODO = chat.tool("todo", todos="string")
+SEED = '<function_calls>\n<invoke name="todo">\n{"todos": "[-] one\\n[ ] twoinvfunction_calls>'
+"""What a DeepSeek V3.2 wrote: JSON for the parameters, cut in a string, and the closers of two tags in one."""
+WRITTEN = [("todo", {"todos": "[-] one\n[ ] two"})]
+STREAM = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+
+
+def replying(text: str, stream: bool, finish: str = "stop") -> Reply:
+    if stream:
+        return Reply(chat.streamed(*text, finish=finish))
+    return Reply([chat.encoded(chat.completion(text, finish))], JSON, framing="length")
+
+
+async def asked(lab: Lab, stream: bool = True, model: str = "deepseek-ai/deepseek-v3.2-maas") -> chat.Read:
+    return (await lab.post(chat.request(stream=stream, model=model, tools=[TODO]))).message
+
+
+@STREAM
+async def test_the_seed_case(stream: bool, start: Start) -> None:
+    """B2, B3, B6, B8: one call with all that was written, the text around it kept, and a person is told."""
+    lab = await start(replying("I plan.\n\n" + SEED, stream))
+    assert await asked(lab, stream) == chat.Read("I plan.", calls=WRITTEN, finish_reason="tool_calls")
+    flow = await lab.flow()
+    assert flow.comment == "vtc: invoke -> tool_calls, 1 call, 1 repaired"
+    assert flow.metadata["vtc"]["model"] == "deepseek-v3"
+    assert flow.metadata["vtc"]["calls"][0]["repairs"] == ["corrupt-closer", "json-cut"]
+
+
+@STREAM
+async def test_escaped_attributes_and_newlines(stream: bool, start: Start) -> None:
+    """B4."""
+    text = r"<function_calls>\n<invoke name=\"todo\">\n<parameter name=\"todos\">a</parameter>\n</invoke>\n"
+    lab = await start(replying(text + "</function_calls>", stream))
+    assert (await asked(lab, stream)).calls == [("todo", {"todos": "a"})]
+
+
+@STREAM
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Just text with <b>tags</b>.",
+        '<invoke name="todo">\n{"todos": "a" + more}\n</invoke>',
+        '<invoke name="todo">\n<parameter name="todos">to be continu',
+    ],
+    ids=["no call", "beyond repair", "no end"],
+)
+async def test_what_cannot_be_recovered_is_the_text_it_was(text: str, stream: bool, start: Start) -> None:
+    """B5."""
+    lab = await start(replying(text, stream))
+    assert await asked(lab, stream) == chat.Read(text, finish_reason="stop")
+    refusals = (await lab.report())["refusals"]
+    assert [bool(one["reason"]) for one in refusals] == [True] * ("invoke" in text)
+
+
+@STREAM
+async def test_a_reply_that_was_cut_off_is_not_completed(stream: bool, start: Start) -> None:
+    """B3: with `finish_reason: length` the rest of the string is missing."""
+    lab = await start(replying(SEED, stream, finish="length"))
+    assert await asked(lab, stream) == chat.Read(SEED, finish_reason="length")
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "deepseek-ai/deepseek-v3.2-maas",
+        "publishers/deepseek-ai/models/deepseek-v3.1-maas",
+        "DeepSeek-V3.2",
+        "DeepSeek-V3-0324",
+        "deepseek/deepseek-chat-v3.1",
+        "deepseek/deepseek-v3.2",
+        "deepseek-chat",
+    ],
+)
+async def test_models_that_are_known_to_need_it(model: str, start: Start) -> None:
+    """B7: the DeepSeek V3 family by the names that Vertex AI, Azure and OpenRouter give it."""
+    lab = await start(chat.streamed(SEED))
+    assert (await asked(lab, model=model)).calls == WRITTEN
+    assert (await lab.report())["model"] == "deepseek-v3"
+
+
+@pytest.mark.parametrize(
+    ("option", "profile", "repaired"),
+    [
+        ("auto", True, True),
+        ("auto", False, False),
+        ("on", False, True),
+        ("off", True, False),
+    ],
+)
+async def test_the_option_then_the_profile(
+    option: str, profile: bool, repaired: bool, start: Start, tmp_path: Any
+) -> None:
+    """B7."""
+    lines = {"kind": "model", "name": "mine", "match": {"model": chat.MODEL}, "accept": ["invoke"], "lenient": profile}
+    (tmp_path / "mine.yaml").write_text(json.dumps(lines))
+    lab = await start(chat.streamed(SEED), vtc_profiles=[str(tmp_path)], vtc_lenient=option)
+    assert bool((await asked(lab, model=chat.MODEL)).calls) is repaired
+
+
+async def test_the_switch_works_while_running(start: Start) -> None:
+    """B7: in mitmweb's options editor."""
+    lab = await start(chat.streamed(SEED))
+    found = []
+    for value in ("on", "off", "auto"):
+        lab.set(vtc_lenient=value)
+        found.append(bool((await asked(lab)).calls))
+    assert found == [True, False, True]
+
+
+@STREAM
+@pytest.mark.parametrize("lenient", ["on", "off"])
+async def test_well_formed_calls_read_alike(lenient: str, stream: bool, start: Start) -> None:
+    """B1."""
+    text = '<function_calls>\n<invoke name="todo">\n<parameter name="todos">a</parameter>\n</invoke>\n</function_calls>'
+    lab = await start(replying(text, stream), vtc_lenient=lenient)
+    assert await asked(lab, stream) == chat.Read(calls=[("todo", {"todos": "a"})], finish_reason="tool_calls")
+    assert (await lab.flow()).comment == "vtc: invoke -> tool_calls, 1 call"
+
+
+async def test_a_call_beyond_the_limit_is_not_repaired(start: Start) -> None:
+    """B9: the size limit is a setting."""
+    lab = await start(chat.streamed(*SEED), vtc_max_call_bytes=40)
+    assert await asked(lab) == chat.Read(SEED, finish_reason="stop")
+    assert "longer than 40 bytes" in (await lab.report())["refusals"][0]["reason"]
+
+
+@pytest.mark.parametrize(("tick", "warned"), [(0.001, False), (0.2, True)])
+async def test_slow_work_is_a_warning(
+    tick: float, warned: bool, start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """B9: over 100 ms of work on one reply."""
+    ticks = itertools.count()
+    monkeypatch.setattr("vtc.proxy.addon.time.perf_counter", lambda: next(ticks) * tick)
+    lab = await start(chat.streamed(SEED))
+    await asked(lab)
+    await lab.flow()
+    found = [record for record in caplog.records if "ms of work" in record.getMessage()]
+    assert bool(found) is warned
+    assert all(record.levelno == logging.WARNING and "deepseek-v3" in record.getMessage() for record in found)
+
+
+async def test_counts_while_running_and_at_the_end(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    """B11."""
+    caplog.set_level(logging.INFO, "vtc")
+    lab = await start(chat.streamed(SEED))
+    for _ in range(2):
+        await asked(lab)
+        await lab.flow()
+    figures = json.loads(lab.proxy.master.commands.execute("vtc.stats"))["deepseek-v3"]
+    assert {key: figures[key] for key in ("exchanges", "calls", "repaired", "refused", "success_rate")} == {
+        "exchanges": 2,
+        "calls": 2,
+        "repaired": 2,
+        "refused": 0,
+        "success_rate": 1.0,
+    }
+    assert figures["repairs"] == {"corrupt-closer": 2, "json-cut": 2}
+    lab.proxy.addon.done()
+    lines = [record.getMessage() for record in caplog.records]
+    assert "vtc: deepseek-v3: 2 exchanges, 2 calls (2 repaired), 0 left as text, 0 failed open" in lines
