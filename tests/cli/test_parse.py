@@ -45,14 +45,14 @@ def test_for_a_person(tools: Path) -> None:
 def test_a_refusal_is_told_and_is_an_exit_code(tools: Path) -> None:
     result = run(tools, "--dialect", "hermes", text=CALL.replace("read", "rm"))
     assert result.exit_code == 1
-    assert "left as text rm: no tool 'rm' is offered" in result.output
+    assert "left as text: no tool 'rm' is offered" in result.output
 
 
 def test_as_json(tools: Path) -> None:
-    result = run(tools, "--json", "--dialect", "hermes", text=f"I look.\n{CALL}\n<tool_call>{{}}</tool_call>")
+    result = run(tools, "--json", "--dialect", "hermes", text=f'I look.\n{CALL}\n<tool_call>{{"a": 1}}</tool_call>')
     assert result.exit_code == 1
     (found,) = objects(result)
-    assert found["content"] == "I look.\n<tool_call>{}</tool_call>"
+    assert found["content"] == 'I look.\n<tool_call>{"a": 1}</tool_call>'
     assert found["reasoning_content"] == ""
     assert found["calls"] == [{"name": "read", "arguments": {"filePath": "/a"}, "dialect": "hermes", "repairs": []}]
     assert [refusal["dialect"] for refusal in found["refusals"]] == ["hermes"]

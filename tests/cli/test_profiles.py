@@ -59,7 +59,8 @@ def test_explain_the_plan_for_a_request(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "path", "said"), [("x", "/v1/chat/completions", "JSON"), ("{}", "/v1/nothing", "no API that VTC knows")]
+    ("body", "path", "said"),
+    [("x", "/v1/chat/completions", "no chat completion request"), ("{}", "/v1/nothing", "no API that VTC knows")],
 )
 def test_explain_of_what_is_no_request(body: str, path: str, said: str, tmp_path: Path) -> None:
     file = tmp_path / "request.json"

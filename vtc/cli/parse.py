@@ -134,4 +134,5 @@ def _show(console: Console, found: dict[str, Any]) -> None:
         for repair in call["repairs"]:
             console.print(f"  [yellow]repaired: {escape(repair)}[/yellow]")
     for refusal in found["refusals"]:
-        console.print(f"[bold red]left as text[/bold red] {escape(refusal['name'])}: {escape(refusal['reason'])}")
+        name = f" {escape(refusal['name'])}" if refusal["name"] else ""
+        console.print(f"[bold red]left as text[/bold red]{name}: {escape(refusal['reason'])}")

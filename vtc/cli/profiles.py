@@ -13,6 +13,7 @@ from rich.table import Table
 from vtc import apis
 from vtc.apis import BadRequest
 from vtc.cli.common import loaded, profile_directories
+from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, best
 from vtc.profiles.plan import Planner, Settings
 
@@ -62,9 +63,13 @@ def explain(directories: tuple[Path, ...], user_agent: str, model: str, host: st
 
 @click.command()
 @profile_directories
-def profiles(directories: tuple[Path, ...]) -> None:
+@click.option("--markdown", is_flag=True, help="Models and dialects as Markdown tables.")
+def profiles(directories: tuple[Path, ...], markdown: bool) -> None:
     """List all profiles with what they match."""
     found = loaded(directories)
+    if markdown:
+        click.echo(_markdown(found))
+        return
     console = Console()
     for kind in ("clients", "models", "servers"):
         table = Table("name", "matches", "reads", title=kind, title_justify="left", expand=True)
@@ -76,6 +81,23 @@ def profiles(directories: tuple[Path, ...]) -> None:
     for dialect in found.dialects.values():
         table.add_row(dialect.name, dialect.description)
     console.print(table)
+
+
+def _markdown(found: Profiles) -> str:
+    lines = ["| model | names that match | dialects read |", "|---|---|---|"]
+    for model in found.models.values():
+        globs = (model.match.model,) if isinstance(model.match.model, str) else model.match.model
+        accept = "every framed one" if model.accept == "auto" else ", ".join(model.accept)
+        names = ", ".join(f"`{glob}`" for glob in globs)
+        lines.append(f"| {model.description or model.name} | {names} | {accept} |")
+    lines += ["", "| dialect | |", "|---|---|"]
+    lines += [f"| `{dialect.name}` | {escaped(dialect.description)} |" for dialect in found.dialects.values()]
+    return "\n".join(lines)
+
+
+def escaped(text: str) -> str:
+    """Text for a cell of a Markdown table."""
+    return text.replace("|", "\\|").replace("<", "&lt;")
 
 
 def _tests(match: Any) -> str:
