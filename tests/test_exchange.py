@@ -242,11 +242,11 @@ def call(dialect: str, *repairs: str) -> dict[str, Any]:
         (Report(calls=[call("tag")]), "vtc: tag -> tool_calls, 1 call"),
         (
             Report(calls=[call("hermes"), call("tag", "a", "b"), call("hermes")]),
-            "vtc: hermes, tag -> tool_calls, 3 calls, 1 repaired",
+            "vtc: hermes, tag -> tool_calls, 3 calls, 1 repaired (recovered 1 call: a, b)",
         ),
         (
             Report(request=["3 tools -> tag prompt"], refusals=[{"reason": "r"}, {"reason": "s"}]),
-            "vtc: 3 tools -> tag prompt, 2 left as text (r)",
+            "vtc: 2 left as text (r), 3 tools -> tag prompt",
         ),
         (Report(failures=["E: x"]), "vtc: failed open: E: x"),
         (Report(form="cline", calls=[call("hermes")]), "vtc: hermes -> cline, 1 call"),

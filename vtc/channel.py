@@ -68,6 +68,9 @@ class Channel:
         calls = [event for event in events if isinstance(event, Call)]
         return [replace(call, raw="", repairs=(*call.repairs, "call-in-reasoning")) for call in calls]
 
+    def reasoned(self) -> None:
+        self._reader.reasoned()
+
     def release(self) -> list[Event]:
         return self._passed(self._reader.release())
 

@@ -87,7 +87,7 @@ class Exchange:
             messages = history.with_tools(messages, plan.write, plan.tools, request.tool_choice)
         if plan.promote or plan.prompt_tools:
             told = "`tools`" if plan.write is None else f"{plan.write.name} prompt"
-            self.report.request.append(f"{len(plan.tools)} tools -> {told}")
+            self.report.request.append(f"{len(plan.tools)} tool{'s' * (len(plan.tools) != 1)} -> {told}")
         return request.encode(
             messages=messages, tools=plan.tools if plan.promote else (), set_=plan.set, drop=plan.drop
         )

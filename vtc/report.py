@@ -32,10 +32,12 @@ class Report:
             dialects = ", ".join(dict.fromkeys(call["dialect"] for call in self.calls))
             parts.append(f"{dialects} -> {self.form}, {count} call{'s' * (count > 1)}")
         if self.repaired:
-            parts.append(f"{self.repaired} repaired")
+            repairs = dict.fromkeys(repair for call in self.calls for repair in call["repairs"])
+            recovered = f"recovered {self.repaired} call{'s' * (self.repaired > 1)}: {', '.join(repairs)}"
+            parts.append(f"{self.repaired} repaired ({recovered})")
         if self.refusals:
             parts.append(f"{len(self.refusals)} left as text ({self.refusals[0]['reason']})")
-        parts = [*self.request, *parts, *(f"failed open: {failure}" for failure in self.failures)]
+        parts = [*parts, *(f"failed open: {failure}" for failure in self.failures), *self.request]
         return "vtc: " + ", ".join(parts) if parts else ""
 
     def as_dict(self) -> dict[str, Any]:

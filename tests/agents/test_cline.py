@@ -93,9 +93,7 @@ def test_with_vtc_prompt_and_history_are_translated_too(
     assert (done.returncode, project.word in done.stdout) == (0, True), done
 
 
-def test_with_vtc_a_model_that_knows_only_native_tools_works(
-    cline: Cline, project: Project, network: Network
-) -> None:
+def test_with_vtc_a_model_that_knows_only_native_tools_works(cline: Cline, project: Project, network: Network) -> None:
     native = model("native", project, strict=True)
     done = cline(network.vtc(network.model(native), "vtc_tools=native"))
     assert (done.returncode, project.word in done.stdout) == (0, True), done

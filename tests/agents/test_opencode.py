@@ -67,9 +67,7 @@ def test_without_vtc_a_text_call_ends_as_text(
     assert project.word not in done.stdout + done.stderr, done
 
 
-def test_without_vtc_a_strict_model_is_of_no_use(
-    opencode: OpenCode, project: Project, network: Network
-) -> None:
+def test_without_vtc_a_strict_model_is_of_no_use(opencode: OpenCode, project: Project, network: Network) -> None:
     done = opencode(network.model(model("tag", project, strict=True)))
     assert "this model knows no tools" in done.stdout + done.stderr, done
     assert project.word not in done.stdout + done.stderr, done

@@ -298,3 +298,11 @@ def test_whole_and_streamed_replies_say_the_same(content: str, reason: str | Non
     if reason is None and whole.calls:
         assert streamed.finish_reason == whole.finish_reason == "tool_calls"
     assert streamed == whole
+
+
+def test_reasoning_beside_the_text_is_not_looked_for_in_it() -> None:
+    toy = Toy()
+    message = {"role": "assistant", "content": "Hi", "reasoning_content": "so"}
+    body = chat.encoded({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
+    assert API.rewrite(body, lambda: toy, legacy=False) == body
+    assert toy.reasoning_seen

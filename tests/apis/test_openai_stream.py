@@ -249,3 +249,12 @@ def test_no_character_is_lost_in_any_cut(pieces: list[str], reason: str | None) 
     assert found.content == "".join(map(said, events))
     assert found.reasoning == "".join(event.raw for event in events if isinstance(event, Reasoning))
     assert found.calls == [(event.call.name, {}) for event in events if isinstance(event, Call)]
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_reasoning_of_its_own_is_not_looked_for_in_the_text(field: str) -> None:
+    toy = Toy()
+    one = StreamRewriter(lambda: toy, legacy=False)
+    frames = [chat.ROLE, chat.chunk({field: "so"})]
+    assert [feed(one, frame) for frame in frames] == [[frame] for frame in frames]
+    assert toy.reasoning_seen

@@ -22,6 +22,7 @@ class Toy:
     held: str = ""
     released: bool = False
     calls_made: int = 0
+    reasoning_seen: bool = False
 
     def feed(self, text: str) -> list[Event]:
         assert not self.released, "no text is fed after a release"
@@ -38,6 +39,9 @@ class Toy:
 
     def finish(self, *, complete: bool) -> list[Event]:
         return self.release()
+
+    def reasoned(self) -> None:
+        self.reasoning_seen = True
 
     def release(self) -> list[Event]:
         self.released = True

@@ -82,6 +82,13 @@ def test_reasoning_is_no_speech() -> None:
     assert said(read("so</think>Hi", thinking=True), Reasoning) == "so"
 
 
+def test_a_reply_that_begins_in_reasoning_does_not_if_that_came_by_another_way() -> None:
+    one = reader(thinking=True)
+    one.reasoned()
+    events = [*one.feed(f"Hi. {CALL}"), *one.finish()]
+    assert (said(events), said(events, Reasoning), calls(events)) == ("Hi.", "", 1)
+
+
 def test_a_marker_is_taken_out() -> None:
     events = read("Hello<|im_end|>")
     assert (said(events), said(events, Markup)) == ("Hello", "<|im_end|>")

@@ -36,7 +36,7 @@ async def test_the_seed_case(stream: bool, start: Start) -> None:
     lab = await start(replying("I plan.\n\n" + SEED, stream))
     assert await asked(lab, stream) == chat.Read("I plan.", calls=WRITTEN, finish_reason="tool_calls")
     flow = await lab.flow()
-    assert flow.comment == "vtc: invoke -> tool_calls, 1 call, 1 repaired"
+    assert flow.comment == "vtc: invoke -> tool_calls, 1 call, 1 repaired (recovered 1 call: corrupt-closer, json-cut)"
     assert flow.metadata["vtc"]["model"] == "deepseek-v3"
     assert flow.metadata["vtc"]["calls"][0]["repairs"] == ["corrupt-closer", "json-cut"]
 

@@ -321,7 +321,7 @@ async def test_what_is_told_of_a_rewritten_exchange(start: Start, caplog: pytest
     lab = await start(chat.streamed(*THREE), vtc_tools="prompt")
     await lab.post(chat.request(stream=True))
     flow = await lab.flow()
-    summary = "vtc: 3 tools -> tag prompt, tag -> tool_calls, 3 calls"
+    summary = "vtc: tag -> tool_calls, 3 calls, 3 tools -> tag prompt"
     assert (flow.comment, flow.marked) == (summary, ":hammer:")
     assert flow.metadata["vtc"]["calls"][0] == {
         "name": "read",

@@ -24,6 +24,10 @@ class Channel(Protocol):
 
     def finish(self, *, complete: bool) -> list[Event]: ...
 
+    def reasoned(self) -> None:
+        """Upstream parted the reasoning off itself: none is to be looked for in the text."""
+        ...
+
     def release(self) -> list[Event]:
         """Give back what is held; no more text is fed."""
         ...

@@ -13,7 +13,17 @@ import msgspec
 
 from vtc.apis.base import BadRequest, Channel
 from vtc.apis.base import Request as BaseRequest
-from vtc.apis.openai_json import CUT_OFF, call, calls_of, decode, encode, finish_reason, said, text_reason
+from vtc.apis.openai_json import (
+    CUT_OFF,
+    call,
+    calls_of,
+    decode,
+    encode,
+    finish_reason,
+    has_reasoning,
+    said,
+    text_reason,
+)
 from vtc.apis.openai_stream import StreamRewriter
 from vtc.events import Call, Message, Opaque, Reasoning, Tool, ToolCall
 
@@ -199,6 +209,8 @@ def rewrite_body(body: bytes, channel: Callable[[], Channel], *, legacy: bool) -
         native = calls_of(message)
         if (native and one.structured) or not (native or isinstance(content, str)):
             continue
+        if has_reasoning(message):
+            one.reasoned()
         events = [*one.feed(content or ""), *one.finish(complete=reason != CUT_OFF)]
         if native:
             events += one.calls(native)

@@ -38,6 +38,11 @@ def has_calls(message: Mapping[str, Any]) -> bool:
     return bool(message.get("tool_calls") or message.get("function_call"))
 
 
+def has_reasoning(message: Mapping[str, Any]) -> bool:
+    """Whether a message or delta has reasoning of its own, beside its text."""
+    return bool(message.get("reasoning_content") or message.get("reasoning"))
+
+
 def calls_of(message: Mapping[str, Any]) -> list[ToolCall]:
     """The calls of a message; one without an id gets `call_<index>`."""
     entries = message.get("tool_calls") or []

@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import Any
 
 from vtc.apis.base import Channel
-from vtc.apis.openai_json import CUT_OFF, decode, encode, finish_reason, has_calls, said, text_reason
+from vtc.apis.openai_json import CUT_OFF, decode, encode, finish_reason, has_calls, has_reasoning, said, text_reason
 from vtc.events import Call, Event, Reasoning, Refusal, Rewritten, Text, ToolCall
 
 
@@ -140,6 +140,8 @@ class StreamRewriter:
             self._native(part)
         if not choice.native and not choice.finished:
             part.read = True
+            if has_reasoning(delta):
+                choice.channel.reasoned()
             if part.text:
                 part.events += choice.channel.feed(part.text)
             if reason := entry.get("finish_reason"):

@@ -34,6 +34,11 @@ class Prose(Machine):
         self._run = ""  # what opened the code block or span
         self._out: list[Event] = []
 
+    def reasoned(self) -> None:
+        """The reasoning came by another way: a reply that was to begin inside of it does not."""
+        if self._state == "reasoning" and not self._buffer:
+            self._go("start", self._grammar.start)
+
     @property
     def in_reasoning(self) -> bool:
         """Whether the text so far ends inside of the reasoning."""
