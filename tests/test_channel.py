@@ -52,6 +52,18 @@ def test_more_calls_than_the_limit_are_dropped_and_reported() -> None:
     assert [refusal["reason"] for refusal in report.refusals] == ["only 1 call a reply: dropped"]
 
 
+@pytest.mark.parametrize(("allowed", "found"), [(("*",), 1), (("RE*",), 1), (("write", "bash"), 0), ((), 0)])
+def test_an_allow_list_restricts_what_is_lifted(allowed: tuple[str, ...], found: int) -> None:
+    """A6: the call of another tool stays the text it was, and the report says why (A11)."""
+    events, report = whole(Plan("c", "m", (), allowed=allowed), f"Hi.\n{CALL}")
+    assert sum(isinstance(event, Call) for event in events) == found
+    assert "".join(event.raw for event in events) == f"Hi.\n{CALL}"
+    assert [refusal["reason"] for refusal in report.refusals] == (
+        [] if found else ["the profile's allowed_tools do not hold it"]
+    )
+    assert found or all(isinstance(event, Text) for event in events)
+
+
 @pytest.mark.parametrize(
     ("calls", "text", "found"),
     [

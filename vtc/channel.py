@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import Any
 
 from vtc.dialects import conversation, names
@@ -113,6 +114,10 @@ class Channel:
         return out
 
     def _called(self, event: Call) -> Event:
+        if event.dialect != "tool_calls" and not self._is_allowed(event.call.name):
+            reason = "the profile's allowed_tools do not hold it"
+            self._refused(Refusal(reason, event.dialect, event.call.name, event.raw[:EXCERPT]))
+            return Text(event.raw)
         limit = self._plan.max_calls
         if limit is not None and self._calls >= limit:
             self._extra.append(event.call.name)
@@ -134,6 +139,9 @@ class Channel:
             return Text(event.raw)
         gap = client.gap - (len(self._end) - len(self._end.rstrip("\n"))) if self._end else 0
         return Rewritten(event.raw, "\n" * gap + conversation.as_read(call, client.dialect, self._tools))
+
+    def _is_allowed(self, name: str) -> bool:
+        return any(fnmatchcase(name.casefold(), glob.casefold()) for glob in self._plan.allowed)
 
     def _note(self) -> list[Event]:
         """For a one-call client: what else the model called, in words, so that the model will see it too."""

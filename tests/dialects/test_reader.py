@@ -234,6 +234,11 @@ def test_text_leaves_before_a_call_that_is_not_complete() -> None:
     assert one.feed("s</command>\n</ba") == []
 
 
+def test_what_is_quoted_for_too_long_leaves_too() -> None:
+    text = "Look ` <bash>" + "x" * 200
+    assert content(reader(max_call_bytes=60).feed(text)) == text
+
+
 def test_white_space_leaves_with_the_text_behind_it() -> None:
     one = reader()
     assert one.feed("a \n") == [Text("a")]

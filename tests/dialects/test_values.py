@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from typing import Any
 
 import pytest
@@ -124,6 +125,12 @@ def test_what_fits_no_type_stays_a_string(schema: Any, text: str) -> None:
 
 def test_null_where_none_may_stand_is_null_all_the_same() -> None:
     assert read("null", INTEGER) == (None, False)
+
+
+def test_a_literal_that_python_warns_about_is_read_in_silence() -> None:
+    with warnings.catch_warnings(record=True) as seen:
+        assert read(r"['\d']", ARRAY) == (["\\d"], True)
+    assert seen == []
 
 
 # Child tags

@@ -293,6 +293,12 @@ def test_several_calls_and_the_text_around_them_are_read_back(name: str, data: s
     assert merged(read(whole, [dialect])) == merged(events)
 
 
+@pytest.mark.parametrize("name", [name for name, one in DIALECTS.items() if one.section_anchor != "message"])
+def test_the_text_around_calls_stays_apart(name: str) -> None:
+    text = writer.write_calls([WEATHER, LIST], DIALECTS[name], AGENT)
+    assert content(read([f"Before.\n{text}\nAfter."], [DIALECTS[name]])) == "Before.\nAfter."
+
+
 @pytest.mark.parametrize(
     ("name", "huge"),
     [(name, "markup") for name in FAITHFUL]

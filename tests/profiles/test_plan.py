@@ -255,3 +255,14 @@ def test_a_setting_names_what_there_is(setting: str) -> None:
     with pytest.raises(UnknownName, match=f"there is no {setting} profile 'nobody'; known are ") as refused:
         Planner(PROFILES, Settings(**named))
     assert refused.value.setting == setting
+
+
+@pytest.mark.parametrize(("written", "expected"), [("read_*", ("read_*",)), (("a", "b"), ("a", "b"))])
+def test_the_allow_list_of_a_model(written: Any, expected: tuple[str, ...], tmp_path: Path) -> None:
+    """A6"""
+    globs = written if isinstance(written, str) else list(written)
+    text = f"kind: model\nname: mine\nmatch: {{model: mine}}\nguards: {{allowed_tools: {globs!r}}}\n"
+    (tmp_path / "mine.yaml").write_text(text, "utf-8")
+    request = Request(chat.encoded(chat.request(model="mine")))
+    found = Planner(load([builtin_directory(), tmp_path]), Settings()).plan(Facts(model="mine"), request)
+    assert found.allowed == expected

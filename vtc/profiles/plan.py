@@ -79,6 +79,8 @@ class Plan:
     why: tuple[str, ...]
     tools: tuple[Tool, ...] = ()
     """What is offered: declared in the request, or documented in the prompt of a text client."""
+    allowed: tuple[str, ...] = ("*",)
+    """Globs for the tools whose calls are lifted out of the text."""
     read: tuple[Description, ...] = ()
     """Dialects that are read from the reply; with none the reply passes untouched."""
     write: Description | None = None
@@ -133,6 +135,7 @@ class Planner:
             set={**server.request.set, **kept, **model.request.set},
             drop=(*server.request.drop, *model.request.drop),
             ids=model.ids,
+            allowed=(allowed,) if isinstance(allowed := model.guards.allowed_tools, str) else allowed,
         )
 
         protocol, documented, reason = self._protocol(client, facts, request)

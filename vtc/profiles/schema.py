@@ -57,6 +57,13 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     drop: tuple[str, ...] = ()
 
 
+class Guards(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Policies on the calls of a model."""
+
+    allowed_tools: Globs = ("*",)
+    """Globs for the tools whose calls are lifted out of its text; all others stay text."""
+
+
 class ServerProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     kind: Literal["server"] = "server"
     name: Text
@@ -117,5 +124,6 @@ class ModelProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     request: Request = Request()
     max_calls: Annotated[int, msgspec.Meta(ge=1)] | None = None
     """Calls kept of one reply; None is no limit."""
+    guards: Guards = Guards()
     unknown_tools: Literal["text", "allow", "drop"] = "text"
     """What becomes of a call to a tool that was not offered."""
