@@ -234,6 +234,13 @@ def test_text_leaves_before_a_call_that_is_not_complete() -> None:
     assert one.feed("s</command>\n</ba") == []
 
 
+def test_a_closer_that_may_be_missing_takes_no_white_space_with_it() -> None:
+    dialect = described("{kind: dialect, name: open, call: '<c>{json}</c>', optional: ['</c>']}")
+    for closer in ("</c>", ""):
+        text = 'Before.\n<c>{"name": "list_files"}' + closer + "\nAfter."
+        assert content(read([text], [dialect])) == "Before.\nAfter."
+
+
 def test_what_is_quoted_for_too_long_leaves_too() -> None:
     text = "Look ` <bash>" + "x" * 200
     assert content(reader(max_call_bytes=60).feed(text)) == text

@@ -309,7 +309,8 @@ class Reader(Delivery):
         """All of a call is there."""
         call = self._call
         assert call is not None
-        end = found.end() if found else self._at
+        # White space before closers that are missing is not the call's.
+        end = found.end() if found and found[0].strip() else self._at
         self._hold(self._buffer[self._at : end])
         self._at = end
         self._form = call.form
