@@ -18,7 +18,7 @@ from vtc.dialects.reader import Reader
 from vtc.dialects.writer import write_calls
 from vtc.events import Call, Text, Tool, ToolCall
 from vtc.profiles import loader
-from vtc.profiles.plan import CLIENT_PATTERNS
+from vtc.profiles.plan import CLIENT_PATTERNS, agent_pattern
 
 
 def detect_vtc_client(agent: str, patterns: Iterable[str] = CLIENT_PATTERNS) -> bool:
@@ -26,7 +26,7 @@ def detect_vtc_client(agent: str, patterns: Iterable[str] = CLIENT_PATTERNS) -> 
 
     Patterns are parts of it, upper and lower case alike; with none, no client is.
     """
-    return any(pattern and pattern.casefold() in agent.casefold() for pattern in patterns)
+    return agent_pattern(agent, patterns) is not None
 
 
 def parse_vtc_xml(content: str, allowed_tools: Collection[str] | None = None) -> tuple[str, list[dict[str, Any]]]:

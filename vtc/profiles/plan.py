@@ -5,7 +5,7 @@ Precedence of a setting: the user's option, then the client profile, the model p
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
@@ -39,6 +39,11 @@ class Settings:
     lenient: Literal["auto", "on", "off"] = "auto"
     client_patterns: tuple[str, ...] = CLIENT_PATTERNS
     max_call_bytes: int = 1 << 20
+
+
+def agent_pattern(agent: str, patterns: Iterable[str]) -> str | None:
+    """The first of some parts of User-Agents that `agent` holds, upper and lower case alike; an empty one is none."""
+    return next((pattern for pattern in patterns if pattern and pattern.casefold() in agent.casefold()), None)
 
 
 class UnknownName(ValueError):
@@ -224,10 +229,9 @@ class Planner:
                 (),
                 "the request declares no tools; vtc_client_patterns is empty: no text client is looked for",
             )
-        for pattern in patterns:
-            if pattern.casefold() in facts.user_agent.casefold():
-                reason = f"user agent {agent!r} holds {pattern!r} and the request declares no tools: a text client"
-                return "text", documented, reason
+        if pattern := agent_pattern(facts.user_agent, patterns):
+            reason = f"user agent {agent!r} holds {pattern!r} and the request declares no tools: a text client"
+            return "text", documented, reason
         if documented:
             return "text", documented, f"the system prompt documents {len(documented)} tools: a text client"
         lacking = f"user agent {agent!r} holds none of {', '.join(map(repr, patterns))}"
