@@ -29,6 +29,7 @@ RANKS = {
     "profiles": 3,
     "report": 4,
     "channel": 5,
+    "outgoing": 5,
     "exchange": 6,
     "functions": 6,
     "vtc": 7,

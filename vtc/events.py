@@ -28,11 +28,15 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call in its structured form; `arguments` is the text of a JSON object."""
+    """One call in its structured form; `arguments` is the text of a JSON object.
+
+    `source` is the API's own object, for the fields that nobody here knows (Gemini's thought signatures).
+    """
 
     name: str
     arguments: str
     id: str | None = None
+    source: Any = field(default=None, compare=False, repr=False)
 
     def as_openai(self) -> dict[str, Any]:
         """`{"id": …, "type": "function", "function": {"name": …, "arguments": …}}`."""
@@ -97,12 +101,30 @@ class Markup:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A complete call, the characters it was written with, and the repairs that reading it took."""
+    """A complete call, the characters it was written with, and the repairs that reading it took.
+
+    `changed` says that a policy made another call of it, so that its characters no longer say what it is.
+    """
 
     raw: str
     call: ToolCall
     dialect: str
     repairs: tuple[str, ...] = ()
+    changed: bool = False
+
+
+type Manner = Literal["steer", "text", "drop"]
+"""What stands in the place of a call that a policy refuses: a message that says why, the text it was, or nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """A call that a policy refused."""
+
+    raw: str
+    call: ToolCall
+    manner: Manner
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,4 +146,18 @@ class Refusal:
     raw: Literal[""] = ""
 
 
-Event = Text | Reasoning | Markup | Call | Rewritten | Refusal
+@dataclass(frozen=True, slots=True)
+class Intervention:
+    """What a policy did, for the report; it stands for no characters itself (`raw` is empty).
+
+    `policy` is the key it is configured under, `action` a past participle: `refused`, `changed`, `coerced`, ….
+    """
+
+    policy: str
+    action: str
+    tool: str = ""
+    reason: str = ""
+    raw: Literal[""] = ""
+
+
+Event = Text | Reasoning | Markup | Call | Denied | Rewritten | Refusal | Intervention

@@ -1,0 +1,39 @@
+"""Which tools may be used."""
+
+from __future__ import annotations
+
+import pytest
+
+from vtc.events import Call, Denied, Intervention, Text, ToolCall
+from vtc.guards.access import Access
+
+
+@pytest.mark.parametrize(
+    ("allowed", "denied", "policy"),
+    [
+        ("*", (), None),
+        ("*", "ba*", "denied_tools"),
+        (("read", "bash"), (), None),
+        ("read", (), "allowed_tools"),
+        ("bash", "bash", "denied_tools"),
+    ],
+)
+def test_a_call_that_may_not_be_made_is_refused(allowed: str, denied: str, policy: str | None) -> None:
+    call = Call("<bash>", ToolCall("bash", "{}"), "tag")
+    events = Access(allowed, denied, "steer").feed(call)
+    if policy is None:
+        assert events == [call]
+        return
+    told, refused = events
+    assert isinstance(told, Intervention)
+    assert (told.policy, told.action, told.tool) == (policy, "refused", "bash")
+    assert refused == Denied(
+        "<bash>", call.call, "steer", "The tool `bash` may not be used here, so the call was not carried out."
+    )
+
+
+def test_the_message_is_the_users_own_and_all_else_passes() -> None:
+    access = Access("read", (), "drop", "No.")
+    assert access.feed(Text("bash")) == [Text("bash")]
+    assert access.feed(Call("", ToolCall("bash", "{}"), "tag"))[1] == Denied("", ToolCall("bash", "{}"), "drop", "No.")
+    assert access.finish() == []

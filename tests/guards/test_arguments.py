@@ -1,0 +1,163 @@
+"""Arguments against a JSON Schema."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vtc.events import Call, Denied, Event, Intervention, Manner, Text, Tool, ToolCall
+from vtc.guards.arguments import Arguments, Checker, Uncheckable
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "path": {"type": "string"},
+        "times": {"type": "integer"},
+        "ratio": {"type": "number"},
+        "force": {"type": "boolean"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "edit": {"type": "object", "properties": {"line": {"type": "integer"}}},
+        "either": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+        "colour": {"enum": ["red", "green"]},
+    },
+    "required": ["path"],
+    "additionalProperties": False,
+}
+TOOLS = {"run": Tool("run", "", SCHEMA)}
+
+
+def fed(arguments: Any, *, coerce: bool = True, manner: Manner | None = None) -> list[Event]:
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    return Arguments(TOOLS, coerce=coerce, manner=manner).feed(Call("raw", ToolCall("run", text), "tag"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"path": "123"},
+        {"path": "", "times": 3, "ratio": 1, "force": False, "tags": [], "edit": {}, "either": None},
+        {"path": "a", "times": 3.0},
+    ],
+)
+def test_what_fits_is_not_touched(arguments: Any) -> None:
+    text = json.dumps(arguments, indent=3)
+    (event,) = fed(text)
+    assert isinstance(event, Call)
+    assert (event.call.arguments, event.changed) == (text, False)
+
+
+@pytest.mark.parametrize(
+    ("key", "written", "expected", "told"),
+    [
+        ("times", "3", 3, "times to integer"),
+        ("times", " 3\n", 3, "times to integer"),
+        ("ratio", "0.5", 0.5, "ratio to number"),
+        ("force", "true", True, "force to boolean"),
+        ("force", "False", False, "force to boolean"),
+        ("tags", '["a"]', ["a"], "tags to array"),
+        ("tags", [1, True], ["1", "true"], "tags[0] to string, tags[1] to string"),
+        ("edit", '{"line": "4"}', {"line": 4}, "edit to object, edit.line to integer"),
+        ("either", "3", 3, "either to integer"),
+        ("either", "null", None, "either to null"),
+        ("path", {"a": "é"}, '{"a": "é"}', "path to string"),
+        ("path", 5, "5", "path to string"),
+    ],
+)
+def test_what_fits_after_lossless_coercion_is_coerced(key: str, written: Any, expected: Any, told: str) -> None:
+    said, event = fed({"path": "a", key: written})
+    assert said == Intervention("arguments", "coerced", "run", told)
+    assert isinstance(event, Call)
+    assert json.loads(event.call.arguments) == {"path": "a", key: expected}
+    assert (event.changed, event.raw) == (True, "raw")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        ({}, "'path' is a required property"),
+        ({"path": "a", "times": "many"}, "times: 'many' is not of type 'integer'"),
+        ({"path": "a", "times": "NaN"}, "times: 'NaN' is not of type 'integer'"),
+        ({"path": "a", "times": "3.5"}, "times: '3.5' is not of type 'integer'"),
+        ({"path": None}, "path: None is not of type 'string'"),
+        ({"path": "a", "colour": "Red"}, "colour: 'Red' is not one of ['red', 'green']"),
+        ({"path": "a", "more": 1}, "Additional properties are not allowed ('more' was unexpected)"),
+        ({"path": "a", "times": "3", "more": 1}, "Additional properties are not allowed ('more' was unexpected)"),
+        ([1], "[1] is not of type 'object'"),
+        ("{", "they are no JSON: "),
+    ],
+)
+@pytest.mark.parametrize("manner", [None, "steer", "text", "drop"])
+def test_what_does_not_fit_is_passed_or_refused(arguments: Any, fault: str, manner: Manner | None) -> None:
+    said, event = fed(arguments, manner=manner)
+    assert isinstance(said, Intervention)
+    assert fault in said.reason
+    if manner is None:
+        assert said.action == "passed"
+        assert isinstance(event, Call)
+        assert not event.changed
+    else:
+        assert said.action == "refused"
+        assert isinstance(event, Denied)
+        assert (event.manner, fault in event.message) == (manner, True)
+
+
+def test_nothing_is_coerced_unless_that_is_wanted() -> None:
+    said, _ = fed({"path": "a", "times": "3"}, coerce=False)
+    assert isinstance(said, Intervention)
+    assert said.action == "passed"
+
+
+@pytest.mark.parametrize(
+    ("schema", "fault"),
+    [
+        ({"type": 5}, "no JSON Schema"),
+        ({"properties": {"a": {"$ref": "https://example.com/x.json"}}}, "refers to what it does not hold"),
+        ({"properties": {"a": {"$ref": "#/$defs/none"}}}, "refers to what it does not hold"),
+    ],
+)
+def test_a_schema_that_cannot_be_used_is_told_of_and_nothing_is_fetched(schema: Any, fault: str) -> None:
+    tools = {"run": Tool("run", "", schema)}
+    call = Call("", ToolCall("run", '{"a": 1}'), "tag")
+    said, event = Arguments(tools, coerce=True, manner="drop").feed(call)
+    assert event is call
+    assert isinstance(said, Intervention)
+    assert (said.action, fault in said.reason) == ("unchecked", True)
+
+
+def test_tools_that_nobody_declares_and_other_events_pass() -> None:
+    guard = Arguments(TOOLS, coerce=True, manner="drop")
+    call = Call("", ToolCall("other", "{"), "tag")
+    assert guard.feed(call) == [call]
+    assert guard.feed(Text("x")) == [Text("x")]
+    assert guard.finish() == []
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8) | st.sampled_from(["1", "true", "[1]", "{}"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*SCHEMA["properties"]]), inner),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.sampled_from([*SCHEMA["properties"]]), VALUES))
+def test_coerced_arguments_fit_and_lose_nothing(arguments: dict[str, Any]) -> None:
+    checker = Checker(TOOLS["run"])
+    before = json.dumps(arguments)
+    found = checker.coerced(arguments)
+    assert json.dumps(arguments) == before
+    if found is None:
+        assert checker.fault(arguments)
+        return
+    value, done = found
+    assert checker.fault(value) == ""
+    assert set(value) == set(arguments)
+    assert done or value == arguments
+
+
+def test_a_schema_that_is_none_is_told_of_at_once() -> None:
+    with pytest.raises(Uncheckable, match="no JSON Schema"):
+        Checker(Tool("x", "", {"type": "objekt"}))

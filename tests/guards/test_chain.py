@@ -1,0 +1,117 @@
+"""Guards one behind the other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vtc.events import Call, Denied, Event, Intervention, Markup, Reasoning, Rewritten, Text, Tool, ToolCall
+from vtc.guards.chain import Chain, Guards, chain
+from vtc.guards.content import Content, Rule
+
+TOOLS = {"read": Tool("read"), "bash": Tool("bash", "", {"required": ["command"]})}
+READ, BASH = (Call(f"<{name}>", ToolCall(name, "{}"), "tag") for name in ("read", "bash"))
+
+
+def guards(**fields: Any) -> Guards:
+    return msgspec.convert(fields, Guards)
+
+
+def fed(one: Chain, *events: Event) -> list[Event]:
+    return [*one.feed(events), *one.finish()]
+
+
+def test_no_guards_change_nothing() -> None:
+    events = [Text("a"), READ, Markup("b"), Reasoning("c")]
+    assert fed(chain([], TOOLS), *events) == events
+    assert fed(chain([Guards()], TOOLS), *events) == events
+
+
+def test_reactors_come_before_access_whichever_profile_they_are_of() -> None:
+    denying = guards(denied_tools=["bash"])
+    renaming = guards(reactors=[{"name": "r", "when": {"tools": "read"}, "then": {"rename_tool": "bash"}}])
+    for configured in ([denying, renaming], [renaming, denying]):
+        events = fed(chain(configured, TOOLS), READ)
+        assert isinstance(events[-1], Denied)
+        assert [event.policy for event in events if isinstance(event, Intervention)] == ["reactors.r", "denied_tools"]
+
+
+def test_what_one_profile_allows_another_may_deny() -> None:
+    one = chain([guards(allowed_tools=["read", "bash"]), guards(denied_tools="bash"), guards(arguments={})], TOOLS)
+    assert fed(one, READ) == [READ]
+    assert isinstance(fed(one, BASH)[-1], Denied)
+
+
+class Failing:
+    """Raises at the word `fail`, or at the end; holds back what it is fed."""
+
+    def __init__(self, at_end: bool = False) -> None:
+        self.held = ""
+        self._at_end = at_end
+
+    def feed(self, event: Event) -> list[Event]:
+        if event.raw == "fail":
+            raise KeyError("oops")
+        self.held += event.raw
+        return []
+
+    def finish(self) -> list[Event]:
+        if self._at_end:
+            raise KeyError("oops")
+        return [Text(self.held)]
+
+
+FAILED = Intervention("failing", "failed", "", "KeyError: 'oops'; skipped for the rest of the reply")
+
+
+def test_a_guard_that_raises_is_told_of_once_and_skipped() -> None:
+    last = Content(Rule(pattern="x", replacement="y"))
+    one = Chain([Failing(), last])
+    assert one.feed([Text("a"), Text("fail"), Text("fail")]) == [FAILED, Text("a"), Text("fail"), Text("fail")]
+    assert fed(one, Text("x.")) == [Rewritten("x", "y"), Intervention("content", "replaced", "", "x"), Text(".")]
+
+
+def test_a_guard_that_raises_at_the_end_gives_back_what_it_held() -> None:
+    one = Chain([Failing(at_end=True)])
+    assert fed(one, Text("a"), Text("b")) == [FAILED, Text("ab")]
+    assert one.finish() == []
+
+
+CONFIGURED = [
+    guards(denied_tools="bash", on_denied="steer"),
+    guards(content=[{"pattern": "a+", "replacement": "b"}, {"pattern": "bc"}]),
+    guards(arguments={"misfit": "text"}),
+    guards(reactors=[{"name": "r", "when": {"tools": "read"}, "then": {"steer": "s", "rename_tool": "bash"}}]),
+]
+EVENTS = st.one_of(
+    st.text("abc ", min_size=1, max_size=6).map(Text),
+    st.sampled_from([READ, BASH, Markup(" "), Reasoning("abc"), Rewritten("x", "a")]),
+)
+
+
+@given(st.lists(st.sampled_from(range(len(CONFIGURED))), unique=True), st.lists(EVENTS, max_size=12))
+def test_no_character_is_lost_or_moved(configured: list[int], events: list[Event]) -> None:
+    """Guards never reorder: the characters that events stand for are the same, in the same order."""
+    out = fed(chain([CONFIGURED[index] for index in configured], TOOLS), *events)
+    assert "".join(event.raw for event in out) == "".join(event.raw for event in events)
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_access", "on_calls"),
+    [
+        ({}, False, False),
+        ({"allowed_tools": "*"}, False, False),
+        ({"allowed_tools": ["*"], "content": [{"pattern": "x"}], "loop": {}}, False, False),
+        ({"allowed_tools": ["a"]}, True, True),
+        ({"denied_tools": "a"}, True, True),
+        ({"arguments": {}}, False, True),
+        ({"reactors": [{"name": "r", "then": {"tag": "t"}}]}, False, True),
+    ],
+)
+def test_what_is_looked_at(fields: Any, is_access: bool, on_calls: bool) -> None:
+    found = guards(**fields)
+    assert (found.is_access, found.on_calls) == (is_access, on_calls)

@@ -1,0 +1,105 @@
+"""Rules on visible text, in any cut."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import msgspec
+import pytest
+import regex
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vtc.events import Call, Event, Intervention, Markup, Refusal, Rewritten, Text, ToolCall
+from vtc.guards.content import Content, Rule
+
+RULES = [
+    ("<\\|im_end\\|>", ""),
+    (r"\n{3,}", "\n\n"),
+    (r"a(bc)?", r"[\1]"),
+    (r"ab.*cd|xx", "Y"),
+    (r"\bfoo\b", "F"),
+    (r"(?m)^a$", "A"),
+    ("a+b", "-"),
+    ("aa|aab|b+", "z"),
+    ("foo|fooo|o", "_"),
+]
+MOST = 12
+
+
+def told(events: list[Event]) -> str:
+    said = {Text: "raw", Rewritten: "text"}
+    return "".join(getattr(event, said[type(event)]) for event in events if type(event) in said)
+
+
+def run(rule: Rule, *pieces: str) -> list[Event]:
+    one = Content(rule)
+    return [*(event for piece in pieces if piece for event in one.feed(Text(piece))), *one.finish()]
+
+
+@given(
+    st.sampled_from(RULES),
+    st.text("abcd x\nfo<|im_end>", max_size=60),
+    st.lists(st.integers(0, 60), max_size=8).map(sorted),
+)
+def test_any_cut_gives_the_same_and_nothing_is_lost(written: tuple[str, str], text: str, cuts: list[int]) -> None:
+    rule = Rule(pattern=written[0], replacement=written[1], most=MOST)
+    events = run(rule, text)
+    assert "".join(event.raw for event in events) == text
+    pieces = [text[start:end] for start, end in pairwise([0, *cuts, len(text)])]
+    assert told(run(rule, *pieces)) == told(events) == told(run(rule, *text))
+    if len(text) <= MOST:
+        assert told(events) == regex.sub(*written, text)
+
+
+def test_text_leaves_as_soon_as_it_can_be_no_match() -> None:
+    one = Content(Rule(pattern="<end>", replacement="."))
+    assert one.feed(Text("all of this")) == [Text("all of this")]
+    assert one.feed(Text("a <e")) == [Text("a ")]
+    assert one.held == "<e"
+    assert one.feed(Text("m>b<end")) == [Text("<em>b")]
+    assert one.feed(Text(">c")) == [
+        Rewritten("<end>", "."),
+        Intervention("content", "replaced", "", "<end>"),
+        Text("c"),
+    ]
+    assert one.finish() == []
+
+
+def test_what_is_held_is_bounded() -> None:
+    one = Content(Rule(pattern="<.*>", most=8))
+    for _ in range(100):
+        one.feed(Text("<aaaa"))
+        assert len(one.held) < 8
+
+
+def test_a_match_does_not_go_past_a_call() -> None:
+    one = Content(Rule(pattern="ab"))
+    call = Call("<x>", ToolCall("x", "{}"), "tag")
+    assert one.feed(Text("a")) == []
+    assert one.feed(call) == [Text("a"), call]
+    assert one.feed(Text("b")) == [Text("b")]
+
+
+def test_what_stands_for_no_text_does_not_part_it() -> None:
+    one = Content(Rule(pattern="ab"))
+    refusal = Refusal("r", "tag")
+    assert one.feed(Text("a")) == []
+    assert one.feed(refusal) == [refusal]
+    assert one.feed(Text("b.")) == [Markup("ab"), Intervention("content", "dropped", "", "ab"), Text(".")]
+
+
+@pytest.mark.parametrize(
+    ("rule", "fault"),
+    [
+        ({"pattern": "("}, "missing \\)"),
+        ({"pattern": "x*"}, "matches nothing at all"),
+        ({"pattern": "a(?=b)"}, "looks around"),
+        ({"pattern": "(?<!a)b"}, "looks around"),
+        ({"pattern": "a", "replacement": r"\1"}, "with"),
+        ({"pattern": "a", "most": 0}, ">= 1"),
+    ],
+)
+def test_a_rule_that_cannot_be_is_told_of(rule: dict[str, object], fault: str) -> None:
+    with pytest.raises(msgspec.ValidationError, match=fault):
+        msgspec.convert(rule, Rule)

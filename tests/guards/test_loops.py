@@ -1,0 +1,74 @@
+"""Going round in circles, told from a conversation."""
+
+from __future__ import annotations
+
+import pytest
+
+from vtc.events import Message, ToolCall
+from vtc.guards.loops import Loop, fault
+
+USER, TOOL = Message("user", ("go",)), Message("tool", ("x",), call_id="c")
+BAD, SAID = Message("assistant", ("bad",)), Message("assistant", ("done",))
+
+
+def calling(*calls: tuple[str, str]) -> Message:
+    return Message("assistant", (), tuple(ToolCall(name, arguments) for name, arguments in calls))
+
+
+READ = calling(("read", '{"a": 1, "b": 2}'))
+SAME = calling(("read", '{ "b":2, "a":1 }'))
+OTHER = calling(("read", '{"a": 2}'))
+BROKEN = calling(("read", '{"a": '))
+
+
+def found(loop: Loop, *messages: Message) -> str:
+    return fault(loop, messages, lambda one: one.role == "user", lambda one: one.text == "bad")
+
+
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        ([], False),
+        ([USER, READ, TOOL, READ, TOOL], False),
+        ([USER, READ, TOOL, READ, TOOL, READ, TOOL], True),
+        ([READ, TOOL, READ, TOOL, READ, TOOL], True),
+        ([USER, READ, TOOL, USER, READ, TOOL, READ, TOOL], False),
+        ([USER, calling(("a", "{}"), ("b", "{}"), ("c", "{}")), TOOL, TOOL, TOOL], True),
+        ([USER, READ, TOOL, READ, TOOL, READ, TOOL, USER], False),
+    ],
+)
+def test_results_since_the_user_spoke(messages: list[Message], expected: bool) -> None:
+    assert bool(found(Loop(max_tool_messages=3), *messages)) is expected
+    assert found(Loop(max_tool_messages=None), *messages) == ""
+
+
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        ([USER, READ, TOOL, SAME, TOOL], True),
+        ([USER, READ, TOOL, OTHER, TOOL], False),
+        ([USER, READ, TOOL, OTHER, TOOL, READ, TOOL], False),
+        ([USER, OTHER, TOOL, READ, TOOL, SAME, TOOL], True),
+        ([USER, READ, TOOL, USER, READ, TOOL], False),
+        ([USER, BROKEN, TOOL, BROKEN, TOOL], True),
+        ([USER, calling(("read", "{}"), ("read", "{}")), TOOL, TOOL], True),
+    ],
+)
+def test_the_same_call_in_a_row(messages: list[Message], expected: bool) -> None:
+    told = found(Loop(max_tool_messages=None, repeated_calls=2), *messages)
+    assert told == ("`read` was called 2 times in a row with the same arguments" if expected else "")
+
+
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        ([USER, BAD, USER, BAD], True),
+        ([USER, BAD, USER, BAD, USER], True),
+        ([USER, BAD], False),
+        ([USER, BAD, USER, BAD, USER, SAID, USER], False),
+        ([USER, BAD, USER, READ, TOOL, BAD], False),
+    ],
+)
+def test_replies_in_a_row_that_could_not_be_read(messages: list[Message], expected: bool) -> None:
+    told = found(Loop(malformed_calls=2), *messages)
+    assert told == ("2 replies in a row held a tool call that could not be read" if expected else "")

@@ -1,0 +1,37 @@
+"""Names of tools as policies give them."""
+
+from __future__ import annotations
+
+import pytest
+
+from vtc.guards.patterns import Patterns, any_match, check
+
+
+@pytest.mark.parametrize(
+    ("patterns", "name", "found"),
+    [
+        ("*", "read", True),
+        ("read", "READ", True),
+        ("read", "read_file", False),
+        ("read_*", "read_file", True),
+        ("READ_*", "read_file", True),
+        (("write", "read_*"), "read_file", True),
+        ("/^(get|list)_/", "List_files", True),
+        ("/^(get|list)_/", "to_list_files", False),
+        ("/file/", "read_file_now", True),
+        ("[ab]ash", "bash", True),
+        ("a.b", "axb", False),
+        ((), "read", False),
+        ("/", "/", True),
+    ],
+)
+def test_a_glob_holds_for_all_of_a_name_and_an_expression_for_a_part(
+    patterns: Patterns, name: str, found: bool
+) -> None:
+    assert any_match(patterns, name) is found
+
+
+def test_what_is_no_expression_is_told_of() -> None:
+    check(("(", "[", "/fine/"), "denied_tools")
+    with pytest.raises(ValueError, match=r"^denied_tools: '\(' is no regular expression: .*position 0"):
+        check(("fine", "/(/"), "denied_tools")

@@ -1,0 +1,138 @@
+"""Rules of a user's own."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from vtc.events import Call, Denied, Event, Intervention, Rewritten, Text, Tool, ToolCall
+from vtc.guards.reactors import Reactor, Reactors, as_written
+
+SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+TOOLS = {"read": Tool("read", "", SCHEMA), "bash": Tool("bash")}
+
+
+def reactor(name: str = "mine", **fields: Any) -> Reactor:
+    return msgspec.convert({"name": name, **fields}, Reactor)
+
+
+def fed(*reactors: Reactor, name: str = "read", arguments: Any = None) -> list[Event]:
+    text = (
+        arguments if isinstance(arguments, str) else json.dumps(arguments if arguments is not None else {"path": "a"})
+    )
+    return Reactors(reactors, TOOLS).feed(Call("raw", ToolCall(name, text, "id"), "tag"))
+
+
+@pytest.mark.parametrize(
+    ("when", "holds"),
+    [
+        ({}, True),
+        ({"tools": "re*"}, True),
+        ({"tools": ["write", "bash"]}, False),
+        ({"arguments": {"path": "a"}}, True),
+        ({"arguments": {"path": "^b"}}, False),
+        ({"arguments": {"none": "."}}, False),
+        ({"arguments": {"none": {"exists": False}}}, True),
+        ({"arguments": {"path": {"exists": True, "matches": "^a"}}}, True),
+        ({"arguments": {"n": {"equals": 3}}}, True),
+        ({"arguments": {"n": {"equals": "3"}}}, False),
+        ({"arguments": {"n": "^3$"}}, True),
+        ({"arguments": {"nothing": {"equals": None}}}, True),
+        ({"arguments": {"edits[*].file": "c$"}}, True),
+        ({"arguments": {"edits[0].file": "c$"}}, False),
+        ({"arguments": {"edits[?file == 'bc']": "bc"}}, True),
+        ({"arguments": {'"odd-name"': "x"}}, True),
+        ({"arguments": {"path": "a", "n": "4"}}, False),
+        ({"fits": True}, True),
+        ({"fits": False}, False),
+    ],
+)
+def test_conditions(when: Any, holds: bool) -> None:
+    arguments = {"path": "a.py", "n": 3, "edits": [{"file": "ab"}, {"file": "bc"}], "odd-name": "x"}
+    told = fed(reactor(when=when, then={"tag": "t"}), arguments=arguments)
+    assert (Intervention("reactors.mine", "tagged", "read", "t") in told) is holds
+    assert fed(reactor(unless=when, then={"tag": "t"}), arguments=arguments)[-1:] == told[-1:]
+
+
+@pytest.mark.parametrize(
+    ("then", "name", "arguments"),
+    [
+        ({"rename_tool": "bash"}, "bash", {"path": "a", "n": 1}),
+        ({"rename_arguments": {"path": "file", "none": "x"}}, "read", {"file": "a", "n": 1}),
+        ({"rename_arguments": {"path": "n"}}, "read", {"path": "a", "n": 1}),
+        ({"set_arguments": {"n": [2], "m": None}}, "read", {"path": "a", "n": [2], "m": None}),
+        ({"remove_arguments": ["n", "none"]}, "read", {"path": "a"}),
+        ({"replace": [{"argument": "path", "pattern": "(a)", "replacement": r"\1\1"}]}, "read", {"path": "aa", "n": 1}),
+        ({"replace": [{"argument": "n", "pattern": "1"}]}, "read", {"path": "a", "n": 1}),
+    ],
+)
+def test_what_is_done_to_a_call(then: Any, name: str, arguments: Any) -> None:
+    before = {"path": "a", "n": 1}
+    *told, event = fed(reactor(then=then), arguments=before)
+    assert isinstance(event, Call)
+    assert (event.call.name, json.loads(event.call.arguments), event.call.id) == (name, arguments, "id")
+    assert event.changed is bool(told) is ((name, arguments) != ("read", before))
+    assert event.raw == "raw"
+
+
+def test_rules_act_in_order_each_on_what_was_made_before() -> None:
+    *told, event = fed(
+        reactor("a", when={"tools": "read"}, then={"rename_tool": "bash"}),
+        reactor("b", when={"tools": "read"}, then={"tag": "no more"}),
+        reactor("c", when={"tools": "bash"}, then={"steer": "Mind.", "tag": "t"}),
+        reactor("d", when={"tools": "bash"}, then={"refuse": "No.", "refuse_as": "text"}),
+        reactor("e", then={"tag": "never"}),
+    )
+    assert told == [
+        Intervention("reactors.a", "changed", "read", "renamed to bash"),
+        Intervention("reactors.c", "tagged", "bash", "t"),
+        Intervention("reactors.c", "steered", "bash", "Mind."),
+        Rewritten("", "Mind.\n\n"),
+        Intervention("reactors.d", "refused", "bash", "No."),
+    ]
+    assert event == Denied("raw", ToolCall("bash", '{"path": "a"}', "id"), "text", "No.")
+
+
+def test_what_is_no_object_is_not_changed_and_other_events_pass() -> None:
+    one = reactor(then={"set_arguments": {"a": 1}, "rename_tool": "x"})
+    (event,) = fed(one, arguments="[1]")
+    assert isinstance(event, Call)
+    assert event.call.arguments == "[1]"
+    (event,) = fed(one, arguments="{")
+    assert isinstance(event, Call)
+    guard = Reactors([one], TOOLS)
+    assert (guard.feed(Text("x")), guard.finish()) == ([Text("x")], [])
+
+
+@pytest.mark.parametrize(
+    ("fields", "fault"),
+    [
+        ({"then": {}}, "`then` is empty"),
+        ({"when": {"tools": "/(/"}, "then": {"tag": "t"}}, "tools: '\\(' is no regular expression"),
+        ({"when": {"arguments": {"a": "("}}, "then": {"tag": "t"}}, "arguments.a: '\\(' is no regular"),
+        ({"when": {"arguments": {"a[": "x"}}, "then": {"tag": "t"}}, "'a\\[' is no JMESPath"),
+        ({"then": {"replace": [{"argument": "a", "pattern": "("}]}}, "pattern: '\\(' is no regular"),
+        ({"then": {"replace": [{"argument": "a", "pattern": "b", "replacement": "\\1"}]}}, "invalid group reference"),
+        ({"then": {"tags": "t"}}, "unknown field `tags`"),
+    ],
+)
+def test_a_rule_that_cannot_be_is_told_of(fields: Any, fault: str) -> None:
+    with pytest.raises(msgspec.ValidationError, match=fault):
+        reactor(**fields)
+
+
+def test_names_that_are_renamed_are_read_too() -> None:
+    reactors = [
+        reactor(when={"tools": ["cat", "re*"]}, then={"rename_tool": "read"}),
+        reactor(when={"tools": "read"}, then={"rename_arguments": {"file": "path", "x": "y"}}),
+        reactor(when={"tools": "shell"}, then={"rename_tool": "nothing"}),
+    ]
+    written = as_written(reactors, TOOLS)
+    assert sorted(written) == ["bash", "cat", "read"]
+    assert written["bash"] is TOOLS["bash"]
+    assert sorted(written["read"].parameters["properties"]) == ["file", "path"]
+    assert written["cat"].name == "cat"
+    assert SCHEMA["properties"] == {"path": {"type": "string"}}

@@ -1,0 +1,1 @@
+"""Policies: canonical events in, canonical events out, whichever way the calls among them were written."""

@@ -1,0 +1,40 @@
+"""Which tools may be used: offered in the request, and called in the reply."""
+
+from __future__ import annotations
+
+from vtc.events import Call, Denied, Event, Intervention, Manner
+from vtc.guards.patterns import Patterns, any_match
+
+
+class Access:
+    """Refuses calls of tools that are not allowed, or denied."""
+
+    held = ""
+
+    def __init__(self, allowed: Patterns, denied: Patterns, manner: Manner, message: str = "") -> None:
+        self._allowed = allowed
+        self._denied = denied
+        self._manner: Manner = manner
+        self._message = message
+
+    def fault(self, name: str) -> tuple[str, str] | None:
+        """The policy that forbids a tool, and why; None for one that may be used."""
+        if any_match(self._denied, name):
+            return "denied_tools", "the policy's denied_tools hold it"
+        if not any_match(self._allowed, name):
+            return "allowed_tools", "the policy's allowed_tools do not hold it"
+        return None
+
+    def feed(self, event: Event) -> list[Event]:
+        if not isinstance(event, Call) or (fault := self.fault(event.call.name)) is None:
+            return [event]
+        policy, reason = fault
+        name = event.call.name
+        message = self._message or f"The tool `{name}` may not be used here, so the call was not carried out."
+        return [
+            Intervention(policy, "refused", name, f"{reason}: {self._manner}"),
+            Denied(event.raw, event.call, self._manner, message),
+        ]
+
+    def finish(self) -> list[Event]:
+        return []

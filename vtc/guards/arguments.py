@@ -1,0 +1,156 @@
+"""Arguments against the tool's JSON Schema: what fits is untouched, what fits after lossless coercion is coerced.
+
+Lossless is: text that is the JSON of a wanted type (`"3"` for 3, `"True"` for true), and the JSON of a value where
+text is wanted (an object as the content of a `.json` file). Nothing is invented, filled in or left out.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+import jsonschema
+from jsonschema.exceptions import SchemaError, ValidationError
+from jsonschema.protocols import Validator
+from jsonschema.validators import validator_for
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+from vtc.events import Call, Denied, Event, Intervention, Manner, Tool
+
+MOST_COERCIONS = 32
+MOST_FAULTS = 3
+MOST_REASON = 200
+"""Faults that are told, and characters of each."""
+
+_PYTHON = {"True": True, "False": False, "None": None}
+
+
+class Uncheckable(ValueError):
+    """The schema is none, or refers to what is not in it."""
+
+
+class Checker:
+    """A tool's parameters as a JSON Schema; nothing that it refers to is fetched."""
+
+    def __init__(self, tool: Tool) -> None:
+        schema = dict(tool.parameters)
+        kind = validator_for(schema, default=jsonschema.Draft202012Validator)
+        try:
+            kind.check_schema(schema)
+        except SchemaError as error:
+            raise Uncheckable(f"the tool's schema is no JSON Schema: {error.message[:MOST_REASON]}") from None
+        self._validator: Validator = kind(schema, registry=Registry())
+
+    def fault(self, arguments: Any) -> str:
+        """What does not fit, and where; empty if all does. Raises `Uncheckable`."""
+        return "; ".join(map(_told, islice(self._errors(arguments), MOST_FAULTS)))
+
+    def coerced(self, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]] | None:
+        """The arguments as the schema wants them and what was coerced, or None if they cannot be; raises `Uncheckable`.
+
+        Arguments that fit come back with nothing coerced.
+        """
+        value = copy.deepcopy(dict(arguments))
+        done: list[str] = []
+        while error := next(self._errors(value), None):
+            for part in (error, *(error.context or ())):
+                if part.validator == "type" and part.absolute_path and len(done) < MOST_COERCIONS:
+                    found = _as_type(part.instance, part.validator_value)
+                    if found is not None:
+                        _set(value, [*part.absolute_path], found[0])
+                        done.append(f"{part.json_path.removeprefix('$.')} to {found[1]}")
+                        break
+            else:
+                return None
+        return value, done
+
+    def _errors(self, value: Any) -> Iterator[ValidationError]:
+        try:
+            yield from self._validator.iter_errors(value)
+        except Unresolvable as error:
+            raise Uncheckable(f"the tool's schema refers to what it does not hold: {error.ref}") from None
+
+
+class Arguments:
+    """Checks each call; what becomes of a misfit is a setting, `None` being to pass it."""
+
+    held = ""
+
+    def __init__(self, tools: Mapping[str, Tool], *, coerce: bool, manner: Manner | None) -> None:
+        self._tools = tools
+        self._coerce = coerce
+        self._manner = manner
+
+    def feed(self, event: Event) -> list[Event]:
+        if not isinstance(event, Call) or event.call.name not in self._tools:
+            return [event]
+        name = event.call.name
+        try:
+            arguments = json.loads(event.call.arguments)
+        except ValueError as error:
+            return self._misfit(event, f"they are no JSON: {error}")
+        try:
+            checker = Checker(self._tools[name])
+            fault = checker.fault(arguments)
+            coerces = fault and self._coerce and isinstance(arguments, dict)
+            coerced = checker.coerced(arguments) if coerces else None
+        except Uncheckable as error:
+            return [Intervention("arguments", "unchecked", name, str(error)), event]
+        if not fault:
+            return [event]
+        if not coerced:
+            return self._misfit(event, fault)
+        text = json.dumps(coerced[0], ensure_ascii=False)
+        changed = replace(event, call=replace(event.call, arguments=text), changed=True)
+        return [Intervention("arguments", "coerced", name, ", ".join(coerced[1])), changed]
+
+    def _misfit(self, event: Call, fault: str) -> list[Event]:
+        name = event.call.name
+        if self._manner is None:
+            return [Intervention("arguments", "passed", name, f"they do not fit: {fault}"), event]
+        message = f"The call of `{name}` was not carried out, as its arguments do not fit: {fault}"
+        return [
+            Intervention("arguments", "refused", name, f"they do not fit: {fault}"),
+            Denied(event.raw, event.call, self._manner, message),
+        ]
+
+    def finish(self) -> list[Event]:
+        return []
+
+
+def _told(error: ValidationError) -> str:
+    where = error.json_path.removeprefix("$").removeprefix(".")
+    message = error.message if len(error.message) <= MOST_REASON else f"{error.message[:MOST_REASON]}…"
+    return f"{where}: {message}" if where else message
+
+
+def _as_type(value: Any, wanted: str | list[str]) -> tuple[Any, str] | None:
+    """The value as one of the types and that type's name, if nothing is lost."""
+    types = [wanted] if isinstance(wanted, str) else wanted
+    if not isinstance(value, str):
+        if "string" not in types or value is None:
+            return None
+        return (json.dumps(value, ensure_ascii=False), "string")
+    text = value.strip()
+    try:
+        found = _PYTHON[text] if text in _PYTHON else json.loads(text, parse_constant=_no_number)
+    except (ValueError, RecursionError):
+        return None
+    checker = jsonschema.Draft202012Validator.TYPE_CHECKER
+    kind = next((kind for kind in types if kind != "string" and checker.is_type(found, kind)), None)
+    return (found, kind) if kind else None
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"JSON has no {text}")
+
+
+def _set(value: Any, path: list[str | int], new: Any) -> None:
+    for step in path[:-1]:
+        value = value[step]
+    value[path[-1]] = new

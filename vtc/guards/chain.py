@@ -1,0 +1,118 @@
+"""The policies of one exchange, one behind the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+
+from vtc.events import Event, Intervention, Manner, Text, Tool
+from vtc.guards.access import Access
+from vtc.guards.arguments import Arguments
+from vtc.guards.content import Content, Rule
+from vtc.guards.loops import Loop
+from vtc.guards.patterns import Patterns, check
+from vtc.guards.reactors import Reactor, Reactors
+
+
+class Checking(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How arguments are checked against the tool's JSON Schema."""
+
+    coerce: bool = True
+    """Arguments that fit after lossless coercion are coerced."""
+    misfit: Manner | None = None
+    """What stands in the place of a call whose arguments do not fit; None passes it, and the report says so."""
+
+
+class Guards(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Policies, on the calls of a model whichever way they are written, and on its text."""
+
+    allowed_tools: Patterns = ("*",)
+    """The tools that are offered and may be called: globs, or regular expressions between slashes."""
+    denied_tools: Patterns = ()
+    on_denied: Manner = "text"
+    """What stands in the place of a call that is not allowed. For a client that reads calls out of the text, where
+    `text` would carry it out, that is as `steer`."""
+    denied_message: str = ""
+    """What `steer` says."""
+    reactors: tuple[Reactor, ...] = ()
+    arguments: Checking | None = None
+    content: tuple[Rule, ...] = ()
+    loop: Loop | None = None
+
+    def __post_init__(self) -> None:
+        check(self.allowed_tools, "allowed_tools")
+        check(self.denied_tools, "denied_tools")
+
+    @property
+    def is_access(self) -> bool:
+        return bool(self.denied_tools) or self.allowed_tools not in ("*", ("*",))
+
+    @property
+    def on_calls(self) -> bool:
+        """Whether calls are looked at."""
+        return self.is_access or bool(self.reactors) or self.arguments is not None
+
+    def access(self) -> Access:
+        return Access(self.allowed_tools, self.denied_tools, self.on_denied, self.denied_message)
+
+
+class Guard(Protocol):
+    """A policy on one choice of a reply; the `raw` of what it returns joined is that of what it was fed."""
+
+    held: str
+    """Text that it has not returned yet."""
+
+    def feed(self, event: Event) -> list[Event]: ...
+
+    def finish(self) -> list[Event]: ...
+
+
+class Chain:
+    """Guards in their order. One that raises is reported and skipped from then on; its event goes on as it was."""
+
+    def __init__(self, guards: Sequence[Guard]) -> None:
+        self._guards = list(guards)
+
+    def feed(self, events: Sequence[Event]) -> list[Event]:
+        for guard in tuple(self._guards):
+            events = [out for event in events for out in self._fed(guard, event)]
+        return list(events)
+
+    def finish(self) -> list[Event]:
+        events: list[Event] = []
+        for guard in tuple(self._guards):
+            events = [out for event in events for out in self._fed(guard, event)]
+            try:
+                events += guard.finish()
+            except Exception as error:
+                events += self._failed(guard, error)
+        return events
+
+    def _fed(self, guard: Guard, event: Event) -> list[Event]:
+        if guard not in self._guards:
+            return [event]
+        try:
+            return guard.feed(event)
+        except Exception as error:
+            return [*self._failed(guard, error), event]
+
+    def _failed(self, guard: Guard, error: Exception) -> list[Event]:
+        self._guards.remove(guard)
+        reason = f"{type(error).__name__}: {error}; skipped for the rest of the reply"
+        held = [Text(guard.held)] if guard.held else []
+        return [Intervention(type(guard).__name__.lower(), "failed", "", reason), *held]
+
+
+def chain(configured: Sequence[Guards], tools: Mapping[str, Tool]) -> Chain:
+    """The guards of several profiles.
+
+    Reactors come first, so that what they make of a call is what the others look at.
+    """
+    found: list[Guard] = [Content(rule) for guards in configured for rule in guards.content]
+    found += [Reactors(guards.reactors, tools) for guards in configured if guards.reactors]
+    found += [guards.access() for guards in configured if guards.is_access]
+    checks = [guards.arguments for guards in configured if guards.arguments]
+    found += [Arguments(tools, coerce=check.coerce, manner=check.misfit) for check in checks]
+    return Chain(found)

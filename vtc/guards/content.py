@@ -1,0 +1,113 @@
+"""Rules on visible text: what a pattern finds is replaced, or dropped, while the reply streams.
+
+Text leaves at once unless it may be the beginning of a match. What is held so is bounded: a match is looked for in the
+`most` characters from where it may begin, however the text arrives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+import regex  # for its partial matches: whether a text is the beginning of one
+
+from vtc.events import Event, Intervention, Markup, Refusal, Rewritten, Text
+
+type Pattern = Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A regular expression for a part of the text (without look-around), and what stands in its place."""
+
+    pattern: Pattern
+    replacement: str = ""
+    """With `\\1` and `\\g<name>` for groups; empty drops what was found."""
+    most: Annotated[int, msgspec.Meta(ge=1, le=4096)] = 200
+    """Characters of the longest match."""
+
+    def __post_init__(self) -> None:
+        try:
+            compiled = regex.compile(self.pattern)
+            if compiled.search("") is not None:
+                raise ValueError(f"pattern: {self.pattern!r} matches nothing at all; write what must be there")
+            if regex.search(r"\(\?<?[=!]", self.pattern):
+                raise ValueError(f"pattern: {self.pattern!r} looks around; write what is to be replaced itself")
+            regex.compile(f"(?:{self.pattern})|").sub(self.replacement, "")
+        except (regex.error, IndexError) as error:
+            raise ValueError(f"pattern: {self.pattern!r} with {self.replacement!r}: {error}") from None
+
+
+class Content:
+    """One rule on the text between calls."""
+
+    def __init__(self, rule: Rule) -> None:
+        self._rule = rule
+        self._pattern = regex.compile(rule.pattern)
+        self._before = ""  # the character before what is held, for `^` and `\b`
+        self.held = ""
+
+    def feed(self, event: Event) -> list[Event]:
+        if isinstance(event, Text):
+            return self._read(event.raw, final=False)
+        if isinstance(event, Refusal | Intervention):  # they stand for no characters, so no text ends there
+            return [event]
+        out = [*self._read("", final=True), event]
+        self._before = ""
+        return out
+
+    def finish(self) -> list[Event]:
+        return self._read("", final=True)
+
+    def _read(self, new: str, *, final: bool) -> list[Event]:
+        out: list[Event] = []
+        text = self._before + self.held + new
+        at = len(self._before)
+        while at < len(text):
+            start = self._start(text, at)
+            if start > at:
+                out.append(Text(text[at:start]))
+                at = start
+                continue
+            end = at + self._rule.most
+            if not final and len(text) < end and self._pattern.fullmatch(text, at, partial=True):
+                break  # it may still go on
+            found = self._pattern.match(text, at, end)
+            if not found or not found[0]:
+                out.append(Text(text[at]))
+                at += 1
+                continue
+            told = found.expand(self._rule.replacement) if self._rule.replacement else ""
+            out.append(Rewritten(found[0], told) if told else Markup(found[0]))
+            out.append(Intervention("content", "replaced" if told else "dropped", "", self._rule.pattern))
+            at = found.end()
+        self._before, self.held = text[max(at - 1, 0) : at], text[at:]
+        return _joined(out)
+
+    def _start(self, text: str, at: int) -> int:
+        """The first place from which a match begins or may begin; the end of the text if there is none."""
+        most = self._rule.most
+        while at + most < len(text):  # all that a match from here to `at + most` can be is there
+            found = self._pattern.search(text, at, at + 2 * most)
+            if found and found.start() <= at + most:
+                return found.start()
+            at += most + 1
+        found = self._pattern.search(text, at, partial=True)
+        if not found:
+            return len(text)
+        if found.partial:
+            return found.start()
+        # A whole match is preferred to one before it that only begins in this text.
+        places = range(at, found.start())
+        return next((place for place in places if self._pattern.fullmatch(text, place, partial=True)), found.start())
+
+
+def _joined(events: Sequence[Event]) -> list[Event]:
+    """The events with neighbouring text in one."""
+    out: list[Event] = []
+    for event in events:
+        if isinstance(event, Text) and out and isinstance(out[-1], Text):
+            out[-1] = Text(out[-1].raw + event.raw)
+        else:
+            out.append(event)
+    return out

@@ -1,0 +1,63 @@
+"""Whether an agent goes round in circles, told from the conversation that it sends.
+
+An agent resends everything with every request, so nothing is remembered here, and any process may answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from vtc.events import Message, ToolCall
+
+type Count = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class Loop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How much is too much; None is no limit."""
+
+    max_tool_messages: Count | None = 20
+    """Results of calls since the user last spoke."""
+    repeated_calls: Count | None = None
+    """The same call with the same arguments, so many times in a row."""
+    malformed_calls: Count | None = None
+    """Replies in a row that held a call which could not be read, and none that could."""
+    action: Literal["stop", "steer"] = "stop"
+    """`stop`: the request is not forwarded, the client is told so. `steer`: the model is told so."""
+
+
+def fault(
+    loop: Loop, messages: Sequence[Message], is_turn: Callable[[Message], bool], is_malformed: Callable[[Message], bool]
+) -> str:
+    """What there is too much of, in words for user and model; empty if nothing is.
+
+    `messages` hold calls and results as such. `is_turn` tells what the user said from what a client adds to results,
+    `is_malformed` an assistant's message with a call that could not be read.
+    """
+    last = next((i for i in reversed(range(len(messages))) if is_turn(messages[i])), -1)
+    recent = messages[last + 1 :]
+    results = sum(message.role == "tool" for message in recent)
+    if loop.max_tool_messages and results >= loop.max_tool_messages:
+        limit = loop.max_tool_messages
+        return f"{results} tool calls were made since the last message of the user (the limit is {limit})"
+    calls = [call for message in recent for call in message.calls]
+    if loop.repeated_calls and len(calls) >= loop.repeated_calls:
+        row = calls[-loop.repeated_calls :]
+        if all(_same(call) == _same(row[0]) for call in row):
+            return f"`{row[0].name}` was called {len(row)} times in a row with the same arguments"
+    if loop.malformed_calls:
+        said = [message for message in messages if message.role == "assistant"][-loop.malformed_calls :]
+        if len(said) == loop.malformed_calls and all(is_malformed(message) for message in reversed(said)):
+            return f"{len(said)} replies in a row held a tool call that could not be read"
+    return ""
+
+
+def _same(call: ToolCall) -> tuple[str, Any]:
+    """What makes two calls the same: name and arguments, however they are laid out."""
+    try:
+        return call.name, json.dumps(json.loads(call.arguments), sort_keys=True)
+    except ValueError:
+        return call.name, call.arguments

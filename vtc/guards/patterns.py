@@ -1,0 +1,48 @@
+"""Names of tools as a policy gives them: globs, or a regular expression between slashes."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from functools import lru_cache
+from typing import Annotated
+
+import msgspec
+
+type Patterns = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] | str
+"""One pattern or several: a glob for the whole name (`read_*`) or a regular expression for a part of it (`/^get_/`);
+upper and lower case alike."""
+
+
+def any_match(patterns: Patterns, name: str) -> bool:
+    """Whether any of the patterns holds for a tool's name."""
+    return any(_compiled(pattern).search(name) for pattern in _each(patterns))
+
+
+def check(patterns: Patterns, key: str) -> None:
+    """Raise ValueError, naming `key`, if one of them is no regular expression."""
+    for pattern in _each(patterns):
+        expression(pattern[1:-1] if _is_expression(pattern) else "", key)
+
+
+def expression(text: str, key: str) -> re.Pattern[str]:
+    """A regular expression of a profile; raises ValueError, naming `key`."""
+    try:
+        return re.compile(text)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ValueError(f"{key}: {text!r} is no regular expression: {error}") from None
+
+
+@lru_cache(maxsize=1024)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    if _is_expression(pattern):
+        return re.compile(pattern[1:-1], re.IGNORECASE)
+    return re.compile(rf"\A{fnmatch.translate(pattern)}", re.IGNORECASE)
+
+
+def _is_expression(pattern: str) -> bool:
+    return len(pattern) > 2 and pattern[0] == pattern[-1] == "/"
+
+
+def _each(patterns: Patterns) -> tuple[str, ...]:
+    return (patterns,) if isinstance(patterns, str) else patterns

@@ -1,0 +1,227 @@
+"""Rules of a user's own: what a call must look like, and what is then done to it.
+
+    - name: no-recursive-delete
+      when: {tools: [bash, run_*], arguments: {command: '\\brm\\s+-\\w*r'}}
+      then: {refuse: "Move files to ./trash instead."}
+
+Conditions name arguments by JMESPath (jmespath.org): `command`, `edits[*].path`, `"file-path"`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Annotated, Any, Literal
+
+import jmespath
+import msgspec
+from jmespath.exceptions import JMESPathError
+
+from vtc.events import Call, Denied, Event, Intervention, Manner, Rewritten, Tool
+from vtc.guards.arguments import Checker
+from vtc.guards.patterns import Patterns, any_match, check, expression
+
+type Text = Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class Test(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What one argument must be; all that is given must hold."""
+
+    matches: str | None = None
+    """A regular expression for a part of it: of a text, of any text in a list, of the JSON of anything else."""
+    equals: Any = msgspec.UNSET
+    exists: bool | None = None
+
+    def holds(self, value: Any) -> bool:
+        """For the value at a path; None stands for nothing there."""
+        if self.exists is not None and self.exists != (value is not None):
+            return False
+        if self.equals is not msgspec.UNSET and value != self.equals:
+            return False
+        return self.matches is None or any(re.search(self.matches, text) for text in _texts(value))
+
+
+class When(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which calls a reactor is for: all that is given must hold."""
+
+    tools: Patterns = ("*",)
+    arguments: dict[str, str | Test] = {}
+    """By JMESPath: a regular expression, or a test."""
+    fits: bool | None = None
+    """Whether the arguments must fit the tool's JSON Schema, or must not."""
+
+    def __post_init__(self) -> None:
+        check(self.tools, "tools")
+        for path, test in self.arguments.items():
+            _path(path)
+            expression(test if isinstance(test, str) else test.matches or "", f"arguments.{path}")
+
+    def holds(self, name: str, arguments: Any, tool: Tool | None) -> bool:
+        """Raises `Uncheckable` where `fits` is asked of a tool whose schema is none."""
+        if not any_match(self.tools, name):
+            return False
+        for path, given in self.arguments.items():
+            test = Test(matches=given) if isinstance(given, str) else given
+            if not test.holds(_path(path)(arguments)):
+                return False
+        return self.fits is None or tool is None or self.fits == (not Checker(tool).fault(arguments))
+
+
+class Replacement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A change inside of a text argument: `replacement` for each match, with `\\1` and `\\g<name>` for its groups."""
+
+    argument: Text
+    pattern: Text
+    replacement: str = ""
+
+    def __post_init__(self) -> None:
+        pattern = expression(self.pattern, "pattern")
+        try:
+            re.compile(f"(?:{self.pattern})|").sub(self.replacement, "")
+        except (re.error, IndexError) as error:
+            raise ValueError(f"replacement: {self.replacement!r} does not fit {pattern.pattern!r}: {error}") from None
+
+
+class Then(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What is done to the call, in this order."""
+
+    rename_tool: str = ""
+    rename_arguments: dict[str, str] = {}
+    """Old name: new name; an argument that is there already is not overwritten."""
+    set_arguments: dict[str, Any] = {}
+    remove_arguments: tuple[str, ...] = ()
+    replace: tuple[Replacement, ...] = ()
+    tag: str = ""
+    """A word for the report."""
+    steer: str = ""
+    """A line of text that is added before the call."""
+    refuse: str = ""
+    """A message that stands in the place of the call."""
+    refuse_as: Literal["steer", "text", "drop"] = "steer"
+
+
+class Reactor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One rule."""
+
+    name: Text
+    when: When = When()
+    unless: When | None = None
+    """Calls that it is not for."""
+    then: Then
+
+    def __post_init__(self) -> None:
+        if self.then == Then():
+            raise ValueError(f"reactor {self.name!r}: `then` is empty; write what is to be done")
+
+
+def as_written(reactors: Sequence[Reactor], tools: Mapping[str, Tool]) -> dict[str, Tool]:
+    """The tools as a model may call them: also by the names, and with the arguments, that reactors rename.
+
+    What nobody offers and nothing declares would not be read as a call, or as an argument of one.
+    """
+    written = dict(tools)
+    for reactor in reactors:
+        then, patterns = reactor.then, reactor.when.tools
+        for pattern in (patterns,) if isinstance(patterns, str) else patterns:
+            if then.rename_tool in tools and pattern not in written and re.fullmatch(r"[\w.:-]+", pattern):
+                written[pattern] = replace(tools[then.rename_tool], name=pattern)
+        for name, tool in tools.items():
+            declared = tool.parameters.get("properties")
+            if then.rename_arguments and isinstance(declared, Mapping) and any_match(patterns, name):
+                old = {old: declared[new] for old, new in then.rename_arguments.items() if new in declared}
+                written[name] = replace(tool, parameters={**tool.parameters, "properties": {**old, **declared}})
+    return written
+
+
+class Reactors:
+    """The rules in their order, each on what those before it made of a call."""
+
+    held = ""
+
+    def __init__(self, reactors: Sequence[Reactor], tools: Mapping[str, Tool]) -> None:
+        self._reactors = reactors
+        self._tools = tools
+
+    def feed(self, event: Event) -> list[Event]:
+        if not isinstance(event, Call):
+            return [event]
+        try:
+            arguments = json.loads(event.call.arguments)
+        except ValueError:
+            return [event]
+        told: list[Event] = []
+        for reactor in self._reactors:
+            name = event.call.name
+            tool = self._tools.get(name)
+            if not reactor.when.holds(name, arguments, tool):
+                continue
+            if reactor.unless and reactor.unless.holds(name, arguments, tool):
+                continue
+            then, policy = reactor.then, f"reactors.{reactor.name}"
+            done = list(_changes(then, name, arguments)) if isinstance(arguments, dict) else []
+            if done:
+                told.append(Intervention(policy, "changed", name, ", ".join(done)))
+                text = json.dumps(arguments, ensure_ascii=False)
+                event = replace(
+                    event, call=replace(event.call, name=then.rename_tool or name, arguments=text), changed=True
+                )
+            if then.tag:
+                told.append(Intervention(policy, "tagged", name, then.tag))
+            if then.steer:
+                told += [Intervention(policy, "steered", name, then.steer), Rewritten("", f"{then.steer}\n\n")]
+            if then.refuse:
+                manner: Manner = then.refuse_as
+                told.append(Intervention(policy, "refused", name, then.refuse))
+                return [*told, Denied(event.raw, event.call, manner, then.refuse)]
+        return [*told, event]
+
+    def finish(self) -> list[Event]:
+        return []
+
+
+def _changes(then: Then, name: str, arguments: dict[str, Any]) -> Iterator[str]:
+    """Change the arguments; what was done, in words."""
+    if then.rename_tool and then.rename_tool != name:
+        yield f"renamed to {then.rename_tool}"
+    for old, new in then.rename_arguments.items():
+        if old in arguments and new not in arguments:
+            items = [(new if key == old else key, value) for key, value in arguments.items()]
+            arguments.clear()
+            arguments.update(items)
+            yield f"argument {old} renamed to {new}"
+    for key, value in then.set_arguments.items():
+        if key not in arguments or arguments[key] != value:
+            arguments[key] = value
+            yield f"argument {key} set"
+    for key in then.remove_arguments:
+        if key in arguments:
+            del arguments[key]
+            yield f"argument {key} removed"
+    for one in then.replace:
+        text = arguments.get(one.argument)
+        if isinstance(text, str) and (new := re.sub(one.pattern, one.replacement, text)) != text:
+            arguments[one.argument] = new
+            yield f"argument {one.argument} rewritten"
+
+
+@lru_cache(maxsize=1024)
+def _path(text: str) -> Callable[[Any], Any]:
+    """What finds the value at a JMESPath; raises ValueError."""
+    try:
+        return jmespath.compile(text).search
+    except JMESPathError as error:
+        reason = str(error).splitlines()[0].rstrip(":")
+        raise ValueError(f"arguments: {text!r} is no JMESPath: {reason}") from None
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list):
+        for item in value:
+            yield from _texts(item)
+    elif value is not None:
+        yield json.dumps(value, ensure_ascii=False)
