@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vtc.events import Call, Event, Markup, Reasoning, Refusal, Rewritten, Text, ToolCall
 
@@ -19,13 +19,20 @@ CLOSERS = {"[": "]", "(": ")", "{": "}"}
 @dataclass(slots=True)
 class Toy:
     structured: bool = True
+    guarded: bool = False
+    """Upstream's own calls are looked at: one named `bad` is refused, one named `old` is renamed."""
     held: str = ""
     released: bool = False
     calls_made: int = 0
     reasoning_seen: bool = False
 
+    @property
+    def takes_calls(self) -> bool:
+        return not self.structured or self.guarded
+
     def feed(self, text: str) -> list[Event]:
-        assert not self.released, "no text is fed after a release"
+        if self.released:
+            return [Text(text)]
         self.held += text
         events: list[Event] = []
         while self.held:
@@ -37,8 +44,8 @@ class Toy:
             self.held = self.held[end:]
         return events
 
-    def finish(self, *, complete: bool) -> list[Event]:
-        return self.release()
+    def finish(self, *, complete: bool, calls: Sequence[ToolCall] = ()) -> list[Event]:
+        return [*self.release(), *map(self._upstreams, calls)]
 
     def reasoned(self) -> None:
         self.reasoning_seen = True
@@ -48,8 +55,10 @@ class Toy:
         held, self.held = self.held, ""
         return [Text(held), Refusal("not closed", "toy")] if held else []
 
-    def calls(self, calls: Sequence[ToolCall]) -> list[Event]:
-        return [Rewritten("", f"[{call.name} {call.arguments} {call.id}]") for call in calls]
+    def _upstreams(self, call: ToolCall) -> Event:
+        if not self.structured or call.name == "bad":
+            return Rewritten("", f"[{call.name} {call.arguments} {call.id}]")
+        return Call("", replace(call, name="new") if call.name == "old" else call, "tool_calls")
 
     def _event(self, raw: str) -> Event:
         inner = raw[1:-1]

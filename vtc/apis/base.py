@@ -7,7 +7,7 @@ that it is given for it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from vtc.events import Event, Message, Tool, ToolCall
@@ -22,23 +22,26 @@ class Channel(Protocol):
 
     def feed(self, text: str) -> list[Event]: ...
 
-    def finish(self, *, complete: bool) -> list[Event]: ...
+    def finish(self, *, complete: bool, calls: Sequence[ToolCall] = ()) -> list[Event]:
+        """The end of the message, and the calls that upstream made in their structured form, if it `takes` them."""
+        ...
 
     def reasoned(self) -> None:
         """Upstream parted the reasoning off itself: none is to be looked for in the text."""
         ...
 
     def release(self) -> list[Event]:
-        """Give back what is held; no more text is fed."""
+        """Upstream makes calls itself: give back what is held; text that follows is text."""
         ...
 
     @property
     def structured(self) -> bool:
-        """Whether the client reads calls in their structured form; if not, upstream's own calls go through `calls`."""
+        """Whether the client reads calls in their structured form."""
         ...
 
-    def calls(self, calls: Sequence[ToolCall]) -> list[Event]:
-        """Calls that upstream made in their structured form, for a client that reads text."""
+    @property
+    def takes_calls(self) -> bool:
+        """Whether calls that upstream made in their structured form go through `finish`; if not, they pass."""
         ...
 
 
@@ -66,10 +69,12 @@ class Request(ABC):
         drop: Sequence[str] = (),
         set_: Mapping[str, Any] | None = None,
         tools: Sequence[Tool] | None = None,
+        withheld: Collection[str] = (),
     ) -> bytes:
         """The request's body with these changes; what is not changed keeps its bytes.
 
-        `tools` replaces the declared tools; with none at all, what is about tools is left out.
+        `drop` holds dotted paths, `*` being any key or index. `tools` replaces the declared tools; with none at all,
+        what is about tools is left out. Otherwise those named in `withheld` are left out.
         """
 
 
@@ -100,10 +105,28 @@ class Api(Protocol):
         """Decode a request; raises `BadRequest`."""
         ...
 
-    def rewriter(self, channel: Callable[[], Channel], *, legacy: bool) -> Rewriter:
-        """For a streamed reply; `channel` is called once for each choice."""
+    def rewriter(self, channel: Callable[[], Channel], *, legacy: bool, drop: Collection[str] = ()) -> Rewriter:
+        """For a streamed reply; `channel` is called once for each choice, `drop` are names of unwanted fields."""
         ...
 
-    def rewrite(self, body: bytes, channel: Callable[[], Channel], *, legacy: bool) -> bytes:
+    def rewrite(
+        self, body: bytes, channel: Callable[[], Channel], *, legacy: bool, drop: Collection[str] = ()
+    ) -> bytes:
         """A whole JSON reply; returned as it came when nothing changes."""
+        ...
+
+    def unstreamed(self) -> tuple[Mapping[str, Any], Sequence[str]]:
+        """Fields to set and to drop in a streaming request so that the reply comes whole."""
+        ...
+
+    def streamed(self, body: bytes, request: Request) -> bytes:
+        """A whole reply as the stream that `request` asked for; raises ValueError if it is none."""
+        ...
+
+    def reply(self, request: Request, text: str, *, id_: str, created: int) -> bytes:
+        """A complete reply of our own that says `text`; `created` in seconds since 1970."""
+        ...
+
+    def reply_text(self, body: bytes) -> str:
+        """What a whole reply says, and calls, as text; empty if it is none."""
         ...

@@ -6,7 +6,7 @@ that is not changed, a reply without calls all of its bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,13 +17,16 @@ from vtc.apis.openai_json import (
     CUT_OFF,
     call,
     calls_of,
+    cleaned,
     decode,
     encode,
+    entry_of,
     finish_reason,
     has_reasoning,
     said,
     text_reason,
 )
+from vtc.apis.openai_reply import completion, reply_text, streamed
 from vtc.apis.openai_stream import StreamRewriter
 from vtc.events import Call, Message, Opaque, Reasoning, Tool, ToolCall
 
@@ -41,11 +44,26 @@ class OpenAIChat:
     def request(self, body: bytes) -> Request:
         return Request(body)
 
-    def rewriter(self, channel: Callable[[], Channel], *, legacy: bool) -> StreamRewriter:
-        return StreamRewriter(channel, legacy=legacy)
+    def rewriter(self, channel: Callable[[], Channel], *, legacy: bool, drop: Collection[str] = ()) -> StreamRewriter:
+        return StreamRewriter(channel, legacy=legacy, drop=drop)
 
-    def rewrite(self, body: bytes, channel: Callable[[], Channel], *, legacy: bool) -> bytes:
-        return rewrite_body(body, channel, legacy=legacy)
+    def rewrite(
+        self, body: bytes, channel: Callable[[], Channel], *, legacy: bool, drop: Collection[str] = ()
+    ) -> bytes:
+        return rewrite_body(body, channel, legacy=legacy, drop=drop)
+
+    def unstreamed(self) -> tuple[Mapping[str, Any], Sequence[str]]:
+        return {"stream": False}, ("stream_options",)
+
+    def streamed(self, body: bytes, request: BaseRequest) -> bytes:
+        asked = request.fields.get("stream_options")
+        return streamed(body, usage=isinstance(asked, dict) and bool(asked.get("include_usage")))
+
+    def reply(self, request: BaseRequest, text: str, *, id_: str, created: int) -> bytes:
+        return completion(text, id_=id_, model=request.model, created=created)
+
+    def reply_text(self, body: bytes) -> str:
+        return reply_text(body)
 
 
 # Requests
@@ -76,14 +94,56 @@ class Request(BaseRequest):
         drop: Sequence[str] = (),
         set_: Mapping[str, Any] | None = None,
         tools: Sequence[Tool] | None = None,
+        withheld: Collection[str] = (),
     ) -> bytes:
         gone = {*drop, *(() if tools is None else TOOL_FIELDS)}
         fields: dict[str, Any] = {key: raw for key, raw in self._raw.items() if key not in gone}
+        if withheld and tools is None:
+            self._withhold(fields, withheld)
         if messages is not None:
             fields["messages"] = [self._originals.get(id(message)) or _encoded(message) for message in messages]
         if tools:
             fields["tools"] = [tool.as_openai() for tool in tools]
+        for path in drop:
+            key, _, rest = path.partition(".")
+            if rest and key in fields:
+                fields[key] = _without(decode(encode(fields[key])), rest.split("."))
         return encode({**fields, **(set_ or {})})
+
+    def _withhold(self, fields: dict[str, Any], names: Collection[str]) -> None:
+        """Leave out what declares the tools named, and what demands one of them."""
+        for key in ("tools", "functions"):
+            entries = self.fields.get(key)
+            if isinstance(entries, list) and key in fields:
+                kept = [one for one in entries if _name(one) not in names]
+                fields[key] = kept
+                if not kept:
+                    for gone in TOOL_FIELDS:
+                        fields.pop(gone, None)
+        if self.tool_choice in names:
+            fields.pop("tool_choice", None)
+            fields.pop("function_call", None)
+
+
+def _name(declared: Any) -> str | None:
+    """The name of a declared tool, in either form."""
+    function = declared.get("function", declared) if isinstance(declared, dict) else {}
+    return function.get("name") if isinstance(function, dict) else None
+
+
+def _without(value: Any, path: Sequence[str]) -> Any:
+    """JSON without what stands at a dotted path; `*` is any key or index."""
+    key, *rest = path
+    if isinstance(value, list):
+        is_this = [key in ("*", str(index)) for index in range(len(value))]
+        if rest:
+            return [_without(one, rest) if this else one for this, one in zip(is_this, value, strict=True)]
+        return [one for this, one in zip(is_this, value, strict=True) if not this]
+    if isinstance(value, dict):
+        if rest:
+            return {name: _without(one, rest) if key in ("*", name) else one for name, one in value.items()}
+        return {name: one for name, one in value.items() if key not in ("*", name)}
+    return value
 
 
 def _raws(body: bytes, fields: Mapping[str, Any]) -> tuple[dict[str, msgspec.Raw], list[msgspec.Raw]]:
@@ -197,7 +257,7 @@ def _parts(message: Message, originals: Sequence[Any]) -> list[Any]:
 # Whole replies
 
 
-def rewrite_body(body: bytes, channel: Callable[[], Channel], *, legacy: bool) -> bytes:
+def rewrite_body(body: bytes, channel: Callable[[], Channel], *, legacy: bool, drop: Collection[str] = ()) -> bytes:
     """A chat completion, its calls lifted out of the text; the same bytes when there are none."""
     reply = decode(body)
     changed = False
@@ -207,20 +267,24 @@ def rewrite_body(body: bytes, channel: Callable[[], Channel], *, legacy: bool) -
             continue
         content, reason, one = message.get("content"), choice.get("finish_reason"), channel()
         native = calls_of(message)
-        if (native and one.structured) or not (native or isinstance(content, str)):
+        if not (native or isinstance(content, str)):
             continue
         if has_reasoning(message):
             one.reasoned()
-        events = [*one.feed(content or ""), *one.finish(complete=reason != CUT_OFF)]
-        if native:
-            events += one.calls(native)
+        if native and one.structured:
+            one.release()
+        taken = native if one.takes_calls else []
+        events = [*one.feed(content or ""), *one.finish(complete=reason != CUT_OFF, calls=taken)]
+        if native and one.structured and [event.call for event in events if isinstance(event, Call)] == taken:
+            native, taken, events = [], [], [event for event in events if not isinstance(event, Call)]
+        if taken:
             message.pop("tool_calls", None)
             message.pop("function_call", None)
             choice["finish_reason"] = reason = text_reason(reason)
         text = "".join(map(said, events))
         thoughts = "".join(event.raw for event in events if isinstance(event, Reasoning))
         calls = [event.call for event in events if isinstance(event, Call)]
-        if text == content and not calls and not native:
+        if text == (content or "") and not calls and not taken:
             continue
         changed = True
         message["content"] = text or None if calls else text
@@ -229,7 +293,9 @@ def rewrite_body(body: bytes, channel: Callable[[], Channel], *, legacy: bool) -
         if calls and legacy:
             message["function_call"] = calls[0].as_openai()["function"]
         elif calls:
-            message["tool_calls"] = [call.as_openai() for call in calls]
+            message["tool_calls"] = [entry_of(call) for call in calls]
         if calls:
             choice["finish_reason"] = finish_reason(reason, legacy=legacy)
+    if drop and isinstance(reply, dict) and (clean := cleaned(reply, drop)) != reply:
+        reply, changed = clean, True
     return encode(reply) if changed else body

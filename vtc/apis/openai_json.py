@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -57,7 +57,41 @@ def call(entry: Mapping[str, Any], default_id: str | None = None) -> ToolCall:
     arguments = function.get("arguments")
     if not isinstance(arguments, str):  # some send the object itself
         arguments = json.dumps(arguments or {}, ensure_ascii=False)
-    return ToolCall(str(function.get("name")), arguments or "{}", entry.get("id") or default_id)
+    return ToolCall(str(function.get("name")), arguments or "{}", entry.get("id") or default_id, entry)
+
+
+def entry_of(call: ToolCall) -> dict[str, Any]:
+    """A call as an entry of `tool_calls`, with the fields that nobody here knows."""
+    return {**extras(call), **call.as_openai()}
+
+
+def extras(call: ToolCall) -> dict[str, Any]:
+    """What the API's own object for a call says beside what a call is (Gemini's thought signatures)."""
+    known = ("index", "id", "type", "function", "name", "arguments")
+    source = call.source if isinstance(call.source, dict) else {}
+    return {key: value for key, value in source.items() if key not in known}
+
+
+def cleaned(reply: Mapping[str, Any], drop: Collection[str]) -> dict[str, Any]:
+    """A reply or chunk without the fields named, at its top, in choices, in messages and deltas, and in `usage`."""
+
+    def kept(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {key: each for key, each in value.items() if key not in drop or (key == "tool_calls" and each)}
+
+    clean: dict[str, Any] = kept(reply)
+    if isinstance(clean.get("usage"), dict):
+        clean["usage"] = kept(clean["usage"])
+    choices = clean.get("choices")
+    if isinstance(choices, list):
+        clean["choices"] = [
+            {key: kept(value) if key in ("message", "delta") else value for key, value in kept(choice).items()}
+            if isinstance(choice, dict)
+            else choice
+            for choice in choices
+        ]
+    return clean
 
 
 def said(event: Event) -> str:

@@ -9,14 +9,25 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
 from vtc.apis.base import Channel
-from vtc.apis.openai_json import CUT_OFF, decode, encode, finish_reason, has_calls, has_reasoning, said, text_reason
-from vtc.events import Call, Event, Reasoning, Refusal, Rewritten, Text, ToolCall
+from vtc.apis.openai_json import (
+    CUT_OFF,
+    cleaned,
+    decode,
+    encode,
+    extras,
+    finish_reason,
+    has_calls,
+    has_reasoning,
+    said,
+    text_reason,
+)
+from vtc.events import Call, Event, Intervention, Reasoning, Refusal, Rewritten, Text, ToolCall
 
 
 @dataclass(slots=True)
@@ -43,13 +54,18 @@ class _Choice:
     native: bool = False  # upstream sends tool_calls itself: its text is not read any more
     finished: bool = False
     gathered: dict[int, dict[str, Any]] = field(default_factory=dict)
-    """Upstream's own calls by index, for a client that reads text; their parts arrive in pieces and interleaved."""
+    """Upstream's own calls by index, where the channel takes them; their parts arrive in pieces and interleaved."""
+    frames: list[tuple[bytes, dict[str, Any]]] = field(default_factory=list)
+    """The frames that those came in, and what else each says: calls that nobody changes leave in them."""
+    apart: bool = False  # such a frame has left already, without its calls
 
     def gather(self, delta: Mapping[str, Any]) -> None:
         entries = delta.get("tool_calls") or [{"index": 0, "function": delta["function_call"]}]
         for entry in entries:
             function = entry.get("function") or {}
-            whole = self.gathered.setdefault(self._index(entry), {"id": None, "name": "", "arguments": ""})
+            empty: dict[str, Any] = {"id": None, "name": "", "arguments": "", "source": {}}
+            whole = self.gathered.setdefault(self._index(entry), empty)
+            whole["source"].update(entry)
             whole["id"] = whole["id"] or entry.get("id")
             whole["name"] += function.get("name") or ""
             arguments = function.get("arguments") or ""
@@ -66,14 +82,14 @@ class _Choice:
         return last + bool((name and whole["name"]) or (id_ and id_ != whole["id"]))
 
     def end(self, *, complete: bool) -> list[Event]:
-        """The end of the choice: what the channel still holds, then upstream's own calls."""
-        events = self.channel.finish(complete=complete)
-        if self.gathered:
-            calls = [
-                ToolCall(whole["name"], whole["arguments"] or "{}", whole["id"] or f"call_{index}")
-                for index, whole in sorted(self.gathered.items())
-            ]
-            events += self.channel.calls(calls)
+        """The end of the choice: what the channel still holds, then what it makes of upstream's own calls."""
+        calls = [
+            ToolCall(whole["name"], whole["arguments"] or "{}", whole["id"] or f"call_{index}", whole["source"])
+            for index, whole in sorted(self.gathered.items())
+        ]
+        events = self.channel.finish(complete=complete, calls=calls)
+        made = [event.call for event in events if isinstance(event, Call)]
+        self.apart = self.apart or made != calls or any(isinstance(event, Rewritten) for event in events)
         return events
 
 
@@ -87,15 +103,18 @@ class _Part:
     text: str
     changed: bool = False
     read: bool = False
+    gathered: bool = False
+    ended: bool = False
     events: list[Event] = field(default_factory=list)
 
 
 class StreamRewriter:
     """Chunks of one streamed chat completion; each data frame goes through `feed`."""
 
-    def __init__(self, channel: Callable[[], Channel], *, legacy: bool) -> None:
+    def __init__(self, channel: Callable[[], Channel], *, legacy: bool, drop: Collection[str] = ()) -> None:
         self._channel = channel
         self._legacy = legacy
+        self._drop = frozenset(drop)
         self._choices: dict[int, _Choice] = {}
         self._last: dict[str, Any] = {}  # what the last chunk said of the whole reply: id, model, …
 
@@ -109,6 +128,12 @@ class StreamRewriter:
         choices = chunk.get("choices") if isinstance(chunk, dict) else None
         if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
             return [raw]
+        if self._drop:
+            for entry in choices:
+                if isinstance(delta := entry.get("delta"), dict) and has_reasoning(delta):
+                    self._choice(entry).channel.reasoned()
+            if (clean := cleaned(chunk, self._drop)) != chunk:
+                chunk, choices, raw = clean, clean["choices"], _frame(clean)
         self._last = {key: value for key, value in chunk.items() if key not in ("choices", "usage")}
         # All of a chunk is read before any of it is written: should reading fail, nothing of it has left yet.
         parts = [self._part(entry) for entry in choices]
@@ -128,7 +153,9 @@ class StreamRewriter:
         frames = []
         for choice in self._choices.values():
             frames += [held.raw or _frame(_with_delta(held.chunk, {"content": held.text})) for held in choice.held]
+            frames += [raw for raw, _ in choice.frames]
             choice.held.clear()
+            choice.frames.clear()
         return frames
 
     def _part(self, entry: dict[str, Any]) -> _Part:
@@ -138,27 +165,29 @@ class StreamRewriter:
         part = _Part(choice, entry, delta, text if isinstance(text, str) else "")
         if has_calls(delta):
             self._native(part)
-        if not choice.native and not choice.finished:
+        if not choice.finished:
             part.read = True
             if has_reasoning(delta):
                 choice.channel.reasoned()
             if part.text:
                 part.events += choice.channel.feed(part.text)
             if reason := entry.get("finish_reason"):
-                choice.finished = True
+                choice.finished = part.ended = True
                 part.events += choice.end(complete=reason != CUT_OFF)
         return part
 
     def _native(self, part: _Part) -> None:
         """Upstream makes calls itself."""
         choice, delta = part.choice, part.delta
-        if not choice.channel.structured:
-            choice.gather(delta)
-            part.delta = {key: value for key, value in delta.items() if key not in ("tool_calls", "function_call")}
-        elif not choice.native:
+        if choice.channel.structured and not choice.native:
             choice.native = True
             part.events += choice.channel.release()
-        if choice.native and choice.calls and delta.get("tool_calls"):
+            choice.apart = bool(choice.calls)
+        if choice.channel.takes_calls and not choice.finished:
+            choice.gather(delta)
+            part.gathered = True
+            part.delta = {key: value for key, value in delta.items() if key not in ("tool_calls", "function_call")}
+        elif choice.calls and delta.get("tool_calls"):
             # Calls that were read from the text before took the first places.
             calls = [{**call, "index": call.get("index", 0) + choice.calls} for call in delta["tool_calls"]]
             part.delta = {**delta, "tool_calls": calls}
@@ -173,6 +202,16 @@ class StreamRewriter:
         out: list[bytes] = []
         if choice.held and not part.events:
             self._pass(choice, out)
+        if part.gathered or (part.ended and choice.frames):
+            choice.apart = choice.apart or bool(part.text) or not choice.channel.structured
+            if raw is not None and not choice.apart:
+                self._emit(choice, [event for event in part.events if not isinstance(event, Call)], out)
+                if part.ended:
+                    return [*out, *self._frames(choice), raw]
+                choice.frames.append((raw, {**chunk, "choices": [entry]}))
+                return out
+            choice.apart = True
+            out += self._frames(choice)
         if part.changed:
             chunk, raw = {**chunk, "choices": [entry]}, None
             if not (part.text or reason or any(delta.values()) or chunk.get("usage")):
@@ -216,7 +255,8 @@ class StreamRewriter:
                 case Text(raw):
                     self._take(choice, len(raw), out, "content")
                 case Reasoning(raw):
-                    self._take(choice, len(raw), out, "reasoning_content")
+                    kept = "reasoning_content" not in self._drop
+                    self._take(choice, len(raw), out, "reasoning_content" if kept else None)
                 case Rewritten(raw, text):
                     self._take(choice, len(raw), out, None)
                     delta = self._roled(choice, {"content": text})
@@ -262,18 +302,28 @@ class StreamRewriter:
             rest: dict[str, Any] = {"function_call": {"arguments": call.arguments}}
         else:
             function = {"name": call.name, "arguments": ""}
-            head = {"tool_calls": [{"index": choice.calls, "id": call.id, "type": "function", "function": function}]}
+            entry = {**extras(call), "index": choice.calls, "id": call.id, "type": "function", "function": function}
+            head = {"tool_calls": [entry]}
             rest = {"tool_calls": [{"index": choice.calls, "function": {"arguments": call.arguments}}]}
         out.append(_frame(_with_delta(chunk, self._roled(choice, head))))
         out.append(_frame(_with_delta(chunk, rest)))
         choice.calls += 1
+
+    def _frames(self, choice: _Choice) -> list[bytes]:
+        """The frames that upstream's own calls came in, or if those leave by themselves what else these say."""
+        frames, choice.frames = choice.frames, []
+        if not choice.apart:
+            return [raw for raw, _ in frames]
+        rest = [chunk for _, chunk in frames if any(chunk["choices"][0]["delta"].values()) or chunk.get("usage")]
+        choice.role_sent = choice.role_sent or any(chunk["choices"][0]["delta"].get("role") for chunk in rest)
+        return [_frame(chunk) for chunk in rest]
 
     def _bare(self, choice: _Choice) -> dict[str, Any]:
         """A chunk of the reply that says nothing yet."""
         return {**self._last, "choices": [{"index": choice.index, "delta": {}, "finish_reason": None}]}
 
     def _reason(self, choice: _Choice, reason: str | None) -> str | None:
-        if not choice.channel.structured:
+        if not choice.channel.structured or (choice.gathered and not choice.calls):
             return text_reason(reason) if choice.gathered else reason
         return finish_reason(reason, legacy=self._legacy) if choice.calls else reason
 
@@ -294,10 +344,15 @@ class StreamRewriter:
         out: list[bytes] = []
         ended: list[tuple[_Choice, list[Event]]] = []
         for choice in self._choices.values():
-            if not (choice.finished or choice.native):
+            if not choice.finished:
                 choice.finished = True
                 ended.append((choice, choice.end(complete=complete)))
         for choice, events in ended:
+            if choice.gathered and not choice.apart:
+                self._emit(choice, [event for event in events if not isinstance(event, Call)], out)
+                out += self._frames(choice)
+                continue
+            out += self._frames(choice)
             self._emit(choice, events, out)
             if choice.calls or choice.gathered:
                 reason = self._reason(choice, "stop")
@@ -311,8 +366,8 @@ class Untouched(list[bytes]):
 
 
 def _joined(events: Iterable[Event]) -> Iterator[Event]:
-    """The events without refusals, and with neighbouring text in one: a frame that leaves whole leaves as it came."""
-    present = (event for event in events if not isinstance(event, Refusal))
+    """The events that stand for characters, neighbouring text in one: a frame that leaves whole leaves as it came."""
+    present = (event for event in events if not isinstance(event, Refusal | Intervention))
     for is_text, group in groupby(present, key=lambda event: isinstance(event, Text)):
         if is_text:
             yield Text("".join(event.raw for event in group))

@@ -1,0 +1,85 @@
+"""Whole replies as streams, and replies that no model wrote."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.apis import chat
+from vtc.apis.openai_reply import completion, reply_text, streamed
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"a": 1}'}, "extra_content": 1}
+
+
+def body(content: Any = "Hi", finish: str = "stop", *, message: Any = None, **fields: Any) -> bytes:
+    return chat.encoded(chat.completion(content, finish, message=message, **fields))
+
+
+@given(
+    content=st.none() | st.text(),
+    calls=st.lists(st.dictionaries(st.text(), st.text(), max_size=2), max_size=3),
+    cut_off=st.booleans(),
+)
+def test_a_stream_says_what_the_whole_said(content: str | None, calls: list[Any], cut_off: bool) -> None:
+    finish = "length" if cut_off else "tool_calls" if calls else "stop"
+    entries = [
+        {"id": f"c{i}", "type": "function", "function": {"name": "f", "arguments": json.dumps(arguments)}}
+        for i, arguments in enumerate(calls)
+    ]
+    whole = body(content, finish, message={"tool_calls": entries} if entries else None)
+    found, expected = chat.read(streamed(whole, usage=True)), chat.read(whole)
+    assert (found.content or "", found.calls, found.ids) == (expected.content or "", expected.calls, expected.ids)
+    assert found.finish_reason == expected.finish_reason == finish
+
+
+def test_the_order_of_the_chunks() -> None:
+    message = {"reasoning_content": "Hm.", "refusal": None, "annotations": [{"a": 1}], "tool_calls": [CALL, CALL]}
+    found = streamed(body("Hi", "tool_calls", message=message, usage=chat.USAGE, system_fingerprint="f"), usage=True)
+    chunks = [json.loads(frame[6:]) for frame in found.split(b"\n\n")[:-2]]
+    assert {(chunk["object"], chunk["model"], chunk["system_fingerprint"]) for chunk in chunks} == {
+        ("chat.completion.chunk", chat.MODEL, "f")
+    }
+    assert [chunk["choices"][0]["delta"] for chunk in chunks[:-1]] == [
+        {"role": "assistant", "content": ""},
+        {"reasoning_content": "Hm."},
+        {"content": "Hi"},
+        {"annotations": [{"a": 1}]},
+        {"tool_calls": [{"index": 0, **CALL}]},
+        {"tool_calls": [{"index": 1, **CALL}]},
+        {},
+    ]
+    assert [chunk["choices"][0]["finish_reason"] for chunk in chunks[:-1]] == [None] * 6 + ["tool_calls"]
+    assert (chunks[-1]["choices"], chunks[-1]["usage"]) == ([], chat.USAGE)
+    assert found.endswith(b"\n\ndata: [DONE]\n\n")
+
+
+def test_usage_is_sent_to_those_who_asked_and_choices_keep_their_places() -> None:
+    reply = chat.completion("a", usage=chat.USAGE)
+    reply["choices"].append({**reply["choices"][0], "index": 1, "message": {"role": "assistant", "content": "b"}})
+    found = streamed(chat.encoded(reply), usage=False)
+    assert b'"usage"' not in found
+    assert [chat.read(found, index).content for index in (0, 1)] == ["a", "b"]
+
+
+@pytest.mark.parametrize("body", [b"", b"no", b"[]", b"{}", b'{"error": {}}', b'{"choices": null}'])
+def test_what_is_no_chat_completion_is_told_of(body: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        streamed(body, usage=True)
+    assert reply_text(body) == ""
+
+
+def test_a_reply_of_our_own() -> None:
+    own = completion("Stopped.", id_="chatcmpl-1", model="m", created=5)
+    assert chat.read(own) == chat.read(streamed(own, usage=False)) == chat.Read("Stopped.", finish_reason="stop")
+    assert json.loads(own)["created"] == 5
+
+
+def test_what_a_reply_says_as_text() -> None:
+    assert reply_text(body("Hi")) == "Hi"
+    assert reply_text(body(None, message={"tool_calls": [CALL]})) == '{"name": "read", "arguments": "{\\"a\\": 1}"}'
+    assert reply_text(body("Hi", message={"tool_calls": [CALL]})).startswith("Hi\n{")
+    assert reply_text(body([{"type": "text", "text": "x"}])) == ""
