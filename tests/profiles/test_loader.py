@@ -72,14 +72,16 @@ def test_two_of_one_name_in_one_directory(tmp_path: Path) -> None:
     ("text", "problem"),
     [
         ("kind: modle\nname: x\n", '1: kind: "modle" is no kind of profile; write `kind: client`, `kind: dialect`, '
-         "`kind: model` or `kind: server` (did you mean 'model'?)"),
+         "`kind: model`, `kind: policy` or `kind: server` (did you mean 'model'?)"),
         ("# mine\nname: x\n",
-         "2: kind: missing; write `kind: client`, `kind: dialect`, `kind: model` or `kind: server`"),
+         "2: kind: missing; write `kind: client`, `kind: dialect`, `kind: model`, `kind: policy` or "
+         "`kind: server`"),
         ("- kind: model\n", "1: a profile is a mapping; begin it with `kind: …` and `name: …`"),
         ("kind: client\nname: x\n", "1: match: missing; add `match: …`"),
         ("kind: client\nname: x\nmatch:\n", "3: match: must be a mapping, not null"),
         ("kind: client\nname: x\nmatch: {}\ndialekt: tag\n", "4: dialekt: unknown key; known here are call_gap, "
-         "description, dialect, extra_calls, kind, match, max_calls, name, priority, tool_protocol and tool_sections "
+         "description, dialect, extra_calls, final_call, guards, kind, match, max_calls, name, priority, tool_protocol "
+         "and tool_sections "
          "(did you mean 'dialect'?)"),
         ("kind: client\nname: x\nmatch:\n  modle: a\n", "4: match.modle: unknown key; known here are body, header, "
          "host, model, path and user_agent (did you mean 'model'?)"),
@@ -144,4 +146,4 @@ def test_every_problem_of_every_file_is_told_at_once(tmp_path: Path) -> None:
 
 
 def test_no_directories_give_no_profiles() -> None:
-    assert load([]) == Profiles(clients={}, models={}, servers={}, dialects={}, sources={})
+    assert load([]) == Profiles(clients={}, models={}, servers={}, dialects={}, policies={}, sources={})

@@ -257,12 +257,14 @@ def test_a_setting_names_what_there_is(setting: str) -> None:
     assert refused.value.setting == setting
 
 
-@pytest.mark.parametrize(("written", "expected"), [("read_*", ("read_*",)), (("a", "b"), ("a", "b"))])
-def test_the_allow_list_of_a_model(written: Any, expected: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("written", "expected"), [("read*", "read*"), (("read", "b"), ("read", "b"))])
+def test_the_allow_list_of_a_model(written: Any, expected: Any, tmp_path: Path) -> None:
     """A6"""
     globs = written if isinstance(written, str) else list(written)
     text = f"kind: model\nname: mine\nmatch: {{model: mine}}\nguards: {{allowed_tools: {globs!r}}}\n"
     (tmp_path / "mine.yaml").write_text(text, "utf-8")
     request = Request(chat.encoded(chat.request(model="mine")))
     found = Planner(load([builtin_directory(), tmp_path]), Settings()).plan(Facts(model="mine"), request)
-    assert found.allowed == expected
+    assert [guards.allowed_tools for guards in found.guards] == [expected]
+    assert found.withheld == {"list_files", "write"}
+    assert "not offered to the model: list_files, write" in found.why

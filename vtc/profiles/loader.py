@@ -6,6 +6,7 @@ Every problem of every file is found before any of them is reported.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,16 +18,20 @@ from vtc.dialects.description import Description
 from vtc.dialects.pattern import PatternError
 from vtc.profiles import validation
 from vtc.profiles.document import Document, KeyPath, Problem, ProfileError, read
-from vtc.profiles.schema import ClientProfile, ModelProfile, ServerProfile
+from vtc.profiles.schema import ClientProfile, ModelProfile, PolicyProfile, ServerProfile
 
 __all__ = ["KINDS", "Profile", "ProfileError", "Profiles", "Source", "builtin_directory", "load"]
 
-type Profile = ClientProfile | ModelProfile | ServerProfile | Description
+type Profile = ClientProfile | ModelProfile | PolicyProfile | ServerProfile | Description
+
+EXAMPLES = "examples"
+"""Folders of profiles that do not hold by themselves."""
 
 KINDS: Mapping[str, type[Profile]] = {
     "client": ClientProfile,
     "dialect": Description,
     "model": ModelProfile,
+    "policy": PolicyProfile,
     "server": ServerProfile,
 }
 """What may stand after `kind:`."""
@@ -52,6 +57,7 @@ class Profiles:
     models: Mapping[str, ModelProfile]
     servers: Mapping[str, ServerProfile]
     dialects: Mapping[str, Description]
+    policies: Mapping[str, PolicyProfile]
     sources: Mapping[tuple[str, str], Source]
 
 
@@ -63,9 +69,10 @@ def builtin_directory() -> Path:
 
 
 def load(directories: Sequence[Path]) -> Profiles:
-    """The profiles of every `.yaml` and `.yml` file below the directories; later directories win.
+    """The profiles of every `.yaml` and `.yml` file below the directories, or of files; later ones win.
 
-    Hidden files are skipped. Raises `ProfileError` with every problem found.
+    Hidden files are skipped, and folders named `examples`: those are to be copied, or named themselves.
+    Raises `ProfileError` with every problem found.
     """
     unreadable: list[Problem] = []
     problems: list[Problem] = []
@@ -74,7 +81,7 @@ def load(directories: Sequence[Path]) -> Profiles:
     for directory in directories:
         is_builtin = directory.resolve() == builtin_directory()
         sources: dict[tuple[str, str], Source] = {}
-        if not directory.is_dir():
+        if not directory.exists():
             unreadable.append(Problem(str(directory), 1, "", "no such directory; create it or correct the path"))
         for document in _documents(directory, unreadable):
             documents.append(document)
@@ -106,13 +113,16 @@ def load(directories: Sequence[Path]) -> Profiles:
         models={profile.name: profile for profile in profiles if isinstance(profile, ModelProfile)},
         servers={profile.name: profile for profile in profiles if isinstance(profile, ServerProfile)},
         dialects={profile.name: profile for profile in profiles if isinstance(profile, Description)},
+        policies={profile.name: profile for profile in profiles if isinstance(profile, PolicyProfile)},
         sources={key: source for key, (_, source) in merged.items()},
     )
 
 
 def _documents(directory: Path, problems: list[Problem]) -> Iterator[Document]:
-    for file in sorted(directory.rglob("*")):
-        if file.suffix in (".yaml", ".yml") and not file.name.startswith(".") and not file.is_dir():
+    below = [directory] if directory.is_file() else sorted(directory.rglob("*"))
+    for file in below:
+        is_example = EXAMPLES in file.relative_to(directory).parts[:-1]
+        if file.suffix in (".yaml", ".yml") and not (file.name.startswith(".") or is_example or file.is_dir()):
             documents, found = read(file)
             problems += found
             yield from documents
@@ -142,9 +152,16 @@ def _profile(document: Document, problems: list[Problem]) -> Profile | None:
         problems.append(document.problem((error.key,), str(error)))
         return None
     except msgspec.ValidationError as error:
-        problems.append(document.problem((), str(error)))
+        problems.append(document.problem(*_placed(str(error))))
         return None
     return profile
+
+
+def _placed(text: str) -> tuple[KeyPath, str]:
+    """Where msgspec's error is, and what it says: `… - at `$.guards.reactors[0]``."""
+    message, _, where = text.partition(" - at `$")
+    steps = re.findall(r"\[(\d+)\]|([^.\[\]`]+)", where)
+    return tuple(int(index) if index else key for index, key in steps), message
 
 
 def _dangling_names(documents: Sequence[Document]) -> Iterator[Problem]:

@@ -85,6 +85,17 @@ def best[T: Matched](profiles: Mapping[str, T], facts: Facts, sources: Mapping[t
     return Choice(winner.profile, (*lines, *others))
 
 
+def every[T: Matched](profiles: Mapping[str, T], facts: Facts) -> list[tuple[T, str]]:
+    """All profiles of one kind that match, with how; in the order of their priorities, then of their names."""
+    found: list[tuple[T, str]] = []
+    for profile in sorted(profiles.values(), key=lambda profile: (profile.priority, profile.name)):
+        tests = list(_tests(profile.match, facts))
+        held = [test for test in tests if isinstance(test, _Held)]
+        if len(held) == len(tests):
+            found.append((profile, " and ".join(test.told for test in held) or "every request matches"))
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class _Held:
     """A test that held."""

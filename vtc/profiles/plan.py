@@ -9,12 +9,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
+import msgspec
+
 from vtc.dialects import documentation
 from vtc.dialects.description import Description
 from vtc.events import Message, Tool
+from vtc.guards.chain import Guards
 from vtc.profiles.loader import Profiles
-from vtc.profiles.matching import Choice, Facts, Matched, best
-from vtc.profiles.schema import ClientProfile, Match, ModelProfile, Reasoning, ServerProfile
+from vtc.profiles.matching import Choice, Facts, Matched, best, every
+from vtc.profiles.schema import (
+    ClientProfile,
+    Exchanged,
+    FinalCall,
+    Match,
+    ModelProfile,
+    PolicyProfile,
+    Reasoning,
+    Retry,
+    ServerProfile,
+)
 
 CLIENT_PATTERNS = ("cline", "kilo", "roo")
 """Parts of the user agents of clients that read calls out of the text, when they declare no tools."""
@@ -63,6 +76,7 @@ class Asked(Protocol):
     tool_choice: str
     parallel: bool
     legacy: bool
+    stream: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +87,7 @@ class TextClient:
     tool_sections: tuple[str, ...]
     gap: int
     extra_calls: Literal["note", "drop"]
+    final_call: FinalCall | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +99,17 @@ class Plan:
     why: tuple[str, ...]
     tools: tuple[Tool, ...] = ()
     """What is offered: declared in the request, or documented in the prompt of a text client."""
-    allowed: tuple[str, ...] = ("*",)
-    """Globs for the tools whose calls are lifted out of the text."""
+    withheld: frozenset[str] = frozenset()
+    """Names of tools that the client offers and a policy does not."""
+    tool_choice: str = "auto"
+    """`auto`, `none`, `required`, or the name of the tool that must be called."""
+    guards: tuple[Guards, ...] = ()
+    """Policies, in the order in which they act."""
+    retry: Retry | None = None
+    buffered: bool = False
+    """Upstream is asked without streaming, and the client is answered as a stream."""
+    response_drop: frozenset[str] = frozenset()
+    """Names of fields that the client is not sent."""
     read: tuple[Description, ...] = ()
     """Dialects that are read from the reply; with none the reply passes untouched."""
     write: Description | None = None
@@ -102,6 +126,8 @@ class Plan:
     unknown_tools: Literal["text", "allow", "drop"] = "text"
     ids: Literal["call", "alphanumeric9"] = "call"
     max_calls: int | None = None
+    limits_native: bool = False
+    """Whether `max_calls` holds for calls that upstream makes in their structured form, too."""
     max_call_bytes: int = 1 << 20
     reasoning: Reasoning | None = None
     markers: tuple[str, ...] = ()
@@ -132,15 +158,15 @@ class Planner:
         server, why_server = self._chosen(self._profiles.servers, settings.server, facts)
         server = server or UNKNOWN_SERVER
         why += [why_server] if why_server else []
-        kept = server.special_tokens if model.special_tokens else {}
-        done = Plan(
-            client.name,
-            model.name,
-            (),
-            set={**server.request.set, **kept, **model.request.set},
-            drop=(*server.request.drop, *model.request.drop),
+        policies = every(self._profiles.policies, facts)
+        why += [f"policy {policy.name}: {told}" for policy, told in policies]
+        done = _exchanged(Plan(client.name, model.name, ()), server, model, [policy for policy, _ in policies])
+        guards = (model.guards, client.guards, *(policy.guards for policy, _ in policies))
+        done = replace(
+            done,
             ids=model.ids,
-            allowed=(allowed,) if isinstance(allowed := model.guards.allowed_tools, str) else allowed,
+            tool_choice=request.tool_choice,
+            guards=tuple(one for one in guards if one != Guards()),
         )
 
         protocol, documented, reason = self._protocol(client, facts, request)
@@ -150,6 +176,10 @@ class Planner:
             plan = self._for_text(done, client, model, documented, why)
         else:
             plan = self._for_native(done, model, request, why)
+        withheld = _withheld(plan)
+        if withheld:
+            why.append(f"not offered to the model: {', '.join(sorted(withheld))}")
+        plan = replace(plan, withheld=withheld, buffered=plan.buffered and request.stream and bool(plan.tools))
         lenient = {"on": True, "off": False}.get(settings.lenient, model.lenient is not False)
         return replace(plan, lenient=lenient, reasoning=model.reasoning, markers=model.markers, why=tuple(why))
 
@@ -174,6 +204,7 @@ class Planner:
             write=write,
             prompt_tools=bool(write) and allowed,
             max_calls=1 if request.legacy or not request.parallel else model.max_calls,
+            limits_native=bool(request.tools) and (not request.parallel or model.max_calls is not None),
         )
 
     def _for_text(
@@ -183,6 +214,8 @@ class Planner:
             why.append("its prompt documents no tools, so there is nothing to read: left alone")
             return plan
         own = self._profiles.dialects[client.dialect or TEXT_DIALECT]
+        if any(guards.on_calls for guards in plan.guards):
+            own = msgspec.structs.replace(own, in_code="call")  # such clients carry out what stands in code, too
         dialect = self._dialect(model)
         how = self._settings.tools if self._settings.tools != "auto" else "native" if model.promote else model.tools
         promote = how == "native" and (model.promote or self._settings.tools == "native")
@@ -203,7 +236,7 @@ class Planner:
             write=write,
             prompt_tools=bool(write),
             promote=promote,
-            client_text=TextClient(own, client.tool_sections, client.call_gap, client.extra_calls),
+            client_text=TextClient(own, client.tool_sections, client.call_gap, client.extra_calls, client.final_call),
             max_calls=client.max_calls or model.max_calls,
         )
 
@@ -251,6 +284,29 @@ class Planner:
         else:
             accepted = [known[name] for name in model.accept]
         return tuple({one.name: one for one in [*first, *accepted]}.values())
+
+
+def _exchanged(plan: Plan, server: ServerProfile, model: ModelProfile, policies: Sequence[PolicyProfile]) -> Plan:
+    """What server, model and policies say of requests and replies; of what only one can decide the last does."""
+    kept = server.special_tokens if model.special_tokens else {}
+    told: list[Exchanged] = [server, model, *policies]
+    asked: list[ModelProfile | PolicyProfile] = [model, *policies]
+    retry = next((one.retry for one in reversed(asked) if one.retry), None)
+    stream = next((one.upstream_stream for one in reversed(told) if one.upstream_stream), "keep")
+    sets = [server.request.set, kept, *(one.request.set for one in told[1:])]
+    return replace(
+        plan,
+        set={key: value for fields in sets for key, value in fields.items()},
+        drop=tuple(path for one in told for path in one.request.drop),
+        response_drop=frozenset(name for one in told for name in one.response.drop),
+        retry=retry,
+        buffered=stream == "never" or retry is not None,
+    )
+
+
+def _withheld(plan: Plan) -> frozenset[str]:
+    access = [guards.access() for guards in plan.guards if guards.is_access]
+    return frozenset(tool.name for tool in plan.tools if any(one.fault(tool.name) for one in access))
 
 
 def _documented(request: Asked, tool_sections: tuple[str, ...]) -> tuple[Tool, ...]:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from vtc.dialects.documentation import TOOL_SECTIONS
+from vtc.guards.chain import Guards
 
 type Text = Annotated[str, msgspec.Meta(min_length=1)]
 type Globs = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] | str
@@ -51,20 +52,52 @@ class Reasoning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Changes to the top level of the request's JSON before it goes upstream."""
+    """Changes to the request's JSON before it goes upstream."""
 
     set: dict[str, Any] = {}
+    """Fields at its top, and their values."""
     drop: tuple[str, ...] = ()
+    """Fields that the server refuses, by dotted path as in `match.body`: `stream_options`,
+    `messages.*.reasoning_content`, `tools.*.function.strict`."""
 
 
-class Guards(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Policies on the calls of a model."""
+class Response(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Changes to the JSON of replies, streamed or not."""
 
-    allowed_tools: Globs = ("*",)
-    """Globs for the tools whose calls are lifted out of its text; all others stay text."""
+    drop: tuple[str, ...] = ()
+    """Names of fields, dropped at the top, in choices, in messages and deltas, and in `usage`. Of `tool_calls` only
+    empty lists are dropped."""
 
 
-class ServerProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Retry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Asking the model once more, where the whole reply is there before the client sees any of it.
+
+    A streaming request is then asked without streaming, and answered as a stream.
+    """
+
+    max: Annotated[int, msgspec.Meta(ge=1, le=5)] = 1
+    """Further questions for one request."""
+    seconds: Annotated[float, msgspec.Meta(gt=0)] = 60
+    """That all of them together may take; then the first reply is what the client gets."""
+    on: tuple[Literal["malformed", "arguments", "denied", "tool_choice"], ...] = (
+        "malformed",
+        "arguments",
+        "tool_choice",
+    )
+    """What is asked about: a call that could not be read, arguments that do not fit, a call that a policy refused, no
+    call where `tool_choice` demands one."""
+
+
+class Exchanged(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What servers, models and policies may each have to say about requests and replies."""
+
+    request: Request = Request()
+    response: Response = Response()
+    upstream_stream: Literal["keep", "never"] | None = None
+    """`never`: a streaming request that offers tools is asked without streaming, and answered as a stream."""
+
+
+class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=True):
     kind: Literal["server"] = "server"
     name: Text
     description: str = ""
@@ -73,7 +106,13 @@ class ServerProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     special_tokens: dict[str, Any] = {}
     """Fields of the request that keep special tokens in the text, for models whose calls are marked by some; servers
     strip them when a request declares no tools."""
-    request: Request = Request()
+
+
+class FinalCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A call that shows the user a message and waits."""
+
+    tool: Text
+    argument: Text
 
 
 class ClientProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -95,9 +134,12 @@ class ClientProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     """Calls of one reply that it can use, in text; None is no limit."""
     extra_calls: Literal["note", "drop"] = "note"
     """What becomes of more: a sentence that names them, which the model will see, or nothing."""
+    final_call: FinalCall | None = None
+    """How a client that reads calls out of the text is told that the work ends here; None is plain text."""
+    guards: Guards = Guards()
 
 
-class ModelProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ModelProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=True):
     kind: Literal["model"] = "model"
     name: Text
     description: str = ""
@@ -121,9 +163,22 @@ class ModelProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """Texts that are no part of what it says (`<|im_end|>`, `<response>`); they are taken out."""
     promote: bool = False
     """For clients that declare tools in the prompt: give them to this model as the API's `tools`."""
-    request: Request = Request()
     max_calls: Annotated[int, msgspec.Meta(ge=1)] | None = None
     """Calls kept of one reply; None is no limit."""
     guards: Guards = Guards()
+    retry: Retry | None = None
     unknown_tools: Literal["text", "allow", "drop"] = "text"
     """What becomes of a call to a tool that was not offered."""
+
+
+class PolicyProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What holds besides the one client, model and server that a request gets: every policy that matches."""
+
+    kind: Literal["policy"] = "policy"
+    name: Text
+    description: str = ""
+    priority: int = 0
+    """Policies act in the order of their priorities, the highest last and so closest to the client."""
+    match: Match
+    guards: Guards = Guards()
+    retry: Retry | None = None
