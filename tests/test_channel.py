@@ -10,6 +10,7 @@ from vtc.channel import Channel
 from vtc.dialects.grammar import compiled
 from vtc.dialects.reader import Reader
 from vtc.events import Call, Event, Markup, Reasoning, Refusal, Text, Tool
+from vtc.guards.chain import Guards, chain
 from vtc.profiles import loader
 from vtc.profiles.plan import Plan
 from vtc.profiles.schema import Reasoning as Think
@@ -31,7 +32,8 @@ def channel(plan: Plan) -> tuple[Channel, Report]:
     def identified(event: Call) -> Call:
         return replace(event, call=replace(event.call, id=f"call_{len(report.calls)}"))
 
-    return Channel(reader, thoughts, identified, plan, TOOLS, report), report
+    guards = chain(plan.guards, TOOLS) if plan.guards else None
+    return Channel(reader, thoughts, identified, plan, TOOLS, report, guards), report
 
 
 def whole(plan: Plan, text: str) -> tuple[list[Event], Report]:
@@ -55,11 +57,11 @@ def test_more_calls_than_the_limit_are_dropped_and_reported() -> None:
 @pytest.mark.parametrize(("allowed", "found"), [(("*",), 1), (("RE*",), 1), (("write", "bash"), 0), ((), 0)])
 def test_an_allow_list_restricts_what_is_lifted(allowed: tuple[str, ...], found: int) -> None:
     """A6: the call of another tool stays the text it was, and the report says why (A11)."""
-    events, report = whole(Plan("c", "m", (), allowed=allowed), f"Hi.\n{CALL}")
+    events, report = whole(Plan("c", "m", (), guards=(Guards(allowed_tools=allowed),)), f"Hi.\n{CALL}")
     assert sum(isinstance(event, Call) for event in events) == found
     assert "".join(event.raw for event in events) == f"Hi.\n{CALL}"
-    assert [refusal["reason"] for refusal in report.refusals] == (
-        [] if found else ["the profile's allowed_tools do not hold it"]
+    assert [(entry["policy"], entry["tool"]) for entry in report.policies] == (
+        [] if found else [("allowed_tools", "read")]
     )
     assert found or all(isinstance(event, Text) for event in events)
 

@@ -3,37 +3,59 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, Literal
 
 from vtc.dialects import conversation, names
 from vtc.dialects.delivery import EXCERPT
 from vtc.dialects.json_body import JsonBody
 from vtc.dialects.reader import Reader
-from vtc.events import Call, Event, Markup, Reasoning, Refusal, Rewritten, Text, Tool, ToolCall
+from vtc.events import (
+    Call,
+    Denied,
+    Event,
+    Intervention,
+    Markup,
+    Reasoning,
+    Refusal,
+    Rewritten,
+    Text,
+    Tool,
+    ToolCall,
+)
+from vtc.guards.chain import Chain
 from vtc.profiles.plan import Plan
 from vtc.report import Report
 
 MOST_GAP = 9
 """Newlines that a client profile may want between text and a call, at the most."""
+MESSAGE_GAP = 2
+"""Newlines before a message that stands in the place of a call."""
+NATIVE = "tool_calls"
+"""Stands for the dialect of calls in their structured form."""
+
+type Fault = tuple[Literal["malformed", "arguments", "denied", "tool_choice"], str]
+"""What may be worth asking again for, and what to say about it."""
 
 
 class Channel:
-    """One choice's text between reader and API: numbers the calls, keeps to `max_calls`, writes the report.
+    """One choice's text between reader and API: runs the guards, numbers the calls, keeps to `max_calls`, writes the
+    report.
 
     For a client that reads text, calls leave as text: those it can read already as the characters they came in.
+    Without a reader text is text.
     """
 
     def __init__(
         self,
-        reader: Reader,
+        reader: Reader | None,
         thoughts: Reader | None,
         identify: Callable[[Call], Call],
         plan: Plan,
         tools: Mapping[str, Tool],
         report: Report,
+        guards: Chain | None = None,
     ) -> None:
         self._reader = reader
         self._thoughts = thoughts
@@ -42,26 +64,42 @@ class Channel:
         self._plan = plan
         self._tools = tools
         self._report = report
-        self._calls = 0
+        self._guards = guards
+        self._calls: list[str] = []  # names of those that were delivered
+        self._native = False
         self._extra: list[str] = []
         self._end = ""  # of what the client has been told in text, as far as a gap could go
         self._in_text: list[tuple[str, Any]] = []  # calls that a text client was given already
+        self.faults: list[Fault] = []
 
     @property
     def structured(self) -> bool:
         return self._plan.client_text is None
 
-    def feed(self, text: str) -> list[Event]:
-        return self._passed(self._reader.feed(text))
+    @property
+    def takes_calls(self) -> bool:
+        plan = self._plan
+        return not self.structured or plan.limits_native or any(guards.on_calls for guards in plan.guards)
 
-    def finish(self, *, complete: bool) -> list[Event]:
-        events = self._passed(self._reader.finish(complete=complete))
-        return [*events, *self._passed(self._thought(complete=complete)), *self._note()]
+    def feed(self, text: str) -> list[Event]:
+        return self._passed(self._reader.feed(text) if self._reader else [Text(text)])
+
+    def finish(self, *, complete: bool, calls: Sequence[ToolCall] = ()) -> list[Event]:
+        events = self._passed(self._reader.finish(complete=complete) if self._reader else [])
+        events += self._passed(self._thought(complete=complete))
+        events += self._passed(self._upstreams(calls))
+        if self._guards:
+            events += self._sent(self._guards.finish())
+        if complete:
+            self._check_choice()
+        else:
+            self.faults.clear()  # the model was cut off: it would be again
+        return [*events, *self._note()]
 
     def _thought(self, *, complete: bool) -> list[Event]:
         """Calls inside of the reasoning, for a reply that holds no other; what they were written with stays there."""
         think = self._plan.reasoning
-        if self._thoughts is None or think is None or self._calls:
+        if self._thoughts is None or self._reader is None or think is None or self._calls:
             return []
         if think.calls == "unclosed" and not self._reader.in_reasoning:
             return []
@@ -70,12 +108,18 @@ class Channel:
         return [replace(call, raw="", repairs=(*call.repairs, "call-in-reasoning")) for call in calls]
 
     def reasoned(self) -> None:
-        self._reader.reasoned()
+        if self._reader:
+            self._reader.reasoned()
 
     def release(self) -> list[Event]:
-        return self._passed(self._reader.release())
+        reader, self._reader, self._native = self._reader, None, True
+        return self._passed(reader.release()) if reader else []
 
-    def calls(self, calls: Sequence[ToolCall]) -> list[Event]:
+    def _upstreams(self, calls: Sequence[ToolCall]) -> list[Event]:
+        """Calls that upstream made in their structured form: as they are, or for a client that reads text as calls of
+        the tools that it documents."""
+        if self.structured:
+            return [Call("", call, NATIVE) for call in calls]
         events: list[Event] = []
         for call in calls:
             name = names.resolve(call.name, self._tools) or call.name
@@ -90,21 +134,31 @@ class Channel:
             elif (name, arguments) in self._in_text:
                 fault = "the text holds the same call"
             if fault:
-                events.append(Refusal(fault, "tool_calls", name, call.arguments[:EXCERPT]))
+                events.append(Refusal(fault, NATIVE, name, call.arguments[:EXCERPT]))
             else:
                 whole = replace(call, name=name, arguments=body.text())
-                events.append(Call("", whole, "tool_calls", tuple(body.repairs)))
-        return [*self._passed(events), *self._note()]
+                events.append(Call("", whole, NATIVE, tuple(body.repairs)))
+        return events
 
     def _passed(self, events: list[Event]) -> list[Event]:
+        """What was read, through the guards and on to the client."""
+        self.faults += [("malformed", event.reason) for event in events if isinstance(event, Refusal)]
+        return self._sent(self._guards.feed(events) if self._guards else events)
+
+    def _sent(self, events: Iterable[Event]) -> list[Event]:
         out: list[Event] = []
         for event in events:
             if isinstance(event, Refusal):
                 self._refused(event)
+            elif isinstance(event, Intervention):
+                self._intervened(event)
+                continue
             elif isinstance(event, Reasoning) and self._thoughts:
                 self._thought_events += self._thoughts.feed(event.raw)
             elif isinstance(event, Call):
                 event = self._called(event)
+            elif isinstance(event, Denied):
+                event = self._denied(event)
             elif isinstance(event, Markup) and event.raw.isspace() and self._calls and not self.structured:
                 event = Text(event.raw)  # behind a call that stays where it was in the text
             match event:
@@ -114,34 +168,47 @@ class Channel:
         return out
 
     def _called(self, event: Call) -> Event:
-        if event.dialect != "tool_calls" and not self._is_allowed(event.call.name):
-            reason = "the profile's allowed_tools do not hold it"
+        native = event.dialect == NATIVE
+        if not native and self._plan.unknown_tools != "allow" and event.call.name not in self._tools:
+            reason = "no tool of that name is offered"  # it was read for a reactor, which did not want it
             self._refused(Refusal(reason, event.dialect, event.call.name, event.raw[:EXCERPT]))
             return Text(event.raw)
         limit = self._plan.max_calls
-        if limit is not None and self._calls >= limit:
+        if limit is not None and len(self._calls) >= limit:
             self._extra.append(event.call.name)
             reason = f"only {limit} call{'s' * (limit > 1)} a reply: dropped"
             self._refused(Refusal(reason, event.dialect, event.call.name, event.raw[:EXCERPT]))
             return Markup(event.raw)
-        self._calls += 1
+        self._calls.append(event.call.name)
+        client = self._plan.client_text
+        if native and client is None:
+            return event if event.call.id else self._identify(event)
         event = self._identify(event)
         call = event.call
         self._report.calls.append(
             {"name": call.name, "id": call.id, "dialect": event.dialect, "repairs": list(event.repairs)}
         )
-        client = self._plan.client_text
         if client is None:
             return event
-        if event.dialect != "tool_calls":
+        if not native:
             self._in_text.append((call.name, json.loads(call.arguments)))
         if conversation.is_readable(event, client.dialect):
             return Text(event.raw)
-        gap = client.gap - (len(self._end) - len(self._end.rstrip("\n"))) if self._end else 0
-        return Rewritten(event.raw, "\n" * gap + conversation.as_read(call, client.dialect, self._tools))
+        return Rewritten(event.raw, self._gap(client.gap) + conversation.as_read(call, client.dialect, self._tools))
 
-    def _is_allowed(self, name: str) -> bool:
-        return any(fnmatchcase(name.casefold(), glob.casefold()) for glob in self._plan.allowed)
+    def _denied(self, event: Denied) -> Event:
+        """What stands in the place of a call that a policy refused."""
+        if event.manner == "drop":
+            return Markup(event.raw)
+        if event.manner == "text" and self.structured:
+            written = json.dumps({"name": event.call.name, "arguments": event.call.arguments}, ensure_ascii=False)
+            return Text(event.raw) if event.raw else Rewritten("", self._gap(MESSAGE_GAP) + written)
+        return Rewritten(event.raw, self._gap(MESSAGE_GAP) + event.message)
+
+    def _gap(self, newlines: int) -> str:
+        """What parts it from the text before it."""
+        there = len(self._end) - len(self._end.rstrip("\n"))
+        return "\n" * (newlines - there) if self._end else ""
 
     def _note(self) -> list[Event]:
         """For a one-call client: what else the model called, in words, so that the model will see it too."""
@@ -152,7 +219,28 @@ class Channel:
         most = "one tool" if self._plan.max_calls == 1 else f"{self._plan.max_calls} tools"
         return [Rewritten("", f"\n\n(Not carried out, as only {most} can be used at a time: {', '.join(extra)}.)")]
 
+    def _check_choice(self) -> None:
+        """Whether the reply calls what `tool_choice` demands; calls that pass by are not looked at."""
+        demanded = self._plan.tool_choice
+        if demanded in ("auto", "none") or not self._plan.tools or (self._native and not self.takes_calls):
+            return
+        if demanded == "required" and not self._calls:
+            self._missed("", "`tool_choice` demands a call, and the reply makes none")
+        elif demanded != "required" and demanded not in self._calls:
+            self._missed(demanded, f"`tool_choice` demands a call of `{demanded}`, and the reply makes none")
+
+    def _missed(self, tool: str, reason: str) -> None:
+        self._report.intervened("tool_choice", "missed", tool, reason)
+        self.faults.append(("tool_choice", reason))
+
     def _refused(self, event: Refusal) -> None:
         self._report.refusals.append(
             {"reason": event.reason, "dialect": event.dialect, "name": event.name, "excerpt": event.excerpt}
         )
+
+    def _intervened(self, event: Intervention) -> None:
+        self._report.intervened(event.policy, event.action, event.tool, event.reason)
+        if event.policy == "arguments" and event.action in ("passed", "refused"):
+            self.faults.append(("arguments", f"the arguments of `{event.tool}`: {event.reason}"))
+        elif event.action == "refused":
+            self.faults.append(("denied", f"the call of `{event.tool}`: {event.reason}"))

@@ -4,6 +4,9 @@
     reply        -> exchange.stream(…).feed(…) or exchange.body(…)   what goes to the client
     exchange.report                                             what was done, as plain data
 
+Some replies are our own (`exchange.answer`), and some requests are sent again with a question about the reply
+(`exchange.settled`).
+
 Nothing here does I/O, reads a clock or draws a random number. Bad traffic fails open in exactly one place for each
 direction: `Exchange.open` for a request (the body goes on as it came), `Stream._failing_open` and
 `Exchange.body` for a reply (what is held is released, the rest passes).
@@ -12,25 +15,39 @@ direction: `Exchange.open` for a request (the body goes on as it came), `Stream.
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from vtc import outgoing
 from vtc.apis import Api, BadRequest, Request
-from vtc.channel import Channel
-from vtc.dialects import conversation, documentation, history, writer
-from vtc.dialects.description import Description
+from vtc.channel import Channel, Fault
+from vtc.dialects import conversation
 from vtc.dialects.grammar import compiled
 from vtc.dialects.reader import Reader
-from vtc.events import Call, Message, Opaque, ToolCall
+from vtc.events import Call, Message, Refusal, ToolCall
+from vtc.guards import loops
+from vtc.guards.chain import chain
+from vtc.guards.reactors import as_written
 from vtc.profiles.matching import Facts
-from vtc.profiles.plan import Plan, Planner, TextClient
+from vtc.profiles.plan import Plan, Planner
 from vtc.profiles.schema import Reasoning
 from vtc.report import Report
 from vtc.wire import compression, sse
 
 logger = logging.getLogger(__name__)
+
+EVENT_STREAM = "text/event-stream"
+
+
+class NoAnswer(Exception):
+    """Upstream was asked once more, and there is no reply; the text says why."""
+
+
+type Ask = Callable[[bytes], Awaitable[bytes]]
+"""Sends a request's body to where the exchange's own went and returns the body of the reply; raises `NoAnswer`."""
 
 
 class Exchange:
@@ -45,10 +62,14 @@ class Exchange:
         self._request = request
         self._body = body
         self._tools = {tool.name: tool for tool in plan.tools}
+        reactors = [reactor for guards in plan.guards for reactor in guards.reactors]
+        self._written = as_written(reactors, self._tools) if reactors else self._tools
         self._used_ids = {call.id for message in request.messages for call in message.calls}
         self._seed = seed
         self._count = 0
-        self._rewritten = self._rewrite()
+        self._stop, self._steer = self._loops()
+        self._messages = outgoing.prepared(request, plan, self._tools, self._steer, self.report.request)
+        self._rewritten = outgoing.encoded(api, request, body, plan, self._messages)
 
     @classmethod
     def open(cls, api: Api, body: bytes, facts: Facts, planner: Planner, seed: str) -> Exchange:
@@ -66,89 +87,167 @@ class Exchange:
             logger.exception("vtc: the request is passed on as it came")
             raise BadRequest(f"{type(error).__name__}: {error}") from error
 
+    # The request
+
     def request(self) -> bytes:
         """The body for the model server; the very bytes that came unless the plan says otherwise."""
         return self._rewritten
 
-    def _rewrite(self) -> bytes:
-        plan, request = self.plan, self._request
-        if plan.write is None and not plan.promote:
-            if plan.set or plan.drop:
-                return request.encode(set_=plan.set, drop=plan.drop)
-            return self._body
-        messages = request.messages
-        if plan.client_text:
-            messages = self._structured(plan.client_text, plan.write)
-        if plan.write:
-            messages = history.to_text(messages, plan.write, self._tools)
-            if plan.client_text:
-                messages = history.joined(messages)
-        if plan.write and plan.prompt_tools:
-            messages = history.with_tools(messages, plan.write, plan.tools, request.tool_choice)
-        if plan.promote or plan.prompt_tools:
-            told = "`tools`" if plan.write is None else f"{plan.write.name} prompt"
-            self.report.request.append(f"{len(plan.tools)} tool{'s' * (len(plan.tools) != 1)} -> {told}")
-        return request.encode(
-            messages=messages, tools=plan.tools if plan.promote else (), set_=plan.set, drop=plan.drop
+    def answer(self, created: int) -> tuple[str, bytes] | None:
+        """A reply that is given in upstream's place, as its content type and body; None to ask upstream.
+
+        It is a complete one, in the form that the client asked for; `created` is the time in seconds since 1970.
+        """
+        if not self._stop:
+            return None
+        text, client = f"Stopped: {self._stop}. Say how to go on.", self.plan.client_text
+        final = client.final_call if client else None
+        if client and final and final.tool in self._tools:
+            call = ToolCall(final.tool, json.dumps({final.argument: text}, ensure_ascii=False))
+            text = conversation.as_read(call, client.dialect, self._tools)
+        id_ = f"chatcmpl-{hashlib.sha256(self._seed.encode()).hexdigest()[:24]}"
+        body = self._api.reply(self._request, text, id_=id_, created=created)
+        if not self._request.stream:
+            return "application/json", body
+        return EVENT_STREAM, self._api.streamed(body, self._request)
+
+    def _loops(self) -> tuple[str, str]:
+        """Why the agent is stopped, and what the model is told to get it out of a loop; empty if nothing is wrong."""
+        stop = steer = ""
+        configured = [guards.loop for guards in self.plan.guards if guards.loop]
+        if not configured:
+            return stop, steer
+        messages, client = self._request.messages, self.plan.client_text
+        own = {id(message) for message in messages}
+        if client:
+            messages = conversation.structured(messages, client.dialect, self._tools)
+
+        def is_turn(message: Message) -> bool:
+            return message.role == "user" and id(message) in own  # what a client adds to results is no turn
+
+        for loop in configured:
+            fault = loops.fault(loop, messages, is_turn, self._is_malformed)
+            if fault and loop.action == "stop":
+                stop = fault
+            elif fault:
+                steer = f"({fault[0].upper()}{fault[1:]}. Do something else, or answer without a tool.)"
+            if fault:
+                self.report.intervened("loop", "stopped" if loop.action == "stop" else "steered", "", fault)
+        return stop, steer
+
+    def _is_malformed(self, message: Message) -> bool:
+        """Whether an assistant's message holds a call that could not be read, and none that could."""
+        if message.calls or not self.plan.read:
+            return False
+        reader = self._reader(self.plan.reasoning)
+        events = [*reader.feed(message.text), *reader.finish()]
+        return any(isinstance(event, Refusal) for event in events) and not any(
+            isinstance(event, Call) for event in events
         )
 
-    def _structured(self, client: TextClient, write: Description | None) -> Sequence[Message]:
-        """A text client's conversation with calls and results as such, and its prompt without what it says of tools."""
-
-        def sample(call: ToolCall) -> str:
-            return writer.write_calls([call], write, self._tools) if write else f"{call.name}({call.arguments})"
-
-        def told(part: str | Opaque) -> str | Opaque:
-            if isinstance(part, Opaque):
-                return part
-            rest = documentation.read(part, client.tool_sections).rest
-            return conversation.with_samples(rest, client.dialect, self._tools, sample)
-
-        messages: list[Message] = []
-        for message in conversation.structured(self._request.messages, client.dialect, self._tools):
-            if message.role == "system":
-                content = tuple(part for part in map(told, message.content) if isinstance(part, Opaque) or part.strip())
-                if not content:  # it was about tools only; servers refuse an empty one
-                    continue
-                message = message if content == message.content else replace(message, content=content)
-            messages.append(message)
-        return messages
+    # The reply
 
     @property
     def reads(self) -> bool:
-        """Whether the reply is read at all; if not, it is nobody's business here."""
-        return bool(self.plan.read) and bool(self._tools)
+        """Whether anything may become of the reply; if not, it is nobody's business here."""
+        plan = self.plan
+        filters = any(guards.content for guards in plan.guards)
+        return bool(plan.read and self._tools) or filters or bool(plan.response_drop) or plan.buffered
 
     def stream(self, content_encoding: str = "") -> Stream:
         """The codec for a reply of server-sent events; raises `UnsupportedEncoding`."""
-        rewriter = self._api.rewriter(self._channel, legacy=self._request.legacy)
-        return Stream(rewriter, compression.decoder(content_encoding), self.report)
+        return self._stream(compression.decoder(content_encoding), self.report, [])
 
     def body(self, body: bytes) -> bytes:
         """A whole reply, JSON or server-sent events, rewritten; as it came if that fails."""
+        reply = self._attempt(body)
+        self.report.adopt(reply.report)
+        return self._as_asked(reply.body)
+
+    async def settled(self, body: bytes, ask: Ask) -> bytes:
+        """As `body`, but where the plan says so upstream is asked once more about what is wrong with its reply."""
+        first = reply = self._attempt(body)
+        retry = self.plan.retry
+        for _ in range(retry.max if retry else 0):
+            reasons = [reason for kind, reason in reply.faults if retry and kind in retry.on]
+            if not reasons:
+                break
+            try:
+                body = await ask(self._correction(body, reasons))
+            except NoAnswer as error:
+                self.report.intervened("retry", "failed", "", str(error))
+                break
+            reply = self._attempt(body)
+            self.report.intervened("retry", "asked", "", reasons[0])
+        wrong = [reason for kind, reason in reply.faults if retry and kind in retry.on]
+        if reply is not first and (wrong or reply.report.failures):
+            self.report.intervened("retry", "in vain", "", (wrong or reply.report.failures)[0])
+            reply = first
+        self.report.adopt(reply.report)
+        return self._as_asked(reply.body)
+
+    def _attempt(self, body: bytes) -> _Reply:
+        """One reply read and rewritten."""
+        report = Report()
+        channels: list[Channel] = []
         try:
-            if body.lstrip().startswith((b"data:", b"event:", b":", b"id:")):
-                stream = self.stream()
-                return b"".join([*stream.feed(body), *stream.finish()])
-            return self._api.rewrite(body, self._channel, legacy=self._request.legacy)
+            if _is_stream(body):
+                stream = self._stream(compression.decoder(""), report, channels)
+                rewritten = b"".join([*stream.feed(body), *stream.finish()])
+            else:
+                rewritten = self._api.rewrite(
+                    body,
+                    lambda: self._channel(report, channels),
+                    legacy=self._request.legacy,
+                    drop=self.plan.response_drop,
+                )
         except Exception as error:
             logger.exception("vtc: the reply is passed on as it came")
-            self.report.failures.append(f"{type(error).__name__}: {error}")
-            self.report.calls.clear()
+            return _Reply(body, Report(failures=[f"{type(error).__name__}: {error}"]), [])
+        return _Reply(rewritten, report, [fault for channel in channels for fault in channel.faults])
+
+    def _as_asked(self, body: bytes) -> bytes:
+        """A whole reply in the form that the client asked for."""
+        if not self.plan.buffered or _is_stream(body):
+            return body
+        try:
+            return self._api.streamed(body, self._request)
+        except ValueError as error:
+            self.report.failures.append(str(error))
             return body
 
-    def _channel(self) -> Channel:
-        """A reader for one choice of the reply."""
-        think = self.plan.reasoning
-        thoughts = self._reader(None) if think and think.calls != "ignore" else None
-        return Channel(self._reader(think), thoughts, self._identified, self.plan, self._tools, self.report)
+    def _correction(self, body: bytes, reasons: Sequence[str]) -> bytes:
+        """The request again, with the model's reply and what is wrong with it."""
+        messages = self._request.messages if self._messages is None else self._messages
+        faults = "\n".join(f"- {reason}" for reason in dict.fromkeys(reasons))
+        question = f"Nothing of your last reply was carried out:\n{faults}\nWrite the whole reply again, corrected."
+        said = Message("assistant", (self._api.reply_text(body) or "(nothing)",))
+        asked = [*messages, said, Message("user", (question,))]
+        return outgoing.encoded(self._api, self._request, self._body, self.plan, asked)
+
+    def _stream(self, decoder: compression.Decoder, report: Report, channels: list[Channel]) -> Stream:
+        rewriter = self._api.rewriter(
+            lambda: self._channel(report, channels), legacy=self._request.legacy, drop=self.plan.response_drop
+        )
+        return Stream(rewriter, decoder, report)
+
+    def _channel(self, report: Report, channels: list[Channel]) -> Channel:
+        """For one choice of the reply."""
+        plan, think = self.plan, self.plan.reasoning
+        reads = bool(plan.read and self._tools)
+        reader = self._reader(think) if reads else None
+        thoughts = self._reader(None) if reads and think and think.calls != "ignore" else None
+        guards = chain(plan.guards, self._tools) if plan.guards else None
+        channel = Channel(reader, thoughts, self._identified, plan, self._tools, report, guards)
+        channels.append(channel)
+        return channel
 
     def _reader(self, think: Reasoning | None) -> Reader:
         plan = self.plan
         tags = (think.open, think.close) if think else None
         return Reader(
-            compiled(plan.read, tuple(sorted(self._tools)), tags, plan.markers),
-            self._tools,
+            compiled(plan.read, tuple(sorted(self._written)), tags, plan.markers),
+            self._written,
             lenient=plan.lenient,
             unknown_tools=plan.unknown_tools,
             max_call_bytes=plan.max_call_bytes,
@@ -165,6 +264,20 @@ class Exchange:
             id_ = digest[:9] if self.plan.ids == "alphanumeric9" else f"call_{digest[:24]}"
         self._used_ids.add(id_)
         return replace(event, call=replace(event.call, id=id_))
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    """A whole reply, rewritten, and what was done to it and is wrong with it."""
+
+    body: bytes
+    report: Report
+    faults: list[Fault]
+
+
+def _is_stream(body: bytes) -> bool:
+    """Whether a body is one of server-sent events."""
+    return body.lstrip().startswith((b"data:", b"event:", b":", b"id:"))
 
 
 class Stream:

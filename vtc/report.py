@@ -18,11 +18,30 @@ class Report:
     request: list[str] = field(default_factory=list)
     calls: list[dict[str, Any]] = field(default_factory=list)
     refusals: list[dict[str, str]] = field(default_factory=list)
+    policies: list[dict[str, Any]] = field(default_factory=list)
+    """What policies did: `{"policy": "denied_tools", "action": "refused", "tool": "bash", "reason": …, "count": 1}`."""
     failures: list[str] = field(default_factory=list)
 
     @property
     def repaired(self) -> int:
         return sum(bool(call["repairs"]) for call in self.calls)
+
+    def intervened(self, policy: str, action: str, tool: str = "", reason: str = "") -> None:
+        """Note what a policy did; what it did before is counted."""
+        entry = {"policy": policy, "action": action, "tool": tool, "reason": reason}
+        for known in self.policies:
+            if entry.items() <= known.items():
+                known["count"] += 1
+                return
+        self.policies.append({**entry, "count": 1})
+
+    def adopt(self, reply: Report) -> None:
+        """Take over what was done to a reply."""
+        self.calls += reply.calls
+        self.refusals += reply.refusals
+        self.failures += reply.failures
+        for entry in reply.policies:
+            self.policies.append(entry)
 
     def summary(self) -> str:
         """`vtc: qwen3-coder -> tool_calls, 2 calls, 1 repaired`; empty when nothing was done."""
@@ -37,6 +56,10 @@ class Report:
             parts.append(f"{self.repaired} repaired ({recovered})")
         if self.refusals:
             parts.append(f"{len(self.refusals)} left as text ({self.refusals[0]['reason']})")
+        for entry in self.policies:
+            times = f" {entry['count']} times" if entry["count"] > 1 else ""
+            of = f" {entry['tool']}" if entry["tool"] else ""
+            parts.append(f"{entry['policy']} {entry['action']}{of}{times} ({entry['reason']})")
         parts = [*parts, *(f"failed open: {failure}" for failure in self.failures), *self.request]
         return "vtc: " + ", ".join(parts) if parts else ""
 

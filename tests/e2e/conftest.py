@@ -160,12 +160,12 @@ def confdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @asynccontextmanager
 async def running_proxy(confdir: Path, **settings: Any) -> AsyncIterator[Proxy]:
     """A real proxy with the addon on a free port; `settings` are options, as `--set` has them."""
-    opts = options.Options(listen_host="127.0.0.1", listen_port=0, confdir=str(confdir))
+    opts = options.Options(listen_host="127.0.0.1", listen_port=0)
     master = DumpMaster(opts, with_termlog=False, with_dumper=False)
     addon, flows = VirtualToolCalling(), Flows()
     master.addons.add(addon, flows)
-    # Has the addon configured, as starting with `-s` does by itself.
-    opts.update(**{"vtc_mode": "rewrite", **settings})
+    # Has the addons configured, as starting with `-s` does by itself.
+    opts.update(**{"confdir": str(confdir), "vtc_mode": "rewrite", **settings})
     server = master.addons.get("proxyserver")
     assert isinstance(server, Proxyserver)
     task = asyncio.create_task(master.run())
@@ -237,13 +237,3 @@ async def start(confdir: Path) -> AsyncIterator[Start]:
             return Lab(proxy, upstream, await stack.enter_async_context(client))
 
         yield start
-
-
-@pytest.fixture(scope="session")
-def certificate(confdir: Path) -> ssl.SSLContext:
-    """TLS for a server on the loopback interface, by mitmproxy's own CA."""
-    store = CertStore.from_store(confdir, "mitmproxy", 2048)
-    entry = store.get_cert("127.0.0.1", [])
-    pem = confdir / "upstream.pem"
-    pem.write_bytes(entry.cert.to_pem())
-    raise NotImplementedError

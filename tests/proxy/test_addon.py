@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import json
 import logging
@@ -45,6 +46,10 @@ class Flows:
         flow.response = tutils.tresp(headers=headers.copy(), status_code=status, content=None)
         self.addon.responseheaders(flow)
         return flow
+
+    def responded(self, flow: http.HTTPFlow) -> None:
+        """The reply has been through."""
+        asyncio.run(self.addon.response(flow))
 
     def streaming(self, **asked: Any) -> Callable[[bytes], list[bytes]]:
         flow = self.answering(**asked)
@@ -206,7 +211,7 @@ def test_other_flows_have_no_report(flows: Flows) -> None:
     flow = flows.asked(path="/v1/embeddings")
     flow.response = tutils.tresp(headers=JSON.copy(), content=b"{}")
     flows.addon.responseheaders(flow)
-    flows.addon.response(flow)
+    flows.responded(flow)
     flows.addon.error(flow)
     assert (flow.metadata, flow.comment, flow.marked) == ({}, "", "")
 
@@ -222,7 +227,10 @@ def ended(flows: Flows, how: str) -> http.HTTPFlow:
         flow.response.stream(frame)
     if how == "response":
         flow.response.stream(b"")
-    getattr(flows.addon, how)(flow)
+    if how == "response":
+        flows.responded(flow)
+    else:
+        flows.addon.error(flow)
     return flow
 
 
@@ -232,7 +240,7 @@ def test_a_flow_that_ended_is_reported_and_forgotten(how: str, flows: Flows) -> 
     flow = ended(flows, how)
     assert [call["name"] for call in flow.metadata[METADATA]["calls"]] == ["read"]
     flow.comment = "mine"
-    flows.addon.response(flow)
+    flows.responded(flow)
     flows.addon.error(flow)
     assert flow.comment == "mine"
 
@@ -262,7 +270,7 @@ def test_a_whole_reply(flows: Flows) -> None:
     flow = flows.answering(JSON)
     assert flow.response is not None
     flow.response.content = chat.encoded(chat.completion(TAG))
-    flows.addon.response(flow)
+    flows.responded(flow)
     assert chat.read(flow.response.content).calls == [("read", {"filePath": "/a"})]
     assert flow.response.headers["content-length"] == str(len(flow.response.raw_content or b""))
 

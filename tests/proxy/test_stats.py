@@ -19,7 +19,10 @@ def test_nothing_yet() -> None:
 def test_figures_add_up_by_model() -> None:
     """B11: success and repairs, by the repair's name without what it was done to."""
     stats = Stats()
-    stats.add(Report(model="b", calls=[call(), call("untyped:x", "json-cut")]), 0.25)
+    report = Report(model="b", calls=[call(), call("untyped:x", "json-cut")])
+    for _ in range(2):
+        report.intervened("reactors.no-rm", "refused", "bash", "no")
+    stats.add(report, 0.25)
     stats.add(Report(model="b", calls=[call("untyped:y")], refusals=[{"reason": "r"}], failures=["f"]), 0.5)
     stats.add(Report(model="a"), 0.125)
     assert json.loads(json.dumps(stats.as_dict())) == {
@@ -32,6 +35,7 @@ def test_figures_add_up_by_model() -> None:
             "success_rate": None,
             "seconds": 0.125,
             "repairs": {},
+            "policies": {},
         },
         "b": {
             "exchanges": 2,
@@ -42,6 +46,7 @@ def test_figures_add_up_by_model() -> None:
             "success_rate": 0.75,
             "seconds": 0.75,
             "repairs": {"untyped": 2, "json-cut": 1},
+            "policies": {"reactors.no-rm refused": 2},
         },
     }
     assert stats.summary().splitlines() == [

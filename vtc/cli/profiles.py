@@ -13,8 +13,9 @@ from rich.table import Table
 from vtc import apis
 from vtc.apis import BadRequest
 from vtc.cli.common import loaded, profile_directories
+from vtc.cli.dry_run import call_of, lines, tried
 from vtc.profiles.loader import Profiles
-from vtc.profiles.matching import Facts, best
+from vtc.profiles.matching import Facts, best, every
 from vtc.profiles.plan import Planner, Settings
 
 
@@ -23,7 +24,7 @@ from vtc.profiles.plan import Planner, Settings
 def check(directories: tuple[Path, ...]) -> None:
     """Validate the profiles of DIRECTORIES together with the built-in ones."""
     found = loaded(directories)
-    kinds = ("clients", "models", "servers", "dialects")
+    kinds = ("clients", "models", "servers", "policies", "dialects")
     click.echo("ok: " + ", ".join(f"{len(getattr(found, kind))} {kind}" for kind in kinds))
 
 
@@ -34,8 +35,15 @@ def check(directories: tuple[Path, ...]) -> None:
 @click.option("--host", default="", help="The model server's host, with or without its port.")
 @click.option("--path", default="/v1/chat/completions", show_default=True)
 @click.option("--request", type=click.File("rb"), help="A request's body (JSON): says what is planned for it, too.")
-def explain(directories: tuple[Path, ...], user_agent: str, model: str, host: str, path: str, request: Any) -> None:
-    """Say which profiles a request gets, what is planned for it, and why."""
+@click.option("--call", "written", default="", help="A call (JSON): says what the policies would do to it, too.")
+def explain(
+    directories: tuple[Path, ...], user_agent: str, model: str, host: str, path: str, request: Any, written: str
+) -> None:
+    """Say which profiles a request gets, what is planned for it, and why.
+
+    With --call nothing is carried out. What it is checked against are the tools of --request.
+    """
+    call = call_of(written) if written else None
     found = loaded(directories)
     name, _, port = host.partition(":")
     facts = Facts(user_agent=user_agent, model=model, host=name, port=int(port or 0), path=path)
@@ -50,6 +58,9 @@ def explain(directories: tuple[Path, ...], user_agent: str, model: str, host: st
             raise click.ClickException(str(error)) from None
         facts = replace(facts, model=asked.model, body=asked.fields)
         plan = Planner(found, Settings()).plan(facts, asked)
+    for policy, told in every(found.policies, facts):
+        click.secho(f"policy: {policy.name}", bold=True)
+        click.echo(f"  {told}")
     for kind, candidates in (("client", found.clients), ("model", found.models), ("server", found.servers)):
         choice = best(candidates, facts, found.sources)
         click.secho(f"{kind}: {choice.profile.name if choice.profile else 'none'}", bold=True)
@@ -58,6 +69,12 @@ def explain(directories: tuple[Path, ...], user_agent: str, model: str, host: st
     if plan:
         click.secho("plan", bold=True)
         for line in plan.why:
+            click.echo(f"  {line}")
+    if call:
+        if plan is None:
+            plan = Planner(found, Settings()).plan(facts, apis.APIS[0].request(b'{"messages": []}'))
+        click.secho("call", bold=True)
+        for line in lines(tried(plan.guards, call, plan.tools)):
             click.echo(f"  {line}")
 
 
@@ -71,7 +88,7 @@ def profiles(directories: tuple[Path, ...], markdown: bool) -> None:
         click.echo(_markdown(found))
         return
     console = Console()
-    for kind in ("clients", "models", "servers"):
+    for kind in ("clients", "models", "servers", "policies"):
         table = Table("name", "matches", "reads", title=kind, title_justify="left", expand=True)
         for profile in getattr(found, kind).values():
             accept = getattr(profile, "accept", ())

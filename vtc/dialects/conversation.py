@@ -72,7 +72,7 @@ def as_read(call: ToolCall, dialect: Description, tools: Mapping[str, Tool]) -> 
 
 def is_readable(event: Call, dialect: Description) -> bool:
     """Whether such a client reads a call out of the very characters that it came in."""
-    if event.dialect != dialect.name or event.repairs or dialect.sections:
+    if event.dialect != dialect.name or event.repairs or event.changed or dialect.sections:
         return False
     head, params, _ = dialect.calls[0].partition("{params}")
     _, found, body = event.raw.partition(head.replace("{name}", event.call.name).rstrip())

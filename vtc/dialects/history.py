@@ -54,6 +54,24 @@ def joined(messages: Iterable[Message]) -> list[Message]:
     return out
 
 
+def with_note(messages: Sequence[Message], text: str) -> list[Message]:
+    """The messages with a remark behind the last, for the model to see: inside of it unless a model said it."""
+    if messages and messages[-1].role != "assistant":
+        last = messages[-1]
+        gap = ("\n\n",) if last.content else ()
+        return [*messages[:-1], replace(last, content=(*last.content, *gap, text))]
+    return [*messages, Message("user", (text,))]
+
+
+def with_rule(messages: Sequence[Message], text: str) -> list[Message]:
+    """The messages with a rule at the end of the system message, or in one of its own."""
+    if messages and messages[0].role == "system":
+        first = messages[0]
+        gap = ("\n\n",) if first.content else ()
+        return [replace(first, content=(*first.content, *gap, text)), *messages[1:]]
+    return [Message("system", (text,)), *messages]
+
+
 def with_tools(
     messages: Sequence[Message], dialect: Description, tools: Sequence[Tool], tool_choice: str
 ) -> list[Message]:
@@ -63,8 +81,4 @@ def with_tools(
     """
     must_call = {"auto": "", "required": "at least one function"}.get(tool_choice, f"the function {tool_choice}")
     text = prompt.render(dialect.prompt, tools, {"must_call": must_call})
-    if messages and messages[0].role == "system":
-        first = messages[0]
-        gap = ("\n\n",) if first.content else ()
-        return [replace(first, content=(*first.content, *gap, text)), *messages[1:]]
-    return [Message("system", (text,)), *messages]
+    return with_rule(messages, text)

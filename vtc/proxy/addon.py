@@ -20,10 +20,11 @@ from mitmproxy.addonmanager import Loader
 
 from vtc import apis
 from vtc.apis import BadRequest
-from vtc.exchange import Exchange, Stream
+from vtc.exchange import EVENT_STREAM, Exchange, Stream
 from vtc.profiles.matching import Facts
 from vtc.profiles.plan import Planner
 from vtc.proxy import options
+from vtc.proxy.asking import AGAIN, Asker
 from vtc.proxy.stats import Stats
 from vtc.wire.compression import UnsupportedEncoding
 
@@ -33,6 +34,7 @@ MARK = ":hammer:"
 METADATA = "vtc"
 """Key of a flow's metadata under which its report is kept, as plain data."""
 
+KEEP_ALIVE = b": keep-alive\n\n"
 SLOW = 0.1
 """Seconds of work on one exchange beyond which it is a warning."""
 
@@ -43,12 +45,15 @@ class _Live:
 
     exchange: Exchange
     seconds: float = 0.0
+    answered: bool = False
+    """The reply is our own."""
 
 
 class VirtualToolCalling:
     """Rewrites tool calls between LLM clients and model servers."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
         self._planner: Planner | None = None
         self._live: WeakKeyDictionary[http.HTTPFlow, _Live] = WeakKeyDictionary()
         self._stats = Stats()
@@ -73,7 +78,7 @@ class VirtualToolCalling:
 
     def request(self, flow: http.HTTPFlow) -> None:
         api = self._api(flow)
-        if api is None or self._planner is None or ctx.options.vtc_mode == "off":
+        if api is None or AGAIN in flow.metadata or self._planner is None or ctx.options.vtc_mode == "off":
             return
         headers = {name.lower(): value for name, value in flow.request.headers.items()}
         facts = Facts(
@@ -99,6 +104,11 @@ class VirtualToolCalling:
         for line in exchange.plan.why:
             logger.debug("vtc: %s", line)
         if ctx.options.vtc_mode == "rewrite":
+            if answer := exchange.answer(int(flow.request.timestamp_start)):
+                content_type, content = answer
+                flow.response = http.Response.make(200, content, {"content-type": content_type})
+                self._live[flow].answered = True
+                return
             if rewritten != body:
                 flow.request.content = rewritten
             if exchange.reads:
@@ -112,7 +122,7 @@ class VirtualToolCalling:
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         live, response = self._live.get(flow), flow.response
-        if live is None or response is None or not (200 <= response.status_code < 300):
+        if live is None or response is None or live.answered or not (200 <= response.status_code < 300):
             return
         exchange = live.exchange
         if response.headers.get("content-type", "").partition(";")[0].strip().lower() != "text/event-stream":
@@ -132,19 +142,18 @@ class VirtualToolCalling:
         response.headers.pop("content-encoding", None)
         if response.headers.pop("content-length", None) is not None and response.http_version == "HTTP/1.1":
             response.headers["transfer-encoding"] = "chunked"
-        response.stream = _rewriting(stream, live)
+        response.stream = _kept_alive(_rewriting(stream, live), ctx.options.vtc_keep_alive, self.clock)
 
-    def response(self, flow: http.HTTPFlow) -> None:
+    async def response(self, flow: http.HTTPFlow) -> None:
         live, response = self._live.get(flow), flow.response
         if live is None or response is None:
             return
-        if live.exchange.reads and not response.stream and 200 <= response.status_code < 300:
-            started = time.perf_counter()
-            self._whole(live.exchange, response)
-            live.seconds += time.perf_counter() - started
+        if live.exchange.reads and not (live.answered or response.stream) and 200 <= response.status_code < 300:
+            await self._whole(flow, live, response)
         self._close(flow)
 
-    def _whole(self, exchange: Exchange, response: http.Response) -> None:
+    async def _whole(self, flow: http.HTTPFlow, live: _Live, response: http.Response) -> None:
+        exchange, rewrites = live.exchange, ctx.options.vtc_mode == "rewrite"
         try:
             body = response.content
         except ValueError as error:
@@ -155,9 +164,15 @@ class VirtualToolCalling:
         if len(body) > ctx.options.vtc_max_body_bytes:
             exchange.report.failures.append(f"the reply is longer than vtc_max_body_bytes ({len(body)} bytes)")
             return
-        rewritten = exchange.body(body)
-        if rewritten != body and ctx.options.vtc_mode == "rewrite":
+        started = time.perf_counter()
+        retry = exchange.plan.retry if rewrites else None
+        asker = Asker(flow, retry.seconds) if retry else None
+        rewritten = await exchange.settled(body, asker) if asker else exchange.body(body)
+        live.seconds += time.perf_counter() - started - (asker.waited if asker else 0)
+        if rewritten != body and rewrites:
             response.content = rewritten
+            if exchange.plan.buffered:
+                response.headers["content-type"] = EVENT_STREAM
 
     def error(self, flow: http.HTTPFlow) -> None:
         self._close(flow)
@@ -191,6 +206,27 @@ def _rewriting(stream: Stream, live: _Live) -> Callable[[bytes], list[bytes]]:
         return out
 
     return rewrite
+
+
+def _kept_alive(
+    rewrite: Callable[[bytes], list[bytes]], seconds: int, clock: Callable[[], float]
+) -> Callable[[bytes], list[bytes]]:
+    """A comment for the client when bytes still come from upstream and none have left for so long.
+
+    What is rewritten leaves in whole events, so that it may stand between any two of them.
+    """
+    left = clock()
+
+    def keep_alive(chunk: bytes) -> list[bytes]:
+        nonlocal left
+        out, now = rewrite(chunk), clock()
+        if out:
+            left = now
+        elif chunk and now - left >= seconds:
+            left, out = now, [KEEP_ALIVE]
+        return out
+
+    return keep_alive if seconds else rewrite
 
 
 def _observing(stream: Stream, live: _Live) -> Callable[[bytes], list[bytes]]:

@@ -65,6 +65,12 @@ def add(loader: Loader) -> None:
         "vtc_max_call_bytes", int, 1 << 20, "Longest call in bytes that is held back; a longer one is left as text."
     )
     loader.add_option(
+        "vtc_keep_alive",
+        int,
+        15,
+        "Seconds after which the client of a stream is sent a comment while a call is held back (0: never).",
+    )
+    loader.add_option(
         "vtc_max_body_bytes", int, 64 << 20, "Longest request or unstreamed reply in bytes that is looked at."
     )
 
@@ -80,6 +86,8 @@ def planner() -> Planner:
     for name in ("vtc_max_call_bytes", "vtc_max_body_bytes"):
         if getattr(options, name) < 1:
             raise exceptions.OptionsError(f"{name} must be at least 1, not {getattr(options, name)}")
+    if options.vtc_keep_alive < 0:
+        raise exceptions.OptionsError(f"vtc_keep_alive must be 0 or more, not {options.vtc_keep_alive}")
     directories = [profile_loader.builtin_directory(), *(Path(one).expanduser() for one in options.vtc_profiles)]
     settings = Settings(
         client=options.vtc_client,

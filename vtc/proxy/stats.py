@@ -22,6 +22,7 @@ class Figures:
     seconds: float = 0.0
     """Time spent in VTC."""
     repairs: Counter[str] = field(default_factory=Counter)
+    policies: Counter[str] = field(default_factory=Counter)
 
     def add(self, report: Report, seconds: float) -> None:
         self.exchanges += 1
@@ -32,6 +33,8 @@ class Figures:
         self.seconds += seconds
         for call in report.calls:
             self.repairs.update(repair.partition(":")[0] for repair in call["repairs"])
+        for entry in report.policies:
+            self.policies[f"{entry['policy']} {entry['action']}"] += entry["count"]
 
     def as_dict(self) -> dict[str, Any]:
         read = self.calls + self.refused
@@ -44,6 +47,7 @@ class Figures:
             "success_rate": round(self.calls / read, 4) if read else None,
             "seconds": round(self.seconds, 6),
             "repairs": dict(self.repairs.most_common()),
+            "policies": dict(self.policies.most_common()),
         }
 
 

@@ -1,0 +1,611 @@
+"""Policies through a real proxy: which tools, calls and text; stopping, asking again, asking without streaming."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import pytest
+
+from tests.apis import chat
+from tests.e2e.conftest import Lab, Start, by_turn
+from tests.e2e.test_text_clients import AGENT, CLINE
+from tests.e2e.test_text_clients import request as cline_request
+from tests.e2e.upstream import JSON, Reply, Seen
+
+STREAM = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+FORM = pytest.mark.parametrize("form", ["text", "native"])
+EXAMPLES = Path(__file__).parents[2] / "profiles" / "examples"
+
+BASH = chat.tool("bash", command="string")
+RUN = chat.tool("run", ["path"], path="string", times="integer", force="boolean")
+
+
+def policy(directory: Path, **fields: Any) -> list[str]:
+    """A file with one policy, as the option `vtc_profiles` takes it."""
+    file = directory / "policy.yaml"
+    file.write_bytes(chat.encoded({"kind": "policy", "name": "mine", "match": {}, **fields}))  # JSON is YAML
+    return [str(file)]
+
+
+def guarded(directory: Path, **guards: Any) -> list[str]:
+    return policy(directory, guards=guards)
+
+
+def calling(form: str, stream: bool, *calls: tuple[str, Any], text: str = "Well.\n\n") -> Reply:
+    """A reply with calls: Hermes in the text, or the API's own, their arguments in two pieces."""
+    if form == "text":
+        said = text + "\n".join(chat.DIALECTS["hermes"](name, arguments) for name, arguments in calls)
+        if stream:
+            return Reply(chat.streamed(*said))
+        return Reply([chat.encoded(chat.completion(said))], JSON, framing="length")
+    if not stream:
+        entries = [
+            {"id": f"c{i}", "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+            for i, (name, arguments) in enumerate(calls)
+        ]
+        body = chat.completion(text, "tool_calls", message={"tool_calls": entries})
+        return Reply([chat.encoded(body)], JSON, framing="length")
+    frames = [chat.ROLE, *chat.said(text)]
+    for i, (name, arguments) in enumerate(calls):
+        written = json.dumps(arguments)
+        head = {"index": i, "id": f"c{i}", "type": "function", "function": {"name": name, "arguments": ""}}
+        frames.append(chat.chunk({"tool_calls": [head]}))
+        frames += [chat.chunk({"tool_calls": [chat.native(i, arguments=part)]}) for part in (written[:3], written[3:])]
+    return Reply([*frames, chat.chunk({}, "tool_calls"), chat.DONE])
+
+
+async def policies(lab: Lab) -> list[tuple[str, str, str]]:
+    report = await lab.report()
+    return [(entry["policy"], entry["action"], entry["tool"]) for entry in report["policies"]]
+
+
+# Which tools
+
+
+@STREAM
+@FORM
+@pytest.mark.parametrize(
+    ("manner", "content"),
+    [
+        ("steer", "Well.\n\nNot here."),
+        ("drop", "Well."),
+        ("text", None),
+    ],
+)
+async def test_a_denied_tool_is_not_called(
+    manner: str, content: str | None, form: str, stream: bool, start: Start, tmp_path: Path
+) -> None:
+    """A6: what stands in the call's place is a setting; the other call is delivered."""
+    reply = calling(form, stream, ("bash", {"command": "ls"}), ("read", {"filePath": "a"}))
+    denying = guarded(tmp_path, denied_tools=["ba*"], on_denied=manner, denied_message="Not here.")
+    lab = await start(reply, vtc_profiles=denying)
+    message = (await lab.post(chat.request(stream=stream, tools=[BASH, chat.READ]))).message
+    assert message.calls == [("read", {"filePath": "a"})]
+    assert message.finish_reason == "tool_calls"
+    if content is None:
+        assert message.content is not None
+        assert message.content.startswith("Well.\n\n")
+        assert '"name": "bash"' in message.content
+    else:
+        assert (message.content or "").strip() == content
+    assert ("denied_tools", "refused", "bash") in await policies(lab)
+
+
+@STREAM
+@FORM
+async def test_a_reply_of_nothing_but_a_refused_call_stops(
+    form: str, stream: bool, start: Start, tmp_path: Path
+) -> None:
+    reply = calling(form, stream, ("bash", {"command": "ls"}))
+    lab = await start(reply, vtc_profiles=guarded(tmp_path, denied_tools="/^BASH$/", on_denied="steer"))
+    message = (await lab.post(chat.request(stream=stream, tools=[BASH, chat.READ]))).message
+    assert (message.calls, message.finish_reason) == ([], "stop")
+    assert "The tool `bash` may not be used here" in (message.content or "")
+
+
+@pytest.mark.parametrize("tools", ["native", "prompt"])
+async def test_a_denied_tool_is_not_offered(tools: str, start: Start, tmp_path: Path) -> None:
+    """A6: and a `tool_choice` that demands it is dropped."""
+    lab = await start(chat.streamed("Hi"), vtc_tools=tools, vtc_profiles=guarded(tmp_path, allowed_tools=["read"]))
+    choice = {"type": "function", "function": {"name": "bash"}}
+    await lab.post(chat.request(stream=True, tools=[BASH, chat.READ], tool_choice=choice))
+    sent = lab.upstream.seen[0].json
+    assert "bash" not in json.dumps(sent)
+    assert "read" in json.dumps(sent)
+
+
+async def test_with_no_tool_left_none_is_declared(start: Start, tmp_path: Path) -> None:
+    lab = await start(chat.streamed("Hi"), vtc_profiles=guarded(tmp_path, denied_tools=["*"]))
+    await lab.post(chat.request(stream=True, tool_choice="auto", parallel_tool_calls=True))
+    assert set(lab.upstream.seen[0].json) == {"model", "messages", "stream"}
+
+
+@pytest.mark.parametrize("manner", ["text", "steer"])
+@pytest.mark.parametrize("fence", [False, True])
+async def test_a_client_that_reads_calls_out_of_the_text_gets_no_denied_one(
+    manner: str, fence: bool, start: Start, tmp_path: Path
+) -> None:
+    """Such clients carry out what stands in a code block, too."""
+    call = chat.DIALECTS["tag"]("execute_command", {"command": "rm -rf .", "requires_approval": "false"})
+    said = f"So:\n```\n{call}\n```\n" if fence else f"So:\n\n{call}"
+    denying = guarded(tmp_path, denied_tools=["execute_command"], on_denied=manner)
+    lab = await start(chat.streamed(*said), vtc_profiles=denying)
+    answer = await lab.post(cline_request(stream=True), headers=AGENT)
+    assert "<execute_command>" not in (answer.message.content or "")
+    assert "`execute_command` may not be used here" in (answer.message.content or "")
+    assert "Tools that must not be used: execute_command." in json.dumps(lab.upstream.seen[0].json)
+
+
+async def test_policies_hold_beside_the_profile_of_the_model_and_only_where_they_match(
+    start: Start, tmp_path: Path
+) -> None:
+    mine = policy(tmp_path, match={"user_agent": "other*"}, guards={"denied_tools": ["read"]})
+    lab = await start(lambda _: calling("text", True, ("read", {"filePath": "a"})), vtc_profiles=mine)
+    body = chat.request(stream=True, model="Qwen/Qwen2.5-7B-Instruct")
+    assert (await lab.post(body)).message.calls == [("read", {"filePath": "a"})]
+    assert (await lab.post(body, headers={"user-agent": "Other/1"})).message.calls == []
+
+
+# Native calls that no policy changes
+
+
+async def test_native_calls_that_nothing_is_done_to_keep_their_frames(start: Start, tmp_path: Path) -> None:
+    """With every field that nobody here knows; they leave when the last of them is there."""
+    signed = {"index": 0, "id": "c0", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+    frames = [
+        chat.chunk({"role": "assistant", "content": None, "tool_calls": [{**signed, "extra_content": {"sig": "x"}}]}),
+        chat.chunk({}, "tool_calls"),
+        chat.USED,
+        chat.DONE,
+    ]
+    lab = await start(frames, vtc_profiles=guarded(tmp_path, denied_tools=["bash"]))
+    assert (await lab.post(chat.request(stream=True))).body == b"".join(frames)
+
+
+async def test_a_changed_native_call_keeps_the_fields_that_nobody_knows(start: Start, tmp_path: Path) -> None:
+    signed = {"index": 0, "id": "c0", "type": "function", "function": {"name": "cat", "arguments": '{"filePath": "a"}'}}
+    frames = [
+        chat.chunk({"role": "assistant", "content": None, "tool_calls": [{**signed, "extra_content": {"sig": "x"}}]}),
+        chat.chunk({}, "tool_calls"),
+        chat.DONE,
+    ]
+    renaming = [{"name": "cat", "when": {"tools": "cat"}, "then": {"rename_tool": "read"}}]
+    lab = await start(frames, vtc_profiles=guarded(tmp_path, reactors=renaming))
+    answer = await lab.post(chat.request(stream=True))
+    assert answer.message.calls == [("read", {"filePath": "a"})]
+    assert answer.message.ids == ["c0"]
+    assert b'"extra_content":{"sig":"x"}' in answer.body
+
+
+# Reactors and arguments
+
+
+@STREAM
+@FORM
+async def test_reactors_change_a_call(form: str, stream: bool, start: Start, tmp_path: Path) -> None:
+    """A7: a name that nobody offers is read, as a reactor makes an offered one of it."""
+    reactors = [
+        {"name": "name", "when": {"tools": ["execute"]}, "then": {"rename_tool": "run"}},
+        {
+            "name": "path",
+            "when": {"arguments": {"file": {"exists": True}}},
+            "then": {"rename_arguments": {"file": "path"}, "set_arguments": {"force": False}, "tag": "mended"},
+        },
+        {
+            "name": "root",
+            "when": {"arguments": {"path": "^/root"}},
+            "then": {"replace": [{"argument": "path", "pattern": "^/root", "replacement": "."}], "steer": "Careful."},
+        },
+    ]
+    reply = calling(form, stream, ("execute", {"file": "/root/a"}))
+    lab = await start(reply, vtc_profiles=guarded(tmp_path, reactors=reactors))
+    message = (await lab.post(chat.request(stream=stream, tools=[RUN]))).message
+    assert message.calls == [("run", {"path": "./a", "force": False})]
+    assert "Careful." in (message.content or "")
+    assert [entry[:2] for entry in await policies(lab)] == [
+        ("reactors.name", "changed"),
+        ("reactors.path", "changed"),
+        ("reactors.path", "tagged"),
+        ("reactors.root", "changed"),
+        ("reactors.root", "steered"),
+    ]
+
+
+@STREAM
+@FORM
+async def test_arguments_that_fit_after_coercion(form: str, stream: bool, start: Start, tmp_path: Path) -> None:
+    reply = calling(form, stream, ("run", {"path": "a", "times": "3", "force": "True"}))
+    lab = await start(reply, vtc_profiles=guarded(tmp_path, arguments={}))
+    message = (await lab.post(chat.request(stream=stream, tools=[RUN]))).message
+    assert message.calls == [("run", {"path": "a", "times": 3, "force": True})]
+    assert ("arguments", "coerced", "run") in await policies(lab)
+
+
+@FORM
+@pytest.mark.parametrize(("misfit", "delivered"), [(None, True), ("steer", False)])
+async def test_arguments_that_do_not_fit(
+    form: str, misfit: str | None, delivered: bool, start: Start, tmp_path: Path
+) -> None:
+    reply = calling(form, True, ("run", {"times": "many"}))
+    lab = await start(reply, vtc_profiles=guarded(tmp_path, arguments={"misfit": misfit}))
+    message = (await lab.post(chat.request(stream=True, tools=[RUN]))).message
+    assert bool(message.calls) == delivered
+    assert delivered or "arguments do not fit" in (message.content or "")
+    assert [entry[:2] for entry in await policies(lab)] == [("arguments", "passed" if delivered else "refused")]
+
+
+async def test_a_text_client_gets_the_changed_call(start: Start, tmp_path: Path) -> None:
+    said = "<read_file>\n<path>/root/a</path>\n</read_file>"
+    root = {"argument": "path", "pattern": "^/root/"}
+    reactors = [{"name": "root", "then": {"replace": [root]}}]
+    lab = await start(chat.streamed(*said), vtc_profiles=guarded(tmp_path, reactors=reactors))
+    answer = await lab.post(cline_request(stream=True), headers=AGENT)
+    assert answer.message.content == "<read_file>\n<path>a</path>\n</read_file>"
+
+
+# Loops
+
+
+def looping(*, times: int, arguments: str = '{"filePath": "a"}') -> list[chat.Json]:
+    """A user's word, and the same call so many times."""
+    messages: list[chat.Json] = [{"role": "user", "content": "Go."}]
+    for i in range(times):
+        function = {"name": "read", "arguments": arguments}
+        calls = [{"id": f"c{i}", "type": "function", "function": function}]
+        messages += [
+            {"role": "assistant", "content": None, "tool_calls": calls},
+            {"role": "tool", "tool_call_id": f"c{i}", "content": "x"},
+        ]
+    return messages
+
+
+@STREAM
+@pytest.mark.parametrize(
+    ("loop", "times", "told"),
+    [
+        ({}, 20, "20 tool calls were made"),
+        ({"max_tool_messages": 3}, 3, "3 tool calls were made"),
+        ({"repeated_calls": 4}, 4, "`read` was called 4 times in a row"),
+    ],
+)
+async def test_an_agent_in_a_loop_is_stopped(
+    loop: chat.Json, times: int, told: str, stream: bool, start: Start, tmp_path: Path
+) -> None:
+    """C5: nothing is forwarded; the client gets a complete reply in the form it asked for."""
+    lab = await start(chat.streamed("Hi"), vtc_profiles=guarded(tmp_path, loop=loop))
+
+    def ask(client: openai.OpenAI) -> Any:
+        messages: Any = looping(times=times)
+        tools: Any = chat.TOOLS
+        if not stream:
+            return client.chat.completions.create(model="m", messages=messages, tools=tools).choices[0]
+        with client.chat.completions.stream(model="m", messages=messages, tools=tools) as events:
+            return events.get_final_completion().choices[0]
+
+    choice = await lab.in_thread(ask)
+    assert told in choice.message.content
+    assert choice.finish_reason == "stop"
+    assert lab.upstream.seen == []
+    assert await policies(lab) == [("loop", "stopped", "")]
+
+
+async def test_a_user_who_speaks_ends_the_loop(start: Start, tmp_path: Path) -> None:
+    lab = await start(chat.streamed("Hi"), vtc_profiles=guarded(tmp_path, loop={"max_tool_messages": 3}))
+    messages = [*looping(times=2), {"role": "user", "content": "More."}, *looping(times=2)[1:]]
+    assert (await lab.post(chat.request(stream=True, messages=messages))).message.content == "Hi"
+
+
+async def test_a_model_in_a_loop_may_be_told_instead(start: Start, tmp_path: Path) -> None:
+    loop = {"max_tool_messages": 3, "action": "steer"}
+    lab = await start(chat.streamed("Hi"), vtc_profiles=guarded(tmp_path, loop=loop))
+    messages = looping(times=3)
+    assert (await lab.post(chat.request(stream=True, messages=messages))).message.content == "Hi"
+    *before, last = lab.upstream.seen[0].json["messages"]
+    assert before == messages[:-1]
+    assert last["content"].startswith("x\n\n(3 tool calls were made")
+
+
+async def test_replies_that_cannot_be_read_are_counted(start: Start, tmp_path: Path) -> None:
+    lab = await start(chat.streamed("Hi"), vtc_profiles=guarded(tmp_path, loop={"malformed_calls": 2}))
+    broken = {"role": "assistant", "content": '<tool_call>\n{"name": "read", "arguments": {{{\n</tool_call>'}
+    again = {"role": "user", "content": "?"}
+    body = chat.request(stream=True, messages=[again, broken, again, broken, again])
+    assert "2 replies in a row held a tool call that could not be read" in (
+        (await lab.post(body)).message.content or ""
+    )
+    body["messages"].append({"role": "assistant", "content": "Stopped."})
+    assert (await lab.post(body)).message.content == "Hi"
+
+
+async def test_a_text_client_is_stopped_in_its_own_form(start: Start, tmp_path: Path) -> None:
+    """What a client adds to a result is no word of the user."""
+    lab = await start(chat.streamed("Hi"), vtc_profiles=guarded(tmp_path, loop={"max_tool_messages": 2}))
+    turns = [{"role": "user", "content": "<task>\nLook.\n</task>"}]
+    for name in ("a", "b"):
+        result = f"[read_file for '{name}'] Result:\nx"
+        details = {"type": "text", "text": "<environment_details>\n1\n</environment_details>"}
+        turns += [
+            {"role": "assistant", "content": f"<read_file>\n<path>{name}</path>\n</read_file>"},
+            {"role": "user", "content": [{"type": "text", "text": result}, details]},
+        ]
+    answer = await lab.post(cline_request(*turns, stream=True), headers=AGENT)
+    content = answer.message.content or ""
+    assert content.startswith("<attempt_completion>\n<result>Stopped: 2 tool calls were made")
+    assert lab.upstream.seen == []
+    assert "<attempt_completion>" in CLINE
+
+
+# tool_choice
+
+
+@STREAM
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "read"}}])
+async def test_a_call_that_tool_choice_demands_is_missed(choice: Any, stream: bool, start: Start) -> None:
+    """D11: a reply without it is told of, and passes."""
+    text = chat.streamed("No.") if stream else Reply([chat.encoded(chat.completion("No."))], JSON, framing="length")
+    lab = await start(text)
+    assert (await lab.post(chat.request(stream=stream, tool_choice=choice))).message.content == "No."
+    assert [entry[:2] for entry in await policies(lab)] == [("tool_choice", "missed")]
+
+
+@STREAM
+@FORM
+async def test_one_call_where_the_client_wants_no_more(form: str, stream: bool, start: Start) -> None:
+    """D10: whichever way the calls are written."""
+    lab = await start(calling(form, stream, ("read", {"filePath": "a"}), ("read", {"filePath": "b"})))
+    message = (await lab.post(chat.request(stream=stream, parallel_tool_calls=False))).message
+    assert message.calls == [("read", {"filePath": "a"})]
+    assert message.finish_reason == "tool_calls"
+
+
+# Fields
+
+
+@STREAM
+async def test_fields_that_a_client_does_not_want(stream: bool, start: Start, tmp_path: Path) -> None:
+    """C4: at the top, in choices, in messages and deltas, in usage; and empty lists of calls."""
+    names = ["prompt_logprobs", "stop_reason", "reasoning", "prompt_tokens_details", "tool_calls"]
+    extra = {"prompt_logprobs": None, "usage": {**chat.USAGE, "prompt_tokens_details": None}}
+    inner = {"reasoning": "Hm.", "tool_calls": []}
+    if stream:
+        frames = [
+            chat.frame(
+                {**chat.HEAD, **extra, "choices": [{"index": 0, "delta": {"content": "Hi", **inner}, "stop_reason": 1}]}
+            ),
+            chat.STOP,
+            chat.DONE,
+        ]
+        reply: Any = frames
+    else:
+        body = chat.completion("Hi", message=inner, **extra)
+        body["choices"][0]["stop_reason"] = None
+        reply = Reply([chat.encoded(body)], JSON, framing="length")
+    lab = await start(reply, vtc_profiles=policy(tmp_path, response={"drop": names}))
+    answer = await lab.post(chat.request(stream=stream, tools=None))
+    assert answer.message.content == "Hi"
+    assert not any(f'"{name}"'.encode() in answer.body for name in names)
+    assert b'"total_tokens"' in answer.body
+
+
+async def test_calls_are_never_dropped_as_a_field(start: Start, tmp_path: Path) -> None:
+    reply = calling("native", True, ("read", {"filePath": "a"}))
+    lab = await start(reply, vtc_profiles=policy(tmp_path, response={"drop": ["tool_calls"]}))
+    assert (await lab.post(chat.request(stream=True))).message.calls == [("read", {"filePath": "a"})]
+
+
+async def test_fields_that_a_server_refuses(start: Start, tmp_path: Path) -> None:
+    drop = ["stream_options", "messages.*.reasoning_content", "tools.*.function.strict", "messages.*.content.*.cache"]
+    lab = await start(chat.streamed("Hi"), vtc_profiles=policy(tmp_path, request={"drop": drop}))
+    part = {"type": "text", "text": "Hi"}
+    messages = [
+        {"role": "user", "content": [{**part, "cache": 1}]},
+        {"role": "assistant", "content": "a", "reasoning_content": "b"},
+        {"role": "user", "content": "c"},
+    ]
+    tool = {"type": "function", "function": {**chat.READ["function"], "strict": True}}
+    body = chat.request(stream=True, messages=messages, tools=[tool], stream_options={"include_usage": True})
+    await lab.post(body)
+    assert lab.upstream.seen[0].json == {
+        **{key: value for key, value in body.items() if key != "stream_options"},
+        "messages": [{"role": "user", "content": [part]}, {"role": "assistant", "content": "a"}, messages[2]],
+        "tools": [chat.READ],
+    }
+
+
+# Asking without streaming, and asking again
+
+
+def whole(text: str, finish: str = "stop") -> Reply:
+    return Reply([chat.encoded(chat.completion(text, finish, usage=chat.USAGE))], JSON, framing="length")
+
+
+HERMES = chat.DIALECTS["hermes"]
+TWO = "Look.\n" + HERMES("read", {"filePath": "a"}) + "\n" + HERMES("read", {"filePath": "b"})
+BROKEN = '<tool_call>\n{"name": "read", "arguments": {{{\n</tool_call>'
+
+
+async def test_upstream_is_asked_without_streaming(start: Start, tmp_path: Path) -> None:
+    """C1: a chunk with the role, one with the text, one for each call, the finish reason, the usage, `[DONE]`."""
+    lab = await start(whole(TWO), vtc_profiles=policy(tmp_path, upstream_stream="never"))
+    answer = await lab.post(chat.request(stream=True, stream_options={"include_usage": True}))
+    sent = lab.upstream.seen[0].json
+    assert (sent["stream"], "stream_options" in sent) == (False, False)
+    assert answer.headers["content-type"] == "text/event-stream"
+    assert answer.message.calls == [("read", {"filePath": "a"}), ("read", {"filePath": "b"})]
+    deltas = chat.deltas(answer.body)
+    assert [sorted(delta) for delta in deltas] == [["content", "role"], ["content"], ["tool_calls"], ["tool_calls"], []]
+    assert [delta["tool_calls"][0]["index"] for delta in deltas[2:4]] == [0, 1]
+    *_, finish, usage, done = answer.body.split(b"\n\n")[:-1]
+    assert b'"finish_reason":"tool_calls"' in finish
+    assert b'"total_tokens"' in usage
+    assert done == b"data: [DONE]"
+
+
+async def test_a_client_that_does_not_stream_gets_json_and_without_tools_nothing_changes(
+    start: Start, tmp_path: Path
+) -> None:
+    """C1"""
+    lab = await start(lambda seen: whole("Hi") if not seen.json["stream"] else Reply(chat.streamed("Hi")),
+                      vtc_profiles=policy(tmp_path, upstream_stream="never"))  # fmt: skip
+    answer = await lab.post(chat.request(stream=False))
+    assert answer.headers["content-type"] == "application/json"
+    body = chat.encoded(chat.request(stream=True, tools=None))
+    assert (await lab.post(body)).body == b"".join(chat.streamed("Hi"))
+    assert lab.upstream.seen[1].body == body
+
+
+async def test_errors_of_upstream_pass(start: Start, tmp_path: Path) -> None:
+    error = Reply([b'{"error": {"message": "no"}}'], JSON, status=400, framing="length")
+    lab = await start(error, vtc_profiles=policy(tmp_path, upstream_stream="never", retry={}))
+    answer = await lab.post(chat.request(stream=True))
+    assert (answer.status, answer.body) == (400, b'{"error": {"message": "no"}}')
+    assert len(lab.upstream.seen) == 1
+
+
+@STREAM
+async def test_the_model_is_asked_again_about_a_call_that_cannot_be_read(
+    stream: bool, start: Start, tmp_path: Path
+) -> None:
+    """B12: once, at the same server with the same credentials; the client sees only the reply that can be read."""
+    lab = await start(by_turn(whole(BROKEN), whole(TWO)), vtc_profiles=policy(tmp_path, retry={}))
+    key = {"authorization": "Bearer sk-1"}
+    message = (await lab.post(chat.request(stream=stream), headers=key)).message
+    assert [name for name, _ in message.calls] == ["read", "read"]
+    assert message.content == "Look."
+    first, again = lab.upstream.seen
+    assert again.headers["authorization"] == "Bearer sk-1"
+    assert again.json["messages"][:-2] == first.json["messages"]
+    said, question = again.json["messages"][-2:]
+    assert said == {"role": "assistant", "content": BROKEN}
+    assert question["role"] == "user"
+    assert "Nothing of your last reply was carried out" in question["content"]
+    flow = await lab.flow()
+    while "vtc" not in flow.metadata:
+        flow = await lab.flow()
+    report = flow.metadata["vtc"]
+    assert [entry["action"] for entry in report["policies"]] == ["asked"]
+    assert (len(report["calls"]), report["refusals"]) == (2, [])
+    assert "retry asked" in flow.comment
+
+
+@pytest.mark.parametrize(
+    ("second", "told"),
+    [
+        (whole(BROKEN), ["asked", "in vain"]),
+        (Reply([b"no"], JSON, status=500, framing="length"), ["failed"]),
+        (Reply([b"no"], JSON, framing="length", cut=True), ["failed"]),
+        (Reply([b"no"], JSON, framing="length"), ["asked", "in vain"]),
+    ],
+)
+async def test_where_asking_again_does_not_help_the_first_reply_is_given(
+    second: Reply, told: list[str], start: Start, tmp_path: Path
+) -> None:
+    lab = await start(by_turn(whole(BROKEN), second), vtc_profiles=policy(tmp_path, retry={"max": 1}))
+    message = (await lab.post(chat.request(stream=True))).message
+    assert message.content == BROKEN
+    flow = await lab.flow()
+    while "vtc" not in flow.metadata:
+        flow = await lab.flow()
+    assert [entry["action"] for entry in flow.metadata["vtc"]["policies"]] == told
+    assert len(lab.upstream.seen) == 2
+
+
+async def test_asking_again_is_bounded_in_time_and_holds_up_nobody_else(start: Start, tmp_path: Path) -> None:
+    """B12: while one flow waits for its second answer others come and go."""
+    asked, released = asyncio.Event(), asyncio.Event()
+
+    async def late() -> AsyncIterator[bytes]:
+        asked.set()
+        await released.wait()
+        yield b"{}"
+
+    def script(seen: Seen) -> Reply:
+        if "Nothing of your last reply" in json.dumps(seen.json):
+            return Reply(late(), JSON)
+        return (
+            whole(BROKEN)
+            if seen.json["stream"] is False and seen.json["messages"][0]["content"] == "first"
+            else whole("Hi")
+        )
+
+    lab = await start(script, vtc_profiles=policy(tmp_path, retry={"seconds": 0.5}))
+    waiting = asyncio.create_task(lab.post(chat.request("first", stream=True)))
+    await asked.wait()
+    assert (await lab.post(chat.request("second"))).message.content == "Hi"
+    assert (await waiting).message.content == BROKEN
+    released.set()
+
+
+async def test_a_reply_that_was_cut_off_is_not_asked_about(start: Start, tmp_path: Path) -> None:
+    lab = await start(whole(BROKEN, "length"), vtc_profiles=policy(tmp_path, retry={}))
+    assert (await lab.post(chat.request())).message.content == BROKEN
+    assert len(lab.upstream.seen) == 1
+
+
+# Text
+
+
+@STREAM
+async def test_stray_tokens_are_taken_out_of_the_text(stream: bool, start: Start, tmp_path: Path) -> None:
+    """A7: in any cut; the call between them is delivered."""
+    rules = [{"pattern": r"<\|im_end\|>"}, {"pattern": "colour", "replacement": "color"}]
+    said = "The colour<|im_end|>.\n" + HERMES("read", {"filePath": "colour"}) + "<|im_end|>"
+    reply = Reply(chat.streamed(*said)) if stream else whole(said)
+    lab = await start(reply, vtc_profiles=guarded(tmp_path, content=rules))
+    message = (await lab.post(chat.request(stream=stream))).message
+    assert message == chat.Read("The color.", "", [("read", {"filePath": "colour"})], [], "tool_calls")
+    assert {entry[:2] for entry in await policies(lab)} == {("content", "dropped"), ("content", "replaced")}
+
+
+async def test_text_that_no_rule_finds_keeps_its_frames_without_tools_too(start: Start, tmp_path: Path) -> None:
+    frames = chat.streamed("The ", "co", "lumn ", "is ", "<", "b>")
+    lab = await start(frames, vtc_profiles=guarded(tmp_path, content=[{"pattern": "colour"}, {"pattern": r"<\|x\|>"}]))
+    assert (await lab.post(chat.request(stream=True, tools=None))).body == b"".join(frames)
+
+
+# Keep-alive
+
+
+async def test_a_client_hears_something_while_a_call_is_held_back(start: Start) -> None:
+    """Each look at the clock is ten seconds later."""
+    call = HERMES("read", {"filePath": "a" * 40})
+    lab = await start(chat.streamed(*call), vtc_keep_alive=15)
+    lab.proxy.addon.clock = itertools.count(0, 10).__next__
+    answer = await lab.post(chat.request(stream=True))
+    assert answer.message.calls == [("read", {"filePath": "a" * 40})]
+    frames = answer.body.split(b"\n\n")
+    comments = [frame for frame in frames if frame.startswith(b":")]
+    assert comments
+    assert set(comments) == {b": keep-alive"}
+    lab.set(vtc_keep_alive=0)
+    assert b": keep-alive" not in (await lab.post(chat.request(stream=True))).body
+
+
+# Examples
+
+
+async def test_the_examples_hold(start: Start) -> None:
+    """Each of profiles/examples does what its first line says."""
+    examples = [str(EXAMPLES / name) for name in ("no-deleting.yaml", "read-only.yaml", "argument-names.yaml")]
+    calls = [("bash", {"command": "cd x && rm -rf y"}), ("read", {"file_path": "a"})]
+    read = chat.tool("read_file", path="string")
+    lab = await start(lambda seen: calling("text", True, *calls), vtc_profiles=examples[:1])
+    message = (await lab.post(chat.request(stream=True, tools=[BASH, chat.READ]))).message
+    assert [name for name, _ in message.calls] == ["read"]
+    assert "Deleting files is forbidden here" in (message.content or "")
+    lab.set(vtc_profiles=examples[1:2])
+    message = (await lab.post(chat.request(stream=True, tools=[BASH, chat.READ]))).message
+    assert [name for name, _ in message.calls] == ["read"]
+    lab.set(vtc_profiles=examples[2:])
+    calls[:] = [("read_file", {"file_path": "a"}), ("run_shell_command", {"command": "ls"})]
+    message = (await lab.post(chat.request(stream=True, tools=[BASH, read], model="my-model-7b"))).message
+    assert message.calls == [("read_file", {"path": "a"}), ("bash", {"command": "ls"})]
+    lab.set(vtc_profiles=[str(EXAMPLES / "stop-loops.yaml")])
+    body = chat.request(stream=True, messages=looping(times=4))
+    assert "4 times in a row" in ((await lab.post(body)).message.content or "")

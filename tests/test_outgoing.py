@@ -1,0 +1,50 @@
+"""What goes upstream; the whole of it is tested through the exchange and end to end."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from tests.apis import chat
+from vtc.apis import APIS
+from vtc.outgoing import encoded, prepared
+from vtc.profiles.loader import builtin_directory, load
+from vtc.profiles.matching import Facts
+from vtc.profiles.plan import Plan, Planner, Settings
+
+(API,) = [api for api in APIS if api.name == "openai-chat"]
+PROFILES = load([builtin_directory()])
+
+
+def sent(remark: str = "", settings: dict[str, Any] | None = None, plan: Plan | None = None, **fields: Any) -> bytes:
+    body = chat.encoded(chat.request(stream=True, **fields))
+    request = API.request(body)
+    plan = plan or Planner(PROFILES, Settings(**settings or {})).plan(Facts(), request)
+    messages = prepared(request, plan, {tool.name: tool for tool in plan.tools}, remark, [])
+    return encoded(API, request, body, plan, messages)
+
+
+def test_what_need_not_change_is_the_very_bytes() -> None:
+    assert sent() == chat.encoded(chat.request(stream=True))
+
+
+def test_a_remark_stands_behind_what_was_said_last() -> None:
+    assert json.loads(sent("(Mind.)"))["messages"] == [{"role": "user", "content": "hello\n\n(Mind.)"}]
+    said = [{"role": "assistant", "content": "a"}]
+    assert json.loads(sent("(Mind.)", messages=said))["messages"] == [*said, {"role": "user", "content": "(Mind.)"}]
+
+
+def test_tools_that_are_withheld_are_not_prompted_and_nothing_demands_them() -> None:
+    request = API.request(chat.encoded(chat.request(tool_choice="required")))
+    plan = Planner(PROFILES, Settings(tools="prompt")).plan(Facts(), request)
+    body = json.loads(sent(plan=replace(plan, withheld=frozenset({"write", "read"}))))
+    assert "<list_files>" in body["messages"][0]["content"]
+    assert "<write>" not in body["messages"][0]["content"]
+    body = json.loads(sent(plan=replace(plan, withheld=frozenset({"write"}), tool_choice="write")))
+    assert "You must use" not in body["messages"][0]["content"]
+
+
+def test_a_reply_that_is_wanted_whole_is_asked_for_so() -> None:
+    body = json.loads(sent(plan=Plan("c", "m", (), buffered=True), stream_options={"include_usage": True}))
+    assert (body["stream"], "stream_options" in body) == (False, False)

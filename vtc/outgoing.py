@@ -1,0 +1,81 @@
+"""What goes upstream: the conversation as the model is shown it, and the request around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from vtc.apis import Api, Request
+from vtc.dialects import conversation, documentation, history, writer
+from vtc.dialects.description import Description
+from vtc.events import Message, Opaque, Tool, ToolCall
+from vtc.profiles.plan import Plan, TextClient
+
+
+def prepared(
+    request: Request, plan: Plan, tools: Mapping[str, Tool], remark: str, told: list[str]
+) -> Sequence[Message] | None:
+    """The messages as the model is shown them; None where they stay as they came.
+
+    `remark` is for the model alone. `told` takes what was done with the tools, for people.
+    """
+    messages = request.messages
+    offered = [tool for tool in plan.tools if tool.name not in plan.withheld]
+    if plan.write is not None or plan.promote:
+        if plan.client_text:
+            messages = _structured(messages, plan.client_text, plan.write, tools)
+        if plan.write:
+            messages = history.to_text(messages, plan.write, tools)
+            if plan.client_text:
+                messages = history.joined(messages)
+        if plan.write and plan.prompt_tools and offered:
+            choice = "auto" if plan.tool_choice in plan.withheld else plan.tool_choice
+            messages = history.with_tools(messages, plan.write, offered, choice)
+        if plan.promote or plan.prompt_tools:
+            form = "`tools`" if plan.write is None else f"{plan.write.name} prompt"
+            told.append(f"{len(offered)} tool{'s' * (len(offered) != 1)} -> {form}")
+    elif plan.client_text and plan.withheld:
+        messages = history.with_rule(messages, f"Tools that must not be used: {', '.join(sorted(plan.withheld))}.")
+    if remark:
+        messages = history.with_note(messages, remark)
+    return None if messages is request.messages else messages
+
+
+def encoded(api: Api, request: Request, body: bytes, plan: Plan, messages: Sequence[Message] | None) -> bytes:
+    """The request with these messages, or its own; `body`, as it came, if nothing changes."""
+    set_, drop = dict(plan.set), tuple(plan.drop)
+    if plan.buffered:
+        whole, gone = api.unstreamed()
+        set_, drop = {**set_, **whole}, (*drop, *gone)
+    withheld = plan.withheld if plan.write is None and plan.client_text is None else frozenset[str]()
+    if messages is None and not (set_ or drop or withheld):
+        return body
+    tools: Sequence[Tool] | None = None
+    if plan.write is not None or plan.promote:
+        tools = [tool for tool in plan.tools if plan.promote and tool.name not in plan.withheld]
+    return request.encode(messages=messages, tools=tools, set_=set_, drop=drop, withheld=withheld)
+
+
+def _structured(
+    messages: Sequence[Message], client: TextClient, write: Description | None, tools: Mapping[str, Tool]
+) -> Sequence[Message]:
+    """A text client's conversation with calls and results as such, and its prompt without what it says of tools."""
+
+    def sample(call: ToolCall) -> str:
+        return writer.write_calls([call], write, tools) if write else f"{call.name}({call.arguments})"
+
+    def told(part: str | Opaque) -> str | Opaque:
+        if isinstance(part, Opaque):
+            return part
+        rest = documentation.read(part, client.tool_sections).rest
+        return conversation.with_samples(rest, client.dialect, tools, sample)
+
+    out: list[Message] = []
+    for message in conversation.structured(messages, client.dialect, tools):
+        if message.role == "system":
+            content = tuple(part for part in map(told, message.content) if isinstance(part, Opaque) or part.strip())
+            if not content:  # it was about tools only; servers refuse an empty one
+                continue
+            message = message if content == message.content else replace(message, content=content)
+        out.append(message)
+    return out

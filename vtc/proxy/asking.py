@@ -1,0 +1,58 @@
+"""Asking the model server once more: the flow's request with another body, by mitmproxy's own client replay.
+
+So it goes where the first one went, with its headers and the proxy's settings (upstream proxies, certificates), and
+nothing but the one flow waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from mitmproxy import ctx, http
+from mitmproxy.addons.clientplayback import ReplayHandler
+
+from vtc.exchange import NoAnswer
+
+AGAIN = "vtc.again"
+"""Key of the metadata of a flow that asks again for another; its value is that one's id."""
+
+
+class Asker:
+    """Asks again for `flow`; all its questions together may take `seconds`."""
+
+    def __init__(self, flow: http.HTTPFlow, seconds: float) -> None:
+        self._flow = flow
+        self._seconds = seconds
+        self._deadline = asyncio.get_running_loop().time() + seconds
+        self.waited = 0.0
+        """Seconds that the questions took."""
+
+    async def __call__(self, body: bytes) -> bytes:
+        started = time.perf_counter()
+        try:
+            return await self._asked(body)
+        finally:
+            self.waited += time.perf_counter() - started
+
+    async def _asked(self, body: bytes) -> bytes:
+        again = self._flow.copy()
+        again.response = again.error = None
+        again.comment, again.marked = "", ""
+        again.metadata = {AGAIN: self._flow.id}
+        again.is_replay = "request"
+        again.request.content = body
+        try:
+            async with asyncio.timeout_at(self._deadline):
+                await ReplayHandler(again, ctx.options).replay()
+        except TimeoutError:
+            raise NoAnswer(f"no reply within {self._seconds:g} s") from None
+        if again.error or again.response is None:
+            raise NoAnswer(again.error.msg if again.error else "no reply")
+        if not 200 <= again.response.status_code < 300:
+            raise NoAnswer(f"upstream answered {again.response.status_code}")
+        try:
+            content = again.response.content
+        except ValueError as error:
+            raise NoAnswer(f"the reply cannot be decoded: {error}") from None
+        return content or b""
