@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import random
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
@@ -124,6 +125,27 @@ def test_a_corrupt_body(coding: str) -> None:
     header, _ = ENCODERS[coding]
     with pytest.raises(CorruptBody, match=r"the body is not valid (x-)?(gzip|deflate|br|zstd): "):
         decode(decoder(header), b"data: this was never compressed\n\n" * 3)
+
+
+@pytest.mark.parametrize("coding", COMPRESSED)
+def test_what_was_decoded_before_a_body_turned_corrupt_is_not_lost(coding: str) -> None:
+    """Within one read; and what comes behind is corrupt, too, whatever it is."""
+    header, encode = ENCODERS[coding]
+    chance = random.Random(0)
+    text = chance.randbytes(500_000).hex().encode()
+    body = encode(text)
+    half = len(body) // 2
+    undo = decoder(header)
+    with pytest.raises(CorruptBody) as caught:
+        undo.feed(body[:half] + chance.randbytes(500_000))
+    assert len(caught.value.decoded) > len(text) // 4
+    assert text.startswith(caught.value.decoded[: len(text) // 4])
+    for late in (body, b""):
+        with pytest.raises(CorruptBody) as caught:
+            undo.feed(late)
+        assert caught.value.decoded == b""
+    with pytest.raises(CorruptBody):
+        undo.finish()
 
 
 @given(body=st.binary(max_size=60), coding=st.sampled_from(COMPRESSED))

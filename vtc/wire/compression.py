@@ -18,8 +18,9 @@ import zstandard
 
 _LIMIT = 32 * 2**20
 """Bytes that one `feed` may give."""
-_SLICE = 1024
-"""Bytes decoded between two looks at the limit; of zstd they can stand for 32 MiB, of gzip for 1 MiB."""
+_SLICE = 64
+"""Bytes decoded between two looks at the limit (of zstd they can stand for 2 MiB, of gzip for 64 KiB), and so the
+most of a corrupt body that is lost with what made it so."""
 
 
 class UnsupportedEncoding(ValueError):
@@ -27,14 +28,24 @@ class UnsupportedEncoding(ValueError):
 
 
 class CorruptBody(ValueError):
-    """A body that is not what its content coding says: wrong, cut off, or grown beyond the limit."""
+    """A body that is not what its content coding says: wrong, cut off, or grown beyond the limit.
+
+    `decoded` is what the same read gave before that showed.
+    """
+
+    def __init__(self, message: str, decoded: bytes = b"") -> None:
+        super().__init__(message)
+        self.decoded = decoded
 
 
 class Decoder(Protocol):
     """Compressed bytes in, plain bytes out. Both methods raise `CorruptBody`."""
 
     def feed(self, data: bytes) -> bytes:
-        """Take the next bytes of the body; return what they decode to, b"" if nothing yet."""
+        """Take the next bytes of the body; return what they decode to, b"" if nothing yet.
+
+        Once a body is corrupt all of its rest is.
+        """
         ...
 
     def finish(self) -> bytes:
@@ -67,14 +78,20 @@ class _Chain:
         self._decoders = decoders
 
     def feed(self, data: bytes) -> bytes:
-        for step in self._decoders:
-            data = step.feed(data)
-        return data
+        return self._through(data, lambda step, data: step.feed(data))
 
     def finish(self) -> bytes:
-        data = b""
+        return self._through(b"", lambda step, data: step.feed(data) + step.finish())
+
+    def _through(self, data: bytes, undo: Callable[[Decoder, bytes], bytes]) -> bytes:
+        fault: CorruptBody | None = None
         for step in self._decoders:
-            data = step.feed(data) + step.finish()
+            try:
+                data = undo(step, data)
+            except CorruptBody as error:
+                data, fault = error.decoded, fault or error
+        if fault:
+            raise CorruptBody(str(fault), data) from fault
         return data
 
 
@@ -94,8 +111,11 @@ class _Coded:
         self._name = name
         self._coding = coding
         self._started = False
+        self._corrupt = ""
 
     def feed(self, data: bytes) -> bytes:
+        if self._corrupt:
+            raise CorruptBody(self._corrupt)
         self._started = self._started or bool(data)
         parts: list[bytes] = []
         size = 0
@@ -103,14 +123,18 @@ class _Coded:
             try:
                 part = self._coding.decode(data[start : start + _SLICE])
             except (zlib.error, brotli.error, zstandard.ZstdError) as error:
-                raise CorruptBody(f"the body is not valid {self._name}: {error}") from error
-            parts.append(part)
+                self._corrupt = f"the body is not valid {self._name}: {error}"
+                raise CorruptBody(self._corrupt, b"".join(parts)) from error
             size += len(part)
             if size > _LIMIT:
-                raise CorruptBody(f"one read of the {self._name} body grows beyond {_LIMIT >> 20} MiB")
+                self._corrupt = f"one read of the {self._name} body grows beyond {_LIMIT >> 20} MiB"
+                raise CorruptBody(self._corrupt, b"".join(parts))
+            parts.append(part)
         return b"".join(parts)
 
     def finish(self) -> bytes:
+        if self._corrupt:
+            raise CorruptBody(self._corrupt)
         if self._started and not self._coding.complete:
             raise CorruptBody(f"the {self._name} body was cut off before its end")
         return b""
