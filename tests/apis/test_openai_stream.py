@@ -13,6 +13,7 @@ from tests.apis.toy import Toy
 from vtc.apis.openai_json import said
 from vtc.apis.openai_stream import StreamRewriter
 from vtc.events import Call, Reasoning
+from vtc.wire import sse
 
 
 def rewriter(*, legacy: bool = False, structured: bool = True) -> StreamRewriter:
@@ -83,6 +84,35 @@ def test_text_that_changes_leaves_in_chunks_of_its_own(frames: list[bytes], delt
     said = [delta for delta in found if "tool_calls" not in delta or "id" in delta["tool_calls"][0]]
     expected = [{"content": one} if isinstance(one, str) and one != "call" else one for one in deltas]
     assert ["call" if "tool_calls" in delta else delta for delta in said if delta] == expected
+
+
+def numbered(*pieces: str) -> list[bytes]:
+    """Frames with an id and a kind of event."""
+    return [b"id: %d\nevent: e%d\n" % (i, i) + frame for i, frame in enumerate(chat.said(*pieces))]
+
+
+@pytest.mark.parametrize(
+    ("frames", "lines"),
+    [
+        (numbered("a", "b"), [["id: 0", "event: e0"], ["id: 1", "event: e1"]]),
+        (numbered("a[", "b"), [["id: 0", "event: e0"], ["event: e0"], ["id: 1", "event: e1"]]),
+        (numbered("a~b~c"), [["id: 0", "event: e0"], ["event: e0"], ["event: e0"]]),
+        (numbered("[", "x", "]"), [["id: 2", "event: e2"], ["event: e2"], ["event: e2"]]),
+        (
+            numbered("a", "[x]", "b"),
+            [["id: 0", "event: e0"], ["id: 1", "event: e1"], ["event: e1"], ["id: 2", "event: e2"], ["event: e2"]],
+        ),
+        ([b": ping\r\nretry: 5\r\n" + frame for frame in chat.said("a[")], [[": ping", "retry: 5"], []]),
+    ],
+)
+def test_other_lines_of_a_frame_leave_once_and_its_kind_of_event_with_each(
+    frames: list[bytes], lines: list[list[str]]
+) -> None:
+    one = rewriter()
+    feed(one, chat.ROLE)
+    read = [frame for raw in frames for frame in sse.FrameReader().feed(raw)]
+    out = b"".join(piece for frame in read for piece in one.feed(frame.raw, frame.data or b"")) + b"".join(one.finish())
+    assert [frame.others.decode().splitlines() for frame in sse.FrameReader().feed(out)] == lines
 
 
 def test_a_call_is_two_chunks() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from vtc.wire.sse import Frame, FrameReader
+from vtc.wire.sse import MOST_HELD, Frame, FrameReader, FrameTooLong, event_line
 
 
 def read(*chunks: bytes) -> list[Frame]:
@@ -106,37 +106,46 @@ def test_finish_may_be_called_again() -> None:
     assert reader.finish() == []
 
 
-REPLACED = {
-    "LF": (b"data: a\n\n", b"data: NEW\n\n"),
-    "CRLF": (b"data: a\r\n\r\n", b"data: NEW\r\n\r\n"),
-    "CR": (b"data: a\r\r", b"data: NEW\r\r"),
-    "other fields stay": (b"event: e\r\nid: 1\ndata:a\n: c\n\n", b"event: e\r\nid: 1\ndata: NEW\n: c\n\n"),
-    "several data lines become one": (b"data: a\nid: 1\ndata: b\n\n", b"data: NEW\nid: 1\n\n"),
-    "data without a colon": (b"data\n\n", b"data: NEW\n\n"),
-    "not ended": (b"event: e\ndata: a", b"event: e\ndata: NEW"),
+OTHERS = {
+    "none": (b"data: a\ndata: b\n\n", b"", b""),
+    "all": (b"event: e\r\nid: 1\ndata:a\n: c\nretry: 5\n\n", b"event: e\r\nid: 1\n: c\nretry: 5\n", b"event: e\r\n"),
+    "CR": (b"id: 1\rdata: a\r\r", b"id: 1\r", b""),
+    "not ended": (b"data: a\nevent: e", b"event: e\n", b"event: e\n"),
+    "without data": (b": ping\n\n", b": ping\n", b""),
 }
 
 
-@pytest.mark.parametrize(("raw", "replaced"), REPLACED.values(), ids=REPLACED)
-def test_with_data_replaces_the_data_lines_and_nothing_else(raw: bytes, replaced: bytes) -> None:
+@pytest.mark.parametrize(("raw", "others", "event"), OTHERS.values(), ids=OTHERS)
+def test_what_a_frame_says_besides_its_data(raw: bytes, others: bytes, event: bytes) -> None:
     [frame] = read(raw)
-    assert frame.with_data(b"NEW") == replaced
+    assert frame.others == others
+    assert event_line(others) == event
 
 
-def test_with_data_writes_a_data_line_for_each_line() -> None:
-    [frame] = read(b"event: e\r\ndata: a\r\n\r\n")
-    assert frame.with_data(b"1\n2\r\n") == b"event: e\r\ndata: 1\r\ndata: 2\r\ndata: \r\n\r\n"
-
-
-@given(STREAMS, st.binary(max_size=20).map(lambda data: data.replace(b"\r", b"")))
-def test_what_with_data_wrote_reads_back(body: bytes, data: bytes) -> None:
+@given(STREAMS)
+def test_other_lines_and_data_make_the_same_event(body: bytes) -> None:
     for frame in read(body):
         if frame.data is not None:
-            raw = frame.with_data(data)
-            assert read(b"\n", raw) == [Frame(b"\n", None), Frame(raw, data)]
+            data = b"".join(b"data: " + line + b"\n" for line in frame.data.split(b"\n"))
+            _, other = read(b"\n" + frame.others + data + b"\n")
+            assert (other.data, other.others) == (frame.data, frame.others)
 
 
-def test_with_data_refuses_a_frame_that_has_none() -> None:
-    [comment] = read(b": ping\n\n")
-    with pytest.raises(ValueError, match="no data line to replace"):
-        comment.with_data(b"x")
+# Endless frames
+
+
+def test_a_body_without_blank_lines_is_not_held_for_ever() -> None:
+    reader = FrameReader()
+    assert reader.feed(b"data: x\n\n" + bytes(MOST_HELD + 1)) == [Frame(b"data: x\n\n", b"x")]
+    with pytest.raises(FrameTooLong, match="a frame is longer than 16 MiB"):
+        reader.feed(b"more")
+    [rest] = reader.finish()
+    assert rest.raw == bytes(MOST_HELD + 1)
+    assert reader.finish() == []
+
+
+def test_a_long_frame_is_one() -> None:
+    reader = FrameReader()
+    long = b"data: " + b"x" * (MOST_HELD - 8)
+    assert reader.feed(long) == []
+    assert reader.feed(b"\n\n") == [Frame(long + b"\n\n", long[6:])]

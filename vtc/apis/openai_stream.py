@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import groupby
+from dataclasses import dataclass, field, replace
+from itertools import groupby, islice
 from typing import Any
 
 from vtc.apis.base import Channel
@@ -28,6 +28,7 @@ from vtc.apis.openai_json import (
     text_reason,
 )
 from vtc.events import Call, Event, Intervention, Reasoning, Refusal, Rewritten, Text, ToolCall
+from vtc.wire import sse
 
 
 @dataclass(slots=True)
@@ -37,6 +38,8 @@ class _Held:
     text: str
     chunk: dict[str, Any]
     raw: bytes | None
+    lines: bytes = b""
+    """Other lines of its frame (`event:`, `id:`) that have not left."""
     passed: str = ""
     """Text that may leave while white space behind it may not yet. For a client that reads text it waits for that, so
     that a reply which needs no change keeps its frames; for any other it leaves at once."""
@@ -93,6 +96,23 @@ class _Choice:
         return events
 
 
+class _Mark:
+    """What a choice held before events were written: if that fails, none of it has left."""
+
+    __slots__ = ("_choice", "_counts", "_kept")
+
+    def __init__(self, choice: _Choice, events: bool) -> None:
+        self._choice = choice
+        self._counts = len(choice.held), len(choice.frames)
+        # Without events nothing is taken from it, so that it need not be copied for each piece of a long call.
+        self._kept = ([replace(one) for one in choice.held], [*choice.frames]) if events else None
+
+    def undo(self) -> None:
+        held, frames = self._kept or (self._choice.held, self._choice.frames)
+        self._choice.held = deque(islice(held, self._counts[0]))
+        self._choice.frames = frames[: self._counts[1]]
+
+
 @dataclass(slots=True)
 class _Part:
     """One choice's part of a chunk, and what its channel made of the text (`read` if it went there at all)."""
@@ -117,6 +137,7 @@ class StreamRewriter:
         self._drop = frozenset(drop)
         self._choices: dict[int, _Choice] = {}
         self._last: dict[str, Any] = {}  # what the last chunk said of the whole reply: id, model, …
+        self.lines = b""  # of the last frame, those besides its data: the next frame that is made has them
 
     def feed(self, raw: bytes, data: bytes) -> list[bytes]:
         if data.strip() == b"[DONE]":
@@ -128,22 +149,32 @@ class StreamRewriter:
         choices = chunk.get("choices") if isinstance(chunk, dict) else None
         if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
             return [raw]
+        self.lines = sse.Frame(raw, data).others if len(raw) > len(_EMPTY) + len(data) else b""
         if self._drop:
             for entry in choices:
                 if isinstance(delta := entry.get("delta"), dict) and has_reasoning(delta):
                     self._choice(entry).channel.reasoned()
             if (clean := cleaned(chunk, self._drop)) != chunk:
-                chunk, choices, raw = clean, clean["choices"], _frame(clean)
+                chunk, choices, raw = clean, clean["choices"], self.lines + _frame(clean)
         self._last = {key: value for key, value in chunk.items() if key not in ("choices", "usage")}
         # All of a chunk is read before any of it is written: should reading fail, nothing of it has left yet.
         parts = [self._part(entry) for entry in choices]
+        marks = [_Mark(part.choice, bool(part.events)) for part in parts]
+        try:
+            return self._written(chunk, parts, raw)
+        except Exception:
+            for mark in marks:
+                mark.undo()
+            raise
+
+    def _written(self, chunk: dict[str, Any], parts: list[_Part], raw: bytes) -> list[bytes]:
         if len(parts) == 1:
             return self._one(chunk, parts[0], raw)
         outs = [self._one({**chunk, "choices": [part.entry], "usage": None}, part, None) for part in parts]
         if all(isinstance(out, Untouched) for out in outs):
             return [raw]
         if chunk.get("usage") is not None:
-            outs.append([_frame({**chunk, "choices": []})])
+            outs.append([self._made({**chunk, "choices": []})])
         return [frame for out in outs for frame in out]
 
     def finish(self) -> list[bytes]:
@@ -152,11 +183,22 @@ class StreamRewriter:
     def release(self) -> list[bytes]:
         frames = []
         for choice in self._choices.values():
-            frames += [held.raw or _frame(_with_delta(held.chunk, {"content": held.text})) for held in choice.held]
+            frames += [
+                held.raw or self._made(_with_delta(held.chunk, {"content": held.text}), held) for held in choice.held
+            ]
             frames += [raw for raw, _ in choice.frames]
             choice.held.clear()
             choice.frames.clear()
         return frames
+
+    def _made(self, chunk: Mapping[str, Any], held: _Held | None = None) -> bytes:
+        """A new frame. What else the frame said that it is made of goes with it, and the kind of event with each."""
+        source = held if held and held.lines else self
+        lines = source.lines
+        if not lines:
+            return _frame(chunk)
+        source.lines = sse.event_line(lines)
+        return lines + _frame(chunk)
 
     def _part(self, entry: dict[str, Any]) -> _Part:
         choice, delta = self._choice(entry), entry.get("delta")
@@ -205,7 +247,7 @@ class StreamRewriter:
         if part.gathered or (part.ended and choice.frames):
             choice.apart = choice.apart or bool(part.text) or not choice.channel.structured
             if raw is not None and not choice.apart:
-                self._emit(choice, [event for event in part.events if not isinstance(event, Call)], out)
+                self._emit(choice, _apart_from_calls(part.events), out)
                 if part.ended:
                     return [*out, *self._frames(choice), raw]
                 choice.frames.append((raw, {**chunk, "choices": [entry]}))
@@ -220,13 +262,15 @@ class StreamRewriter:
             self._split(chunk, part, out, raw)
             return out
         if not part.text or choice.held:
+            lines, self.lines = self.lines, sse.event_line(self.lines)
             self._emit(choice, part.events, out)
+            self.lines = lines  # they belong to what is left of this frame
         if reason and (told := self._reason(choice, reason)) != reason:
-            return [*out, _frame({**chunk, "choices": [{**entry, "finish_reason": told}]})]
+            return [*out, self._made({**chunk, "choices": [{**entry, "finish_reason": told}]})]
         choice.role_sent = choice.role_sent or bool(delta.get("role"))
         if raw is not None:
             return [*out, raw]
-        return [*out, _frame(chunk)] if out or part.changed else Untouched([_frame(chunk)])
+        return [*out, self._made(chunk)] if out or part.changed else Untouched([self._made(chunk)])
 
     def _split(self, chunk: dict[str, Any], part: _Part, out: list[bytes], raw: bytes | None) -> None:
         """A chunk whose text does not leave as it came: what else it says leaves now, its text when it may."""
@@ -240,14 +284,16 @@ class StreamRewriter:
         fields = {key: value for key, value in entry.items() if key not in ("index", "delta", "finish_reason")}
         alone = not (others or reason or any(value is not None for value in (*fields.values(), chunk.get("usage"))))
         if reason and others:
-            out.append(_frame(_with_delta(self._bare(choice), others)))
+            out.append(self._made(_with_delta(self._bare(choice), others)))
         elif not alone and not reason:
-            out.append(_frame({**chunk, "choices": [{**entry, "delta": others}]}))
-        choice.held.append(_Held(part.text, self._bare(choice), raw if alone else None))
+            out.append(self._made({**chunk, "choices": [{**entry, "delta": others}]}))
+        held = _Held(part.text, self._bare(choice), raw if alone else None, self.lines)
+        self.lines = b""
+        choice.held.append(held)
         self._emit(choice, part.events, out)
         if reason:
             ending = {**entry, "delta": {}, "finish_reason": self._reason(choice, reason)}
-            out.append(_frame({**chunk, "choices": [ending]}))
+            out.append(self._made({**chunk, "choices": [ending]}))
 
     def _emit(self, choice: _Choice, events: Sequence[Event], out: list[bytes]) -> None:
         for event in _joined(events):
@@ -260,7 +306,7 @@ class StreamRewriter:
                 case Rewritten(raw, text):
                     self._take(choice, len(raw), out, None)
                     delta = self._roled(choice, {"content": text})
-                    out.append(_frame(_with_delta(self._bare(choice), delta)))
+                    out.append(self._made(_with_delta(self._bare(choice), delta)))
                 case Call(raw, call):
                     self._take(choice, len(raw), out, None)
                     self._call(choice, call, out)
@@ -282,16 +328,17 @@ class StreamRewriter:
                 continue
             self._pass(choice, out)
             if as_:
-                out.append(_frame(_with_delta(held.chunk, self._roled(choice, {as_: part}))))
+                out.append(self._made(_with_delta(held.chunk, self._roled(choice, {as_: part})), held))
             held.raw = None
             if not held.text:
+                self.lines = held.lines or self.lines
                 choice.held.popleft()
 
     def _pass(self, choice: _Choice, out: list[bytes]) -> None:
         """No more patience: what may leave of the first frame leaves without the rest."""
         held = choice.held[0]
         if held.passed:
-            out.append(_frame(_with_delta(held.chunk, self._roled(choice, {"content": held.passed}))))
+            out.append(self._made(_with_delta(held.chunk, self._roled(choice, {"content": held.passed})), held))
             held.passed, held.raw = "", None
 
     def _call(self, choice: _Choice, call: ToolCall, out: list[bytes]) -> None:
@@ -305,8 +352,8 @@ class StreamRewriter:
             entry = {**extras(call), "index": choice.calls, "id": call.id, "type": "function", "function": function}
             head = {"tool_calls": [entry]}
             rest = {"tool_calls": [{"index": choice.calls, "function": {"arguments": call.arguments}}]}
-        out.append(_frame(_with_delta(chunk, self._roled(choice, head))))
-        out.append(_frame(_with_delta(chunk, rest)))
+        out.append(self._made(_with_delta(chunk, self._roled(choice, head))))
+        out.append(self._made(_with_delta(chunk, rest)))
         choice.calls += 1
 
     def _frames(self, choice: _Choice) -> list[bytes]:
@@ -316,7 +363,7 @@ class StreamRewriter:
             return [raw for raw, _ in frames]
         rest = [chunk for _, chunk in frames if any(chunk["choices"][0]["delta"].values()) or chunk.get("usage")]
         choice.role_sent = choice.role_sent or any(chunk["choices"][0]["delta"].get("role") for chunk in rest)
-        return [_frame(chunk) for chunk in rest]
+        return [self._made(chunk) for chunk in rest]
 
     def _bare(self, choice: _Choice) -> dict[str, Any]:
         """A chunk of the reply that says nothing yet."""
@@ -341,24 +388,34 @@ class StreamRewriter:
 
     def _end(self, *, complete: bool) -> list[bytes]:
         """Choices that upstream did not finish: what was complete is delivered, what is held is given back."""
+        self.lines = sse.event_line(self.lines)
         out: list[bytes] = []
         ended: list[tuple[_Choice, list[Event]]] = []
         for choice in self._choices.values():
             if not choice.finished:
                 choice.finished = True
                 ended.append((choice, choice.end(complete=complete)))
-        for choice, events in ended:
-            if choice.gathered and not choice.apart:
-                self._emit(choice, [event for event in events if not isinstance(event, Call)], out)
-                out += self._frames(choice)
-                continue
-            out += self._frames(choice)
-            self._emit(choice, events, out)
-            if choice.calls or choice.gathered:
-                reason = self._reason(choice, "stop")
-                ending = {"index": choice.index, "delta": {}, "finish_reason": reason}
-                out.append(_frame({**self._last, "choices": [ending]}))
+        marks = [_Mark(choice, bool(events)) for choice, events in ended]
+        try:
+            for choice, events in ended:
+                whole = bool(choice.gathered) and not choice.apart
+                out += [] if whole else self._frames(choice)
+                self._emit(choice, _apart_from_calls(events) if whole else events, out)
+                if whole:
+                    out += self._frames(choice)
+                elif choice.calls or choice.gathered:
+                    reason = self._reason(choice, "stop")
+                    ending = {"index": choice.index, "delta": {}, "finish_reason": reason}
+                    out.append(self._made({**self._last, "choices": [ending]}))
+        except Exception:
+            for mark in marks:
+                mark.undo()
+            raise
         return out
+
+
+def _apart_from_calls(events: Sequence[Event]) -> list[Event]:
+    return [event for event in events if not isinstance(event, Call)]
 
 
 class Untouched(list[bytes]):
@@ -377,6 +434,9 @@ def _joined(events: Iterable[Event]) -> Iterator[Event]:
 
 def _with_delta(chunk: dict[str, Any], delta: dict[str, Any]) -> dict[str, Any]:
     return {**chunk, "choices": [{**chunk["choices"][0], "delta": delta}]}
+
+
+_EMPTY = b"data: \n\n"
 
 
 def _frame(chunk: Mapping[str, Any]) -> bytes:

@@ -15,12 +15,19 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+MOST_HELD = 16 * 2**20
+"""Bytes without a blank line beyond which a body is no stream of events."""
+
 _BOM = b"\xef\xbb\xbf"
 _DATA = b"data: "
 
 _LINE_END = re.compile(rb"\r\n?|\n")
 # The last byte of one line end and the whole of the next; CR LF alone is one line end.
 _FRAME_END = re.compile(rb"\n\n|\n\r\n?|\r\r\n?")
+
+
+class FrameTooLong(ValueError):
+    """A body that goes on and on without a blank line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,20 +39,16 @@ class Frame:
     data: bytes | None
     """The data lines joined with LF, one leading space removed from each; None if there is no data line."""
 
-    def with_data(self, data: bytes) -> bytes:
-        """This frame's bytes with `data` in place of its data lines; other lines and line endings are kept.
+    @property
+    def others(self) -> bytes:
+        """Its lines besides data and the blank one: `event:`, `id:`, `retry:`, comments, each with its line end."""
+        lines = (line for line in self.raw.splitlines(keepends=True) if line.strip(b"\r\n") and not _is_data(line))
+        return b"".join(line if line.endswith((b"\r", b"\n")) else line + b"\n" for line in lines)
 
-        `data` becomes one `data: ` line, or one for each of its lines. Raises ValueError if the frame has no
-        data line to replace.
-        """
-        lines = self.raw.splitlines(keepends=True)
-        is_data = [_field(line)[0] == b"data" for line in lines]
-        if True not in is_data:
-            raise ValueError("this frame has no data line to replace; check `data is not None` first")
-        place = is_data.index(True)
-        ending = lines[place][len(lines[place].rstrip(b"\r\n")) :]
-        lines[place] = b"data: " + ((ending or b"\n") + b"data: ").join(_LINE_END.split(data)) + ending
-        return b"".join(line for i, line in enumerate(lines) if i == place or not is_data[i])
+
+def event_line(lines: bytes) -> bytes:
+    """Of some lines those that name the kind of event."""
+    return b"".join(line for line in lines.splitlines(keepends=True) if _field(line)[0] == b"event")
 
 
 class FrameReader:
@@ -61,10 +64,15 @@ class FrameReader:
         self._at_start = True
 
     def feed(self, chunk: bytes) -> list[Frame]:
-        """Take the next bytes of the body; return the frames that they complete."""
+        """Take the next bytes of the body; return the frames that they complete.
+
+        Raises `FrameTooLong` behind `MOST_HELD` bytes of a frame, and then has not taken the chunk.
+        """
         # Most servers send one whole event a chunk.
         if not self._held and not self._at_start and _is_one_line(chunk):
             return [Frame(chunk, chunk[len(_DATA) : -2])]
+        if len(self._held) > MOST_HELD:
+            raise FrameTooLong(f"a frame is longer than {MOST_HELD >> 20} MiB")
         self._held += chunk
         return self._cut_held()
 
@@ -107,8 +115,12 @@ def _is_one_line(raw: bytes) -> bool:
 def _data(raw: bytes) -> bytes | None:
     if _is_one_line(raw):
         return raw[len(_DATA) : -2]
-    values = [value for name, value in map(_field, raw.splitlines()) if name == b"data"]
+    values = [_field(line)[1] for line in raw.splitlines() if _is_data(line)]
     return b"\n".join(values) if values else None
+
+
+def _is_data(line: bytes) -> bool:
+    return _field(line)[0] == b"data"
 
 
 def _field(line: bytes) -> tuple[bytes, bytes]:
