@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -293,6 +294,8 @@ class Stream:
         self._report = report
         self._failed = False
         self._finished = False
+        self.broken = False
+        """Whether the body turned out not to be what its content coding says, so that the rest of it is lost."""
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Read on; the bytes that may leave, joined (at most one item)."""
@@ -307,28 +310,43 @@ class Stream:
 
     def _failing_open(self, read: Callable[[], bytes], *, final: bool) -> list[bytes]:
         out: list[bytes] = []
-        frames: list[sse.Frame] = []
+        data = b""  # that no frame holds yet
+        frames: deque[sse.Frame] = deque()
+        fault: Exception | None = None
         try:
-            data = read()
+            try:
+                data = read()
+            except Exception as error:
+                data, fault, self.broken = getattr(error, "decoded", b""), error, self.broken or not final
             if self._failed:
                 return [data] if data else []
-            frames = self._frames.feed(data)
+            frames += self._frames.feed(data)
+            data = b""
             if final:
                 frames += self._frames.finish()
             while frames:
                 frame = frames[0]
                 out += [frame.raw] if frame.data is None else self._rewriter.feed(frame.raw, frame.data)
-                frames.pop(0)
+                frames.popleft()
+            if fault:
+                raise fault
             if final and (last := self._rewriter.finish()):
                 # The body may have ended in the middle of a frame; what is added must not continue it.
                 out += [b"\n\n"] * bool(out and not out[-1].endswith((b"\n\n", b"\r\n\r\n", b"\r\r")))
                 out += last
         except Exception as error:
-            if not self._failed:
-                self._failed = True
-                logger.exception("vtc: the rest of the reply is passed on as it came")
-                self._report.failures.append(f"{type(error).__name__}: {error}")
-                out += self._rewriter.release()
-                out += [frame.raw for frame in (*frames, *self._frames.finish())]
+            self._failed = True
+            logger.exception("vtc: the rest of the reply is passed on as it came")
+            self._report.failures.append(f"{type(error).__name__}: {error}")
+            out += self._given_back(self._rewriter.release)
+            out += [frame.raw for frame in (*frames, *self._given_back(self._frames.finish))]
+            out.append(data)
         joined = b"".join(out)
         return [joined] if joined else []
+
+    def _given_back[T](self, give: Callable[[], list[T]]) -> list[T]:
+        try:
+            return give()
+        except Exception:
+            logger.exception("vtc: what was held of the reply is lost")
+            return []

@@ -47,6 +47,8 @@ class _Live:
     seconds: float = 0.0
     answered: bool = False
     """The reply is our own."""
+    stream: Stream | None = None
+    """What a streamed reply goes through on its way to the client."""
 
 
 class VirtualToolCalling:
@@ -142,6 +144,7 @@ class VirtualToolCalling:
         response.headers.pop("content-encoding", None)
         if response.headers.pop("content-length", None) is not None and response.http_version == "HTTP/1.1":
             response.headers["transfer-encoding"] = "chunked"
+        live.stream = stream
         response.stream = _kept_alive(_rewriting(stream, live), ctx.options.vtc_keep_alive, self.clock)
 
     async def response(self, flow: http.HTTPFlow) -> None:
@@ -150,6 +153,8 @@ class VirtualToolCalling:
             return
         if live.exchange.reads and not (live.answered or response.stream) and 200 <= response.status_code < 300:
             await self._whole(flow, live, response)
+        if live.stream and live.stream.broken and flow.killable:
+            flow.kill()  # or the client would take what there is for the whole reply
         self._close(flow)
 
     async def _whole(self, flow: http.HTTPFlow, live: _Live, response: http.Response) -> None:
