@@ -161,6 +161,13 @@ def test_a_literal_is_no_expression() -> None:
         ("<f={name}>{params}\n", "call", False, "literal text must follow {params}"),
         ("{name}({kwargs}", "call", True, "literal text must follow {kwargs}"),
         ("<p={key}>{value}", "param", True, "literal text must follow {value}"),
+        ("<p={key} {key}>{value}</p>", "param", True, "{key} stands there twice before {value}"),
+        ("<p={key}>{value}</p>{value}</p>", "param", True, "{value} cannot stand behind {value}"),
+        ("<p={key}>{value}</{type}>", "param", True, "{type} cannot stand behind {value}"),
+        ("<p>{value}</{key}>", "param", True, "{key} must stand before {value}"),
+        ("<c {name} {name}>{json}</c>", "call", False, "{name} stands there twice before {json}"),
+        ("<c>{args}</c {name}>", "call", False, "{name} must stand before {args}"),
+        ("<c>{calls}</c>{calls}", "section", True, "{calls} cannot stand behind {calls}"),
     ],
 )
 def test_markup_that_cannot_be_found_is_an_error(text: str, key: str, enclosed: bool, message: str) -> None:

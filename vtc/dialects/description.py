@@ -112,8 +112,9 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
                 pattern.parse(text, key)
         for text in self.calls:
             pattern.check_findable(text, "call", enclosed=self.section_required)
-        for text in self.params:
-            pattern.check_findable(text, "param", enclosed=True)
+        for key, patterns in (("param", self.params), ("section", self.sections)):
+            for text in patterns:
+                pattern.check_findable(text, key, enclosed=True)
         bodies = [pattern.body(text) for text in self.calls]
         if not bodies:
             raise pattern.PatternError("call", "at least one pattern is needed")

@@ -73,6 +73,18 @@ def check_findable(text: str, key: str, *, enclosed: bool) -> None:
     what has an end that only literal text can tell must be followed by some. Raises `PatternError`.
     """
     parts = parse(text, key)
+    holder, before, behind = _around(parts)
+    for slot in before:
+        if before.count(slot) > 1:
+            raise PatternError(
+                key, f"{text!r}: {{{slot}}} stands there twice before {{{holder}}}; remove one of the two"
+            )
+    first = "key" if key == "param" else "name" if holder in ("args", "params", "kwargs") else holder
+    if first not in (*before, holder):
+        raise PatternError(key, f"{text!r}: {{{first}}} must stand before {{{holder}}}")
+    for slot in behind:
+        if slot == holder or (key == "param" and slot != "key"):
+            raise PatternError(key, f"{text!r}: {{{slot}}} cannot stand behind {{{holder}}}; remove it")
     if not enclosed and isinstance(parts[0], Slot) and parts[0].name != "json":
         raise PatternError(key, f"{text!r} must begin with literal text, so that it can be found in a reply")
     for at, part in enumerate(parts):
@@ -81,6 +93,13 @@ def check_findable(text: str, key: str, *, enclosed: bool) -> None:
             if isinstance(after, Slot) or not after.strip():
                 message = f"literal text must follow {{{part.name}}}, so that its end can be found"
                 raise PatternError(key, f"{text!r}: {message}")
+
+
+def _around(parts: Sequence[str | Slot]) -> tuple[str, list[str], list[str]]:
+    """The slot that a pattern is there for, and those before and behind it."""
+    slots = [part.name for part in parts if isinstance(part, Slot)]
+    at = next(i for i, slot in enumerate(slots) if slot in (*BODIES, "value", "calls"))
+    return slots[at], slots[:at], slots[at + 1 :]
 
 
 def body(call: str) -> str:
