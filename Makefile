@@ -1,9 +1,10 @@
 # Each target sets up what it needs: on a fresh machine `make test` is enough.
 PYTHON := .venv/bin/python
+FUZZ_SECONDS ?= 60
 DEMO_FLAGS := $(if $(filter 1,$(WEB)),--web)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-agents lint types format bench clean
+.PHONY: help setup demo test test-agents fuzz load lint types format bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,6 +21,14 @@ test: setup ## run the test suite
 test-agents: setup ## run the tests with real coding agents (needs Node)
 	@command -v npm >/dev/null || { echo "make test-agents needs Node and npm: install Node 20 or newer" >&2; exit 1; }
 	$(PYTHON) -m pytest -m agents tests/agents
+
+fuzz: setup ## fuzz replies, requests and profiles for FUZZ_SECONDS (Linux only)
+	@$(PYTHON) -c 'import atheris' 2>/dev/null || { $(PYTHON) -m ensurepip >/dev/null && \
+	  $(PYTHON) -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'; }
+	$(PYTHON) -m fuzz --seconds $(FUZZ_SECONDS)
+
+load: setup ## run many streams through one mitmdump, and print what it took
+	$(PYTHON) -m pytest -m load tests/e2e/test_load.py
 
 lint: setup ## check style and format with ruff
 	$(PYTHON) -m ruff check .

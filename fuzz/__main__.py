@@ -1,0 +1,132 @@
+"""`python -m fuzz [TARGET …] [--seconds N]`: the targets share the time; ends with 1 if one of them found something.
+
+Each target runs in a process of its own, since the fuzzer ends its process. What it learns is kept in `.cache/fuzz`,
+and the next run goes on from there. An input that fails is left in `tests/cases/fuzz/TARGET`: mend what it found and
+commit it, and the ordinary tests read it from then on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+CASES = ROOT / "tests" / "cases"
+LEARNT = ROOT / ".cache" / "fuzz"
+NAMES = ("reply", "stream", "request", "profile")
+SLOW = 10
+"""Seconds after which one input is a finding."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m fuzz", description="Fuzz VTC, guided by coverage.")
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help=f"{', '.join(NAMES)} (all)")
+    parser.add_argument("--seconds", type=int, default=60, help="time for all targets together (%(default)s)")
+    parser.add_argument("--run", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    targets = options.targets or list(NAMES)
+    if unknown := set(targets) - set(NAMES):
+        parser.error(f"there is no target {min(unknown)!r}; there are {', '.join(NAMES)}")
+    seconds = max(1, options.seconds // len(targets))
+    if options.run:
+        run(targets[0], seconds)
+    command = [sys.executable, "-m", "fuzz", "--run", "--seconds", str(seconds)]
+    failed = [target for target in targets if subprocess.run([*command, target], cwd=ROOT).returncode]
+    if failed:
+        sys.exit(f"found something: {', '.join(failed)}; the inputs are in {CASES / 'fuzz'}")
+    print(f"nothing found in {seconds} s each of {', '.join(targets)}")
+
+
+def run(target: str, seconds: int) -> None:
+    try:
+        import atheris
+    except ImportError:
+        sys.exit(
+            "the fuzzer is not installed: run `make fuzz`, or pip install -e '.[fuzz]' (it has wheels for Linux only)"
+        )
+    # Only what is imported here is instrumented.
+    with atheris.instrument_imports(include=["vtc"]):
+        from fuzz import targets
+
+    learnt, cases = LEARNT / target, CASES / "fuzz" / target
+    for directory in (learnt, cases):
+        directory.mkdir(parents=True, exist_ok=True)
+    for number, data in enumerate(seeds(target)):
+        (learnt / f"seed-{number:04}").write_bytes(data)
+    words = LEARNT / f"{target}.dict"
+    words.write_text("".join(f'"{_escaped(word)}"\n' for word in dictionary()))
+    arguments = [
+        f"-max_total_time={seconds}",
+        f"-timeout={SLOW}",
+        "-rss_limit_mb=2048",
+        "-max_len=4096",
+        "-print_final_stats=1",
+        "-verbosity=0",
+        f"-dict={words}",
+        f"-artifact_prefix={cases}{os.sep}",
+    ]
+    atheris.Setup([f"fuzz {target}", *arguments, str(learnt), str(cases)], targets.TARGETS[target])
+    atheris.Fuzz()
+
+
+def seeds(target: str) -> Iterator[bytes]:
+    """Inputs to begin with, from the recorded cases and the profiles."""
+    if target == "profile":
+        for file in sorted((ROOT / "profiles").rglob("*.yaml")):
+            yield file.read_bytes()
+        return
+    from fuzz import targets
+    from tests.apis import chat
+
+    replies = [_string(text) for text in _texts(CASES / "reading")]
+    for number, text in enumerate(replies):
+        if target == "reply":
+            yield bytes([number % len(targets.CHOICES), 3 + 16 * (number % 3 == 0)]) + text
+    if target == "stream":
+        for number, text in enumerate(replies[::5]):
+            yield bytes([number % len(targets.CHOICES), 7]) + b"".join(chat.streamed(text.decode(errors="replace")))
+    if target == "request":
+        prompts = [file.read_bytes() for file in sorted((CASES / "prompts").glob("*.md"))]
+        for number in range(len(targets.CHOICES)):
+            yield bytes([number, 1 + 16]) + prompts[number % len(prompts)]
+            yield bytes([number, 2 + 16]) + replies[number % len(replies)] + b"\0[read_file for 'a'] Result:\nok"
+            yield bytes([number, 3]) + b"Reads {{ 7 * 7 }} {% raw %}"
+            yield bytes([number, 4]) + b'{"edits": [{"a": 1}], "count": 2}\0<tool_response>'
+            yield bytes([number, 0]) + chat.encoded(chat.request(tools=[chat.READ]))
+
+
+def _texts(directory: Path) -> Iterator[str]:
+    import yaml
+
+    for file in sorted(directory.glob("*.yaml")):
+        for case in yaml.safe_load(file.read_text("utf-8")):
+            yield case["text"]
+
+
+def _string(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def dictionary() -> list[str]:
+    """Words that random bytes would hardly become: the markup of every dialect, and keys of profiles and requests."""
+    from vtc.profiles.loader import KINDS, builtin_directory, load
+
+    dialects = load([builtin_directory()]).dialects.values()
+    patterns = [text for dialect in dialects for text in (*dialect.calls, *dialect.params, *dialect.sections)]
+    words = {piece for text in patterns for piece in re.split(r"(?<=>)|(?=<)|[{}]", text) if 1 < len(piece) < 100}
+    keys = {f"{key}: " for kind in KINDS.values() for key in kind.__struct_fields__}
+    fields = {f'"{key}":' for key in ("choices", "delta", "content", "tool_calls", "index", "finish_reason", "role")}
+    return sorted(words | keys | fields | {"data: ", "[DONE]", "\r\n\r\n", "read", "filePath", "</think>", "```json\n"})
+
+
+def _escaped(word: str) -> str:
+    return "".join(f"\\x{byte:02X}" if not 32 < byte < 127 or byte in b'"\\' else chr(byte) for byte in word.encode())
+
+
+if __name__ == "__main__":
+    main()

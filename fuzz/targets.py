@@ -1,0 +1,250 @@
+"""What must hold for any bytes: each target takes some, and raises if anything does not.
+
+The first bytes of an input choose settings, so that the rest of it is what a person reads and a fuzzer mutates.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tests.apis import chat
+from vtc.apis import APIS, BadRequest, Request
+from vtc.dialects import writer
+from vtc.dialects.description import Description
+from vtc.dialects.grammar import compiled
+from vtc.dialects.reader import Reader
+from vtc.events import Tool, ToolCall
+from vtc.exchange import Exchange
+from vtc.profiles.loader import ProfileError, builtin_directory, load
+from vtc.profiles.matching import Facts
+from vtc.profiles.plan import Plan, Planner, Settings
+from vtc.wire.sse import FrameReader
+
+(API,) = [api for api in APIS if api.name == "openai-chat"]
+PROFILES = load([builtin_directory()])
+NATIVE = Facts(user_agent="OpenAI/Python 3", host="127.0.0.1", path="/v1/chat/completions")
+TEXT = Facts(user_agent="Cline/3.82.0", host="127.0.0.1", path="/v1/chat/completions")
+PROMPT = (Path(__file__).parents[1] / "tests" / "cases" / "prompts" / "cline.md").read_text("utf-8")
+TOOLS = [
+    chat.READ,
+    chat.LIST,
+    chat.WRITE,
+    chat.tool("edit", ["edits"], edits="array", count="integer", deep={"type": ["object", "null"]}, dry="boolean"),
+]
+
+CHOICES: tuple[Mapping[str, str], ...] = (
+    {},
+    {"lenient": "off"},
+    *({"model": name} for name in sorted(PROFILES.models)),
+    *({"dialect": name, "tools": "prompt"} for name in sorted(PROFILES.dialects)),
+)
+"""The settings that the first byte chooses from."""
+PIECES = (1, 2, 3, 7, 16, 64, 500, 1 << 20)
+"""Characters of a delta, or bytes of a read; chosen by the lowest bits of the second byte."""
+
+
+@cache
+def planner(choice: int) -> Planner:
+    return Planner(PROFILES, Settings(**CHOICES[choice % len(CHOICES)]))  # type: ignore[arg-type]
+
+
+def opened(choice: int, *, text_client: bool) -> Exchange:
+    """An exchange that is waiting for its reply."""
+    body, request, plan = _asked(choice % len(CHOICES), text_client)
+    return Exchange(API, request, body, plan, "seed")
+
+
+@cache
+def _asked(choice: int, text_client: bool) -> tuple[bytes, Request, Plan]:
+    if text_client:
+        messages = [{"role": "system", "content": PROMPT}, {"role": "user", "content": "Look."}]
+        body = chat.encoded(chat.request(messages=messages, tools=None, stream=True))
+    else:
+        body = chat.encoded(chat.request(stream=True, tools=TOOLS))
+    request = API.request(body)
+    return body, request, planner(choice).plan(_facts(text_client), request)
+
+
+def _facts(text_client: bool) -> Facts:
+    return TEXT if text_client else NATIVE
+
+
+def fed(exchange: Exchange, pieces: Iterator[bytes]) -> bytes:
+    """What leaves of a stream; the end comes twice, as it may."""
+    stream = exchange.stream()
+    out: list[bytes] = []
+    for piece in pieces:
+        out += stream.feed(piece)
+    out += stream.finish() + stream.finish()
+    assert b"" not in out, "empty bytes would end the body at the client"
+    return b"".join(out)
+
+
+def cut(body: bytes, size: int) -> Iterator[bytes]:
+    return (body[at : at + size] for at in range(0, len(body), size))
+
+
+def reply(data: bytes) -> None:
+    """What a model says, in well-formed frames: nothing fails, nothing is lost, and no cut matters."""
+    if len(data) < 2:
+        return
+    choice, how = data[0], data[1]
+    text = data[2:].decode("utf-8", "surrogateescape")
+    size, finish, text_client = PIECES[how & 7], "length" if how & 8 else "stop", bool(how & 16)
+    body = b"".join(chat.streamed(*(text[at : at + size] for at in range(0, len(text), size)), finish=finish))
+    exchange = opened(choice, text_client=text_client)
+    out = fed(exchange, cut(body, 1 << 20))
+    report = exchange.report
+    assert not report.failures, report.failures
+    streamed = chat.read(out)
+    assert out == fed(opened(choice, text_client=text_client), cut(body, 50)), "the cut of the bytes matters"
+    other = opened(choice, text_client=text_client)
+    completion = chat.encoded(chat.completion(text, finish))
+    rewritten = other.body(completion)
+    whole = chat.read(rewritten)
+    assert not other.report.failures, other.report.failures
+    assert streamed == whole, "streamed and whole replies differ"
+    assert all(isinstance(arguments, dict) for _, arguments in streamed.calls)
+    if not report.calls and _keeps_all(exchange):
+        assert rewritten == completion, "nothing was read, and the bytes differ"
+        assert streamed.content == text, "nothing was read, and the text differs"
+
+
+def _keeps_all(exchange: Exchange) -> bool:
+    """Whether only calls are taken out of the text."""
+    return exchange.plan.reasoning is None and not exchange.plan.markers
+
+
+def stream(data: bytes) -> None:
+    """Any bytes where a stream should be."""
+    if len(data) < 2:
+        return
+    choice, how, body = data[0], data[1], data[2:]
+    text_client = bool(how & 16)
+    exchange = opened(choice, text_client=text_client)
+    out = fed(exchange, cut(body, PIECES[how & 7]))
+    other = opened(choice, text_client=text_client)
+    assert out == fed(other, cut(body, 1 << 20)), "the cut of the bytes matters"
+    if not exchange.report.calls and _keeps_all(exchange):
+        assert _said(out) == _said(body), "nothing was read, and the text differs"
+
+
+def _said(body: bytes) -> dict[str, str]:
+    """The text of each choice, as a client reads it that takes what it can."""
+    said: dict[str, str] = {}
+    for frame in FrameReader().feed(body + b"\n\n"):
+        with suppress(ValueError, AttributeError, TypeError):
+            for choice in json.loads(frame.data or b"").get("choices") or ():
+                if content := choice.get("delta", {}).get("content"):
+                    index = str(choice.get("index") or 0)
+                    said[index] = said.get(index, "") + str(content)
+    return said
+
+
+def request(data: bytes) -> None:
+    """Any body of a request, and any text in the places where texts are read or written anew."""
+    if len(data) < 2:
+        return
+    choice, how, body = data[0], data[1], data[2:]
+    text = body.decode("utf-8", "surrogateescape")
+    system: Any = {"role": "system", "content": PROMPT}
+    match how % 5:
+        case 1:
+            value = chat.request(messages=[{"role": "system", "content": text}], tools=None)
+            body = chat.encoded(value)
+        case 2:
+            said, _, result = text.partition("\0")
+            turns = [{"role": "assistant", "content": said}, {"role": "user", "content": result}]
+            body = chat.encoded(chat.request(messages=[system, *turns], tools=None))
+        case 3:
+            described = {"type": "function", "function": {"name": "f", "description": text}}
+            body = chat.encoded(chat.request(tools=[*TOOLS, described]))
+        case 4:
+            arguments, _, result = text.partition("\0")
+            call = {"id": "c", "type": "function", "function": {"name": "edit", "arguments": arguments}}
+            turns = [
+                {"role": "assistant", "content": None, "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": "c", "content": result},
+            ]
+            body = chat.encoded(chat.request(messages=turns, tools=TOOLS))
+    facts = _facts(bool(how & 16))
+    try:
+        exchange = Exchange.open(API, body, facts, planner(choice), "s")
+    except BadRequest as error:
+        assert error.__cause__ is None, "our own fault, though it did no harm"
+        assert how % 5 == 0, "what is a request was refused"
+        return
+    sent, plan = exchange.request(), exchange.plan
+    assert isinstance(json.loads(sent), dict)
+    assert sent == Exchange.open(API, body, facts, planner(choice), "s").request()
+    if plan.write is None and not (plan.promote or plan.set or plan.drop):
+        assert sent == body
+
+
+_NEEDED = """\
+{kind: dialect, name: tag, call: "<{name}>\\n{params}</{name}>", names: declared, param: "<{key}>{value}</{key}>\\n"}
+---
+{kind: dialect, name: hermes, call: "<tool_call>\\n{json}\\n</tool_call>"}
+---
+{kind: dialect, name: cline, call: "<{name}>\\n{params}</{name}>", names: declared, param: "<{key}>{value}</{key}>\\n"}
+"""
+_CALLS = [ToolCall("read", '{"filePath": "a\\n<b> \\"c\\""}', "c1"), ToolCall("list_files", '{"path": ""}')]
+
+
+@cache
+def _directory() -> tuple[Path, Path, tempfile.TemporaryDirectory[str]]:
+    holder = tempfile.TemporaryDirectory(prefix="vtc-fuzz-")
+    needed, own = Path(holder.name, "needed"), Path(holder.name, "own")
+    needed.mkdir()
+    own.mkdir()
+    (needed / "dialects.yaml").write_text(_NEEDED)
+    return needed, own, holder
+
+
+def profile(data: bytes) -> None:
+    """Any text in a profile file: it is refused with its line, or what it says works."""
+    needed, own, _ = _directory()
+    (own / "mine.yaml").write_bytes(data)
+    try:
+        profiles = load([needed, own])
+    except ProfileError as error:
+        assert error.problems
+        assert all(problem.line >= 1 and problem.message for problem in error.problems)
+        return
+    tools = {name: Tool(name, "Does it.", parameters) for name, parameters in _parameters().items()}
+    for dialect in profiles.dialects.values():
+        if profiles.sources["dialect", dialect.name].path.parent == own:
+            _works(dialect, tools)
+    plan = Planner(profiles, Settings()).plan
+    for facts, tools_ in ((NATIVE, TOOLS), (TEXT, None)):
+        fields = chat.request([{"type": "text", "text": "x"}], tools=tools_)
+        body = API.request(chat.encoded(fields))
+        plan(Facts(facts.user_agent, "lab-model", facts.host, 80, facts.path, {"a": "b"}, fields), body)
+
+
+@cache
+def _parameters() -> dict[str, Any]:
+    return {tool["function"]["name"]: tool["function"]["parameters"] for tool in TOOLS}
+
+
+def _works(dialect: Description, tools: Mapping[str, Tool]) -> None:
+    written = writer.write_calls(_CALLS, dialect, tools)
+    for text in (written, f"a\n{written[: len(written) // 2]}", "```\n" + written):
+        reader = Reader(compiled((dialect,), tuple(sorted(tools))), tools)
+        events = [event for at in range(0, len(text), 7) for event in reader.feed(text[at : at + 7])]
+        events += reader.finish()
+        assert "".join(event.raw for event in events) == text
+
+
+TARGETS: Mapping[str, Callable[[bytes], None]] = {
+    "reply": reply,
+    "stream": stream,
+    "request": request,
+    "profile": profile,
+}

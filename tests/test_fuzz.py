@@ -1,0 +1,35 @@
+"""The inputs that the fuzzer found something with, and a few of those it begins with, without the fuzzer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fuzz.__main__ import NAMES, dictionary, seeds
+from fuzz.targets import TARGETS
+
+CASES = Path(__file__).parent / "cases" / "fuzz"
+SEEDS = 40
+"""Inputs of each target that it begins with, to try."""
+
+
+@pytest.mark.parametrize("case", sorted(CASES.glob("*/*")), ids=lambda path: f"{path.parent.name}-{path.name}")
+def test_what_was_found_once_is_mended(case: Path) -> None:
+    TARGETS[case.parent.name](case.read_bytes())
+
+
+@pytest.mark.parametrize("target", NAMES)
+def test_the_inputs_that_it_begins_with(target: str) -> None:
+    inputs = list(seeds(target))
+    assert len(inputs) >= SEEDS
+    for data in [b"", b"\0", *inputs[:: len(inputs) // SEEDS]]:
+        TARGETS[target](data)
+
+
+def test_every_target_is_known_by_its_name() -> None:
+    assert set(NAMES) == set(TARGETS)
+
+
+def test_the_words_it_is_given() -> None:
+    assert {"<tool_call>", "data: ", "accept: "} <= set(dictionary())
