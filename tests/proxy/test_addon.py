@@ -156,9 +156,13 @@ def test_which_replies_are_streamed(headers: http.Headers, status: int, streamed
         assert response.headers == headers
 
 
-@pytest.mark.parametrize("body", [chat.request(stream=True, tools=None), chat.request(stream=True, tool_choice="none")])
-def test_a_stream_that_is_not_read_passes_as_it_comes(body: Any, flows: Flows) -> None:
+@pytest.mark.parametrize("mode", ["rewrite", "observe", "off"])
+@pytest.mark.parametrize(
+    "body", [chat.request(stream=True, tools=None), chat.request(stream=True, tool_choice="none"), b"no request"]
+)
+def test_a_stream_that_is_not_read_passes_as_it_comes(body: Any, mode: str, flows: Flows) -> None:
     """Not buffered, and its headers untouched."""
+    flows.context.configure(flows.addon, vtc_mode=mode)
     headers = http.Headers(content_type="text/event-stream", content_encoding="gzip", content_length="5")
     response = flows.answering(headers, body=body).response
     assert response is not None
@@ -207,10 +211,12 @@ def test_a_request_with_a_broken_coding_is_left_alone(flows: Flows) -> None:
     assert flow.metadata[METADATA]["request"][0].startswith("left alone: ")
 
 
-def test_other_flows_have_no_report(flows: Flows) -> None:
+@pytest.mark.parametrize("headers", [JSON, SSE], ids=["JSON", "events"])
+def test_other_flows_have_no_report(headers: http.Headers, flows: Flows) -> None:
     flow = flows.asked(path="/v1/embeddings")
-    flow.response = tutils.tresp(headers=JSON.copy(), content=b"{}")
+    flow.response = tutils.tresp(headers=headers.copy(), content=b"{}")
     flows.addon.responseheaders(flow)
+    assert not flow.response.stream
     flows.responded(flow)
     flows.addon.error(flow)
     assert (flow.metadata, flow.comment, flow.marked) == ({}, "", "")

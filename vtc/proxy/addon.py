@@ -80,7 +80,7 @@ class VirtualToolCalling:
 
     def request(self, flow: http.HTTPFlow) -> None:
         api = self._api(flow)
-        if api is None or AGAIN in flow.metadata or self._planner is None or ctx.options.vtc_mode == "off":
+        if api is None or self._planner is None or ctx.options.vtc_mode == "off":
             return
         headers = {name.lower(): value for name, value in flow.request.headers.items()}
         facts = Facts(
@@ -118,20 +118,22 @@ class VirtualToolCalling:
                 flow.request.headers["accept-encoding"] = "identity"
 
     def _api(self, flow: http.HTTPFlow) -> apis.Api | None:
-        return apis.find(flow.request.method, flow.request.path)
+        return None if AGAIN in flow.metadata else apis.find(flow.request.method, flow.request.path)
 
     # The reply
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         live, response = self._live.get(flow), flow.response
-        if live is None or response is None or live.answered or not (200 <= response.status_code < 300):
+        if response is None or self._api(flow) is None or not (200 <= response.status_code < 300):
             return
-        exchange = live.exchange
         if response.headers.get("content-type", "").partition(";")[0].strip().lower() != "text/event-stream":
             return
-        if not exchange.reads:
-            response.stream = True
+        if live and live.answered:
             return
+        if live is None or not live.exchange.reads:
+            response.stream = True  # nothing is done to it, and mitmproxy would keep it back up to its end
+            return
+        exchange = live.exchange
         try:
             stream = exchange.stream(response.headers.get("content-encoding", ""))
         except UnsupportedEncoding as error:
