@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
@@ -49,6 +50,10 @@ class NoAnswer(Exception):
 
 type Ask = Callable[[bytes], Awaitable[bytes]]
 """Sends a request's body to where the exchange's own went and returns the body of the reply; raises `NoAnswer`."""
+
+
+_EVENTS = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|retry)?:")
+"""How a stream of server-sent events begins, and no JSON does."""
 
 
 class Exchange:
@@ -278,7 +283,7 @@ class _Reply:
 
 def _is_stream(body: bytes) -> bool:
     """Whether a body is one of server-sent events."""
-    return body.lstrip().startswith((b"data:", b"event:", b":", b"id:"))
+    return _EVENTS.match(body) is not None
 
 
 class Stream:
@@ -310,7 +315,7 @@ class Stream:
 
     def _failing_open(self, read: Callable[[], bytes], *, final: bool) -> list[bytes]:
         out: list[bytes] = []
-        data = b""  # that no frame holds yet
+        data = b""  # that stands in no frame
         frames: deque[sse.Frame] = deque()
         fault: Exception | None = None
         try:
@@ -322,8 +327,11 @@ class Stream:
                 return [data] if data else []
             frames += self._frames.feed(data)
             data = b""
-            if final:
-                frames += self._frames.finish()
+            for frame in self._frames.finish() if final else ():
+                if _is_cut_off(frame):
+                    data = frame.raw  # whatever else leaves must not complete it
+                else:
+                    frames.append(frame)
             while frames:
                 frame = frames[0]
                 out += [frame.raw] if frame.data is None else self._rewriter.feed(frame.raw, frame.data)
@@ -331,7 +339,7 @@ class Stream:
             if fault:
                 raise fault
             if final and (last := self._rewriter.finish()):
-                # The body may have ended in the middle of a frame; what is added must not continue it.
+                # The body may have ended without a blank line; what is added must not continue the last frame.
                 out += [b"\n\n"] * bool(out and not out[-1].endswith((b"\n\n", b"\r\n\r\n", b"\r\r")))
                 out += last
         except Exception as error:
@@ -340,8 +348,7 @@ class Stream:
             self._report.failures.append(f"{type(error).__name__}: {error}")
             out += self._given_back(self._rewriter.release)
             out += [frame.raw for frame in (*frames, *self._given_back(self._frames.finish))]
-            out.append(data)
-        joined = b"".join(out)
+        joined = b"".join([*out, data])
         return [joined] if joined else []
 
     def _given_back[T](self, give: Callable[[], list[T]]) -> list[T]:
@@ -350,3 +357,17 @@ class Stream:
         except Exception:
             logger.exception("vtc: what was held of the reply is lost")
             return []
+
+
+def _is_cut_off(frame: sse.Frame) -> bool:
+    """Whether the body ended in the middle of a frame: no blank line, and data neither JSON nor `[DONE]`.
+
+    Some servers leave out the last blank line.
+    """
+    if not frame.raw.splitlines()[-1]:
+        return False
+    try:
+        json.loads((frame.data or b"").replace(b"[DONE]", b"0"))
+    except ValueError:
+        return True
+    return False

@@ -33,6 +33,12 @@ def test_what_is_no_json(data: bytes) -> None:
         decode(data)
 
 
+def test_bytes_that_are_no_utf8_are_what_a_client_takes_them_for_if_asked() -> None:
+    assert decode(b'{"a": "\xe9\xc3\xa9"}', "replace") == {"a": "\ufffdé"}
+    with pytest.raises(ValueError, match="can't decode"):
+        decode(b'{"a": "\xe9"}')
+
+
 @pytest.mark.parametrize(
     ("value", "data"),
     [

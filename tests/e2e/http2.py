@@ -74,6 +74,9 @@ async def _answer(reply: Reply, stream: int, connection: H2Connection, writer: a
         connection.send_data(stream, piece)
         writer.write(connection.data_to_send())
         await writer.drain()
-    connection.end_stream(stream)
+    if reply.cut:
+        connection.reset_stream(stream)
+    else:
+        connection.end_stream(stream)
     writer.write(connection.data_to_send())
     await writer.drain()

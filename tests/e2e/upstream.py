@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import ssl
+import struct
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -37,8 +39,8 @@ class Reply:
     status: int = 200
     framing: Literal["chunked", "length", "close"] = "chunked"
     version: str = "HTTP/1.1"
-    cut: bool = False
-    """The connection breaks off where the body would end."""
+    cut: bool | Literal["reset"] = False
+    """The connection breaks off where the body would end: it is closed, or reset."""
 
 
 type Script = Callable[[Seen], Reply]
@@ -111,7 +113,7 @@ async def _answer(reply: Reply, writer: asyncio.StreamWriter) -> bool:
         assert not isinstance(pieces, AsyncIterable)
         pieces = list(pieces)
         # One byte that never comes is what a cut looks like.
-        headers["content-length"] = str(sum(map(len, pieces)) + reply.cut)
+        headers["content-length"] = str(sum(map(len, pieces)) + bool(reply.cut))
     elif reply.framing == "chunked":
         headers["transfer-encoding"] = "chunked"
     head = [f"{reply.version} {reply.status} Scripted", *(f"{name}: {value}" for name, value in headers.items())]
@@ -122,6 +124,9 @@ async def _answer(reply: Reply, writer: asyncio.StreamWriter) -> bool:
         await writer.drain()
         if writer.transport.is_closing():
             raise ConnectionResetError
+    if reply.cut == "reset":
+        # Without lingering, closing resets.
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     if reply.cut or reply.framing == "close":
         return False
     if reply.framing == "chunked":

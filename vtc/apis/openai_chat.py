@@ -259,7 +259,7 @@ def _parts(message: Message, originals: Sequence[Any]) -> list[Any]:
 
 def rewrite_body(body: bytes, channel: Callable[[], Channel], *, legacy: bool, drop: Collection[str] = ()) -> bytes:
     """A chat completion, its calls lifted out of the text; the same bytes when there are none."""
-    reply = decode(body)
+    reply = decode(body, "replace")
     changed = False
     for choice in (reply.get("choices") or []) if isinstance(reply, dict) else []:
         message = choice.get("message")

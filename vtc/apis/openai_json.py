@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -15,13 +15,13 @@ KEPT_REASONS = (CUT_OFF, "content_filter")
 """Finish reasons that calls in the reply do not change."""
 
 
-def decode(data: bytes) -> Any:
-    """JSON of a server; raises ValueError."""
+def decode(data: bytes, errors: Literal["strict", "replace"] = "strict") -> Any:
+    """JSON of a server; raises ValueError. `errors` is about bytes that are no UTF-8; clients replace them."""
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeError):
         # Half a surrogate pair, a number beyond any type: Python's own decoder takes them.
-        return json.loads(data)
+        return json.loads(data if errors == "strict" else data.decode("utf-8-sig", errors))
 
 
 def encode(value: Any) -> bytes:

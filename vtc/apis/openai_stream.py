@@ -143,7 +143,7 @@ class StreamRewriter:
         if data.strip() == b"[DONE]":
             return [*self._end(complete=True), raw]
         try:
-            chunk = decode(data)
+            chunk = decode(data, "replace")
         except ValueError:
             return [raw]
         choices = chunk.get("choices") if isinstance(chunk, dict) else None

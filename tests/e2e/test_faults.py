@@ -1,0 +1,424 @@
+"""Upstreams, networks and clients that fail: what the client receives is right, or exactly what was sent."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import ssl
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import Any, Literal
+
+import httpx
+import pytest
+
+from tests.apis import chat
+from tests.e2e import http2
+from tests.e2e.conftest import PATH, PATIENCE, Lab, Start, by_turn, running_proxy
+from tests.e2e.test_transport import CODINGS
+from tests.e2e.upstream import JSON, SSE, Reply
+from tests.test_exchange import opened
+from vtc.wire import compression
+
+ASK = chat.request(stream=True)
+SAID = ["Let me", " look.\n\n", "<read>\n<file", "Path>/a</filePath>\n</re", "ad>", "\nDone", " it."]
+STREAM = chat.streamed(*SAID)
+CALL = ("read", {"filePath": "/a"})
+CALLED = chat.Read("Let me look.\nDone it.", "", [CALL], [], "tool_calls")
+PLAIN = chat.streamed("Let me", " look at <b>", " this `<read>", "<filePath>` and", " ```\n", "that\n```", " é😀")
+
+
+async def received(lab: Lab, body: Any = ASK) -> tuple[bytes, bool]:
+    """What arrived of a reply, and whether the client was told that there was to be more."""
+    body_ = b""
+    async with lab.client.stream("POST", PATH, json=body) as response:
+        try:
+            async for piece in response.aiter_raw():
+                body_ += piece
+        except (httpx.RemoteProtocolError, httpx.ReadError):
+            return body_, True
+    return body_, False
+
+
+def expected(pieces: Iterable[bytes], *, ended: bool) -> bytes:
+    """What leaves for what came in; of a stream that has not ended what may still be markup is held back."""
+    stream = opened().stream()
+    out = [piece for chunk in pieces for piece in stream.feed(chunk)]
+    return b"".join([*out, *(stream.finish() if ended else [])])
+
+
+def same(body: bytes) -> bytes:
+    """Without what differs from one exchange to another."""
+    return re.sub(rb'"call_[0-9a-f]{24}"', b'"call_"', body)
+
+
+def dispatched(body: bytes) -> chat.Read:
+    """What a client reads by the standard, which drops an event without a blank line behind it."""
+    return chat.read(body[: body.rfind(b"\n\n") + 2])
+
+
+def places(frames: Sequence[bytes]) -> list[list[bytes]]:
+    """A stream up to the end of each frame, and up to the middle of each."""
+    whole = [list(frames[:end]) for end in range(len(frames) + 1)]
+    return [*whole, *([*frames[:end], frames[end][: len(frames[end]) // 2]] for end in range(len(frames)))]
+
+
+# The model server breaks off
+
+
+@pytest.mark.parametrize("framing", ["chunked", "length", "close"])
+async def test_it_closes_at_any_place(framing: Literal["chunked", "length", "close"], start: Start) -> None:
+    """What could leave before has left. Where nothing but the end of the connection ends a body, it has ended."""
+    ends = framing == "close"
+    cuts = [pieces for frames in (STREAM, PLAIN) for pieces in places(frames)]
+    lab = await start(by_turn(*(Reply(pieces, framing=framing, cut=not ends) for pieces in cuts)))
+    for pieces in cuts:
+        body, told = await received(lab)
+        assert told == (not ends)
+        assert same(body) == same(expected(pieces, ended=ends))
+        came, left = dispatched(b"".join(pieces)), dispatched(body)
+        assert left.calls == [CALL] or came.content.startswith(left.content)
+        assert left.calls == [CALL] or came.content == left.content or not ends
+    assert not lab.proxy.addon._live
+
+
+async def test_it_resets_the_connection_at_any_place(start: Start) -> None:
+    """What was on its way then may be lost, and the client is told; of what arrived nothing is wrong."""
+    cuts = places(STREAM)
+    lab = await start(by_turn(*(Reply(pieces, cut="reset") for pieces in cuts)))
+    for pieces in cuts:
+        with suppress(httpx.HTTPError):
+            body, told = await received(lab)
+            if body.startswith(b"data"):  # else mitmproxy answers: the head did not arrive either
+                assert told
+                assert same(expected(pieces, ended=False)).startswith(same(body))
+    for _ in cuts:
+        report = await lab.report()
+        assert report["failures"] == []
+    assert not lab.proxy.addon._live
+
+
+async def test_it_stalls_at_any_place(start: Start) -> None:
+    """What could leave has left, and when the client gives up, the model server is told."""
+    cuts = places(STREAM)
+    left = asyncio.Semaphore(0)
+
+    async def stalling(pieces: list[bytes]) -> AsyncIterator[bytes]:
+        for piece in pieces:
+            yield piece
+        try:
+            await asyncio.Event().wait()
+        finally:
+            left.release()
+
+    lab = await start(by_turn(*(Reply(stalling(pieces)) for pieces in cuts)))
+    for pieces in cuts:
+        wanted, body = same(expected(pieces, ended=False)), b""
+        async with asyncio.timeout(PATIENCE), lab.client.stream("POST", PATH, json=ASK) as response:
+            if wanted:
+                async for piece in response.aiter_raw():
+                    body += piece
+                    if len(same(body)) >= len(wanted):
+                        break
+        assert same(body) == wanted
+        flow = await lab.flow()
+        assert flow.error is not None
+    assert not lab.proxy.addon._live
+
+
+async def test_it_resets_one_stream_of_http2(
+    confdir: Path, server_tls: ssl.SSLContext, newer_tls: ssl.SSLContext
+) -> None:
+    """The connection, and the next exchange on it, live on."""
+    cuts = places(STREAM)[1:]
+    replies = iter([*(Reply(pieces, cut=True) for pieces in cuts), Reply(STREAM)])
+    async with AsyncExitStack() as stack:
+        model = await stack.enter_async_context(http2.serving(lambda _: next(replies), server_tls))
+        proxy = await stack.enter_async_context(
+            running_proxy(confdir, mode=[f"reverse:{model.url}"], ssl_insecure=True)
+        )
+        base = proxy.url.replace("http:", "https:")
+        client = httpx.AsyncClient(base_url=base, http2=True, verify=newer_tls, trust_env=False, timeout=PATIENCE)
+        lab = Lab(proxy, model, await stack.enter_async_context(client))
+        for pieces in cuts:
+            body, told = await received(lab)
+            assert told
+            assert same(expected(pieces, ended=False)).startswith(same(body))
+        body, told = await received(lab)
+        assert (chat.read(body), told) == (CALLED, False)
+
+
+HELLO = chat.said("Hello")[0]
+SIZE = b"%x\r\n" % len(HELLO)
+CHUNKS: dict[str, tuple[bytes, bytes, bool]] = {
+    "no last chunk": (SIZE + HELLO + b"\r\n", HELLO, True),
+    "in a size": (SIZE + HELLO + b"\r\n" + SIZE[:1], HELLO, True),
+    "in a chunk": (SIZE + HELLO[:20], HELLO[:20], True),
+    "no size": (SIZE + HELLO + b"\r\nxyz\r\n" + HELLO, HELLO, True),
+    "in the last chunk": (SIZE + HELLO + b"\r\n0\r\n", HELLO, True),
+    "an extension": (SIZE[:-2] + b';a="b"\r\n' + HELLO + b"\r\n0\r\n\r\n", HELLO, False),
+    "a trailer, which mitmproxy refuses": (SIZE + HELLO + b"\r\n0\r\nx-checksum: 5\r\n\r\n", HELLO, True),
+    "one byte each": (b"".join(b"1\r\n%c\r\n" % byte for byte in HELLO) + b"0\r\n\r\n", HELLO, False),
+    "nothing at all": (b"0\r\n\r\n", b"", False),
+}
+
+
+@pytest.mark.parametrize("how", CHUNKS)
+async def test_chunks_of_http(how: str, start: Start) -> None:
+    raw, body, broken = CHUNKS[how]
+    headers = {**SSE, "transfer-encoding": "chunked"}
+    lab = await start(Reply([raw], headers, framing="close"))
+    arrived, told = await received(lab)
+    assert told == broken
+    assert body.startswith(arrived)
+    assert told or arrived == body
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+async def test_an_encoded_stream_that_is_cut(coding: str, start: Start) -> None:
+    """At any byte, whether HTTP says that it was or not: what the bytes allow is there, and nothing else."""
+    encoded = b"".join(CODINGS[coding](STREAM))
+    cuts = [encoded[:end] for end in range(0, len(encoded), len(encoded) // 9)]
+    replies = [
+        Reply([cut] if cut else [], {**SSE, "content-encoding": coding}, cut=told)
+        for cut in cuts
+        for told in (True, False)
+    ]
+    lab = await start(by_turn(*replies))
+    for cut in cuts:
+        plain = compression.decoder(coding).feed(cut)
+        assert b"".join(STREAM).startswith(plain)
+        bodies = [await received(lab), await received(lab)]
+        assert [told for _, told in bodies] == [True, False]
+        assert same(bodies[0][0]) == same(expected([plain], ended=False))
+        text = dispatched(bodies[1][0]).content
+        assert dispatched(plain).content == text or CALLED.content.startswith(text)
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+async def test_an_encoded_body_that_is_cut_or_corrupt(coding: str, start: Start) -> None:
+    """It cannot be read, and leaves as it came."""
+    encoded = b"".join(CODINGS[coding]([chat.encoded(chat.completion("".join(SAID)))]))
+    bodies = [encoded[: len(encoded) // 2], encoded[:20] + b"\xff" * 99, b"\xff\xff\xff\xff"]
+    headers = {**JSON, "content-encoding": coding}
+    lab = await start(by_turn(*(Reply([body], headers, framing="length") for body in bodies)))
+    for body in bodies:
+        answer = await lab.post(chat.request())
+        assert (answer.body, answer.headers["content-encoding"]) == (body, coding)
+        assert len((await lab.report())["failures"]) <= 1
+
+
+# The client leaves
+
+
+@pytest.mark.parametrize("after", [1, 4, 5, 8])
+async def test_the_client_leaves_in_mid_stream(after: int, start: Start) -> None:
+    """Nothing is kept of it, what was done is reported, and the model server is told."""
+    resumed = asyncio.Event()
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for frame in STREAM[:after]:
+            yield frame
+        async with asyncio.timeout(PATIENCE):
+            await resumed.wait()
+        while True:
+            yield b": still there\n\n"
+
+    lab = await start(Reply(pieces()))
+    async with lab.client.stream("POST", PATH, json=ASK) as response:
+        assert response.status_code == 200
+    flow = await lab.flow()
+    resumed.set()
+    async with asyncio.timeout(PATIENCE):
+        await lab.upstream.gone.wait()
+    assert flow.error is not None
+    assert flow.metadata["vtc"]["failures"] == []
+    assert not lab.proxy.addon._live
+
+
+# What an event stream may hold
+
+
+def crlf(frames: list[bytes]) -> list[bytes]:
+    return [frame.replace(b"\n", b"\r\n") for frame in frames]
+
+
+def cr(frames: list[bytes]) -> list[bytes]:
+    return [frame.replace(b"\n", b"\r") for frame in frames]
+
+
+def bom(frames: list[bytes]) -> list[bytes]:
+    return [b"\xef\xbb\xbf" + frames[0], *frames[1:]]
+
+
+def comments(frames: list[bytes]) -> list[bytes]:
+    return [piece for frame in frames for piece in (b": ping\n\n", b":\n" + frame)]
+
+
+def named(frames: list[bytes]) -> list[bytes]:
+    return [b"id: %d\nevent: message\nretry: 9\n%s" % (i, frame) for i, frame in enumerate(frames)]
+
+
+def several_lines(frames: list[bytes]) -> list[bytes]:
+    """JSON over several data lines."""
+    return [re.sub(rb"(?<=[,{]) ?(?=\")", b"\ndata: ", frame) for frame in frames]
+
+
+def no_space(frames: list[bytes]) -> list[bytes]:
+    return [frame.replace(b"data: ", b"data:", 1) for frame in frames]
+
+
+def blank_lines(frames: list[bytes]) -> list[bytes]:
+    return [b"\n\n" + frame + b"\n" for frame in frames]
+
+
+FORMS = [crlf, cr, bom, comments, named, several_lines, no_space, blank_lines]
+CUTS = {"frame by frame": 0, "one byte a read": 1, "five bytes a read": 5, "at once": 1 << 20}
+
+
+@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
+async def test_forms_of_an_event_stream(form: Any, cut: str, start: Start) -> None:
+    """A call is read out of each, and a stream without any is byte-identical."""
+    size = CUTS[cut]
+
+    def pieces(frames: list[bytes]) -> list[bytes]:
+        body = b"".join(frames)
+        return [body[at : at + size] for at in range(0, len(body), size)] if size else frames
+
+    calling, talking = form(STREAM), form(PLAIN)
+    lab = await start(by_turn(pieces(calling), pieces(talking)))
+    body = (await lab.post(ASK)).body
+    text = b"\n".join(re.split(rb"\r\n?|\n", body)).removeprefix(b"\xef\xbb\xbf")
+    assert read_lines(text) == CALLED
+    answer = (await lab.post(ASK)).body
+    if form in (named, several_lines, comments) or cut == "frame by frame":
+        assert chat_text(answer) == chat_text(b"".join(talking))
+    assert (await lab.report())["failures"] == (await lab.report())["failures"] == []
+
+
+def read_lines(body: bytes) -> chat.Read:
+    """As a client reads that joins the data lines of an event."""
+    frames = [b"".join(re.findall(rb"^data: ?(.*)$", frame, re.MULTILINE)) for frame in body.split(b"\n\n")]
+    return chat.read(b"".join(b"data: " + frame + b"\n\n" for frame in frames if frame))
+
+
+def chat_text(body: bytes) -> str:
+    return read_lines(b"\n".join(re.split(rb"\r\n?|\n", body)).removeprefix(b"\xef\xbb\xbf")).content
+
+
+@pytest.mark.parametrize("dialect", ["hermes", "tag", "invoke"])
+async def test_frames_of_a_megabyte(dialect: str, start: Start) -> None:
+    """Text, and a call with a value of that size, each in one frame and in several."""
+    long = "0123456789abcde\n" * (1 << 16) + "end"
+    call = chat.DIALECTS[dialect]("write", {"filePath": "/a", "content": long})
+    replies = [chat.streamed(long), chat.streamed(call), chat.streamed(call[: 1 << 19], call[1 << 19 :])]
+    lab = await start(by_turn(*replies), vtc_max_call_bytes=4 << 20)
+    assert (await lab.post(ASK)).body == b"".join(replies[0])
+    for _ in replies[1:]:
+        ((name, arguments),) = (await lab.post(ASK)).message.calls
+        assert (name, arguments["filePath"], arguments["content"]) == ("write", "/a", long)
+
+
+@pytest.mark.parametrize("where", ["between", "in a call"])
+async def test_done_comes_early(where: str, start: Start) -> None:
+    """What follows is passed on as it came."""
+    before = ["Hi", " there"] if where == "between" else ["Hi", "<read><filePath>/a"]
+    frames = [chat.ROLE, *chat.said(*before), chat.DONE, *chat.said("</filePath>", "</read>"), chat.STOP, chat.DONE]
+    lab = await start(frames)
+    assert (await lab.post(ASK)).body == b"".join(frames)
+
+
+ERROR = chat.frame({"error": {"message": "overloaded", "type": "server_error", "code": 529}})
+
+
+@pytest.mark.parametrize("error", [ERROR, b"event: error\n" + ERROR, b'data: {"object": "error", "message": "x"}\n\n'])
+@pytest.mark.parametrize("at", range(1, len(STREAM)))
+async def test_an_error_object_in_the_stream(at: int, error: bytes, start: Start) -> None:
+    """It arrives as it came and at once, and the stream ends behind it; nothing of the text before is lost."""
+    lab = await start([*STREAM[:at], error])
+    body = (await lab.post(ASK)).body
+    assert body.count(error) == 1
+    rest = body.replace(error, b"")
+    assert same(rest) == same(expected(STREAM[:at], ended=True))
+
+
+# Bytes that are no UTF-8
+
+
+async def test_bytes_that_are_no_utf8(start: Start) -> None:
+    """In text they leave as they came; in a call they are what a client takes them for."""
+    text = [frame.replace(b"look", b"l\xffk") for frame in chat.streamed("I look", " < and look", " up.")]
+    call = [frame.replace(b"/a", b"/\xe9") for frame in STREAM]
+    lab = await start(by_turn(text, call))
+    assert (await lab.post(ASK)).body == b"".join(text)
+    assert (await lab.post(ASK)).message.calls == [("read", {"filePath": "/\ufffd"})]
+
+
+# Statuses and connections
+
+REDIRECT = {"location": "/v2", "content-type": "text/html"}
+REFUSAL = {**JSON, "retry-after": "1"}
+REFUSED = [b'{"error": {"message": "<read>"}}']
+STATUSES = [
+    Reply([], {}, 204, framing="close"),
+    *(Reply([b"<a>there</a>"], REDIRECT, code, framing="length") for code in (301, 302, 307, 308)),
+    *(Reply(REFUSED, REFUSAL, code, framing="length") for code in (400, 401, 403, 404, 413, 422, 429, 500, 503, 529)),
+    *(Reply([*chat.said(*SAID), chat.DONE], SSE, code) for code in (401, 429, 500)),
+]
+
+
+@pytest.mark.parametrize("reply", STATUSES, ids=lambda reply: f"{reply.status}")
+async def test_statuses_that_are_no_reply(reply: Reply, start: Start) -> None:
+    lab = await start(reply)
+    for ask in (ASK, chat.request()):
+        answer = await lab.post(ask)
+        assert (answer.status, answer.body) == (reply.status, b"".join(reply.pieces))  # type: ignore[arg-type]
+        for name, value in reply.headers.items():
+            assert answer.headers[name] == value
+        assert (await lab.report())["calls"] == []
+
+
+TYPES = [
+    "text/event-stream",
+    "Text/Event-Stream",
+    "text/event-stream;charset=UTF-8",
+    "text/event-stream ; charset=utf-8; foo=bar",
+    "application/json",
+    "application/octet-stream",
+    "text/plain; charset=latin-1",
+    "application/x-ndjson",
+    "nonsense",
+    "",
+]
+
+
+@pytest.mark.parametrize("type_", TYPES)
+async def test_a_stream_by_whatever_name(type_: str, start: Start) -> None:
+    """And whatever it begins with."""
+    heads = [b"", b"\xef\xbb\xbf", b"retry: 5\n\n", b": hi\n\n", b"\n", b"event: ping\n\n"]
+    headers = {"content-type": type_} if type_ else {}
+    lab = await start(by_turn(*(Reply([head, *STREAM] if head else STREAM, headers) for head in heads)))
+    for head in heads:
+        answer = await lab.post(ASK)
+        assert answer.body.startswith(head)
+        assert chat.read(answer.body.removeprefix(head)) == CALLED
+
+
+@pytest.mark.parametrize("type_", ["application/json; charset=utf-8", "APPLICATION/JSON", "text/plain", ""])
+async def test_a_whole_reply_by_whatever_name(type_: str, start: Start) -> None:
+    reply = chat.encoded(chat.completion("".join(SAID)))
+    lab = await start(Reply([reply], {"content-type": type_} if type_ else {}, framing="length"))
+    assert (await lab.post(chat.request())).message == CALLED
+
+
+@pytest.mark.parametrize("version", ["HTTP/1.0", "HTTP/1.1"])
+@pytest.mark.parametrize("connection", ["keep-alive", "close", None])
+async def test_one_exchange_after_another(version: str, connection: str | None, start: Start) -> None:
+    """On one connection of the client's, whether the model server keeps its own or not."""
+    headers = {**SSE, **({"connection": connection} if connection else {})}
+    framing: Literal["chunked", "close"] = "chunked" if version == "HTTP/1.1" else "close"
+    lab = await start(Reply(STREAM, headers, framing=framing, version=version))
+    for _ in range(3):
+        assert (await lab.post(ASK)).message == CALLED

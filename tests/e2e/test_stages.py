@@ -1,0 +1,262 @@
+"""A fault of ours in each stage, planted: every byte goes on, in order, once; it is logged once and counted once."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.apis import chat
+from tests.e2e.conftest import PATH, Lab, Start, by_turn
+from tests.e2e.test_faults import received
+from tests.e2e.test_text_clients import AGENT, request
+from tests.e2e.test_transport import gzipped
+from tests.e2e.upstream import JSON, SSE, Reply
+from vtc import channel, exchange
+from vtc.apis import openai_chat, openai_stream
+from vtc.dialects import conversation, documentation, history, open_call, reader
+from vtc.dialects.reader import Reader
+from vtc.profiles.plan import Planner
+from vtc.proxy import addon
+from vtc.wire import compression, sse
+
+ASK = chat.request(stream=True)
+CALL = chat.DIALECTS["tag"]("read", {"filePath": "/a"})
+TEXT = f"Let me look.\n\n{CALL}\nDone it. <read> is `<read>`."
+
+
+class PlantedError(Exception):
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A function, by its owner and name, and the call of it that fails (from 0)."""
+
+    owner: Any
+    name: str
+    call: int = 0
+
+    def plant(self, patch: pytest.MonkeyPatch) -> Callable[[], int]:
+        """Make it fail; returns how often it was called."""
+        real, calls = getattr(self.owner, self.name), [0]
+
+        def broken(*args: Any, **kwargs: Any) -> Any:
+            calls[0] += 1
+            if calls[0] == self.call + 1:
+                raise PlantedError("planted")
+            return real(*args, **kwargs)
+
+        patch.setattr(self.owner, self.name, broken)
+        return lambda: calls[0]
+
+    def __str__(self) -> str:
+        return f"{self.owner.__name__.rpartition('.')[2]}.{self.name}{f' {self.call}' * bool(self.call)}"
+
+
+REPLY = [
+    *(Stage(sse.FrameReader, "feed", call) for call in (0, 3)),
+    *(Stage(openai_stream, name, call) for name in ("decode", "encode") for call in (0, 2)),
+    *(Stage(openai_stream.StreamRewriter, name) for name in ("_part", "_one", "_split", "_emit", "_take", "_call")),
+    *(Stage(openai_stream.StreamRewriter, "_made", call) for call in (0, 1, 2, 3)),
+    *(Stage(openai_stream.StreamRewriter, "feed", call) for call in range(0, 60, 7)),
+    *(Stage(exchange.Exchange, name) for name in ("_channel", "_reader", "_identified")),
+    Stage(channel.Channel, "feed", 20),
+    Stage(channel.Channel, "finish"),
+    *(Stage(channel.Channel, name) for name in ("_passed", "_called", "_is_allowed")),
+    *(Stage(Reader, name) for name in ("_read", "_head", "_param", "_value_tail", "_done", "_speak", "_deliver")),
+    Stage(open_call.OpenCall, "complete"),
+    Stage(reader.Reader, "finish"),
+]  # fmt: skip
+
+
+def faults(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+def said(body: bytes) -> str:
+    """All text that left, with each call as the text that it was."""
+    out = ""
+    for delta in chat.deltas(body):
+        out += delta.get("content") or ""
+        if any("id" in call for call in delta.get("tool_calls") or ()):
+            out += CALL
+    return out
+
+
+def squeezed(text: str) -> str:
+    """White space beside a call goes with it."""
+    return re.sub(r"\s+", "", text)
+
+
+@pytest.mark.parametrize("size", [1, 9, 1000])
+@pytest.mark.parametrize("stage", REPLY, ids=str)
+async def test_a_stream(
+    stage: Stage, size: int, start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    lab = await start(chat.streamed(*(TEXT[at : at + size] for at in range(0, len(TEXT), size))))
+    calls = stage.plant(monkeypatch)
+    body = (await lab.post(ASK)).body
+    assert squeezed(said(body)) == squeezed(TEXT)
+    assert chat.events(body)[-1] == "[DONE]"
+    assert chat.events(body)[-2]["usage"] == chat.USAGE
+    fails = calls() > stage.call
+    assert fails or size > 1
+    assert len(faults(caplog)) == fails
+    assert (await lab.report())["failures"] == ["PlantedError: planted"] * fails
+    assert stats(lab)["failed"] == fails
+
+
+def stats(lab: Lab) -> Any:
+    return lab.proxy.addon._stats.as_dict()["unknown"]
+
+
+@pytest.mark.parametrize("stage", REPLY, ids=str)
+async def test_a_whole_reply(
+    stage: Stage, start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    body = chat.encoded(chat.completion(TEXT))
+    lab = await start(Reply([body], JSON, framing="length"))
+    calls = stage.plant(monkeypatch)
+    answer = await lab.post(chat.request())
+    fails = calls() > stage.call
+    assert answer.body == body if fails else answer.message.calls
+    assert len(faults(caplog)) == fails
+    assert (await lab.report())["failures"] == ["PlantedError: planted"] * fails
+
+
+@pytest.mark.parametrize(
+    "stage", [Stage(conversation, "is_readable"), Stage(conversation, "as_read"), *REPLY[-12:]], ids=str
+)
+async def test_a_text_clients_stream(
+    stage: Stage, start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    call = chat.DIALECTS["hermes"]("list_files", {"path": "."})
+    text = f"Look:\n{call}\nDone."
+    frames = chat.streamed(*text)
+    lab = await start(frames)
+    calls = stage.plant(monkeypatch)
+    answer = await lab.post(request(stream=True), headers=AGENT)
+    if fails := calls() > stage.call:
+        given = answer.message.content.replace("<list_files>\n<path>.</path>\n</list_files>", call)
+        assert squeezed(given) == squeezed(text)
+    assert len(faults(caplog)) == fails
+
+
+# The request
+
+REQUEST = [
+    Stage(openai_chat, "call"),
+    Stage(openai_chat, "_messages"),
+    Stage(openai_chat, "_raws"),
+    Stage(openai_chat.Request, "encode"),
+    Stage(openai_chat, "_encoded"),
+    Stage(Planner, "plan"),
+    Stage(Planner, "_protocol"),
+    Stage(documentation, "read"),
+    Stage(documentation, "read", 1),
+    Stage(conversation, "structured"),
+    Stage(conversation, "with_samples"),
+    Stage(history, "to_text"),
+    Stage(history, "joined"),
+    Stage(history, "with_tools"),
+    Stage(exchange.Exchange, "_rewrite"),
+]
+
+
+@pytest.mark.parametrize("stage", REQUEST, ids=str)
+@pytest.mark.parametrize("client", ["native", "text"])
+async def test_a_request(
+    client: str, stage: Stage, start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Request and reply go on as they came."""
+    frames = chat.streamed(TEXT)
+    lab = await start(frames, vtc_tools="prompt", vtc_dialect="hermes")
+    calls = stage.plant(monkeypatch)
+    past = {"id": "c", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+    turns = [{"role": "assistant", "content": None, "tool_calls": [past]}, {"role": "user", "content": "on"}]
+    native = chat.request(messages=turns, stream=True)
+    body, headers = (request(stream=True), AGENT) if client == "text" else (native, {})
+    answer = await lab.post(body, headers=headers)
+    fails = calls() > stage.call
+    assert (lab.upstream.seen[0].json == body) == fails
+    assert not fails or answer.body == b"".join(frames)
+    assert len(faults(caplog)) == fails
+    report = await lab.report()
+    assert (report["request"] == ["left alone: PlantedError: planted"]) == fails
+
+
+# What cannot be given back is told
+
+
+async def test_the_decoder(start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """The client does not take what there is for the whole."""
+    frames = chat.streamed(*TEXT)
+    lab = await start(Reply(gzipped(frames), {**SSE, "content-encoding": "gzip"}))
+    Stage(compression._Coded, "feed", 5).plant(monkeypatch)
+    body, told = await received(lab)
+    assert told
+    assert squeezed(TEXT).startswith(squeezed(said(body)))
+    assert len(faults(caplog)) == 1
+
+
+# mitmproxy's traps
+
+
+async def test_a_fault_in_the_final_call_ends_the_reply_all_the_same(
+    start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An exception there would have the client wait for ever."""
+    frames = [chat.ROLE, *chat.said(*"Hi <read> there"), *chat.said("<read>")]
+    lab = await start(frames)
+    Stage(openai_stream.StreamRewriter, "finish").plant(monkeypatch)
+    assert said((await lab.post(ASK)).body) == "Hi <read> there<read>"
+    assert len(faults(caplog)) == 1
+
+
+@pytest.mark.parametrize("also", ["release", "frames"])
+async def test_two_faults_at_once_end_the_reply_all_the_same(
+    also: str, start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where giving back fails, too, the rest of the reply goes on, and the log says what was lost."""
+    lab = await start([chat.ROLE, *chat.said("a", " <read>"), *chat.said("b", "c"), chat.STOP, chat.DONE])
+    Stage(openai_stream.StreamRewriter, "feed", 3).plant(monkeypatch)
+    if also == "release":
+        Stage(openai_stream.StreamRewriter, "release").plant(monkeypatch)
+    else:
+        Stage(sse.FrameReader, "finish").plant(monkeypatch)
+    answer = (await lab.post(ASK)).message
+    assert answer.content.replace(" <read>", "") == "abc"
+    assert answer.finish_reason == "stop"
+    assert any("lost" in line for line in faults(caplog))
+
+
+HOOKS = [
+    Stage(exchange.Exchange, "open"),
+    Stage(exchange.Exchange, "stream"),
+    Stage(addon, "_rewriting"),
+    Stage(addon.VirtualToolCalling, "_close"),
+]
+
+
+@pytest.mark.parametrize("stage", HOOKS, ids=str)
+async def test_a_fault_in_a_hook(stage: Stage, start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """mitmproxy logs it and goes on; the flow does, too, and so does the next."""
+    frames = chat.streamed(*TEXT)
+    lab = await start(by_turn(frames, frames))
+    stage.plant(monkeypatch)
+    first = (await lab.post(ASK)).body
+    assert first == b"".join(frames) or chat.read(first).calls
+    assert (await lab.post(ASK)).message.calls == [("read", {"filePath": "/a"})]
+
+
+async def test_a_reply_never_ends_early(start: Start) -> None:
+    """Empty bytes, which would end it at the client, are never sent: where nothing may leave nothing does."""
+    lab = await start(chat.streamed(*("<read>" * 50), " end"))
+    async with lab.client.stream("POST", PATH, json=ASK) as response:
+        pieces = [piece async for piece in response.aiter_raw()]
+    assert said(b"".join(pieces)) == "<read>" * 50 + " end"
