@@ -314,6 +314,8 @@ class Stream:
         return self._failing_open(self._decoder.finish, final=True)
 
     def _failing_open(self, read: Callable[[], bytes], *, final: bool) -> list[bytes]:
+        if self.broken:
+            return []  # there is a gap before whatever comes
         out: list[bytes] = []
         data = b""  # that stands in no frame
         frames: deque[sse.Frame] = deque()

@@ -62,7 +62,7 @@ REPLY = [
     *(Stage(sse.FrameReader, "feed", call) for call in (0, 3)),
     *(Stage(openai_stream, name, call) for name in ("decode", "encode") for call in (0, 2)),
     *(Stage(openai_stream.StreamRewriter, name) for name in ("_part", "_one", "_split", "_emit", "_take", "_call")),
-    *(Stage(openai_stream.StreamRewriter, "_made", call) for call in (0, 1, 2, 3)),
+    *(Stage(openai_stream.StreamRewriter, "_made", call) for call in (0, 1, 2)),
     *(Stage(openai_stream.StreamRewriter, "feed", call) for call in range(0, 60, 7)),
     *(Stage(exchange.Exchange, name) for name in ("_channel", "_reader", "_identified")),
     Stage(channel.Channel, "feed", 20),
