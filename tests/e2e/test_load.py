@@ -1,0 +1,174 @@
+"""Many streams through one mitmdump: nothing mixed up, nothing lost, and the memory back to where it was.
+
+`make load` runs 200 at once and 10,000 in a row; what runs with the other tests is a small one of the same kind. The
+figures are printed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+import time
+from asyncio.subprocess import PIPE, STDOUT, Process
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.apis import chat
+from tests.e2e.conftest import PATH
+from tests.e2e.test_start import ADDON, MITMDUMP
+from tests.e2e.upstream import JSON, Reply, Seen, serving
+
+WRITTEN = [chat.DIALECTS[name] for name in ("hermes", "tag", "invoke", "qwen3-coder")]
+PATIENCE = 1200
+"""Seconds for all of it."""
+WARM_UP = 50
+"""Rounds before memory is measured: until then caches fill."""
+GROWTH = 32
+"""Megabytes by which mitmdump may have grown in the end; the replies of the large run are several times that."""
+
+
+@dataclass(slots=True)
+class Load:
+    """Clients of one mitmdump, and what they were told."""
+
+    client: httpx.AsyncClient
+    process: Process
+    lines: list[bytes]
+    reading: asyncio.Task[None]
+    ids: set[str] = field(default_factory=set)
+    done: int = 0
+
+    async def ask(self, number: int) -> None:
+        """A request with a number of its own, whose reply must be the one for it."""
+        body = chat.request(str(number), stream=bool(number % 5))
+        read = chat.read((await self.client.post(PATH, json=body)).content)
+        assert read.content == f"This is {number}."
+        assert read.calls == [("write", {"filePath": f"/{number}", "content": content_of(number)})]
+        self.ids.update(read.ids)
+        self.done += 1
+
+    @property
+    def megabytes(self) -> float:
+        """What mitmdump holds in memory (resident)."""
+        found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{self.process.pid}/status").read_text())
+        assert found
+        return int(found[1]) / 1024
+
+    async def summary(self) -> bytes:
+        """End mitmdump, for what it says at the end."""
+        self.process.terminate()
+        await self.process.wait()
+        await self.reading
+        return b"".join(self.lines)
+
+
+def content_of(number: int) -> str:
+    return f"{number} é\n" * 20
+
+
+def pieces_of(number: int) -> list[bytes]:
+    call = WRITTEN[number % 4]("write", {"filePath": f"/{number}", "content": content_of(number)})
+    text = f"This is {number}.\n\n{call}"
+    return chat.streamed(*(text[at : at + 9] for at in range(0, len(text), 9)))
+
+
+def replying(seen: Seen) -> Reply:
+    number = int(seen.json["messages"][0]["content"])
+    if seen.json["stream"]:
+        return Reply(pieces_of(number))
+    said = "".join(delta.get("content") or "" for delta in chat.deltas(b"".join(pieces_of(number))))
+    return Reply([chat.encoded(chat.completion(said))], JSON, framing="length")
+
+
+@asynccontextmanager
+async def loaded(script: Any, confdir: Path, directory: Path) -> AsyncIterator[Load]:
+    async with asyncio.timeout(PATIENCE), serving(script) as upstream:
+        options = ["-m", f"reverse:{upstream.url}", "--set", f"confdir={confdir}", "--set", "flow_detail=0"]
+        command = [MITMDUMP, "-s", ADDON, "--listen-host", "127.0.0.1", "--listen-port", "0", *options]
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        process = await asyncio.create_subprocess_exec(
+            *command, stdout=PIPE, stderr=STDOUT, cwd=directory, env=environment
+        )
+        lines: list[bytes] = []
+        listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+        async def read() -> None:
+            assert process.stdout
+            async for line in process.stdout:
+                lines.append(line)
+                if not listening.done() and (found := re.search(rb"listening at (?:http://)?(\S+:\d+)", line)):
+                    listening.set_result(found[1].decode())
+
+        reading = asyncio.create_task(read())
+        try:
+            limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
+            base = f"http://{await listening}"
+            async with httpx.AsyncClient(base_url=base, trust_env=False, timeout=PATIENCE, limits=limits) as client:
+                yield Load(client, process, lines, reading)
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+            await reading
+
+
+def told(capsys: pytest.CaptureFixture[str], line: str) -> None:
+    with capsys.disabled():
+        sys.stdout.write(f"\n{line}\n")
+
+
+@pytest.mark.parametrize("count", [pytest.param(50, id="small"), pytest.param(200, id="large", marks=pytest.mark.load)])
+async def test_streams_at_once(count: int, confdir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All of them are in the middle of a call at the same time."""
+    begun = asyncio.Barrier(count)
+
+    def script(seen: Seen) -> Reply:
+        number = int(seen.json["messages"][0]["content"])
+        pieces = pieces_of(number)
+
+        async def interleaved() -> AsyncIterator[bytes]:
+            for at, piece in enumerate(pieces):
+                if at % (len(pieces) // 4) == 3:
+                    await begun.wait()
+                yield piece
+
+        return Reply(interleaved())
+
+    async with loaded(script, confdir, tmp_path) as load:
+        before, started = load.megabytes, time.perf_counter()
+        async with asyncio.TaskGroup() as group:
+            for number in range(count):
+                group.create_task(load.ask(number * 5 + 1))
+        seconds, after = time.perf_counter() - started, load.megabytes
+        summary = await load.summary()
+    told(capsys, f"{count} streams at once: {seconds:.1f} s, mitmdump {before:.0f} -> {after:.0f} MB")
+    assert (load.done, len(load.ids)) == (count, count)
+    assert f"{count} exchanges, {count} calls (0 repaired), 0 left as text, 0 failed open".encode() in summary
+
+
+@pytest.mark.parametrize(
+    "count", [pytest.param(300, id="small"), pytest.param(10_000, id="large", marks=pytest.mark.load)]
+)
+async def test_streams_in_a_row(count: int, confdir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Streamed and whole by turns."""
+    async with loaded(replying, confdir, tmp_path) as load:
+        for number in range(WARM_UP):
+            await load.ask(number)
+        before, started = load.megabytes, time.perf_counter()
+        for number in range(WARM_UP, count):
+            await load.ask(number)
+        seconds, after = time.perf_counter() - started, load.megabytes
+        summary = await load.summary()
+    rate = (count - WARM_UP) / seconds
+    told(capsys, f"{count} in a row: {rate:.0f} a second, mitmdump {before:.0f} -> {after:.0f} MB")
+    assert (load.done, len(load.ids)) == (count, count)
+    assert f"{count} exchanges, {count} calls (0 repaired), 0 left as text, 0 failed open".encode() in summary
+    assert after < before + GROWTH
