@@ -324,7 +324,7 @@ class Stream:
             try:
                 data = read()
             except Exception as error:
-                data, fault, self.broken = getattr(error, "decoded", b""), error, self.broken or not final
+                data, fault, self.broken = getattr(error, "decoded", b""), error, not final
             if self._failed:
                 return [data] if data else []
             frames += self._frames.feed(data)

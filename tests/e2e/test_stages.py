@@ -16,7 +16,7 @@ from tests.e2e.test_faults import received
 from tests.e2e.test_text_clients import AGENT, request
 from tests.e2e.test_transport import gzipped
 from tests.e2e.upstream import JSON, SSE, Reply
-from vtc import channel, exchange
+from vtc import channel, exchange, outgoing
 from vtc.apis import openai_chat, openai_stream
 from vtc.dialects import conversation, documentation, history, open_call, reader
 from vtc.dialects.reader import Reader
@@ -67,7 +67,7 @@ REPLY = [
     *(Stage(exchange.Exchange, name) for name in ("_channel", "_reader", "_identified")),
     Stage(channel.Channel, "feed", 20),
     Stage(channel.Channel, "finish"),
-    *(Stage(channel.Channel, name) for name in ("_passed", "_called", "_is_allowed")),
+    *(Stage(channel.Channel, name) for name in ("_passed", "_called")),
     *(Stage(Reader, name) for name in ("_read", "_head", "_param", "_value_tail", "_done", "_speak", "_deliver")),
     Stage(open_call.OpenCall, "complete"),
     Stage(reader.Reader, "finish"),
@@ -164,7 +164,8 @@ REQUEST = [
     Stage(history, "to_text"),
     Stage(history, "joined"),
     Stage(history, "with_tools"),
-    Stage(exchange.Exchange, "_rewrite"),
+    Stage(outgoing, "prepared"),
+    Stage(outgoing, "encoded"),
 ]
 
 

@@ -7,14 +7,13 @@ back.
 
 from __future__ import annotations
 
-import json
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import groupby, islice
+from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
 from vtc.apis.base import Channel
+from vtc.apis.openai_choice import Choice, Held, Mark
 from vtc.apis.openai_json import (
     CUT_OFF,
     cleaned,
@@ -32,92 +31,10 @@ from vtc.wire import sse
 
 
 @dataclass(slots=True)
-class _Held:
-    """A frame whose text has not all left: `raw` while it is whole, else what a new frame is made of."""
-
-    text: str
-    chunk: dict[str, Any]
-    raw: bytes | None
-    lines: bytes = b""
-    """Other lines of its frame (`event:`, `id:`) that have not left."""
-    passed: str = ""
-    """Text that may leave while white space behind it may not yet. For a client that reads text it waits for that, so
-    that a reply which needs no change keeps its frames; for any other it leaves at once."""
-
-
-@dataclass(slots=True)
-class _Choice:
-    """One choice of the reply."""
-
-    index: int
-    channel: Channel
-    held: deque[_Held] = field(default_factory=deque)
-    calls: int = 0
-    role_sent: bool = False
-    native: bool = False  # upstream sends tool_calls itself: its text is not read any more
-    finished: bool = False
-    gathered: dict[int, dict[str, Any]] = field(default_factory=dict)
-    """Upstream's own calls by index, where the channel takes them; their parts arrive in pieces and interleaved."""
-    frames: list[tuple[bytes, dict[str, Any]]] = field(default_factory=list)
-    """The frames that those came in, and what else each says: calls that nobody changes leave in them."""
-    apart: bool = False  # such a frame has left already, without its calls
-
-    def gather(self, delta: Mapping[str, Any]) -> None:
-        entries = delta.get("tool_calls") or [{"index": 0, "function": delta["function_call"]}]
-        for entry in entries:
-            function = entry.get("function") or {}
-            empty: dict[str, Any] = {"id": None, "name": "", "arguments": "", "source": {}}
-            whole = self.gathered.setdefault(self._index(entry), empty)
-            whole["source"].update(entry)
-            whole["id"] = whole["id"] or entry.get("id")
-            whole["name"] += function.get("name") or ""
-            arguments = function.get("arguments") or ""
-            whole["arguments"] += arguments if isinstance(arguments, str) else json.dumps(arguments)
-
-    def _index(self, entry: Mapping[str, Any]) -> int:
-        """Which call an entry belongs to; of servers that number nothing, a new id or a second name begins another."""
-        if isinstance(entry.get("index"), int):
-            return int(entry["index"])
-        if not self.gathered:
-            return 0
-        last = max(self.gathered)
-        whole, id_, name = self.gathered[last], entry.get("id"), (entry.get("function") or {}).get("name")
-        return last + bool((name and whole["name"]) or (id_ and id_ != whole["id"]))
-
-    def end(self, *, complete: bool) -> list[Event]:
-        """The end of the choice: what the channel still holds, then what it makes of upstream's own calls."""
-        calls = [
-            ToolCall(whole["name"], whole["arguments"] or "{}", whole["id"] or f"call_{index}", whole["source"])
-            for index, whole in sorted(self.gathered.items())
-        ]
-        events = self.channel.finish(complete=complete, calls=calls)
-        made = [event.call for event in events if isinstance(event, Call)]
-        self.apart = self.apart or made != calls or any(isinstance(event, Rewritten) for event in events)
-        return events
-
-
-class _Mark:
-    """What a choice held before events were written: if that fails, none of it has left."""
-
-    __slots__ = ("_choice", "_counts", "_kept")
-
-    def __init__(self, choice: _Choice, events: bool) -> None:
-        self._choice = choice
-        self._counts = len(choice.held), len(choice.frames)
-        # Without events nothing is taken from it, so that it need not be copied for each piece of a long call.
-        self._kept = ([replace(one) for one in choice.held], [*choice.frames]) if events else None
-
-    def undo(self) -> None:
-        held, frames = self._kept or (self._choice.held, self._choice.frames)
-        self._choice.held = deque(islice(held, self._counts[0]))
-        self._choice.frames = frames[: self._counts[1]]
-
-
-@dataclass(slots=True)
 class _Part:
     """One choice's part of a chunk, and what its channel made of the text (`read` if it went there at all)."""
 
-    choice: _Choice
+    choice: Choice
     entry: dict[str, Any]
     delta: dict[str, Any]
     text: str
@@ -135,7 +52,7 @@ class StreamRewriter:
         self._channel = channel
         self._legacy = legacy
         self._drop = frozenset(drop)
-        self._choices: dict[int, _Choice] = {}
+        self._choices: dict[int, Choice] = {}
         self._last: dict[str, Any] = {}  # what the last chunk said of the whole reply: id, model, …
         self.lines = b""  # of the last frame, those besides its data: the next frame that is made has them
 
@@ -159,7 +76,7 @@ class StreamRewriter:
         self._last = {key: value for key, value in chunk.items() if key not in ("choices", "usage")}
         # All of a chunk is read before any of it is written: should reading fail, nothing of it has left yet.
         parts = [self._part(entry) for entry in choices]
-        marks = [_Mark(part.choice, bool(part.events)) for part in parts]
+        marks = [Mark(part.choice, bool(part.events)) for part in parts]
         try:
             return self._written(chunk, parts, raw)
         except Exception:
@@ -191,7 +108,7 @@ class StreamRewriter:
             choice.frames.clear()
         return frames
 
-    def _made(self, chunk: Mapping[str, Any], held: _Held | None = None) -> bytes:
+    def _made(self, chunk: Mapping[str, Any], held: Held | None = None) -> bytes:
         """A new frame. What else the frame said that it is made of goes with it, and the kind of event with each."""
         source = held if held and held.lines else self
         lines = source.lines
@@ -287,7 +204,7 @@ class StreamRewriter:
             out.append(self._made(_with_delta(self._bare(choice), others)))
         elif not alone and not reason:
             out.append(self._made({**chunk, "choices": [{**entry, "delta": others}]}))
-        held = _Held(part.text, self._bare(choice), raw if alone else None, self.lines)
+        held = Held(part.text, self._bare(choice), raw if alone else None, self.lines)
         self.lines = b""
         choice.held.append(held)
         self._emit(choice, part.events, out)
@@ -295,7 +212,7 @@ class StreamRewriter:
             ending = {**entry, "delta": {}, "finish_reason": self._reason(choice, reason)}
             out.append(self._made({**chunk, "choices": [ending]}))
 
-    def _emit(self, choice: _Choice, events: Sequence[Event], out: list[bytes]) -> None:
+    def _emit(self, choice: Choice, events: Sequence[Event], out: list[bytes]) -> None:
         for event in _joined(events):
             match event:
                 case Text(raw):
@@ -313,7 +230,7 @@ class StreamRewriter:
                 case _:
                     self._take(choice, len(event.raw), out, None)
 
-    def _take(self, choice: _Choice, count: int, out: list[bytes], as_: str | None) -> None:
+    def _take(self, choice: Choice, count: int, out: list[bytes], as_: str | None) -> None:
         """The next `count` characters of what is held leave as a field of the delta, or not at all."""
         while count:
             held = choice.held[0]
@@ -334,14 +251,14 @@ class StreamRewriter:
                 self.lines = held.lines or self.lines
                 choice.held.popleft()
 
-    def _pass(self, choice: _Choice, out: list[bytes]) -> None:
+    def _pass(self, choice: Choice, out: list[bytes]) -> None:
         """No more patience: what may leave of the first frame leaves without the rest."""
         held = choice.held[0]
         if held.passed:
             out.append(self._made(_with_delta(held.chunk, self._roled(choice, {"content": held.passed})), held))
             held.passed, held.raw = "", None
 
-    def _call(self, choice: _Choice, call: ToolCall, out: list[bytes]) -> None:
+    def _call(self, choice: Choice, call: ToolCall, out: list[bytes]) -> None:
         """A complete call: a chunk with its id and name, and one with its arguments."""
         chunk = self._bare(choice)
         if self._legacy:
@@ -356,7 +273,7 @@ class StreamRewriter:
         out.append(self._made(_with_delta(chunk, rest)))
         choice.calls += 1
 
-    def _frames(self, choice: _Choice) -> list[bytes]:
+    def _frames(self, choice: Choice) -> list[bytes]:
         """The frames that upstream's own calls came in, or if those leave by themselves what else these say."""
         frames, choice.frames = choice.frames, []
         if not choice.apart:
@@ -365,37 +282,37 @@ class StreamRewriter:
         choice.role_sent = choice.role_sent or any(chunk["choices"][0]["delta"].get("role") for chunk in rest)
         return [self._made(chunk) for chunk in rest]
 
-    def _bare(self, choice: _Choice) -> dict[str, Any]:
+    def _bare(self, choice: Choice) -> dict[str, Any]:
         """A chunk of the reply that says nothing yet."""
         return {**self._last, "choices": [{"index": choice.index, "delta": {}, "finish_reason": None}]}
 
-    def _reason(self, choice: _Choice, reason: str | None) -> str | None:
+    def _reason(self, choice: Choice, reason: str | None) -> str | None:
         if not choice.channel.structured or (choice.gathered and not choice.calls):
             return text_reason(reason) if choice.gathered else reason
         return finish_reason(reason, legacy=self._legacy) if choice.calls else reason
 
-    def _roled(self, choice: _Choice, delta: dict[str, Any]) -> dict[str, Any]:
+    def _roled(self, choice: Choice, delta: dict[str, Any]) -> dict[str, Any]:
         if choice.role_sent:
             return delta
         choice.role_sent = True
         return {"role": "assistant", **delta}
 
-    def _choice(self, entry: Mapping[str, Any]) -> _Choice:
+    def _choice(self, entry: Mapping[str, Any]) -> Choice:
         index = entry.get("index") or 0
         if index not in self._choices:
-            self._choices[index] = _Choice(index, self._channel())
+            self._choices[index] = Choice(index, self._channel())
         return self._choices[index]
 
     def _end(self, *, complete: bool) -> list[bytes]:
         """Choices that upstream did not finish: what was complete is delivered, what is held is given back."""
         self.lines = sse.event_line(self.lines)
         out: list[bytes] = []
-        ended: list[tuple[_Choice, list[Event]]] = []
+        ended: list[tuple[Choice, list[Event]]] = []
         for choice in self._choices.values():
             if not choice.finished:
                 choice.finished = True
                 ended.append((choice, choice.end(complete=complete)))
-        marks = [_Mark(choice, bool(events)) for choice, events in ended]
+        marks = [Mark(choice, bool(events)) for choice, events in ended]
         try:
             for choice, events in ended:
                 whole = bool(choice.gathered) and not choice.apart

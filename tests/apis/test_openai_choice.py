@@ -1,0 +1,111 @@
+"""Calls that upstream makes itself, where the channel looks at them: in the frames they came in, or made anew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.apis import chat
+from tests.apis.test_openai_stream import feed
+from tests.apis.toy import Toy
+from vtc.apis.base import Channel
+from vtc.apis.openai_choice import Choice, Mark
+from vtc.apis.openai_stream import StreamRewriter
+from vtc.events import ToolCall
+
+
+def entry(index: int, name: str, **more: Any) -> dict[str, Any]:
+    return {"index": index, "id": f"i{index}", "type": "function", "function": {"name": name, "arguments": ""}, **more}
+
+
+def calls(*entries: dict[str, Any], **fields: Any) -> bytes:
+    return chat.chunk({"tool_calls": [*entries]}, **fields)
+
+
+PART = chat.native(0, arguments="{}")
+END = chat.chunk({}, "tool_calls")
+
+
+def run(*frames: bytes) -> bytes:
+    one = StreamRewriter(lambda: Toy(guarded=True), legacy=False)
+    out = [piece for frame in frames for piece in feed(one, frame)]
+    return b"".join([*out, *one.finish()])
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [calls(entry(0, "a")), calls(PART), END, chat.USED, chat.DONE],
+        [chat.chunk({"role": "assistant", "content": None, "tool_calls": [entry(0, "a", sig="x")]}), calls(PART), END],
+        [chat.ROLE, *chat.said("Hi"), calls(entry(0, "a"), entry(1, "b")), calls(PART), chat.STOP, chat.DONE],
+        [calls(entry(0, "a"), PART), chat.chunk({"tool_calls": [PART]}, "tool_calls")],
+        [chat.chunk({"function_call": {"name": "a", "arguments": "{"}}), chat.chunk({}, "function_call")],
+        [calls(entry(0, "a")), calls(PART)],
+        [calls(entry(0, "a")), calls(PART), chat.DONE],
+    ],
+)
+def test_calls_of_which_nothing_changes_leave_in_their_frames(frames: list[bytes]) -> None:
+    assert run(*frames) == b"".join(frames)
+
+
+def test_they_leave_when_the_last_of_them_is_there() -> None:
+    one = StreamRewriter(lambda: Toy(guarded=True), legacy=False)
+    assert feed(one, chat.ROLE) == [chat.ROLE]
+    first, more = calls(entry(0, "a")), calls(PART)
+    assert [feed(one, first), feed(one, more)] == [[], []]
+    assert feed(one, END) == [first, more, END]
+
+
+def test_a_changed_call_is_made_anew_with_what_else_its_frames_say() -> None:
+    first = chat.chunk({"role": "assistant", "content": None, "tool_calls": [entry(0, "old", sig="x"), entry(1, "a")]})
+    used = calls(PART, chat.native(1, arguments="[1]"), usage=chat.USAGE)
+    body = run(first, used, END, chat.DONE)
+    message = chat.read(body)
+    assert (message.calls, message.ids) == ([("new", {}), ("a", [1])], ["i0", "i1"])
+    assert message.finish_reason == "tool_calls"
+    assert b'"sig":"x"' in body
+    assert b'"total_tokens"' in body
+    assert [delta.get("role") for delta in chat.deltas(body)].count("assistant") == 1
+
+
+def test_a_refused_call_leaves_the_others_and_the_reason_with_none_left_is_stop() -> None:
+    body = run(chat.ROLE, calls(entry(0, "bad"), PART), calls(entry(1, "b")), chat.STOP)
+    assert chat.read(body) == chat.Read("[bad {} i0]", calls=[("b", {})], finish_reason="tool_calls")
+    body = run(chat.ROLE, calls(entry(0, "bad"), PART), END)
+    assert chat.read(body) == chat.Read("[bad {} i0]", finish_reason="stop")
+
+
+def test_calls_of_the_text_take_the_first_places() -> None:
+    body = run(chat.ROLE, *chat.said("[x]"), calls(entry(0, "b"), PART), END, chat.DONE)
+    assert chat.read(body).calls == [("x", {}), ("b", {})]
+
+
+def test_what_is_kept_is_given_back() -> None:
+    """After a failure, in order; and only once."""
+    one = StreamRewriter(lambda: Toy(guarded=True), legacy=False)
+    frames = [calls(entry(0, "a")), calls(PART)]
+    assert [feed(one, frame) for frame in frames] == [[], []]
+    assert one.release() == frames
+    assert one.release() == []
+
+
+def test_parts_arrive_in_pieces_interleaved_and_unnumbered() -> None:
+    channel: Channel = Toy(structured=False)
+    choice = Choice(0, channel)
+    choice.gather({"tool_calls": [{"id": "p", "function": {"name": "a", "arguments": "{"}}]})
+    choice.gather({"tool_calls": [{"id": "q", "function": {"name": "b", "arguments": {"x": 1}}}]})
+    choice.gather({"tool_calls": [{"index": 0, "function": {"arguments": "}"}}]})
+    (first, second) = choice.end(complete=True)
+    assert [getattr(event, "text", "") for event in (first, second)] == ["[a {} p]", '[b {"x": 1} q]']
+
+
+def test_a_mark_takes_back_what_writing_took() -> None:
+    choice = Choice(0, Toy())
+    choice.frames.append((b"a", {}))
+    mark = Mark(choice, events=True)
+    choice.frames.clear()
+    choice.frames.append((b"b", {}))
+    mark.undo()
+    assert choice.frames == [(b"a", {})]
+    assert ToolCall("a", "{}", source={"x": 1}) == ToolCall("a", "{}")

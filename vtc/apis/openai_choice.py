@@ -1,0 +1,95 @@
+"""One choice of a streamed chat completion: what is held of it, and what upstream's own calls add up to."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any
+
+from vtc.apis.base import Channel
+from vtc.events import Call, Event, Rewritten, ToolCall
+
+
+@dataclass(slots=True)
+class Held:
+    """A frame whose text has not all left: `raw` while it is whole, else what a new frame is made of."""
+
+    text: str
+    chunk: dict[str, Any]
+    raw: bytes | None
+    lines: bytes = b""
+    """Other lines of its frame (`event:`, `id:`) that have not left."""
+    passed: str = ""
+    """Text that may leave while white space behind it may not yet. For a client that reads text it waits for that, so
+    that a reply which needs no change keeps its frames; for any other it leaves at once."""
+
+
+@dataclass(slots=True)
+class Choice:
+    """One choice of the reply."""
+
+    index: int
+    channel: Channel
+    held: deque[Held] = field(default_factory=deque)
+    calls: int = 0
+    role_sent: bool = False
+    native: bool = False  # upstream sends tool_calls itself: its text is not read any more
+    finished: bool = False
+    gathered: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """Upstream's own calls by index, where the channel takes them; their parts arrive in pieces and interleaved."""
+    frames: list[tuple[bytes, dict[str, Any]]] = field(default_factory=list)
+    """The frames that those came in, and what else each says: calls that nobody changes leave in them."""
+    apart: bool = False  # such a frame has left already, without its calls
+
+    def gather(self, delta: Mapping[str, Any]) -> None:
+        entries = delta.get("tool_calls") or [{"index": 0, "function": delta["function_call"]}]
+        for entry in entries:
+            function = entry.get("function") or {}
+            empty: dict[str, Any] = {"id": None, "name": "", "arguments": "", "source": {}}
+            whole = self.gathered.setdefault(self._index(entry), empty)
+            whole["source"].update(entry)
+            whole["id"] = whole["id"] or entry.get("id")
+            whole["name"] += function.get("name") or ""
+            arguments = function.get("arguments") or ""
+            whole["arguments"] += arguments if isinstance(arguments, str) else json.dumps(arguments)
+
+    def _index(self, entry: Mapping[str, Any]) -> int:
+        """Which call an entry belongs to; of servers that number nothing, a new id or a second name begins another."""
+        if isinstance(entry.get("index"), int):
+            return int(entry["index"])
+        if not self.gathered:
+            return 0
+        last = max(self.gathered)
+        whole, id_, name = self.gathered[last], entry.get("id"), (entry.get("function") or {}).get("name")
+        return last + bool((name and whole["name"]) or (id_ and id_ != whole["id"]))
+
+    def end(self, *, complete: bool) -> list[Event]:
+        """The end of the choice: what the channel still holds, then what it makes of upstream's own calls."""
+        calls = [
+            ToolCall(whole["name"], whole["arguments"] or "{}", whole["id"] or f"call_{index}", whole["source"])
+            for index, whole in sorted(self.gathered.items())
+        ]
+        events = self.channel.finish(complete=complete, calls=calls)
+        made = [event.call for event in events if isinstance(event, Call)]
+        self.apart = self.apart or made != calls or any(isinstance(event, Rewritten) for event in events)
+        return events
+
+
+class Mark:
+    """What a choice held before events were written: if that fails, none of it has left."""
+
+    __slots__ = ("_choice", "_counts", "_kept")
+
+    def __init__(self, choice: Choice, events: bool) -> None:
+        self._choice = choice
+        self._counts = len(choice.held), len(choice.frames)
+        # Without events nothing is taken from it, so that it need not be copied for each piece of a long call.
+        self._kept = ([replace(one) for one in choice.held], [*choice.frames]) if events else None
+
+    def undo(self) -> None:
+        held, frames = self._kept or (self._choice.held, self._choice.frames)
+        self._choice.held = deque(islice(held, self._counts[0]))
+        self._choice.frames = frames[: self._counts[1]]
