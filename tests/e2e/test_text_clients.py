@@ -710,7 +710,8 @@ async def test_every_end_of_a_stream_delivers_what_was_complete(start: Start) ->
     lab = await start(by_turn(*ENDS.values()))
     for name, reply in ENDS.items():
         answer = await ask(lab, stream=True)
-        body = answer.body.replace(b'data: {"choices": [{"ind\n\n', b"")
+        # The event that upstream did not end stays so, behind all others: every client of events leaves it out.
+        body = answer.body.removesuffix(b'data: {"choices": [{"ind')
         assert chat.read(body) == chat.Read(f"I will.\n\n{READ}", finish_reason="stop"), name
         assert answer.body.endswith(chat.DONE) is (chat.DONE in reply.pieces), name  # type: ignore[operator]
 

@@ -278,9 +278,9 @@ class StreamRewriter:
         frames, choice.frames = choice.frames, []
         if not choice.apart:
             return [raw for raw, _ in frames]
-        rest = [chunk for _, chunk in frames if any(chunk["choices"][0]["delta"].values()) or chunk.get("usage")]
-        choice.role_sent = choice.role_sent or any(chunk["choices"][0]["delta"].get("role") for chunk in rest)
-        return [self._made(chunk) for chunk in rest]
+        rest = [pair for pair in frames if any(pair[1]["choices"][0]["delta"].values()) or pair[1].get("usage")]
+        choice.role_sent = choice.role_sent or any(chunk["choices"][0]["delta"].get("role") for _, chunk in rest)
+        return [sse.Frame(raw, b"").others + _frame(chunk) for raw, chunk in rest]
 
     def _bare(self, choice: Choice) -> dict[str, Any]:
         """A chunk of the reply that says nothing yet."""
@@ -315,20 +315,25 @@ class StreamRewriter:
         marks = [Mark(choice, bool(events)) for choice, events in ended]
         try:
             for choice, events in ended:
-                whole = bool(choice.gathered) and not choice.apart
-                out += [] if whole else self._frames(choice)
-                self._emit(choice, _apart_from_calls(events) if whole else events, out)
-                if whole:
-                    out += self._frames(choice)
-                elif choice.calls or choice.gathered:
-                    reason = self._reason(choice, "stop")
-                    ending = {"index": choice.index, "delta": {}, "finish_reason": reason}
-                    out.append(self._made({**self._last, "choices": [ending]}))
+                self._close(choice, events, out)
         except Exception:
             for mark in marks:
                 mark.undo()
             raise
         return out
+
+    def _close(self, choice: Choice, events: Sequence[Event], out: list[bytes]) -> None:
+        """What the end of a choice gives, which upstream did not finish."""
+        if choice.gathered and not choice.apart:
+            self._emit(choice, _apart_from_calls(events), out)
+            out += self._frames(choice)
+            return
+        out += self._frames(choice)
+        self._emit(choice, events, out)
+        if choice.calls or choice.gathered:
+            reason = self._reason(choice, "stop")
+            ending = {"index": choice.index, "delta": {}, "finish_reason": reason}
+            out.append(self._made({**self._last, "choices": [ending]}))
 
 
 def _apart_from_calls(events: Sequence[Event]) -> list[Event]:
