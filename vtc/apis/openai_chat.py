@@ -13,6 +13,7 @@ import msgspec
 
 from vtc.apis.base import BadRequest, Channel
 from vtc.apis.base import Request as BaseRequest
+from vtc.apis.openai_answer import completion, reply_text, streamed
 from vtc.apis.openai_json import (
     CUT_OFF,
     call,
@@ -26,7 +27,6 @@ from vtc.apis.openai_json import (
     said,
     text_reason,
 )
-from vtc.apis.openai_reply import completion, reply_text, streamed
 from vtc.apis.openai_stream import StreamRewriter
 from vtc.events import Call, Message, Opaque, Reasoning, Tool, ToolCall
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.apis import chat
-from vtc.apis.openai_reply import completion, reply_text, streamed
+from vtc.apis.openai_answer import completion, reply_text, streamed
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"a": 1}'}, "extra_content": 1}
 
