@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Literal
+
+from vtc.scrub import scrub, scrubbed
+
+type Outcome = Literal["failed", "refused", "repaired", "rewritten", ""]
 
 
 @dataclass(slots=True)
@@ -21,6 +25,23 @@ class Report:
     policies: list[dict[str, Any]] = field(default_factory=list)
     """What policies did: `{"policy": "denied_tools", "action": "refused", "tool": "bash", "reason": …, "count": 1}`."""
     failures: list[str] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)
+    """Bytes of `request_came`, `request_went`, `reply_came` and `reply_went`, decoded, as far as they were seen."""
+    seconds: float = 0.0
+    """Time spent in VTC."""
+    elapsed: float = 0.0
+    """Seconds from the request's first byte to the reply's last."""
+
+    @property
+    def outcome(self) -> Outcome:
+        """The one word for what was done, the most serious first; empty when nothing was."""
+        if self.failures:
+            return "failed"
+        if self.refusals:
+            return "refused"
+        if self.repaired:
+            return "repaired"
+        return "rewritten" if self.calls or self.request else ""
 
     @property
     def repaired(self) -> int:
@@ -61,7 +82,8 @@ class Report:
             of = f" {entry['tool']}" if entry["tool"] else ""
             parts.append(f"{entry['policy']} {entry['action']}{of}{times} ({entry['reason']})")
         parts = [*parts, *(f"failed open: {failure}" for failure in self.failures), *self.request]
-        return "vtc: " + ", ".join(parts) if parts else ""
+        return scrub("vtc: " + ", ".join(parts)) if parts else ""
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """Scrubbed of secrets: an excerpt is the model's text."""
+        return scrubbed(asdict(self))

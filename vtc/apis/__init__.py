@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vtc.apis import openai_chat
-from vtc.apis.base import Api, BadRequest, Channel, Request, Rewriter
+from vtc.apis.base import Api, BadRequest, Channel, Reply, Request, Rewriter
 
 APIS: tuple[Api, ...] = (openai_chat.OpenAIChat(),)
 
@@ -13,4 +13,4 @@ def find(method: str, path: str) -> Api | None:
     return next((api for api in APIS if api.handles(method, path)), None)
 
 
-__all__ = ["APIS", "Api", "BadRequest", "Channel", "Request", "Rewriter", "find"]
+__all__ = ["APIS", "Api", "BadRequest", "Channel", "Reply", "Request", "Rewriter", "find"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from vtc.events import Event, Message, Tool, ToolCall
@@ -78,6 +79,14 @@ class Request(ABC):
         """
 
 
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One choice of a reply as the message it adds up to, for people to read."""
+
+    message: Message
+    finish_reason: str | None = None
+
+
 class Rewriter(Protocol):
     """Rewrites the frames of one streamed reply."""
 
@@ -129,4 +138,12 @@ class Api(Protocol):
 
     def reply_text(self, body: bytes) -> str:
         """What a whole reply says, and calls, as text; empty if it is none."""
+        ...
+
+    def replies(self, body: bytes) -> Sequence[Reply]:
+        """A whole reply, JSON or server-sent events, as messages; raises ValueError if it is none."""
+        ...
+
+    def reasoning(self, message: Message) -> str:
+        """What the model thought before a message, where the API keeps that apart from its text."""
         ...

@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from vtc.apis.base import BadRequest, Channel
+from vtc.apis import openai_message
+from vtc.apis.base import BadRequest, Channel, Reply
 from vtc.apis.base import Request as BaseRequest
 from vtc.apis.openai_answer import completion, reply_text, streamed
 from vtc.apis.openai_json import (
@@ -64,6 +65,12 @@ class OpenAIChat:
 
     def reply_text(self, body: bytes) -> str:
         return reply_text(body)
+
+    def replies(self, body: bytes) -> list[Reply]:
+        return openai_message.replies(body)
+
+    def reasoning(self, message: Message) -> str:
+        return openai_message.reasoning(message)
 
 
 # Requests

@@ -1,0 +1,88 @@
+"""Replies as the messages they add up to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.apis import chat
+from vtc.apis.openai_message import reasoning, replies
+from vtc.events import ToolCall
+
+
+def test_a_stream_is_the_message_it_adds_up_to() -> None:
+    frames = [
+        chat.ROLE,
+        chat.chunk({"reasoning_content": "We"}),
+        chat.chunk({"reasoning_content": "ll."}),
+        *chat.said("Let", " me"),
+        chat.chunk({"tool_calls": [chat.native(0, id="a", name="read", arguments="")]}),
+        chat.chunk({"tool_calls": [chat.native(0, arguments='{"filePath"')]}),
+        chat.chunk({"tool_calls": [chat.native(0, arguments=': "/a"}'), chat.native(1, id="b", name="list_files")]}),
+        chat.chunk({"tool_calls": [chat.native(1, arguments="{}")]}, "tool_calls"),
+        chat.USED,
+        chat.DONE,
+    ]
+    (reply,) = replies(b"".join(frames))
+    message = reply.message
+    assert (message.role, message.text, reasoning(message), reply.finish_reason) == (
+        "assistant",
+        "Let me",
+        "Well.",
+        "tool_calls",
+    )
+    assert message.calls == (ToolCall("read", '{"filePath": "/a"}', "a"), ToolCall("list_files", "{}", "b"))
+
+
+def test_whole_and_streamed_say_the_same() -> None:
+    entry = {"id": "a", "type": "function", "function": {"name": "read", "arguments": '{"filePath": "/a"}'}}
+    whole = chat.encoded(chat.completion("Hi", "tool_calls", message={"tool_calls": [entry]}))
+    call = chat.native(0, id="a", name="read", arguments='{"filePath": "/a"}')
+    streamed = [chat.ROLE, *chat.said("H", "i"), chat.chunk({"tool_calls": [call]}, "tool_calls"), chat.DONE]
+    first, second = replies(whole)[0], replies(b"".join(streamed))[0]
+    assert (first.message.text, first.message.calls, first.finish_reason) == (
+        second.message.text,
+        second.message.calls,
+        second.finish_reason,
+    )
+
+
+def test_every_choice_is_a_message() -> None:
+    body = b"".join([*chat.said("b", index=1), *chat.said("a", index=0), *chat.said("c", index=1)])
+    assert [reply.message.text for reply in replies(body)] == ["a", "bc"]
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [{"function": {"name": "a", "arguments": "{}"}}, {"function": {"name": "b", "arguments": {"x": 1}}}],
+        [
+            {"index": 0, "function": {"name": "a", "arguments": "{}"}},
+            {"index": 1, "function": {"name": "b", "arguments": '{"x": 1}'}},
+        ],
+    ],
+    ids=["unnumbered", "numbered"],
+)
+def test_calls_with_and_without_numbers(entries: list[Any]) -> None:
+    (reply,) = replies(chat.chunk({"tool_calls": entries}))
+    assert [(call.name, call.arguments) for call in reply.message.calls] == [("a", "{}"), ("b", '{"x": 1}')]
+
+
+def test_the_older_form_of_calls() -> None:
+    body = chat.chunk({"function_call": {"name": "a", "arguments": "{"}}) + chat.chunk(
+        {"function_call": {"arguments": "}"}}
+    )
+    assert replies(body)[0].message.calls == (ToolCall("a", "{}"),)
+
+
+def test_of_a_stream_that_broke_off_what_had_come() -> None:
+    body = b"".join(chat.said("a", "b")) + b'data: {"choices": [{"del'
+    (reply,) = replies(body)
+    assert (reply.message.text, reply.finish_reason) == ("ab", None)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b'{"error": {"message": "no"}}', b"[1]", b"<html>", b"data: [DONE]\n\n"])
+def test_what_is_no_chat_completion(body: bytes) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        replies(body)

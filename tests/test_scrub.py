@@ -1,0 +1,76 @@
+"""What is secret goes, what is not stays."""
+
+from __future__ import annotations
+
+import pytest
+
+from vtc.scrub import SECRET, scrub, scrubbed, secrets
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Authorization: Bearer abcdefgh12345",
+        "curl -H 'authorization: Basic dXNlcjpwYXNz'",
+        "key sk-proj-abcdef0123456789",
+        "ghp_" + "a1" * 18,
+        "AKIA" + "ABCD" * 4,
+        "AIza" + "x1" * 18,
+        "hf_" + "aB3" * 8,
+        "xoxb-123456-abcdef",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.sflKxwRJSMeKKF2QT4",
+        "https://x.example/v1?api_key=abcdef&b=1",
+        "https://user:hunter22@x.example/",
+        '{"api_key": "abcdef"}',
+        r"{\"password\": \"abcdef\"}",
+        "AWS_SECRET_ACCESS_KEY=abcdef",
+        "OPENAI_API_KEY='abcdef'",
+        "Cookie: session=abcdef",
+        "-----BEGIN RSA PRIVATE KEY-----\nabcdef\n-----END RSA PRIVATE KEY-----",
+        "-----BEGIN PRIVATE KEY-----\nabcdef",
+    ],
+)
+def test_what_is_secret_is_taken_out(text: str) -> None:
+    found = scrub(text)
+    assert SECRET in found
+    for part in ("abcdef", "hunter22", "dXNl", "a1a1", "ABCDABCD", "x1x1", "aB3a", "sflK"):
+        assert part not in found
+    assert scrub(found) == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Ask the task-force to disk-check it; a risk-averse bearer of news.",
+        "def login(user: str, password: str) -> None: ...",
+        "call_6f9dd9df4e9d598b012fa3f8 and 5f0c1ab2-0000-4000-8000-000000000000",
+        "http://127.0.0.1:8080/v1/chat/completions?stream=true",
+        "the password is asked for; tokens: 512, max_tokens=512",
+        "<tool_call>\n<function=read_file>\n<parameter=path>\na.txt\n</parameter>\n</function>\n</tool_call>",
+    ],
+)
+def test_what_is_not_secret_stays(text: str) -> None:
+    assert scrub(text) == text
+
+
+def test_the_rest_of_the_text_stays() -> None:
+    assert scrub('{"api_key": "abcdef", "model": "m"}') == '{"api_key": "[secret]", "model": "m"}'
+    assert scrub("https://x.example/v1?api_key=abcdef&b=1") == "https://x.example/v1?api_key=[secret]&b=1"
+
+
+def test_what_a_request_brought_is_known_wherever_it_stands() -> None:
+    known = secrets(
+        {"Authorization": "Bearer open-sesame", "Cookie": "a=first-one; b=second", "accept": "application/json"}
+    )
+    assert set(known) >= {"open-sesame", "first-one", "second"}
+    assert scrub("said open-sesame to second, application/json", known) == "said [secret] to [secret], application/json"
+
+
+def test_a_key_that_says_nothing_is_not_looked_for() -> None:
+    """Many clients send `none` to a server that wants no key."""
+    assert secrets({"authorization": "Bearer none"}) == ("Bearer none",)
+
+
+def test_plain_data() -> None:
+    data = {"a": ["sk-abcdefgh", 5, None, {"b": "x sk-abcdefgh"}], "c": True}
+    assert scrubbed(data) == {"a": ["[secret]", 5, None, {"b": "x [secret]"}], "c": True}

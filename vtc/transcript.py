@@ -1,0 +1,131 @@
+"""A conversation for people to read: who said what, what was called with which arguments, what came back.
+
+    [assistant]
+      (thought: "The file must be read first. Then I …", 1,204 characters)
+      Let me look into that file.
+      -> read_file  call_6f9dd9df4e9d598b012fa3f8
+           path: note.txt
+      finish_reason: tool_calls
+
+A block is one message; `compared` sets two conversations beside each other block by block.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher, unified_diff
+from textwrap import indent
+from typing import Any
+
+from vtc.apis import Api
+from vtc.events import Message, Opaque, Tool, ToolCall
+
+FOLDED = 72
+"""Characters of a thought that are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One message, or what else is to be read."""
+
+    title: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"[{self.title}]\n{indent(self.text, '  ')}" if self.text else f"[{self.title}]"
+
+
+def asked(api: Api, body: bytes) -> list[Block]:
+    """The conversation of a request; raises `BadRequest`."""
+    request = api.request(body)
+    blocks = [_message(api, message) for message in request.messages]
+    if request.tools:
+        choice = "" if request.tool_choice == "auto" else f"\ntool_choice: {request.tool_choice}"
+        blocks.append(Block("tools", "\n".join(map(_tool, request.tools)) + choice))
+    return blocks
+
+
+def replied(api: Api, body: bytes) -> list[Block]:
+    """What a reply adds up to, a block for each choice; raises ValueError if it is none of this API."""
+    return [_message(api, reply.message, reply.finish_reason) for reply in api.replies(body)]
+
+
+def written(blocks: Iterable[Block]) -> str:
+    """The blocks one below the other."""
+    return "\n\n".join(map(str, blocks))
+
+
+def compared(came: Sequence[Block], went: Sequence[Block], came_in: str, went_out: str) -> str:
+    """Two conversations as one: a block that both have stands once, any other with the side that it belongs to."""
+    out: list[Block] = []
+    for tag, a, b, c, d in SequenceMatcher(None, came, went, autojunk=False).get_opcodes():
+        if tag == "equal":
+            out += came[a:b]
+        else:
+            out += [Block(f"{block.title}, {came_in}", block.text) for block in came[a:b]]
+            out += [Block(f"{block.title}, {went_out}", block.text) for block in went[c:d]]
+    return written(out)
+
+
+def difference(came: Sequence[Block], went: Sequence[Block], came_in: str, went_out: str) -> str:
+    """Two conversations as a unified diff; empty where they say the same."""
+    before, after = written(came).splitlines(), written(went).splitlines()
+    return "\n".join(unified_diff(before, after, came_in, went_out, lineterm=""))
+
+
+def _message(api: Api, message: Message, finish_reason: str | None = None) -> Block:
+    parts: list[str] = []
+    if thought := api.reasoning(message):
+        parts.append(_folded(thought))
+    parts += [part if isinstance(part, str) else _opaque(part) for part in message.content]
+    parts += map(_call, message.calls)
+    if finish_reason:
+        parts.append(f"finish_reason: {finish_reason}")
+    about = " ".join(filter(None, (message.name, message.call_id))) if message.role == "tool" else ""
+    return Block(f"{message.role} {about}".strip(), "\n".join(parts))
+
+
+def _folded(thought: str) -> str:
+    text = " ".join(thought.split())
+    shown = text if len(text) <= FOLDED else f"{text[:FOLDED]} …"
+    return f'(thought: "{shown}", {len(thought):,} characters)'
+
+
+def _opaque(part: Opaque) -> str:
+    kind = part.part.get("type", "part") if isinstance(part.part, dict) else "part"
+    return f"({kind}, {len(json.dumps(part.part)):,} characters)"
+
+
+def _call(call: ToolCall) -> str:
+    return "\n".join([f"-> {call.name}  {call.id or ''}".rstrip(), *_arguments(call.arguments)])
+
+
+def _arguments(text: str) -> Iterator[str]:
+    try:
+        arguments = json.loads(text)
+    except ValueError:
+        arguments = None
+    if not isinstance(arguments, dict):
+        yield indent(text, "     ")
+        return
+    for key, value in arguments.items():
+        yield from _argument(key, value)
+
+
+def _argument(key: str, value: Any) -> Iterator[str]:
+    if isinstance(value, str) and "\n" in value:
+        yield f"     {key}: |"
+        yield indent(value, "       ").removesuffix("\n")
+    elif isinstance(value, str):
+        yield f"     {key}: {value}"
+    else:
+        yield f"     {key}: {json.dumps(value, ensure_ascii=False)}"
+
+
+def _tool(tool: Tool) -> str:
+    properties = tool.parameters.get("properties")
+    names = ", ".join(properties) if isinstance(properties, dict) else ""
+    first = tool.description.strip().partition("\n")[0]
+    return f"{tool.name}({names})" + (f": {first}" if first else "")

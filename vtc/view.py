@@ -1,0 +1,102 @@
+"""One exchange for people to read: what VTC did and why, and the conversation as it came in beside what went out.
+
+Takes plain data only: the report of the exchange as it is kept with a flow, and bodies. What is missing is left out, so
+that an exchange which VTC never saw can be shown, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from vtc import transcript
+from vtc.apis import Api
+from vtc.transcript import Block
+
+type Side = Literal["request", "reply"]
+
+SIDES: Mapping[Side, tuple[str, str]] = {
+    "request": ("as the client sent it", "as the model was given it"),
+    "reply": ("as the model wrote it", "as the client received it"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Bodies:
+    """A body as it came in and as it went out, decoded; `came` is None where it was not kept."""
+
+    came: bytes | None
+    went: bytes
+
+    @property
+    def changed(self) -> bool:
+        return self.came is not None and self.came != self.went
+
+
+def pane(api: Api, side: Side, bodies: Bodies, report: Mapping[str, Any] | None, summary: str = "") -> str:
+    """What stands in the pane of a request or a reply; raises ValueError if its body is nothing of this API."""
+    parts = [summary] if summary else []
+    parts += [f"{title}\n" + "\n".join(f"  {line}" for line in lines) for title, lines in sections(report or {})]
+    parts.append(_conversation(api, side, bodies))
+    if side == "reply" and bodies.came is None and report and report.get("calls"):
+        parts.append("(What the model wrote was not kept; `vtc_keep_bodies` set to `on` keeps it.)")
+    return "\n\n".join(parts)
+
+
+def diff(api: Api, side: Side, bodies: Bodies) -> str:
+    """What came in against what went out, as a unified diff of both read as conversations."""
+    if not bodies.changed or bodies.came is None:
+        return ""
+    return transcript.difference(_blocks(api, side, bodies.came), _blocks(api, side, bodies.went), *SIDES[side])
+
+
+def sections(report: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """A report as titles with lines below: what was done, why, and the figures; empty sections are left out."""
+    for title, lines in (
+        ("What VTC did", [*_done(report)]),
+        ("Why", [*report.get("why", ())]),
+        ("Figures", [*_figures(report)]),
+    ):
+        if lines:
+            yield title, lines
+
+
+def _done(report: Mapping[str, Any]) -> Iterator[str]:
+    yield from (f"request: {line}" for line in report.get("request", ()))
+    for call in report.get("calls", ()):
+        yield f"call: {call['name']}, {call['dialect']} -> {report.get('form', 'tool_calls')}"
+        yield from (f"  repaired: {repair}" for repair in call.get("repairs", ()))
+    for refusal in report.get("refusals", ()):
+        name = f" {refusal['name']}" if refusal.get("name") else ""
+        yield f"left as text:{name} ({refusal['dialect']}): {refusal['reason']}"
+        if excerpt := refusal.get("excerpt"):
+            yield f"  {' '.join(excerpt.split())}"
+    for policy in report.get("policies", ()):
+        tool = f" {policy['tool']}" if policy.get("tool") else ""
+        reason = f": {policy['reason']}" if policy.get("reason") else ""
+        yield f"policy {policy['policy']}:{tool} {policy['action']}{reason}"
+    yield from (f"failed open: {failure}" for failure in report.get("failures", ()))
+
+
+def _figures(report: Mapping[str, Any]) -> Iterator[str]:
+    sizes = report.get("sizes", {})
+    for side in SIDES:
+        came, went = sizes.get(f"{side}_came"), sizes.get(f"{side}_went")
+        if came is not None and went is not None:
+            yield f"{side}: {came:,} bytes" + (f" -> {went:,} bytes" if came != went else ", as it came")
+    if seconds := report.get("seconds"):
+        yield f"time in VTC: {seconds * 1e3:.1f} ms"
+    if elapsed := report.get("elapsed"):
+        yield f"time from request to end of reply: {elapsed:.2f} s"
+
+
+def _blocks(api: Api, side: Side, body: bytes) -> list[Block]:
+    return transcript.asked(api, body) if side == "request" else transcript.replied(api, body)
+
+
+def _conversation(api: Api, side: Side, bodies: Bodies) -> str:
+    went = _blocks(api, side, bodies.went)
+    if bodies.came is None or not bodies.changed:
+        return transcript.written(went)
+    return transcript.compared(_blocks(api, side, bodies.came), went, *SIDES[side])
