@@ -74,10 +74,12 @@ def test_without_a_report_the_body_is_read() -> None:
 
 
 def test_what_was_not_kept_is_missed() -> None:
-    shown = pane(API, "reply", Bodies(None, WENT), REPORT)
-    assert "as the model wrote it" not in shown
+    changed = {**REPORT, "sizes": {"reply_came": 2, "reply_went": 1}}
+    shown = pane(API, "reply", Bodies(None, WENT), changed)
+    assert "[assistant, as the model wrote it]" not in shown
     assert "vtc_keep_bodies" in shown
-    assert "vtc_keep_bodies" not in pane(API, "reply", Bodies(CAME, WENT), REPORT)
+    assert "vtc_keep_bodies" not in pane(API, "reply", Bodies(CAME, WENT), changed)
+    assert "vtc_keep_bodies" not in pane(API, "reply", Bodies(None, WENT), REPORT)
 
 
 def test_a_diff() -> None:
@@ -88,7 +90,9 @@ def test_a_diff() -> None:
     assert diff(API, "reply", Bodies(WENT, WENT)) == diff(API, "reply", Bodies(None, WENT)) == ""
 
 
-@pytest.mark.parametrize("body", [b'{"error": {"message": "no"}}', b"<html>", b""])
-def test_what_is_no_reply(body: bytes) -> None:
-    with pytest.raises(ValueError, match=r".+"):
-        pane(API, "reply", Bodies(None, body), REPORT)
+@pytest.mark.parametrize("body", ['{"error": {"message": "no"}}', "<html>", "\ufffd"])
+def test_what_is_no_reply_is_shown_as_it_is(body: str) -> None:
+    """An error page of the server is what one wants to see."""
+    shown = pane(API, "reply", Bodies(None, body.encode()), REPORT)
+    assert "What VTC did" in shown
+    assert body in shown.splitlines()

@@ -35,12 +35,16 @@ class Bodies:
 
 
 def pane(api: Api, side: Side, bodies: Bodies, report: Mapping[str, Any] | None, summary: str = "") -> str:
-    """What stands in the pane of a request or a reply; raises ValueError if its body is nothing of this API."""
+    """What stands in the pane of a request or a reply; a body that is nothing of this API stands there as it is."""
     parts = [summary] if summary else []
     parts += [f"{title}\n" + "\n".join(f"  {line}" for line in lines) for title, lines in sections(report or {})]
-    parts.append(_conversation(api, side, bodies))
-    if side == "reply" and bodies.came is None and report and report.get("calls"):
-        parts.append("(What the model wrote was not kept; `vtc_keep_bodies` set to `on` keeps it.)")
+    try:
+        parts.append(_conversation(api, side, bodies))
+    except ValueError as error:
+        parts += [f"({error})", bodies.went.decode(errors="replace")]
+    sizes = report.get("sizes", {}) if report else {}
+    if bodies.came is None and sizes.get(f"{side}_came") != sizes.get(f"{side}_went"):
+        parts.append(f"(What it was {SIDES[side][0]} was not kept; the option `vtc_keep_bodies` keeps it.)")
     return "\n\n".join(parts)
 
 

@@ -121,15 +121,19 @@ def reloaded(flow: http.HTTPFlow) -> http.HTTPFlow:
     return found
 
 
-@pytest.mark.parametrize("ask", [ASK, chat.request(), chat.request(messages=5)], ids=["streamed", "whole", "bad"])
-async def test_the_report_is_saved_with_the_flow(ask: dict[str, Any], start: Start) -> None:
+@pytest.mark.parametrize(
+    ("ask", "mark"),
+    [(ASK, ":hammer:"), (chat.request(), ":hammer:"), (chat.request(messages=5), ":zzz:")],
+    ids=["streamed", "whole", "bad"],
+)
+async def test_the_report_is_saved_with_the_flow(ask: dict[str, Any], mark: str, start: Start) -> None:
     lab = await start(script, vtc_tools="prompt")
     await lab.post(ask)
     flow = await lab.flow()
     found = reloaded(flow)
     assert found.metadata["vtc"] == flow.metadata["vtc"]
     assert found.metadata["vtc"]["request"]
-    assert (found.comment, found.marked) == (flow.comment, ":hammer:")
+    assert (found.comment, found.marked) == (flow.comment, mark)
 
 
 async def test_secrets_are_in_no_report(start: Start, caplog: pytest.LogCaptureFixture) -> None:

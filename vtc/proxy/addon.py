@@ -12,7 +12,7 @@ import json
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
 from mitmproxy import command, ctx, http
@@ -23,16 +23,25 @@ from vtc.apis import BadRequest
 from vtc.exchange import EVENT_STREAM, Exchange, Stream
 from vtc.profiles.matching import Facts
 from vtc.profiles.plan import Planner
-from vtc.proxy import options
+from vtc.proxy import bodies, options, views
 from vtc.proxy.asking import AGAIN, Asker
+from vtc.proxy.bodies import Passing
 from vtc.proxy.stats import Stats
+from vtc.proxy.views import METADATA
+from vtc.report import Report
+from vtc.scrub import scrub
 from vtc.wire.compression import UnsupportedEncoding
 
 logger = logging.getLogger(__name__)
 
-MARK = ":hammer:"
-METADATA = "vtc"
-"""Key of a flow's metadata under which its report is kept, as plain data."""
+MARKS = {
+    "rewritten": ":hammer:",
+    "repaired": ":wrench:",
+    "refused": ":warning:",
+    "failed": ":boom:",
+    "left alone": ":zzz:",
+}
+"""By outcome, for the flow list and for `~marker`."""
 
 KEEP_ALIVE = b": keep-alive\n\n"
 SLOW = 0.1
@@ -41,14 +50,22 @@ SLOW = 0.1
 
 @dataclass(slots=True)
 class _Live:
-    """An exchange on its way through, and the seconds spent on it."""
+    """An exchange on its way through, the seconds spent on it, and its reply as it came and as it went."""
 
     exchange: Exchange
+    keep: bool
     seconds: float = 0.0
     answered: bool = False
     """The reply is our own."""
     stream: Stream | None = None
     """What a streamed reply goes through on its way to the client."""
+    encoding: str = ""
+    """The content-encoding in which a streamed reply comes."""
+    came: Passing = field(init=False)
+    went: Passing = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.came, self.went = Passing(keep=self.keep), Passing(keep=self.keep)
 
 
 class VirtualToolCalling:
@@ -62,6 +79,7 @@ class VirtualToolCalling:
 
     def load(self, loader: Loader) -> None:
         options.add(loader)
+        views.register()
 
     def configure(self, updated: set[str]) -> None:
         if any(name.startswith("vtc_") for name in updated):
@@ -100,9 +118,11 @@ class VirtualToolCalling:
             exchange = Exchange.open(api, body, facts, self._planner, flow.id)
             rewritten = exchange.request()
         except ValueError as error:
-            self._say(flow, {"request": [f"left alone: {error}"]}, f"vtc: left alone: {error}")
+            left = scrub(f"left alone: {error}")
+            self._say(flow, {"request": [left]}, f"vtc: {left}", MARKS["left alone"])
             return
-        self._live[flow] = _Live(exchange, time.perf_counter() - started)
+        live = self._live[flow] = _Live(exchange, bodies.keep(), time.perf_counter() - started)
+        exchange.report.sizes.update(request_came=len(body), request_went=len(rewritten))
         for line in exchange.plan.why:
             logger.debug("vtc: %s", line)
         if ctx.options.vtc_mode == "rewrite":
@@ -113,12 +133,14 @@ class VirtualToolCalling:
                 return
             if rewritten != body:
                 flow.request.content = rewritten
+                if live.keep and len(body) <= bodies.KEPT:
+                    flow.metadata[bodies.METADATA["request"]] = body
             if exchange.reads:
                 # A reply that cannot be decoded could not be read; clients take identity as they take any other.
                 flow.request.headers["accept-encoding"] = "identity"
 
     def _api(self, flow: http.HTTPFlow) -> apis.Api | None:
-        return None if AGAIN in flow.metadata else apis.find(flow.request.method, flow.request.path)
+        return None if AGAIN in flow.metadata else views.api(flow)
 
     # The reply
 
@@ -143,7 +165,7 @@ class VirtualToolCalling:
         if ctx.options.vtc_mode == "observe":
             response.stream = _observing(stream, live)
             return
-        response.headers.pop("content-encoding", None)
+        live.encoding = response.headers.pop("content-encoding", "")
         if response.headers.pop("content-length", None) is not None and response.http_version == "HTTP/1.1":
             response.headers["transfer-encoding"] = "chunked"
         live.stream = stream
@@ -176,6 +198,8 @@ class VirtualToolCalling:
         asker = Asker(flow, retry.seconds) if retry else None
         rewritten = await exchange.settled(body, asker) if asker else exchange.body(body)
         live.seconds += time.perf_counter() - started - (asker.waited if asker else 0)
+        live.came.add(body)
+        live.went.add(rewritten)
         if rewritten != body and rewrites:
             response.content = rewritten
             if exchange.plan.buffered:
@@ -189,19 +213,34 @@ class VirtualToolCalling:
         if live is None:
             return
         report = live.exchange.report
+        self._measure(flow, live, report)
         self._stats.add(report, live.seconds)
         if live.seconds > SLOW:
             logger.warning("vtc: %.0f ms of work on one exchange with model %s", live.seconds * 1e3, report.model)
         summary = report.summary()
         if summary and ctx.options.vtc_mode == "observe":
             summary = summary.replace("vtc: ", "vtc (observing): ", 1)
-        self._say(flow, report.as_dict(), summary)
+        self._say(flow, report.as_dict(), summary, MARKS.get(report.outcome, ""))
 
-    def _say(self, flow: http.HTTPFlow, report: dict[str, object], summary: str) -> None:
+    def _measure(self, flow: http.HTTPFlow, live: _Live, report: Report) -> None:
+        """Put sizes and times into the report, and with the flow the reply as it came and, if streamed, as it went."""
+        report.seconds = live.seconds
+        report.elapsed = time.time() - flow.request.timestamp_start
+        if live.came.size:
+            report.sizes.update(reply_came=live.came.size, reply_went=live.went.size)
+        came, went = live.came.kept(live.encoding), live.went.kept()
+        if came is None or went is None or ctx.options.vtc_mode == "observe":
+            return
+        if came != went:
+            flow.metadata[bodies.METADATA["reply"]] = came
+        if flow.response and flow.response.raw_content is None:
+            flow.response.raw_content = went
+
+    def _say(self, flow: http.HTTPFlow, report: dict[str, object], summary: str, mark: str) -> None:
         flow.metadata[METADATA] = report
         if summary:
             flow.comment = summary
-            flow.marked = MARK
+            flow.marked = mark
             logger.info("%s %s%s", summary, flow.request.pretty_host, flow.request.path.partition("?")[0])
 
 
@@ -210,6 +249,9 @@ def _rewriting(stream: Stream, live: _Live) -> Callable[[bytes], list[bytes]]:
         started = time.perf_counter()
         out = stream.feed(chunk) if chunk else stream.finish()
         live.seconds += time.perf_counter() - started
+        live.came.add(chunk)
+        for one in out:
+            live.went.add(one)
         return out
 
     return rewrite

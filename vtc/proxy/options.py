@@ -62,6 +62,14 @@ def add(loader: Loader) -> None:
         choices=("auto", "on", "off"),
     )
     loader.add_option(
+        "vtc_keep_bodies",
+        str,
+        "auto",
+        "Whether requests and replies are kept as they came, beside what they became, so that both can be looked at. "
+        "auto: where flows are listed (mitmweb, mitmproxy) or saved to a file.",
+        choices=("auto", "on", "off"),
+    )
+    loader.add_option(
         "vtc_max_call_bytes", int, 1 << 20, "Longest call in bytes that is held back; a longer one is left as text."
     )
     loader.add_option(

@@ -1,0 +1,109 @@
+"""What a person sees of an exchange that went through a whole proxy, live and from a file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from mitmproxy import contentviews, flowfilter, http
+
+from tests.apis import chat
+from tests.e2e.conftest import Lab, Start
+from tests.e2e.test_modes import reloaded
+from tests.e2e.upstream import JSON, Reply, Seen
+
+CALL = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
+UNCLOSED = CALL.removesuffix("</tool_call>")
+UNKNOWN = chat.DIALECTS["hermes"]("rm", {"filePath": "/a"})
+
+
+def replying(*pieces: str) -> Any:
+    def script(seen: Seen) -> Reply:
+        if b'"stream": true' in seen.body:
+            return Reply(chat.streamed(*pieces))
+        return Reply([chat.encoded(chat.completion("".join(pieces)))], JSON, framing="length")
+
+    return script
+
+
+async def exchanged(lab: Lab, **fields: Any) -> http.HTTPFlow:
+    await lab.post(chat.request(**fields))
+    return await lab.flow()
+
+
+def shown(flow: http.HTTPFlow, side: str) -> str:
+    found = contentviews.prettify_message(getattr(flow, side), flow)
+    assert found.view_name == "VTC"
+    return found.text
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_both_sides_of_a_reply_and_a_request(stream: bool, start: Start) -> None:
+    lab = await start(replying("I look.\n", CALL), vtc_keep_bodies="on", vtc_tools="prompt", vtc_dialect="hermes")
+    live = await exchanged(lab, stream=stream)
+    for flow in (live, reloaded(live)):
+        reply = shown(flow, "response")
+        assert reply.startswith(flow.comment)
+        before, after = reply.split("[assistant, as the model wrote it]")[1].split(
+            "[assistant, as the client received it]"
+        )
+        assert "<tool_call>" in before
+        assert "  -> read  call_" in after
+        assert "       filePath: /a" in after
+        assert "finish_reason: tool_calls" in after
+        request = shown(flow, "request")
+        assert "[system, as the model was given it]" in request
+        assert "[tools, as the client sent it]" in request
+        assert "call: read, hermes -> tool_calls" in request
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_without_a_list_of_flows_nothing_is_kept(stream: bool, start: Start) -> None:
+    """mitmdump forgets its flows; an open stream costs no memory for what nobody can see."""
+    flow = await exchanged(await start(replying(CALL), vtc_tools="prompt"), stream=stream)
+    assert set(flow.metadata) == {"vtc"}
+    sizes = flow.metadata["vtc"]["sizes"]
+    assert sizes["request_came"] < sizes["request_went"]
+    assert sizes["reply_came"] > 0
+    assert sizes["reply_went"] > 0
+
+
+async def test_what_leaves_as_it_came_is_kept_once(start: Start) -> None:
+    flow = await exchanged(await start(replying("Hello"), vtc_keep_bodies="on"), stream=True)
+    assert set(flow.metadata) == {"vtc"}
+    assert "Hello" in shown(flow, "response")
+
+
+async def test_observing_shows_what_would_have_been_done(start: Start) -> None:
+    flow = await exchanged(await start(replying(CALL), vtc_keep_bodies="on", vtc_mode="observe"), stream=False)
+    reply = shown(flow, "response")
+    assert "call: read, hermes -> tool_calls" in reply
+    assert "<tool_call>" in reply
+    assert "as the client received it" not in reply
+
+
+@pytest.mark.parametrize(
+    ("pieces", "settings", "mark", "expressions"),
+    [
+        ([CALL], {}, ":hammer:", ["~marker hammer", "~comment 'hermes -> tool_calls'"]),
+        ([UNCLOSED], {}, ":wrench:", ["~marker wrench", "~comment repaired"]),
+        ([CALL, UNKNOWN], {}, ":warning:", ["~marker warning", "~comment 'left as text'"]),
+        (["\ud800"], {}, "", []),
+    ],
+    ids=["rewritten", "repaired", "refused", "untouched"],
+)
+async def test_marks_and_comments_are_found_by_filters(
+    pieces: list[str], settings: dict[str, Any], mark: str, expressions: list[str], start: Start
+) -> None:
+    flow = await exchanged(await start(replying(*pieces), **settings), stream=True)
+    assert flow.marked == mark
+    assert bool(flowfilter.match(flowfilter.parse("~comment ^vtc"), flow)) is bool(mark)
+    assert all(flowfilter.match(flowfilter.parse(expression), flow) for expression in expressions)
+
+
+async def test_what_failed_open_has_a_mark_of_its_own(start: Start) -> None:
+    lab = await start(Reply([b"{" * 3], JSON, framing="length"))
+    flow = await exchanged(lab)
+    assert flow.marked == ":boom:"
+    assert flowfilter.match(flowfilter.parse("~marker boom"), flow)
+    assert flowfilter.match(flowfilter.parse("~comment 'failed open'"), flow)

@@ -1,0 +1,82 @@
+"""The content view: for which bodies it is chosen by itself, and what becomes of any others."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from mitmproxy import contentviews, http
+from mitmproxy.test import tflow, tutils
+
+from tests.apis import chat
+from vtc.proxy import views
+from vtc.proxy.views import METADATA, ExchangeView
+
+SSE = "text/event-stream; charset=utf-8"
+
+
+@pytest.fixture(autouse=True)
+def registered() -> None:
+    views.register()
+
+
+def flow(body: bytes, kind: str, *, path: str = "/v1/chat/completions", status: int = 200) -> http.HTTPFlow:
+    """A flow as it comes out of a file, which VTC did not see live."""
+    headers = http.Headers(content_type="application/json")
+    request = tutils.treq(method=b"POST", path=path.encode(), headers=headers, content=chat.encoded(chat.request("hi")))
+    found = tflow.tflow(req=request)
+    found.response = http.Response.make(status, body, {"content-type": kind})
+    return found
+
+
+def shown(flow: http.HTTPFlow, side: str = "response", view: str = "auto") -> contentviews.ContentviewResult:
+    return contentviews.prettify_message(getattr(flow, side), flow, view)
+
+
+def test_a_stream_from_a_file_is_the_message_it_adds_up_to() -> None:
+    found = shown(flow(b"".join(chat.streamed("Hel", "lo")), SSE))
+    assert (found.view_name, found.text) == ("VTC", "[assistant]\n  Hello\n  finish_reason: stop")
+
+
+def test_the_raw_stream_is_one_click_away() -> None:
+    body = b"".join(chat.streamed("Hel", "lo"))
+    assert shown(flow(body, SSE), view="raw").text == body.decode()
+
+
+def test_a_request_from_a_file() -> None:
+    found = shown(flow(b"{}", "application/json"), "request")
+    assert found.view_name == "VTC"
+    assert found.text.startswith("[user]\n  hi\n\n[tools]\n  read(filePath): Does read.")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        flow(b'{"error": "no"}', "application/json", status=400),
+        flow(b'{"data": []}', "application/json", path="/v1/embeddings"),
+        flow(b"<html></html>", "text/html"),
+    ],
+    ids=["an error", "another path", "no JSON"],
+)
+def test_other_replies_are_left_to_other_views(other: http.HTTPFlow) -> None:
+    assert shown(other).view_name not in ("VTC", None)
+
+
+def test_a_request_that_vtc_touched_is_shown_even_if_it_is_none() -> None:
+    left = flow(b"{}", "application/json")
+    left.request.content = b"x"
+    left.metadata[METADATA] = {"request": ["left alone: the body is no chat completion request"]}
+    assert "left alone: the body" in shown(left, "request").text
+
+
+@pytest.mark.parametrize("metadata", [contentviews.Metadata(), contentviews.Metadata(flow=tflow.ttcpflow())])
+def test_what_is_no_http_flow_is_refused(metadata: Any) -> None:
+    view = ExchangeView()
+    assert view.render_priority(b"x", metadata) < 0
+    with pytest.raises(ValueError, match="no exchange with a model"):
+        view.prettify(b"x", metadata)
+
+
+def test_it_is_registered_once() -> None:
+    views.register()
+    assert contentviews.registry.available_views().count("vtc") == 1

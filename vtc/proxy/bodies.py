@@ -1,0 +1,62 @@
+"""Bodies as they pass: counted always, and kept where somebody can look at them.
+
+mitmproxy keeps a request and a reply as they leave. What they were when they came stands in the flow's metadata, as
+bytes, so that it is saved with the flow; of a streamed reply mitmproxy keeps nothing unless told to.
+"""
+
+from __future__ import annotations
+
+from mitmproxy import ctx, http
+
+from vtc.view import Bodies, Side
+from vtc.wire import compression
+
+KEPT = 4 << 20
+"""Bytes of one body that are kept; of a longer one the beginning."""
+
+METADATA = {"request": "vtc_request", "reply": "vtc_reply"}
+"""Keys of a flow's metadata under which a body that was changed is kept as it came."""
+
+
+class Passing:
+    """A body as it passes: its size in bytes, and if it is to be kept its first bytes."""
+
+    def __init__(self, *, keep: bool) -> None:
+        self.size = 0
+        self._kept: bytearray | None = bytearray() if keep else None
+
+    def add(self, data: bytes) -> None:
+        if self._kept is not None and self.size < KEPT:
+            self._kept += data[: KEPT - self.size]
+        self.size += len(data)
+
+    def kept(self, content_encoding: str = "") -> bytes | None:
+        """What was kept, decoded; None if nothing was, or if it cannot be decoded."""
+        if self._kept is None:
+            return None
+        try:
+            decoder = compression.decoder(content_encoding)
+            return decoder.feed(bytes(self._kept)) + decoder.finish()
+        except Exception:  # a body that was cut may end in the middle of anything
+            return None
+
+
+def keep() -> bool:
+    """Whether bodies are kept: by `vtc_keep_bodies`, with `auto` where flows are listed or saved."""
+    choice = ctx.options.vtc_keep_bodies
+    if choice != "auto":
+        return bool(choice == "on")
+    # mitmweb and mitmproxy list flows with this addon, mitmdump has no list and forgets them.
+    listed = ctx.master.addons.get("view") is not None
+    return listed or ("save_stream_file" in ctx.options and bool(ctx.options.save_stream_file))
+
+
+def bodies(flow: http.HTTPFlow, side: Side, data: bytes | None = None) -> Bodies | None:
+    """Both sides of a flow's body (`data` if it is at hand); None if there is none."""
+    message = flow.request if side == "request" else flow.response
+    if data is None and message is not None:
+        data = message.get_content(strict=False)
+    if data is None:
+        return None
+    came = flow.metadata.get(METADATA[side])
+    return Bodies(came if isinstance(came, bytes) else None, data)

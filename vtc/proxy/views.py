@@ -1,0 +1,58 @@
+"""The content view "VTC": an exchange as people read it, in mitmweb, mitmproxy and mitmdump.
+
+mitmproxy asks every view how well it suits a body and shows the best; the others, the raw body among them, stay one
+click away. A flow from a file is shown without VTC having seen it live: then the body is all there is.
+"""
+
+from __future__ import annotations
+
+from mitmproxy import contentviews, http
+
+from vtc import apis, view
+from vtc.proxy.bodies import bodies
+
+METADATA = "vtc"
+"""Key of a flow's metadata under which its report is kept, as plain data."""
+
+PRIORITY = 2
+"""More than that of mitmproxy's own views for JSON and text, which is 1."""
+
+_READABLE = ("application/json", "text/event-stream")
+
+
+def api(flow: http.HTTPFlow) -> apis.Api | None:
+    """The API that a flow belongs to, or None."""
+    return apis.find(flow.request.method, flow.request.path)
+
+
+class ExchangeView(contentviews.Contentview):
+    """What VTC did and why, and the conversation, what came in beside what went out."""
+
+    @property
+    def name(self) -> str:
+        return "VTC"
+
+    def render_priority(self, data: bytes, metadata: contentviews.Metadata) -> float:
+        flow = metadata.flow
+        if not isinstance(flow, http.HTTPFlow) or api(flow) is None or not data:
+            return -1
+        if METADATA in flow.metadata and metadata.http_message is flow.request:
+            return PRIORITY
+        kind = (metadata.content_type or "").partition(";")[0].strip().lower()
+        failed = metadata.http_message is flow.response and flow.response and flow.response.status_code >= 400
+        return PRIORITY if kind in _READABLE and not failed else 0
+
+    def prettify(self, data: bytes, metadata: contentviews.Metadata) -> str:
+        flow = metadata.flow
+        found = api(flow) if isinstance(flow, http.HTTPFlow) else None
+        if found is None or not isinstance(flow, http.HTTPFlow):
+            raise ValueError("this is no exchange with a model")
+        side: view.Side = "request" if metadata.http_message is flow.request else "reply"
+        seen = bodies(flow, side, data) or view.Bodies(None, data)
+        return view.pane(found, side, seen, flow.metadata.get(METADATA), flow.comment)
+
+
+def register() -> None:
+    """Make the view known to mitmproxy, once."""
+    if ExchangeView().name not in contentviews.registry:
+        contentviews.add(ExchangeView)
