@@ -23,9 +23,7 @@ from vtc.profiles.plan import Planner, Settings
 @click.argument("directories", nargs=-1, type=click.Path(path_type=Path))
 def check(directories: tuple[Path, ...]) -> None:
     """Validate the profiles of DIRECTORIES together with the built-in ones."""
-    found = loaded(directories)
-    kinds = ("clients", "models", "servers", "policies", "dialects")
-    click.echo("ok: " + ", ".join(f"{len(getattr(found, kind))} {kind}" for kind in kinds))
+    click.echo(f"ok: {loaded(directories).counted()}")
 
 
 @click.command()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from vtc.profiles import validation
 from vtc.profiles.document import Document, KeyPath, Problem, ProfileError, read
 from vtc.profiles.schema import ClientProfile, ModelProfile, PolicyProfile, ServerProfile
 
-__all__ = ["KINDS", "Profile", "ProfileError", "Profiles", "Source", "builtin_directory", "load"]
+__all__ = ["KINDS", "Profile", "ProfileError", "Profiles", "Source", "builtin_directory", "load", "signature"]
 
 type Profile = ClientProfile | ModelProfile | PolicyProfile | ServerProfile | Description
 
@@ -59,6 +60,11 @@ class Profiles:
     dialects: Mapping[str, Description]
     policies: Mapping[str, PolicyProfile]
     sources: Mapping[tuple[str, str], Source]
+
+    def counted(self) -> str:
+        """`5 clients, 40 models, …`"""
+        kinds = ("clients", "models", "servers", "policies", "dialects")
+        return ", ".join(f"{len(getattr(self, kind))} {kind}" for kind in kinds)
 
 
 def builtin_directory() -> Path:
@@ -118,14 +124,28 @@ def load(directories: Sequence[Path]) -> Profiles:
     )
 
 
-def _documents(directory: Path, problems: list[Problem]) -> Iterator[Document]:
-    below = [directory] if directory.is_file() else sorted(directory.rglob("*"))
-    for file in below:
+def signature(directories: Sequence[Path]) -> Mapping[Path, tuple[int, int]]:
+    """Time of change (ns) and size of every file that `load` would read: it differs when one of them was edited."""
+    found = {}
+    for file in (file for directory in directories for file in _files(directory)):
+        with suppress(FileNotFoundError):  # editors replace files
+            status = file.stat()
+            found[file] = (status.st_mtime_ns, status.st_size)
+    return found
+
+
+def _files(directory: Path) -> Iterator[Path]:
+    for file in [directory] if directory.is_file() else sorted(directory.rglob("*")):
         is_example = EXAMPLES in file.relative_to(directory).parts[:-1]
         if file.suffix in (".yaml", ".yml") and not (file.name.startswith(".") or is_example or file.is_dir()):
-            documents, found = read(file)
-            problems += found
-            yield from documents
+            yield file
+
+
+def _documents(directory: Path, problems: list[Problem]) -> Iterator[Document]:
+    for file in _files(directory):
+        documents, found = read(file)
+        problems += found
+        yield from documents
 
 
 def _profile(document: Document, problems: list[Problem]) -> Profile | None:

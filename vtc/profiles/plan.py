@@ -137,7 +137,7 @@ class Planner:
     """Decides about exchanges; made anew when profiles or settings change. Raises `UnknownName`."""
 
     def __init__(self, profiles: Profiles, settings: Settings) -> None:
-        self._profiles = profiles
+        self.profiles = profiles
         self._settings = settings
         for setting, name, known in (
             ("client", settings.client, profiles.clients),
@@ -151,14 +151,14 @@ class Planner:
     def plan(self, facts: Facts, request: Asked) -> Plan:
         """The plan for a request that came with these facts."""
         settings = self._settings
-        client, why_client = self._chosen(self._profiles.clients, settings.client, facts)
-        model, why_model = self._chosen(self._profiles.models, settings.model, facts)
+        client, why_client = self._chosen(self.profiles.clients, settings.client, facts)
+        model, why_model = self._chosen(self.profiles.models, settings.model, facts)
         client, model = client or UNKNOWN_CLIENT, model or UNKNOWN_MODEL
         why = [why_client or "client: no profile matches", why_model or "model: no profile matches, rescue only"]
-        server, why_server = self._chosen(self._profiles.servers, settings.server, facts)
+        server, why_server = self._chosen(self.profiles.servers, settings.server, facts)
         server = server or UNKNOWN_SERVER
         why += [why_server] if why_server else []
-        policies = every(self._profiles.policies, facts)
+        policies = every(self.profiles.policies, facts)
         why += [f"policy {policy.name}: {told}" for policy, told in policies]
         done = _exchanged(Plan(client.name, model.name, ()), server, model, [policy for policy, _ in policies])
         guards = (model.guards, client.guards, *(policy.guards for policy, _ in policies))
@@ -213,7 +213,7 @@ class Planner:
         if not documented:
             why.append("its prompt documents no tools, so there is nothing to read: left alone")
             return plan
-        own = self._profiles.dialects[client.dialect or TEXT_DIALECT]
+        own = self.profiles.dialects[client.dialect or TEXT_DIALECT]
         if any(guards.on_calls for guards in plan.guards):
             own = msgspec.structs.replace(own, in_code="call")  # such clients carry out what stands in code, too
         dialect = self._dialect(model)
@@ -243,7 +243,7 @@ class Planner:
     def _chosen[T: Matched](self, profiles: Mapping[str, T], forced: str, facts: Facts) -> tuple[T | None, str]:
         if forced:
             return profiles[forced], f"{profiles[forced].kind} {forced}: forced by an option"
-        choice: Choice[T] = best(profiles, facts, self._profiles.sources)
+        choice: Choice[T] = best(profiles, facts, self.profiles.sources)
         return choice.profile, choice.why[0] if choice.profile else ""
 
     def _protocol(self, client: ClientProfile, facts: Facts, request: Asked) -> tuple[str, Sequence[Tool], str]:
@@ -274,11 +274,11 @@ class Planner:
         return self._settings.tools if self._settings.tools != "auto" else model.tools
 
     def _dialect(self, model: ModelProfile) -> Description:
-        return self._profiles.dialects[self._settings.dialect or model.dialect]
+        return self.profiles.dialects[self._settings.dialect or model.dialect]
 
     def _read(self, model: ModelProfile, *first: Description) -> tuple[Description, ...]:
         """The dialects that are read, those that are expected before the others."""
-        known = self._profiles.dialects
+        known = self.profiles.dialects
         if model.accept == "auto":
             accepted = [one for one in known.values() if one.framed]
         else:

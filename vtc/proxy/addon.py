@@ -26,6 +26,7 @@ from vtc.profiles.plan import Planner
 from vtc.proxy import bodies, options, views
 from vtc.proxy.asking import AGAIN, Asker
 from vtc.proxy.bodies import Passing
+from vtc.proxy.reload import Reloader
 from vtc.proxy.stats import Stats
 from vtc.proxy.views import METADATA
 from vtc.report import Report
@@ -73,17 +74,15 @@ class VirtualToolCalling:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
-        self._planner: Planner | None = None
+        self.planner: Planner | None = None
+        """What decides about exchanges that begin now."""
+        self.addons = [Reloader(self)]
         self._live: WeakKeyDictionary[http.HTTPFlow, _Live] = WeakKeyDictionary()
         self._stats = Stats()
 
     def load(self, loader: Loader) -> None:
         options.add(loader)
         views.register()
-
-    def configure(self, updated: set[str]) -> None:
-        if any(name.startswith("vtc_") for name in updated):
-            self._planner = options.planner()
 
     def done(self) -> None:
         for line in self._stats.summary().splitlines():
@@ -98,7 +97,7 @@ class VirtualToolCalling:
 
     def request(self, flow: http.HTTPFlow) -> None:
         api = self._api(flow)
-        if api is None or self._planner is None or ctx.options.vtc_mode == "off":
+        if api is None or self.planner is None or ctx.options.vtc_mode == "off":
             return
         headers = {name.lower(): value for name, value in flow.request.headers.items()}
         facts = Facts(
@@ -115,7 +114,7 @@ class VirtualToolCalling:
                 raise BadRequest("the body is streamed")
             if len(body) > ctx.options.vtc_max_body_bytes:
                 raise BadRequest(f"the body is longer than vtc_max_body_bytes ({len(body)} bytes)")
-            exchange = Exchange.open(api, body, facts, self._planner, flow.id)
+            exchange = Exchange.open(api, body, facts, self.planner, flow.id)
             rewritten = exchange.request()
         except ValueError as error:
             left = scrub(f"left alone: {error}")

@@ -26,7 +26,8 @@ def add(loader: Loader) -> None:
         "vtc_profiles",
         Sequence[str],
         [],
-        "Directories with profiles of your own (YAML); they win over the built-in ones of the same kind and name.",
+        "Directories with profiles of your own (YAML); they win over the built-in ones of the same kind and name. "
+        "Files that are edited are read again while it runs.",
     )
     loader.add_option(
         "vtc_client", str, "", "Name of the client profile to use for every request (empty: by matching)."
@@ -83,6 +84,11 @@ def add(loader: Loader) -> None:
     )
 
 
+def directories() -> list[Path]:
+    """Where profiles are read from; later ones win."""
+    return [profile_loader.builtin_directory(), *(Path(one).expanduser() for one in ctx.options.vtc_profiles)]
+
+
 def planner() -> Planner:
     """Profiles and settings as the options have them; raises `OptionsError`, so that nothing half-loads."""
     options = ctx.options
@@ -96,7 +102,6 @@ def planner() -> Planner:
             raise exceptions.OptionsError(f"{name} must be at least 1, not {getattr(options, name)}")
     if options.vtc_keep_alive < 0:
         raise exceptions.OptionsError(f"vtc_keep_alive must be 0 or more, not {options.vtc_keep_alive}")
-    directories = [profile_loader.builtin_directory(), *(Path(one).expanduser() for one in options.vtc_profiles)]
     settings = Settings(
         client=options.vtc_client,
         model=options.vtc_model,
@@ -108,7 +113,7 @@ def planner() -> Planner:
         max_call_bytes=options.vtc_max_call_bytes,
     )
     try:
-        return Planner(profile_loader.load(directories), settings)
+        return Planner(profile_loader.load(directories()), settings)
     except ProfileError as error:
         raise exceptions.OptionsError(f"vtc: the profiles are not usable\n{error}") from error
     except UnknownName as error:

@@ -1,0 +1,108 @@
+"""Profiles that are edited while it runs."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from mitmproxy import exceptions
+from mitmproxy.test import taddons
+
+from tests.apis import chat
+from vtc.apis.openai_chat import Request
+from vtc.profiles.matching import Facts
+from vtc.proxy.addon import VirtualToolCalling
+from vtc.proxy.reload import Reloader
+
+GOOD = "kind: model\nname: {}\nmatch: {{model: [lab-*]}}\n"
+
+
+class Running:
+    """An addon with a directory of profiles."""
+
+    def __init__(self, addon: VirtualToolCalling, context: taddons.context, directory: Path) -> None:
+        self.addon = addon
+        self.context = context
+        self.directory = directory
+        (self.reloader,) = (one for one in addon.addons if isinstance(one, Reloader))
+        self._edits = 0
+
+    def edit(self, text: str, name: str = "mine.yaml") -> None:
+        """Write a file; two edits never have one time, however coarse the file system's clock is."""
+        file = self.directory / name
+        file.write_text(text)
+        self._edits += 1
+        os.utime(file, ns=(self._edits * 10**9,) * 2)
+
+    @property
+    def model(self) -> str:
+        """The profile that a request gets now."""
+        assert self.addon.planner is not None
+        request = Request(chat.encoded(chat.request()))
+        return self.addon.planner.plan(Facts(model="lab-1"), request).model
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    addon = VirtualToolCalling()
+    with taddons.context(addon) as context:
+        found = Running(addon, context, tmp_path)
+        found.edit(GOOD.format("first"))
+        context.configure(addon, vtc_profiles=[str(tmp_path)])
+        yield found
+
+
+def test_an_edit_is_picked_up(running: Running) -> None:
+    assert running.model == "first"
+    running.edit(GOOD.format("second"))
+    running.reloader.look()
+    assert running.model == "second"
+
+
+def test_a_new_file_and_a_removed_one(running: Running) -> None:
+    running.edit(GOOD.format("newer") + "priority: 5\n", "newer.yaml")
+    running.reloader.look()
+    assert running.model == "newer"
+    (running.directory / "newer.yaml").unlink()
+    running.reloader.look()
+    assert running.model == "first"
+
+
+def test_without_an_edit_nothing_is_read(running: Running) -> None:
+    planner = running.addon.planner
+    running.reloader.look()
+    assert running.addon.planner is planner
+
+
+def test_a_bad_edit_is_told_once_and_the_last_good_set_stays(
+    running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "vtc")
+    running.edit("kind: model\nname: broken\nmatch: {model: [lab-*]}\nlenientt: true\n")
+    for _ in range(3):
+        running.reloader.look()
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    assert "mine.yaml:4: lenientt: unknown key" in record.getMessage()
+    assert "stay in use" in record.getMessage()
+    assert running.model == "first"
+    running.edit(GOOD.format("mended"))
+    running.reloader.look()
+    assert running.model == "mended"
+
+
+def test_a_directory_that_is_gone_is_a_bad_edit(running: Running, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").unlink()
+    tmp_path.rmdir()
+    running.reloader.look()
+    assert running.model == "first"
+    tmp_path.mkdir()
+
+
+def test_bad_options_are_still_refused(running: Running) -> None:
+    with pytest.raises(exceptions.OptionsError, match="no such directory"):
+        running.context.configure(running.addon, vtc_profiles=["/nowhere/at/all"])
+    assert running.model == "first"

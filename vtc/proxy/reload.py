@@ -1,0 +1,75 @@
+"""Profiles read anew when an option changes, when a file of theirs is edited, or on command, while flows run.
+
+What begins afterwards is planned with them; a flow on its way keeps the plan that it began with. A set that is not
+usable is told once, and the last good one stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Protocol
+
+from mitmproxy import exceptions
+
+from vtc.profiles import loader
+from vtc.profiles.plan import Planner
+from vtc.proxy import options
+
+logger = logging.getLogger(__name__)
+
+INTERVAL = 1.0
+"""Seconds between two looks at the files; one takes about 2 ms."""
+
+
+class _Planned(Protocol):
+    planner: Planner | None
+
+
+class Reloader:
+    """Keeps `addon.planner` up to date."""
+
+    name = "vtc-reload"
+
+    def __init__(self, addon: _Planned) -> None:
+        self._addon = addon
+        self._seen: object = None
+        self._task: asyncio.Task[None] | None = None
+
+    def configure(self, updated: set[str]) -> None:
+        if any(name.startswith("vtc_") for name in updated):
+            self._load()
+
+    def running(self) -> None:
+        self._task = asyncio.create_task(self._watch())
+
+    def done(self) -> None:
+        if self._task:
+            self._task.cancel()
+
+    def reload(self) -> str:
+        """Read the profiles again; says what there is now, or what is wrong."""
+        try:
+            self._load()
+        except exceptions.OptionsError as error:
+            logger.error("%s\nThe profiles read before stay in use.", error)
+            return str(error)
+        assert self._addon.planner is not None
+        found = f"vtc: profiles read: {self._addon.planner.profiles.counted()}"
+        logger.info(found)
+        return found
+
+    def look(self) -> None:
+        """Read the profiles again if a file has changed since they were read last."""
+        if loader.signature(options.directories()) != self._seen:
+            self.reload()
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(INTERVAL)
+            self.look()
+
+    def _load(self) -> None:
+        # First, so that an edit while they are read is seen at the next look.
+        self._seen = loader.signature(options.directories())
+        self._addon.planner = options.planner()
