@@ -29,6 +29,7 @@ RANKS = {
     "guards": 2,
     "profiles": 3,
     "transcript": 3,
+    "case": 4,
     "report": 4,
     "view": 4,
     "channel": 5,

@@ -6,11 +6,12 @@ import json
 import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import yaml
 
+from vtc.case import Case as Recorded
 from vtc.dialects.description import Description
 from vtc.dialects.grammar import compiled
 from vtc.dialects.reader import Reader
@@ -48,38 +49,13 @@ TOGETHER = ("bare-json", "hermes", "invoke", "qwen3-coder", "tag", "tools-tag")
 """The dialects of cases that are not about one of them."""
 
 
-class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """A reply and what it reads as; `calls` are `{name: arguments}`."""
-
-    name: str
-    text: str
-    calls: tuple[dict[str, dict[str, Any]], ...] = ()
-    content: str = ""
-    as_is: bool = False
-    """The content is the text."""
-    reasoning: str = ""
-    repairs: tuple[str, ...] = ()
-    refusals: tuple[str, ...] = ()
-    """Part of each refusal's reason."""
-    dialects: tuple[str, ...] = ()
-    """Those armed, if not the one that the file is named after, or else `TOGETHER`."""
-    tools: str = "agent"
-    finish: Literal["complete", "length"] = "complete"
-    alone: bool = False
-    """Other text before or after it would change what it reads as."""
-    tags: tuple[str, str] | None = None
-    """What the model thinks between."""
-    reader: dict[str, Any] = {}
+class Case(Recorded, forbid_unknown_fields=True, kw_only=True):
+    """A recorded case, read with the built-in dialects: those armed, if not the one that the file is named after, or
+    else `TOGETHER`.
+    """
 
     def read(self, chunks: Iterable[str]) -> list[Event]:
-        return read(
-            chunks,
-            [DIALECTS[name] for name in self.dialects],
-            TOOLS[self.tools],
-            complete=self.finish == "complete",
-            tags=self.tags,
-            **self.reader,
-        )
+        return self.events(chunks, [DIALECTS[name] for name in self.dialects], self.toolset(TOOLS))
 
 
 def cases(name: str) -> list[Case]:

@@ -6,15 +6,13 @@ import gzip
 from typing import Any
 
 import pytest
-from mitmproxy import http
 from mitmproxy.addons.save import Save
 from mitmproxy.addons.view import View
-from mitmproxy.test import taddons, tflow, tutils
+from mitmproxy.test import taddons
 
 from vtc.proxy import bodies
 from vtc.proxy.addon import VirtualToolCalling
 from vtc.proxy.bodies import KEPT, Passing
-from vtc.view import Bodies
 
 
 def test_a_body_is_counted_and_kept_only_if_asked() -> None:
@@ -60,13 +58,3 @@ def test_bodies_are_kept_where_they_can_be_seen(others: list[Any], settings: dic
         context.configure(addon, vtc_mode="rewrite", **settings)
         assert bodies.keep() is kept
         context.options.reset()  # closes the file that flows are saved to
-
-
-def test_both_sides_of_a_flow() -> None:
-    flow = tflow.tflow(req=tutils.treq(content=b"went"))
-    assert bodies.bodies(flow, "request") == Bodies(None, b"went")
-    assert bodies.bodies(flow, "reply") is None
-    flow.metadata[bodies.METADATA["request"]] = b"came"
-    assert bodies.bodies(flow, "request") == Bodies(b"came", b"went")
-    flow.response = http.Response.make(200, b"reply")
-    assert bodies.bodies(flow, "reply") == Bodies(None, b"reply")

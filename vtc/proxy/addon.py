@@ -8,29 +8,27 @@ its final call may come twice or not at all.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary
 
-from mitmproxy import command, ctx, http
+from mitmproxy import ctx, http
 from mitmproxy.addonmanager import Loader
 
-from vtc import apis
-from vtc.apis import BadRequest
+from vtc.apis import Api, BadRequest
 from vtc.exchange import EVENT_STREAM, Exchange, Stream
-from vtc.profiles.matching import Facts
 from vtc.profiles.plan import Planner
-from vtc.proxy import bodies, options, views
+from vtc.proxy import bodies, flows, options, views
 from vtc.proxy.asking import AGAIN, Asker
 from vtc.proxy.bodies import Passing
+from vtc.proxy.commands import Commands
+from vtc.proxy.flows import METADATA
 from vtc.proxy.reload import Reloader
 from vtc.proxy.stats import Stats
-from vtc.proxy.views import METADATA
 from vtc.report import Report
-from vtc.scrub import scrub
+from vtc.scrub import scrub, scrubbed, secrets
 from vtc.wire.compression import UnsupportedEncoding
 
 logger = logging.getLogger(__name__)
@@ -76,9 +74,10 @@ class VirtualToolCalling:
         self.clock = clock
         self.planner: Planner | None = None
         """What decides about exchanges that begin now."""
-        self.addons = [Reloader(self)]
         self._live: WeakKeyDictionary[http.HTTPFlow, _Live] = WeakKeyDictionary()
         self._stats = Stats()
+        reloader = Reloader(self)
+        self.addons = [reloader, Commands(self, reloader, self._stats)]
 
     def load(self, loader: Loader) -> None:
         options.add(loader)
@@ -88,25 +87,12 @@ class VirtualToolCalling:
         for line in self._stats.summary().splitlines():
             logger.info(line)
 
-    @command.command("vtc.stats")  # type: ignore[untyped-decorator]  # mitmproxy's own has no types
-    def stats(self) -> str:
-        """What VTC did so far, by model, as JSON."""
-        return json.dumps(self._stats.as_dict(), indent=2)
-
     # The request
 
     def request(self, flow: http.HTTPFlow) -> None:
         api = self._api(flow)
         if api is None or self.planner is None or ctx.options.vtc_mode == "off":
             return
-        headers = {name.lower(): value for name, value in flow.request.headers.items()}
-        facts = Facts(
-            user_agent=headers.get("user-agent", ""),
-            host=flow.request.pretty_host,
-            port=flow.request.port,
-            path=flow.request.path,
-            headers=headers,
-        )
         started = time.perf_counter()
         try:
             body = flow.request.content  # decoded; raises ValueError if its content-encoding is wrong
@@ -114,10 +100,10 @@ class VirtualToolCalling:
                 raise BadRequest("the body is streamed")
             if len(body) > ctx.options.vtc_max_body_bytes:
                 raise BadRequest(f"the body is longer than vtc_max_body_bytes ({len(body)} bytes)")
-            exchange = Exchange.open(api, body, facts, self.planner, flow.id)
+            exchange = Exchange.open(api, body, flows.facts(flow), self.planner, flow.id)
             rewritten = exchange.request()
         except ValueError as error:
-            left = scrub(f"left alone: {error}")
+            left = f"left alone: {error}"
             self._say(flow, {"request": [left]}, f"vtc: {left}", MARKS["left alone"])
             return
         live = self._live[flow] = _Live(exchange, bodies.keep(), time.perf_counter() - started)
@@ -133,13 +119,13 @@ class VirtualToolCalling:
             if rewritten != body:
                 flow.request.content = rewritten
                 if live.keep and len(body) <= bodies.KEPT:
-                    flow.metadata[bodies.METADATA["request"]] = body
+                    flow.metadata[flows.CAME["request"]] = body
             if exchange.reads:
                 # A reply that cannot be decoded could not be read; clients take identity as they take any other.
                 flow.request.headers["accept-encoding"] = "identity"
 
-    def _api(self, flow: http.HTTPFlow) -> apis.Api | None:
-        return None if AGAIN in flow.metadata else views.api(flow)
+    def _api(self, flow: http.HTTPFlow) -> Api | None:
+        return None if AGAIN in flow.metadata else flows.api(flow)
 
     # The reply
 
@@ -231,14 +217,15 @@ class VirtualToolCalling:
         if came is None or went is None or ctx.options.vtc_mode == "observe":
             return
         if came != went:
-            flow.metadata[bodies.METADATA["reply"]] = came
+            flow.metadata[flows.CAME["reply"]] = came
         if flow.response and flow.response.raw_content is None:
             flow.response.raw_content = went
 
     def _say(self, flow: http.HTTPFlow, report: dict[str, object], summary: str, mark: str) -> None:
-        flow.metadata[METADATA] = report
+        known = secrets(dict(flow.request.headers))
+        flow.metadata[METADATA] = scrubbed(report, known)
         if summary:
-            flow.comment = summary
+            flow.comment = summary = scrub(summary, known)
             flow.marked = mark
             logger.info("%s %s%s", summary, flow.request.pretty_host, flow.request.path.partition("?")[0])
 

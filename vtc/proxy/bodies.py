@@ -6,16 +6,12 @@ bytes, so that it is saved with the flow; of a streamed reply mitmproxy keeps no
 
 from __future__ import annotations
 
-from mitmproxy import ctx, http
+from mitmproxy import ctx
 
-from vtc.view import Bodies, Side
 from vtc.wire import compression
 
 KEPT = 4 << 20
 """Bytes of one body that are kept; of a longer one the beginning."""
-
-METADATA = {"request": "vtc_request", "reply": "vtc_reply"}
-"""Keys of a flow's metadata under which a body that was changed is kept as it came."""
 
 
 class Passing:
@@ -49,14 +45,3 @@ def keep() -> bool:
     # mitmweb and mitmproxy list flows with this addon, mitmdump has no list and forgets them.
     listed = ctx.master.addons.get("view") is not None
     return listed or ("save_stream_file" in ctx.options and bool(ctx.options.save_stream_file))
-
-
-def bodies(flow: http.HTTPFlow, side: Side, data: bytes | None = None) -> Bodies | None:
-    """Both sides of a flow's body (`data` if it is at hand); None if there is none."""
-    message = flow.request if side == "request" else flow.response
-    if data is None and message is not None:
-        data = message.get_content(strict=False)
-    if data is None:
-        return None
-    came = flow.metadata.get(METADATA[side])
-    return Bodies(came if isinstance(came, bytes) else None, data)

@@ -8,21 +8,13 @@ from __future__ import annotations
 
 from mitmproxy import contentviews, http
 
-from vtc import apis, view
-from vtc.proxy.bodies import bodies
-
-METADATA = "vtc"
-"""Key of a flow's metadata under which its report is kept, as plain data."""
+from vtc import view
+from vtc.proxy.flows import METADATA, api, bodies, report
 
 PRIORITY = 2
 """More than that of mitmproxy's own views for JSON and text, which is 1."""
 
 _READABLE = ("application/json", "text/event-stream")
-
-
-def api(flow: http.HTTPFlow) -> apis.Api | None:
-    """The API that a flow belongs to, or None."""
-    return apis.find(flow.request.method, flow.request.path)
 
 
 class ExchangeView(contentviews.Contentview):
@@ -49,7 +41,7 @@ class ExchangeView(contentviews.Contentview):
             raise ValueError("this is no exchange with a model")
         side: view.Side = "request" if metadata.http_message is flow.request else "reply"
         seen = bodies(flow, side, data) or view.Bodies(None, data)
-        return view.pane(found, side, seen, flow.metadata.get(METADATA), flow.comment)
+        return view.pane(found, side, seen, report(flow), flow.comment)
 
 
 def register() -> None:

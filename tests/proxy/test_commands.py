@@ -1,0 +1,157 @@
+"""The commands, called as mitmproxy's command bar calls them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mitmproxy import exceptions, http
+from mitmproxy.addons.view import View
+from mitmproxy.test import taddons, tflow, tutils
+
+from tests.apis import chat
+from tests.dialects.reading import DIALECTS
+from vtc import case
+from vtc.proxy.addon import VirtualToolCalling
+
+CALL = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
+
+
+class Session:
+    """The addon beside mitmproxy's list of flows."""
+
+    def __init__(self, addon: VirtualToolCalling, view: View, context: taddons.context) -> None:
+        self.addon = addon
+        self.view = view
+        self.context = context
+
+    def exchange(
+        self, text: str, *, path: str = "/v1/chat/completions", key: str = "none", **fields: Any
+    ) -> http.HTTPFlow:
+        """A whole exchange that went through the addon and is listed."""
+        headers = http.Headers(content_type="application/json", authorization=f"Bearer {key}", user_agent="tests")
+        body = chat.encoded(chat.request(**fields))
+        flow = tflow.tflow(req=tutils.treq(method=b"POST", path=path.encode(), headers=headers, content=body))
+        self.addon.request(flow)
+        reply = chat.encoded(chat.completion(text))
+        flow.response = http.Response.make(200, reply, {"content-type": "application/json"})
+        self.addon.responseheaders(flow)
+        self.addon.response(flow)
+        self.view.add([flow])
+        return flow
+
+    def call(self, line: str) -> str:
+        found = self.context.master.commands.execute(line)
+        assert isinstance(found, str)
+        return found
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[Session]:
+    addon, view = VirtualToolCalling(), View()
+    with taddons.context(view, addon) as context:
+        context.configure(addon, vtc_tools="prompt", vtc_dialect="hermes")
+        yield Session(addon, view, context)
+
+
+def test_mitmweb_can_run_every_command(session: Session) -> None:
+    ours = [name for name in session.context.master.commands.commands if name.startswith("vtc")]
+    assert set(ours) == {"vtc.stats", "vtc.reload", "vtc.explain", "vtc.diff", "vtc.save"}
+    assert all(re.fullmatch("[a-z.]+", name) for name in ours)
+    assert all(session.context.master.commands.commands[name].help for name in ours)
+
+
+def test_explain(session: Session) -> None:
+    session.exchange(CALL)
+    lines = session.call("vtc.explain @all").splitlines()
+    assert lines[0] == "POST address/v1/chat/completions"
+    for line in ("  call: read, hermes -> tool_calls", "Why", "What would be planned now"):
+        assert line in lines
+    assert any("written as hermes" in line for line in lines)
+
+
+def test_explain_a_flow_that_was_never_seen(session: Session) -> None:
+    flow = session.exchange(CALL)
+    flow.request.content = chat.encoded(chat.request(model="Qwen/Qwen3-8B"))
+    flow.metadata.clear()
+    said = session.call("vtc.explain @all")
+    assert "What VTC did" not in said
+    assert "profile qwen3" in said
+    flow.request.content = b"x"
+    assert "It would be left alone: the body is no chat completion request" in session.call("vtc.explain @all")
+
+
+def test_diff(session: Session) -> None:
+    session.exchange(f"I look.\n{CALL}")
+    lines = session.call("vtc.diff @all").splitlines()
+    assert "--- as the client sent it" in lines
+    assert "-[tools]" in lines
+    assert "+[system]" in lines
+    assert "-  <tool_call>" in lines
+    assert any(line.startswith("+  -> read  call_") for line in lines)
+
+
+def test_diff_of_what_was_not_changed_or_not_kept(session: Session) -> None:
+    session.exchange("Hello", tools=None)
+    assert session.call("vtc.diff @all").splitlines() == ["the request left as it came", "the reply left as it came"]
+    session.view.clear()
+    session.context.configure(session.addon, vtc_keep_bodies="off")
+    session.exchange(CALL)
+    assert "the reply was changed and not kept as it came" in session.call("vtc.diff @all")
+
+
+def test_save_makes_a_capture_a_test(session: Session, tmp_path: Path) -> None:
+    """The file is a list of cases that read as they say, and it is added to."""
+    session.exchange(f"I look.\n{CALL}")
+    path = tmp_path / "cases.yaml"
+    assert session.call(f"vtc.save @all '{path}'") == f"vtc: 1 case added to {path}"
+    session.exchange(CALL.removesuffix("</tool_call>"))
+    assert session.call(f"vtc.save @all '{path}'") == f"vtc: 2 cases added to {path}"
+    cases = case.read(path.read_text("utf-8"))
+    assert [one.repairs for one in cases] == [(), (), ("missing-closer",)]
+    for one in cases:
+        assert one.calls == ({"read": {"filePath": "/a"}},)
+        assert one.differences(one.events([one.text], [DIALECTS[name] for name in one.dialects], one.toolset())) == []
+
+
+def test_no_secret_is_saved_or_told(session: Session, tmp_path: Path) -> None:
+    """Neither the request's own key, wherever the model repeats it, nor what looks like one."""
+    text = chat.DIALECTS["hermes"]("read", {"filePath": "open-sesame-77 sk-abcdefgh123"})
+    text += chat.DIALECTS["hermes"]("rm", {"filePath": "open-sesame-77"})
+    flow = session.exchange(
+        text + CALL.replace("read", "sk-abcdefgh123"), key="open-sesame-77", path="/v1/chat/completions?key=x1"
+    )
+    session.call(f"vtc.save @all '{tmp_path / 'cases.yaml'}'")
+    saved = (tmp_path / "cases.yaml").read_text("utf-8")
+    assert "[secret]" in saved
+    told = session.call("vtc.explain @all") + flow.comment + json.dumps(flow.metadata["vtc"])
+    for secret in ("open-sesame-77", "sk-abcdefgh123"):
+        assert secret not in saved
+        assert secret not in told
+    assert "no tool 'rm' is offered" in told
+
+
+def test_a_file_that_cannot_be_written(session: Session) -> None:
+    session.exchange(CALL)
+    with pytest.raises(exceptions.CommandError, match=r"vtc\.save: .*No such file"):
+        session.call("vtc.save @all /nowhere/at/all.yaml")
+
+
+@pytest.mark.parametrize("command", ["vtc.explain", "vtc.diff", "vtc.save"])
+def test_flows_that_are_none_of_ours(command: str, session: Session, tmp_path: Path) -> None:
+    session.exchange("x", path="/v1/embeddings")
+    with pytest.raises(exceptions.CommandError, match="none of these flows"):
+        session.call(f"{command} @all" + f" '{tmp_path / 'x.yaml'}'" * (command == "vtc.save"))
+
+
+def test_reload(session: Session, tmp_path: Path) -> None:
+    assert re.fullmatch(
+        r"vtc: profiles read: \d+ clients, \d+ models, \d+ servers, \d+ dialects", session.call("vtc.reload")
+    )
+    session.context.configure(session.addon, vtc_profiles=[str(tmp_path)])
+    (tmp_path / "bad.yaml").write_text("kind: modle\n")
+    assert "did you mean 'model'?" in session.call("vtc.reload")

@@ -1,0 +1,66 @@
+"""Flows as VTC sees them, live and from a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from mitmproxy import http
+from mitmproxy.io import FlowWriter
+from mitmproxy.test import tflow, tutils
+
+from vtc.proxy import flows
+from vtc.view import Bodies
+
+
+def asked(content: bytes = b"went", path: str = "/v1/chat/completions?a=b") -> http.HTTPFlow:
+    headers = http.Headers(user_agent="Cline/1", host="model.example:8000")
+    return tflow.tflow(req=tutils.treq(method=b"POST", path=path.encode(), headers=headers, content=content))
+
+
+def test_facts() -> None:
+    found = flows.facts(asked())
+    assert (found.user_agent, found.host, found.path) == ("Cline/1", "model.example", "/v1/chat/completions?a=b")
+    assert found.headers["user-agent"] == "Cline/1"
+
+
+def test_which_api() -> None:
+    assert flows.api(asked()) is not None
+    assert flows.api(asked(path="/v1/embeddings")) is None
+
+
+def test_both_sides_of_a_flow() -> None:
+    flow = asked()
+    assert flows.bodies(flow, "request") == Bodies(None, b"went")
+    assert flows.bodies(flow, "reply") is None
+    flow.metadata[flows.CAME["request"]] = b"came"
+    assert flows.bodies(flow, "request") == Bodies(b"came", b"went")
+    flow.response = http.Response.make(200, b"reply")
+    assert flows.bodies(flow, "reply") == Bodies(None, b"reply")
+
+
+def test_a_body_as_it_came() -> None:
+    flow = asked()
+    assert flows.original(flow, "request") == b"went"
+    flow.metadata[flows.METADATA] = {"sizes": {"request_came": 5, "request_went": 4}}
+    with pytest.raises(ValueError, match="the request was changed and not kept"):
+        flows.original(flow, "request")
+    flow.metadata[flows.CAME["request"]] = b"came!"
+    assert flows.original(flow, "request") == b"came!"
+    with pytest.raises(ValueError, match="the flow has no reply"):
+        flows.original(flow, "reply")
+
+
+def test_flows_of_a_file(tmp_path: Path) -> None:
+    with (tmp_path / "flows").open("wb") as file:
+        for flow in (asked(b"1"), tflow.ttcpflow(), asked(b"2")):
+            FlowWriter(file).add(flow)
+    assert [flow.request.content for flow in flows.load(tmp_path / "flows")] == [b"1", b"2"]
+
+
+def test_what_is_no_file_of_flows(tmp_path: Path) -> None:
+    (tmp_path / "flows").write_text("nothing of the kind")
+    with pytest.raises(ValueError, match="cannot be read as flows"):
+        list(flows.load(tmp_path / "flows"))
+    with pytest.raises(FileNotFoundError):
+        list(flows.load(tmp_path / "none"))

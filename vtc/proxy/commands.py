@@ -1,0 +1,127 @@
+"""The commands: for mitmweb's command bar and mitmproxy's prompt.
+
+Their names have letters and dots only: others mitmweb cannot run. Flows are given as mitmproxy has them everywhere:
+`@all`, `@marked`, a filter such as `~comment hermes`, and in mitmproxy `@focus`.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from mitmproxy import command, exceptions, flow, http, types
+
+from vtc import case, view
+from vtc.case import Case
+from vtc.profiles.plan import Plan, Planner
+from vtc.proxy import flows
+from vtc.proxy.reload import Reloader
+from vtc.proxy.stats import Stats
+from vtc.scrub import secrets
+
+logger = logging.getLogger(__name__)
+
+
+class _Planned(Protocol):
+    @property
+    def planner(self) -> Planner | None: ...
+
+
+class Commands:
+    """What a person can ask of the addon while it runs."""
+
+    name = "vtc-commands"
+
+    def __init__(self, addon: _Planned, reloader: Reloader, stats: Stats) -> None:
+        self._addon = addon
+        self._reloader = reloader
+        self._stats = stats
+
+    @command.command("vtc.stats")  # type: ignore[untyped-decorator]  # mitmproxy's own has no types
+    def stats(self) -> str:
+        """What VTC did so far, by client, model and dialect, as JSON."""
+        return json.dumps(self._stats.as_dict(), indent=2)
+
+    @command.command("vtc.reload")  # type: ignore[untyped-decorator]
+    def reload(self) -> str:
+        """Read the profiles again, as happens by itself when a file is edited."""
+        return self._reloader.reload()
+
+    @command.command("vtc.explain")  # type: ignore[untyped-decorator]
+    def explain(self, chosen: Sequence[flow.Flow]) -> str:
+        """Say of each flow what VTC did to it and why, and what would be planned for it now."""
+        return "\n\n".join(self._explained(one) for one in _exchanges(chosen))
+
+    @command.command("vtc.diff")  # type: ignore[untyped-decorator]
+    def diff(self, chosen: Sequence[flow.Flow]) -> str:
+        """Show what came in against what went out, of requests and replies, read as conversations."""
+        return "\n\n".join(_diff(one) for one in _exchanges(chosen))
+
+    @command.command("vtc.save")  # type: ignore[untyped-decorator]
+    def save(self, chosen: Sequence[flow.Flow], path: types.Path) -> str:
+        """Add the flows' replies to a file of regression cases (YAML), scrubbed of secrets."""
+        try:
+            cases = [self._case(one) for one in _exchanges(chosen)]
+            with Path(path).expanduser().open("a", encoding="utf-8") as file:
+                file.write("".join(f"{case.write(one)}\n" for one in cases))
+        except (ValueError, OSError) as error:
+            raise exceptions.CommandError(f"vtc.save: {error}") from error
+        done = f"vtc: {len(cases)} case{'s' * (len(cases) != 1)} added to {path}"
+        logger.info(done)
+        return done
+
+    def _explained(self, one: http.HTTPFlow) -> str:
+        lines = [f"{one.request.method} {one.request.pretty_host}{one.request.path.partition('?')[0]}"]
+        for title, said in view.sections(flows.report(one) or {}):
+            lines += [title, *(f"  {line}" for line in said)]
+        try:
+            lines += ["What would be planned now", *(f"  {line}" for line in self._plan(one).why)]
+        except ValueError as error:
+            lines.append(f"It would be left alone: {error}")
+        return "\n".join(lines)
+
+    def _plan(self, one: http.HTTPFlow) -> Plan:
+        api, planner = flows.api(one), self._addon.planner
+        assert api is not None
+        assert planner is not None
+        request = api.request(flows.original(one, "request"))
+        return planner.plan(replace(flows.facts(one), model=request.model, body=request.fields), request)
+
+    def _case(self, one: http.HTTPFlow) -> Case:
+        api, plan = flows.api(one), self._plan(one)
+        assert api is not None
+        replies = api.replies(flows.original(one, "reply"))
+        if not replies:
+            raise ValueError("the reply has no choices")
+        reply = replies[0]
+        if api.reasoning(reply.message):  # the server parted it off: none is looked for in the text
+            plan = replace(plan, reasoning=None)
+        known = secrets(dict(one.request.headers))
+        complete = reply.finish_reason != "length"
+        return Case.recorded(f"{plan.model} {one.id[:8]}", reply.message.text, plan, complete=complete, secrets=known)
+
+
+def _exchanges(chosen: Sequence[flow.Flow]) -> list[http.HTTPFlow]:
+    found = [one for one in chosen if isinstance(one, http.HTTPFlow) and flows.api(one)]
+    if not found:
+        raise exceptions.CommandError("vtc: none of these flows is an exchange with a model; try @all")
+    return found
+
+
+def _diff(one: http.HTTPFlow) -> str:
+    api = flows.api(one)
+    assert api is not None
+    parts = []
+    for side in view.SIDES:
+        found = flows.bodies(one, side)
+        try:
+            flows.original(one, side)
+            text = view.diff(api, side, found) if found else ""
+            parts.append(text or f"the {side} left as it came")
+        except ValueError as error:
+            parts.append(f"{side}: {error}")
+    return "\n".join(parts)

@@ -1,0 +1,78 @@
+"""A mitmproxy flow as VTC sees it: its API, the facts that profiles match on, its report, its bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from mitmproxy import exceptions, http
+from mitmproxy.io import FlowReader
+
+from vtc import apis
+from vtc.profiles.matching import Facts
+from vtc.view import Bodies, Side
+
+METADATA = "vtc"
+"""Key of a flow's metadata under which its report is kept, as plain data."""
+
+CAME: Mapping[Side, str] = {"request": "vtc_request", "reply": "vtc_reply"}
+"""Keys of a flow's metadata under which a body that was changed is kept as it came."""
+
+
+def api(flow: http.HTTPFlow) -> apis.Api | None:
+    """The API that a flow belongs to, or None."""
+    return apis.find(flow.request.method, flow.request.path)
+
+
+def facts(flow: http.HTTPFlow) -> Facts:
+    """What profiles are matched on, but for what the body says."""
+    headers = {name.lower(): value for name, value in flow.request.headers.items()}
+    return Facts(
+        user_agent=headers.get("user-agent", ""),
+        host=flow.request.pretty_host,
+        port=flow.request.port,
+        path=flow.request.path,
+        headers=headers,
+    )
+
+
+def report(flow: http.HTTPFlow) -> Mapping[str, Any] | None:
+    """What VTC did to the flow; None if it did not see it."""
+    found = flow.metadata.get(METADATA)
+    return found if isinstance(found, Mapping) else None
+
+
+def bodies(flow: http.HTTPFlow, side: Side, data: bytes | None = None) -> Bodies | None:
+    """Both sides of a flow's body (`data` if it is at hand); None if there is none."""
+    message = flow.request if side == "request" else flow.response
+    if data is None and message is not None:
+        data = message.get_content(strict=False)
+    if data is None:
+        return None
+    came = flow.metadata.get(CAME[side])
+    return Bodies(came if isinstance(came, bytes) else None, data)
+
+
+def original(flow: http.HTTPFlow, side: Side) -> bytes:
+    """A body as it came; raises ValueError if it was changed and not kept, or if there is none."""
+    found = bodies(flow, side)
+    if found is None:
+        raise ValueError(f"the flow has no {side}")
+    if found.came is not None:
+        return found.came
+    sizes = (report(flow) or {}).get("sizes", {})
+    if sizes.get(f"{side}_came") != sizes.get(f"{side}_went"):
+        raise ValueError(f"the {side} was changed and not kept as it came; set vtc_keep_bodies to on")
+    return found.went
+
+
+def load(file: Path) -> Iterator[http.HTTPFlow]:
+    """The HTTP flows of a file that mitmproxy saved, or of a HAR file; raises ValueError, OSError."""
+    with file.open("rb") as opened:
+        try:
+            for flow in FlowReader(opened).stream():
+                if isinstance(flow, http.HTTPFlow):
+                    yield flow
+        except exceptions.FlowReadException as error:
+            raise ValueError(f"{file} cannot be read as flows: {error}") from None
