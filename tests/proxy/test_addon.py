@@ -286,12 +286,18 @@ def test_stats_as_a_command_and_at_the_end(caplog: pytest.LogCaptureFixture) -> 
     addon = VirtualToolCalling()
     with taddons.context(addon) as context:
         context.configure(addon, vtc_mode="rewrite")
-        assert json.loads(context.master.commands.call("vtc.stats")) == {}
+        assert json.loads(context.master.commands.call("vtc.stats"))["total"]["exchanges"] == 0
         ended(Flows(addon, context), "response")
         found = json.loads(context.master.commands.call("vtc.stats"))
-        assert (found["unknown"]["exchanges"], found["unknown"]["calls"]) == (1, 1)
+        for by in (found["total"], found["clients"]["openai-sdk"], found["models"]["unknown"]):
+            assert (by["exchanges"], by["calls"]) == (1, 1)
+        assert found["dialects"]["tag"]["calls"] == 1
         caplog.set_level(logging.INFO, "vtc")
         addon.done()
-    assert [record.message for record in caplog.records if record.name.startswith("vtc")] == [
-        "vtc: unknown: 1 exchanges, 1 calls (0 repaired), 0 left as text, 0 failed open"
+    told = [record.message for record in caplog.records if record.name.startswith("vtc")]
+    assert [line.partition(": ")[2].partition(":")[0] for line in told] == [
+        "client openai-sdk",
+        "model unknown",
+        "dialect tag",
     ]
+    assert all("1 calls (0 repaired), 0 left as text" in line for line in told)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator
@@ -40,7 +41,7 @@ class Session:
         reply = chat.encoded(chat.completion(text))
         flow.response = http.Response.make(200, reply, {"content-type": "application/json"})
         self.addon.responseheaders(flow)
-        self.addon.response(flow)
+        asyncio.run(self.addon.response(flow))
         self.view.add([flow])
         return flow
 

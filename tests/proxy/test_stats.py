@@ -1,55 +1,93 @@
-"""Figures by model."""
+"""Figures by client, model and dialect."""
 
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from vtc.proxy.stats import Stats
 from vtc.report import Report
 
 
-def call(*repairs: str) -> dict[str, object]:
-    return {"name": "n", "id": "i", "dialect": "tag", "repairs": list(repairs)}
+def call(*repairs: str, dialect: str = "tag") -> dict[str, object]:
+    return {"name": "n", "id": "i", "dialect": dialect, "repairs": list(repairs)}
+
+
+def counted(*reports: Report) -> Stats:
+    stats = Stats()
+    for report in reports:
+        stats.add(report.as_dict())
+    return stats
+
+
+REFUSAL = {"reason": "r", "dialect": "hermes", "name": "n", "excerpt": "x"}
+SIZES = {"request_came": 1, "request_went": 2, "reply_came": 3, "reply_went": 4}
+B = [
+    Report(client="c", model="b", calls=[call("untyped:x", "json-cut"), call()], seconds=0.25, sizes=SIZES),
+    Report(
+        client="d", model="b", calls=[call("untyped:y")], refusals=[REFUSAL], failures=["f"], seconds=0.5, elapsed=2
+    ),
+]
 
 
 def test_nothing_yet() -> None:
-    assert (Stats().as_dict(), Stats().summary()) == ({}, "")
+    found = Stats().as_dict()
+    assert (found["clients"], found["models"], found["dialects"], [*Stats().summary()]) == ({}, {}, {}, [])
+    assert found["total"]["exchanges"] == 0
+    assert found["total"]["success_rate"] is None
 
 
 def test_figures_add_up_by_model() -> None:
     """B11: success and repairs, by the repair's name without what it was done to."""
-    stats = Stats()
-    report = Report(model="b", calls=[call(), call("untyped:x", "json-cut")])
-    for _ in range(2):
-        report.intervened("reactors.no-rm", "refused", "bash", "no")
-    stats.add(report, 0.25)
-    stats.add(Report(model="b", calls=[call("untyped:y")], refusals=[{"reason": "r"}], failures=["f"]), 0.5)
-    stats.add(Report(model="a"), 0.125)
-    assert json.loads(json.dumps(stats.as_dict())) == {
-        "a": {
-            "exchanges": 1,
-            "calls": 0,
-            "repaired": 0,
-            "refused": 0,
-            "failed": 0,
-            "success_rate": None,
-            "seconds": 0.125,
-            "repairs": {},
-            "policies": {},
-        },
-        "b": {
-            "exchanges": 2,
-            "calls": 3,
-            "repaired": 2,
-            "refused": 1,
-            "failed": 1,
-            "success_rate": 0.75,
-            "seconds": 0.75,
-            "repairs": {"untyped": 2, "json-cut": 1},
-            "policies": {"reactors.no-rm refused": 2},
-        },
+    found = json.loads(json.dumps(counted(*B, Report(client="c", model="a", seconds=0.125)).as_dict()))
+    expected: dict[str, Any] = {
+        "exchanges": 2,
+        "calls": 3,
+        "repaired": 2,
+        "refused": 1,
+        "success_rate": 0.75,
+        "repairs": {"untyped": 2, "json-cut": 1},
+        "failed": 1,
+        "policies": {},
+        "bytes": {"reply_came": 3, "reply_went": 4, "request_came": 1, "request_went": 2},
+        "seconds": 0.75,
+        "elapsed": 2.0,
     }
-    assert stats.summary().splitlines() == [
-        "vtc: a: 1 exchanges, 0 calls (0 repaired), 0 left as text, 0 failed open",
-        "vtc: b: 2 exchanges, 3 calls (2 repaired), 1 left as text, 1 failed open",
+    assert found["models"]["b"] == expected
+    assert {**found["total"], "exchanges": 2, "seconds": 0.75} == expected
+    assert (found["total"]["exchanges"], found["total"]["seconds"]) == (3, 0.875)
+    assert found["models"]["a"]["exchanges"] == 1
+
+
+def test_figures_add_up_by_client_and_by_dialect() -> None:
+    found = counted(*B).as_dict()
+    assert {name: one["calls"] for name, one in found["clients"].items()} == {"c": 2, "d": 1}
+    assert {name: (one["calls"], one["refused"]) for name, one in found["dialects"].items()} == {
+        "hermes": (0, 1),
+        "tag": (3, 0),
+    }
+
+
+def test_policies_are_counted_by_name_and_action() -> None:
+    report = Report(client="c", model="m")
+    for action in ("refused", "refused", "stopped"):
+        report.intervened("reactors.no-rm", action, "bash", "no")
+    found = counted(report).as_dict()["total"]["policies"]
+    assert found == {"reactors.no-rm refused": 2, "reactors.no-rm stopped": 1}
+
+
+def test_a_report_without_figures_is_counted() -> None:
+    """As those of a saved flow that is older."""
+    stats = Stats()
+    stats.add({"client": "c", "model": "m"})
+    assert stats.as_dict()["total"]["exchanges"] == 1
+
+
+def test_a_line_for_each() -> None:
+    assert [*counted(*B).summary()] == [
+        "vtc: client c: 1 exchanges, 2 calls (1 repaired), 0 left as text, 0 failed open, 10 bytes, 250 ms in VTC",
+        "vtc: client d: 1 exchanges, 1 calls (1 repaired), 1 left as text, 1 failed open, 0 bytes, 500 ms in VTC",
+        "vtc: model b: 2 exchanges, 3 calls (2 repaired), 1 left as text, 1 failed open, 10 bytes, 750 ms in VTC",
+        "vtc: dialect hermes: 0 calls (0 repaired), 1 left as text",
+        "vtc: dialect tag: 3 calls (2 repaired), 0 left as text",
     ]

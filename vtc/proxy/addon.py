@@ -25,6 +25,8 @@ from vtc.proxy.asking import AGAIN, Asker
 from vtc.proxy.bodies import Passing
 from vtc.proxy.commands import Commands
 from vtc.proxy.flows import METADATA
+from vtc.proxy.log import Log
+from vtc.proxy.metrics import Metrics
 from vtc.proxy.reload import Reloader
 from vtc.proxy.stats import Stats
 from vtc.report import Report
@@ -77,14 +79,15 @@ class VirtualToolCalling:
         self._live: WeakKeyDictionary[http.HTTPFlow, _Live] = WeakKeyDictionary()
         self._stats = Stats()
         reloader = Reloader(self)
-        self.addons = [reloader, Commands(self, reloader, self._stats)]
+        self._log = Log()
+        self.addons = [reloader, Commands(self, reloader, self._stats), self._log, Metrics(self._stats)]
 
     def load(self, loader: Loader) -> None:
         options.add(loader)
         views.register()
 
     def done(self) -> None:
-        for line in self._stats.summary().splitlines():
+        for line in self._stats.summary():
             logger.info(line)
 
     # The request
@@ -104,7 +107,7 @@ class VirtualToolCalling:
             rewritten = exchange.request()
         except ValueError as error:
             left = f"left alone: {error}"
-            self._say(flow, {"request": [left]}, f"vtc: {left}", MARKS["left alone"])
+            self._say(flow, {"request": [left]}, f"vtc: {left}", "left alone")
             return
         live = self._live[flow] = _Live(exchange, bodies.keep(), time.perf_counter() - started)
         exchange.report.sizes.update(request_came=len(body), request_went=len(rewritten))
@@ -199,13 +202,14 @@ class VirtualToolCalling:
             return
         report = live.exchange.report
         self._measure(flow, live, report)
-        self._stats.add(report, live.seconds)
         if live.seconds > SLOW:
             logger.warning("vtc: %.0f ms of work on one exchange with model %s", live.seconds * 1e3, report.model)
         summary = report.summary()
         if summary and ctx.options.vtc_mode == "observe":
             summary = summary.replace("vtc: ", "vtc (observing): ", 1)
-        self._say(flow, report.as_dict(), summary, MARKS.get(report.outcome, ""))
+        said = report.as_dict()
+        self._stats.add(said)
+        self._say(flow, said, summary, report.outcome)
 
     def _measure(self, flow: http.HTTPFlow, live: _Live, report: Report) -> None:
         """Put sizes and times into the report, and with the flow the reply as it came and, if streamed, as it went."""
@@ -221,12 +225,13 @@ class VirtualToolCalling:
         if flow.response and flow.response.raw_content is None:
             flow.response.raw_content = went
 
-    def _say(self, flow: http.HTTPFlow, report: dict[str, object], summary: str, mark: str) -> None:
+    def _say(self, flow: http.HTTPFlow, report: dict[str, object], summary: str, outcome: str) -> None:
         known = secrets(dict(flow.request.headers))
-        flow.metadata[METADATA] = scrubbed(report, known)
+        flow.metadata[METADATA] = report = scrubbed(report, known)
+        self._log.write(flow, report, outcome)
         if summary:
             flow.comment = summary = scrub(summary, known)
-            flow.marked = mark
+            flow.marked = MARKS.get(outcome, "")
             logger.info("%s %s%s", summary, flow.request.pretty_host, flow.request.path.partition("?")[0])
 
 

@@ -71,6 +71,20 @@ def add(loader: Loader) -> None:
         choices=("auto", "on", "off"),
     )
     loader.add_option(
+        "vtc_log",
+        str,
+        "",
+        "File to which a line of JSON is added for each exchange: what was done, sizes and times, nothing of what was "
+        "said (empty: none).",
+    )
+    loader.add_option(
+        "vtc_metrics",
+        str,
+        "",
+        "Port, or HOST:PORT, at which figures are served for Prometheus; a port alone is on the loopback interface "
+        "(empty: not at all). Needs the package prometheus-client.",
+    )
+    loader.add_option(
         "vtc_max_call_bytes", int, 1 << 20, "Longest call in bytes that is held back; a longer one is left as text."
     )
     loader.add_option(

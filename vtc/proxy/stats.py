@@ -1,73 +1,151 @@
-"""What the addon did so far, by model: exchanges, calls, repairs by name, refusals, failures, time."""
+"""What the addon did so far, by client, model and dialect: exchanges, calls, repairs by name, policies, bytes, time.
+
+Counts reports as the plain data that they are kept as, so that a log of them (`vtc_log`) can be counted as well.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
-from vtc.report import Report
+type Report = Mapping[str, Any]
 
 
 @dataclass(slots=True)
-class Figures:
-    """Counts of one model, or of all together."""
+class Calls:
+    """Counts of calls: those made and those that stayed text."""
 
-    exchanges: int = 0
     calls: int = 0
     repaired: int = 0
     refused: int = 0
-    failed: int = 0
-    seconds: float = 0.0
-    """Time spent in VTC."""
     repairs: Counter[str] = field(default_factory=Counter)
-    policies: Counter[str] = field(default_factory=Counter)
+    """By name, without what was repaired."""
 
-    def add(self, report: Report, seconds: float) -> None:
-        self.exchanges += 1
-        self.calls += len(report.calls)
-        self.repaired += report.repaired
-        self.refused += len(report.refusals)
-        self.failed += len(report.failures)
-        self.seconds += seconds
-        for call in report.calls:
-            self.repairs.update(repair.partition(":")[0] for repair in call["repairs"])
-        for entry in report.policies:
-            self.policies[f"{entry['policy']} {entry['action']}"] += entry["count"]
+    def called(self, call: Mapping[str, Any]) -> None:
+        self.calls += 1
+        self.repaired += bool(call["repairs"])
+        self.repairs.update(repair.partition(":")[0] for repair in call["repairs"])
 
     def as_dict(self) -> dict[str, Any]:
         read = self.calls + self.refused
         return {
-            "exchanges": self.exchanges,
             "calls": self.calls,
             "repaired": self.repaired,
             "refused": self.refused,
-            "failed": self.failed,
             "success_rate": round(self.calls / read, 4) if read else None,
-            "seconds": round(self.seconds, 6),
             "repairs": dict(self.repairs.most_common()),
-            "policies": dict(self.policies.most_common()),
         }
+
+    def summary(self) -> str:
+        return f"{self.calls} calls ({self.repaired} repaired), {self.refused} left as text"
+
+
+@dataclass(slots=True)
+class Figures(Calls):
+    """Counts of exchanges and what was in them."""
+
+    exchanges: int = 0
+    failed: int = 0
+    policies: Counter[str] = field(default_factory=Counter)
+    """By policy and action: `denied_tools steer`."""
+    bytes: Counter[str] = field(default_factory=Counter)
+    """Of requests and replies, as they came and as they went: `request_came`, …"""
+    seconds: float = 0.0
+    """Time spent in VTC."""
+    elapsed: float = 0.0
+    """Time from requests to the ends of their replies."""
+
+    def add(self, report: Report) -> None:
+        self.exchanges += 1
+        for call in report.get("calls", ()):
+            self.called(call)
+        self.refused += len(report.get("refusals", ()))
+        self.failed += len(report.get("failures", ()))
+        for one in report.get("policies", ()):
+            self.policies[f"{one['policy']} {one['action']}"] += one.get("count", 1)
+        self.bytes.update(report.get("sizes", {}))
+        self.seconds += report.get("seconds", 0.0)
+        self.elapsed += report.get("elapsed", 0.0)
+
+    @classmethod
+    def together(cls, several: Iterable[Figures]) -> Self:
+        total = cls()
+        for one in several:
+            total.calls += one.calls
+            total.repaired += one.repaired
+            total.refused += one.refused
+            total.exchanges += one.exchanges
+            total.failed += one.failed
+            total.seconds += one.seconds
+            total.elapsed += one.elapsed
+            for mine, theirs in (
+                (total.repairs, one.repairs),
+                (total.policies, one.policies),
+                (total.bytes, one.bytes),
+            ):
+                mine.update(theirs)
+        return total
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "exchanges": self.exchanges,
+            **Calls.as_dict(self),
+            "failed": self.failed,
+            "policies": dict(self.policies.most_common()),
+            "bytes": dict(sorted(self.bytes.items())),
+            "seconds": round(self.seconds, 6),
+            "elapsed": round(self.elapsed, 3),
+        }
+
+    def summary(self) -> str:
+        came, work = self.bytes.total(), self.seconds * 1e3
+        return (
+            f"{self.exchanges} exchanges, {Calls.summary(self)}, {self.failed} failed open, "
+            f"{came:,} bytes, {work:.0f} ms in VTC"
+        )
 
 
 class Stats:
-    """Figures by model profile."""
+    """Figures by client and model profile, and calls by dialect."""
 
     def __init__(self) -> None:
-        self._models: dict[str, Figures] = {}
+        self.rows: dict[tuple[str, str], Figures] = {}
+        """By client and model."""
+        self.dialects: dict[str, Calls] = {}
 
-    def add(self, report: Report, seconds: float) -> None:
-        self._models.setdefault(report.model, Figures()).add(report, seconds)
+    def add(self, report: Report) -> None:
+        """Count the report of one exchange."""
+        self.rows.setdefault((report["client"], report["model"]), Figures()).add(report)
+        for call in report.get("calls", ()):
+            self.dialects.setdefault(call["dialect"], Calls()).called(call)
+        for refusal in report.get("refusals", ()):
+            self.dialects.setdefault(refusal["dialect"], Calls()).refused += 1
 
-    def as_dict(self) -> Mapping[str, Any]:
-        """Plain data: model profile -> its figures."""
-        return {model: figures.as_dict() for model, figures in sorted(self._models.items())}
+    @property
+    def clients(self) -> dict[str, Figures]:
+        return self._by(0)
 
-    def summary(self) -> str:
-        """A line for each model; empty when nothing happened."""
-        return "\n".join(
-            f"vtc: {model}: {figures.exchanges} exchanges, {figures.calls} calls ({figures.repaired} repaired), "
-            f"{figures.refused} left as text, {figures.failed} failed open"
-            for model, figures in sorted(self._models.items())
-        )
+    @property
+    def models(self) -> dict[str, Figures]:
+        return self._by(1)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data: `total`, and by name `clients`, `models` and `dialects`."""
+        return {
+            "total": Figures.together(self.rows.values()).as_dict(),
+            "clients": {name: one.as_dict() for name, one in self.clients.items()},
+            "models": {name: one.as_dict() for name, one in self.models.items()},
+            "dialects": {name: one.as_dict() for name, one in sorted(self.dialects.items())},
+        }
+
+    def summary(self) -> Iterator[str]:
+        """A line for each client, model and dialect; none when nothing happened."""
+        for kind, figures in (("client", self.clients), ("model", self.models), ("dialect", self.dialects)):
+            for name, one in sorted(figures.items()):
+                yield f"vtc: {kind} {name}: {one.summary()}"
+
+    def _by(self, place: int) -> dict[str, Figures]:
+        names = sorted({row[place] for row in self.rows})
+        return {name: Figures.together(one for row, one in self.rows.items() if row[place] == name) for name in names}

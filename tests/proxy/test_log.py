@@ -1,0 +1,118 @@
+"""The log for programs: a line an exchange, nothing of what was said, no secrets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mitmproxy import exceptions, http
+from mitmproxy.test import taddons, tflow, tutils
+
+from tests.apis import chat
+from vtc.proxy.addon import VirtualToolCalling
+from vtc.proxy.stats import Stats
+
+TEXT = "My answer. " + chat.DIALECTS["hermes"]("read", {"filePath": "/my/file"})
+REFUSED = chat.DIALECTS["hermes"]("rm", {"filePath": "/my/file"})
+
+
+@pytest.fixture
+def loaded(tmp_path: Path) -> Iterator[tuple[VirtualToolCalling, taddons.context, Path]]:
+    addon, path = VirtualToolCalling(), tmp_path / "vtc.jsonl"
+    with taddons.context(addon) as context:
+        context.configure(addon, vtc_log=str(path), vtc_tools="prompt")
+        yield addon, context, path
+
+
+def exchange(addon: VirtualToolCalling, text: str = TEXT, body: bytes | None = None) -> http.HTTPFlow:
+    headers = http.Headers(content_type="application/json", authorization="Bearer open-sesame")
+    content = chat.encoded(chat.request("My question.")) if body is None else body
+    path = b"/v1/chat/completions?key=abcdefgh"
+    flow = tflow.tflow(req=tutils.treq(method=b"POST", path=path, headers=headers, content=content))
+    addon.request(flow)
+    flow.response = http.Response.make(200, chat.encoded(chat.completion(text)), {"content-type": "application/json"})
+    addon.responseheaders(flow)
+    asyncio.run(addon.response(flow))
+    return flow
+
+
+def lines(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def test_a_line_an_exchange(loaded: Any) -> None:
+    addon, _, path = loaded
+    flow = exchange(addon)
+    exchange(addon, TEXT + REFUSED)
+    exchange(addon, body=b"x")
+    first, second, third = lines(path)
+    assert first["time"].endswith("+00:00")
+    assert (first["id"], first["host"], first["path"], first["status"]) == (
+        flow.id,
+        "address",
+        "/v1/chat/completions",
+        200,
+    )
+    assert (first["outcome"], first["client"], first["model"]) == ("rewritten", "openai-sdk", "unknown")
+    assert [call["name"] for call in first["calls"]] == ["read"]
+    assert first["sizes"]["request_came"] < first["sizes"]["request_went"]
+    assert first["seconds"] > 0
+    assert second["outcome"] == "refused"
+    assert second["refusals"] == [{"reason": "no tool 'rm' is offered", "dialect": "hermes", "name": ""}]
+    assert third["outcome"] == "left alone"
+
+
+def test_nothing_of_what_was_said_is_in_it(loaded: Any) -> None:
+    addon, _, path = loaded
+    exchange(addon, TEXT + REFUSED + '<tool_call>{"name": "read", "arguments": {"a": "My answer')
+    text = path.read_text("utf-8")
+    assert "rm" in text
+    for word in ("My question", "My answer", "/my/file", "open-sesame", "abcdefgh"):
+        assert word not in text
+
+
+def test_the_log_can_be_counted(loaded: Any) -> None:
+    addon, context, path = loaded
+    for text in (TEXT, TEXT + REFUSED):
+        exchange(addon, text)
+    stats = Stats()
+    for line in lines(path):
+        stats.add(line)
+    assert stats.as_dict() == json.loads(context.master.commands.call("vtc.stats"))
+
+
+def test_it_can_be_moved_away_and_switched_off(loaded: Any) -> None:
+    addon, context, path = loaded
+    exchange(addon)
+    path.rename(path.with_suffix(".old"))
+    exchange(addon)
+    assert len(lines(path)) == 1
+    context.configure(addon, vtc_log="")
+    exchange(addon)
+    assert len(lines(path)) == 1
+
+
+def test_a_file_that_cannot_be_written_is_refused(loaded: Any) -> None:
+    addon, context, _ = loaded
+    with pytest.raises(exceptions.OptionsError, match="vtc_log: /nowhere/at/all cannot be written"):
+        context.configure(addon, vtc_log="/nowhere/at/all")
+
+
+def test_a_file_that_can_be_written_no_more_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    addon, directory = VirtualToolCalling(), tmp_path / "logs"
+    directory.mkdir()
+    with taddons.context(addon) as context:
+        context.configure(addon, vtc_log=str(directory / "vtc.jsonl"))
+        (directory / "vtc.jsonl").unlink()
+        directory.rmdir()
+        for _ in range(2):
+            exchange(addon)
+        assert [r.levelno for r in caplog.records if "not logged" in r.getMessage()] == [logging.ERROR]
+        directory.mkdir()
+        exchange(addon)
+        assert len(lines(directory / "vtc.jsonl")) == 1

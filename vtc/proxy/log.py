@@ -1,0 +1,80 @@
+"""A log of exchanges for programs: JSON Lines, one object an exchange, without a word of what was said in it.
+
+The file is opened for each line, so that it can be moved away while it runs.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from mitmproxy import ctx, exceptions, http
+
+logger = logging.getLogger(__name__)
+
+_LEFT_OUT = ("why",)
+_PERSONAL = ("excerpt",)
+"""What refusals and policies quote from the model."""
+
+
+class Log:
+    """Writes to the file of the option `vtc_log`, if it names one."""
+
+    name = "vtc-log"
+
+    def __init__(self) -> None:
+        self._path: Path | None = None
+        self._failed = False
+
+    def configure(self, updated: set[str]) -> None:
+        if "vtc_log" not in updated:
+            return
+        path = Path(ctx.options.vtc_log).expanduser() if ctx.options.vtc_log else None
+        if path:
+            try:
+                path.open("a").close()
+            except OSError as error:
+                raise exceptions.OptionsError(f"vtc_log: {path} cannot be written: {error.strerror}") from error
+        self._path, self._failed = path, False
+
+    def write(self, flow: http.HTTPFlow, report: Mapping[str, Any], outcome: str) -> None:
+        """Add a line; that it fails is told once."""
+        if self._path is None:
+            return
+        line = json.dumps(entry(flow, report, outcome), ensure_ascii=False)
+        try:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(f"{line}\n")
+        except OSError as error:
+            if not self._failed:
+                logger.error("vtc: %s cannot be written, so exchanges are not logged: %s", self._path, error.strerror)
+            self._failed = True
+        else:
+            self._failed = False
+
+
+def entry(flow: http.HTTPFlow, report: Mapping[str, Any], outcome: str) -> dict[str, Any]:
+    """An exchange as a line of the log has it; `report` is scrubbed already."""
+    said = {key: _bare(value) for key, value in report.items() if key not in _LEFT_OUT}
+    return {
+        "time": datetime.fromtimestamp(flow.request.timestamp_start, UTC).isoformat(timespec="milliseconds"),
+        "id": flow.id,
+        "host": flow.request.pretty_host,
+        "path": flow.request.path.partition("?")[0],
+        "status": flow.response.status_code if flow.response else None,
+        "outcome": outcome,
+        **said,
+    }
+
+
+def _bare(value: Any) -> Any:
+    if not isinstance(value, list):
+        return value
+    return [
+        {key: item for key, item in one.items() if key not in _PERSONAL} if isinstance(one, dict) else one
+        for one in value
+    ]
