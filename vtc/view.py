@@ -52,7 +52,7 @@ def diff(api: Api, side: Side, bodies: Bodies) -> str:
     """What came in against what went out, as a unified diff of both read as conversations."""
     if not bodies.changed or bodies.came is None:
         return ""
-    return transcript.difference(_blocks(api, side, bodies.came), _blocks(api, side, bodies.went), *SIDES[side])
+    return transcript.difference(blocks(api, side, bodies.came), blocks(api, side, bodies.went), *SIDES[side])
 
 
 def sections(report: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
@@ -95,12 +95,13 @@ def _figures(report: Mapping[str, Any]) -> Iterator[str]:
         yield f"time from request to end of reply: {elapsed:.2f} s"
 
 
-def _blocks(api: Api, side: Side, body: bytes) -> list[Block]:
+def blocks(api: Api, side: Side, body: bytes) -> list[Block]:
+    """A body read as a conversation; raises ValueError if it is nothing of this API."""
     return transcript.asked(api, body) if side == "request" else transcript.replied(api, body)
 
 
 def _conversation(api: Api, side: Side, bodies: Bodies) -> str:
-    went = _blocks(api, side, bodies.went)
+    went = blocks(api, side, bodies.went)
     if bodies.came is None or not bodies.changed:
         return transcript.written(went)
-    return transcript.compared(_blocks(api, side, bodies.came), went, *SIDES[side])
+    return transcript.compared(blocks(api, side, bodies.came), went, *SIDES[side])

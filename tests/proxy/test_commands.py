@@ -151,7 +151,8 @@ def test_flows_that_are_none_of_ours(command: str, session: Session, tmp_path: P
 
 def test_reload(session: Session, tmp_path: Path) -> None:
     assert re.fullmatch(
-        r"vtc: profiles read: \d+ clients, \d+ models, \d+ servers, \d+ dialects", session.call("vtc.reload")
+        r"vtc: profiles read: \d+ clients, \d+ models, \d+ servers, \d+ policies, \d+ dialects",
+        session.call("vtc.reload"),
     )
     session.context.configure(session.addon, vtc_profiles=[str(tmp_path)])
     (tmp_path / "bad.yaml").write_text("kind: modle\n")

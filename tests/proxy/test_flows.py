@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
@@ -55,12 +56,15 @@ def test_flows_of_a_file(tmp_path: Path) -> None:
     with (tmp_path / "flows").open("wb") as file:
         for flow in (asked(b"1"), tflow.ttcpflow(), asked(b"2")):
             FlowWriter(file).add(flow)
-    assert [flow.request.content for flow in flows.load(tmp_path / "flows")] == [b"1", b"2"]
+    with (tmp_path / "flows").open("rb") as file:
+        assert [flow.request.content for flow in flows.load(file)] == [b"1", b"2"]
 
 
-def test_what_is_no_file_of_flows(tmp_path: Path) -> None:
-    (tmp_path / "flows").write_text("nothing of the kind")
+@pytest.mark.parametrize("data", [b"nothing of the kind", b"{", b"5:"])
+def test_what_is_no_file_of_flows(data: bytes) -> None:
     with pytest.raises(ValueError, match="cannot be read as flows"):
-        list(flows.load(tmp_path / "flows"))
-    with pytest.raises(FileNotFoundError):
-        list(flows.load(tmp_path / "none"))
+        list(flows.load(io.BytesIO(data)))
+
+
+def test_an_empty_file_has_no_flows() -> None:
+    assert list(flows.load(io.BytesIO())) == []

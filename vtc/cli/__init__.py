@@ -1,20 +1,33 @@
-"""`vtc …`: what can be asked without running a proxy. A command is a module here and a line below."""
+"""`vtc …`: what can be asked without running a proxy, and the proxy itself. A command is a module and a line here."""
 
 from __future__ import annotations
 
 import click
 
 from vtc import __version__
+from vtc.cli.check import check
+from vtc.cli.explain import explain
 from vtc.cli.parse import parse
-from vtc.cli.profiles import check, explain, profiles
+from vtc.cli.profiles import profiles
 from vtc.cli.render import render
+from vtc.cli.replay import replay
+from vtc.cli.run import run
+from vtc.cli.schema import schema
+from vtc.cli.stats import stats
+
+EPILOG = """\b
+Ends with
+  0  all is well
+  1  what was looked at is not as it should be: profiles with mistakes, a refused call, a reply that changes
+  2  the command was called wrongly
+"""
 
 
-@click.group()
+@click.group(epilog=EPILOG)
 @click.version_option(__version__)
 def main() -> None:
     """Virtual Tool Calling: any LLM client with any model's way of calling tools."""
 
 
-for command in (check, explain, parse, profiles, render):
+for command in (run, parse, render, explain, check, profiles, schema, replay, stats):
     main.add_command(command)

@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 from rich.markup import escape
 
-from vtc.cli.common import loaded, profile_directories
+from vtc.cli.common import completing, loaded, profile_directories
 from vtc.dialects.description import Description
 from vtc.dialects.grammar import compiled
 from vtc.dialects.reader import Reader
@@ -22,11 +22,19 @@ from vtc.profiles.plan import UNKNOWN_MODEL
 from vtc.profiles.schema import ModelProfile
 
 
-@click.command()
+@click.command(short_help="Read a model's reply: message, calls, repairs, refusals.")
 @click.argument("file", type=click.File(encoding="utf-8"), default="-")
 @profile_directories
-@click.option("--dialect", "names", multiple=True, help="A dialect to read; may be given several times.")
-@click.option("--model", default="", help="A model's name, for the dialects of its profile.")
+@click.option(
+    "--dialect",
+    "names",
+    multiple=True,
+    help="A dialect to read; may be given several times.",
+    shell_complete=completing("dialects"),
+)
+@click.option(
+    "--model", default="", help="A model's name, for the dialects of its profile.", shell_complete=completing("models")
+)
 @click.option("--tools", "tools_file", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=True)
 @click.option("--finish-reason", default="stop", show_default=True, help="`length`: the model was cut off.")
 @click.option("--lines", is_flag=True, help="FILE is JSON Lines, with the reply under `text` or `content`.")
@@ -45,7 +53,7 @@ def parse(
 ) -> None:
     """Read a model's reply from FILE (or standard input): its message, calls, repairs and refusals.
 
-    The tools are a JSON list as in a request's `tools`. Ends with 1 if a call was refused.
+    The tools are a JSON list as in a request's `tools`, or a whole request. Ends with 1 if a call was refused.
     """
     profiles = loaded(directories)
     profile = best(profiles.models, Facts(model=model), profiles.sources).profile or UNKNOWN_MODEL

@@ -10,16 +10,21 @@ import click
 
 from vtc import apis
 from vtc.apis import BadRequest
-from vtc.cli.common import loaded, profile_directories
+from vtc.cli.common import completing, planner, profile_directories
 from vtc.exchange import Exchange
 from vtc.profiles.matching import Facts
-from vtc.profiles.plan import Planner, Settings, UnknownName
+from vtc.profiles.plan import Settings
 
 
-@click.command()
+@click.command(short_help="Print what the model is shown for a request.")
 @click.argument("file", type=click.File("rb"), default="-")
 @profile_directories
-@click.option("--dialect", default="", help="The dialect to write (default: the model profile's).")
+@click.option(
+    "--dialect",
+    default="",
+    help="The dialect to write (default: the model profile's).",
+    shell_complete=completing("dialects"),
+)
 @click.option("--tools", type=click.Choice(["auto", "native", "prompt"]), default="prompt", show_default=True)
 @click.option("--user-agent", default="", help="The client's User-Agent header.")
 @click.option("--json", "as_json", is_flag=True, help="The request's body as it would be sent.")
@@ -27,10 +32,10 @@ def render(file: Any, directories: tuple[Path, ...], dialect: str, tools: Any, u
     """Print what the model is shown for the chat completion request in FILE (or standard input)."""
     api = apis.find("POST", "/v1/chat/completions")
     assert api is not None
+    plans = planner(directories, Settings(tools=tools, dialect=dialect))
     try:
-        planner = Planner(loaded(directories), Settings(tools=tools, dialect=dialect))
-        exchange = Exchange.open(api, file.read(), Facts(user_agent=user_agent), planner, "render")
-    except (BadRequest, UnknownName) as error:
+        exchange = Exchange.open(api, file.read(), Facts(user_agent=user_agent), plans, "render")
+    except BadRequest as error:
         raise click.ClickException(str(error)) from None
     body = json.loads(exchange.request())
     if as_json:

@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from vtc.demo import server
-from vtc.proxy import script
+from vtc.proxy import launch
 
 WORD = "marmalade"
 TOOL = {
@@ -40,36 +40,15 @@ TOOL = {
 @contextmanager
 def proxy(upstream: str, *, web: bool) -> Iterator[tuple[str, str]]:
     """mitmdump or mitmweb with the addon; gives the proxy's address and mitmweb's."""
-    program = "mitmweb" if web else "mitmdump"
-    command = [
-        str(Path(sys.executable).with_name(program)),
-        *(
-            "-s",
-            str(script.path()),
-            "--mode",
-            f"reverse:{upstream}",
-            "--listen-host",
-            "127.0.0.1",
-            "--listen-port",
-            "0",
-        ),
-        *("--set", "vtc_tools=prompt", "--set", "vtc_dialect=qwen3-coder"),
-        *(_web_options() if web else []),
-    ]
+    more = ["--set", "vtc_tools=prompt", "--set", "vtc_dialect=qwen3-coder"]
+    more += ["--no-web-open-browser", "--web-port", str(_free_port())] if web else []
+    command = launch.command("mitmweb" if web else "mitmdump", upstream, "127.0.0.1", 0, more)
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
         yield _addresses(process, web)
     finally:
         process.terminate()
         process.wait()
-
-
-def _web_options() -> list[str]:
-    """What makes mitmweb show what VTC did: the comments of the flows, and the bodies of streamed replies."""
-    columns = ("path", "method", "status", "size", "time", "comment")
-    options = [option for column in columns for option in ("--set", f"web_columns={column}")]
-    options += ["--set", "store_streamed_bodies=true"]
-    return ["--no-web-open-browser", "--web-port", str(_free_port()), *options]
 
 
 def _addresses(process: subprocess.Popen[str], web: bool) -> tuple[str, str]:

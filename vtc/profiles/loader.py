@@ -21,7 +21,7 @@ from vtc.profiles import validation
 from vtc.profiles.document import Document, KeyPath, Problem, ProfileError, read
 from vtc.profiles.schema import ClientProfile, ModelProfile, PolicyProfile, ServerProfile
 
-__all__ = ["KINDS", "Profile", "ProfileError", "Profiles", "Source", "builtin_directory", "load", "signature"]
+__all__ = ["KINDS", "Profile", "ProfileError", "Profiles", "Source", "builtin_directory", "load", "schema", "signature"]
 
 type Profile = ClientProfile | ModelProfile | PolicyProfile | ServerProfile | Description
 
@@ -36,6 +36,8 @@ KINDS: Mapping[str, type[Profile]] = {
     "server": ServerProfile,
 }
 """What may stand after `kind:`."""
+
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +63,13 @@ class Profiles:
     policies: Mapping[str, PolicyProfile]
     sources: Mapping[tuple[str, str], Source]
 
+    def counts(self) -> dict[str, int]:
+        """How many there are of each kind."""
+        return {kind: len(getattr(self, kind)) for kind in ("clients", "models", "servers", "policies", "dialects")}
+
     def counted(self) -> str:
         """`5 clients, 40 models, …`"""
-        kinds = ("clients", "models", "servers", "policies", "dialects")
-        return ", ".join(f"{len(getattr(self, kind))} {kind}" for kind in kinds)
+        return ", ".join(f"{count} {kind}" for kind, count in self.counts().items())
 
 
 def builtin_directory() -> Path:
@@ -122,6 +127,24 @@ def load(directories: Sequence[Path]) -> Profiles:
         policies={profile.name: profile for profile in profiles if isinstance(profile, PolicyProfile)},
         sources={key: source for key, (_, source) in merged.items()},
     )
+
+
+def schema(kind: str) -> dict[str, Any]:
+    """The JSON Schema of a kind of profile; of `profile`, one that goes by what stands after `kind:`."""
+    if kind in KINDS:
+        return {"$schema": DRAFT, **msgspec.json.schema(KINDS[kind])}
+    refs, components = msgspec.json.schema_components(KINDS.values(), ref_template="#/$defs/{name}")
+    return {
+        "$schema": DRAFT,
+        "type": "object",
+        "required": ["kind"],
+        "properties": {"kind": {"enum": [*KINDS]}},
+        "allOf": [
+            {"if": {"properties": {"kind": {"const": name}}}, "then": ref}
+            for name, ref in zip(KINDS, refs, strict=True)
+        ],
+        "$defs": components,
+    }
 
 
 def signature(directories: Sequence[Path]) -> Mapping[Path, tuple[int, int]]:

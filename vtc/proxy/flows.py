@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from mitmproxy import exceptions, http
 from mitmproxy.io import FlowReader
@@ -67,12 +66,11 @@ def original(flow: http.HTTPFlow, side: Side) -> bytes:
     return found.went
 
 
-def load(file: Path) -> Iterator[http.HTTPFlow]:
-    """The HTTP flows of a file that mitmproxy saved, or of a HAR file; raises ValueError, OSError."""
-    with file.open("rb") as opened:
-        try:
-            for flow in FlowReader(opened).stream():
-                if isinstance(flow, http.HTTPFlow):
-                    yield flow
-        except exceptions.FlowReadException as error:
-            raise ValueError(f"{file} cannot be read as flows: {error}") from None
+def load(file: BinaryIO) -> Iterator[http.HTTPFlow]:
+    """The HTTP flows of a file that mitmproxy saved, or of a HAR file; raises ValueError."""
+    try:
+        for flow in FlowReader(file).stream():
+            if isinstance(flow, http.HTTPFlow):
+                yield flow
+    except exceptions.FlowReadException as error:
+        raise ValueError(f"cannot be read as flows: {error}") from None

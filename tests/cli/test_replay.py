@@ -1,0 +1,85 @@
+"""`vtc replay`: captured flows and recorded cases."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.proxy.test_replaying import CALL, saved
+from vtc import case
+from vtc.case import Case
+from vtc.cli import main
+
+CASE = Case(
+    name="it",
+    text=CALL,
+    calls=({"read": {"filePath": "/a"}},),
+    dialects=("hermes",),
+    tools={"read": {"properties": {"filePath": {"type": "string"}}}},
+)
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(main, ["replay", *map(str, arguments)])
+
+
+def test_nothing_changes(tmp_path: Path) -> None:
+    result = run(saved(tmp_path, "Hello", CALL))
+    assert result.exit_code == 0
+    lines = result.output.splitlines()
+    assert [line.split()[0] for line in lines] == ["same", "same", "2"]
+    assert "vtc: hermes -> tool_calls, 1 call" in lines[1]
+    assert lines[-1] == "2 same, 0 changed, 0 skipped"
+
+
+def test_what_changes_is_shown_and_is_an_exit_code(tmp_path: Path) -> None:
+    path = saved(tmp_path, "Hello", CALL, seen=False)
+    result = run(path)
+    assert result.exit_code == 1
+    assert "    -  <tool_call>" in result.output.splitlines()
+    assert result.output.endswith("1 same, 1 changed, 0 skipped\n")
+    found = [json.loads(line) for line in run("--json", path).output.splitlines()]
+    assert [one["result"] for one in found] == ["same", "changed"]
+
+
+def test_what_cannot_be_replayed_is_skipped(tmp_path: Path) -> None:
+    result = run(saved(tmp_path, CALL, vtc_keep_bodies="off"))
+    assert result.exit_code == 0
+    assert "vtc_keep_bodies" in result.output
+    assert result.output.endswith("0 same, 0 changed, 1 skipped\n")
+
+
+def test_cases(tmp_path: Path) -> None:
+    path = tmp_path / "cases.yaml"
+    path.write_text(case.write(CASE))
+    assert run(path).output.splitlines() == ["same    it", "1 same, 0 changed, 0 skipped"]
+    path.write_text(case.write(CASE).replace("filePath: /a", "filePath: /b"))
+    result = run(path)
+    assert result.exit_code == 1
+    assert '    calls: [{"read": {"filePath": "/a"}}], not [{"read": {"filePath": "/b"}}]' in result.output.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("flows", "nothing of the kind", "cannot be read as flows"),
+        ("cases.yaml", "a: b", "no list of cases"),
+        ("cases.yaml", "- {name: it, text: x, dialects: [hermez]}", "there is no dialect 'hermez'"),
+        ("cases.yaml", "- {name: it, text: x}", "no `dialects`"),
+        ("cases.yaml", "- {name: it, text: x, dialects: [tag]}", "there is no set of tools 'agent'"),
+    ],
+)
+def test_what_cannot_be_read(name: str, text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    result = run(tmp_path / name)
+    assert result.exit_code == 1
+    assert said in result.output
+
+
+def test_a_setting_that_does_not_exist(tmp_path: Path) -> None:
+    result = run("--dialect", "hermez", saved(tmp_path, "x"))
+    assert result.exit_code == 2
+    assert "there is no dialect profile 'hermez'" in " ".join(result.output.split())

@@ -1,0 +1,104 @@
+"""`vtc run`: the proxy it starts, and what is wrong with an upstream."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shlex
+import sys
+from asyncio.subprocess import PIPE, STDOUT
+from pathlib import Path
+
+import httpx
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.apis import chat
+from tests.e2e.conftest import PATH, PATIENCE
+from tests.e2e.upstream import Reply, serving
+from vtc.cli import main
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["run", "--dry-run", *arguments])
+
+
+def command(*arguments: str) -> list[str]:
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    return shlex.split(result.output)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (["127.0.0.1:8000"], ["--mode", "reverse:http://127.0.0.1:8000"]),
+        (["https://api.example.com/"], ["--mode", "reverse:https://api.example.com"]),
+        (["--port", "9000", "--host", "0.0.0.0"], ["--listen-host", "0.0.0.0", "--listen-port", "9000"]),
+        (["--tools", "prompt", "--dialect", "hermes"], ["--set", "vtc_tools=prompt", "--set", "vtc_dialect=hermes"]),
+        (["--observe"], ["--set", "vtc_mode=observe"]),
+        (["--log", "x.jsonl"], ["--set", "vtc_log=x.jsonl"]),
+        (
+            ["--profiles", "a", "--profiles", "/b"],
+            ["--set", f"vtc_profiles={Path.cwd() / 'a'}", "--set", "vtc_profiles=/b"],
+        ),
+        (["--web"], ["--set", "web_columns=comment"]),
+        (["localhost:1", "--", "-q", "--set", "a=b"], ["-q", "--set", "a=b"]),
+        (["--", "-q"], ["-q"]),
+    ],
+)
+def test_what_is_started(arguments: list[str], part: list[str]) -> None:
+    found = command(*arguments)
+    assert any(found[at : at + len(part)] == part for at in range(len(found)))
+
+
+def test_without_an_upstream_it_is_an_ordinary_proxy() -> None:
+    assert "--mode" not in command("--", "-q")
+
+
+def test_what_goes_to_mitmproxy_has_the_last_word() -> None:
+    assert command("--tools", "prompt", "--", "--set", "vtc_tools=native")[-1] == "vtc_tools=native"
+
+
+@pytest.mark.parametrize(
+    ("upstream", "said"),
+    [
+        ("http://127.0.0.1:8000/v1", "leave out /v1; it belongs into the client's base URL"),
+        ("ftp://x", "no URL such as"),
+        ("http://", "no URL such as"),
+    ],
+)
+def test_what_is_no_upstream(upstream: str, said: str) -> None:
+    result = run(upstream)
+    assert result.exit_code == 2
+    assert said in result.output
+
+
+async def test_it_runs(confdir: Path, tmp_path: Path) -> None:
+    reply = Reply(chat.streamed(*chat.DIALECTS["tag"]("read", {"filePath": "/a"})))
+    log = tmp_path / "vtc.jsonl"
+    async with serving(lambda _: reply) as upstream:
+        arguments = ["run", upstream.url, "--port", "0", "--log", str(log), "--", "--set", f"confdir={confdir}"]
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "vtc.cli", *arguments),
+            stdout=PIPE,
+            stderr=STDOUT,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        try:
+            async with asyncio.timeout(3 * PATIENCE):
+                assert process.stdout is not None
+                while not (listening := re.search(rb"listening at (\S+:\d+)", line := await process.stdout.readline())):
+                    assert line, "it ended before it listened"
+                address = f"http://{listening[1].decode().removeprefix('http://')}"
+                async with httpx.AsyncClient(base_url=address, trust_env=False, timeout=PATIENCE) as client:
+                    response = await client.post(PATH, json=chat.request(stream=True))
+        finally:
+            process.terminate()
+            await process.communicate()
+    assert chat.read(response.content).calls == [("read", {"filePath": "/a"})]
+    assert process.returncode == 0
+    result = CliRunner().invoke(main, ["stats", str(log)])
+    assert result.exit_code == 0
+    assert "tag" in result.output

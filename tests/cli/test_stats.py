@@ -1,0 +1,64 @@
+"""`vtc stats`: the figures of a log, for people and programs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from vtc.cli import main
+
+ENTRY: dict[str, Any] = {
+    "outcome": "repaired",
+    "client": "cline",
+    "model": "qwen3",
+    "calls": [{"name": "read", "dialect": "hermes", "repairs": ["missing-closer"]}],
+    "refusals": [{"reason": "r", "dialect": "tag", "name": ""}],
+    "sizes": {"request_came": 1000, "request_went": 2000},
+    "seconds": 0.25,
+}
+LEFT = {"outcome": "left alone", "request": ["left alone: x"]}
+
+
+def run(text: str, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["stats", *arguments, "-"], input=text, env={"COLUMNS": "200"})
+
+
+def lines(*entries: Any) -> str:
+    return "".join(json.dumps(entry) + "\n" for entry in entries)
+
+
+def test_for_a_person() -> None:
+    result = run(lines(ENTRY, LEFT, {**ENTRY, "model": "other"}))
+    assert result.exit_code == 0
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in result.output.splitlines() if "│" in line]
+    assert ["cline", "2", "2", "2", "2", "0", "6,000", "500 ms"] in rows
+    assert ["qwen3", "1", "1", "1", "1", "0", "3,000", "250 ms"] in rows
+    assert ["hermes", "2", "2", "0", "missing-closer 2"] in rows
+    assert ["tag", "0", "0", "2", ""] in rows
+
+
+def test_for_programs() -> None:
+    found = json.loads(run(lines(ENTRY), "--json").output)
+    assert (found["total"]["exchanges"], found["clients"]["cline"]["calls"]) == (1, 1)
+
+
+def test_several_logs_are_one(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(lines(ENTRY))
+    result = CliRunner().invoke(main, ["stats", "--json", str(tmp_path / "a"), str(tmp_path / "b")])
+    assert json.loads(result.output)["total"]["exchanges"] == 2
+
+
+@pytest.mark.parametrize("line", ["x", "[1]", "5", '{"client": "c"}', '{"client": "c", "model": "m", "calls": [1]}'])
+def test_what_is_no_log(line: str) -> None:
+    result = run(lines(ENTRY) + line)
+    assert result.exit_code == 1
+    assert ":2: no line of a log" in result.output
+
+
+def test_a_file_that_is_not_there() -> None:
+    assert CliRunner().invoke(main, ["stats", "/nowhere/at/all"]).exit_code == 2

@@ -1,0 +1,81 @@
+"""`vtc replay`: what today's profiles make of what was captured. Nothing leaves the machine."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import Progress
+
+from vtc import case
+from vtc.cli.common import completing, planner, profile_directories
+from vtc.profiles.plan import Planner, Settings
+
+
+@click.command(short_help="Show what changes in captured exchanges.")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@profile_directories
+@click.option("--tools", type=click.Choice(["auto", "native", "prompt"]), default="auto", show_default=True)
+@click.option("--dialect", default="", help="In which the model is prompted.", shell_complete=completing("dialects"))
+@click.option("--json", "as_json", is_flag=True, help="One JSON object an exchange or case.")
+def replay(file: Path, directories: tuple[Path, ...], tools: Any, dialect: str, as_json: bool) -> None:
+    """Run captured exchanges through today's profiles and show what changes.
+
+    FILE holds flows that mitmproxy saved (`mitmdump -w FILE`, or mitmweb's File, Save), a HAR file, or cases that
+    `vtc.save` wrote (.yaml). The options are those the flows were captured with. Ends with 1 if anything changes.
+    """
+    plans = planner(directories, Settings(tools=tools, dialect=dialect))
+    try:
+        results = _cases(file, plans) if file.suffix in (".yaml", ".yml") else _flows(file, plans)
+        counts = dict.fromkeys(("same", "changed", "skipped"), 0)
+        for result in results:
+            counts[result["result"]] += 1
+            _show(result, as_json)
+    except ValueError as error:
+        raise click.ClickException(f"{file}: {error}") from None
+    if not as_json:
+        click.echo(", ".join(f"{count} {result}" for result, count in counts.items()))
+    sys.exit(1 if counts["changed"] else 0)
+
+
+def _flows(file: Path, plans: Planner) -> Iterator[dict[str, Any]]:
+    from vtc.proxy import flows, replaying  # mitmproxy takes a second to load
+
+    console = Console(stderr=True)
+    with (
+        Progress(console=console, transient=True, disable=not console.is_terminal) as progress,
+        progress.open(file, "rb", description="replaying") as opened,
+    ):
+        for flow in flows.load(opened):
+            if flows.api(flow):
+                yield replaying.replayed(flow, plans)
+
+
+def _cases(file: Path, plans: Planner) -> Iterator[dict[str, Any]]:
+    known = plans.profiles.dialects
+    for one in case.read(file.read_text("utf-8")):
+        if missing := [name for name in one.dialects if name not in known]:
+            raise ValueError(f"case {one.name!r}: there is no dialect {missing[0]!r}")
+        if not one.dialects:
+            raise ValueError(f"case {one.name!r}: no `dialects`; write down those that are read")
+        events = one.events([one.text], [known[name] for name in one.dialects], one.toolset())
+        changes = one.differences(events)
+        yield {"name": one.name, "result": "changed" if changes else "same", "changes": changes}
+
+
+def _show(result: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(result, ensure_ascii=False))
+        return
+    colour = {"same": "green", "changed": "red", "skipped": "yellow"}[result["result"]]
+    reason = f": {result['reason']}" if result.get("reason") else ""
+    click.echo(click.style(f"{result['result']:8}", fg=colour) + result["name"] + reason)
+    for change in result.get("changes", ()):
+        for line in change.splitlines():
+            fg = {"+": "green", "-": "red"}.get(line[:1])
+            click.secho(f"    {line}", fg=fg)

@@ -1,0 +1,38 @@
+"""`vtc schema`: what a profile may hold, as JSON Schema, for editors."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from vtc.profiles import loader
+
+
+@click.command(short_help="Print the JSON Schema of profiles, for editors.")
+@click.argument("kind", type=click.Choice([*loader.KINDS, "profile"]), default="profile")
+@click.option(
+    "--write",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write the schema of every kind to this directory instead, as KIND.json.",
+)
+def schema(kind: str, directory: Path | None) -> None:
+    """Print the JSON Schema for profiles of a KIND, or for files with any (`profile`).
+
+    An editor that knows the YAML language server checks and completes a file that begins with
+    `# yaml-language-server: $schema=schema/profile.json`, a path from the file to the schema.
+    """
+    if directory is None:
+        click.echo(text(kind), nl=False)
+        return
+    directory.mkdir(parents=True, exist_ok=True)
+    for one in (*loader.KINDS, "profile"):
+        (directory / f"{one}.json").write_text(text(one), "utf-8")
+    click.echo(f"{len(loader.KINDS) + 1} schemas written to {directory}")
+
+
+def text(kind: str) -> str:
+    """The file's text."""
+    return json.dumps(loader.schema(kind), indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,34 @@
+"""How mitmproxy's programs are started with the addon."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from vtc.proxy import script
+
+COLUMNS = ("path", "method", "status", "size", "time", "comment")
+"""Those of mitmweb's flow list; its own have no comment."""
+
+
+def command(
+    program: Literal["mitmdump", "mitmweb", "mitmproxy"], upstream: str, host: str, port: int, more: Sequence[str] = ()
+) -> list[str]:
+    """The command line: a reverse proxy for `upstream`, or with none an ordinary proxy; `more` has the last word."""
+    arguments = ["-s", str(script.path()), "--listen-host", host, "--listen-port", str(port)]
+    if upstream:
+        arguments += ["--mode", f"reverse:{upstream}"]
+    if program == "mitmweb":
+        # Replies that pass untouched are streamed, too: without this nothing of them could be looked at.
+        arguments += ["--set", "store_streamed_bodies=true"]
+        arguments += [part for column in COLUMNS for part in ("--set", f"web_columns={column}")]
+    return [_path(program), *arguments, *more]
+
+
+def _path(program: str) -> str:
+    """The program beside this Python, which has the addon's packages, or else the one that the shell would find."""
+    beside = Path(sys.executable).with_name(program)
+    return str(beside) if beside.exists() else shutil.which(program) or program

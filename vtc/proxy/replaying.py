@@ -1,0 +1,58 @@
+"""A captured flow through today's profiles: what is done otherwise than it was. Nothing is sent."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from mitmproxy import http
+
+from vtc import transcript
+from vtc.exchange import Exchange
+from vtc.profiles.plan import Planner
+from vtc.proxy import flows
+from vtc.scrub import scrub, secrets
+from vtc.transcript import Block
+from vtc.view import Bodies, Side, blocks
+
+THEN, NOW = "captured", "today"
+_ID = re.compile(r"\bcall_[0-9a-f]{24}\b")
+
+
+def replayed(flow: http.HTTPFlow, planner: Planner) -> dict[str, Any]:
+    """`name`, `result` (`same`, `changed`, `skipped`), its `reason`, and `changes`, a diff for each side.
+
+    What was captured is what left then: of a flow that VTC did not see, what came.
+    """
+    api = flows.api(flow)
+    assert api is not None
+    path = flow.request.path.partition("?")[0]
+    found: dict[str, Any] = {"name": f"{flow.request.pretty_host}{path} {flow.id[:8]}", "id": flow.id}
+    try:
+        exchange = Exchange.open(api, flows.original(flow, "request"), flows.facts(flow), planner, flow.id)
+        changes = [_difference(flow, "request", exchange.request())]
+        status = flow.response.status_code if flow.response else 0
+        if exchange.reads and 200 <= status < 300:
+            changes.append(_difference(flow, "reply", exchange.body(flows.original(flow, "reply"))))
+    except ValueError as error:
+        return {**found, "result": "skipped", "reason": str(error)}
+    known = secrets(dict(flow.request.headers))
+    changes = [scrub(change, known) for change in changes if change]
+    summary = exchange.report.summary()
+    result = "changed" if changes else "same"
+    return {**found, "result": result, "reason": summary, "model": exchange.plan.model, "changes": changes}
+
+
+def _difference(flow: http.HTTPFlow, side: Side, today: bytes) -> str:
+    """What leaves today against what left then, read as conversations; ids of calls are drawn anew and do not count."""
+    bodies = flows.bodies(flow, side) or Bodies(None, b"")
+    if bodies.went == today:
+        return ""
+    api = flows.api(flow)
+    assert api is not None
+    then, now = ([_numbered(block) for block in blocks(api, side, body)] for body in (bodies.went, today))
+    return transcript.difference(then, now, f"{side} {THEN}", f"{side} {NOW}")
+
+
+def _numbered(block: Block) -> Block:
+    return Block(block.title, _ID.sub("call_…", block.text))
