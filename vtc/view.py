@@ -6,13 +6,17 @@ that an exchange which VTC never saw can be shown, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any, Literal
 
 from vtc import transcript
 from vtc.apis import Api
 from vtc.transcript import Block
+
+WIDTH = 88
+"""Characters of a line of the report; what was said keeps its lines."""
 
 type Side = Literal["request", "reply"]
 
@@ -37,7 +41,7 @@ class Bodies:
 def pane(api: Api, side: Side, bodies: Bodies, report: Mapping[str, Any] | None, summary: str = "") -> str:
     """What stands in the pane of a request or a reply; a body that is nothing of this API stands there as it is."""
     parts = [summary] if summary else []
-    parts += [f"{title}\n" + "\n".join(f"  {line}" for line in lines) for title, lines in sections(report or {})]
+    parts += ["\n".join([title, *_indented(lines)]) for title, lines in sections(report or {})]
     try:
         parts.append(_conversation(api, side, bodies))
     except ValueError as error:
@@ -66,20 +70,27 @@ def sections(report: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
             yield title, lines
 
 
+def _indented(lines: Iterable[str]) -> Iterator[str]:
+    """The lines below a title, long ones broken: a list of all dialects would be cut off at the pane's edge."""
+    for line in lines:
+        depth = " " * (len(line) - len(line.lstrip()))
+        yield from wrap(line, WIDTH, initial_indent="  ", subsequent_indent=f"    {depth}", break_on_hyphens=False)
+
+
 def _done(report: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"request: {line}" for line in report.get("request", ()))
     for call in report.get("calls", ()):
         yield f"call: {call['name']}, {call['dialect']} -> {report.get('form', 'tool_calls')}"
         yield from (f"  repaired: {repair}" for repair in call.get("repairs", ()))
     for refusal in report.get("refusals", ()):
-        name = f" {refusal['name']}" if refusal.get("name") else ""
-        yield f"left as text:{name} ({refusal['dialect']}): {refusal['reason']}"
+        name = f"{refusal['name']}, " if refusal.get("name") else ""
+        yield f"left as text: {name}{refusal['dialect']}: {refusal['reason']}"
         if excerpt := refusal.get("excerpt"):
             yield f"  {' '.join(excerpt.split())}"
     for policy in report.get("policies", ()):
-        tool = f" {policy['tool']}" if policy.get("tool") else ""
+        tool = f", {policy['tool']}" if policy.get("tool") else ""
         reason = f": {policy['reason']}" if policy.get("reason") else ""
-        yield f"policy {policy['policy']}:{tool} {policy['action']}{reason}"
+        yield f"policy: {policy['policy']}{tool} -> {policy['action']}{reason}"
     yield from (f"failed open: {failure}" for failure in report.get("failures", ()))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -55,6 +56,22 @@ async def test_both_sides_of_a_reply_and_a_request(stream: bool, start: Start) -
         assert "[system, as the model was given it]" in request
         assert "[tools, as the client sent it]" in request
         assert "call: read, hermes -> tool_calls" in request
+
+
+async def test_a_flow_that_is_opened_from_a_file_stays_as_it_was_saved(start: Start) -> None:
+    """mitmproxy runs all hooks for it, as if it were on its way."""
+    lab = await start(replying(CALL), vtc_tools="prompt", vtc_keep_bodies="on")
+    flow = reloaded(await exchanged(lab, stream=True))
+    unseen = reloaded(flow)
+    unseen.metadata, unseen.comment, unseen.marked = {}, "mine", ""
+    for one in (flow, unseen):
+        before = reloaded(one)
+        await lab.proxy.master.load_flow(one)
+        assert (one.comment, one.marked, one.metadata) == (before.comment, before.marked, before.metadata)
+        assert one.response is not None
+        assert before.response is not None
+        assert (one.request.content, one.response.content) == (before.request.content, before.response.content)
+    assert json.loads(lab.proxy.master.commands.call("vtc.stats"))["total"]["exchanges"] == 1
 
 
 @pytest.mark.parametrize("stream", [True, False])

@@ -66,13 +66,15 @@ def test_mitmweb_can_run_every_command(session: Session) -> None:
     assert all(session.context.master.commands.commands[name].help for name in ours)
 
 
-def test_explain(session: Session) -> None:
+def test_explain(session: Session, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "vtc")
     session.exchange(CALL)
     lines = session.call("vtc.explain @all").splitlines()
     assert lines[0] == "POST address/v1/chat/completions"
     for line in ("  call: read, hermes -> tool_calls", "Why", "What would be planned now"):
         assert line in lines
     assert any("written as hermes" in line for line in lines)
+    assert "\n".join(lines) in caplog.messages  # where mitmweb shows it line by line
 
 
 def test_explain_a_flow_that_was_never_seen(session: Session) -> None:

@@ -96,6 +96,8 @@ class VirtualToolCalling:
         api = self._api(flow)
         if api is None or self.planner is None or ctx.options.vtc_mode == "off":
             return
+        if not flow.live and (flow.response or flow.error):  # opened from a file: mitmproxy runs all hooks again
+            return
         started = time.perf_counter()
         try:
             body = flow.request.content  # decoded; raises ValueError if its content-encoding is wrong

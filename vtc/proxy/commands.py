@@ -44,7 +44,7 @@ class Commands:
     @command.command("vtc.stats")  # type: ignore[untyped-decorator]  # mitmproxy's own has no types
     def stats(self) -> str:
         """What VTC did so far, by client, model and dialect, as JSON."""
-        return json.dumps(self._stats.as_dict(), indent=2)
+        return _told(json.dumps(self._stats.as_dict(), indent=2))
 
     @command.command("vtc.reload")  # type: ignore[untyped-decorator]
     def reload(self) -> str:
@@ -54,12 +54,12 @@ class Commands:
     @command.command("vtc.explain")  # type: ignore[untyped-decorator]
     def explain(self, chosen: Sequence[flow.Flow]) -> str:
         """Say of each flow what VTC did to it and why, and what would be planned for it now."""
-        return "\n\n".join(self._explained(one) for one in _exchanges(chosen))
+        return _told("\n\n".join(self._explained(one) for one in _exchanges(chosen)))
 
     @command.command("vtc.diff")  # type: ignore[untyped-decorator]
     def diff(self, chosen: Sequence[flow.Flow]) -> str:
         """Show what came in against what went out, of requests and replies, read as conversations."""
-        return "\n\n".join(_diff(one) for one in _exchanges(chosen))
+        return _told("\n\n".join(_diff(one) for one in _exchanges(chosen)))
 
     @command.command("vtc.save")  # type: ignore[untyped-decorator]
     def save(self, chosen: Sequence[flow.Flow], path: types.Path) -> str:
@@ -103,6 +103,12 @@ class Commands:
         known = secrets(dict(one.request.headers))
         complete = reply.finish_reason != "length"
         return Case.recorded(f"{plan.model} {one.id[:8]}", reply.message.text, plan, complete=complete, secrets=known)
+
+
+def _told(text: str) -> str:
+    """The text, in the event log, too: mitmweb's command bar shows line ends as `\\n`."""
+    logger.info("%s", text)
+    return text
 
 
 def _exchanges(chosen: Sequence[flow.Flow]) -> list[http.HTTPFlow]:

@@ -41,7 +41,9 @@ class ExchangeView(contentviews.Contentview):
             raise ValueError("this is no exchange with a model")
         side: view.Side = "request" if metadata.http_message is flow.request else "reply"
         seen = bodies(flow, side, data) or view.Bodies(None, data)
-        return view.pane(found, side, seen, report(flow), flow.comment)
+        shown = view.pane(found, side, seen, report(flow), flow.comment)
+        # mitmweb gives a line no height when there is nothing in it.
+        return "\n".join(line or " " for line in shown.split("\n"))
 
 
 def register() -> None:
