@@ -21,6 +21,7 @@ def test_nothing_done_is_nothing_said() -> None:
 
 CALL = {"name": "f", "dialect": "tag", "repairs": []}
 REPAIRED = {**CALL, "repairs": ["missing-closer"]}
+POLICY = {"policy": "denied_tools", "action": "refused", "tool": "f", "reason": "r", "count": 1}
 REFUSAL = {"reason": "r", "dialect": "tag", "name": "f", "excerpt": "x"}
 
 
@@ -32,6 +33,10 @@ REFUSAL = {"reason": "r", "dialect": "tag", "name": "f", "excerpt": "x"}
         ({"request": ["3 tools -> tag prompt"]}, "rewritten"),
         ({"calls": [CALL, REPAIRED]}, "repaired"),
         ({"calls": [REPAIRED], "refusals": [REFUSAL]}, "refused"),
+        ({"policies": [{**POLICY, "action": "changed"}]}, "rewritten"),
+        ({"policies": [{**POLICY, "action": "changed"}], "calls": [REPAIRED]}, "repaired"),
+        ({"policies": [POLICY], "refusals": [REFUSAL]}, "denied"),
+        ({"policies": [POLICY, {**POLICY, "action": "failed"}]}, "failed"),
         ({"calls": [REPAIRED], "refusals": [REFUSAL], "failures": ["f"]}, "failed"),
     ],
 )

@@ -7,7 +7,10 @@ from typing import Any, Literal
 
 from vtc.scrub import scrub, scrubbed
 
-type Outcome = Literal["failed", "refused", "repaired", "rewritten", ""]
+type Outcome = Literal["failed", "denied", "refused", "repaired", "rewritten", ""]
+
+DENYING = ("refused", "stopped", "dropped", "in vain")
+"""What policies do that leaves a call, or a whole request, undone."""
 
 
 @dataclass(slots=True)
@@ -35,13 +38,16 @@ class Report:
     @property
     def outcome(self) -> Outcome:
         """The one word for what was done, the most serious first; empty when nothing was."""
-        if self.failures:
+        actions = {entry["action"] for entry in self.policies}
+        if self.failures or "failed" in actions:
             return "failed"
+        if actions.intersection(DENYING):
+            return "denied"
         if self.refusals:
             return "refused"
         if self.repaired:
             return "repaired"
-        return "rewritten" if self.calls or self.request else ""
+        return "rewritten" if self.calls or self.request or self.policies else ""
 
     @property
     def repaired(self) -> int:

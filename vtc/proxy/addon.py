@@ -39,6 +39,7 @@ MARKS = {
     "rewritten": ":hammer:",
     "repaired": ":wrench:",
     "refused": ":warning:",
+    "denied": ":no_entry:",
     "failed": ":boom:",
     "left alone": ":zzz:",
 }
