@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tests.apis import chat
-from vtc.apis.openai_json import call, calls_of, decode, encode, finish_reason, has_calls, said, text_reason
+from vtc.apis.openai_json import call, calls_of, cleaned, decode, encode, finish_reason, has_calls, said, text_reason
 from vtc.events import Call, Event, Markup, Reasoning, Refusal, Rewritten, Text, ToolCall
 
 
@@ -111,3 +111,24 @@ def test_finish_reasons(reason: str | None, told: str, older: str, as_text: str 
     assert finish_reason(reason, legacy=False) == told
     assert finish_reason(reason, legacy=True) == older
     assert text_reason(reason) == as_text
+
+
+def test_fields_are_dropped_where_a_reply_has_them_and_nowhere_else() -> None:
+    message = {"role": "assistant", "x": 1, "content": {"x": 1}, "tool_calls": []}
+    choice = {"index": 0, "x": 1, "message": message, "delta": {"x": 1, "tool_calls": [{"x": 1}]}, "logprobs": {"x": 1}}
+    reply = {"id": "i", "x": 1, "choices": [choice, 5], "usage": {"x": 1, "total_tokens": 2}}
+    before = encode(reply)
+    assert cleaned(reply, {"x", "tool_calls"}) == {
+        "id": "i",
+        "choices": [
+            {
+                "index": 0,
+                "message": {"role": "assistant", "content": {"x": 1}},
+                "delta": {"tool_calls": [{"x": 1}]},
+                "logprobs": {"x": 1},
+            },
+            5,
+        ],
+        "usage": {"total_tokens": 2},
+    }
+    assert encode(reply) == before

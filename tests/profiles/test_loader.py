@@ -147,3 +147,40 @@ def test_every_problem_of_every_file_is_told_at_once(tmp_path: Path) -> None:
 
 def test_no_directories_give_no_profiles() -> None:
     assert load([]) == Profiles(clients={}, models={}, servers={}, dialects={}, policies={}, sources={})
+
+
+POLICY = "kind: policy\nname: x\nmatch: {}\nguards:\n"
+
+
+@pytest.mark.parametrize(
+    ("guards", "problem"),
+    [
+        ("  denied_tools: ['/(/']\n", "4: guards: denied_tools: '(' is no regular expression: missing )"),
+        ("  denied: [a]\n", "5: guards.denied: unknown key; known here are allowed_tools,"),
+        (
+            "  on_denied: stear\n",
+            '5: guards.on_denied: must be drop, steer or text, not "stear" (did',
+        ),
+        (
+            "  reactors:\n  - name: a\n    then: {tag: t}\n  - name: b\n    then: {}\n",
+            "8: guards.reactors[1]: ",
+        ),
+        (
+            "  reactors:\n  - name: a\n    when:\n      arguments: {'a[': x}\n    then: {tag: t}\n",
+            "7: guards.reactors[0].when: arguments: 'a[' is no JMESPath: ",
+        ),
+        ("  content:\n  - pattern: x*\n", "6: guards.content[0]: pattern: 'x*' matches nothing at all"),
+        ("  loop: {repeated_calls: 0}\n", "5: guards.loop.repeated_calls: must be 1 or more, not 0"),
+    ],
+)
+def test_a_policy_that_makes_no_sense(guards: str, problem: str, tmp_path: Path) -> None:
+    write(tmp_path, x=POLICY + guards)
+    (line,) = problems_of(tmp_path)
+    assert line.startswith(f"{tmp_path}/x.yaml:{problem}")
+
+
+def test_a_file_may_be_named_and_examples_hold_only_then(tmp_path: Path) -> None:
+    examples = write(tmp_path / "examples", p=POLICY + "  denied_tools: a\n")
+    assert load([tmp_path]).policies == {}
+    assert sorted(load([examples]).policies) == sorted(load([examples / "p.yaml"]).policies) == ["x"]
+    assert load([builtin_directory()]).policies == {}

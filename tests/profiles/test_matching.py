@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from vtc.profiles.loader import Profiles, Source, builtin_directory, load
-from vtc.profiles.matching import Facts, best
-from vtc.profiles.schema import ClientProfile, Match
+from vtc.profiles.matching import Facts, best, every
+from vtc.profiles.schema import ClientProfile, Match, PolicyProfile
 
 
 @pytest.fixture(scope="module")
@@ -208,3 +208,18 @@ def test_why_shows_nothing_of_headers_and_body() -> None:
 
 def test_no_profiles() -> None:
     assert choose(FACTS) == (None, ())
+
+
+def test_every_policy_that_matches_in_the_order_of_priorities() -> None:
+    policies = [
+        PolicyProfile(name="last", match=Match(), priority=1),
+        PolicyProfile(name="b", match=Match(user_agent="cl*", model="*")),
+        PolicyProfile(name="a", match=Match(user_agent="cl*")),
+        PolicyProfile(name="none", match=Match(user_agent="cl*", host="x")),
+    ]
+    found = every({policy.name: policy for policy in policies}, Facts(user_agent="Cline/3", model="m"))
+    assert [(policy.name, why) for policy, why in found] == [
+        ("a", "user agent 'Cline/3' matches glob 'cl*'"),
+        ("b", "user agent 'Cline/3' matches glob 'cl*' and model 'm' matches glob '*'"),
+        ("last", "every request matches"),
+    ]

@@ -268,3 +268,56 @@ def test_the_allow_list_of_a_model(written: Any, expected: Any, tmp_path: Path) 
     assert [guards.allowed_tools for guards in found.guards] == [expected]
     assert found.withheld == {"list_files", "write"}
     assert "not offered to the model: list_files, write" in found.why
+
+
+def policed(tmp_path: Path, *policies: dict[str, Any], **fields: Any) -> Plan:
+    """A plan with policies beside the built-in profiles."""
+    for number, policy in enumerate(policies):
+        text = chat.encoded({"kind": "policy", "name": f"p{number}", "match": {}, **policy})
+        (tmp_path / f"{number}.yaml").write_bytes(text)
+    request = Request(chat.encoded(chat.request(**fields)))
+    facts = Facts(model=request.model, body=request.fields)
+    return Planner(load([builtin_directory(), tmp_path]), Settings()).plan(facts, request)
+
+
+def test_policies_add_up_and_of_what_one_decides_the_last_does(tmp_path: Path) -> None:
+    first = {
+        "request": {"set": {"a": 1, "b": 1}, "drop": ["x"]},
+        "retry": {"max": 2},
+        "guards": {"denied_tools": "read"},
+    }
+    second = {"request": {"set": {"a": 2}}, "response": {"drop": ["y"]}, "retry": {"max": 3}, "priority": 1}
+    third = {"guards": {"allowed_tools": ["write", "read"]}, "upstream_stream": "never", "priority": -1}
+    other = {"match": {"model": "other"}, "response": {"drop": ["z"]}}
+    found = policed(tmp_path, first, second, third, other, stream=True)
+    assert (dict(found.set), found.drop, found.response_drop) == ({"a": 2, "b": 1}, ("x",), {"y"})
+    assert found.retry is not None
+    assert (found.retry.max, found.buffered) == (3, True)
+    assert [guards.denied_tools for guards in found.guards] == [(), "read"]
+    assert found.withheld == {"read", "list_files"}
+    assert "policy p0: every request matches" in found.why
+
+
+@pytest.mark.parametrize(
+    ("policy", "fields", "buffered"),
+    [
+        ({}, {"stream": True}, False),
+        ({"upstream_stream": "never"}, {"stream": True}, True),
+        ({"upstream_stream": "never"}, {"stream": False}, False),
+        ({"upstream_stream": "never"}, {"stream": True, "tools": None}, False),
+        ({"retry": {}}, {"stream": True}, True),
+        ({"retry": {}}, {"stream": False}, False),
+    ],
+)
+def test_upstream_is_asked_whole_where_tools_are_streamed(
+    policy: dict[str, Any], fields: dict[str, Any], buffered: bool, tmp_path: Path
+) -> None:
+    assert policed(tmp_path, policy, **fields).buffered is buffered
+
+
+@pytest.mark.parametrize(
+    ("fields", "limits"),
+    [({}, False), ({"parallel_tool_calls": False}, True), ({"tools": None, "parallel_tool_calls": False}, False)],
+)
+def test_one_call_holds_for_calls_of_upstream_where_the_client_says_so(fields: dict[str, Any], limits: bool) -> None:
+    assert plan(**fields).limits_native is limits

@@ -73,12 +73,15 @@ def extras(call: ToolCall) -> dict[str, Any]:
 
 
 def cleaned(reply: Mapping[str, Any], drop: Collection[str]) -> dict[str, Any]:
-    """A reply or chunk without the fields named, at its top, in choices, in messages and deltas, and in `usage`."""
+    """A reply or chunk without the fields named, at its top, in choices, in messages and deltas, and in `usage`.
+
+    Of `tool_calls` empty lists go, named or not, and no others.
+    """
 
     def kept(value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        return {key: each for key, each in value.items() if key not in drop or (key == "tool_calls" and each)}
+        return {key: each for key, each in value.items() if (each if key == "tool_calls" else key not in drop)}
 
     clean: dict[str, Any] = kept(reply)
     if isinstance(clean.get("usage"), dict):

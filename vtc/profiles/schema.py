@@ -65,8 +65,8 @@ class Response(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """Changes to the JSON of replies, streamed or not."""
 
     drop: tuple[str, ...] = ()
-    """Names of fields, dropped at the top, in choices, in messages and deltas, and in `usage`. Of `tool_calls` only
-    empty lists are dropped."""
+    """Names of fields, dropped at the top, in choices, in messages and deltas, and in `usage`; with any of
+    them empty lists of `tool_calls`, too. Calls are never dropped here."""
 
 
 class Retry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
