@@ -81,7 +81,7 @@ def choose(facts: Facts, *profiles: ClientProfile, own: str = "") -> tuple[str |
         ("client", profile.name): Source(Path("my.yaml"), 3, builtin=profile.name != own) for profile in profiles
     }
     choice = best({profile.name: profile for profile in profiles}, facts, sources)
-    return choice.profile.name if choice.profile else None, choice.why
+    return choice.profile.name if choice.profile else None, (*choice.why, *choice.others)
 
 
 def client(name: str, priority: int = 0, **match: Any) -> ClientProfile:

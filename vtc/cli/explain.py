@@ -33,6 +33,7 @@ from vtc.profiles.plan import Plan, Planner, Settings
     help="A file of flows that mitmproxy saved: says it for each of its requests.",
 )
 @click.option("--call", "written", default="", help="A call (JSON): says what the policies would do to it, too.")
+@click.option("--all", "everything", is_flag=True, help="Say of every other profile, too, why it does not match.")
 @json_output
 def explain(
     directories: tuple[Path, ...],
@@ -43,6 +44,7 @@ def explain(
     request: Any,
     flow_file: Path | None,
     written: str,
+    everything: bool,
     as_json: bool,
 ) -> None:
     """Say which profiles a request gets, what is planned for it, and why.
@@ -71,7 +73,7 @@ def explain(
         show_json(explained if flow_file else explained[0])
         return
     for one in explained:
-        _show(one)
+        _show(one, everything)
 
 
 def _of_flows(found: Profiles, file: Path, call: ToolCall | None) -> Iterator[dict[str, Any]]:
@@ -112,13 +114,17 @@ def _of_facts(found: Profiles, facts: Facts) -> dict[str, Any]:
     }
     policies = [{"profile": policy.name, "why": told} for policy, told in every(found.policies, facts)]
     profiles = {
-        kind: {"profile": choice.profile.name if choice.profile else None, "why": list(choice.why)}
+        kind: {
+            "profile": choice.profile.name if choice.profile else None,
+            "why": list(choice.why),
+            "others": list(choice.others),
+        }
         for kind, choice in choices.items()
     }
     return {"policies": policies, **profiles}
 
 
-def _show(one: dict[str, Any]) -> None:
+def _show(one: dict[str, Any], everything: bool) -> None:
     if "flow" in one:
         click.secho(one["flow"], bold=True, fg="cyan")
     if "problem" in one:
@@ -130,6 +136,10 @@ def _show(one: dict[str, Any]) -> None:
     for kind in ("client", "model", "server"):
         click.secho(f"{kind}: {one[kind]['profile'] or 'none'}", bold=True)
         for line in one[kind]["why"]:
+            click.echo(f"  {line}")
+        if others := one[kind]["others"]:
+            click.secho(f"  {len(others)} others do not match" + ("" if everything else " (--all)"), dim=True)
+        for line in others if everything else ():
             click.echo(f"  {line}")
     if "plan" in one:
         click.secho("plan", bold=True)

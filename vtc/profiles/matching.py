@@ -50,10 +50,12 @@ class Matched(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Choice[T]:
-    """The profile that won, None if none matched, and a line for each candidate: the winner's first."""
+    """The profile that won, None if none matched, and a line for each that matched, the winner's first."""
 
     profile: T | None
     why: tuple[str, ...]
+    others: tuple[str, ...] = ()
+    """A line for each that did not match, with the test that failed."""
 
 
 def best[T: Matched](profiles: Mapping[str, T], facts: Facts, sources: Mapping[tuple[str, str], Source]) -> Choice[T]:
@@ -75,14 +77,14 @@ def best[T: Matched](profiles: Mapping[str, T], facts: Facts, sources: Mapping[t
             matched.append(_Candidate(profile, source, held))
     matched.sort(key=lambda candidate: candidate.rank)
     if not matched:
-        return Choice(None, tuple(others))
+        return Choice(None, (), tuple(others))
     winner, *losers = matched
     lines = [f"{winner.told} of profile {winner.profile.name} ({winner.source})"]
     lines += [
         f"{loser.told} of profile {loser.profile.name} ({loser.source}) too, but {winner.advantage(loser)}"
         for loser in losers
     ]
-    return Choice(winner.profile, (*lines, *others))
+    return Choice(winner.profile, tuple(lines), tuple(others))
 
 
 def every[T: Matched](profiles: Mapping[str, T], facts: Facts) -> list[tuple[T, str]]:
