@@ -232,7 +232,7 @@ async def test_commands_are_run_from_the_command_bar(mitmweb: Mitmweb) -> None:
 
 async def test_a_flow_from_a_file_is_shown_too(mitmweb: Mitmweb, tmp_path: Path) -> None:
     """One that VTC never saw. The last test: mitmweb forgets its own flows when it opens a file."""
-    path = saved(tmp_path, "Read from a file.", seen=False)
+    path = await asyncio.to_thread(saved, tmp_path, "Read from a file.", seen=False)
     await mitmweb.page.get_by_role("link", name="File").click()
     async with mitmweb.page.expect_file_chooser() as chooser:
         await mitmweb.page.get_by_text("Open...").click()

@@ -112,7 +112,7 @@ async def test_a_stream(
 
 
 def stats(lab: Lab) -> Any:
-    return lab.proxy.addon._stats.as_dict()["unknown"]
+    return lab.proxy.addon._stats.as_dict()["models"]["unknown"]
 
 
 @pytest.mark.parametrize("stage", REPLY, ids=str)

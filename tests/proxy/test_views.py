@@ -46,7 +46,7 @@ def test_the_raw_stream_is_one_click_away() -> None:
 def test_a_request_from_a_file() -> None:
     found = shown(flow(b"{}", "application/json"), "request")
     assert found.view_name == "VTC"
-    assert found.text.startswith("[user]\n  hi\n\n[tools]\n  read(filePath): Does read.")
+    assert found.text.startswith("[user]\n  hi\n \n[tools]\n  read(filePath): Does read.")
 
 
 @pytest.mark.parametrize(
