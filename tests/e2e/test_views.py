@@ -12,6 +12,7 @@ from tests.apis import chat
 from tests.e2e.conftest import Lab, Start
 from tests.e2e.test_modes import reloaded
 from tests.e2e.upstream import JSON, Reply, Seen
+from vtc.proxy import flows
 
 CALL = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
 UNCLOSED = CALL.removesuffix("</tool_call>")
@@ -92,11 +93,15 @@ async def test_what_leaves_as_it_came_is_kept_once(start: Start) -> None:
 
 
 async def test_observing_shows_what_would_have_been_done(start: Start) -> None:
-    flow = await exchanged(await start(replying(CALL), vtc_keep_bodies="on", vtc_mode="observe"), stream=False)
+    flow = await exchanged(await start(replying(CALL), vtc_tools="prompt", vtc_mode="observe"), stream=False)
+    assert flow.response is not None
     reply = shown(flow, "response")
     assert "call: read, hermes -> tool_calls" in reply
     assert "<tool_call>" in reply
     assert "as the client received it" not in reply
+    sizes = flow.metadata["vtc"]["sizes"]
+    assert (sizes["request_came"], sizes["reply_came"]) == (sizes["request_went"], sizes["reply_went"])
+    assert flows.original(flow, "reply") == flow.response.content
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,8 @@ class VirtualToolCalling:
             self._say(flow, {"request": [left]}, f"vtc: {left}", "left alone")
             return
         live = self._live[flow] = _Live(exchange, bodies.keep(), time.perf_counter() - started)
-        exchange.report.sizes.update(request_came=len(body), request_went=len(rewritten))
+        went = len(rewritten) if ctx.options.vtc_mode == "rewrite" else len(body)
+        exchange.report.sizes.update(request_came=len(body), request_went=went)
         for line in exchange.plan.why:
             logger.debug("vtc: %s", line)
         if ctx.options.vtc_mode == "rewrite":
@@ -218,10 +219,12 @@ class VirtualToolCalling:
         """Put sizes and times into the report, and with the flow the reply as it came and, if streamed, as it went."""
         report.seconds = live.seconds
         report.elapsed = time.time() - flow.request.timestamp_start
+        observing = ctx.options.vtc_mode == "observe"
         if live.came.size:
-            report.sizes.update(reply_came=live.came.size, reply_went=live.went.size)
+            went_size = live.came.size if observing else live.went.size
+            report.sizes.update(reply_came=live.came.size, reply_went=went_size)
         came, went = live.came.kept(live.encoding), live.went.kept()
-        if came is None or went is None or ctx.options.vtc_mode == "observe":
+        if came is None or went is None or observing:
             return
         if came != went:
             flow.metadata[flows.CAME["reply"]] = came
