@@ -97,3 +97,11 @@ def test_every_page_is_in_the_list() -> None:
     index = (ROOT / "docs" / "README.md").read_text("utf-8")
     for page in PAGES:
         assert page.name == "README.md" or f"({page.name})" in index
+
+
+def test_every_option_and_command_is_in_the_readme() -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    for name in set(re.findall(r'"(vtc_[a-z_]+)"', Path(options.__file__).read_text("utf-8"))):
+        assert f"`{name}`" in readme, name
+    for name in main.commands:
+        assert f"`vtc {name}" in readme, name
