@@ -35,8 +35,8 @@ def test_for_a_person() -> None:
     result = run(lines(ENTRY, LEFT, {**ENTRY, "model": "other"}))
     assert result.exit_code == 0
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in result.output.splitlines() if "│" in line]
-    assert ["cline", "2", "2", "2", "2", "0", "6,000", "500 ms"] in rows
-    assert ["qwen3", "1", "1", "1", "1", "0", "3,000", "250 ms"] in rows
+    assert ["cline", "2", "2", "2", "2", "0", "2,000", "500 ms"] in rows
+    assert ["qwen3", "1", "1", "1", "1", "0", "1,000", "250 ms"] in rows
     assert ["hermes", "2", "2", "0", "missing-closer 2"] in rows
     assert ["tag", "0", "0", "2", ""] in rows
 

@@ -43,7 +43,7 @@ def _exchanges(kind: str, figures: Mapping[str, Figures]) -> Table:
     for column in table.columns[1:]:
         column.justify = "right"
     for name, one in figures.items():
-        counts = (one.exchanges, one.calls, one.repaired, one.refused, one.failed, one.bytes.total())
+        counts = (one.exchanges, one.calls, one.repaired, one.refused, one.failed, one.traffic)
         table.add_row(name, *(f"{count:,}" for count in counts), f"{one.seconds * 1e3:.0f} ms", end_section=False)
     return table
 

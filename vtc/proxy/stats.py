@@ -57,6 +57,11 @@ class Figures(Calls):
     elapsed: float = 0.0
     """Time from requests to the ends of their replies."""
 
+    @property
+    def traffic(self) -> int:
+        """Bytes that clients sent and received."""
+        return self.bytes["request_came"] + self.bytes["reply_went"]
+
     def add(self, report: Report) -> None:
         self.exchanges += 1
         for call in report.get("calls", ()):
@@ -100,10 +105,9 @@ class Figures(Calls):
         }
 
     def summary(self) -> str:
-        came, work = self.bytes.total(), self.seconds * 1e3
         return (
             f"{self.exchanges} exchanges, {Calls.summary(self)}, {self.failed} failed open, "
-            f"{came:,} bytes, {work:.0f} ms in VTC"
+            f"{self.traffic:,} bytes, {self.seconds * 1e3:.0f} ms in VTC"
         )
 
 
