@@ -10,9 +10,9 @@ from tests.apis import chat
 from tests.apis.test_openai_stream import feed
 from tests.apis.toy import Toy
 from vtc.apis.base import Channel
-from vtc.apis.openai_choice import Choice, Mark
+from vtc.apis.openai_choice import Choice, Held, Mark
 from vtc.apis.openai_stream import StreamRewriter
-from vtc.events import ToolCall
+from vtc.events import Event, Text, ToolCall
 
 
 def entry(index: int, name: str, **more: Any) -> dict[str, Any]:
@@ -100,12 +100,62 @@ def test_parts_arrive_in_pieces_interleaved_and_unnumbered() -> None:
     assert [getattr(event, "text", "") for event in (first, second)] == ["[a {} p]", '[b {"x": 1} q]']
 
 
-def test_a_mark_takes_back_what_writing_took() -> None:
-    choice = Choice(0, Toy())
-    choice.frames.append((b"a", {}))
-    mark = Mark(choice, events=True)
-    choice.frames.clear()
-    choice.frames.append((b"b", {}))
-    mark.undo()
-    assert choice.frames == [(b"a", {})]
+def test_the_source_of_a_call_says_nothing_of_what_it_is() -> None:
     assert ToolCall("a", "{}", source={"x": 1}) == ToolCall("a", "{}")
+
+
+# What fails
+
+
+def piece(index: int, arguments: str, **fields: Any) -> chat.Json:
+    return {"tool_calls": [{"index": index, "function": {"arguments": arguments, **fields}}]}
+
+
+def holding(*texts: str) -> Choice:
+    choice = Choice(0, Toy())
+    choice.held.extend(Held(text, {}, text.encode()) for text in texts)
+    choice.frames.append((b"raw", {}))
+    choice.gather(piece(0, '{"a"', name="read"))
+    return choice
+
+
+@pytest.mark.parametrize("events", [[], [Text("x")]])
+def test_what_failed_is_undone(events: list[Event]) -> None:
+    """Text that was taken, frames that were added, given away or told apart, and calls that were added to."""
+    choice = holding("a", "b")
+    mark = Mark(choice)
+    choice.gather(piece(0, ": 1}"))
+    choice.gather(piece(1, "{}", name="list"))
+    mark.read(events)
+    choice.held.append(Held("c", {}, None))
+    if events:
+        choice.held[0].text = ""
+        choice.held.popleft()
+    choice.frames.append((b"b", {}))
+    choice.frames, choice.apart, choice.calls = [], True, 3
+    mark.undo()
+    assert [(held.text, held.raw) for held in choice.held] == [("a", b"a"), ("b", b"b")]
+    assert (choice.frames, choice.apart, choice.calls) == ([(b"raw", {})], False, 0)
+    assert [one["function"] for one in choice.entries()] == [{"name": "read", "arguments": '{"a"'}]
+
+
+def test_a_long_call_is_not_copied_for_every_piece_of_it() -> None:
+    choice = holding(*"abc")
+    first = choice.held[0]
+    mark = Mark(choice)
+    mark.read([])
+    mark.undo()
+    assert choice.held[0] is first
+
+
+def test_calls_that_were_taken_out_of_their_frames_are_given_back_as_far_as_they_came() -> None:
+    one = StreamRewriter(lambda: Toy(structured=False), legacy=False)
+    for delta in (piece(0, '{"a"', name="x"), piece(1, "", name="y"), piece(0, ": 1}")):
+        feed(one, chat.chunk(delta))
+    (body,) = one.release()
+    (delta,) = chat.deltas(body)
+    functions = [
+        (call["index"], call["function"]["name"], call["function"]["arguments"]) for call in delta["tool_calls"]
+    ]
+    assert functions == [(0, "x", '{"a": 1}'), (1, "y", "")]
+    assert one.release() == []

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +15,11 @@ import pytest
 from tests.apis import chat
 from tests.e2e.conftest import PATH, Lab, Start, by_turn
 from tests.e2e.test_faults import received
-from tests.e2e.test_text_clients import AGENT, request
+from tests.e2e.test_text_clients import AGENT, profiles, request
 from tests.e2e.test_transport import gzipped
 from tests.e2e.upstream import JSON, SSE, Reply
 from vtc import channel, exchange, outgoing
-from vtc.apis import openai_chat, openai_stream
+from vtc.apis import openai_chat, openai_choice, openai_stream
 from vtc.dialects import conversation, documentation, history, open_call, reader
 from vtc.dialects.reader import Reader
 from vtc.profiles.plan import Planner
@@ -145,6 +147,54 @@ async def test_a_text_clients_stream(
         given = answer.message.content.replace("<list_files>\n<path>.</path>\n</list_files>", call)
         assert squeezed(given) == squeezed(text)
     assert len(faults(caplog)) == fails
+
+
+NATIVE = [
+    *(Stage(openai_stream.StreamRewriter, "feed", call) for call in range(10)),
+    *(Stage(openai_stream.StreamRewriter, name) for name in ("_native", "_emit", "_reason", "_made")),
+    *(Stage(openai_choice.Choice, name) for name in ("gather", "end", "_index")),
+    *(Stage(openai_choice.Choice, "gather", call) for call in (1, 2, 3, 4)),
+    *(Stage(channel.Channel, name) for name in ("finish", "_passed", "_called")),
+    Stage(conversation, "as_read"),
+]
+
+
+@pytest.mark.parametrize("guarded", [False, True], ids=["text client", "guards"])
+@pytest.mark.parametrize("stage", NATIVE, ids=str)
+async def test_calls_that_upstream_made_itself(
+    stage: Stage,
+    guarded: bool,
+    start: Start,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Of a call that was taken out of its frames, what had come is given back, and the rest follows as it comes."""
+    pieces = ['{"path"', ': "a.', 'py"}']
+    deltas = [[chat.native(0, id="a", name="read_file")], *([chat.native(0, arguments=piece)] for piece in pieces)]
+    frames = [chat.ROLE, *chat.said("I", " will."), *(chat.chunk({"tool_calls": delta}) for delta in deltas)]
+    mine = {"match": {"model": chat.MODEL}, "guards": {"denied_tools": ["rm"], "on_denied": "steer"}}
+    lab = await start(
+        [*frames, chat.chunk({}, "tool_calls"), chat.DONE],
+        vtc_profiles=profiles(tmp_path, model=mine) if guarded else [],
+    )
+    calls = stage.plant(monkeypatch)
+    if guarded:
+        answer = await lab.post(chat.request(stream=True, tools=[chat.tool("read_file", path="string")]))
+    else:
+        answer = await lab.post(request(stream=True), headers=AGENT)
+    content = "".join(delta.get("content") or "" for delta in chat.deltas(answer.body))
+    arguments, names = "", []
+    for delta in chat.deltas(answer.body):
+        for call in delta.get("tool_calls") or ():
+            names += [call["function"]["name"]] if call["function"].get("name") else []
+            arguments += call["function"].get("arguments") or ""
+    if names:
+        assert (names, arguments) == (["read_file"], "".join(pieces)) or json.loads(arguments) == {"path": "a.py"}
+        assert squeezed(content) == "Iwill."
+    else:
+        assert squeezed(content) == "Iwill.<read_file><path>a.py</path></read_file>"
+    assert len(faults(caplog)) == (calls() > stage.call)
 
 
 # The request

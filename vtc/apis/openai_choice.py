@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -43,8 +43,14 @@ class Choice:
     frames: list[tuple[bytes, dict[str, Any]]] = field(default_factory=list)
     """The frames that those came in, and what else each says: calls that nobody changes leave in them."""
     apart: bool = False  # such a frame has left already, without its calls
+    before: dict[int, dict[str, Any]] | None = None
+    """`gathered` as it was before the frame that is being read, if that adds to it."""
+    settled: bool = False
+    """Upstream's own calls have left, or what was made of them."""
 
     def gather(self, delta: Mapping[str, Any]) -> None:
+        if self.before is None:
+            self.before = {index: {**whole, "source": {**whole["source"]}} for index, whole in self.gathered.items()}
         entries = delta.get("tool_calls") or [{"index": 0, "function": delta["function_call"]}]
         for entry in entries:
             function = entry.get("function") or {}
@@ -66,6 +72,17 @@ class Choice:
         whole, id_, name = self.gathered[last], entry.get("id"), (entry.get("function") or {}).get("name")
         return last + bool((name and whole["name"]) or (id_ and id_ != whole["id"]))
 
+    def entries(self) -> list[dict[str, Any]]:
+        """Upstream's own calls as far as they came, as one delta has them."""
+        return [
+            {
+                **whole["source"],
+                "index": index + self.calls,
+                "function": {"name": whole["name"], "arguments": whole["arguments"]},
+            }
+            for index, whole in sorted(self.gathered.items())
+        ]
+
     def end(self, *, complete: bool) -> list[Event]:
         """The end of the choice: what the channel still holds, then what it makes of upstream's own calls."""
         calls = [
@@ -79,17 +96,29 @@ class Choice:
 
 
 class Mark:
-    """What a choice held before events were written: if that fails, none of it has left."""
+    """What a choice holds before a frame is read and written: if that fails, none of it has left."""
 
-    __slots__ = ("_choice", "_counts", "_kept")
+    __slots__ = ("_apart", "_calls", "_choice", "_counts", "_held", "_lists")
 
-    def __init__(self, choice: Choice, events: bool) -> None:
+    def __init__(self, choice: Choice) -> None:
         self._choice = choice
+        self._lists = choice.held, choice.frames
         self._counts = len(choice.held), len(choice.frames)
-        # Without events nothing is taken from it, so that it need not be copied for each piece of a long call.
-        self._kept = ([replace(one) for one in choice.held], [*choice.frames]) if events else None
+        self._apart, self._calls = choice.apart, choice.calls
+        self._held: list[Held] | None = None
+        choice.before = None
+
+    def read(self, events: Sequence[Event]) -> None:
+        """The frame was read. Without events nothing of what is held leaves, so that it need not be copied then, which
+        would be for every piece of a long call."""
+        if events:
+            self._held = [replace(one) for one in self._lists[0]]
 
     def undo(self) -> None:
-        held, frames = self._kept or (self._choice.held, self._choice.frames)
-        self._choice.held = deque(islice(held, self._counts[0]))
-        self._choice.frames = frames[: self._counts[1]]
+        """Have the choice hold again what it did."""
+        choice, (held, frames) = self._choice, self._lists
+        choice.held = deque(islice(held if self._held is None else self._held, self._counts[0]))
+        choice.frames = frames[: self._counts[1]]
+        choice.apart, choice.calls = self._apart, self._calls
+        if choice.before is not None:
+            choice.gathered = choice.before

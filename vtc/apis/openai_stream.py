@@ -74,15 +74,20 @@ class StreamRewriter:
             if (clean := cleaned(chunk, self._drop)) != chunk:
                 chunk, choices, raw = clean, clean["choices"], self.lines + _frame(clean)
         self._last = {key: value for key, value in chunk.items() if key not in ("choices", "usage")}
-        # All of a chunk is read before any of it is written: should reading fail, nothing of it has left yet.
-        parts = [self._part(entry) for entry in choices]
-        marks = [Mark(part.choice, bool(part.events)) for part in parts]
+        marks = [Mark(self._choice(entry)) for entry in choices]
         try:
-            return self._written(chunk, parts, raw)
+            # All of a chunk is read before any of it is written: should reading fail, nothing of it has left yet.
+            parts = [self._part(entry) for entry in choices]
+            for mark, part in zip(marks, parts, strict=True):
+                mark.read(part.events)
+            out = self._written(chunk, parts, raw)
         except Exception:
             for mark in marks:
                 mark.undo()
             raise
+        for part in parts:
+            part.choice.settled = part.choice.settled or part.ended
+        return out
 
     def _written(self, chunk: dict[str, Any], parts: list[_Part], raw: bytes) -> list[bytes]:
         if len(parts) == 1:
@@ -104,6 +109,9 @@ class StreamRewriter:
                 held.raw or self._made(_with_delta(held.chunk, {"content": held.text}), held) for held in choice.held
             ]
             frames += [raw for raw, _ in choice.frames]
+            if choice.apart and choice.gathered and not choice.settled:
+                frames.append(_frame(_with_delta(self._bare(choice), {"tool_calls": choice.entries()})))
+                choice.settled = True
             choice.held.clear()
             choice.frames.clear()
         return frames
@@ -312,10 +320,14 @@ class StreamRewriter:
             if not choice.finished:
                 choice.finished = True
                 ended.append((choice, choice.end(complete=complete)))
-        marks = [Mark(choice, bool(events)) for choice, events in ended]
+        marks: list[Mark] = []
         try:
             for choice, events in ended:
+                marks.append(Mark(choice))
+                marks[-1].read(events)
+            for choice, events in ended:
                 self._close(choice, events, out)
+                choice.settled = True
         except Exception:
             for mark in marks:
                 mark.undo()
