@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 CASES = ROOT / "tests" / "cases"
 LEARNT = ROOT / ".cache" / "fuzz"
 NAMES = ("reply", "stream", "request", "profile")
-SLOW = 10
+SLOW = 30
 """Seconds after which one input is a finding."""
 
 
@@ -63,6 +63,7 @@ def run(target: str, seconds: int) -> None:
     arguments = [
         f"-max_total_time={seconds}",
         f"-timeout={SLOW}",
+        f"-report_slow_units={SLOW}",
         "-rss_limit_mb=2048",
         "-max_len=4096",
         "-print_final_stats=1",

@@ -140,7 +140,7 @@ def _said(body: bytes) -> dict[str, str]:
     said: dict[str, str] = {}
     for frame in FrameReader().feed(body + b"\n\n"):
         with suppress(ValueError, AttributeError, TypeError):
-            for choice in json.loads(frame.data or b"").get("choices") or ():
+            for choice in json.loads((frame.data or b"").decode("utf-8", "replace")).get("choices") or ():
                 if content := choice.get("delta", {}).get("content"):
                     index = str(choice.get("index") or 0)
                     said[index] = said.get(index, "") + str(content)

@@ -20,8 +20,10 @@ def decode(data: bytes, errors: Literal["strict", "replace"] = "strict") -> Any:
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeError):
-        # Half a surrogate pair, a number beyond any type: Python's own decoder takes them.
-        return json.loads(data if errors == "strict" else data.decode("utf-8-sig", errors))
+        pass  # half a surrogate pair, a number beyond any type: Python's own decoder takes them
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
+    return json.loads(data if errors == "strict" else data.decode("utf-8-sig", errors))
 
 
 def encode(value: Any) -> bytes:

@@ -17,6 +17,8 @@ from vtc.dialects.description import Description
 from vtc.dialects.forms import CODE_BLOCK, QUOTES, Form, closers, forms, opening_of_json, variants
 from vtc.dialects.pattern import Chars, Group, Lit, Maybe, Scan, Space, Token, expecting, searching
 
+MOST_NAME = 128
+"""Characters of a tool's name; no text is a call of one with more."""
 FENCES = (
     Token("fence", (Lit("```"), Maybe((Chars("`", 61),))), line_start=True),
     Token("tilde", (Lit("~~~"), Maybe((Chars("~", 61),))), line_start=True),
@@ -175,4 +177,4 @@ def compiled(
 
     `reasoning` is the tag that opens reasoning and the one that closes it, `markers` are taken out of visible text.
     """
-    return Grammar(dialects, tools, reasoning, markers)
+    return Grammar(dialects, tuple(name for name in tools if len(name) <= MOST_NAME), reasoning, markers)

@@ -34,7 +34,7 @@ _TOKEN = re.compile(r"""\s*(?:(?P<mark>[{}\[\],:"])|(?P<word>[-+.\w]{1,400})|(?P
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?\Z", re.ASCII)
 _IN_STRING = re.compile(
     r"""(?P<run>[^"\\\x00-\x1f]+)|(?P<close>")|(?P<escape>\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))"""
-    r"""|(?P<partial>\\(?:u[0-9a-fA-F]{0,3})?\Z)|(?P<bad>\\)|(?P<control>[\x00-\x1f])"""
+    r"""|(?P<partial>\\(?:u[0-9a-fA-F]{0,3})?\Z)|(?P<bad>\\)|(?P<control>[\x00-\x1f]+)"""
 )
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _array = msgspec.json.Decoder(list[msgspec.Raw])
@@ -137,7 +137,8 @@ class JsonBody:
                 return at + 2 if self._mend("bad-escape", "'") else at
             return at + 1 if self._mend("bad-escape", "\\\\") else at
         elif kind == "control":
-            return at + 1 if self._mend("control-character", f"\\u{ord(piece):04x}") else at
+            escaped = "".join(f"\\u{ord(char):04x}" for char in piece)
+            return found.end() if self._mend("control-character", escaped) else at
         self._out.append(piece)
         return found.end()
 

@@ -119,7 +119,7 @@ def _object(arguments: str) -> dict[str, Any]:
     """Arguments as an object; what a client sends that is none is kept under one key, so that nothing is lost."""
     try:
         value = json.loads(arguments or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         value = arguments
     return value if isinstance(value, dict) else {"arguments": value}
 

@@ -92,7 +92,7 @@ class Arguments:
         name = event.call.name
         try:
             arguments = json.loads(event.call.arguments)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             return self._misfit(event, f"they are no JSON: {error}")
         try:
             checker = Checker(self._tools[name])

@@ -59,5 +59,5 @@ def _same(call: ToolCall) -> tuple[str, Any]:
     """What makes two calls the same: name and arguments, however they are laid out."""
     try:
         return call.name, json.dumps(json.loads(call.arguments), sort_keys=True)
-    except ValueError:
+    except (ValueError, RecursionError):
         return call.name, call.arguments

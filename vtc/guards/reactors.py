@@ -150,7 +150,7 @@ class Reactors:
             return [event]
         try:
             arguments = json.loads(event.call.arguments)
-        except ValueError:
+        except (ValueError, RecursionError):
             return [event]
         told: list[Event] = []
         for reactor in self._reactors:
