@@ -1,0 +1,316 @@
+"""Input that somebody made to do harm: it is read in bounded time, nothing of it is evaluated, and errors are clear."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from tests.apis import chat
+from tests.dialects.reading import COMMON, DIALECTS, read
+from tests.test_exchange import API, PROFILES, fed, opened, planner
+from vtc.apis import BadRequest
+from vtc.exchange import Exchange
+from vtc.profiles.loader import ProfileError, builtin_directory, load
+from vtc.profiles.matching import Facts
+from vtc.profiles.plan import Planner, Settings, UnknownName
+
+PATIENCE = 60
+"""Seconds after which work that does not end is given up."""
+
+
+@pytest.fixture(autouse=True)
+def impatient() -> Iterator[None]:
+    def give_up(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError(f"no end after {PATIENCE} s")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(PATIENCE)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+# Replies
+
+FRAGMENTS = [
+    *("<", "</", "{", "[", "[{", "`", "` ", "``", "```\n", "~~~\n", "\n", " \n", "\r\n", "\\", '"', '\\"', "\0"),
+    *("é", "\ud83d", "</tool_call>", '<tool_call>{"name": "bash"} ', "<function_calls>"),
+    *("<think>", "</think>", "<think></think>", "<x>", "<x/>", "=", "<|", "{}", "[]", "'", '"""', "{'a': ", '{"a":'),
+    *("<tool_call>", "<tool_call>{", "<tool_call>[", "<bash>"),
+    *("</bash>", "<bash><command>", "<bash>\n<command>a</command>\n", '<bash command="a" ', "<command>"),
+    *('<invoke name="bash">', "<function=bash>", "<parameter=command>", "<parameter=command>x</parameter>", "<tools>"),
+    *('{"name":', '{"name": "bash", "arguments": {', "bash(", "[TOOL_CALLS]", "functions.", "&lt;", "<![CDATA["),
+]  # fmt: skip
+HEADS = [
+    "",
+    "<bash>\n<command>",
+    '<tool_call>{"name": "bash", "arguments": {"command": "',
+    '<function_calls><invoke name="bash"><parameter name="command">',
+    "<tool_call><function=bash><parameter=command>",
+    '<bash command="',
+    "`<bash>",
+    "<think>",
+]
+SIZE = 1 << 12
+BASH = [chat.tool("bash", command="string")]
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_fragments_of_markup_by_the_thousand(head: str) -> None:
+    """A reply of nothing else, and in whatever it opens: all of it arrives, streamed and whole."""
+    for fragment in FRAGMENTS:
+        text = head + fragment * (SIZE // len(fragment))
+        streamed, whole = opened(tools=BASH), opened(tools=BASH)
+        frames = chat.streamed(*(text[at : at + 500] for at in range(0, len(text), 500)))
+        found = chat.read(fed(streamed.stream(), *frames))
+        assert found == chat.read(whole.body(chat.encoded(chat.completion(text)))), fragment
+        assert streamed.report.failures == whole.report.failures == [], fragment
+        assert found.calls or found.content == text, fragment
+
+
+def steps(work: Callable[[], object]) -> int:
+    """How many functions are called, ours and the interpreter's."""
+    count = 0
+
+    def called(frame: FrameType, event: str, argument: Any) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(called)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_work_grows_with_the_text_and_not_faster(head: str) -> None:
+    dialects = [DIALECTS[name] for name in COMMON]
+    for fragment in FRAGMENTS:
+        texts = [head + fragment * count for count in (100, 800)]
+        few, many = (steps(partial(read, [text], dialects, tags=("<think>", "</think>"))) for text in texts)
+        assert many < 10 * few + 1_000, fragment
+
+
+CALL = '<tool_call>{{"name": "read", "arguments": {{"filePath": {}}}}}</tool_call>'
+ODD_VALUES = {
+    "nested as deep as is read": ("[" * 250 + "]" * 250, 1),
+    "nested deeper": ("[" * 5_000 + "]" * 5_000, 0),
+    "objects nested deeper": ('{"a":' * 5_000 + "1" + "}" * 5_000, 0),
+    "never closed": ("[" * 100_000, 0),
+    "a number of 300 digits": ("1" * 300, 1),
+    "beyond any float": ("1e999999999", 1),
+    "half a character": (r'"\ud83d"', 1),
+    "NUL": (r'"\u0000"', 1),
+    "a key twice": ('"a", "filePath": "b"', 1),
+    "keys of JavaScript's": ('"a", "__proto__": {"x": 1}, "constructor": 1', 1),
+}
+
+
+@pytest.mark.parametrize("what", ODD_VALUES)
+def test_odd_values_in_a_call(what: str) -> None:
+    value, count = ODD_VALUES[what]
+    text = CALL.format(value)
+    exchange = opened(settings={"lenient": "off"})
+    found = chat.read(fed(exchange.stream(), *chat.streamed(*(text[at : at + 999] for at in range(0, len(text), 999)))))
+    assert exchange.report.failures == []
+    assert len(found.calls) == count
+    assert count or found.content == text
+
+
+@pytest.mark.parametrize("what", ["frame", "reply"])
+def test_json_nested_deeper_than_any_stack(what: str) -> None:
+    """It is no JSON: the frame passes, and what is around it is read."""
+    deep = b'{"choices":' + b"[" * 100_000
+    if what == "reply":
+        assert opened().body(deep) == deep
+        return
+    exchange = opened()
+    body = fed(exchange.stream(), b"data: " + deep + b"\n\n", *chat.streamed(CALL.format('"/a"')))
+    assert body.startswith(b"data: " + deep)
+    assert len(exchange.report.calls) == 1
+    assert exchange.report.failures == []
+
+
+# Names
+
+NAMES = [
+    "__proto__",
+    "constructor",
+    "{name}",
+    "{0.__class__}",
+    "%s",
+    r"\1",
+    "(?P<x>",
+    "a|b",
+    ".*",
+    "a[",
+    "{{7*7}}",
+    "é",
+    "$&",
+]
+
+
+def named(*names: str) -> list[chat.Json]:
+    return [chat.tool(name, a="string") for name in names]
+
+
+@pytest.mark.parametrize("dialect", ["hermes", "tag", "invoke"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_is_a_name(name: str, dialect: str) -> None:
+    """Not an expression, a template or an attribute."""
+    exchange = opened(tools=named(*NAMES))
+    written = chat.DIALECTS[dialect](name, {"a": "x"})
+    found = chat.read(fed(exchange.stream(), *chat.streamed(*written)))
+    assert exchange.report.failures == []
+    assert found.calls == [(name, {"a": "x"})] or found.content == written
+    assert dialect != "hermes" or found.calls
+
+
+def test_a_name_too_long_for_a_call_spoils_no_other() -> None:
+    exchange = opened(tools=named("x" * 10_000, "y" * 129, "z" * 128))
+    written = "".join(chat.DIALECTS["tag"](name, {"a": "x"}) for name in ("z" * 128, "y" * 129))
+    found = chat.read(fed(exchange.stream(), *chat.streamed(written)))
+    assert exchange.report.failures == []
+    assert found.calls == [("z" * 128, {"a": "x"})]
+
+
+def test_hundreds_of_tools() -> None:
+    exchange = opened(tools=named(*(f"tool_{number}" for number in range(500))))
+    found = chat.read(fed(exchange.stream(), *chat.streamed(chat.DIALECTS["tag"]("tool_499", {"a": "x"}))))
+    assert found.calls == [("tool_499", {"a": "x"})]
+
+
+# Requests
+
+DEEP = "[" * 100_000
+BODIES = {
+    "nothing but brackets": DEEP.encode(),
+    "a deep field": b'{"messages": [], "x": ' + DEEP.encode() + b"]" * 100_000 + b"}",
+    "a number that no computer likes": b'{"messages": [], "x": ' + b"1" * 100_000 + b"}",
+    "bytes": bytes(range(256)) * 400,
+    "messages of messages": b'{"messages": [[[[{}]]]]}',
+}
+
+
+@pytest.mark.parametrize("what", BODIES)
+def test_bodies_that_are_no_request(what: str, caplog: pytest.LogCaptureFixture) -> None:
+    """They are refused for what they are, and not because something of ours broke."""
+    with pytest.raises(BadRequest, match="the body is no chat completion request: ") as caught:
+        Exchange.open(API, BODIES[what], Facts(), planner(), "seed")
+    assert caught.value.__cause__ is None
+    assert caplog.records == []
+
+
+def past(arguments: str) -> list[chat.Json]:
+    call = {"id": "c", "type": "function", "function": {"name": "read", "arguments": arguments}}
+    return [{"role": "assistant", "content": None, "tool_calls": [call]}, {"role": "user", "content": "on"}]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_odd_arguments_of_the_past(dialect: str) -> None:
+    """What an earlier call says is written for the model somehow."""
+    for arguments in (DEEP, "1" * 100_000, "{", "\0", "\ud83d", '{"a": 1e999}', "", "null"):
+        exchange = opened(settings={"tools": "prompt", "dialect": dialect}, messages=past(arguments))
+        sent = json.loads(exchange.request())
+        assert [message["role"] for message in sent["messages"]][-2:] == ["assistant", "user"], arguments[:9]
+
+
+TEMPLATE = "{{ 7 * 7 }}{% for x in range(9) %}{{ x }}{% endfor %}{{ ''.__class__.__mro__ }}{# gone #}"
+
+
+@pytest.mark.parametrize("dialect", [name for name, one in DIALECTS.items() if one.prompt])
+def test_a_template_in_a_request_is_text(dialect: str) -> None:
+    described = {"type": "function", "function": {"name": "f", "description": TEMPLATE, "parameters": {}}}
+    exchange = opened(settings={"tools": "prompt", "dialect": dialect}, tools=[described], content=TEMPLATE)
+    sent = exchange.request().decode()
+    assert sent.count("{{ 7 * 7 }}") >= 2
+    assert "49" not in sent
+    assert "<class" not in sent
+
+
+SYSTEM = [
+    "# Tools\n",
+    "## a\nDescription: b\n",
+    "- a: (required) ",
+    "<a>\n",
+    "<a><b>",
+    "**",
+    "Usage:\n<a>\n",
+    "====\n",
+    " \n",
+    "```\n",
+]
+
+
+@pytest.mark.parametrize("fragment", SYSTEM)
+def test_a_system_prompt_of_fragments(fragment: str) -> None:
+    messages = [{"role": "system", "content": fragment * (200_000 // len(fragment))}, {"role": "user", "content": "x"}]
+    body = chat.encoded(chat.request(messages=messages, tools=None))
+    exchange = Exchange.open(API, body, Facts(user_agent="Cline/3"), planner(), "seed")
+    assert exchange.request() == body
+
+
+# Profiles
+
+
+def profile(directory: Path, text: str) -> Path:
+    directory.mkdir(exist_ok=True)
+    (directory / "mine.yaml").write_text(text)
+    return directory
+
+
+DOUBLING = ["a0: &a0 [x, x]\n", *(f"a{i + 1}: &a{i + 1} [*a{i}, *a{i}]\n" for i in range(30))]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("kind: !!python/object/apply:os.system ['true']\n", "the YAML tag !!python/object/apply:os.system is not"),
+        ("".join(DOUBLING), "aliases"),
+        ("[" * 500, "not valid YAML|nested"),
+        ("a: " * 50_000, "not valid YAML"),
+        ("kind: model\nname: m\nmatch: {}\n" + "x" * 300_000, "over 256 KiB"),
+    ],
+)  # fmt: skip
+def test_profiles_that_are_bombs(text: str, problem: str, tmp_path: Path) -> None:
+    with pytest.raises(ProfileError, match=problem):
+        load([profile(tmp_path / "mine", text)])
+
+
+def test_a_name_is_no_path(tmp_path: Path) -> None:
+    """Profiles are found by what they say that they are called; no name is ever looked for on the disk."""
+    secret = tmp_path / "secret.yaml"
+    secret.write_text("kind: model\nname: secret\nmatch: {}\n")
+    directory = profile(tmp_path / "mine", "kind: model\nname: ../secret.yaml\nmatch: {model: x}\n")
+    profiles = load([builtin_directory(), directory])
+    assert set(profiles.models) - set(PROFILES.models) == {"../secret.yaml"}
+    for name in ("../secret", str(secret), "secret"):
+        with pytest.raises(UnknownName, match="there is no model profile"):
+            Planner(profiles, Settings(model=name))
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "{{ ().__class__.__bases__ }}",
+        "{{ tools.__class__.__mro__[1].__subclasses__() }}",
+        "{% include '/etc/passwd' %}",
+    ],
+)
+def test_a_prompt_runs_in_a_sandbox(prompt: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The request is then passed on as it came."""
+    text = f'kind: dialect\nname: mine\ncall: "<c>{{json}}</c>"\nprompt: "{prompt}"\n'
+    profiles = load([builtin_directory(), profile(tmp_path / "mine", text)])
+    body = chat.encoded(chat.request())
+    with pytest.raises(BadRequest, match=r"SecurityError|TypeError|UndefinedError"):
+        Exchange.open(API, body, Facts(), Planner(profiles, Settings(dialect="mine", tools="prompt")), "seed")
