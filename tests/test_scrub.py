@@ -66,6 +66,14 @@ def test_what_a_request_brought_is_known_wherever_it_stands() -> None:
     assert scrub("said open-sesame to second, application/json", known) == "said [secret] to [secret], application/json"
 
 
+def test_what_is_left_of_a_known_secret_that_was_cut_goes_too() -> None:
+    known = ("open-sesame-and-more",)
+    assert (
+        scrub("said open-sesame-a, open-sesame-and-more and open-ses", known) == "said [secret], [secret] and [secret]"
+    )
+    assert scrub("open-se", known) == "open-se"
+
+
 def test_a_key_that_says_nothing_is_not_looked_for() -> None:
     """Many clients send `none` to a server that wants no key."""
     assert secrets({"authorization": "Bearer none"}) == ("Bearer none",)

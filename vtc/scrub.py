@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import takewhile
 from typing import Any
 
 SECRET = "[secret]"
@@ -19,6 +20,9 @@ HEADERS = ("authorization", "proxy-authorization", "cookie", "set-cookie", "x-ap
 
 _SHORTEST = 6
 """Characters of a header's value below which it is looked for by its form only: `none` would be found everywhere."""
+
+_TELLING = 8
+"""Characters that tell a known secret from other text: a beginning of it that long goes, too."""
 
 _SCHEME = re.compile(r"(?i)^(bearer|basic|token)\s+")
 _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.S)
@@ -46,12 +50,23 @@ _NAMED = re.compile(
 def scrub(text: str, known: Iterable[str] = ()) -> str:
     """The text without what is secret in it; `known` are secrets as such."""
     for secret in known:
-        text = text.replace(secret, SECRET)
+        text = _without(text, secret)
     text = _PRIVATE_KEY.sub(SECRET, text)
     text = _SCHEMES.sub(rf"\1\2{SECRET}", text)
     text = _FORMS.sub(SECRET, text)
     text = _IN_URL.sub(SECRET, text)
     return _NAMED.sub(rf"\1{SECRET}", text)
+
+
+def _without(text: str, secret: str) -> str:
+    """The text without a known secret, and without what is left of it where an excerpt was cut."""
+    head = secret[:_TELLING]
+    at = text.find(head)
+    while at >= 0:
+        end = at + sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(text[at:], secret, strict=False)))
+        text = text[:at] + SECRET + text[end:]
+        at = text.find(head, at + len(SECRET))
+    return text
 
 
 def scrubbed[T](value: T, known: Iterable[str] = ()) -> T:

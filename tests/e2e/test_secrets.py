@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import logging
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from mitmproxy.exceptions import CommandError
 
 from tests.apis import chat
 from tests.e2e.conftest import PATH, Lab, Replies, Start
@@ -38,6 +40,8 @@ IN_BODY = {
     "extra_headers": {"Authorization": f"Bearer {DEEP}"},
 }
 SAYING = chat.streamed(*"Look.\n<read><filePath>/a</filePath></read>")
+REFUSED = '<tool_call>{"name": "rm", "arguments": {}}'
+QUOTED = f"curl -H 'Authorization: Bearer {TOKEN}' -b session={COOKIE} ?api_key={QUERY} sk-{SET} {KEY}"
 COOKIES = {"set-cookie": f"session={SET}"}
 
 
@@ -51,7 +55,10 @@ CASES: dict[str, tuple[bytes, Replies]] = {
         asking(),
         Reply([chat.encoded(chat.completion("<read><filePath>/a</filePath></read>"))], {**JSON, **COOKIES}),
     ),
-    "a refusal": (asking(), chat.streamed('<tool_call>{"name": "rm", "arguments": {}}</tool_call>')),
+    "a refusal": (asking(), chat.streamed(REFUSED + "</tool_call>")),
+    "a refusal that quotes them": (asking(), chat.streamed(f'{REFUSED[:-2]}"x": "{QUOTED}"}}}}</tool_call>')),
+    "a call that quotes them": (asking(), chat.streamed(chat.DIALECTS["tag"]("read", {"filePath": QUOTED}))),
+    "bad JSON that quotes them": (asking(), chat.streamed(f'<tool_call>{{"name": {TOKEN} }}</tool_call>')),
     "no tools": (asking(tools=None), SAYING),
     "a text client": (chat.encoded({**request(stream=True), **IN_BODY}), SAYING),
     "no JSON": (asking()[:-9], SAYING),
@@ -66,15 +73,26 @@ CASES: dict[str, tuple[bytes, Replies]] = {
 }  # fmt: skip
 
 
-async def everything_said(lab: Lab, caplog: pytest.LogCaptureFixture) -> str:
-    """All that a person or a file may get to see of it afterwards."""
+def written(directory: Path) -> list[str]:
+    files = [path.read_text() for path in sorted(directory.glob("*.*"))]
+    assert files
+    return files
+
+
+async def everything_said(lab: Lab, caplog: pytest.LogCaptureFixture, directory: Path) -> str:
+    """All that is logged, kept or counted of an exchange; the flow itself mitmproxy shows and saves as it is."""
     flow = await lab.flow()
+    commands = lab.proxy.master.commands
+    with suppress(CommandError):  # of some flows there is nothing to save
+        commands.call("vtc.save", [flow], str(directory / "cases.yaml"))
     logged = [logging.Formatter().format(record) for record in caplog.records if record.name.startswith("vtc")]
     kept = [
         flow.comment,
         flow.marked,
         json.dumps(flow.metadata, default=str),
-        lab.proxy.master.commands.call("vtc.stats"),
+        commands.call("vtc.stats"),
+        commands.call("vtc.explain", [flow]),
+        *written(directory),
     ]
     return "\n".join([*logged, *kept])
 
@@ -82,16 +100,16 @@ async def everything_said(lab: Lab, caplog: pytest.LogCaptureFixture) -> str:
 @pytest.mark.parametrize("mode", ["rewrite", "observe"])
 @pytest.mark.parametrize("case", CASES)
 async def test_no_secret_is_in_anything_that_is_said(
-    case: str, mode: str, start: Start, caplog: pytest.LogCaptureFixture
+    case: str, mode: str, start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     body, replies = CASES[case]
-    lab = await start(replies, vtc_mode=mode, vtc_tools="prompt")
+    lab = await start(replies, vtc_mode=mode, vtc_tools="prompt", vtc_log=str(tmp_path / "log.jsonl"))
     headers = {**HEADERS, **({"user-agent": "Cline/3"} if case == "a text client" else {})}
     path = f"{PATH}?key={QUERY}&api_key={QUERY}"
     with suppress(httpx.RemoteProtocolError):
         await lab.post(body, path=path, headers=headers)
-    said = await everything_said(lab, caplog)
+    said = await everything_said(lab, caplog, tmp_path)
     assert "vtc" in said
     assert [bird for bird in BIRDS if bird in said] == []
     seen = lab.upstream.seen[0]
@@ -100,12 +118,31 @@ async def test_no_secret_is_in_anything_that_is_said(
 
 @pytest.mark.parametrize("stage", [Stage(Planner, "plan"), Stage(Reader, "feed", 3), Stage(Reader, "finish")], ids=str)
 async def test_no_secret_is_in_what_is_said_of_a_fault(
-    stage: Stage, start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    stage: Stage, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
     stage.plant(monkeypatch)
-    lab = await start(SAYING)
+    lab = await start(SAYING, vtc_log=str(tmp_path / "log.jsonl"))
     await lab.post(asking(), path=f"{PATH}?key={QUERY}", headers=HEADERS)
-    said = await everything_said(lab, caplog)
+    said = await everything_said(lab, caplog, tmp_path)
     assert "PlantedError" in said
     assert [bird for bird in BIRDS if bird in said] == []
+
+
+@pytest.mark.parametrize("behind", range(120, 200, 9))
+async def test_no_part_of_a_secret_is_in_an_excerpt(
+    behind: int, start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Excerpts are cut, and so may be what they quote; of a word of bad JSON only the beginning is shown."""
+    token = "".join(f"{letter}{number}" for number in range(4) for letter in "qwertyuiop")
+    padding = REFUSED[:-1] + '"x": "' + "." * (behind - len(REFUSED) - 5)
+    bad = f'<tool_call>{{"name": {token}}}</tool_call>'
+    lab = await start(
+        chat.streamed(f'{padding}{token}"}}}}</tool_call> {bad}'),
+        vtc_lenient="off",
+        vtc_log=str(tmp_path / "log.jsonl"),
+    )
+    await lab.post(asking(), headers={"authorization": f"Bearer {token}"})
+    said = await everything_said(lab, caplog, tmp_path)
+    assert said.count('"excerpt"') == 2
+    assert token[:8] not in said
