@@ -183,6 +183,10 @@ class Exchange:
             except NoAnswer as error:
                 self.report.intervened("retry", "failed", "", str(error))
                 break
+            except Exception as error:
+                logger.exception("vtc: upstream is not asked again")
+                self.report.failures.append(f"{type(error).__name__}: {error}")
+                break
             reply = self._attempt(body)
             self.report.intervened("retry", "asked", "", reasons[0])
         wrong = [reason for kind, reason in reply.faults if retry and kind in retry.on]
@@ -220,7 +224,10 @@ class Exchange:
             return self._api.streamed(body, self._request)
         except ValueError as error:
             self.report.failures.append(str(error))
-            return body
+        except Exception as error:
+            logger.exception("vtc: the reply is passed on whole")
+            self.report.failures.append(f"{type(error).__name__}: {error}")
+        return body
 
     def _correction(self, body: bytes, reasons: Sequence[str]) -> bytes:
         """The request again, with the model's reply and what is wrong with it."""

@@ -241,6 +241,28 @@ async def test_a_request(
     assert (report["request"] == ["left alone: PlantedError: planted"]) == fails
 
 
+@pytest.mark.parametrize("name", ["_correction", "streamed"])
+async def test_a_reply_that_is_settled_first(
+    name: str, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where upstream is to be asked again, or was asked for a whole reply: the one that came is passed on."""
+    mine: chat.Json = {"match": {"model": chat.MODEL}, "upstream_stream": "never"}
+    if name == "_correction":
+        mine["retry"] = {"max": 1, "on": ["malformed"]}
+    text = '<tool_call>{"name": "rm", "arguments": {}}</tool_call>'
+    lab = await start(
+        Reply([chat.encoded(chat.completion(text))], JSON, framing="length"),
+        vtc_profiles=profiles(tmp_path, model=mine),
+    )
+    stage = Stage(openai_chat.OpenAIChat if name == "streamed" else exchange.Exchange, name)
+    calls = stage.plant(monkeypatch)
+    answer = await lab.post(ASK)
+    assert calls() > 0
+    assert answer.message.content == text
+    assert (await lab.report())["failures"] == ["PlantedError: planted"]
+    assert len(faults(caplog)) == 1
+
+
 # What cannot be given back is told
 
 
