@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import zlib
+from collections.abc import Callable
 from typing import Any
 
+import brotli
 import pytest
+import zstandard
+from mitmproxy import http
 from mitmproxy.addons.save import Save
 from mitmproxy.addons.view import View
 from mitmproxy.test import taddons
@@ -13,6 +18,35 @@ from mitmproxy.test import taddons
 from vtc.proxy import bodies
 from vtc.proxy.addon import VirtualToolCalling
 from vtc.proxy.bodies import KEPT, Passing
+
+CODINGS: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    "identity": bytes,
+    "gzip": gzip.compress,
+    "deflate": zlib.compress,
+    "br": brotli.compress,
+    "zstd": zstandard.compress,
+}
+
+
+@pytest.mark.parametrize("coding", CODINGS)
+def test_a_body_is_decoded_up_to_a_limit(coding: str) -> None:
+    body = CODINGS[coding](b"abc" * 1000)
+    message = http.Response.make(200, b"", {"content-encoding": coding} if coding else {})
+    message.raw_content = body
+    assert bodies.decoded(message, 3000) == b"abc" * 1000
+    if coding not in ("", "identity"):
+        message.raw_content = CODINGS[coding](bytes(20_000_000))
+        with pytest.raises(ValueError, match="it is longer than vtc_max_body_bytes, though it came in"):
+            bodies.decoded(message, 1_000_000)
+
+
+@pytest.mark.parametrize(("body", "coding"), [(b"no", "gzip"), (gzip.compress(b"abc")[:-1], "gzip"), (b"x", "x-odd")])
+def test_a_body_that_cannot_be_decoded(body: bytes, coding: str) -> None:
+    message = http.Response.make(200)
+    message.headers["content-encoding"], message.raw_content = coding, body
+    with pytest.raises(ValueError, match=r"not valid gzip|cut off|'x-odd' is not supported"):
+        bodies.decoded(message, 1000)
 
 
 def test_a_body_is_counted_and_kept_only_if_asked() -> None:

@@ -101,7 +101,7 @@ class VirtualToolCalling:
             return
         started = time.perf_counter()
         try:
-            body = flow.request.content  # decoded; raises ValueError if its content-encoding is wrong
+            body = bodies.decoded(flow.request, ctx.options.vtc_max_body_bytes)
             if body is None:
                 raise BadRequest("the body is streamed")
             if len(body) > ctx.options.vtc_max_body_bytes:
@@ -176,7 +176,7 @@ class VirtualToolCalling:
     async def _whole(self, flow: http.HTTPFlow, live: _Live, response: http.Response) -> None:
         exchange, rewrites = live.exchange, ctx.options.vtc_mode == "rewrite"
         try:
-            body = response.content
+            body = bodies.decoded(response, ctx.options.vtc_max_body_bytes)
         except ValueError as error:
             exchange.report.failures.append(f"the body cannot be decoded: {error}")
             return

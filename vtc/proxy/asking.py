@@ -13,6 +13,7 @@ from mitmproxy import ctx, http
 from mitmproxy.addons.clientplayback import ReplayHandler
 
 from vtc.exchange import NoAnswer
+from vtc.proxy import bodies
 
 AGAIN = "vtc.again"
 """Key of the metadata of a flow that asks again for another; its value is that one's id."""
@@ -52,7 +53,7 @@ class Asker:
         if not 200 <= again.response.status_code < 300:
             raise NoAnswer(f"upstream answered {again.response.status_code}")
         try:
-            content = again.response.content
+            content = bodies.decoded(again.response, ctx.options.vtc_max_body_bytes)
         except ValueError as error:
             raise NoAnswer(f"the reply cannot be decoded: {error}") from None
         return content or b""

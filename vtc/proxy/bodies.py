@@ -6,12 +6,30 @@ bytes, so that it is saved with the flow; of a streamed reply mitmproxy keeps no
 
 from __future__ import annotations
 
-from mitmproxy import ctx
+from mitmproxy import ctx, http
 
 from vtc.wire import compression
 
+_SLICE = 1 << 14
 KEPT = 4 << 20
 """Bytes of one body that are kept; of a longer one the beginning."""
+
+
+def decoded(message: http.Message, most: int) -> bytes | None:
+    """A body without its content coding, None if there is none; raises ValueError if it is not what that says.
+
+    A few bytes of a crafted body stand for gigabytes: of one that grows longer than `most` no more is decoded than
+    shows that, and that is a ValueError, too.
+    """
+    body, coding = message.raw_content, message.headers.get("content-encoding", "")
+    if not body or not coding:
+        return body
+    decoder, plain = compression.decoder(coding), bytearray()
+    for start in range(0, len(body), _SLICE):
+        plain += decoder.feed(body[start : start + _SLICE])
+        if len(plain) > most:
+            raise ValueError(f"it is longer than vtc_max_body_bytes, though it came in {len(body)} bytes")
+    return bytes(plain + decoder.finish())
 
 
 class Passing:
