@@ -56,19 +56,20 @@ def planner(choice: int) -> Planner:
 
 def opened(choice: int, *, text_client: bool) -> Exchange:
     """An exchange that is waiting for its reply."""
-    body, request, plan = _asked(choice % len(CHOICES), text_client)
+    body, request, plan = asked(planner(choice % len(CHOICES)), text_client=text_client)
     return Exchange(API, request, body, plan, "seed")
 
 
 @cache
-def _asked(choice: int, text_client: bool) -> tuple[bytes, Request, Plan]:
+def asked(planner: Planner, *, text_client: bool) -> tuple[bytes, Request, Plan]:
+    """A request, and what is planned for it."""
     if text_client:
         messages = [{"role": "system", "content": PROMPT}, {"role": "user", "content": "Look."}]
         body = chat.encoded(chat.request(messages=messages, tools=None, stream=True))
     else:
         body = chat.encoded(chat.request(stream=True, tools=TOOLS))
     request = API.request(body)
-    return body, request, planner(choice).plan(_facts(text_client), request)
+    return body, request, planner.plan(_facts(text_client), request)
 
 
 def _facts(text_client: bool) -> Facts:
@@ -92,19 +93,21 @@ def cut(body: bytes, size: int) -> Iterator[bytes]:
 
 def reply(data: bytes) -> None:
     """What a model says, in well-formed frames: nothing fails, nothing is lost, and no cut matters."""
-    if len(data) < 2:
-        return
-    choice, how = data[0], data[1]
-    text = data[2:].decode("utf-8", "surrogateescape")
-    size, finish, text_client = PIECES[how & 7], "length" if how & 8 else "stop", bool(how & 16)
+    if len(data) >= 2:
+        choice, how, text = data[0], data[1], data[2:].decode("utf-8", "surrogateescape")
+        finish = "length" if how & 8 else "stop"
+        check_reply(lambda: opened(choice, text_client=bool(how & 16)), text, PIECES[how & 7], finish)
+
+
+def check_reply(opened: Callable[[], Exchange], text: str, size: int, finish: str) -> None:
+    """A reply of this text, in deltas of `size` characters."""
     body = b"".join(chat.streamed(*(text[at : at + size] for at in range(0, len(text), size)), finish=finish))
-    exchange = opened(choice, text_client=text_client)
+    exchange, other = opened(), opened()
     out = fed(exchange, cut(body, 1 << 20))
     report = exchange.report
     assert not report.failures, report.failures
     streamed = chat.read(out)
-    assert out == fed(opened(choice, text_client=text_client), cut(body, 50)), "the cut of the bytes matters"
-    other = opened(choice, text_client=text_client)
+    assert out == fed(opened(), cut(body, 50)), "the cut of the bytes matters"
     completion = chat.encoded(chat.completion(text, finish))
     rewritten = other.body(completion)
     whole = chat.read(rewritten)

@@ -1,0 +1,169 @@
+"""What holds for every dialect, every API and every policy: the invariants of a reply, from its bytes to the client's.
+
+Streamed and whole replies say the same, no cut matters, nothing is lost, ids differ, and what nothing was done to keeps
+its bytes. What is checked of each reply is in `fuzz/targets.py`; here it is tried for each dialect with its own calls.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fuzz import targets
+from tests.apis import chat
+from tests.dialects.reading import DIALECTS
+from tests.test_exchange import AGENT, API, SAID, fed
+from vtc.apis import APIS
+from vtc.dialects import writer
+from vtc.events import Tool, ToolCall
+from vtc.exchange import Exchange
+from vtc.profiles.loader import builtin_directory, load
+from vtc.profiles.plan import Planner, Settings
+
+EXAMPLES = settings().max_examples
+TOOLS = {
+    tool["function"]["name"]: Tool(tool["function"]["name"], "", tool["function"]["parameters"])
+    for tool in targets.TOOLS
+}
+CALLS = [
+    ToolCall("read", '{"filePath":"/a"}', "call00001"),
+    ToolCall("write", json.dumps({"filePath": "", "content": '<b>\n"x" \\ `y`\r\n\n```\n'}), "call00002"),
+    ToolCall("edit", '{"edits":[{"a":[1,null]},"é"],"count":3,"deep":null,"dry":true}', "call00003"),
+    ToolCall("unknown", "{}", "call00004"),
+]
+
+
+def test_the_apis_that_are_checked_are_all_there_are() -> None:
+    assert [api.name for api in APIS] == ["openai-chat"]
+
+
+@cache
+def pieces(dialect: str) -> list[str]:
+    """Calls as a dialect writes them, halves of them, and what stands around calls."""
+    written = [writer.write_calls([call], DIALECTS[dialect], TOOLS) for call in CALLS]
+    both = writer.write_calls(CALLS[:2], DIALECTS[dialect], TOOLS)
+    halves = [part for text in written for part in (text[: len(text) // 2], text[len(text) // 2 :])]
+    return [*written, both, *halves, "Look.", "\n\n", " ", "`", "```\n", "<think>", "</think>", "<", "é\ud83d"]
+
+
+@pytest.fixture(scope="module")
+def writers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Planner]:
+    """For each dialect a planner whose models write it and are read in nothing else."""
+    directory = tmp_path_factory.mktemp("models")
+    for dialect in DIALECTS:
+        model = {"kind": "model", "name": f"only {dialect}", "match": {}, "dialect": dialect, "accept": [dialect]}
+        (directory / f"{dialect}.yaml").write_bytes(chat.encoded({**model, "tools": "prompt"}))
+    profiles = load([builtin_directory(), directory])
+    return {dialect: Planner(profiles, Settings(model=f"only {dialect}")) for dialect in DIALECTS}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@settings(max_examples=EXAMPLES // 10)
+@given(
+    data=st.data(),
+    size=st.sampled_from(targets.PIECES),
+    finish=st.sampled_from(["stop", "length"]),
+    text_client=st.booleans(),
+)
+def test_replies_of_every_dialect(
+    dialect: str, size: int, finish: str, text_client: bool, data: st.DataObject, writers: dict[str, Planner]
+) -> None:
+    """For clients that declare tools and for those that read text."""
+    text = "".join(data.draw(st.lists(st.sampled_from(pieces(dialect)), max_size=5)))
+    body, request, plan = targets.asked(writers[dialect], text_client=text_client)
+    targets.check_reply(lambda: Exchange(API, request, body, plan, "seed"), text, size, finish)
+
+
+POLICIES: dict[str, chat.Json] = {
+    "none": {},
+    "steering": {"guards": {"denied_tools": ["read"], "on_denied": "steer"}},
+    "leaving as text": {"guards": {"allowed_tools": ["list*"], "on_denied": "text"}},
+    "dropping": {"guards": {"denied_tools": ["read"], "on_denied": "drop"}},
+    "arguments": {"guards": {"arguments": {"misfit": "steer"}}},
+    "content": {"guards": {"content": [{"pattern": "a < b"}, {"pattern": "é"}]}},
+    "reactors": {
+        "guards": {"reactors": [{"name": "r", "when": {"tools": "read"}, "then": {"rename_tool": "list_files"}}]},
+    },
+    "dropped fields": {"response": {"drop": ["created", "reasoning_content"]}},
+    "one call": {"max_calls": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def planners(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Planner]:
+    planners = {}
+    for number, (name, policy) in enumerate(POLICIES.items()):
+        directory: Path = tmp_path_factory.mktemp(f"policy{number}")
+        model = {"kind": "model", "name": "mine", "match": {"model": chat.MODEL}, **policy}
+        (directory / "mine.yaml").write_bytes(chat.encoded(model))
+        planners[name] = Planner(load([builtin_directory(), directory]), Settings())
+    return planners
+
+
+def native(name: str, arguments: str) -> Any:
+    return {"id": f"id{name}", "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+NATIVE = [
+    native("read", '{"filePath": "/a"}'),
+    native("list_files", '{"path": 5}'),
+    native("rm", "{}"),
+    native("write", '{"filePath'),
+]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@settings(max_examples=EXAMPLES // 4)
+@given(
+    said=SAID,
+    calls=st.lists(st.sampled_from(NATIVE), max_size=2, unique_by=lambda call: call["id"]),
+    cuts=st.lists(st.integers(0, 3000), max_size=4),
+    ended=st.booleans(),
+)
+def test_replies_under_every_policy(
+    policy: str, said: list[str], calls: list[Any], cuts: list[int], ended: bool, planners: dict[str, Planner]
+) -> None:
+    """Written in text or made by upstream itself: what a client gets depends neither on streaming nor on a cut."""
+
+    def opened() -> Exchange:
+        return Exchange.open(API, chat.encoded(chat.request(stream=True)), AGENT, planners[policy], "seed")
+
+    reason = "length" if not ended else "tool_calls" if calls else "stop"
+    heads = [
+        chat.chunk({"tool_calls": [{**call, "index": index, "function": {**call["function"], "arguments": ""}}]})
+        for index, call in enumerate(calls)
+    ]
+    rest = [
+        chat.chunk({"tool_calls": [{"index": index, "function": {"arguments": call["function"]["arguments"]}}]})
+        for index, call in enumerate(calls)
+    ]
+    calling = [frame for pair in zip(heads, rest, strict=True) for frame in pair]
+    frames = [chat.ROLE, *chat.said(*said), *calling, chat.chunk({}, reason), chat.USED, chat.DONE]
+    body = b"".join(frames)
+    exchange = opened()
+    out = fed(exchange.stream(), body)
+    assert exchange.report.failures == []
+    places = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
+    assert fed(opened().stream(), *(body[a:b] for a, b in pairwise(places) if a < b)) == out
+    ids = [call["id"] for delta in chat.deltas(out) for call in delta.get("tool_calls") or () if call.get("id")]
+    assert len(set(ids)) == len(ids)
+    whole = opened()
+    message = {"tool_calls": calls} if calls else None
+    completion = chat.encoded(chat.completion("".join(said), reason, message=message))
+    rewritten = whole.body(completion)
+    assert whole.report.failures == []
+    if not calls:
+        assert chat.read(out) == chat.read(rewritten)
+    elif "<" not in "".join(said):
+        (choice,) = json.loads(rewritten)["choices"]
+        names = [call["function"]["name"] for call in choice["message"].get("tool_calls") or ()]
+        streamed = [c["function"].get("name") for d in chat.deltas(out) for c in d.get("tool_calls") or ()]
+        assert [name for name in streamed if name] == names
+        assert "".join(d.get("content") or "" for d in chat.deltas(out)) == (choice["message"]["content"] or "")
