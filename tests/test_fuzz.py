@@ -10,7 +10,7 @@ from fuzz.__main__ import NAMES, dictionary, seeds
 from fuzz.targets import TARGETS
 
 CASES = Path(__file__).parent / "cases" / "fuzz"
-SEEDS = 40
+SEEDS = 24
 """Inputs of each target that it begins with, to try."""
 
 

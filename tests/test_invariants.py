@@ -65,7 +65,7 @@ def writers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Planner]:
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@settings(max_examples=EXAMPLES // 10)
+@settings(max_examples=EXAMPLES // 16)
 @given(
     data=st.data(),
     size=st.sampled_from(targets.PIECES),
@@ -120,7 +120,7 @@ NATIVE = [
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(max_examples=EXAMPLES // 4)
+@settings(max_examples=EXAMPLES // 6)
 @given(
     said=SAID,
     calls=st.lists(st.sampled_from(NATIVE), max_size=2, unique_by=lambda call: call["id"]),

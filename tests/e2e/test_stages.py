@@ -65,7 +65,7 @@ REPLY = [
     *(Stage(openai_stream, name, call) for name in ("decode", "encode") for call in (0, 2)),
     *(Stage(openai_stream.StreamRewriter, name) for name in ("_part", "_one", "_split", "_emit", "_take", "_call")),
     *(Stage(openai_stream.StreamRewriter, "_made", call) for call in (0, 1, 2)),
-    *(Stage(openai_stream.StreamRewriter, "feed", call) for call in range(0, 60, 7)),
+    *(Stage(openai_stream.StreamRewriter, "feed", call) for call in (0, 7, 21, 42)),
     *(Stage(exchange.Exchange, name) for name in ("_channel", "_reader", "_identified")),
     Stage(channel.Channel, "feed", 20),
     Stage(channel.Channel, "finish"),
@@ -95,7 +95,7 @@ def squeezed(text: str) -> str:
     return re.sub(r"\s+", "", text)
 
 
-@pytest.mark.parametrize("size", [1, 9, 1000])
+@pytest.mark.parametrize("size", [1, 9])
 @pytest.mark.parametrize("stage", REPLY, ids=str)
 async def test_a_stream(
     stage: Stage, size: int, start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -117,7 +117,10 @@ def stats(lab: Lab) -> Any:
     return lab.proxy.addon._stats.as_dict()["models"]["unknown"]
 
 
-@pytest.mark.parametrize("stage", REPLY, ids=str)
+STREAMS = (sse.FrameReader, openai_stream, openai_stream.StreamRewriter)
+
+
+@pytest.mark.parametrize("stage", [stage for stage in REPLY if stage.owner not in STREAMS], ids=str)
 async def test_a_whole_reply(
     stage: Stage, start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -150,7 +153,7 @@ async def test_a_text_clients_stream(
 
 
 NATIVE = [
-    *(Stage(openai_stream.StreamRewriter, "feed", call) for call in range(10)),
+    *(Stage(openai_stream.StreamRewriter, "feed", call) for call in range(0, 10, 2)),
     *(Stage(openai_stream.StreamRewriter, name) for name in ("_native", "_emit", "_reason", "_made")),
     *(Stage(openai_choice.Choice, name) for name in ("gather", "end", "_index")),
     *(Stage(openai_choice.Choice, "gather", call) for call in (1, 2, 3, 4)),
