@@ -1,42 +1,28 @@
-"""The reader alone: microseconds a delta, by dialect and size of a call, and on plain prose."""
+"""The reader alone: microseconds a delta, by dialect and size of a call, and on prose.
+
+Deltas are four characters, and the end of the reply is part of the time.
+"""
 
 from __future__ import annotations
 
-import json
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from benchmarks import samples
+from benchmarks.figures import Figure
+from benchmarks.samples import TOOLS
 from vtc.dialects.description import Description
 from vtc.dialects.grammar import compiled
 from vtc.dialects.reader import Reader
-from vtc.dialects.writer import write_calls
-from vtc.events import Tool, ToolCall
-from vtc.profiles import loader
 
-PIECE = 4
-ROUNDS = 5
-TOOLS = {
-    "write_file": Tool(
-        "write_file",
-        "",
-        {"type": "object", "properties": {"path": {"type": "string"}, "content": {"type": "string"}}},
-    )
-}
-PROSE = "The quick brown fox, who said `hello` <b>twice</b>, jumps over the lazy dog.\n\n"
+GROUP = "engine: one reader"
+SMALL, CALL, LARGE = 8 << 10, 64 << 10, 4 << 20
+SIZES = (SMALL, CALL, 1 << 20, LARGE)
 
 
-def call_of(size: int, dialect: Description) -> str:
-    """A `write_file` call with `size` characters of code as its content."""
-    line = 'def f(x):\n    return {"a": [1, 2, 3], "b": x < 3 and x > 1}  # a comment\n\n'
-    content = (line * (size // len(line) + 1))[:size]
-    call = ToolCall("write_file", json.dumps({"path": "src/a.py", "content": content}))
-    return "I will write it.\n\n" + write_calls([call], dialect, TOOLS)
-
-
-def per_delta(text: str, reader: Callable[[], Reader]) -> float:
-    """Microseconds a delta of four characters, end of the reply included."""
-    deltas = [text[at : at + PIECE] for at in range(0, len(text), PIECE)]
+def per_delta(deltas: Sequence[str], reader: Callable[[], Reader]) -> float:
+    """Microseconds a delta, end of the reply included."""
     one = reader()
     started = time.perf_counter()
     for delta in deltas:
@@ -45,23 +31,48 @@ def per_delta(text: str, reader: Callable[[], Reader]) -> float:
     return (time.perf_counter() - started) / len(deltas) * 1e6
 
 
-def main() -> None:
-    dialects = loader.load([loader.builtin_directory()]).dialects
-    sizes = (8 << 10, 64 << 10, 1 << 20)
-    print(f"{'dialect':<14}" + "".join(f"{size >> 10:>8} KB" for size in sizes) + "   us a delta, median of", ROUNDS)
-    for name, dialect in sorted(dialects.items()):
-        figures = []
-        for size in sizes:
-            text = call_of(size, dialect)
-            grammar = compiled((dialect,), tuple(TOOLS))
-            runs = [per_delta(text, lambda g=grammar: Reader(g, TOOLS, max_call_bytes=1 << 30)) for _ in range(ROUNDS)]
-            figures.append(statistics.median(runs))
-        print(f"{name:<14}" + "".join(f"{figure:>11.2f}" for figure in figures))
-    everything = compiled(tuple(dialects.values()), tuple(TOOLS))
-    prose = PROSE * 800
-    figure = statistics.median(per_delta(prose, lambda: Reader(everything, TOOLS)) for _ in range(ROUNDS))
-    print(f"{'prose, all':<14}{figure:>11.2f}")
+def reader(*dialects: Description) -> Callable[[], Reader]:
+    """Makes readers; the expressions that every reply needs are compiled."""
+    grammar = compiled(dialects, tuple(TOOLS))
+    return lambda: Reader(grammar, TOOLS, max_call_bytes=1 << 30)
 
 
-if __name__ == "__main__":
-    main()
+def of_call(dialect: Description, size: int, rounds: int) -> float:
+    deltas = samples.pieces(samples.call_of(size, dialect))
+    new = reader(dialect)
+    return statistics.median(per_delta(deltas, new) for _ in range(rounds))
+
+
+def figures(dialects: Mapping[str, Description], rounds: int, *, largest: Sequence[str]) -> Iterator[Figure]:
+    """A call by dialect and size, then prose. Of one size a figure's samples are the dialects; `largest` names those
+    that also read the sizes which take seconds.
+    """
+    known = sorted(dialects.values(), key=lambda one: one.name)
+    medians: dict[int, dict[str, float]] = {size: {} for size in SIZES}
+    for dialect in known:
+        of_call(dialect, SMALL, 1)  # compiles
+        for size in SIZES if dialect.name in largest else (SMALL, CALL):
+            medians[size][dialect.name] = of_call(dialect, size, rounds if size <= CALL else 1)
+    for size, by_name in medians.items():
+        yield _of_dialects(f"a call of {size >> 10} KB, a delta", by_name, "us", 5.0 if size == CALL else None)
+    growth = {name: median / medians[SMALL][name] for name, median in medians[LARGE].items()}
+    yield _of_dialects("a delta at 4 MB / at 8 KB", growth, "x", 1.2)
+    framed = reader(*(one for one in known if one.framed))
+    answer = samples.answer(20_000)
+    prose = samples.pieces(samples.repeated(samples.PROSE, 20_000 * samples.PIECE))
+    for what, deltas in (("what models say, as tokens", answer), ("prose full of markup, in fours", prose)):
+        per_delta(deltas[:100], framed)
+        times = [per_delta(deltas, framed) for _ in range(rounds)]
+        yield Figure(GROUP, f"{what}, every framed dialect armed, a delta", "us", times, 2.0)
+    whole = samples.repeated(samples.PROSE, 100 << 10)
+    times = [per_delta([whole], framed) / 1e3 for _ in range(rounds)]
+    yield Figure(GROUP, "100 KB of such prose at once", "ms", times)
+
+
+def _of_dialects(what: str, by_name: dict[str, float], unit: str, target: float | None) -> Figure:
+    """The target is for every dialect, so the slowest is named."""
+    slowest = max(by_name, key=lambda name: by_name[name])
+    note = f"most: {slowest} {by_name[slowest]:.2f}"
+    if target is not None and (over := sorted(name for name in by_name if by_name[name] > target)):
+        note = f"{note}; over the target: {', '.join(over)}"
+    return Figure(GROUP, f"{what} ({len(by_name)} dialects)", unit, list(by_name.values()), target, note, by_name)

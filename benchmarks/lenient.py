@@ -9,7 +9,7 @@ import statistics
 import time
 from collections.abc import Mapping
 
-from benchmarks.engine import TOOLS, call_of
+from benchmarks.samples import TOOLS, call_of
 from vtc.dialects.description import Description
 from vtc.dialects.grammar import compiled
 from vtc.dialects.reader import Reader

@@ -1,0 +1,117 @@
+"""One exchange without a proxy: rewriting a long request, what an open stream holds, the first sight of new tools."""
+
+from __future__ import annotations
+
+import gc
+import json
+import time
+import tracemalloc
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+from benchmarks import samples
+from benchmarks.figures import Figure
+from vtc import apis
+from vtc.exchange import Exchange
+from vtc.profiles.loader import Profiles
+from vtc.profiles.matching import Facts
+from vtc.profiles.plan import Planner, Settings
+
+REQUEST = "a request of 200 messages and 40 tools, 320 KB"
+MEMORY = "memory by open stream"
+STREAMS = 32
+
+
+def opened(planner: Planner, body: bytes) -> Exchange:
+    api = apis.find("POST", "/v1/chat/completions")
+    assert api is not None
+    exchange = Exchange.open(api, body, Facts(path="/v1/chat/completions"), planner, "seed")
+    exchange.request()
+    return exchange
+
+
+def encoded(request: dict[str, Any]) -> bytes:
+    return json.dumps(request, separators=(",", ":")).encode()
+
+
+def milliseconds(work: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    work()
+    return (time.perf_counter() - started) * 1e3
+
+
+def rewriting(profiles: Profiles, rounds: int) -> Iterator[Figure]:
+    """What the first turn of a conversation costs, and one that follows: agents send everything again."""
+    for what, settings in (
+        ("left as it is", Settings()),
+        ("tools and calls written as hermes", Settings(tools="prompt", dialect="hermes")),
+        ("tools and calls written as qwen3-coder", Settings(tools="prompt", dialect="qwen3-coder")),
+    ):
+        first: list[float] = []
+        later: list[float] = []
+        bodies = [encoded(samples.request(messages=count)) for count in (200, 202)]
+        for _ in range(rounds):
+            planner = Planner(profiles, settings)
+            opened(planner, encoded(samples.request(messages=4)))  # the tools are known
+            for body, times in zip(bodies, (first, later), strict=True):
+                times.append(milliseconds(partial(opened, planner, body)))
+        yield Figure(REQUEST, f"{what}, seen for the first time", "ms", first, 10.0)
+        yield Figure(REQUEST, f"{what}, one turn later", "ms", later, 10.0)
+
+
+def new_tools(profiles: Profiles, rounds: int) -> Iterator[Figure]:
+    """The first exchange whose tools nobody saw before, up to the first text, and the same again."""
+    times: dict[str, list[float]] = {"never seen": [], "seen before": []}
+    planner = Planner(profiles, Settings())
+    reply = samples.reply(samples.tokens("Hello <b>you</b>, `this` is it."))
+
+    def exchange(body: bytes) -> None:
+        stream = opened(planner, body).stream()
+        for frame in reply:
+            stream.feed(frame)
+        stream.finish()
+
+    for number in range(rounds):
+        body = encoded(samples.request(messages=20, tools_=10)).replace(b"tool_", b"tool%d_" % number)
+        for samples_ in times.values():
+            samples_.append(milliseconds(partial(exchange, body)))
+    for what, taken in times.items():
+        yield Figure("a short exchange, 20 messages and 10 tools", f"whose tools were {what}", "ms", taken)
+
+
+def memory(profiles: Profiles, rounds: int) -> Iterator[Figure]:
+    """What is allocated for a stream in the middle of a reply, beyond the characters of the call that it holds."""
+    planner = Planner(profiles, Settings())
+    call = samples.call_of(64 << 10, profiles.dialects["hermes"])
+    middle = samples.pieces(call)[: (32 << 10) // samples.PIECE]
+    for what, deltas, target in (
+        ("in prose", samples.answer(2000), 64.0),
+        ("in a call, 32 KB of it held", middle, None),
+    ):
+        frames = samples.reply(deltas)[:-2]
+        for request, asked in (("46 KB asked", (20, 10)), ("320 KB asked", (200, 40))):
+            body = encoded(samples.request(messages=asked[0], tools_=asked[1]))
+            taken = [_memory(planner, body, frames) for _ in range(rounds)]
+            yield Figure(MEMORY, f"{what}, {request}", "KB", taken, target)
+
+
+def _memory(planner: Planner, body: bytes, frames: list[bytes]) -> float:
+    """KB by stream; what exchanges share is made before."""
+
+    def start() -> tuple[Exchange, object]:
+        exchange = opened(planner, bytes(bytearray(body)))
+        stream = exchange.stream()
+        for frame in frames:
+            stream.feed(bytes(bytearray(frame)))
+        return exchange, stream
+
+    started = [start()]
+    gc.collect()
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    started += [start() for _ in range(STREAMS)]
+    gc.collect()
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return (after - before) / STREAMS / 1024

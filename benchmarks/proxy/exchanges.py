@@ -1,0 +1,215 @@
+"""mitmdump with VTC against mitmdump with an identity callable: CPU by chunk, time to the first text.
+
+Every round runs each case on both, in turn; a figure is the median of the rounds' ratios.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509 import IPAddress
+from mitmproxy.certs import CertStore
+
+from benchmarks import samples
+from benchmarks.figures import Figure, interleaved, ratios
+from benchmarks.proxy.processes import ADDON, IDENTITY, Process, mitmdump, module, running
+
+CALL = 64 << 10
+"""Characters of a long call."""
+GROUP = "proxy: mitmdump with VTC / with an identity callable"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What a client asks for: so many streams at once, so many exchanges on each, so many chunks in each."""
+
+    name: str
+    reply: str
+    chunks: int
+    target: float | None
+    streams: int = 1
+    exchanges: int = 1
+    tls: bool = False
+    wait: float = 0.0
+    gap: float = 0.0
+    messages: int = 20
+    tools: int = 10
+
+    @property
+    def frames(self) -> int:
+        """Of all replies together."""
+        each = self.chunks if self.reply == "plain" else self.chunks // samples.PIECE
+        return each * self.streams * self.exchanges
+
+    def command(self, port: int) -> dict[str, Any]:
+        return {
+            "port": port,
+            "tls": self.tls,
+            "streams": self.streams,
+            "exchanges": self.exchanges,
+            "path": f"/v1/chat/completions?reply={self.reply}&chunks={self.chunks}&wait={self.wait}&gap={self.gap}",
+            "body": samples.request(messages=self.messages, tools_=self.tools),
+        }
+
+
+CPU = (
+    Case("plain text", "plain", 8000, 1.10),
+    Case("plain text, TLS", "plain", 8000, 1.10, tls=True),
+    Case("plain text, 64 streams", "plain", 250, 1.10, streams=64),
+    Case("plain text, 64 streams, TLS", "plain", 250, 1.10, streams=64, tls=True),
+    Case("plain text, paced at 5 ms", "plain", 200, 1.10, gap=0.005),
+    Case("a 64 KB call (hermes)", "hermes", CALL, 1.25),
+    Case("a 64 KB call (qwen3-coder)", "qwen3-coder", CALL, 1.25),
+    Case("a 64 KB call (hermes), TLS", "hermes", CALL, 1.25, tls=True),
+    Case("16 KB calls, 64 streams", "hermes", CALL // 4, 1.25, streams=64),
+)
+FIRST = (
+    Case("from a model that takes 0.1 s", "plain", 2, 1.05, exchanges=6, wait=0.1),
+    Case("from a model that takes 0.1 s, TLS", "plain", 2, 1.05, exchanges=6, wait=0.1, tls=True),
+    Case(
+        "from a model that takes 0.1 s, 300 KB asked", "plain", 2, 1.05, exchanges=6, wait=0.1, messages=200, tools=40
+    ),
+    Case("from one that takes no time", "plain", 2, None, exchanges=20),
+    Case("from one that takes no time, 300 KB asked", "plain", 2, None, exchanges=20, messages=200, tools=40),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """A mitmdump, and its ports by whether they speak TLS."""
+
+    proxies: dict[bool, Process]
+    ports: dict[bool, int]
+    client: Process
+
+    def run(self, case: Case) -> dict[str, Any]:
+        """What the client saw; `cpu_us` is mitmdump's time by frame."""
+        proxy = self.proxies[case.tls]
+        before = proxy.ask()["cpu_ns"]
+        answer = self.client.ask(case.command(self.ports[case.tls]))
+        answer["cpu_us"] = (proxy.ask()["cpu_ns"] - before) / case.frames / 1e3
+        return answer
+
+
+@contextmanager
+def sides() -> Iterator[tuple[Side, Side]]:
+    """The identity callable's side and VTC's, before the same model servers."""
+    with ExitStack() as stack:
+        confdir = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        servers = {
+            False: ("http", stack.enter_context(running(module("upstream")))),
+            True: ("https", stack.enter_context(running(module("upstream", str(certificate(confdir)))))),
+        }
+        upstreams = {tls: f"{scheme}://127.0.0.1:{server.read()['port']}" for tls, (scheme, server) in servers.items()}
+        client = stack.enter_context(running(module("client")))
+        found = []
+        for script in (IDENTITY, ADDON):
+            proxies = {
+                tls: stack.enter_context(running(mitmdump(script, url, confdir))) for tls, url in upstreams.items()
+            }
+            found.append(Side(proxies, {tls: proxy.read()["port"] for tls, proxy in proxies.items()}, client))
+        yield found[0], found[1]
+
+
+def certificate(confdir: Path) -> Path:
+    """TLS for a server on the loopback interface, by mitmproxy's own CA."""
+    address = IPAddress(ip_address("127.0.0.1"))
+    entry = CertStore.from_store(confdir, "mitmproxy", 2048).get_cert("127.0.0.1", [address])
+    pem = confdir / "upstream.pem"
+    key = entry.privatekey.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+    pem.write_bytes(entry.cert.to_pem() + key)
+    return pem
+
+
+def figures(rounds: int, *, only: str = "") -> Iterator[Figure]:
+    with sides() as both:
+        for case in CPU:
+            if only in case.name:
+                yield _cpu(case, both, rounds)
+        for case in FIRST:
+            if only in case.name:
+                yield from _first(case, both, rounds)
+
+
+def _cpu(case: Case, both: tuple[Side, Side], rounds: int) -> Figure:
+    seen = [side.run(case) for side in both]  # the first of all compiles the tools' grammar; it is no sample
+    if case.reply == "plain":
+        assert seen[0]["texts"] == seen[1]["texts"], "VTC changed a reply that holds no call"
+    else:
+        assert (seen[0]["called"], seen[1]["called"]) == (False, True), "VTC found no call"
+    identity, vtc = interleaved(both, lambda side: side.run(case)["cpu_us"], rounds)
+    floor, ours = statistics.median(identity), statistics.median(vtc)
+    return Figure(
+        GROUP,
+        f"CPU by chunk: {case.name}",
+        "x",
+        ratios(vtc, identity),
+        case.target,
+        f"{ours:.1f} / {floor:.1f} us",
+        {"vtc_us": ours, "identity_us": floor},
+    )
+
+
+def _first(case: Case, both: tuple[Side, Side], rounds: int) -> Iterator[Figure]:
+    """The first exchange of a connection, and those that follow on it."""
+    for side in both:
+        side.run(case)
+    samples_: list[list[list[float]]] = [[], []]  # by side and round: first exchange, median of the others
+
+    def measure(side: Side) -> float:
+        (seconds,) = side.run(case)["first_s"]
+        samples_[both.index(side)].append([seconds[0], statistics.median(seconds[1:])])
+        return 0.0
+
+    interleaved(both, measure, rounds)
+    for place, what in enumerate(("a new connection", "a kept connection")):
+        identity, vtc = ([one[place] for one in side] for side in samples_)
+        floor, ours = statistics.median(identity) * 1e3, statistics.median(vtc) * 1e3
+        yield Figure(
+            GROUP,
+            f"first text, {what}: {case.name}",
+            "x",
+            ratios(vtc, identity),
+            case.target,
+            f"{ours:.2f} / {floor:.2f} ms",
+            {"vtc_ms": ours, "identity_ms": floor},
+        )
+
+
+def start(rounds: int) -> Iterator[Figure]:
+    """What VTC adds to the time that mitmdump takes to start."""
+    import time
+
+    with tempfile.TemporaryDirectory() as directory:
+        confdir = Path(directory)
+        certificate(confdir)
+
+        def seconds(script: Path) -> float:
+            started = time.perf_counter()
+            with running(mitmdump(script, "http://127.0.0.1:9", confdir)) as proxy:
+                proxy.read()
+                return time.perf_counter() - started
+
+        scripts = (IDENTITY, ADDON)
+        for script in scripts:
+            seconds(script)
+        identity, vtc = interleaved(scripts, seconds, rounds)
+    added = [ours - floor for ours, floor in zip(vtc, identity, strict=True)]
+    floor, ours = statistics.median(identity), statistics.median(vtc)
+    yield Figure(
+        "start",
+        "start-up added to mitmdump",
+        "s",
+        added,
+        0.3,
+        f"{ours:.2f} / {floor:.2f} s",
+        {"vtc_s": ours, "identity_s": floor},
+    )
