@@ -18,7 +18,6 @@ import hashlib
 import json
 import logging
 import re
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -311,40 +310,40 @@ class Stream:
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Read on; the bytes that may leave, joined (at most one item)."""
-        return self._failing_open(lambda: self._decoder.feed(chunk), final=False)
+        return self._failing_open(chunk, final=False)
 
     def finish(self) -> list[bytes]:
         """The end of the body (idempotent)."""
         if self._finished:
             return []
         self._finished = True
-        return self._failing_open(self._decoder.finish, final=True)
+        return self._failing_open(b"", final=True)
 
-    def _failing_open(self, read: Callable[[], bytes], *, final: bool) -> list[bytes]:
+    def _failing_open(self, chunk: bytes, *, final: bool) -> list[bytes]:
         if self.broken:
             return []  # there is a gap before whatever comes
         out: list[bytes] = []
         data = b""  # that stands in no frame
-        frames: deque[sse.Frame] = deque()
+        frames: list[sse.Frame] = []
+        done = 0
         fault: Exception | None = None
         try:
             try:
-                data = read()
+                data = self._decoder.finish() if final else self._decoder.feed(chunk)
             except Exception as error:
                 data, fault, self.broken = getattr(error, "decoded", b""), error, not final
             if self._failed:
                 return [data] if data else []
-            frames += self._frames.feed(data)
+            frames = self._frames.feed(data)
             data = b""
             for frame in self._frames.finish() if final else ():
                 if _is_cut_off(frame):
                     data = frame.raw  # whatever else leaves must not complete it
                 else:
                     frames.append(frame)
-            while frames:
-                frame = frames[0]
+            for frame in frames:
                 out += [frame.raw] if frame.data is None else self._rewriter.feed(frame.raw, frame.data)
-                frames.popleft()
+                done += 1
             if fault:
                 raise fault
             if final and (last := self._rewriter.finish()):
@@ -356,8 +355,8 @@ class Stream:
             logger.exception("vtc: the rest of the reply is passed on as it came")
             self._report.failures.append(f"{type(error).__name__}: {error}")
             out += self._given_back(self._rewriter.release)
-            out += [frame.raw for frame in (*frames, *self._given_back(self._frames.finish))]
-        joined = b"".join([*out, data])
+            out += [frame.raw for frame in (*frames[done:], *self._given_back(self._frames.finish))]
+        joined = b"".join([*out, data] if data else out)
         return [joined] if joined else []
 
     def _given_back[T](self, give: Callable[[], list[T]]) -> list[T]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 import pytest
@@ -10,9 +11,9 @@ from tests.apis import chat
 from tests.apis.test_openai_stream import feed
 from tests.apis.toy import Toy
 from vtc.apis.base import Channel
-from vtc.apis.openai_choice import Choice, Held, Mark
+from vtc.apis.openai_choice import Choice, Held, Mark, says
 from vtc.apis.openai_stream import StreamRewriter
-from vtc.events import Event, Text, ToolCall
+from vtc.events import Event, Markup, Reasoning, Rewritten, Text, ToolCall
 
 
 def entry(index: int, name: str, **more: Any) -> dict[str, Any]:
@@ -113,7 +114,7 @@ def piece(index: int, arguments: str, **fields: Any) -> chat.Json:
 
 def holding(*texts: str) -> Choice:
     choice = Choice(0, Toy())
-    choice.held.extend(Held(text, {}, text.encode()) for text in texts)
+    choice.held.extend(Held(text, text.encode(), whole=True) for text in texts)
     choice.frames.append((b"raw", {}))
     choice.gather(piece(0, '{"a"', name="read"))
     return choice
@@ -127,7 +128,7 @@ def test_what_failed_is_undone(events: list[Event]) -> None:
     choice.gather(piece(0, ": 1}"))
     choice.gather(piece(1, "{}", name="list"))
     mark.read(events)
-    choice.held.append(Held("c", {}, None))
+    choice.held.append(Held("c", b"c", whole=False))
     if events:
         choice.held[0].text = ""
         choice.held.popleft()
@@ -159,3 +160,40 @@ def test_calls_that_were_taken_out_of_their_frames_are_given_back_as_far_as_they
     ]
     assert functions == [(0, "x", '{"a": 1}'), (1, "y", "")]
     assert one.release() == []
+
+
+# Frames whose text waits
+
+
+def held(*texts: str, whole: bool = True) -> deque[Held]:
+    return deque(Held(text, text.encode(), whole) for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "events", "frames"),
+    [
+        (held(), [Text("ab")], []),
+        (held(), [Text("a"), Text("b")], []),
+        (held(), [Text("a")], None),
+        (held(), [], None),
+        (held(), [Rewritten("ab", "x")], None),
+        (held("\n", " "), [Text("\n ab")], [b"\n", b" "]),
+        (held("\n"), [], None),
+        (held("\n"), [Text("\na")], None),
+        (held("\n"), [Markup("\n"), Text("ab")], None),
+        (held("\n"), [Reasoning("\nab")], None),
+        (held("\n", whole=False), [Text("\nab")], None),
+    ],
+)
+def test_what_waited_leaves_as_it_came_if_all_of_it_is_said(
+    waiting: deque[Held], events: list[Event], frames: list[bytes] | None
+) -> None:
+    choice = Choice(0, Toy(), waiting)
+    count = len(waiting)
+    assert choice.untouched(events, "ab") == frames
+    assert len(choice.held) == (0 if frames else count)
+
+
+def test_what_events_say() -> None:
+    assert says([Text("a"), Markup("\n"), Rewritten("", "b")], "ab")
+    assert not says([Reasoning("a")], "a")

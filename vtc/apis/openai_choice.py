@@ -10,16 +10,19 @@ from itertools import islice
 from typing import Any
 
 from vtc.apis.base import Channel
-from vtc.events import Call, Event, Rewritten, ToolCall
+from vtc.apis.openai_json import said
+from vtc.events import Call, Event, Rewritten, Text, ToolCall
 
 
 @dataclass(slots=True)
 class Held:
-    """A frame whose text has not all left: `raw` while it is whole, else what a new frame is made of."""
+    """A frame whose text has not all left. A long call is thousands of them, so there is little in it."""
 
     text: str
-    chunk: dict[str, Any]
-    raw: bytes | None
+    raw: bytes
+    """The frame; it may hold more choices than this one."""
+    whole: bool
+    """Whether nothing of it has left, so that it may leave as it came."""
     lines: bytes = b""
     """Other lines of its frame (`event:`, `id:`) that have not left."""
     passed: str = ""
@@ -47,6 +50,19 @@ class Choice:
     """`gathered` as it was before the frame that is being read, if that adds to it."""
     settled: bool = False
     """Upstream's own calls have left, or what was made of them."""
+
+    def untouched(self, events: Sequence[Event], text: str) -> list[bytes] | None:
+        """The frames held before one that says `text`, if what the client sees now is all of theirs and its own."""
+        if not self.held:
+            return [] if says(events, text) else None
+        if len(events) != 1 or not isinstance(events[0], Text):
+            return None
+        waited = len(events[0].raw) - len(text)
+        if waited != sum(len(held.text) for held in self.held) or not all(held.whole for held in self.held):
+            return None
+        frames = [held.raw for held in self.held]
+        self.held.clear()
+        return frames
 
     def gather(self, delta: Mapping[str, Any]) -> None:
         if self.before is None:
@@ -93,6 +109,13 @@ class Choice:
         made = [event.call for event in events if isinstance(event, Call)]
         self.apart = self.apart or made != calls or any(isinstance(event, Rewritten) for event in events)
         return events
+
+
+def says(events: Sequence[Event], text: str) -> bool:
+    """Whether what the client sees of some events is just this text."""
+    if len(events) == 1:
+        return said(events[0]) == text
+    return "".join(map(said, events)) == text
 
 
 class Mark:

@@ -101,12 +101,9 @@ def cleaned(reply: Mapping[str, Any], drop: Collection[str]) -> dict[str, Any]:
 
 def said(event: Event) -> str:
     """What of an event the client sees as text."""
-    match event:
-        case Text(raw):
-            return raw
-        case Rewritten(_, text):
-            return text
-    return ""
+    if isinstance(event, Text):
+        return event.raw
+    return event.text if isinstance(event, Rewritten) else ""
 
 
 def text_reason(reason: str | None) -> str | None:

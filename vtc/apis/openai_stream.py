@@ -13,7 +13,8 @@ from itertools import groupby
 from typing import Any
 
 from vtc.apis.base import Channel
-from vtc.apis.openai_choice import Choice, Held, Mark
+from vtc.apis.openai_choice import Choice, Held, Mark, says
+from vtc.apis.openai_chunk import bare, text_only, whole, with_delta
 from vtc.apis.openai_json import (
     CUT_OFF,
     cleaned,
@@ -23,7 +24,6 @@ from vtc.apis.openai_json import (
     finish_reason,
     has_calls,
     has_reasoning,
-    said,
     text_reason,
 )
 from vtc.events import Call, Event, Intervention, Reasoning, Refusal, Rewritten, Text, ToolCall
@@ -53,10 +53,29 @@ class StreamRewriter:
         self._legacy = legacy
         self._drop = frozenset(drop)
         self._choices: dict[int, Choice] = {}
-        self._last: dict[str, Any] = {}  # what the last chunk said of the whole reply: id, model, …
+        self._raw = b""  # the frame that is read
+        self._unread = b""  # the last chunk, if it was not looked at for more than its text
+        self._last: dict[str, Any] = {}  # what the last chunk before that said of the whole reply: id, model, …
         self.lines = b""  # of the last frame, those besides its data: the next frame that is made has them
 
     def feed(self, raw: bytes, data: bytes) -> list[bytes]:
+        said = None if self._drop or len(raw) > len(_EMPTY) + len(data) else text_only(data)
+        choice = self._choices.get(said.choice) if said else None
+        if said is None or choice is None or choice.finished:
+            return self._feed(raw, data)
+        events = choice.channel.feed(said.text)
+        self.lines = b""
+        if (out := choice.untouched(events, said.text)) is not None:
+            choice.role_sent = choice.role_sent or said.has_role
+            self._unread = data
+            return [*out, raw]
+        chunk = decode(data)
+        (entry,) = chunk["choices"]
+        part = _Part(choice, entry, entry["delta"], said.text, read=True, events=events)
+        return self._marked(chunk, [choice], lambda: [part], raw)
+
+    def _feed(self, raw: bytes, data: bytes) -> list[bytes]:
+        """A frame that says more than some text of one choice."""
         if data.strip() == b"[DONE]":
             return [*self._end(complete=True), raw]
         try:
@@ -73,11 +92,19 @@ class StreamRewriter:
                     self._choice(entry).channel.reasoned()
             if (clean := cleaned(chunk, self._drop)) != chunk:
                 chunk, choices, raw = clean, clean["choices"], self.lines + _frame(clean)
-        self._last = {key: value for key, value in chunk.items() if key not in ("choices", "usage")}
-        marks = [Mark(self._choice(entry)) for entry in choices]
+        return self._marked(
+            chunk, [self._choice(entry) for entry in choices], lambda: [self._part(entry) for entry in choices], raw
+        )
+
+    def _marked(
+        self, chunk: dict[str, Any], choices: Sequence[Choice], read: Callable[[], list[_Part]], raw: bytes
+    ) -> list[bytes]:
+        """A chunk is read and written, or nothing of it is taken."""
+        self._raw, self._unread, self._last = raw, b"", whole(chunk)
+        marks = [Mark(choice) for choice in choices]
         try:
             # All of a chunk is read before any of it is written: should reading fail, nothing of it has left yet.
-            parts = [self._part(entry) for entry in choices]
+            parts = read()
             for mark, part in zip(marks, parts, strict=True):
                 mark.read(part.events)
             out = self._written(chunk, parts, raw)
@@ -106,11 +133,11 @@ class StreamRewriter:
         frames = []
         for choice in self._choices.values():
             frames += [
-                held.raw or self._made(_with_delta(held.chunk, {"content": held.text}), held) for held in choice.held
+                held.raw if held.whole else self._remade(choice, held, {"content": held.text}) for held in choice.held
             ]
             frames += [raw for raw, _ in choice.frames]
             if choice.apart and choice.gathered and not choice.settled:
-                frames.append(_frame(_with_delta(self._bare(choice), {"tool_calls": choice.entries()})))
+                frames.append(_frame(with_delta(self._bare(choice), {"tool_calls": choice.entries()})))
                 choice.settled = True
             choice.held.clear()
             choice.frames.clear()
@@ -124,6 +151,17 @@ class StreamRewriter:
             return _frame(chunk)
         source.lines = sse.event_line(lines)
         return lines + _frame(chunk)
+
+    def _remade(self, choice: Choice, held: Held, delta: dict[str, Any]) -> bytes:
+        """A frame for a part of what a held one said."""
+        chunk = decode(sse.data_of(held.raw) or b"{}", "replace")
+        return self._made(with_delta(bare(whole(chunk), choice.index), delta), held)
+
+    def _said(self) -> dict[str, Any]:
+        """What the last chunk said of the whole reply."""
+        if self._unread:
+            self._unread, self._last = b"", whole(decode(self._unread))
+        return self._last
 
     def _part(self, entry: dict[str, Any]) -> _Part:
         choice, delta = self._choice(entry), entry.get("delta")
@@ -183,7 +221,7 @@ class StreamRewriter:
             chunk, raw = {**chunk, "choices": [entry]}, None
             if not (part.text or reason or any(delta.values()) or chunk.get("usage")):
                 return out
-        if part.text and part.read and (choice.held or "".join(map(said, part.events)) != part.text):
+        if part.text and part.read and (choice.held or not says(part.events, part.text)):
             self._split(chunk, part, out, raw)
             return out
         if not part.text or choice.held:
@@ -209,10 +247,10 @@ class StreamRewriter:
         fields = {key: value for key, value in entry.items() if key not in ("index", "delta", "finish_reason")}
         alone = not (others or reason or any(value is not None for value in (*fields.values(), chunk.get("usage"))))
         if reason and others:
-            out.append(self._made(_with_delta(self._bare(choice), others)))
+            out.append(self._made(with_delta(self._bare(choice), others)))
         elif not alone and not reason:
             out.append(self._made({**chunk, "choices": [{**entry, "delta": others}]}))
-        held = Held(part.text, self._bare(choice), raw if alone else None, self.lines)
+        held = Held(part.text, self._raw, alone and raw is not None, self.lines)
         self.lines = b""
         choice.held.append(held)
         self._emit(choice, part.events, out)
@@ -231,7 +269,7 @@ class StreamRewriter:
                 case Rewritten(raw, text):
                     self._take(choice, len(raw), out, None)
                     delta = self._roled(choice, {"content": text})
-                    out.append(self._made(_with_delta(self._bare(choice), delta)))
+                    out.append(self._made(with_delta(self._bare(choice), delta)))
                 case Call(raw, call):
                     self._take(choice, len(raw), out, None)
                     self._call(choice, call, out)
@@ -245,7 +283,7 @@ class StreamRewriter:
             part, held.text = held.text[:count], held.text[count:]
             count -= len(part)
             patient = not held.text or (held.text.isspace() and not choice.channel.structured)
-            if as_ == "content" and held.raw is not None and patient:
+            if as_ == "content" and held.whole and patient:
                 held.passed += part
                 if not held.text:
                     out.append(held.raw)
@@ -253,8 +291,8 @@ class StreamRewriter:
                 continue
             self._pass(choice, out)
             if as_:
-                out.append(self._made(_with_delta(held.chunk, self._roled(choice, {as_: part})), held))
-            held.raw = None
+                out.append(self._remade(choice, held, self._roled(choice, {as_: part})))
+            held.whole = False
             if not held.text:
                 self.lines = held.lines or self.lines
                 choice.held.popleft()
@@ -263,8 +301,8 @@ class StreamRewriter:
         """No more patience: what may leave of the first frame leaves without the rest."""
         held = choice.held[0]
         if held.passed:
-            out.append(self._made(_with_delta(held.chunk, self._roled(choice, {"content": held.passed})), held))
-            held.passed, held.raw = "", None
+            out.append(self._remade(choice, held, self._roled(choice, {"content": held.passed})))
+            held.passed, held.whole = "", False
 
     def _call(self, choice: Choice, call: ToolCall, out: list[bytes]) -> None:
         """A complete call: a chunk with its id and name, and one with its arguments."""
@@ -277,8 +315,8 @@ class StreamRewriter:
             entry = {**extras(call), "index": choice.calls, "id": call.id, "type": "function", "function": function}
             head = {"tool_calls": [entry]}
             rest = {"tool_calls": [{"index": choice.calls, "function": {"arguments": call.arguments}}]}
-        out.append(self._made(_with_delta(chunk, self._roled(choice, head))))
-        out.append(self._made(_with_delta(chunk, rest)))
+        out.append(self._made(with_delta(chunk, self._roled(choice, head))))
+        out.append(self._made(with_delta(chunk, rest)))
         choice.calls += 1
 
     def _frames(self, choice: Choice) -> list[bytes]:
@@ -292,7 +330,7 @@ class StreamRewriter:
 
     def _bare(self, choice: Choice) -> dict[str, Any]:
         """A chunk of the reply that says nothing yet."""
-        return {**self._last, "choices": [{"index": choice.index, "delta": {}, "finish_reason": None}]}
+        return bare(self._said(), choice.index)
 
     def _reason(self, choice: Choice, reason: str | None) -> str | None:
         if not choice.channel.structured or (choice.gathered and not choice.calls):
@@ -345,7 +383,7 @@ class StreamRewriter:
         if choice.calls or choice.gathered:
             reason = self._reason(choice, "stop")
             ending = {"index": choice.index, "delta": {}, "finish_reason": reason}
-            out.append(self._made({**self._last, "choices": [ending]}))
+            out.append(self._made({**self._said(), "choices": [ending]}))
 
 
 def _apart_from_calls(events: Sequence[Event]) -> list[Event]:
@@ -364,10 +402,6 @@ def _joined(events: Iterable[Event]) -> Iterator[Event]:
             yield Text("".join(event.raw for event in group))
         else:
             yield from group
-
-
-def _with_delta(chunk: dict[str, Any], delta: dict[str, Any]) -> dict[str, Any]:
-    return {**chunk, "choices": [{**chunk["choices"][0], "delta": delta}]}
 
 
 _EMPTY = b"data: \n\n"

@@ -13,13 +13,15 @@ Joining the `raw` of all frames gives the body back, and how the body was cut ma
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 MOST_HELD = 16 * 2**20
 """Bytes without a blank line beyond which a body is no stream of events."""
 
 _BOM = b"\xef\xbb\xbf"
 _DATA = b"data: "
+_CR = 13  # as a number it is found ten times as fast as b"\r"
 
 _LINE_END = re.compile(rb"\r\n?|\n")
 # The last byte of one line end and the whole of the next; CR LF alone is one line end.
@@ -30,8 +32,7 @@ class FrameTooLong(ValueError):
     """A body that goes on and on without a blank line."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(msgspec.Struct, frozen=True, gc=False):
     """One event, or what stands in its place: comments, a lone blank line, a byte order mark."""
 
     raw: bytes
@@ -69,8 +70,8 @@ class FrameReader:
         Raises `FrameTooLong` behind `MOST_HELD` bytes of a frame, and then has not taken the chunk.
         """
         # Most servers send one whole event a chunk.
-        if not self._held and not self._at_start and _is_one_line(chunk):
-            return [Frame(chunk, chunk[len(_DATA) : -2])]
+        if not self._held and not self._at_start and (data := _one_line(chunk)) is not None:
+            return [Frame(chunk, data)]
         if len(self._held) > MOST_HELD:
             raise FrameTooLong(f"a frame is longer than {MOST_HELD >> 20} MiB")
         self._held += chunk
@@ -82,7 +83,7 @@ class FrameReader:
         self._held.clear()
         self._searched = 0
         self._at_start = False
-        return [Frame(raw, _data(raw))] if raw else []
+        return [Frame(raw, data_of(raw))] if raw else []
 
     def _cut_held(self) -> list[Frame]:
         held = self._held
@@ -100,7 +101,7 @@ class FrameReader:
             if found.end() == len(held) and held.endswith(b"\r"):
                 break
             raw = bytes(held[start : found.end()])
-            frames.append(Frame(raw, _data(raw)))
+            frames.append(Frame(raw, data_of(raw)))
             start = searched = found.end()
         del held[:start]
         # A frame's end may have begun in the last two bytes; the rest was searched in vain.
@@ -108,13 +109,16 @@ class FrameReader:
         return frames
 
 
-def _is_one_line(raw: bytes) -> bool:
-    return raw.startswith(_DATA) and raw.endswith(b"\n\n") and raw.find(b"\n") == len(raw) - 2 and b"\r" not in raw
+def _one_line(raw: bytes) -> bytes | None:
+    """The data of a frame that is one data line, ended by LF."""
+    line, _, rest = raw.partition(b"\n")
+    return line[6:] if rest == b"\n" and line[:6] == _DATA and _CR not in line else None
 
 
-def _data(raw: bytes) -> bytes | None:
-    if _is_one_line(raw):
-        return raw[len(_DATA) : -2]
+def data_of(raw: bytes) -> bytes | None:
+    """The data of a whole frame; None if it has no data line."""
+    if (data := _one_line(raw)) is not None:
+        return data
     values = [_field(line)[1] for line in raw.splitlines() if _is_data(line)]
     return b"\n".join(values) if values else None
 
