@@ -15,7 +15,8 @@ from functools import lru_cache
 
 from vtc.dialects.description import Description
 from vtc.dialects.forms import CODE_BLOCK, QUOTES, Form, closers, forms, opening_of_json, variants
-from vtc.dialects.pattern import Chars, Group, Lit, Maybe, Scan, Space, Token, expecting, searching
+from vtc.dialects.pattern import Chars, Group, Lit, Maybe, Part, Scan, Space, Token, expecting, searching
+from vtc.dialects.sieve import Sieve
 
 MOST_NAME = 128
 """Characters of a tool's name; no text is a call of one with more."""
@@ -51,22 +52,18 @@ class Grammar:
         self.heads: dict[str, Head] = {}
         # Those whose tags are the names of tools come last: a tool may be named like another dialect's tag.
         for dialect in sorted(dialects, key=lambda one: one.names == "declared"):
-            for form in forms(dialect):
-                for parts in variants(form, self.tools):
-                    token = Token(f"h{len(self.heads)}", parts, line_start=form.whole_line)
-                    self.heads[token.name] = Head(form, token)
-                if tag := form.attribute_head(self.tools):
-                    token = Token(f"h{len(self.heads)}", tag)
-                    self.heads[token.name] = Head(form, token, attributes=True)
+            for form, parts, attributes in _openings(dialect, self.tools if dialect.names == "declared" else ()):
+                token = Token(f"h{len(self.heads)}", parts, line_start=form.whole_line and not attributes)
+                self.heads[token.name] = Head(form, token, attributes)
         anywhere = [head for head in self.heads.values() if not head.form.whole_reply]
         tokens = [head.token for head in anywhere]
         in_code = [head.token for head in anywhere if head.form.dialect.in_code == "call"]
         think = [Token("think", (Lit(reasoning[0]),))] if reasoning else []
         self.start = expecting([*think, *(h.token for h in self.heads.values() if h.form.whole_reply)])
         dropped = [Token(f"marker{i}", (Lit(marker),)) for i, marker in enumerate(markers)]
-        self.text = searching([*tokens, *dropped, *FENCES, TICKS])
+        self.text = Sieve([*tokens, *dropped, *FENCES, TICKS])
         self.reasoning = searching([Token("unthink", (Lit(reasoning[1]),))] if reasoning else [])
-        self.span = searching([*tokens, *FENCES, TICKS, BLANK_LINE])
+        self.span = Sieve([*tokens, *FENCES, TICKS, BLANK_LINE])
         self.span_end = searching([*FENCES, TICKS, BLANK_LINE])
         self._in_code = in_code
         # Bounded, as names and keys are what a model writes.
@@ -152,6 +149,17 @@ class Grammar:
         """The end of a call that is no call any more, or else of its section, wherever it stands."""
         tail = form.tail(name) or form.section_tail()
         return searching([Token("closer", tail)] if tail else [])
+
+
+@lru_cache(maxsize=1024)
+def _openings(dialect: Description, tools: tuple[str, ...]) -> list[tuple[Form, tuple[Part, ...], bool]]:
+    """The ways a call of a dialect may begin, and whether its parameters then follow as attributes."""
+    found = []
+    for form in forms(dialect):
+        found += [(form, parts, False) for parts in variants(form, tools)]
+        if tag := form.attribute_head(tools):
+            found.append((form, tag, True))
+    return found
 
 
 ATTRIBUTES_END = searching(

@@ -13,6 +13,7 @@ import string
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 BODIES = ("json", "args", "params", "kwargs")
 SLOTS = {
@@ -260,28 +261,48 @@ class Token:
         return (Lit(first.text[1:]), *self.parts[1:]) if len(first.text) > 1 else self.parts[1:]
 
 
+class Finder(Protocol):
+    """What a state's expression is asked; patterns of `re` are the simplest."""
+
+    def search(self, text: str, at: int = 0, /) -> re.Match[str] | None: ...
+
+    def match(self, text: str, at: int = 0, /) -> re.Match[str] | None: ...
+
+
 class Scan:
     """One state's expressions: `streaming` knows a group `hold` for what may still become a token.
 
-    They are compiled when they are first needed, as most replies never get into most states.
+    They are compiled when they are first needed, as most replies never get into most states. `firsts` are the
+    characters that a token begins with, if that is all there is to know about where to look for one.
     """
 
-    def __init__(self, streaming: str, final: str) -> None:
+    def __init__(self, streaming: str, final: str, firsts: str = "") -> None:
         self._streaming = streaming
         self._final = final
+        self._firsts = firsts
 
     @cached_property
-    def streaming(self) -> re.Pattern[str]:
+    def streaming(self) -> Finder:
         return re.compile(self._streaming, re.MULTILINE)
 
     @cached_property
-    def final(self) -> re.Pattern[str]:
+    def final(self) -> Finder:
         return re.compile(self._final, re.MULTILINE)
+
+    @cached_property
+    def first(self) -> re.Pattern[str]:
+        """Finds where a token may begin."""
+        return re.compile(f"[{''.join(map(re.escape, self._firsts))}]" if self._firsts else "")
 
 
 def searching(tokens: Sequence[Token], at_end: Sequence[Token] = ()) -> Scan:
     """For a state in which text flows until one of `tokens`; those `at_end` count only as the last thing."""
-    return Scan(_search(tokens, (), hold=True), _search(tokens, at_end, hold=False))
+    firsts = [token.first for token in (*tokens, *at_end)]
+    return Scan(
+        _search(tokens, (), hold=True),
+        _search(tokens, at_end, hold=False),
+        "".join(dict.fromkeys(firsts)) if all(firsts) else "",
+    )
 
 
 def expecting(tokens: Sequence[Token], at_end: Sequence[Token] = ()) -> Scan:
@@ -291,22 +312,16 @@ def expecting(tokens: Sequence[Token], at_end: Sequence[Token] = ()) -> Scan:
 
 
 def _search(tokens: Sequence[Token], at_end: Sequence[Token], *, hold: bool) -> str:
-    ended = [*((token, "") for token in tokens), *((token, r"\s*\Z") for token in at_end)]
     # Grouped by first character, so that the expression starts with a character class, which
     # is what lets `re` skip through plain text at full speed.
-    by_first: dict[str, list[tuple[Token, str]]] = {}
-    for token, end in ended:
-        by_first.setdefault(token.first, []).append((token, end))
+    by_first: dict[str, list[_Sought]] = {}
+    for token, end in [*((token, "") for token in tokens), *((token, r"\s*\Z") for token in at_end)]:
+        start = LINE_START.replace("%s", re.escape(token.first)) if token.line_start else ""
+        by_first.setdefault(token.first, []).append(_Sought(token.name, _atoms(token.rest), start, end))
     choices: list[str] = []
     for first, group in by_first.items():
-        held: dict[str, None] = {}
-        found = []
-        for token, end in group:
-            start = LINE_START.replace("%s", re.escape(first)) if token.line_start else ""
-            held[start + beginning(token.rest)] = None
-            found.append(f"(?P<{token.name}>{start}{whole(token.rest, token.name)}{end})")
-        ahead = [rf"(?P<hold{len(choices)}>(?:{'|'.join(held)})\Z)"] if hold else []
-        choice = "|".join([*ahead, *found])
+        ahead = [rf"(?P<hold{len(choices)}>{_held_of(group)}\Z)"] if hold else []
+        choice = "|".join([*ahead, *_found(group)])
         choices.append(f"(?<={re.escape(first)})(?:{choice})" if first else choice)
     if not choices:
         return r"(?!)"
@@ -315,3 +330,73 @@ def _search(tokens: Sequence[Token], at_end: Sequence[Token], *, hold: bool) -> 
     firsts = "".join(re.escape(first) for first in by_first if first)
     anchored = f"[{firsts}](?:{'|'.join(choices)})" if choices else ""
     return "|".join(filter(None, (anchored, unanchored)))
+
+
+# Dozens of dialects begin alike (`<tool_call>`, `<|`). Their literal characters are shared as in a trie, so that an
+# expression grows with what is different about them, and one look at a character tells most of them from the text.
+
+
+@dataclass(frozen=True, slots=True)
+class _Sought:
+    """A token behind its first character, literals as single characters; `start` and `end` are asserted there."""
+
+    name: str
+    atoms: tuple[str | Part, ...]
+    start: str
+    end: str
+
+    def behind(self, count: int) -> str:
+        """The expression for what follows the first `count` atoms."""
+        rest = "".join(re.escape(one) if isinstance(one, str) else _whole(one, self.name) for one in self.atoms[count:])
+        return f"(?P<{self.name}>{self.start}{rest}{self.end})"
+
+
+def _atoms(parts: Sequence[Part]) -> tuple[str | Part, ...]:
+    return tuple(atom for part in parts for atom in (part.text if isinstance(part, Lit) else (part,)))
+
+
+def _found(group: Sequence[_Sought], depth: int = 0) -> list[str]:
+    """The choices for whole tokens that are alike up to `depth`; where two would match, the first is meant to."""
+    choices: list[str] = []
+    run: dict[str, list[_Sought]] = {}  # by next character: only one can match, so their order does not matter
+    for sought in group:
+        atom = sought.atoms[depth] if depth < len(sought.atoms) else None
+        if isinstance(atom, str) and not sought.start:
+            run.setdefault(atom, []).append(sought)
+        else:
+            choices += [*_characters(run, depth), sought.behind(depth)]
+            run.clear()
+    return [*choices, *_characters(run, depth)]
+
+
+def _characters(run: dict[str, list[_Sought]], depth: int) -> list[str]:
+    choices = []
+    for character, group in run.items():
+        found = _found(group, depth + 1) if len(group) > 1 else [group[0].behind(depth + 1)]
+        choices.append(re.escape(character) + (found[0] if len(found) == 1 else f"(?:{'|'.join(found)})"))
+    return choices
+
+
+type _Trie = dict[str | Part, _Trie]
+
+
+def _held_of(group: Sequence[_Sought]) -> str:
+    """The expression for every beginning of these tokens."""
+    tries: dict[str, _Trie] = {}
+    for sought in group:
+        node = tries.setdefault(sought.start, {})
+        for atom in sought.atoms:
+            node = node.setdefault(atom, {})
+    choices = [start + _held(trie) for start, trie in tries.items() if trie]
+    return f"(?:{'|'.join(choices)})" if choices else "(?!)"
+
+
+def _held(trie: _Trie) -> str:
+    """The expression for what ends before a leaf of the trie."""
+    choices = []
+    for atom, inner in trie.items():
+        if isinstance(atom, str):
+            choices += [re.escape(atom) + _held(inner)] * bool(inner)
+        else:
+            choices += [_whole(atom) + _held(inner)] * bool(inner) + [_beginning(atom)]
+    return f"(?:{'|'.join(choices)}|)" if choices else ""

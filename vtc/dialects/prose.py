@@ -33,6 +33,25 @@ class Prose(Machine):
         self._called = False
         self._run = ""  # what opened the code block or span
         self._out: list[Event] = []
+        self._may_begin = grammar.text.first.search
+
+    def _is_plain(self, text: str) -> bool:
+        """Whether `text` is said as it is: nothing before it is held, nothing in it may begin markup or has to wait."""
+        return (
+            self._state == "text"
+            and self._at == len(self._buffer)
+            and not self._space
+            and (self._said or not self._called)
+            and text[-1:] not in WHITE
+            and not self._may_begin(text)
+        )
+
+    def _say(self, text: str) -> list[Event]:
+        """Plain text: no more is kept of it than what a line that goes on needs."""
+        self._append(text)
+        self._at = self._from = len(self._buffer)
+        self._said, self._called = True, False
+        return [Text(text)]
 
     def reasoned(self) -> None:
         """The reasoning came by another way: a reply that was to begin inside of it does not."""

@@ -60,6 +60,8 @@ class Reader(Delivery):
 
     def feed(self, text: str) -> list[Event]:
         """Read on; everything that can be told by now is returned."""
+        if self._is_plain(text):
+            return self._say(text)
         self._append(text)
         self._read()
         return self._taken()
@@ -265,7 +267,7 @@ class Reader(Delivery):
 
     def _extra_tail(self, found: Found) -> None:
         """A brace too many, or the fence of a code block, before the call's closers."""
-        self._repaired("extra-brace" if found["extra0"] else "code-fence", found)
+        self._repaired("extra-brace" if found.lastgroup == "extra0" else "code-fence", found)
 
     def _wrong_tail(self, found: Found) -> None:
         self._repaired("wrong-closer", found)
