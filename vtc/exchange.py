@@ -27,6 +27,7 @@ from vtc.apis import Api, BadRequest, Request
 from vtc.channel import Channel, Fault
 from vtc.dialects import conversation
 from vtc.dialects.grammar import compiled
+from vtc.dialects.memory import Memory
 from vtc.dialects.reader import Reader
 from vtc.events import Call, Message, Refusal, ToolCall
 from vtc.guards import loops
@@ -58,8 +59,11 @@ _EVENTS = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|retry)?:")
 class Exchange:
     """One request of an API that VTC speaks, and the plan for it."""
 
-    def __init__(self, api: Api, request: Request, body: bytes, plan: Plan, seed: str) -> None:
+    def __init__(
+        self, api: Api, request: Request, body: bytes, plan: Plan, seed: str, memory: Memory | None = None
+    ) -> None:
         self.plan = plan
+        self._memory = memory
         self.report = Report(client=plan.client, model=plan.model, why=list(plan.why))
         if plan.client_text:
             self.report.form = plan.client_text.dialect.name
@@ -73,7 +77,7 @@ class Exchange:
         self._seed = seed
         self._count = 0
         self._stop, self._steer = self._loops()
-        self._messages = outgoing.prepared(request, plan, self._tools, self._steer, self.report.request)
+        self._messages = outgoing.prepared(request, plan, self._tools, self._steer, self.report.request, memory)
         self._rewritten = outgoing.encoded(api, request, body, plan, self._messages)
 
     @classmethod
@@ -85,7 +89,8 @@ class Exchange:
         try:
             request = api.request(body)
             facts = replace(facts, model=request.model, body=request.fields)
-            return cls(api, request, body, planner.plan(facts, request), seed)
+            planner.memory.turn()
+            return cls(api, request, body, planner.plan(facts, request), seed, planner.memory)
         except BadRequest:
             raise
         except Exception as error:
@@ -125,7 +130,7 @@ class Exchange:
         messages, client = self._request.messages, self.plan.client_text
         own = {id(message) for message in messages}
         if client:
-            messages = conversation.structured(messages, client.dialect, self._tools)
+            messages = conversation.structured(messages, client.dialect, self._tools, self._memory)
 
         def is_turn(message: Message) -> bool:
             return message.role == "user" and id(message) in own  # what a client adds to results is no turn

@@ -8,12 +8,18 @@ from dataclasses import replace
 from vtc.apis import Api, Request
 from vtc.dialects import conversation, documentation, history, writer
 from vtc.dialects.description import Description
+from vtc.dialects.memory import Memory
 from vtc.events import Message, Opaque, Tool, ToolCall
 from vtc.profiles.plan import Plan, TextClient
 
 
 def prepared(
-    request: Request, plan: Plan, tools: Mapping[str, Tool], remark: str, told: list[str]
+    request: Request,
+    plan: Plan,
+    tools: Mapping[str, Tool],
+    remark: str,
+    told: list[str],
+    memory: Memory | None = None,
 ) -> Sequence[Message] | None:
     """The messages as the model is shown them; None where they stay as they came.
 
@@ -23,9 +29,9 @@ def prepared(
     offered = [tool for tool in plan.tools if tool.name not in plan.withheld]
     if plan.write is not None or plan.promote:
         if plan.client_text:
-            messages = _structured(messages, plan.client_text, plan.write, tools)
+            messages = _structured(messages, plan.client_text, plan.write, tools, memory)
         if plan.write:
-            messages = history.to_text(messages, plan.write, tools)
+            messages = history.to_text(messages, plan.write, tools, memory)
             if plan.client_text:
                 messages = history.joined(messages)
         if plan.write and plan.prompt_tools and offered:
@@ -57,7 +63,11 @@ def encoded(api: Api, request: Request, body: bytes, plan: Plan, messages: Seque
 
 
 def _structured(
-    messages: Sequence[Message], client: TextClient, write: Description | None, tools: Mapping[str, Tool]
+    messages: Sequence[Message],
+    client: TextClient,
+    write: Description | None,
+    tools: Mapping[str, Tool],
+    memory: Memory | None,
 ) -> Sequence[Message]:
     """A text client's conversation with calls and results as such, and its prompt without what it says of tools."""
 
@@ -68,10 +78,10 @@ def _structured(
         if isinstance(part, Opaque):
             return part
         rest = documentation.read(part, client.tool_sections).rest
-        return conversation.with_samples(rest, client.dialect, tools, sample)
+        return conversation.with_samples(rest, client.dialect, tools, sample, memory)
 
     out: list[Message] = []
-    for message in conversation.structured(messages, client.dialect, tools):
+    for message in conversation.structured(messages, client.dialect, tools, memory):
         if message.role == "system":
             content = tuple(part for part in map(told, message.content) if isinstance(part, Opaque) or part.strip())
             if not content:  # it was about tools only; servers refuse an empty one

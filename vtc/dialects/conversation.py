@@ -13,10 +13,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from vtc.dialects import names, values, writer
 from vtc.dialects.description import Description
 from vtc.dialects.grammar import compiled
+from vtc.dialects.memory import Memory, Scope
 from vtc.dialects.reader import Reader
 from vtc.events import Call, Event, Message, Opaque, Text, Tool, ToolCall
 
@@ -24,8 +26,11 @@ NO_RESULT = "(no result)"
 """Stands for the result of a call to which the client sent none: every call must have one."""
 
 
-def structured(messages: Sequence[Message], dialect: Description, tools: Mapping[str, Tool]) -> list[Message]:
+def structured(
+    messages: Sequence[Message], dialect: Description, tools: Mapping[str, Tool], memory: Memory | None = None
+) -> list[Message]:
     """The messages with calls and results as such; those that hold neither stay the same objects."""
+    scope = Scope(memory, dialect, tools)
     marker = re.compile(dialect.result_start, re.DOTALL) if dialect.result_start else None
     seen: Counter[tuple[str, str]] = Counter()
     open_calls: list[ToolCall] = []
@@ -45,17 +50,24 @@ def structured(messages: Sequence[Message], dialect: Description, tools: Mapping
         waiting.clear()
         open_calls.clear()
         if message.role == "assistant":
-            message = _with_calls(message, dialect, tools, seen)
+            text = message.text
+            events = scope.made(("read", text), partial(_events, text, dialect, tools))
+            message = _with_calls(message, events, seen)
             open_calls = list(message.calls)
         out.append(message)
     return [*out, *_missing(open_calls), *waiting]
 
 
-def with_samples(text: str, dialect: Description, tools: Mapping[str, Tool], write: Callable[[ToolCall], str]) -> str:
+def with_samples(
+    text: str,
+    dialect: Description,
+    tools: Mapping[str, Tool],
+    write: Callable[[ToolCall], str],
+    memory: Memory | None = None,
+) -> str:
     """A prompt whose sample calls are written in another way."""
-    return "".join(
-        f"\n\n{write(event.call)}" if isinstance(event, Call) else event.raw for event in _events(text, dialect, tools)
-    )
+    events = Scope(memory, dialect, tools).made(("read", text), lambda: _events(text, dialect, tools))
+    return "".join(f"\n\n{write(event.call)}" if isinstance(event, Call) else event.raw for event in events)
 
 
 def as_read(call: ToolCall, dialect: Description, tools: Mapping[str, Tool]) -> str:
@@ -84,10 +96,7 @@ def _events(text: str, dialect: Description, tools: Mapping[str, Tool]) -> list[
     return [*reader.feed(text), *reader.finish()]
 
 
-def _with_calls(
-    message: Message, dialect: Description, tools: Mapping[str, Tool], seen: Counter[tuple[str, str]]
-) -> Message:
-    events = _events(message.text, dialect, tools)
+def _with_calls(message: Message, events: Sequence[Event], seen: Counter[tuple[str, str]]) -> Message:
     calls = [event.call for event in events if isinstance(event, Call)]
     if not calls:
         return message

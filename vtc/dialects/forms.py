@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from vtc.dialects import pattern
 from vtc.dialects.description import Description
 from vtc.dialects.names import PREFIXES
-from vtc.dialects.pattern import Chars, Group, Lit, Maybe, OneOf, Part, Slot, Space
+from vtc.dialects.pattern import Chars, Group, Lit, Maybe, OneOf, Part, Slot, Space, Token
 
 NAME = r"\w.:\-/"
 KEY = r"^\s<>\"'=/\\"
@@ -19,7 +20,7 @@ QUOTES = ('"', "'", '\\"', "\\'")
 """Around an attribute; escaped once too often, too."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Form:
     """One call pattern of a dialect, and the section around it if there is one."""
 
@@ -98,18 +99,21 @@ class Form:
         _, after = pattern.split(pattern.parse(self.dialect.params[0], "param"), ("value",))
         return "".join(key if isinstance(part, Slot) else part for part in after).strip()
 
-    @property
+    @cached_property
     def markup(self) -> re.Pattern[str] | None:
         """Finds what opens and what closes a parameter, and heads of calls; None where a closer names its parameter."""
         _, after = pattern.split(pattern.parse(self.dialect.params[0], "param"), ("value",))
         if any(isinstance(part, Slot) for part in after) or self.dialect.names != "any":
             return None
+        head = Form(self.dialect, self.call).head(())
+        if isinstance(head[0], Maybe):
+            head = _trim(head[1:])  # it is one without its leading marker, too, and begins with literal text then
         groups = {
             "opener": self.param_heads()[0],
             "closer": self.param_tail(0, ""),
-            "head": Form(self.dialect, self.call).head(()),
+            "head": head,
         }
-        return re.compile("|".join(f"(?P<{name}>{pattern.whole(parts)})" for name, parts in groups.items()))
+        return pattern.finding([Token(name, parts) for name, parts in groups.items()])
 
     def param_heads(self) -> list[tuple[Part, ...]]:
         heads = []

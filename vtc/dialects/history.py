@@ -7,15 +7,19 @@ from dataclasses import replace
 
 from vtc.dialects import prompt, writer
 from vtc.dialects.description import Description
+from vtc.dialects.memory import Memory, Scope
 from vtc.events import Message, Opaque, Tool
 
 
-def to_text(messages: Iterable[Message], dialect: Description, tools: Mapping[str, Tool]) -> list[Message]:
+def to_text(
+    messages: Iterable[Message], dialect: Description, tools: Mapping[str, Tool], memory: Memory | None = None
+) -> list[Message]:
     """The messages with every call and result written as `dialect` writes it; the others stay the same objects."""
-    return [_written(message, dialect, tools) for message in messages]
+    scope = Scope(memory, dialect, tools)
+    return [_written(message, dialect, tools, scope) for message in messages]
 
 
-def _written(message: Message, dialect: Description, tools: Mapping[str, Tool]) -> Message:
+def _written(message: Message, dialect: Description, tools: Mapping[str, Tool], scope: Scope) -> Message:
     if message.role == "tool":
         before, after = _around(message, dialect)
         pictures = tuple(part for part in message.content if isinstance(part, Opaque))
@@ -24,7 +28,8 @@ def _written(message: Message, dialect: Description, tools: Mapping[str, Tool]) 
             return Message(dialect.result_role, (text,), call_id=message.call_id, name=message.name)
         return Message(dialect.result_role, (before, *message.content, after), name=message.name)
     if message.calls:
-        text = writer.write_calls(message.calls, dialect, tools)
+        of = [part for call in message.calls for part in (call.name, call.arguments, call.id or "")]
+        text = scope.made(("written", *of), lambda: writer.write_calls(message.calls, dialect, tools))
         gap = ("\n\n",) if message.text and not message.text.endswith("\n\n") else ()
         return replace(message, content=(*message.content, *gap, text), calls=())
     return message

@@ -1,9 +1,8 @@
 """Pattern strings, and the regular expressions that find them in a stream.
 
-A pattern such as `<function={name}>\\n{params}</function>` is parsed into literals and slots. For reading,
-a pattern's markup becomes a sequence of `Part`s, and a sequence gives two expressions: one for the whole
-of it, and one for every proper beginning of it that the text so far may end in. The second is what is held
-back, and nothing else is; that is what makes the result independent of how the text was cut.
+A pattern such as `<function={name}>\\n{params}</function>` is parsed into literals and slots. For reading, its markup
+becomes a sequence of `Part`s (`parts.py`), and what the text so far ends in is held back if it is a proper beginning of
+one. Nothing else is; that is what makes the result independent of how the text was cut.
 """
 
 from __future__ import annotations
@@ -12,8 +11,25 @@ import re
 import string
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Protocol
+
+from vtc.dialects.parts import (
+    SPACE,
+    Chars,
+    Group,
+    Lit,
+    Maybe,
+    OneOf,
+    Part,
+    Space,
+    beginning,
+    beginning_of,
+    whole,
+    whole_of,
+)
+
+__all__ = ["Chars", "Group", "Lit", "Maybe", "OneOf", "Part", "Space", "beginning", "whole"]  # from `parts.py`
 
 BODIES = ("json", "args", "params", "kwargs")
 SLOTS = {
@@ -23,10 +39,6 @@ SLOTS = {
     "result": {"name", "id", "result"},
 }
 
-SPACE = r"(?:\s|\\n){0,256}+"
-"""Loose white space, also as the two characters `\\n` that some models write between tags: bounded, so that holding it
-back is; possessive, so that no run of it is tried twice."""
-_SPACE_BEGINNING = SPACE + r"\\?"
 INDENT = 8
 """Deepest indentation at which a line still counts as starting with its markup."""
 
@@ -46,6 +58,11 @@ class Slot:
 
 def parse(text: str, key: str) -> list[str | Slot]:
     """Literals and slots of a pattern, in order; raises `PatternError`."""
+    return [*_parsed(text, key)]
+
+
+@lru_cache(maxsize=1024)
+def _parsed(text: str, key: str) -> tuple[str | Slot, ...]:
     try:
         fields = list(string.Formatter().parse(text))
     except ValueError as error:
@@ -66,7 +83,7 @@ def parse(text: str, key: str) -> list[str | Slot]:
             raise PatternError(key, f"{text!r}: {{{name}}} is missing")
     if key == "call":
         body(text)
-    return parts
+    return tuple(parts)
 
 
 def check_findable(text: str, key: str, *, enclosed: bool) -> None:
@@ -103,6 +120,7 @@ def _around(parts: Sequence[str | Slot]) -> tuple[str, list[str], list[str]]:
     return slots[at], slots[:at], slots[at + 1 :]
 
 
+@lru_cache(maxsize=1024)
 def body(call: str) -> str:
     """Which slot of a call pattern holds the arguments: `json`, `args` or `params`."""
     found = [field for _, field, _, _ in string.Formatter().parse(call) if field in BODIES]
@@ -117,119 +135,6 @@ def split(parts: Sequence[str | Slot], slots: Iterable[str]) -> tuple[list[str |
     """What stands before and after the first of `slots`."""
     at = next(i for i, part in enumerate(parts) if isinstance(part, Slot) and part.name in slots)
     return list(parts[:at]), list(parts[at + 1 :])
-
-
-# Parts of markup, as read
-
-
-@dataclass(frozen=True, slots=True)
-class Lit:
-    """Exactly this text, of at least one character."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Space:
-    """Any run of white space, also none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Chars:
-    """A bounded run of characters of a class, e.g. a tool's name."""
-
-    allowed: str
-    most: int
-    group: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class OneOf:
-    """One of some words."""
-
-    words: tuple[str, ...]
-    group: str = ""
-    any_case: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Maybe:
-    """A sequence that may be missing."""
-
-    parts: tuple[Part, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """A sequence whose place in the text is asked for by name."""
-
-    parts: tuple[Part, ...]
-    group: str
-
-
-Part = Lit | Space | Chars | OneOf | Maybe | Group
-
-
-def whole(parts: Sequence[Part], token: str = "") -> str:
-    """The expression for a complete sequence; with the name of a `token`, its groups are `GROUP_TOKEN`."""
-    return "".join(_whole(part, token) for part in parts)
-
-
-def _whole(part: Part, token: str = "") -> str:
-    match part:
-        case Lit(text):
-            return re.escape(text)
-        case Space():
-            return SPACE
-        case Chars(allowed, most, group):
-            return _grouped(rf"[{allowed}]{{1,{most}}}", group, token)
-        case OneOf(words, group, any_case):
-            # Longest first: of `read` and `read_file` the longer one is tried first.
-            choice = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
-            return _grouped(_cased(choice, any_case), group, token)
-        case Maybe(parts):
-            return f"(?:{whole(parts, token)})?"
-        case Group(parts, group):
-            return _grouped(whole(parts, token), group, token)
-
-
-def _grouped(expression: str, group: str, token: str) -> str:
-    return f"(?P<{group}_{token}>{expression})" if group and token else f"(?:{expression})"
-
-
-def beginning(parts: Sequence[Part]) -> str:
-    """The expression for every beginning of a sequence that more text could go on with, the empty one included."""
-    if not parts:
-        return "(?!)"
-    tail = _beginning(parts[-1])
-    for part in reversed(parts[:-1]):
-        tail = f"(?:{_whole(part)}{tail}|{_beginning(part)})"
-    return tail
-
-
-def _beginning(part: Part) -> str:
-    match part:
-        case Lit(text):
-            return _word_beginning(text)
-        case Space():
-            return _SPACE_BEGINNING
-        case Chars(allowed, most, _):
-            return rf"[{allowed}]{{0,{most}}}"
-        case OneOf(words, _, any_case):
-            return f"(?:{_cased('|'.join(map(_word_beginning, words)), any_case)})"
-        case Maybe(parts) | Group(parts, _):
-            return beginning(parts)
-
-
-def _word_beginning(word: str) -> str:
-    nested = ""
-    for char in reversed(word[:-1]):
-        nested = f"(?:{re.escape(char)}{nested})?"
-    return nested
-
-
-def _cased(expression: str, any_case: bool) -> str:
-    return f"(?i:{expression})" if any_case else expression
 
 
 # Expressions for the states of a reader
@@ -295,6 +200,11 @@ class Scan:
         return re.compile(f"[{''.join(map(re.escape, self._firsts))}]" if self._firsts else "")
 
 
+def finding(tokens: Sequence[Token]) -> re.Pattern[str]:
+    """Finds tokens in a text that is all there."""
+    return re.compile(_search(tokens, (), hold=False), re.MULTILINE)
+
+
 def searching(tokens: Sequence[Token], at_end: Sequence[Token] = ()) -> Scan:
     """For a state in which text flows until one of `tokens`; those `at_end` count only as the last thing."""
     firsts = [token.first for token in (*tokens, *at_end)]
@@ -347,7 +257,8 @@ class _Sought:
 
     def behind(self, count: int) -> str:
         """The expression for what follows the first `count` atoms."""
-        rest = "".join(re.escape(one) if isinstance(one, str) else _whole(one, self.name) for one in self.atoms[count:])
+        atoms = self.atoms[count:]
+        rest = "".join(re.escape(one) if isinstance(one, str) else whole_of(one, self.name) for one in atoms)
         return f"(?P<{self.name}>{self.start}{rest}{self.end})"
 
 
@@ -398,5 +309,5 @@ def _held(trie: _Trie) -> str:
         if isinstance(atom, str):
             choices += [re.escape(atom) + _held(inner)] * bool(inner)
         else:
-            choices += [_whole(atom) + _held(inner)] * bool(inner) + [_beginning(atom)]
+            choices += [whole_of(atom) + _held(inner)] * bool(inner) + [beginning_of(atom)]
     return f"(?:{'|'.join(choices)}|)" if choices else ""

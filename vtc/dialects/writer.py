@@ -124,5 +124,4 @@ def _object(arguments: str) -> dict[str, Any]:
     return value if isinstance(value, dict) else {"arguments": value}
 
 
-def _dumped(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+_dumped = json.JSONEncoder(ensure_ascii=False).encode

@@ -13,6 +13,7 @@ import msgspec
 
 from vtc.dialects import documentation
 from vtc.dialects.description import Description
+from vtc.dialects.memory import Memory
 from vtc.events import Message, Tool
 from vtc.guards.chain import Guards
 from vtc.profiles.loader import Profiles
@@ -147,6 +148,9 @@ class Planner:
         ):
             if name and name not in known:
                 raise UnknownName(setting, name, tuple(known))
+        self.memory = Memory()
+        """What was made of past turns; made anew with the profiles, as it depends on them."""
+        self._framed = [dialect for dialect in profiles.dialects.values() if dialect.framed]
 
     def plan(self, facts: Facts, request: Asked) -> Plan:
         """The plan for a request that came with these facts."""
@@ -280,7 +284,7 @@ class Planner:
         """The dialects that are read, those that are expected before the others."""
         known = self.profiles.dialects
         if model.accept == "auto":
-            accepted = [one for one in known.values() if one.framed]
+            accepted = self._framed
         else:
             accepted = [known[name] for name in model.accept]
         return tuple({one.name: one for one in [*first, *accepted]}.values())
