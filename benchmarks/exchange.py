@@ -81,18 +81,22 @@ def new_tools(profiles: Profiles, rounds: int) -> Iterator[Figure]:
 
 
 def memory(profiles: Profiles, rounds: int) -> Iterator[Figure]:
-    """What is allocated for a stream in the middle of a reply, beyond the characters of the call that it holds."""
+    """What is allocated for a stream in the middle of a reply, beyond the bytes of the frames that it holds.
+
+    The request's body is mitmproxy's and no part of it.
+    """
     planner = Planner(profiles, Settings())
     call = samples.call_of(64 << 10, profiles.dialects["hermes"])
     middle = samples.pieces(call)[: (32 << 10) // samples.PIECE]
     for what, deltas, target in (
         ("in prose", samples.answer(2000), 64.0),
-        ("in a call, 32 KB of it held", middle, None),
+        ("in a call, beyond 8192 frames held", middle, None),
     ):
         frames = samples.reply(deltas)[:-2]
         for request, asked in (("46 KB asked", (20, 10)), ("320 KB asked", (200, 40))):
             body = encoded(samples.request(messages=asked[0], tools_=asked[1]))
-            taken = [_memory(planner, body, frames) for _ in range(rounds)]
+            held = 0 if target else sum(map(len, frames)) / 1024
+            taken = [_memory(planner, body, frames) - held for _ in range(rounds)]
             yield Figure(MEMORY, f"{what}, {request}", "KB", taken, target)
 
 
@@ -100,7 +104,7 @@ def _memory(planner: Planner, body: bytes, frames: list[bytes]) -> float:
     """KB by stream; what exchanges share is made before."""
 
     def start() -> tuple[Exchange, object]:
-        exchange = opened(planner, bytes(bytearray(body)))
+        exchange = opened(planner, body)
         stream = exchange.stream()
         for frame in frames:
             stream.feed(bytes(bytearray(frame)))

@@ -165,8 +165,14 @@ class Exchange:
         return bool(plan.read and self._tools) or filters or bool(plan.response_drop) or plan.buffered
 
     def stream(self, content_encoding: str = "") -> Stream:
-        """The codec for a reply of server-sent events; raises `UnsupportedEncoding`."""
-        return self._stream(compression.decoder(content_encoding), self.report, [])
+        """The codec for a reply of server-sent events; raises `UnsupportedEncoding`.
+
+        From then on the exchange holds nothing of the conversation, as a stream may go on for long.
+        """
+        decoder = compression.decoder(content_encoding)
+        self._request.forget()
+        self._messages = None
+        return self._stream(decoder, self.report, [])
 
     def body(self, body: bytes) -> bytes:
         """A whole reply, JSON or server-sent events, rewritten; as it came if that fails."""

@@ -63,6 +63,10 @@ class Request(ABC):
     """The whole request as plain data, for profiles that match on it."""
 
     @abstractmethod
+    def forget(self) -> None:
+        """Let go of the conversation and of all else that only sending the request needs."""
+
+    @abstractmethod
     def encode(
         self,
         *,

@@ -7,6 +7,7 @@ that is not changed, a reply without calls all of its bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -32,6 +33,8 @@ from vtc.apis.openai_stream import StreamRewriter
 from vtc.events import Call, Message, Opaque, Reasoning, Tool, ToolCall
 
 TOOL_FIELDS = ("tools", "tool_choice", "parallel_tool_calls", "functions", "function_call")
+_MOST_TOOLS = 256 << 10
+"""Bytes of declarations beyond which they are not kept for the next request."""
 _raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -81,10 +84,8 @@ class Request(BaseRequest):
 
     def __init__(self, body: bytes) -> None:
         try:
-            self.fields = decode(body)
-            self._raw, self._raw_messages = _raws(body, self.fields)
+            self._raw, self._raw_messages, self.fields, self.tools = _read(body)
             self.messages = _messages(self.fields.get("messages") or [])
-            self.tools = _tools(self.fields)
         except (ValueError, UnicodeError, AttributeError, TypeError, KeyError) as error:
             raise BadRequest(f"the body is no chat completion request: {error}") from None
         self.model = str(self.fields.get("model") or "")
@@ -92,7 +93,9 @@ class Request(BaseRequest):
         self.legacy = not self.fields.get("tools") and bool(self.fields.get("functions"))
         self.tool_choice = _tool_choice(self.fields)
         self.parallel = self.fields.get("parallel_tool_calls") is not False
-        self._originals = {id(message): raw for message, raw in zip(self.messages, self._raw_messages, strict=True)}
+
+    def forget(self) -> None:
+        self.fields, self.messages, self._raw, self._raw_messages = {}, [], {}, []
 
     def encode(
         self,
@@ -108,7 +111,8 @@ class Request(BaseRequest):
         if withheld and tools is None:
             self._withhold(fields, withheld)
         if messages is not None:
-            fields["messages"] = [self._originals.get(id(message)) or _encoded(message) for message in messages]
+            originals = {id(message): raw for message, raw in zip(self.messages, self._raw_messages, strict=True)}
+            fields["messages"] = [originals.get(id(message)) or _encoded(message) for message in messages]
         if tools:
             fields["tools"] = [tool.as_openai() for tool in tools]
         for path in drop:
@@ -153,17 +157,35 @@ def _without(value: Any, path: Sequence[str]) -> Any:
     return value
 
 
-def _raws(body: bytes, fields: Mapping[str, Any]) -> tuple[dict[str, msgspec.Raw], list[msgspec.Raw]]:
-    """The bytes of every field, and of every message."""
+def _read(body: bytes) -> tuple[dict[str, msgspec.Raw], list[msgspec.Raw], dict[str, Any], Sequence[Tool]]:
+    """The bytes of every field and of every message, what the fields say, and the tools they declare.
+
+    Raises ValueError.
+    """
     try:
         raw = _raw_object.decode(body)
-        return raw, _raw_list.decode(raw.get("messages", msgspec.Raw(b"[]")))
+        messages = _raw_list.decode(raw.get("messages", b"[]"))
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError:
         # It takes Python's own decoder, so there are no bytes to keep: JavaScript cuts emoji in two when it cuts text.
+        fields: dict[str, Any] = decode(body)
         messages = [msgspec.Raw(encode(message)) for message in fields.get("messages") or []]
-        return {key: msgspec.Raw(encode(value)) for key, value in fields.items()}, messages
+        return {key: msgspec.Raw(encode(value)) for key, value in fields.items()}, messages, fields, _tools(fields)
+    known = {key: bytes(raw[key]) for key in ("tools", "functions") if key in raw}
+    if sum(map(len, known.values())) <= _MOST_TOOLS:
+        declared, tools = _declared(tuple(known.items()))
+    else:
+        declared, tools = _declared.__wrapped__(tuple(known.items()))
+    fields = {key: declared[key] if key in declared else decode(bytes(one)) for key, one in raw.items()}
+    return raw, messages, fields, tools
+
+
+@lru_cache(maxsize=64)
+def _declared(fields: tuple[tuple[str, bytes], ...]) -> tuple[dict[str, Any], Sequence[Tool]]:
+    """Declarations of tools, decoded; agents send the same ones with every request, and exchanges share them."""
+    declared = {key: decode(raw) for key, raw in fields}
+    return declared, _tools(declared)
 
 
 def _tools(fields: Mapping[str, Any]) -> list[Tool]:
