@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vtc.profiles import document, loader
 from vtc.profiles.document import ProfileError, read
 
 
@@ -151,3 +153,46 @@ def test_no_text_raises(tmp_path_factory: pytest.TempPathFactory, text: str) -> 
     file.write_bytes(text.encode("utf-8", "surrogatepass"))
     for problem in read(file)[1]:
         assert str(problem).startswith(f"{file}:{problem.line}: ")
+
+
+# libyaml is only faster: what it gives is what PyYAML's own parser would.
+
+TEXTS = [
+    *(path.read_text("utf-8") for path in sorted(loader.builtin_directory().rglob("*.yaml"))),
+    "a:\nb: ~\nc:\n- \n- x\n- - y\n  - z\n",
+    "a: |\n  x\n\n  y\nb: >-\n  folded\n  text\nc: 'it''s'\nd: \"\\u00e9\\n\"\n",
+    "{a: [1, 2.5, true, null, 0x10, 1_000], b: {c: d}}\n",
+    "a: &x [1]\nb: *x\n",
+    "---\na: 1\n---\n---\nb: 2\n...\n",
+    "# nothing\n",
+    "a: 2020-01-01\nb: =\n<<: x\n",
+    "é: ü\n\ttab: x\n",
+    "a: b: c\n",
+    "a: [1\nb: 2\n",
+    "a: 'x\n",
+    "a: *unknown\n",
+    "a: \x01\n",
+    "%YAML 9.9\n---\na: 1\n",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_both_parsers_read_the_same(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "a.yaml"
+    file.write_text(text, "utf-8")
+    either = document.read(file)
+    document._parsed.cache_clear()
+    monkeypatch.setattr(document, "_MAX_RECURSION", 0)
+    assert document.read(file) == either
+
+
+@pytest.mark.parametrize("text", ["[" * 5000, "- " * 5000, "? " * 5000, "a: {" * 5000])
+def test_deep_nesting_is_kept_from_libyaml(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(yaml, "CSafeLoader", None)
+    file = tmp_path / "a.yaml"
+    file.write_text(text, "utf-8")
+    without = document.read(file)
+    document._parsed.cache_clear()
+    monkeypatch.undo()
+    assert document.read(file) == without
+    assert without[1]

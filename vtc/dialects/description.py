@@ -105,8 +105,11 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         tags = self.names == "declared" and set(firsts) == {"<"}
         return self.json_body and (tags or all(len(first) >= 5 and not first[0].isalnum() for first in firsts))
 
-    def check(self) -> None:
-        """Raise `PatternError` (a ValueError with the offending `.key`) if a pattern makes no sense."""
+    def check(self, *, template: bool = True) -> None:
+        """Raise `PatternError` (a ValueError with the offending `.key`) if a pattern makes no sense.
+
+        Compiling the prompt's `template` takes longer than all else; without it, it is compiled when it is needed.
+        """
         for key, patterns in (("call", self.calls), ("param", self.params), ("section", self.sections)):
             for text in patterns:
                 pattern.parse(text, key)
@@ -122,7 +125,8 @@ class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
             raise pattern.PatternError("param", "a call with {params} needs a pattern for one parameter")
         pattern.parse(self.result, "result")
         self._check_result_start()
-        prompt.check(self.prompt)
+        if template:
+            prompt.check(self.prompt)
 
     def _check_result_start(self) -> None:
         try:

@@ -13,8 +13,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
-import json_repair
-
 from vtc.dialects import values
 from vtc.dialects.json_body import JsonBody, items
 
@@ -148,6 +146,8 @@ def _guessed(body: str) -> tuple[list[str], list[str]] | None:
     one.feed(body, 0, final=True)
     if not one.error:
         return None  # it just ends too early
+    import json_repair  # slow to import, and hardly ever needed
+
     try:
         value = json_repair.loads(body)
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)

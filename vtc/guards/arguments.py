@@ -11,16 +11,14 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
-from typing import Any
-
-import jsonschema
-from jsonschema.exceptions import SchemaError, ValidationError
-from jsonschema.protocols import Validator
-from jsonschema.validators import validator_for
-from referencing import Registry
-from referencing.exceptions import Unresolvable
+from typing import TYPE_CHECKING, Any
 
 from vtc.events import Call, Denied, Event, Intervention, Manner, Tool
+
+# `jsonschema` is slow to import, and most profiles check no arguments: it is imported where it is used.
+if TYPE_CHECKING:
+    from jsonschema.exceptions import ValidationError
+    from jsonschema.protocols import Validator
 
 MOST_COERCIONS = 32
 MOST_FAULTS = 3
@@ -38,8 +36,13 @@ class Checker:
     """A tool's parameters as a JSON Schema; nothing that it refers to is fetched."""
 
     def __init__(self, tool: Tool) -> None:
+        from jsonschema import Draft202012Validator
+        from jsonschema.exceptions import SchemaError
+        from jsonschema.validators import validator_for
+        from referencing import Registry
+
         schema = dict(tool.parameters)
-        kind = validator_for(schema, default=jsonschema.Draft202012Validator)
+        kind = validator_for(schema, default=Draft202012Validator)
         try:
             kind.check_schema(schema)
         except SchemaError as error:
@@ -70,6 +73,8 @@ class Checker:
         return value, done
 
     def _errors(self, value: Any) -> Iterator[ValidationError]:
+        from referencing.exceptions import Unresolvable
+
         try:
             yield from self._validator.iter_errors(value)
         except Unresolvable as error:
@@ -141,7 +146,9 @@ def _as_type(value: Any, wanted: str | list[str]) -> tuple[Any, str] | None:
         found = _PYTHON[text] if text in _PYTHON else json.loads(text, parse_constant=_no_number)
     except (ValueError, RecursionError):
         return None
-    checker = jsonschema.Draft202012Validator.TYPE_CHECKER
+    from jsonschema import Draft202012Validator
+
+    checker = Draft202012Validator.TYPE_CHECKER
     kind = next((kind for kind in types if kind != "string" and checker.is_type(found, kind)), None)
     return (found, kind) if kind else None
 

@@ -96,7 +96,7 @@ def load(directories: Sequence[Path]) -> Profiles:
             unreadable.append(Problem(str(directory), 1, "", "no such directory; create it or correct the path"))
         for document in _documents(directory, unreadable):
             documents.append(document)
-            profile = _profile(document, problems)
+            profile = _profile(document, problems, is_builtin=is_builtin)
             if profile is None:
                 continue
             key = (profile.kind, profile.name)
@@ -159,8 +159,10 @@ def signature(directories: Sequence[Path]) -> Mapping[Path, tuple[int, int]]:
 
 def _files(directory: Path) -> Iterator[Path]:
     for file in [directory] if directory.is_file() else sorted(directory.rglob("*")):
+        if file.suffix not in (".yaml", ".yml") or file.name.startswith("."):
+            continue
         is_example = EXAMPLES in file.relative_to(directory).parts[:-1]
-        if file.suffix in (".yaml", ".yml") and not (file.name.startswith(".") or is_example or file.is_dir()):
+        if not (is_example or file.is_dir()):
             yield file
 
 
@@ -171,7 +173,7 @@ def _documents(directory: Path, problems: list[Problem]) -> Iterator[Document]:
         yield from documents
 
 
-def _profile(document: Document, problems: list[Problem]) -> Profile | None:
+def _profile(document: Document, problems: list[Problem], *, is_builtin: bool) -> Profile | None:
     """The document as a profile, or None and why not among the problems."""
     value = document.value
     if not isinstance(value, dict):
@@ -183,19 +185,16 @@ def _profile(document: Document, problems: list[Problem]) -> Profile | None:
         choice = validation.listed(f"`kind: {known}`" for known in KINDS)
         problems.append(document.problem(("kind",), f"{what}; write {choice}{validation.nearest(kind, KINDS)}"))
         return None
-    found = validation.problems(document, KINDS[kind])
-    problems += found
-    if found:
-        return None
     try:
         profile = msgspec.convert(value, KINDS[kind])
         if isinstance(profile, Description):
-            profile.check()
+            profile.check(template=not is_builtin)  # of ours the tests have rendered every one
     except PatternError as error:
         problems.append(document.problem((error.key,), str(error)))
         return None
     except msgspec.ValidationError as error:
-        problems.append(document.problem(*_placed(str(error))))
+        # It names only the first of them.
+        problems += validation.problems(document, KINDS[kind]) or [document.problem(*_placed(str(error)))]
         return None
     return profile
 

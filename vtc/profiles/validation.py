@@ -10,11 +10,13 @@ import difflib
 import json
 from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import jsonschema
 import msgspec
-from jsonschema.exceptions import ValidationError
+
+if TYPE_CHECKING:
+    import jsonschema
+    from jsonschema.exceptions import ValidationError
 
 from vtc.profiles.document import Document, KeyPath, Problem
 
@@ -63,6 +65,8 @@ def shown(value: Any) -> str:
 
 @cache
 def _validator(model: type[msgspec.Struct]) -> jsonschema.Draft202012Validator:
+    import jsonschema  # slow to import, and nearly always nothing is wrong
+
     return jsonschema.Draft202012Validator(msgspec.json.schema(model))
 
 
