@@ -25,11 +25,12 @@ import re
 from bisect import bisect
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
+
+import msgspec
 
 from vtc.events import Tool
 
@@ -64,16 +65,14 @@ _TYPES = (
 """How a description begins that tells a type."""
 
 
-@dataclass(frozen=True, slots=True)
-class Documentation:
+class Documentation(msgspec.Struct, frozen=True):
     """The tools of a system prompt, and the prompt without them and without the rules for writing calls."""
 
     tools: tuple[Tool, ...]
     rest: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Section:
+class _Section(msgspec.Struct, frozen=True):
     """A heading and all that follows up to the next one of its level; `start`, `body` and `end` are offsets."""
 
     title: str

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 SPACE = r"(?:\s|\\n){0,256}+"
 """Loose white space, also as the two characters `\\n` that some models write between tags: bounded, so that holding it
@@ -16,20 +17,17 @@ back is; possessive, so that no run of it is tried twice."""
 _SPACE_BEGINNING = SPACE + r"\\?"
 
 
-@dataclass(frozen=True, slots=True)
-class Lit:
+class Lit(msgspec.Struct, frozen=True):
     """Exactly this text, of at least one character."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Space:
+class Space(msgspec.Struct, frozen=True):
     """Any run of white space, also none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chars:
+class Chars(msgspec.Struct, frozen=True):
     """A bounded run of characters of a class, e.g. a tool's name."""
 
     allowed: str
@@ -37,8 +35,7 @@ class Chars:
     group: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class OneOf:
+class OneOf(msgspec.Struct, frozen=True):
     """One of some words."""
 
     words: tuple[str, ...]
@@ -46,15 +43,13 @@ class OneOf:
     any_case: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Maybe:
+class Maybe(msgspec.Struct, frozen=True):
     """A sequence that may be missing."""
 
     parts: tuple[Part, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
+class Group(msgspec.Struct, frozen=True):
     """A sequence whose place in the text is asked for by name."""
 
     parts: tuple[Part, ...]

@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Protocol
+
+import msgspec
 
 from vtc.dialects.parts import (
     SPACE,
@@ -51,8 +52,7 @@ class PatternError(ValueError):
         self.key = key
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(msgspec.Struct, frozen=True):
     name: str
 
 
@@ -143,8 +143,7 @@ LINE_START = "(?:" + "|".join(rf"(?<=^[ \t>]{{{n}}}%s)" for n in range(INDENT + 
 """Says that the character just read is the first of its line, up to an indentation (or `>` quoting)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(msgspec.Struct, frozen=True):
     """Something that leaves a state, and the name it goes by; what is searched for starts with a literal."""
 
     name: str
@@ -246,8 +245,7 @@ def _search(tokens: Sequence[Token], at_end: Sequence[Token], *, hold: bool) -> 
 # expression grows with what is different about them, and one look at a character tells most of them from the text.
 
 
-@dataclass(frozen=True, slots=True)
-class _Sought:
+class _Sought(msgspec.Struct, frozen=True):
     """A token behind its first character, literals as single characters; `start` and `end` are asserted there."""
 
     name: str

@@ -9,11 +9,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
 from yaml.constructor import SafeConstructor
 
@@ -34,8 +34,7 @@ _TEXTS = {f"{_TAG}{name}" for name in ("timestamp", "merge", "value")}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True, order=True):
     """What is wrong with a profile file, as `FILE:LINE: key.path: what is wrong; what to do`."""
 
     file: str
@@ -56,8 +55,7 @@ class ProfileError(ValueError):
         super().__init__("\n".join(map(str, self.problems)))
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(msgspec.Struct, frozen=True):
     """One YAML document: its data, made of JSON's types, and the line (from 1) of each key and item."""
 
     file: Path
