@@ -75,4 +75,5 @@ def _of_dialects(what: str, by_name: dict[str, float], unit: str, target: float 
     note = f"most: {slowest} {by_name[slowest]:.2f}"
     if target is not None and (over := sorted(name for name in by_name if by_name[name] > target)):
         note = f"{note}; over the target: {', '.join(over)}"
-    return Figure(GROUP, f"{what} ({len(by_name)} dialects)", unit, list(by_name.values()), target, note, by_name)
+    what = f"{what} ({len(by_name)} dialects)"
+    return Figure(GROUP, what, unit, list(by_name.values()), target, note, each=True, details=by_name)

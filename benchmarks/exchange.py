@@ -20,7 +20,7 @@ from vtc.profiles.plan import Planner, Settings
 
 REQUEST = "a request of 200 messages and 40 tools, 320 KB"
 MEMORY = "memory by open stream"
-STREAMS = 32
+STREAMS = 8
 
 
 def opened(planner: Planner, body: bytes) -> Exchange:
@@ -87,10 +87,10 @@ def memory(profiles: Profiles, rounds: int) -> Iterator[Figure]:
     """
     planner = Planner(profiles, Settings())
     call = samples.call_of(64 << 10, profiles.dialects["hermes"])
-    middle = samples.pieces(call)[: (32 << 10) // samples.PIECE]
+    middle = samples.pieces(call)[: (16 << 10) // samples.PIECE]
     for what, deltas, target in (
         ("in prose", samples.answer(2000), 64.0),
-        ("in a call, beyond 8192 frames held", middle, None),
+        ("in a call, beyond 4096 frames held", middle, None),
     ):
         frames = samples.reply(deltas)[:-2]
         for request, asked in (("46 KB asked", (20, 10)), ("320 KB asked", (200, 40))):

@@ -154,7 +154,7 @@ def _cpu(case: Case, both: tuple[Side, Side], rounds: int) -> Figure:
         ratios(vtc, identity),
         case.target,
         f"{ours:.1f} / {floor:.1f} us",
-        {"vtc_us": ours, "identity_us": floor},
+        details={"vtc_us": ours, "identity_us": floor},
     )
 
 
@@ -180,7 +180,7 @@ def _first(case: Case, both: tuple[Side, Side], rounds: int) -> Iterator[Figure]
             ratios(vtc, identity),
             case.target,
             f"{ours:.2f} / {floor:.2f} ms",
-            {"vtc_ms": ours, "identity_ms": floor},
+            details={"vtc_ms": ours, "identity_ms": floor},
         )
 
 
@@ -211,5 +211,5 @@ def start(rounds: int) -> Iterator[Figure]:
         added,
         0.3,
         f"{ours:.2f} / {floor:.2f} s",
-        {"vtc_s": ours, "identity_s": floor},
+        details={"vtc_s": ours, "identity_s": floor},
     )

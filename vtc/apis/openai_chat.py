@@ -84,7 +84,7 @@ class Request(BaseRequest):
 
     def __init__(self, body: bytes) -> None:
         try:
-            self._raw, self._raw_messages, self.fields, self.tools = _read(body)
+            self._raw, self._raw_messages, self.fields, self.tools = _raws(body)
             self.messages = _messages(self.fields.get("messages") or [])
         except (ValueError, UnicodeError, AttributeError, TypeError, KeyError) as error:
             raise BadRequest(f"the body is no chat completion request: {error}") from None
@@ -157,7 +157,7 @@ def _without(value: Any, path: Sequence[str]) -> Any:
     return value
 
 
-def _read(body: bytes) -> tuple[dict[str, msgspec.Raw], list[msgspec.Raw], dict[str, Any], Sequence[Tool]]:
+def _raws(body: bytes) -> tuple[dict[str, msgspec.Raw], list[msgspec.Raw], dict[str, Any], Sequence[Tool]]:
     """The bytes of every field and of every message, what the fields say, and the tools they declare.
 
     Raises ValueError.
