@@ -94,9 +94,9 @@ def test_what_is_kept_is_given_back() -> None:
 def test_parts_arrive_in_pieces_interleaved_and_unnumbered() -> None:
     channel: Channel = Toy(structured=False)
     choice = Choice(0, channel)
-    choice.gather({"tool_calls": [{"id": "p", "function": {"name": "a", "arguments": "{"}}]})
-    choice.gather({"tool_calls": [{"id": "q", "function": {"name": "b", "arguments": {"x": 1}}}]})
-    choice.gather({"tool_calls": [{"index": 0, "function": {"arguments": "}"}}]})
+    choice.gathered.add({"tool_calls": [{"id": "p", "function": {"name": "a", "arguments": "{"}}]})
+    choice.gathered.add({"tool_calls": [{"id": "q", "function": {"name": "b", "arguments": {"x": 1}}}]})
+    choice.gathered.add({"tool_calls": [{"index": 0, "function": {"arguments": "}"}}]})
     (first, second) = choice.end(complete=True)
     assert [getattr(event, "text", "") for event in (first, second)] == ["[a {} p]", '[b {"x": 1} q]']
 
@@ -116,7 +116,7 @@ def holding(*texts: str) -> Choice:
     choice = Choice(0, Toy())
     choice.held.extend(Held(text, text.encode(), whole=True) for text in texts)
     choice.frames.append((b"raw", {}))
-    choice.gather(piece(0, '{"a"', name="read"))
+    choice.gathered.add(piece(0, '{"a"', name="read"))
     return choice
 
 
@@ -125,8 +125,8 @@ def test_what_failed_is_undone(events: list[Event]) -> None:
     """Text that was taken, frames that were added, given away or told apart, and calls that were added to."""
     choice = holding("a", "b")
     mark = Mark(choice)
-    choice.gather(piece(0, ": 1}"))
-    choice.gather(piece(1, "{}", name="list"))
+    choice.gathered.add(piece(0, ": 1}"))
+    choice.gathered.add(piece(1, "{}", name="list"))
     mark.read(events)
     choice.held.append(Held("c", b"c", whole=False))
     if events:
@@ -137,7 +137,7 @@ def test_what_failed_is_undone(events: list[Event]) -> None:
     mark.undo()
     assert [(held.text, held.raw) for held in choice.held] == [("a", b"a"), ("b", b"b")]
     assert (choice.frames, choice.apart, choice.calls) == ([(b"raw", {})], False, 0)
-    assert [one["function"] for one in choice.entries()] == [{"name": "read", "arguments": '{"a"'}]
+    assert [one["function"] for one in choice.gathered.entries()] == [{"name": "read", "arguments": '{"a"'}]
 
 
 def test_a_long_call_is_not_copied_for_every_piece_of_it() -> None:

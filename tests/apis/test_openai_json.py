@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.apis import chat
-from vtc.apis.openai_json import call, calls_of, cleaned, decode, encode, finish_reason, has_calls, said, text_reason
+from vtc.apis.openai_json import call, cleaned, decode, encode, finish_reason, said, text_reason
 from vtc.events import Call, Event, Markup, Reasoning, Refusal, Rewritten, Text, ToolCall
 
 
@@ -52,25 +51,6 @@ def test_bytes_that_are_no_utf8_are_what_a_client_takes_them_for_if_asked() -> N
 def test_what_is_encoded(value: Any, data: bytes) -> None:
     """Compact; raw pieces keep their bytes wherever they can."""
     assert encode(value) == data
-
-
-@pytest.mark.parametrize(
-    ("message", "calls"),
-    [
-        ({}, []),
-        ({"tool_calls": None, "function_call": None}, []),
-        ({"tool_calls": []}, []),
-        ({"tool_calls": [chat.native(0, id="a", name="n", arguments='{"x": 1}')]}, [ToolCall("n", '{"x": 1}', "a")]),
-        ({"tool_calls": [{"function": {"name": "n"}}, {"id": None}]}, None),
-        ({"function_call": {"name": "n", "arguments": "{}"}}, [ToolCall("n", "{}", "call_0")]),
-    ],
-)
-def test_the_calls_of_a_message(message: dict[str, Any], calls: list[ToolCall] | None) -> None:
-    found = calls_of(message)
-    if calls is None:
-        calls = [ToolCall("n", "{}", "call_0"), ToolCall("None", "{}", "call_1")]
-    assert found == calls
-    assert has_calls(message) == bool(calls)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,8 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from vtc.apis.openai_json import calls_of, decode, encode
+from vtc.apis.openai_json import decode, encode
+from vtc.apis.openai_message import replies
 
 DONE = b"data: [DONE]\n\n"
 SAID = ("role", "content", "reasoning", "reasoning_content", "tool_calls")
@@ -48,12 +49,11 @@ def streamed(body: bytes, *, usage: bool) -> bytes:
 def reply_text(body: bytes) -> str:
     """What the first choice says, its calls written as JSON; empty if it is no chat completion."""
     try:
-        message = decode(body)["choices"][0]["message"]
-        text = message.get("content") if isinstance(message.get("content"), str) else ""
-        calls = [json.dumps({"name": call.name, "arguments": call.arguments}) for call in calls_of(message)]
+        message = replies(body)[0].message
     except (ValueError, LookupError, TypeError, AttributeError):
         return ""
-    return "\n".join(part for part in (text, *calls) if part)
+    calls = [json.dumps({"name": call.name, "arguments": call.arguments}) for call in message.calls]
+    return "\n".join(part for part in (message.text, *calls) if part)
 
 
 def _choices(entry: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -65,7 +65,7 @@ def _choices(entry: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     deltas += [{key: message[key]} for key in ("reasoning", "reasoning_content", "content") if message.get(key)]
     deltas += [others] if others else []
     calls = message.get("tool_calls") or []
-    deltas += [{"tool_calls": [{"index": number, **call}]} for number, call in enumerate(calls)]
+    deltas += [{"tool_calls": [{**call, "index": number}]} for number, call in enumerate(calls)]
     for delta in deltas:
         yield {"index": index, "delta": delta, "finish_reason": None}
     rest = {key: value for key, value in entry.items() if key not in ("index", "message", "finish_reason")}

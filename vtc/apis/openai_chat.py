@@ -16,14 +16,13 @@ from vtc.apis import openai_message
 from vtc.apis.base import BadRequest, Channel, Reply
 from vtc.apis.base import Request as BaseRequest
 from vtc.apis.openai_answer import completion, reply_text, streamed
+from vtc.apis.openai_calls import calls_of, entry_of
 from vtc.apis.openai_json import (
     CUT_OFF,
     call,
-    calls_of,
     cleaned,
     decode,
     encode,
-    entry_of,
     finish_reason,
     has_reasoning,
     said,
@@ -86,7 +85,7 @@ class Request(BaseRequest):
         try:
             self._raw, self._raw_messages, self.fields, self.tools = _raws(body)
             self.messages = _messages(self.fields.get("messages") or [])
-        except (ValueError, UnicodeError, AttributeError, TypeError, KeyError) as error:
+        except (ValueError, UnicodeError, AttributeError, TypeError, KeyError, RecursionError) as error:
             raise BadRequest(f"the body is no chat completion request: {error}") from None
         self.model = str(self.fields.get("model") or "")
         self.stream = self.fields.get("stream") is True

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any
 
 from vtc.apis.base import Channel
+from vtc.apis.openai_calls import Gathered
 from vtc.apis.openai_json import said
-from vtc.events import Call, Event, Rewritten, Text, ToolCall
+from vtc.events import Call, Event, Intervention, Refusal, Rewritten, Text
 
 
 @dataclass(slots=True)
@@ -41,13 +41,11 @@ class Choice:
     role_sent: bool = False
     native: bool = False  # upstream sends tool_calls itself: its text is not read any more
     finished: bool = False
-    gathered: dict[int, dict[str, Any]] = field(default_factory=dict)
-    """Upstream's own calls by index, where the channel takes them; their parts arrive in pieces and interleaved."""
+    gathered: Gathered = field(default_factory=Gathered)
+    """Upstream's own calls, where the channel takes them."""
     frames: list[tuple[bytes, dict[str, Any]]] = field(default_factory=list)
     """The frames that those came in, and what else each says: calls that nobody changes leave in them."""
     apart: bool = False  # such a frame has left already, without its calls
-    before: dict[int, dict[str, Any]] | None = None
-    """`gathered` as it was before the frame that is being read, if that adds to it."""
     settled: bool = False
     """Upstream's own calls have left, or what was made of them."""
 
@@ -64,47 +62,9 @@ class Choice:
         self.held.clear()
         return frames
 
-    def gather(self, delta: Mapping[str, Any]) -> None:
-        if self.before is None:
-            self.before = {index: {**whole, "source": {**whole["source"]}} for index, whole in self.gathered.items()}
-        entries = delta.get("tool_calls") or [{"index": 0, "function": delta["function_call"]}]
-        for entry in entries:
-            function = entry.get("function") or {}
-            empty: dict[str, Any] = {"id": None, "name": "", "arguments": "", "source": {}}
-            whole = self.gathered.setdefault(self._index(entry), empty)
-            whole["source"].update(entry)
-            whole["id"] = whole["id"] or entry.get("id")
-            whole["name"] += function.get("name") or ""
-            arguments = function.get("arguments") or ""
-            whole["arguments"] += arguments if isinstance(arguments, str) else json.dumps(arguments)
-
-    def _index(self, entry: Mapping[str, Any]) -> int:
-        """Which call an entry belongs to; of servers that number nothing, a new id or a second name begins another."""
-        if isinstance(entry.get("index"), int):
-            return int(entry["index"])
-        if not self.gathered:
-            return 0
-        last = max(self.gathered)
-        whole, id_, name = self.gathered[last], entry.get("id"), (entry.get("function") or {}).get("name")
-        return last + bool((name and whole["name"]) or (id_ and id_ != whole["id"]))
-
-    def entries(self) -> list[dict[str, Any]]:
-        """Upstream's own calls as far as they came, as one delta has them."""
-        return [
-            {
-                **whole["source"],
-                "index": index + self.calls,
-                "function": {"name": whole["name"], "arguments": whole["arguments"]},
-            }
-            for index, whole in sorted(self.gathered.items())
-        ]
-
     def end(self, *, complete: bool) -> list[Event]:
         """The end of the choice: what the channel still holds, then what it makes of upstream's own calls."""
-        calls = [
-            ToolCall(whole["name"], whole["arguments"] or "{}", whole["id"] or f"call_{index}", whole["source"])
-            for index, whole in sorted(self.gathered.items())
-        ]
+        calls = self.gathered.numbered()
         events = self.channel.finish(complete=complete, calls=calls)
         made = [event.call for event in events if isinstance(event, Call)]
         self.apart = self.apart or made != calls or any(isinstance(event, Rewritten) for event in events)
@@ -118,18 +78,32 @@ def says(events: Sequence[Event], text: str) -> bool:
     return "".join(map(said, events)) == text
 
 
+def apart_from_calls(events: Sequence[Event]) -> list[Event]:
+    """What else there is, where calls leave in the frames that they came in."""
+    return [event for event in events if not isinstance(event, Call)]
+
+
+def joined(events: Iterable[Event]) -> Iterator[Event]:
+    """The events that stand for characters, neighbouring text in one: a frame that leaves whole leaves as it came."""
+    present = (event for event in events if not isinstance(event, Refusal | Intervention))
+    for is_text, group in groupby(present, key=lambda event: isinstance(event, Text)):
+        if is_text:
+            yield Text("".join(event.raw for event in group))
+        else:
+            yield from group
+
+
 class Mark:
     """What a choice holds before a frame is read and written: if that fails, none of it has left."""
 
-    __slots__ = ("_apart", "_calls", "_choice", "_counts", "_held", "_lists")
+    __slots__ = ("_apart", "_calls", "_choice", "_counts", "_gathered", "_held", "_lists")
 
     def __init__(self, choice: Choice) -> None:
         self._choice = choice
         self._lists = choice.held, choice.frames
         self._counts = len(choice.held), len(choice.frames)
-        self._apart, self._calls = choice.apart, choice.calls
+        self._apart, self._calls, self._gathered = choice.apart, choice.calls, choice.gathered.state()
         self._held: list[Held] | None = None
-        choice.before = None
 
     def read(self, events: Sequence[Event]) -> None:
         """The frame was read. Without events nothing of what is held leaves, so that it need not be copied then, which
@@ -143,5 +117,4 @@ class Mark:
         choice.held = deque(islice(held if self._held is None else self._held, self._counts[0]))
         choice.frames = frames[: self._counts[1]]
         choice.apart, choice.calls = self._apart, self._calls
-        if choice.before is not None:
-            choice.gathered = choice.before
+        choice.gathered.restore(self._gathered)

@@ -45,14 +45,6 @@ def has_reasoning(message: Mapping[str, Any]) -> bool:
     return bool(message.get("reasoning_content") or message.get("reasoning"))
 
 
-def calls_of(message: Mapping[str, Any]) -> list[ToolCall]:
-    """The calls of a message; one without an id gets `call_<index>`."""
-    entries = message.get("tool_calls") or []
-    if legacy := message.get("function_call"):
-        entries = [{"function": legacy}]
-    return [call(entry, f"call_{index}") for index, entry in enumerate(entries)]
-
-
 def call(entry: Mapping[str, Any], default_id: str | None = None) -> ToolCall:
     """One entry of `tool_calls`."""
     function = entry.get("function") or {}
@@ -60,18 +52,6 @@ def call(entry: Mapping[str, Any], default_id: str | None = None) -> ToolCall:
     if not isinstance(arguments, str):  # some send the object itself
         arguments = json.dumps(arguments or {}, ensure_ascii=False)
     return ToolCall(str(function.get("name")), arguments or "{}", entry.get("id") or default_id, entry)
-
-
-def entry_of(call: ToolCall) -> dict[str, Any]:
-    """A call as an entry of `tool_calls`, with the fields that nobody here knows."""
-    return {**extras(call), **call.as_openai()}
-
-
-def extras(call: ToolCall) -> dict[str, Any]:
-    """What the API's own object for a call says beside what a call is (Gemini's thought signatures)."""
-    known = ("index", "id", "type", "function", "name", "arguments")
-    source = call.source if isinstance(call.source, dict) else {}
-    return {key: value for key, value in source.items() if key not in known}
 
 
 def cleaned(reply: Mapping[str, Any], drop: Collection[str]) -> dict[str, Any]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from vtc.apis.base import Reply
-from vtc.apis.openai_json import call, decode
+from vtc.apis.openai_calls import Gathered
+from vtc.apis.openai_json import decode
 from vtc.events import Message
 from vtc.wire import sse
 
@@ -24,7 +24,7 @@ def replies(body: bytes) -> list[Reply]:
     choices: dict[int, dict[str, Any]] = {}
     for chunk in chunks:
         for entry in (chunk.get("choices") or []) if isinstance(chunk, dict) else []:
-            choice = choices.setdefault(entry.get("index") or 0, {"message": {}, "calls": [], "reason": None})
+            choice = choices.setdefault(entry.get("index") or 0, {"message": {}, "calls": Gathered(), "reason": None})
             _add(choice, entry.get("message") or entry.get("delta") or {})
             choice["reason"] = entry.get("finish_reason") or choice["reason"]
     if not any(isinstance(chunk, dict) and "choices" in chunk for chunk in chunks):
@@ -49,41 +49,18 @@ def _chunks(body: bytes) -> list[Any]:
 
 def _add(choice: dict[str, Any], part: Mapping[str, Any]) -> None:
     message = choice["message"]
+    choice["calls"].add(part)
     for key, value in part.items():
         if key in _JOINED and isinstance(value, str):
             message[key] = (message.get(key) or "") + value
-        elif key == "tool_calls":
-            _add_calls(choice["calls"], value or ())
-        elif key == "function_call" and value:
-            _add_calls(choice["calls"], [{"index": 0, "function": value}])
-        elif value is not None:
+        elif key not in ("tool_calls", "function_call") and value is not None:
             message[key] = value
-
-
-def _add_calls(calls: list[dict[str, Any]], entries: Iterable[Mapping[str, Any]]) -> None:
-    """Pieces of calls; where a server numbers nothing, a name begins another."""
-    for entry in entries:
-        function = entry.get("function") or {}
-        name, arguments, index = function.get("name"), function.get("arguments"), entry.get("index")
-        if isinstance(index, int):
-            found = next((one for one in calls if one["index"] == index), None)
-        else:
-            found = None if name or not calls else calls[-1]
-        if found is None:
-            found = {"index": index, "id": None, "function": {"name": "", "arguments": ""}}
-            calls.append(found)
-        found["id"] = found["id"] or entry.get("id")
-        found["function"]["name"] += name or ""
-        if isinstance(arguments, str) or arguments is None:
-            found["function"]["arguments"] += arguments or ""
-        else:  # some send the object itself
-            found["function"]["arguments"] += json.dumps(arguments, ensure_ascii=False)
 
 
 def _reply(choice: Mapping[str, Any]) -> Reply:
     message = choice["message"]
     content = message.get("content")
-    calls = tuple(call(entry) for entry in choice["calls"])
+    calls = tuple(choice["calls"].calls())
     text = (content,) if isinstance(content, str) and content else ()
     return Reply(Message(message.get("role") or "assistant", text, calls, source=message), choice["reason"])
 

@@ -7,26 +7,25 @@ back.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import groupby
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vtc.apis.base import Channel
-from vtc.apis.openai_choice import Choice, Held, Mark, says
+from vtc.apis.openai_calls import entry_of
+from vtc.apis.openai_choice import Choice, Held, Mark, apart_from_calls, joined, says
 from vtc.apis.openai_chunk import bare, text_only, whole, with_delta
 from vtc.apis.openai_json import (
     CUT_OFF,
     cleaned,
     decode,
     encode,
-    extras,
     finish_reason,
     has_calls,
     has_reasoning,
     text_reason,
 )
-from vtc.events import Call, Event, Intervention, Reasoning, Refusal, Rewritten, Text, ToolCall
+from vtc.events import Call, Event, Reasoning, Rewritten, Text, ToolCall
 from vtc.wire import sse
 
 
@@ -137,7 +136,9 @@ class StreamRewriter:
             ]
             frames += [raw for raw, _ in choice.frames]
             if choice.apart and choice.gathered and not choice.settled:
-                frames.append(_frame(with_delta(self._bare(choice), {"tool_calls": choice.entries()})))
+                frames.append(
+                    _frame(with_delta(self._bare(choice), {"tool_calls": choice.gathered.entries(choice.calls)}))
+                )
                 choice.settled = True
             choice.held.clear()
             choice.frames.clear()
@@ -189,7 +190,7 @@ class StreamRewriter:
             part.events += choice.channel.release()
             choice.apart = bool(choice.calls)
         if choice.channel.takes_calls and not choice.finished:
-            choice.gather(delta)
+            choice.gathered.add(delta)
             part.gathered = True
             part.delta = {key: value for key, value in delta.items() if key not in ("tool_calls", "function_call")}
         elif choice.calls and delta.get("tool_calls"):
@@ -210,7 +211,7 @@ class StreamRewriter:
         if part.gathered or (part.ended and choice.frames):
             choice.apart = choice.apart or bool(part.text) or not choice.channel.structured
             if raw is not None and not choice.apart:
-                self._emit(choice, _apart_from_calls(part.events), out)
+                self._emit(choice, apart_from_calls(part.events), out)
                 if part.ended:
                     return [*out, *self._frames(choice), raw]
                 choice.frames.append((raw, {**chunk, "choices": [entry]}))
@@ -259,7 +260,7 @@ class StreamRewriter:
             out.append(self._made({**chunk, "choices": [ending]}))
 
     def _emit(self, choice: Choice, events: Sequence[Event], out: list[bytes]) -> None:
-        for event in _joined(events):
+        for event in joined(events):
             match event:
                 case Text(raw):
                     self._take(choice, len(raw), out, "content")
@@ -311,9 +312,7 @@ class StreamRewriter:
             head: dict[str, Any] = {"function_call": {"name": call.name, "arguments": ""}}
             rest: dict[str, Any] = {"function_call": {"arguments": call.arguments}}
         else:
-            function = {"name": call.name, "arguments": ""}
-            entry = {**extras(call), "index": choice.calls, "id": call.id, "type": "function", "function": function}
-            head = {"tool_calls": [entry]}
+            head = {"tool_calls": [{**entry_of(replace(call, arguments="")), "index": choice.calls}]}
             rest = {"tool_calls": [{"index": choice.calls, "function": {"arguments": call.arguments}}]}
         out.append(self._made(with_delta(chunk, self._roled(choice, head))))
         out.append(self._made(with_delta(chunk, rest)))
@@ -375,7 +374,7 @@ class StreamRewriter:
     def _close(self, choice: Choice, events: Sequence[Event], out: list[bytes]) -> None:
         """What the end of a choice gives, which upstream did not finish."""
         if choice.gathered and not choice.apart:
-            self._emit(choice, _apart_from_calls(events), out)
+            self._emit(choice, apart_from_calls(events), out)
             out += self._frames(choice)
             return
         out += self._frames(choice)
@@ -386,22 +385,8 @@ class StreamRewriter:
             out.append(self._made({**self._said(), "choices": [ending]}))
 
 
-def _apart_from_calls(events: Sequence[Event]) -> list[Event]:
-    return [event for event in events if not isinstance(event, Call)]
-
-
 class Untouched(list[bytes]):
     """Frames that say just what came."""
-
-
-def _joined(events: Iterable[Event]) -> Iterator[Event]:
-    """The events that stand for characters, neighbouring text in one: a frame that leaves whole leaves as it came."""
-    present = (event for event in events if not isinstance(event, Refusal | Intervention))
-    for is_text, group in groupby(present, key=lambda event: isinstance(event, Text)):
-        if is_text:
-            yield Text("".join(event.raw for event in group))
-        else:
-            yield from group
 
 
 _EMPTY = b"data: \n\n"
