@@ -83,6 +83,11 @@ class Channel:
         return not self.structured or plan.limits_native or any(guards.on_calls for guards in plan.guards)
 
     def feed(self, text: str) -> list[Event]:
+        if self._plain and self._reader:
+            events = self._reader.feed(text)
+            if len(events) == 1 and isinstance(events[0], Text):
+                return events  # as nearly always
+            return self._passed(events)
         return self._passed(self._reader.feed(text) if self._reader else [Text(text)])
 
     def finish(self, *, complete: bool, calls: Sequence[ToolCall] = ()) -> list[Event]:
@@ -143,8 +148,6 @@ class Channel:
 
     def _passed(self, events: list[Event]) -> list[Event]:
         """What was read, through the guards and on to the client."""
-        if len(events) == 1 and isinstance(events[0], Text) and self._plain:
-            return events  # as nearly always
         self.faults += [("malformed", event.reason) for event in events if isinstance(event, Refusal)]
         return self._sent(self._guards.feed(events) if self._guards else events)
 

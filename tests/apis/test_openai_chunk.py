@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.apis import chat
-from vtc.apis.openai_chunk import Said, bare, text_only, whole, with_delta
+from vtc.apis.openai_chunk import bare, says_nothing_else, text_only, whole, with_delta
 
 
 def chunk(delta: dict[str, Any], **entry: Any) -> bytes:
@@ -17,14 +17,16 @@ def chunk(delta: dict[str, Any], **entry: Any) -> bytes:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (chunk({"content": "a"}), Said(2, "a", has_role=False)),
-        (chunk({"role": "assistant", "content": "a"}), Said(2, "a", has_role=True)),
-        (chunk({"content": "a", "tool_calls": [], "reasoning": None}, logprobs={"content": []}), Said(2, "a", False)),
-        (b'{"choices":[{"delta":{"content":"a"}}]}', Said(0, "a", has_role=False)),
+        (chunk({"content": "a"}), (2, "a", None)),
+        (chunk({"role": "assistant", "content": "a"}), (2, "a", "assistant")),
+        (chunk({"content": "a", "tool_calls": [], "reasoning": None}, logprobs={"content": []}), (2, "a", None)),
+        (b'{"choices":[{"delta":{"content":"a"}}]}', (None, "a", None)),
     ],
 )
-def test_a_chunk_of_text(data: bytes, said: Said) -> None:
-    assert text_only(data) == said
+def test_a_chunk_of_text(data: bytes, said: tuple[int | None, str, str | None]) -> None:
+    found = text_only(data)
+    assert found is not None
+    assert (found.index, found.delta.content, found.delta.role) == said
 
 
 @pytest.mark.parametrize(
@@ -60,3 +62,24 @@ def test_a_chunk_is_made_of_what_another_says_of_the_reply() -> None:
         "model": "m",
         "choices": [{"index": 2, "delta": {"content": "a"}, "finish_reason": None}],
     }
+
+
+@pytest.mark.parametrize(
+    ("delta", "fields", "nothing"),
+    [
+        ({"content": "a"}, {}, True),
+        ({"content": "a", "tool_calls": [], "refusal": None}, {"logprobs": None}, True),
+        ({"content": "a", "refusal": "b"}, {}, False),
+        ({"content": "a"}, {"logprobs": {}}, False),
+        ({"content": "a"}, {"finish_reason": "stop"}, False),
+    ],
+)
+def test_what_else_a_chunk_says(delta: dict[str, Any], fields: dict[str, Any], *, nothing: bool) -> None:
+    one = {"id": "x", "choices": [{"index": 0, "delta": delta, "finish_reason": None, **fields}]}
+    assert says_nothing_else(one, role_sent=False) == nothing
+    assert not says_nothing_else({**one, "usage": {}}, role_sent=False)
+
+
+def test_a_role_is_said_once() -> None:
+    one = {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "a"}}]}
+    assert [says_nothing_else(one, role_sent=sent) for sent in (True, False)] == [True, False]

@@ -19,7 +19,7 @@ from tests.e2e.test_text_clients import AGENT, profiles, request
 from tests.e2e.test_transport import gzipped
 from tests.e2e.upstream import JSON, SSE, Reply
 from vtc import channel, exchange, outgoing
-from vtc.apis import openai_chat, openai_choice, openai_stream
+from vtc.apis import openai_calls, openai_chat, openai_choice, openai_stream
 from vtc.dialects import conversation, documentation, history, open_call, reader
 from vtc.dialects.reader import Reader
 from vtc.profiles.plan import Planner
@@ -155,8 +155,9 @@ async def test_a_text_clients_stream(
 NATIVE = [
     *(Stage(openai_stream.StreamRewriter, "feed", call) for call in range(0, 10, 2)),
     *(Stage(openai_stream.StreamRewriter, name) for name in ("_native", "_emit", "_reason", "_made")),
-    *(Stage(openai_choice.Choice, name) for name in ("gather", "end", "_index")),
-    *(Stage(openai_choice.Choice, "gather", call) for call in (1, 2, 3, 4)),
+    Stage(openai_choice.Choice, "end"),
+    *(Stage(openai_calls.Gathered, name) for name in ("add", "_add", "_index", "numbered")),
+    *(Stage(openai_calls.Gathered, "add", call) for call in (1, 2, 3, 4)),
     *(Stage(channel.Channel, name) for name in ("finish", "_passed", "_called")),
     Stage(conversation, "as_read"),
 ]

@@ -52,6 +52,8 @@ class Choice:
     def untouched(self, events: Sequence[Event], text: str) -> list[bytes] | None:
         """The frames held before one that says `text`, if what the client sees now is all of theirs and its own."""
         if not self.held:
+            if len(events) == 1 and isinstance(events[0], Text):
+                return [] if events[0].raw == text else None
             return [] if says(events, text) else None
         if len(events) != 1 or not isinstance(events[0], Text):
             return None
@@ -91,6 +93,10 @@ def joined(events: Iterable[Event]) -> Iterator[Event]:
             yield Text("".join(event.raw for event in group))
         else:
             yield from group
+
+
+class Untouched(list[bytes]):
+    """Frames that say just what came."""
 
 
 class Mark:

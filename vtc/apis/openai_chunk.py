@@ -9,18 +9,12 @@ Decoded into the few fields that decide about it, such a chunk costs a third of 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 
-class Said(NamedTuple):
-    choice: int
-    text: str
-    has_role: bool
-
-
-class _Delta(msgspec.Struct, gc=False):
+class Delta(msgspec.Struct, gc=False):
     content: str | None = None
     role: str | None = None
     tool_calls: Any = None
@@ -29,21 +23,23 @@ class _Delta(msgspec.Struct, gc=False):
     reasoning: Any = None
 
 
-class _Choice(msgspec.Struct, gc=False):
-    delta: _Delta
+class Said(msgspec.Struct, gc=False):
+    """A choice with text in its delta."""
+
+    delta: Delta
     index: int | None = None
     finish_reason: Any = None
 
 
 class _Chunk(msgspec.Struct, gc=False):
-    choices: list[_Choice]
+    choices: list[Said]
 
 
 _decode = msgspec.json.Decoder(_Chunk).decode
 
 
 def text_only(data: bytes) -> Said | None:
-    """The text of a chunk that says no more than that; None for any other."""
+    """The choice of a chunk that says no more than some text of it; None for any other."""
     try:
         choices = _decode(data).choices
     except (msgspec.DecodeError, UnicodeError):
@@ -56,7 +52,18 @@ def text_only(data: bytes) -> Said | None:
         return None
     if delta.tool_calls or delta.function_call or delta.reasoning_content or delta.reasoning:
         return None
-    return Said(choice.index or 0, delta.content, bool(delta.role))
+    return choice
+
+
+def says_nothing_else(chunk: Mapping[str, Any], *, role_sent: bool) -> bool:
+    """Whether a chunk of one choice says nothing besides the text in its delta, or only its role once more."""
+    if chunk.get("usage") is not None:
+        return False
+    (choice,) = chunk["choices"]
+    known = ("content", "role") if role_sent else ("content",)
+    if any(value not in (None, "", []) for key, value in choice["delta"].items() if key not in known):
+        return False
+    return not any(value is not None for key, value in choice.items() if key not in ("index", "delta"))
 
 
 # Making new ones

@@ -13,8 +13,8 @@ from typing import Any
 
 from vtc.apis.base import Channel
 from vtc.apis.openai_calls import entry_of
-from vtc.apis.openai_choice import Choice, Held, Mark, apart_from_calls, joined, says
-from vtc.apis.openai_chunk import bare, text_only, whole, with_delta
+from vtc.apis.openai_choice import Choice, Held, Mark, Untouched, apart_from_calls, joined, says
+from vtc.apis.openai_chunk import bare, says_nothing_else, text_only, whole, with_delta
 from vtc.apis.openai_json import (
     CUT_OFF,
     cleaned,
@@ -59,18 +59,25 @@ class StreamRewriter:
 
     def feed(self, raw: bytes, data: bytes) -> list[bytes]:
         said = None if self._drop or len(raw) > len(_EMPTY) + len(data) else text_only(data)
-        choice = self._choices.get(said.choice) if said else None
+        choice = self._choices.get(said.index or 0) if said else None
         if said is None or choice is None or choice.finished:
             return self._feed(raw, data)
-        events = choice.channel.feed(said.text)
+        text = said.delta.content or ""
+        events = choice.channel.feed(text)
         self.lines = b""
-        if (out := choice.untouched(events, said.text)) is not None:
-            choice.role_sent = choice.role_sent or said.has_role
+        if (out := choice.untouched(events, text)) is not None:
+            choice.role_sent = choice.role_sent or bool(said.delta.role)
             self._unread = data
-            return [*out, raw]
+            out.append(raw)
+            return out
         chunk = decode(data)
+        waits = not events and not (choice.held and choice.held[0].passed)
+        if waits and says_nothing_else(chunk, role_sent=choice.role_sent):
+            choice.held.append(Held(text, raw, whole=True))
+            self._unread = data
+            return []
         (entry,) = chunk["choices"]
-        part = _Part(choice, entry, entry["delta"], said.text, read=True, events=events)
+        part = _Part(choice, entry, entry["delta"], text, read=True, events=events)
         return self._marked(chunk, [choice], lambda: [part], raw)
 
     def _feed(self, raw: bytes, data: bytes) -> list[bytes]:
@@ -383,10 +390,6 @@ class StreamRewriter:
             reason = self._reason(choice, "stop")
             ending = {"index": choice.index, "delta": {}, "finish_reason": reason}
             out.append(self._made({**self._said(), "choices": [ending]}))
-
-
-class Untouched(list[bytes]):
-    """Frames that say just what came."""
 
 
 _EMPTY = b"data: \n\n"

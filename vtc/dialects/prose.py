@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Literal
 
 from vtc.dialects.grammar import Grammar
-from vtc.dialects.machine import Found, Machine
+from vtc.dialects.machine import CONTEXT, Found, Machine
 from vtc.dialects.states import INFO
 from vtc.events import Event, Markup, Reasoning, Text
 
@@ -35,20 +35,20 @@ class Prose(Machine):
         self._out: list[Event] = []
         self._may_begin = grammar.text.first.search
 
-    def _is_plain(self, text: str) -> bool:
-        """Whether `text` is said as it is: nothing before it is held, nothing in it may begin markup or has to wait."""
-        return (
-            self._state == "text"
-            and self._at == len(self._buffer)
-            and not self._space
-            and (self._said or not self._called)
-            and text[-1:] not in WHITE
-            and not self._may_begin(text)
-        )
-
-    def _say(self, text: str) -> list[Event]:
-        """Plain text: no more is kept of it than what a line that goes on needs."""
-        self._append(text)
+    def _plain(self, text: str) -> list[Event]:
+        """The event for a text that is said as it is: nothing before it is held, nothing in it may begin markup or has
+        to wait. Nothing for any other, which is to be read.
+        """
+        if (
+            self._state != "text"
+            or self._at < len(self._buffer)
+            or self._space
+            or (self._called and not self._said)
+            or text[-1:] in WHITE
+            or self._may_begin(text)
+        ):
+            return []
+        self._buffer = (self._buffer + text)[-CONTEXT:]  # what a line that goes on needs
         self._at = self._from = len(self._buffer)
         self._said, self._called = True, False
         return [Text(text)]

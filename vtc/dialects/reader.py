@@ -60,8 +60,8 @@ class Reader(Delivery):
 
     def feed(self, text: str) -> list[Event]:
         """Read on; everything that can be told by now is returned."""
-        if self._is_plain(text):
-            return self._say(text)
+        if said := self._plain(text):
+            return said
         self._append(text)
         self._read()
         return self._taken()

@@ -70,7 +70,17 @@ def decoder(content_encoding: str) -> Decoder:
                 "send `accept-encoding: identity` with the request"
             )
         decoders.append(_Coded(name, _CODINGS[name]()))
+    if not decoders:
+        return _Identity()
     return decoders[0] if len(decoders) == 1 else _Chain(decoders)
+
+
+class _Identity:
+    def feed(self, data: bytes) -> bytes:
+        return data
+
+    def finish(self) -> bytes:
+        return b""
 
 
 class _Chain:

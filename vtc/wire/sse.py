@@ -70,8 +70,10 @@ class FrameReader:
         Raises `FrameTooLong` behind `MOST_HELD` bytes of a frame, and then has not taken the chunk.
         """
         # Most servers send one whole event a chunk.
-        if not self._held and not self._at_start and (data := _one_line(chunk)) is not None:
-            return [Frame(chunk, data)]
+        if not self._held and not self._at_start:
+            line, _, rest = chunk.partition(b"\n")
+            if rest == b"\n" and line[:6] == _DATA and _CR not in line:
+                return [Frame(chunk, line[6:])]
         if len(self._held) > MOST_HELD:
             raise FrameTooLong(f"a frame is longer than {MOST_HELD >> 20} MiB")
         self._held += chunk
@@ -109,16 +111,11 @@ class FrameReader:
         return frames
 
 
-def _one_line(raw: bytes) -> bytes | None:
-    """The data of a frame that is one data line, ended by LF."""
-    line, _, rest = raw.partition(b"\n")
-    return line[6:] if rest == b"\n" and line[:6] == _DATA and _CR not in line else None
-
-
 def data_of(raw: bytes) -> bytes | None:
     """The data of a whole frame; None if it has no data line."""
-    if (data := _one_line(raw)) is not None:
-        return data
+    line, _, rest = raw.partition(b"\n")
+    if rest == b"\n" and line[:6] == _DATA and _CR not in line:
+        return line[6:]
     values = [_field(line)[1] for line in raw.splitlines() if _is_data(line)]
     return b"\n".join(values) if values else None
 
