@@ -68,6 +68,7 @@ class Channel:
         self._calls: list[str] = []  # names of those that were delivered
         self._plain = guards is None and plan.client_text is None  # nothing is done to text
         self._native = False
+        self._spelled: list[tuple[Call, ToolCall]] = []  # upstream's own calls, and as it wrote them
         self._extra: list[str] = []
         self._end = ""  # of what the client has been told in text, as far as a gap could go
         self._in_text: list[tuple[str, Any]] = []  # calls that a text client was given already
@@ -80,7 +81,14 @@ class Channel:
     @property
     def takes_calls(self) -> bool:
         plan = self._plan
-        return not self.structured or plan.limits_native or any(guards.on_calls for guards in plan.guards)
+        return not self.structured or plan.limits_native or self.guarded
+
+    @property
+    def guarded(self) -> bool:
+        return any(guards.on_calls for guards in self._plan.guards)
+
+    def late(self) -> None:
+        self._report.intervened("unread_calls", "dropped", "", "upstream went on behind the end of its message")
 
     def feed(self, text: str) -> list[Event]:
         if self._plain and self._reader:
@@ -125,7 +133,11 @@ class Channel:
         """Calls that upstream made in their structured form: as they are, or for a client that reads text as calls of
         the tools that it documents."""
         if self.structured:
-            return [Call("", call, NATIVE) for call in calls]
+            # Guards are told which tool is meant; a call that they leave alone leaves as it was spelled.
+            meant = [names.resolve(call.name.strip(), self._tools) or names.bare(call.name) for call in calls]
+            named = [Call("", replace(call, name=name), NATIVE) for call, name in zip(calls, meant, strict=True)]
+            self._spelled += zip(named, calls, strict=True)
+            return [*named]
         events: list[Event] = []
         for call in calls:
             name = names.resolve(call.name, self._tools) or call.name
@@ -178,7 +190,7 @@ class Channel:
         if not native and self._plan.unknown_tools != "allow" and event.call.name not in self._tools:
             reason = "no tool of that name is offered"  # it was read for a reactor, which did not want it
             self._refused(Refusal(reason, event.dialect, event.call.name, event.raw[:EXCERPT]))
-            return Text(event.raw)
+            return Markup(event.raw) if self._plan.unknown_tools == "drop" else Text(event.raw)
         limit = self._plan.max_calls
         if limit is not None and len(self._calls) >= limit:
             self._extra.append(event.call.name)
@@ -188,7 +200,9 @@ class Channel:
         self._calls.append(event.call.name)
         client = self._plan.client_text
         if native and client is None:
-            return event if event.call.id else self._identify(event)
+            call = next((call for known, call in self._spelled if known is event), event.call)
+            event = replace(event, call=call)
+            return event if call.id else self._identify(event)
         event = self._identify(event)
         call = event.call
         self._report.calls.append(
@@ -200,7 +214,14 @@ class Channel:
             self._in_text.append((call.name, json.loads(call.arguments)))
         if conversation.is_readable(event, client.dialect):
             return Text(event.raw)
-        return Rewritten(event.raw, self._gap(client.gap) + conversation.as_read(call, client.dialect, self._tools))
+        written = conversation.as_read(call, client.dialect, self._tools)
+        if self.guarded and not conversation.is_one_call(written, call.name, client.dialect, self._tools):
+            reason = "written for this client its arguments would be read as calls"
+            self._intervened(Intervention("unread_calls", "refused", call.name, reason))
+            return Rewritten(
+                event.raw, f"{self._gap(MESSAGE_GAP)}The call of `{call.name}` was not passed on: {reason}."
+            )
+        return Rewritten(event.raw, self._gap(client.gap) + written)
 
     def _denied(self, event: Denied) -> Event:
         """What stands in the place of a call that a policy refused."""

@@ -161,8 +161,8 @@ class Exchange:
     def reads(self) -> bool:
         """Whether anything may become of the reply; if not, it is nobody's business here."""
         plan = self.plan
-        filters = any(guards.content for guards in plan.guards)
-        return bool(plan.read and self._tools) or filters or bool(plan.response_drop) or plan.buffered
+        guarded = any(guards.content or guards.on_calls for guards in plan.guards)
+        return bool(plan.read and self._tools) or guarded or bool(plan.response_drop) or plan.buffered
 
     def stream(self, content_encoding: str = "") -> Stream:
         """The codec for a reply of server-sent events; raises `UnsupportedEncoding`.
@@ -260,7 +260,8 @@ class Exchange:
         reads = bool(plan.read and self._tools)
         reader = self._reader(think) if reads else None
         thoughts = self._reader(None) if reads and think and think.calls != "ignore" else None
-        guards = chain(plan.guards, self._tools) if plan.guards else None
+        openers = conversation.openers(plan.client_text.dialect, self._tools) if plan.client_text else {}
+        guards = chain(plan.guards, self._tools, openers) if plan.guards else None
         channel = Channel(reader, thoughts, self._identified, plan, self._tools, report, guards)
         channels.append(channel)
         return channel

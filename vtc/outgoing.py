@@ -35,8 +35,7 @@ def prepared(
             if plan.client_text:
                 messages = history.joined(messages)
         if plan.write and plan.prompt_tools and offered:
-            choice = "auto" if plan.tool_choice in plan.withheld else plan.tool_choice
-            messages = history.with_tools(messages, plan.write, offered, choice)
+            messages = history.with_tools(messages, plan.write, offered, plan.tool_choice)
         if plan.promote or plan.prompt_tools:
             form = "`tools`" if plan.write is None else f"{plan.write.name} prompt"
             told.append(f"{len(offered)} tool{'s' * (len(offered) != 1)} -> {form}")
@@ -52,7 +51,8 @@ def encoded(api: Api, request: Request, body: bytes, plan: Plan, messages: Seque
     set_, drop = dict(plan.set), tuple(plan.drop)
     if plan.buffered:
         whole, gone = api.unstreamed()
-        set_, drop = {**set_, **whole}, (*drop, *gone)
+        set_ = {key: value for key, value in {**set_, **whole}.items() if key not in gone}
+        drop = (*drop, *gone)
     withheld = plan.withheld if plan.write is None and plan.client_text is None else frozenset[str]()
     if messages is None and not (set_ or drop or withheld):
         return body

@@ -95,16 +95,22 @@ def test_finish_reasons(reason: str | None, told: str, older: str, as_text: str 
 
 def test_fields_are_dropped_where_a_reply_has_them_and_nowhere_else() -> None:
     message = {"role": "assistant", "x": 1, "content": {"x": 1}, "tool_calls": []}
-    choice = {"index": 0, "x": 1, "message": message, "delta": {"x": 1, "tool_calls": [{"x": 1}]}, "logprobs": {"x": 1}}
+    choice = {
+        "index": 0,
+        "x": 1,
+        "message": message,
+        "delta": {"x": 1, "tool_calls": [{"x": 1}], "function_call": {"name": "n"}},
+        "logprobs": {"x": 1},
+    }
     reply = {"id": "i", "x": 1, "choices": [choice, 5], "usage": {"x": 1, "total_tokens": 2}}
     before = encode(reply)
-    assert cleaned(reply, {"x", "tool_calls"}) == {
+    assert cleaned(reply, {"x", "tool_calls", "function_call"}) == {
         "id": "i",
         "choices": [
             {
                 "index": 0,
                 "message": {"role": "assistant", "content": {"x": 1}},
-                "delta": {"tool_calls": [{"x": 1}]},
+                "delta": {"tool_calls": [{"x": 1}], "function_call": {"name": "n"}},
                 "logprobs": {"x": 1},
             },
             5,

@@ -24,11 +24,15 @@ class Toy:
     held: str = ""
     released: bool = False
     calls_made: int = 0
+    lates: int = 0
     reasoning_seen: bool = False
 
     @property
     def takes_calls(self) -> bool:
         return not self.structured or self.guarded
+
+    def late(self) -> None:
+        self.lates += 1
 
     def feed(self, text: str) -> list[Event]:
         if self.released:

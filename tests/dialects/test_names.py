@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vtc.dialects.names import resolve
+from vtc.dialects.names import bare, resolve
 
 OFFERED = ("read_file", "Search", "Read", "read", "ns.tool", "mcp__disk__list")
 
@@ -48,3 +48,8 @@ def test_a_namespace_of_a_client() -> None:
 
 def test_no_tools_no_names() -> None:
     assert resolve("read_file", ()) is None
+
+
+@pytest.mark.parametrize("written", ["read", " read\n", "functions.read", "default_api.read ", "tools.read"])
+def test_a_bare_name(written: str) -> None:
+    assert bare(written) == "read"

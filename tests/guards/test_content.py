@@ -96,6 +96,9 @@ def test_what_stands_for_no_text_does_not_part_it() -> None:
         ({"pattern": "x*"}, "matches nothing at all"),
         ({"pattern": "a(?=b)"}, "looks around"),
         ({"pattern": "(?<!a)b"}, "looks around"),
+        ({"pattern": "a$"}, "goes by where a text ends"),
+        ({"pattern": r"a\B"}, "goes by where a text ends"),
+        ({"pattern": r"a\Z"}, "goes by where a text ends"),
         ({"pattern": "a", "replacement": r"\1"}, "with"),
         ({"pattern": "a", "most": 0}, ">= 1"),
     ],
@@ -103,3 +106,8 @@ def test_what_stands_for_no_text_does_not_part_it() -> None:
 def test_a_rule_that_cannot_be_is_told_of(rule: dict[str, object], fault: str) -> None:
     with pytest.raises(msgspec.ValidationError, match=fault):
         msgspec.convert(rule, Rule)
+
+
+@pytest.mark.parametrize("pattern", [r"a\$", "[$]", "(?m)^a$", r"\bfoo\b", r"\[x\]"])
+def test_a_rule_that_can_be(pattern: str) -> None:
+    assert Rule(pattern=pattern).pattern == pattern

@@ -39,7 +39,7 @@ def found(loop: Loop, *messages: Message) -> str:
 )
 def test_results_since_the_user_spoke(messages: list[Message], expected: bool) -> None:
     assert bool(found(Loop(max_tool_messages=3), *messages)) is expected
-    assert found(Loop(max_tool_messages=None), *messages) == ""
+    assert found(Loop(malformed_calls=9), *messages) == ""
 
 
 @pytest.mark.parametrize(
@@ -72,3 +72,11 @@ def test_the_same_call_in_a_row(messages: list[Message], expected: bool) -> None
 def test_replies_in_a_row_that_could_not_be_read(messages: list[Message], expected: bool) -> None:
     told = found(Loop(malformed_calls=2), *messages)
     assert told == ("2 replies in a row held a tool call that could not be read" if expected else "")
+
+
+@pytest.mark.parametrize(
+    ("loop", "limit"), [(Loop(), 20), (Loop(repeated_calls=3), None), (Loop(max_tool_messages=5), 5)]
+)
+def test_results_are_limited_where_nothing_else_is_said(loop: Loop, limit: int | None) -> None:
+    assert loop.results == limit
+    assert bool(found(loop, USER, *[READ, TOOL] * 19, OTHER, TOOL)) is (limit is not None)

@@ -136,3 +136,30 @@ def test_names_that_are_renamed_are_read_too() -> None:
     assert sorted(written["read"].parameters["properties"]) == ["file", "path"]
     assert written["cat"].name == "cat"
     assert SCHEMA["properties"] == {"path": {"type": "string"}}
+
+
+def test_renames_that_meet_are_all_read() -> None:
+    """Two rules for one argument, and an alias whose arguments are renamed, too."""
+    reactors = [
+        reactor(when={"tools": "read"}, then={"rename_arguments": {"file_path": "path"}}),
+        reactor(when={"tools": "re*"}, then={"rename_arguments": {"filename": "path"}}),
+        reactor(when={"tools": "cat"}, then={"rename_tool": "read", "rename_arguments": {"f": "path"}}),
+    ]
+    written = as_written(reactors, TOOLS)
+    assert sorted(written["read"].parameters["properties"]) == ["file_path", "filename", "path"]
+    assert sorted(written["cat"].parameters["properties"]) == ["f", "file_path", "filename", "path"]
+
+
+def test_a_rule_that_fails_is_told_of_and_the_others_act() -> None:
+    failing = reactor(
+        "bad", when={"arguments": {"length(path) && starts_with(n, 'x') && path": "."}}, then={"tag": "t"}
+    )
+    told = fed(failing, reactor(then={"tag": "t"}), arguments={"path": "a", "n": 1})
+    assert [event.action for event in told if isinstance(event, Intervention)] == ["failed", "tagged"]
+
+
+def test_a_number_that_would_not_survive_keeps_a_call_from_being_changed() -> None:
+    told = fed(reactor(then={"set_arguments": {"a": 1}}), arguments='{"n": 0.12345678901234567890123}')
+    assert [event.action for event in told if isinstance(event, Intervention)] == ["failed"]
+    assert isinstance(told[-1], Call)
+    assert told[-1].call.arguments == '{"n": 0.12345678901234567890123}'

@@ -179,6 +179,12 @@ def test_a_policy_that_makes_no_sense(guards: str, problem: str, tmp_path: Path)
     assert line.startswith(f"{tmp_path}/x.yaml:{problem}")
 
 
+def test_the_answer_itself_is_no_field_to_drop(tmp_path: Path) -> None:
+    write(tmp_path, x="kind: policy\nname: x\nmatch: {}\nresponse:\n  drop: [x, content]\n")
+    (line,) = problems_of(tmp_path)
+    assert line.startswith(f"{tmp_path}/x.yaml:4: response: drop: 'content' is the answer itself")
+
+
 def test_a_file_may_be_named_and_examples_hold_only_then(tmp_path: Path) -> None:
     examples = write(tmp_path / "examples", p=POLICY + "  denied_tools: a\n")
     assert load([tmp_path]).policies == {}

@@ -41,6 +41,15 @@ class Channel(Protocol):
         ...
 
     @property
+    def guarded(self) -> bool:
+        """Whether no call may reach the client that a policy has not seen."""
+        ...
+
+    def late(self) -> None:
+        """Upstream went on behind the end of its message, and that is not passed on."""
+        ...
+
+    @property
     def takes_calls(self) -> bool:
         """Whether calls that upstream made in their structured form go through `finish`; if not, they pass."""
         ...
@@ -53,6 +62,8 @@ class Request(ABC):
     stream: bool
     messages: Sequence[Message]
     tools: Sequence[Tool]
+    declared: Sequence[str]
+    """Names of all that is declared: of `tools`, and of tools that are no functions."""
     tool_choice: str
     """`auto`, `none`, `required`, or the name of a tool."""
     parallel: bool

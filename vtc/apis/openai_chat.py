@@ -16,7 +16,7 @@ from vtc.apis import openai_message
 from vtc.apis.base import BadRequest, Channel, Reply
 from vtc.apis.base import Request as BaseRequest
 from vtc.apis.openai_answer import completion, reply_text, streamed
-from vtc.apis.openai_calls import calls_of, entry_of
+from vtc.apis.openai_calls import calls_of, entry_of, function_of
 from vtc.apis.openai_json import (
     CUT_OFF,
     call,
@@ -90,6 +90,7 @@ class Request(BaseRequest):
         self.model = str(self.fields.get("model") or "")
         self.stream = self.fields.get("stream") is True
         self.legacy = not self.fields.get("tools") and bool(self.fields.get("functions"))
+        self.declared = _declared_names(self.fields)
         self.tool_choice = _tool_choice(self.fields)
         self.parallel = self.fields.get("parallel_tool_calls") is not False
 
@@ -135,10 +136,15 @@ class Request(BaseRequest):
             fields.pop("function_call", None)
 
 
+def _declared_names(fields: Mapping[str, Any]) -> list[str]:
+    lists = (fields.get(key) for key in ("tools", "functions"))
+    return [name for entries in lists if isinstance(entries, list) for one in entries if (name := _name(one))]
+
+
 def _name(declared: Any) -> str | None:
-    """The name of a declared tool, in either form."""
-    function = declared.get("function", declared) if isinstance(declared, dict) else {}
-    return function.get("name") if isinstance(function, dict) else None
+    """The name of a declared tool, in any form."""
+    name = (function_of(declared) or declared).get("name") if isinstance(declared, dict) else None
+    return name if isinstance(name, str) else None
 
 
 def _without(value: Any, path: Sequence[str]) -> Any:
@@ -208,8 +214,8 @@ def _tools(fields: Mapping[str, Any]) -> list[Tool]:
 def _tool_choice(fields: Mapping[str, Any]) -> str:
     choice = fields.get("tool_choice") or fields.get("function_call") or "auto"
     if isinstance(choice, dict):
-        choice = (choice.get("function") or choice).get("name") or "auto"
-    return str(choice)
+        choice = (function_of(choice) or choice).get("name") or "auto"
+    return "required" if choice == "any" else str(choice)  # as Mistral calls it
 
 
 def _messages(entries: Sequence[Mapping[str, Any]]) -> list[Message]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from vtc.apis.base import Channel
 from vtc.apis.openai_calls import Gathered
-from vtc.apis.openai_json import said
+from vtc.apis.openai_json import CALL_FIELDS, said
 from vtc.events import Call, Event, Intervention, Refusal, Rewritten, Text
 
 
@@ -71,6 +71,32 @@ class Choice:
         made = [event.call for event in events if isinstance(event, Call)]
         self.apart = self.apart or made != calls or any(isinstance(event, Rewritten) for event in events)
         return events
+
+
+@dataclass(slots=True)
+class Part:
+    """One choice's part of a chunk, and what its channel made of the text (`read` if it went there at all)."""
+
+    choice: Choice
+    entry: dict[str, Any]
+    delta: dict[str, Any]
+    text: str
+    changed: bool = False
+    read: bool = False
+    gathered: bool = False
+    ended: bool = False
+    events: list[Event] = field(default_factory=list)
+
+    def late(self) -> Part:
+        """What comes behind the end of a choice, without what a policy would have to see."""
+        structured = self.choice.channel.structured
+        gone = CALL_FIELDS if structured else (*CALL_FIELDS, "content")
+        self.choice.channel.late()
+        self.delta = {key: value for key, value in self.delta.items() if key not in gone}
+        self.entry = {**self.entry, "delta": self.delta, "finish_reason": None}
+        self.text = self.text if structured else ""
+        self.changed = True
+        return self
 
 
 def says(events: Sequence[Event], text: str) -> bool:

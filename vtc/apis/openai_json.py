@@ -11,6 +11,7 @@ import msgspec
 from vtc.events import Event, Rewritten, Text, ToolCall
 
 CUT_OFF = "length"
+CALL_FIELDS = ("tool_calls", "function_call")
 KEPT_REASONS = (CUT_OFF, "content_filter")
 """Finish reasons that calls in the reply do not change."""
 
@@ -57,13 +58,13 @@ def call(entry: Mapping[str, Any], default_id: str | None = None) -> ToolCall:
 def cleaned(reply: Mapping[str, Any], drop: Collection[str]) -> dict[str, Any]:
     """A reply or chunk without the fields named, at its top, in choices, in messages and deltas, and in `usage`.
 
-    Of `tool_calls` empty lists go, named or not, and no others.
+    Calls stay; where there are none their fields go, named or not.
     """
 
     def kept(value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        return {key: each for key, each in value.items() if (each if key == "tool_calls" else key not in drop)}
+        return {key: each for key, each in value.items() if (each if key in CALL_FIELDS else key not in drop)}
 
     clean: dict[str, Any] = kept(reply)
     if isinstance(clean.get("usage"), dict):

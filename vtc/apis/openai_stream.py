@@ -8,12 +8,12 @@ back.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from vtc.apis.base import Channel
 from vtc.apis.openai_calls import entry_of
-from vtc.apis.openai_choice import Choice, Held, Mark, Untouched, apart_from_calls, joined, says
+from vtc.apis.openai_choice import Choice, Held, Mark, Part, Untouched, apart_from_calls, joined, says
 from vtc.apis.openai_chunk import bare, says_nothing_else, text_only, whole, with_delta
 from vtc.apis.openai_json import (
     CUT_OFF,
@@ -27,21 +27,6 @@ from vtc.apis.openai_json import (
 )
 from vtc.events import Call, Event, Reasoning, Rewritten, Text, ToolCall
 from vtc.wire import sse
-
-
-@dataclass(slots=True)
-class _Part:
-    """One choice's part of a chunk, and what its channel made of the text (`read` if it went there at all)."""
-
-    choice: Choice
-    entry: dict[str, Any]
-    delta: dict[str, Any]
-    text: str
-    changed: bool = False
-    read: bool = False
-    gathered: bool = False
-    ended: bool = False
-    events: list[Event] = field(default_factory=list)
 
 
 class StreamRewriter:
@@ -77,7 +62,7 @@ class StreamRewriter:
             self._unread = data
             return []
         (entry,) = chunk["choices"]
-        part = _Part(choice, entry, entry["delta"], text, read=True, events=events)
+        part = Part(choice, entry, entry["delta"], text, read=True, events=events)
         return self._marked(chunk, [choice], lambda: [part], raw)
 
     def _feed(self, raw: bytes, data: bytes) -> list[bytes]:
@@ -103,7 +88,7 @@ class StreamRewriter:
         )
 
     def _marked(
-        self, chunk: dict[str, Any], choices: Sequence[Choice], read: Callable[[], list[_Part]], raw: bytes
+        self, chunk: dict[str, Any], choices: Sequence[Choice], read: Callable[[], list[Part]], raw: bytes
     ) -> list[bytes]:
         """A chunk is read and written, or nothing of it is taken."""
         self._raw, self._unread, self._last = raw, b"", whole(chunk)
@@ -122,7 +107,7 @@ class StreamRewriter:
             part.choice.settled = part.choice.settled or part.ended
         return out
 
-    def _written(self, chunk: dict[str, Any], parts: list[_Part], raw: bytes) -> list[bytes]:
+    def _written(self, chunk: dict[str, Any], parts: list[Part], raw: bytes) -> list[bytes]:
         if len(parts) == 1:
             return self._one(chunk, parts[0], raw)
         outs = [self._one({**chunk, "choices": [part.entry], "usage": None}, part, None) for part in parts]
@@ -171,11 +156,13 @@ class StreamRewriter:
             self._unread, self._last = b"", whole(decode(self._unread))
         return self._last
 
-    def _part(self, entry: dict[str, Any]) -> _Part:
+    def _part(self, entry: dict[str, Any]) -> Part:
         choice, delta = self._choice(entry), entry.get("delta")
         delta = delta if isinstance(delta, dict) else {}
         text = delta.get("content")
-        part = _Part(choice, entry, delta, text if isinstance(text, str) else "")
+        part = Part(choice, entry, delta, text if isinstance(text, str) else "")
+        if choice.finished and choice.channel.guarded and (has_calls(delta) or not choice.channel.structured):
+            return part.late()
         if has_calls(delta):
             self._native(part)
         if not choice.finished:
@@ -189,7 +176,7 @@ class StreamRewriter:
                 part.events += choice.end(complete=reason != CUT_OFF)
         return part
 
-    def _native(self, part: _Part) -> None:
+    def _native(self, part: Part) -> None:
         """Upstream makes calls itself."""
         choice, delta = part.choice, part.delta
         if choice.channel.structured and not choice.native:
@@ -208,7 +195,7 @@ class StreamRewriter:
             part.entry = {**part.entry, "delta": part.delta}
             part.changed = True
 
-    def _one(self, chunk: dict[str, Any], part: _Part, raw: bytes | None) -> list[bytes]:
+    def _one(self, chunk: dict[str, Any], part: Part, raw: bytes | None) -> list[bytes]:
         """A chunk of one choice; `raw` if it is all that its frame holds."""
         choice, entry, delta = part.choice, part.entry, part.delta
         reason = entry.get("finish_reason")
@@ -243,7 +230,7 @@ class StreamRewriter:
             return [*out, raw]
         return [*out, self._made(chunk)] if out or part.changed else Untouched([self._made(chunk)])
 
-    def _split(self, chunk: dict[str, Any], part: _Part, out: list[bytes], raw: bytes | None) -> None:
+    def _split(self, chunk: dict[str, Any], part: Part, out: list[bytes], raw: bytes | None) -> None:
         """A chunk whose text does not leave as it came: what else it says leaves now, its text when it may."""
         choice, entry, reason = part.choice, part.entry, part.entry.get("finish_reason")
         others = {key: value for key, value in part.delta.items() if key != "content" and value not in (None, "", [])}

@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -80,6 +80,19 @@ def as_read(call: ToolCall, dialect: Description, tools: Mapping[str, Tool]) -> 
         known = values.properties(tools[call.name].parameters)
         arguments = {key: value for key, value in arguments.items() if key in known}
     return writer.write_calls([replace(call, arguments=json.dumps(arguments))], dialect, tools)
+
+
+def openers(dialect: Description, tools: Iterable[str]) -> dict[str, str]:
+    """How a call of each tool begins, where it begins with a tag of its own."""
+    head = dialect.calls[0].partition("{params}")[0].rstrip()
+    return {name: head.replace("{name}", name) for name in tools} if head.startswith("<{name}") else {}
+
+
+def is_one_call(text: str, name: str, dialect: Description, tools: Mapping[str, Tool]) -> bool:
+    """Whether a text reads as one call of this tool and nothing else."""
+    events = _events(text, dialect, tools)
+    calls = [event.call.name for event in events if isinstance(event, Call)]
+    return calls == [name] and not any(isinstance(event, Text) and event.raw.strip() for event in events)
 
 
 def is_readable(event: Call, dialect: Description) -> bool:

@@ -8,6 +8,12 @@ PREFIXES = ("functions.", "default_api.", "tools.", "tool:", "antml:", "antml:to
 """What models and their chat templates put before a tool's name."""
 
 
+def bare(written: str) -> str:
+    """A name without white space around it and without a known prefix."""
+    name = written.strip()
+    return next((name[len(prefix) :] for prefix in PREFIXES if name.startswith(prefix)), name)
+
+
 def resolve(written: str, offered: Collection[str]) -> str | None:
     """The offered name that `written` stands for, or None.
 

@@ -14,13 +14,14 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from vtc.events import Call, Denied, Event, Intervention, Manner, Tool
+from vtc.guards import json_text
 
 # `jsonschema` is slow to import, and most profiles check no arguments: it is imported where it is used.
 if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
     from jsonschema.protocols import Validator
 
-MOST_COERCIONS = 32
+MOST_PASSES = 8
 MOST_FAULTS = 3
 MOST_REASON = 200
 """Faults that are told, and characters of each."""
@@ -60,17 +61,13 @@ class Checker:
         """
         value = copy.deepcopy(dict(arguments))
         done: list[str] = []
-        while error := next(self._errors(value), None):
-            for part in (error, *(error.context or ())):
-                if part.validator == "type" and part.absolute_path and len(done) < MOST_COERCIONS:
-                    found = _as_type(part.instance, part.validator_value)
-                    if found is not None:
-                        _set(value, [*part.absolute_path], found[0])
-                        done.append(f"{part.json_path.removeprefix('$.')} to {found[1]}")
-                        break
-            else:
+        for _ in range(MOST_PASSES):  # what was text may hold what is to be coerced in its turn
+            errors = list(self._errors(value))
+            if not errors:
+                return value, done
+            if not all(_coerce(value, error, done) for error in errors):
                 return None
-        return value, done
+        return None
 
     def _errors(self, value: Any) -> Iterator[ValidationError]:
         from referencing.exceptions import Unresolvable
@@ -96,8 +93,8 @@ class Arguments:
             return [event]
         name = event.call.name
         try:
-            arguments = json.loads(event.call.arguments)
-        except (ValueError, RecursionError) as error:
+            arguments = json_text.read(event.call.arguments)
+        except ValueError as error:
             return self._misfit(event, f"they are no JSON: {error}")
         try:
             checker = Checker(self._tools[name])
@@ -110,7 +107,10 @@ class Arguments:
             return [event]
         if not coerced:
             return self._misfit(event, fault)
-        text = json.dumps(coerced[0], ensure_ascii=False)
+        try:
+            text = json_text.rewritten(event.call, coerced[0])
+        except ValueError as error:
+            return self._misfit(event, f"{fault}, and {error}")
         changed = replace(event, call=replace(event.call, arguments=text), changed=True)
         return [Intervention("arguments", "coerced", name, ", ".join(coerced[1])), changed]
 
@@ -143,7 +143,7 @@ def _as_type(value: Any, wanted: str | list[str]) -> tuple[Any, str] | None:
         return (json.dumps(value, ensure_ascii=False), "string")
     text = value.strip()
     try:
-        found = _PYTHON[text] if text in _PYTHON else json.loads(text, parse_constant=_no_number)
+        found = _PYTHON[text] if text in _PYTHON else json_text.read_exactly(text)
     except (ValueError, RecursionError):
         return None
     from jsonschema import Draft202012Validator
@@ -153,8 +153,16 @@ def _as_type(value: Any, wanted: str | list[str]) -> tuple[Any, str] | None:
     return (found, kind) if kind else None
 
 
-def _no_number(text: str) -> None:
-    raise ValueError(f"JSON has no {text}")
+def _coerce(value: Any, error: ValidationError, done: list[str]) -> bool:
+    """Mend one error inside of `value`, if it is one of type; notes what was done."""
+    for part in (error, *(error.context or ())):
+        if part.validator == "type" and part.absolute_path:
+            found = _as_type(part.instance, part.validator_value)
+            if found is not None:
+                _set(value, [*part.absolute_path], found[0])
+                done.append(f"{part.json_path.removeprefix('$.')} to {found[1]}")
+                return True
+    return False
 
 
 def _set(value: Any, path: list[str | int], new: Any) -> None:

@@ -12,7 +12,8 @@ from vtc.guards.access import Access
 from vtc.guards.arguments import Arguments
 from vtc.guards.content import Content, Rule
 from vtc.guards.loops import Loop
-from vtc.guards.patterns import Patterns, check
+from vtc.guards.openers import Openers
+from vtc.guards.patterns import Patterns, any_match, check
 from vtc.guards.reactors import Reactor, Reactors
 
 
@@ -53,6 +54,14 @@ class Guards(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     def on_calls(self) -> bool:
         """Whether calls are looked at."""
         return self.is_access or bool(self.reactors) or self.arguments is not None
+
+    def may_refuse(self, name: str) -> bool:
+        """Whether a call of this tool may be one that is not to be carried out."""
+        if self.arguments and self.arguments.misfit:
+            return True
+        if any(one.then.refuse and any_match(one.when.tools, name) for one in self.reactors):
+            return True
+        return self.is_access and self.access().fault(name) is not None
 
     def access(self) -> Access:
         return Access(self.allowed_tools, self.denied_tools, self.on_denied, self.denied_message)
@@ -105,14 +114,19 @@ class Chain:
         return [Intervention(type(guard).__name__.lower(), "failed", "", reason), *held]
 
 
-def chain(configured: Sequence[Guards], tools: Mapping[str, Tool]) -> Chain:
+def chain(configured: Sequence[Guards], tools: Mapping[str, Tool], openers: Mapping[str, str] | None = None) -> Chain:
     """The guards of several profiles.
 
-    Reactors come first, so that what they make of a call is what the others look at.
+    Reactors come first, so that what they make of a call is what the others look at. `openers` are how calls of the
+    tools begin, by name, for a client that reads them out of the text.
     """
     found: list[Guard] = [Content(rule) for guards in configured for rule in guards.content]
     found += [Reactors(guards.reactors, tools) for guards in configured if guards.reactors]
     found += [guards.access() for guards in configured if guards.is_access]
     checks = [guards.arguments for guards in configured if guards.arguments]
     found += [Arguments(tools, coerce=check.coerce, manner=check.misfit) for check in checks]
+    begun = (openers or {}).items()
+    refusable = [opener for name, opener in begun if any(one.may_refuse(name) for one in configured)]
+    if refusable:
+        found.append(Openers(refusable))
     return Chain(found)

@@ -31,6 +31,9 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             compiled = regex.compile(self.pattern)
             if compiled.search("") is not None:
                 raise ValueError(f"pattern: {self.pattern!r} matches nothing at all; write what must be there")
+            bare = regex.sub(r"\\[^BZz]|\[\^?\]?[^\]]*\]", "", self.pattern)
+            if ("$" in bare and "(?m)" not in bare) or "\\" in bare:
+                raise ValueError(f"pattern: {self.pattern!r} goes by where a text ends, which is not known in a stream")
             if regex.search(r"\(\?<?[=!]", self.pattern):
                 raise ValueError(f"pattern: {self.pattern!r} looks around; write what is to be replaced itself")
             regex.compile(f"(?:{self.pattern})|").sub(self.replacement, "")
@@ -41,7 +44,8 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 class Content:
     """One rule on the text between calls."""
 
-    def __init__(self, rule: Rule) -> None:
+    def __init__(self, rule: Rule, policy: str = "content") -> None:
+        self._policy = policy
         self._rule = rule
         self._pattern = regex.compile(rule.pattern)
         self._before = ""  # the character before what is held, for `^` and `\b`
@@ -79,7 +83,7 @@ class Content:
                 continue
             told = found.expand(self._rule.replacement) if self._rule.replacement else ""
             out.append(Rewritten(found[0], told) if told else Markup(found[0]))
-            out.append(Intervention("content", "replaced" if told else "dropped", "", self._rule.pattern))
+            out.append(Intervention(self._policy, "replaced" if told else "dropped", "", self._rule.pattern))
             at = found.end()
         self._before, self.held = text[max(at - 1, 0) : at], text[at:]
         return _joined(out)

@@ -13,19 +13,27 @@ import msgspec
 
 from vtc.events import Message, ToolCall
 
+DEFAULT_RESULTS = 20
+
 type Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Loop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """How much is too much; None is no limit."""
 
-    max_tool_messages: Count | None = 20
-    """Results of calls since the user last spoke."""
+    max_tool_messages: Count | None = None
+    """Results of calls since the user last spoke; 20 where no limit is given at all."""
     repeated_calls: Count | None = None
     """The same call with the same arguments, so many times in a row."""
     malformed_calls: Count | None = None
     """Replies in a row that held a call which could not be read, and none that could."""
     action: Literal["stop", "steer"] = "stop"
+
+    @property
+    def results(self) -> int | None:
+        is_bare = self.repeated_calls is None and self.malformed_calls is None
+        return self.max_tool_messages or (DEFAULT_RESULTS if is_bare else None)
+
     """`stop`: the request is not forwarded, the client is told so. `steer`: the model is told so."""
 
 
@@ -40,8 +48,8 @@ def fault(
     last = next((i for i in reversed(range(len(messages))) if is_turn(messages[i])), -1)
     recent = messages[last + 1 :]
     results = sum(message.role == "tool" for message in recent)
-    if loop.max_tool_messages and results >= loop.max_tool_messages:
-        limit = loop.max_tool_messages
+    limit = loop.results
+    if limit and results >= limit:
         return f"{results} tool calls were made since the last message of the user (the limit is {limit})"
     calls = [call for message in recent for call in message.calls]
     if loop.repeated_calls and len(calls) >= loop.repeated_calls:

@@ -20,7 +20,8 @@ import jmespath
 import msgspec
 from jmespath.exceptions import JMESPathError
 
-from vtc.events import Call, Denied, Event, Intervention, Manner, Rewritten, Tool
+from vtc.events import Call, Denied, Event, Intervention, Rewritten, Tool
+from vtc.guards import json_text
 from vtc.guards.arguments import Checker
 from vtc.guards.patterns import Patterns, any_match, check, expression
 
@@ -122,18 +123,28 @@ def as_written(reactors: Sequence[Reactor], tools: Mapping[str, Tool]) -> dict[s
 
     What nobody offers and nothing declares would not be read as a call, or as an argument of one.
     """
-    written = dict(tools)
+    meant = {name: name for name in tools}
     for reactor in reactors:
-        then, patterns = reactor.then, reactor.when.tools
+        patterns = reactor.when.tools
         for pattern in (patterns,) if isinstance(patterns, str) else patterns:
-            if then.rename_tool in tools and pattern not in written and re.fullmatch(r"[\w.:-]+", pattern):
-                written[pattern] = replace(tools[then.rename_tool], name=pattern)
-        for name, tool in tools.items():
-            declared = tool.parameters.get("properties")
-            if then.rename_arguments and isinstance(declared, Mapping) and any_match(patterns, name):
-                old = {old: declared[new] for old, new in then.rename_arguments.items() if new in declared}
-                written[name] = replace(tool, parameters={**tool.parameters, "properties": {**old, **declared}})
-    return written
+            if reactor.then.rename_tool in tools and pattern not in meant and re.fullmatch(r"[\w.:-]+", pattern):
+                meant[pattern] = reactor.then.rename_tool
+    return {written: _declaring(tools[name], written, reactors) for written, name in meant.items()}
+
+
+def _declaring(tool: Tool, written: str, reactors: Sequence[Reactor]) -> Tool:
+    """A tool as it is called by the name `written`, with the arguments that reactors rename to its own."""
+    declared = tool.parameters.get("properties")
+    old: dict[str, Any] = {}
+    for reactor in reversed(reactors):  # one may rename what another makes of an argument
+        if isinstance(declared, Mapping) and any(any_match(reactor.when.tools, name) for name in (written, tool.name)):
+            known = {**old, **declared}
+            renamed = reactor.then.rename_arguments.items()
+            old |= {old_name: known[new] for old_name, new in renamed if new in known and old_name not in declared}
+    if written == tool.name and not old:
+        return tool
+    parameters = {**tool.parameters, "properties": {**old, **declared}} if old and declared else tool.parameters
+    return replace(tool, name=written, parameters=parameters)
 
 
 class Reactors:
@@ -148,38 +159,62 @@ class Reactors:
     def feed(self, event: Event) -> list[Event]:
         if not isinstance(event, Call):
             return [event]
-        try:
-            arguments = json.loads(event.call.arguments)
-        except (ValueError, RecursionError):
-            return [event]
+        arguments, fault = _read(event.call.arguments)
         told: list[Event] = []
         for reactor in self._reactors:
-            name = event.call.name
-            tool = self._tools.get(name)
-            if not reactor.when.holds(name, arguments, tool):
+            try:
+                if not self._is_for(reactor, event.call.name, arguments, fault):
+                    continue
+                events, made = _done(reactor, event, arguments, fault)
+            except Exception as error:
+                reason = f"{type(error).__name__}: {error}; skipped for this call"
+                told.append(Intervention(f"reactors.{reactor.name}", "failed", event.call.name, reason))
                 continue
-            if reactor.unless and reactor.unless.holds(name, arguments, tool):
-                continue
-            then, policy = reactor.then, f"reactors.{reactor.name}"
-            done = list(_changes(then, name, arguments)) if isinstance(arguments, dict) else []
-            if done:
-                told.append(Intervention(policy, "changed", name, ", ".join(done)))
-                text = json.dumps(arguments, ensure_ascii=False)
-                event = replace(
-                    event, call=replace(event.call, name=then.rename_tool or name, arguments=text), changed=True
-                )
-            if then.tag:
-                told.append(Intervention(policy, "tagged", name, then.tag))
-            if then.steer:
-                told += [Intervention(policy, "steered", name, then.steer), Rewritten("", f"{then.steer}\n\n")]
-            if then.refuse:
-                manner: Manner = then.refuse_as
-                told.append(Intervention(policy, "refused", name, then.refuse))
-                return [*told, Denied(event.raw, event.call, manner, then.refuse)]
+            told += events
+            if isinstance(made, Denied):
+                return [*told, made]
+            event = made
         return [*told, event]
+
+    def _is_for(self, reactor: Reactor, name: str, arguments: Any, fault: str) -> bool:
+        """Whether a rule is for a call; one that refuses is for what cannot be read, too."""
+        tool = self._tools.get(name)
+        if fault:
+            return bool(reactor.then.refuse) and any_match(reactor.when.tools, name)
+        if not reactor.when.holds(name, arguments, tool):
+            return False
+        return not (reactor.unless and reactor.unless.holds(name, arguments, tool))
 
     def finish(self) -> list[Event]:
         return []
+
+
+def _done(reactor: Reactor, event: Call, arguments: Any, fault: str) -> tuple[list[Event], Call | Denied]:
+    """What a rule makes of a call that it is for, and what there is to tell; changes `arguments`."""
+    then, policy, name = reactor.then, f"reactors.{reactor.name}", event.call.name
+    told: list[Event] = []
+    changes = list(_changes(then, name, arguments)) if isinstance(arguments, dict) else []
+    if changes:
+        told.append(Intervention(policy, "changed", name, ", ".join(changes)))
+        call = replace(event.call, name=then.rename_tool or name, arguments=json_text.rewritten(event.call, arguments))
+        event = replace(event, call=call, changed=True)
+    if then.tag:
+        told.append(Intervention(policy, "tagged", name, then.tag))
+    if then.steer:
+        told += [Intervention(policy, "steered", name, then.steer), Rewritten("", f"{then.steer}\n\n")]
+    if not then.refuse:
+        return told, event
+    told.append(Intervention(policy, "refused", name, f"{fault}: {then.refuse}" if fault else then.refuse))
+    return told, Denied(event.raw, event.call, then.refuse_as, then.refuse)
+
+
+def _read(text: str) -> tuple[Any, str]:
+    """Arguments, those that are encoded twice included, and why they cannot be read; empty if they can."""
+    try:
+        value = json_text.read(text)
+        return (json_text.read(value) if isinstance(value, str) else value), ""
+    except ValueError as error:
+        return None, f"its arguments cannot be read ({error})"
 
 
 def _changes(then: Then, name: str, arguments: dict[str, Any]) -> Iterator[str]:

@@ -74,6 +74,7 @@ class Asked(Protocol):
     model: str
     messages: Sequence[Message]
     tools: Sequence[Tool]
+    declared: Sequence[str]
     tool_choice: str
     parallel: bool
     legacy: bool
@@ -180,9 +181,12 @@ class Planner:
             plan = self._for_text(done, client, model, documented, why)
         else:
             plan = self._for_native(done, model, request, why)
-        withheld = _withheld(plan)
+        withheld = _withheld(plan, request.declared)
         if withheld:
             why.append(f"not offered to the model: {', '.join(sorted(withheld))}")
+        offered = [tool for tool in plan.tools if tool.name not in withheld]
+        if plan.tool_choice in withheld or not offered:
+            plan = replace(plan, tool_choice="auto")  # nobody can do what it demands
         plan = replace(plan, withheld=withheld, buffered=plan.buffered and request.stream and bool(plan.tools))
         lenient = {"on": True, "off": False}.get(settings.lenient, model.lenient is not False)
         return replace(plan, lenient=lenient, reasoning=model.reasoning, markers=model.markers, why=tuple(why))
@@ -308,9 +312,10 @@ def _exchanged(plan: Plan, server: ServerProfile, model: ModelProfile, policies:
     )
 
 
-def _withheld(plan: Plan) -> frozenset[str]:
+def _withheld(plan: Plan, declared: Iterable[str]) -> frozenset[str]:
     access = [guards.access() for guards in plan.guards if guards.is_access]
-    return frozenset(tool.name for tool in plan.tools if any(one.fault(tool.name) for one in access))
+    names = {*declared, *(tool.name for tool in plan.tools)}
+    return frozenset(name for name in names if any(one.fault(name) for one in access))
 
 
 def _documented(request: Asked, tool_sections: tuple[str, ...]) -> tuple[Tool, ...]:

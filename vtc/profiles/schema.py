@@ -14,6 +14,9 @@ from vtc.dialects.documentation import TOOL_SECTIONS
 from vtc.guards.chain import Guards
 
 type Text = Annotated[str, msgspec.Meta(min_length=1)]
+ANSWER = ("choices", "message", "delta", "content", "index", "finish_reason")
+"""Fields without which a reply says nothing."""
+
 type Globs = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] | str
 """One glob or several; `*`, `?` and `[…]` as in file names, upper and lower case alike."""
 
@@ -67,6 +70,10 @@ class Response(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     drop: tuple[str, ...] = ()
     """Names of fields, dropped at the top, in choices, in messages and deltas, and in `usage`; with any of
     them empty lists of `tool_calls`, too. Calls are never dropped here."""
+
+    def __post_init__(self) -> None:
+        if found := next((name for name in self.drop if name in ANSWER), None):
+            raise ValueError(f"drop: {found!r} is the answer itself; name fields that clients can do without")
 
 
 class Retry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -138,6 +138,8 @@ class VirtualToolCalling:
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         live, response = self._live.get(flow), flow.response
+        if live and live.exchange.plan.buffered and ctx.options.vtc_mode == "rewrite":
+            return  # it is looked at whole, whatever form upstream gave it
         if response is None or self._api(flow) is None or not (200 <= response.status_code < 300):
             return
         if response.headers.get("content-type", "").partition(";")[0].strip().lower() != "text/event-stream":

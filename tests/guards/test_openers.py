@@ -1,0 +1,43 @@
+"""Openers of calls that were not read are parted, in any cut."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vtc.events import Call, Event, Markup, Rewritten, Text, ToolCall
+from vtc.guards.content import Content, Rule
+from vtc.guards.openers import Openers
+
+NAMES = ("<run>", "<run_all>")
+
+
+def told(events: list[Event]) -> str:
+    return "".join(getattr(event, "text", event.raw) for event in events if isinstance(event, Text | Rewritten))
+
+
+def run(*events: Event) -> list[Event]:
+    one = Openers(NAMES)
+    return [*(out for event in events for out in one.feed(event)), *one.finish()]
+
+
+@given(st.text("<run_al> ", max_size=40), st.integers(1, 5))
+def test_no_opener_leaves_and_nothing_is_lost(text: str, size: int) -> None:
+    events = run(*(Text(text[at : at + size]) for at in range(0, len(text), size)))
+    assert "".join(event.raw for event in events) == text
+    assert told(events) == text.replace("<run>", "< run>").replace("<run_all>", "< run_all>")
+
+
+@pytest.mark.parametrize("text", ["a <r@un>b", "a <run@>b", "@<@run>", "<run>@", "<ru@@n>"])
+def test_what_leaves_between_its_pieces_does_not_join_them(text: str) -> None:
+    """As where a content filter takes something out of the middle of one."""
+    content = Content(Rule(pattern="@"))
+    found = run(*content.feed(Text(text)), *content.finish())
+    assert "<run>" not in told(found)
+    assert "".join(event.raw for event in found) == text
+
+
+@pytest.mark.parametrize("between", [Markup("\n"), Rewritten("x", "y"), Call("<run>", ToolCall("run", "{}"), "t")])
+def test_calls_that_were_read_pass(between: Event) -> None:
+    assert between in run(Text("a "), between, Text(" b"))
