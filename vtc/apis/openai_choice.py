@@ -55,9 +55,9 @@ class Choice:
             if len(events) == 1 and isinstance(events[0], Text):
                 return [] if events[0].raw == text else None
             return [] if says(events, text) else None
-        if len(events) != 1 or not isinstance(events[0], Text):
+        if not events or not all(isinstance(event, Text) for event in events):
             return None
-        waited = len(events[0].raw) - len(text)
+        waited = sum(len(event.raw) for event in events) - len(text)
         if waited != sum(len(held.text) for held in self.held) or not all(held.whole for held in self.held):
             return None
         frames = [held.raw for held in self.held]

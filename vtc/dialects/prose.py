@@ -13,6 +13,8 @@ from vtc.dialects.machine import CONTEXT, Found, Machine
 from vtc.dialects.states import INFO
 from vtc.events import Event, Markup, Reasoning, Text
 
+SPOKEN = frozenset({"text", "fence", "span"})
+"""States in which text is said unless a token stands in it."""
 WHITE = " \t\r\n"
 type Thoughts = Literal["reasoning_content", "keep", "drop"]
 _THOUGHT: dict[str, type[Reasoning | Text | Markup]] = {"reasoning_content": Reasoning, "keep": Text, "drop": Markup}
@@ -33,19 +35,18 @@ class Prose(Machine):
         self._called = False
         self._run = ""  # what opened the code block or span
         self._out: list[Event] = []
-        self._may_begin = grammar.text.first.search
 
     def _plain(self, text: str) -> list[Event]:
         """The event for a text that is said as it is: nothing before it is held, nothing in it may begin markup or has
         to wait. Nothing for any other, which is to be read.
         """
         if (
-            self._state != "text"
+            self._state not in SPOKEN
             or self._at < len(self._buffer)
             or self._space
             or (self._called and not self._said)
             or text[-1:] in WHITE
-            or self._may_begin(text)
+            or self._scan.first.search(text)
         ):
             return []
         self._buffer = (self._buffer + text)[-CONTEXT:]  # what a line that goes on needs

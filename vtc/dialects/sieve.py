@@ -38,7 +38,7 @@ class Sieve(Scan):
     def final(self) -> Finder:
         return _Steps(self, final=True)
 
-    @property
+    @cached_property
     def first(self) -> re.Pattern[str]:
         return self.outer.first
 
