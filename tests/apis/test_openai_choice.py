@@ -170,28 +170,29 @@ def held(*texts: str, whole: bool = True) -> deque[Held]:
 
 
 @pytest.mark.parametrize(
-    ("waiting", "events", "frames"),
+    ("waiting", "events", "released"),
     [
-        (held(), [Text("ab")], []),
-        (held(), [Text("a"), Text("b")], []),
-        (held(), [Text("a")], None),
-        (held(), [], None),
-        (held(), [Rewritten("ab", "x")], None),
-        (held("\n", " "), [Text("\n ab")], [b"\n", b" "]),
-        (held("\n"), [], None),
-        (held("\n"), [Text("\na")], None),
-        (held("\n"), [Markup("\n"), Text("ab")], None),
-        (held("\n"), [Reasoning("\nab")], None),
-        (held("\n", whole=False), [Text("\nab")], None),
+        (held(), [Text("ab")], True),
+        (held(), [Text("a"), Text("b")], True),
+        (held(), [Text("a")], False),
+        (held(), [], False),
+        (held(), [Rewritten("ab", "x")], False),
+        (held("\n", " "), [Text("\n ab")], True),
+        (held("\n"), [Text("\n"), Text("ab")], True),
+        (held("\n"), [], False),
+        (held("\n"), [Text("\na")], False),
+        (held("\n"), [Markup("\n"), Text("ab")], False),
+        (held("\n"), [Reasoning("\nab")], False),
     ],
 )
-def test_what_waited_leaves_as_it_came_if_all_of_it_is_said(
-    waiting: deque[Held], events: list[Event], frames: list[bytes] | None
-) -> None:
-    choice = Choice(0, Toy(), waiting)
-    count = len(waiting)
-    assert choice.untouched(events, "ab") == frames
-    assert len(choice.held) == (0 if frames else count)
+def test_what_waited_leaves_if_all_of_it_is_said(waiting: deque[Held], events: list[Event], *, released: bool) -> None:
+    assert Choice(0, Toy(), waiting).is_released(events, "ab") == released
+
+
+def test_for_a_client_that_reads_text_only_whole_frames_do() -> None:
+    for structured, whole in ((True, True), (True, False), (False, True)):
+        assert Choice(0, Toy(structured), held("\n", whole=whole)).is_released([Text("\nab")], "ab")
+    assert not Choice(0, Toy(structured=False), held("\n", whole=False)).is_released([Text("\nab")], "ab")
 
 
 def test_what_events_say() -> None:

@@ -49,20 +49,18 @@ class Choice:
     settled: bool = False
     """Upstream's own calls have left, or what was made of them."""
 
-    def untouched(self, events: Sequence[Event], text: str) -> list[bytes] | None:
-        """The frames held before one that says `text`, if what the client sees now is all of theirs and its own."""
+    def is_released(self, events: Sequence[Event], text: str) -> bool:
+        """Whether what the client sees now is all of the frames that are held, and `text`."""
         if not self.held:
             if len(events) == 1 and isinstance(events[0], Text):
-                return [] if events[0].raw == text else None
-            return [] if says(events, text) else None
+                return events[0].raw == text
+            return says(events, text)
         if not events or not all(isinstance(event, Text) for event in events):
-            return None
+            return False
         waited = sum(len(event.raw) for event in events) - len(text)
-        if waited != sum(len(held.text) for held in self.held) or not all(held.whole for held in self.held):
-            return None
-        frames = [held.raw for held in self.held]
-        self.held.clear()
-        return frames
+        if waited != sum(len(held.text) for held in self.held):
+            return False
+        return self.channel.structured or all(held.whole for held in self.held)
 
     def end(self, *, complete: bool) -> list[Event]:
         """The end of the choice: what the channel still holds, then what it makes of upstream's own calls."""

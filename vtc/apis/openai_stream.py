@@ -50,17 +50,27 @@ class StreamRewriter:
         text = said.delta.content or ""
         events = choice.channel.feed(text)
         self.lines = b""
-        if (out := choice.untouched(events, text)) is not None:
+        if choice.is_released(events, text):
+            out = [held.raw if held.whole else self._remade(choice, held, held.text) for held in choice.held]
+            choice.held.clear()
             choice.role_sent = choice.role_sent or bool(said.delta.role)
             self._unread = data
             out.append(raw)
             return out
-        chunk = decode(data)
-        waits = not events and not (choice.held and choice.held[0].passed)
-        if waits and says_nothing_else(chunk, role_sent=choice.role_sent):
-            choice.held.append(Held(text, raw, whole=True))
-            self._unread = data
-            return []
+        chunk = decode(data, "replace")
+        if says_nothing_else(chunk, role_sent=choice.role_sent):
+            if not events and not (choice.held and choice.held[0].passed):
+                choice.held.append(Held(text, raw, whole=True))
+                self._unread = data
+                return []
+            if len(events) == 1 and not choice.held and choice.channel.structured and isinstance(events[0], Text):
+                # The white space at its end waits.
+                spoken = events[0].raw
+                held = Held(text[len(spoken) :], raw, whole=False)
+                out = [self._remade(choice, held, spoken)]
+                choice.held.append(held)
+                self._unread = data
+                return out
         (entry,) = chunk["choices"]
         part = Part(choice, entry, entry["delta"], text, read=True, events=events)
         return self._marked(chunk, [choice], lambda: [part], raw)
@@ -123,9 +133,7 @@ class StreamRewriter:
     def release(self) -> list[bytes]:
         frames = []
         for choice in self._choices.values():
-            frames += [
-                held.raw if held.whole else self._remade(choice, held, {"content": held.text}) for held in choice.held
-            ]
+            frames += [held.raw if held.whole else self._remade(choice, held, held.text) for held in choice.held]
             frames += [raw for raw, _ in choice.frames]
             if choice.apart and choice.gathered and not choice.settled:
                 frames.append(
@@ -145,15 +153,15 @@ class StreamRewriter:
         source.lines = sse.event_line(lines)
         return lines + _frame(chunk)
 
-    def _remade(self, choice: Choice, held: Held, delta: dict[str, Any]) -> bytes:
+    def _remade(self, choice: Choice, held: Held, text: str, as_: str = "content") -> bytes:
         """A frame for a part of what a held one said."""
         chunk = decode(sse.data_of(held.raw) or b"{}", "replace")
-        return self._made(with_delta(bare(whole(chunk), choice.index), delta), held)
+        return self._made(with_delta(bare(whole(chunk), choice.index), self._roled(choice, {as_: text})), held)
 
     def _said(self) -> dict[str, Any]:
         """What the last chunk said of the whole reply."""
         if self._unread:
-            self._unread, self._last = b"", whole(decode(self._unread))
+            self._unread, self._last = b"", whole(decode(self._unread, "replace"))
         return self._last
 
     def _part(self, entry: dict[str, Any]) -> Part:
@@ -286,7 +294,7 @@ class StreamRewriter:
                 continue
             self._pass(choice, out)
             if as_:
-                out.append(self._remade(choice, held, self._roled(choice, {as_: part})))
+                out.append(self._remade(choice, held, part, as_))
             held.whole = False
             if not held.text:
                 self.lines = held.lines or self.lines
@@ -296,7 +304,7 @@ class StreamRewriter:
         """No more patience: what may leave of the first frame leaves without the rest."""
         held = choice.held[0]
         if held.passed:
-            out.append(self._remade(choice, held, self._roled(choice, {"content": held.passed})))
+            out.append(self._remade(choice, held, held.passed))
             held.passed, held.whole = "", False
 
     def _call(self, choice: Choice, call: ToolCall, out: list[bytes]) -> None:
