@@ -36,21 +36,15 @@ class Prose(Machine):
         self._run = ""  # what opened the code block or span
         self._out: list[Event] = []
 
-    def _plain(self, text: str) -> list[Event]:
-        """The event for a text that is said as it is: nothing before it is held, nothing in it may begin markup or has
-        to wait. Nothing for any other, which is to be read.
-        """
-        if (
-            self._state not in SPOKEN
-            or self._at < len(self._buffer)
-            or self._space
-            or (self._called and not self._said)
-            or text[-1:] in WHITE
-            or self._scan.first.search(text)
-        ):
-            return []
+    def _plain(self, text: str) -> list[Event] | None:
+        """The events for a text in which no markup may begin, behind which nothing else is held; None for any other."""
+        if self._state not in SPOKEN or self._at < len(self._buffer) or self._scan.first.search(text):
+            return None
         self._buffer = (self._buffer + text)[-CONTEXT:]  # what a line that goes on needs
         self._at = self._from = len(self._buffer)
+        if self._space or text[-1:] in WHITE or (self._called and not self._said):
+            self._speak(text)
+            return self._taken()
         self._said, self._called = True, False
         return [Text(text)]
 

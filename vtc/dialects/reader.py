@@ -60,7 +60,7 @@ class Reader(Delivery):
 
     def feed(self, text: str) -> list[Event]:
         """Read on; everything that can be told by now is returned."""
-        if said := self._plain(text):
+        if (said := self._plain(text)) is not None:
             return said
         self._append(text)
         self._read()
