@@ -8,13 +8,11 @@ back.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from vtc.apis.base import Channel
-from vtc.apis.openai_calls import entry_of
 from vtc.apis.openai_choice import Choice, Held, Mark, Part, Untouched, apart_from_calls, joined, says
-from vtc.apis.openai_chunk import bare, says_nothing_else, text_only, whole, with_delta
+from vtc.apis.openai_chunk import bare, deltas_of, says_nothing_else, text_only, whole, with_delta
 from vtc.apis.openai_json import (
     CUT_OFF,
     cleaned,
@@ -310,12 +308,7 @@ class StreamRewriter:
     def _call(self, choice: Choice, call: ToolCall, out: list[bytes]) -> None:
         """A complete call: a chunk with its id and name, and one with its arguments."""
         chunk = self._bare(choice)
-        if self._legacy:
-            head: dict[str, Any] = {"function_call": {"name": call.name, "arguments": ""}}
-            rest: dict[str, Any] = {"function_call": {"arguments": call.arguments}}
-        else:
-            head = {"tool_calls": [{**entry_of(replace(call, arguments="")), "index": choice.calls}]}
-            rest = {"tool_calls": [{"index": choice.calls, "function": {"arguments": call.arguments}}]}
+        head, rest = deltas_of(call, choice.calls, legacy=self._legacy)
         out.append(self._made(with_delta(chunk, self._roled(choice, head))))
         out.append(self._made(with_delta(chunk, rest)))
         choice.calls += 1
