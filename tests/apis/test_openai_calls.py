@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.apis import chat
-from vtc.apis.openai_calls import Gathered, calls_of, entry_of
+from vtc.apis.openai_calls import Gathered, calls_of, deltas_of, entry_of
 from vtc.apis.openai_json import has_calls
 from vtc.events import ToolCall
 
@@ -93,3 +93,14 @@ def test_fields_that_nobody_knows_are_kept() -> None:
     (call,) = calls_of({"tool_calls": [custom]})
     assert entry_of(call) == custom
     assert json.dumps(call.as_openai())
+
+
+def test_a_call_is_a_head_and_its_arguments() -> None:
+    call = ToolCall("f", '{"a":1}', "x", {"id": "x", "sig": "s", "index": 9})
+    head, rest = deltas_of(call, 1, legacy=False)
+    (entry,) = head["tool_calls"]
+    function = {"name": "f", "arguments": ""}
+    assert entry == {"sig": "s", "id": "x", "type": "function", "function": function, "index": 1}
+    assert rest == {"tool_calls": [{"index": 1, "function": {"arguments": '{"a":1}'}}]}
+    older = ({"function_call": function}, {"function_call": {"arguments": '{"a":1}'}})
+    assert deltas_of(call, 0, legacy=True) == older

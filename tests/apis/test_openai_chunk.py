@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from tests.apis import chat
-from vtc.apis.openai_chunk import bare, deltas_of, says_nothing_else, text_only, whole, with_delta
-from vtc.events import ToolCall
+from vtc.apis.openai_chunk import bare, says_nothing_else, text_only, whole, with_delta
 
 
 def chunk(delta: dict[str, Any], **entry: Any) -> bytes:
@@ -84,14 +83,3 @@ def test_what_else_a_chunk_says(delta: dict[str, Any], fields: dict[str, Any], *
 def test_a_role_is_said_once() -> None:
     one = {"choices": [{"index": 0, "delta": {"role": "assistant", "content": "a"}}]}
     assert [says_nothing_else(one, role_sent=sent) for sent in (True, False)] == [True, False]
-
-
-def test_a_call_is_a_head_and_its_arguments() -> None:
-    call = ToolCall("f", '{"a":1}', "x", {"id": "x", "sig": "s", "index": 9})
-    head, rest = deltas_of(call, 1, legacy=False)
-    (entry,) = head["tool_calls"]
-    function = {"name": "f", "arguments": ""}
-    assert entry == {"sig": "s", "id": "x", "type": "function", "function": function, "index": 1}
-    assert rest == {"tool_calls": [{"index": 1, "function": {"arguments": '{"a":1}'}}]}
-    older = ({"function_call": function}, {"function_call": {"arguments": '{"a":1}'}})
-    assert deltas_of(call, 0, legacy=True) == older

@@ -124,3 +124,12 @@ def calls_of(message: Mapping[str, Any]) -> list[ToolCall]:
     entries = [{**entry, "index": place} for place, entry in enumerate(message.get("tool_calls") or ())]
     gathered.add({**message, "tool_calls": entries})
     return gathered.numbered()
+
+
+def deltas_of(call: ToolCall, index: int, *, legacy: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A call in two deltas: all but its arguments, then these."""
+    if legacy:
+        head = {"function_call": {"name": call.name, "arguments": ""}}
+        return head, {"function_call": {"arguments": call.arguments}}
+    entry = {**entry_of(replace(call, arguments="")), "index": index}
+    return {"tool_calls": [entry]}, {"tool_calls": [{"index": index, "function": {"arguments": call.arguments}}]}

@@ -9,13 +9,9 @@ Decoded into the few fields that decide about it, such a chunk costs a third of 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import msgspec
-
-from vtc.apis.openai_json import entry_of
-from vtc.events import ToolCall
 
 
 class Delta(msgspec.Struct, gc=False):
@@ -86,12 +82,3 @@ def bare(whole: Mapping[str, Any], index: int) -> dict[str, Any]:
 def with_delta(chunk: dict[str, Any], delta: dict[str, Any]) -> dict[str, Any]:
     """A chunk of one choice that says something else."""
     return {**chunk, "choices": [{**chunk["choices"][0], "delta": delta}]}
-
-
-def deltas_of(call: ToolCall, index: int, *, legacy: bool) -> tuple[dict[str, Any], dict[str, Any]]:
-    """A call in two deltas: all but its arguments, then these."""
-    if legacy:
-        head = {"function_call": {"name": call.name, "arguments": ""}}
-        return head, {"function_call": {"arguments": call.arguments}}
-    entry = {**entry_of(replace(call, arguments="")), "index": index}
-    return {"tool_calls": [entry]}, {"tool_calls": [{"index": index, "function": {"arguments": call.arguments}}]}

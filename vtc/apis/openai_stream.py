@@ -11,8 +11,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from vtc.apis.base import Channel
+from vtc.apis.openai_calls import deltas_of
 from vtc.apis.openai_choice import Choice, Held, Mark, Part, Untouched, apart_from_calls, joined, says
-from vtc.apis.openai_chunk import bare, deltas_of, says_nothing_else, text_only, whole, with_delta
+from vtc.apis.openai_chunk import bare, says_nothing_else, text_only, whole, with_delta
 from vtc.apis.openai_json import (
     CUT_OFF,
     cleaned,
@@ -47,19 +48,17 @@ class StreamRewriter:
             return self._feed(raw, data)
         text = said.delta.content or ""
         events = choice.channel.feed(text)
-        self.lines = b""
+        self.lines, self._unread = b"", data
         if choice.is_released(events, text):
             out = [held.raw if held.whole else self._remade(choice, held, held.text) for held in choice.held]
             choice.held.clear()
             choice.role_sent = choice.role_sent or bool(said.delta.role)
-            self._unread = data
             out.append(raw)
             return out
         chunk = decode(data, "replace")
         if says_nothing_else(chunk, role_sent=choice.role_sent):
             if not events and not (choice.held and choice.held[0].passed):
                 choice.held.append(Held(text, raw, whole=True))
-                self._unread = data
                 return []
             if len(events) == 1 and not choice.held and choice.channel.structured and isinstance(events[0], Text):
                 # The white space at its end waits.
@@ -67,7 +66,6 @@ class StreamRewriter:
                 held = Held(text[len(spoken) :], raw, whole=False)
                 out = [self._remade(choice, held, spoken)]
                 choice.held.append(held)
-                self._unread = data
                 return out
         (entry,) = chunk["choices"]
         part = Part(choice, entry, entry["delta"], text, read=True, events=events)
