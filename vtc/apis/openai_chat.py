@@ -214,7 +214,7 @@ def _tools(fields: Mapping[str, Any]) -> list[Tool]:
 def _tool_choice(fields: Mapping[str, Any]) -> str:
     choice = fields.get("tool_choice") or fields.get("function_call") or "auto"
     if isinstance(choice, dict):
-        choice = (function_of(choice) or choice).get("name") or "auto"
+        choice = (choice.get("function") or choice.get("custom") or choice).get("name") or "auto"
     return "required" if choice == "any" else str(choice)  # as Mistral calls it
 
 
