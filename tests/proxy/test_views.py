@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from mitmproxy import contentviews, http
-from mitmproxy.test import tflow, tutils
+from mitmproxy.test import taddons, tflow, tutils
 
 from tests.apis import chat
 from vtc.proxy import views
@@ -16,8 +17,11 @@ SSE = "text/event-stream; charset=utf-8"
 
 
 @pytest.fixture(autouse=True)
-def registered() -> None:
-    views.register()
+def registered() -> Iterator[None]:
+    """The view, in a mitmproxy whose options it may look at."""
+    with taddons.context():
+        views.register()
+        yield
 
 
 def flow(body: bytes, kind: str, *, path: str = "/v1/chat/completions", status: int = 200) -> http.HTTPFlow:
