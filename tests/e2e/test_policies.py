@@ -199,11 +199,11 @@ async def test_reactors_change_a_call(form: str, stream: bool, start: Start, tmp
         },
         {
             "name": "root",
-            "when": {"arguments": {"path": "^/root"}},
-            "then": {"replace": [{"argument": "path", "pattern": "^/root", "replacement": "."}], "steer": "Careful."},
+            "when": {"arguments": {"path": "^/srv"}},
+            "then": {"replace": [{"argument": "path", "pattern": "^/srv", "replacement": "."}], "steer": "Careful."},
         },
     ]
-    reply = calling(form, stream, ("execute", {"file": "/root/a"}))
+    reply = calling(form, stream, ("execute", {"file": "/srv/a"}))
     lab = await start(reply, vtc_profiles=guarded(tmp_path, reactors=reactors))
     message = (await lab.post(chat.request(stream=stream, tools=[RUN]))).message
     assert message.calls == [("run", {"path": "./a", "force": False})]
@@ -241,8 +241,8 @@ async def test_arguments_that_do_not_fit(
 
 
 async def test_a_text_client_gets_the_changed_call(start: Start, tmp_path: Path) -> None:
-    said = "<read_file>\n<path>/root/a</path>\n</read_file>"
-    root = {"argument": "path", "pattern": "^/root/"}
+    said = "<read_file>\n<path>/srv/a</path>\n</read_file>"
+    root = {"argument": "path", "pattern": "^/srv/"}
     reactors = [{"name": "root", "then": {"replace": [root]}}]
     lab = await start(chat.streamed(*said), vtc_profiles=guarded(tmp_path, reactors=reactors))
     answer = await lab.post(cline_request(stream=True), headers=AGENT)
