@@ -163,3 +163,11 @@ def test_a_number_that_would_not_survive_keeps_a_call_from_being_changed() -> No
     assert [event.action for event in told if isinstance(event, Intervention)] == ["failed"]
     assert isinstance(told[-1], Call)
     assert told[-1].call.arguments == '{"n": 0.12345678901234567890123}'
+
+
+def test_a_rule_that_fails_leaves_the_arguments_as_they_were_for_the_next() -> None:
+    hiding = reactor("hide", then={"remove_arguments": ["path"]})
+    refusing = reactor("no", when={"arguments": {"path": "secret"}}, then={"refuse": "No."})
+    told = fed(hiding, refusing, arguments='{"path": "secret", "n": 0.12345678901234567890123}')
+    assert [event.action for event in told if isinstance(event, Intervention)] == ["failed", "refused"]
+    assert isinstance(told[-1], Denied)

@@ -9,6 +9,7 @@ Conditions name arguments by JMESPath (jmespath.org): `command`, `edits[*].path`
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -165,7 +166,9 @@ class Reactors:
             try:
                 if not self._is_for(reactor, event.call.name, arguments, fault):
                     continue
-                events, made = _done(reactor, event, arguments, fault)
+                # A copy: a rule that fails half-way must leave what the others look at as it was.
+                changed = copy.deepcopy(arguments)
+                events, made = _done(reactor, event, changed, fault)
             except Exception as error:
                 reason = f"{type(error).__name__}: {error}; skipped for this call"
                 told.append(Intervention(f"reactors.{reactor.name}", "failed", event.call.name, reason))
@@ -173,7 +176,7 @@ class Reactors:
             told += events
             if isinstance(made, Denied):
                 return [*told, made]
-            event = made
+            event, arguments = made, changed
         return [*told, event]
 
     def _is_for(self, reactor: Reactor, name: str, arguments: Any, fault: str) -> bool:
