@@ -58,7 +58,7 @@ def figures(dialects: Mapping[str, Description], rounds: int, *, largest: Sequen
     growth = {name: median / medians[SMALL][name] for name, median in medians[LARGE].items()}
     yield _of_dialects("a delta at 4 MB / at 8 KB", growth, "x", 1.2)
     framed = reader(*(one for one in known if one.framed))
-    answer = samples.answer(20_000)
+    answer = samples.said(samples.ANSWER, 20_000)
     prose = samples.pieces(samples.repeated(samples.PROSE, 20_000 * samples.PIECE))
     for what, deltas in (("what models say, as tokens", answer), ("prose full of markup, in fours", prose)):
         per_delta(deltas[:100], framed)

@@ -90,7 +90,7 @@ def memory(profiles: Profiles, rounds: int) -> Iterator[Figure]:
     call = samples.call_of(64 << 10, profiles.dialects["hermes"])
     middle = samples.pieces(call)[: (16 << 10) // samples.PIECE]
     for what, deltas, target in (
-        ("in prose", samples.answer(2000), 64.0),
+        ("in prose", samples.said(samples.ANSWER, 2000), 64.0),
         ("in a call, beyond 4096 frames held", middle, None),
     ):
         frames = samples.reply(deltas)[:-2]

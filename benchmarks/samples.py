@@ -39,6 +39,19 @@ new one covers a first start. If you would rather keep the reader free of side e
 
 """
 """What a model says to a programmer."""
+TALK = """\
+The error comes from the loader: it reads the file before the directory exists, so the very first start fails and \
+every later one works. There are two ways to mend that, and I'd take the second.
+
+1. **Create the directory first.** One line, but every caller has to remember it.
+2. **Let the reader create it.** The caller stays as it is, and a missing file is simply an "empty" configuration.
+
+Nothing else has to change. The tests still pass, since the two were never compared there, and the new one covers a \
+first start. If you would rather keep the reader free of side effects, tell me and I will move it into the main \
+function instead; it is the same line.
+
+"""
+"""What a model says to anybody: text without code."""
 _TOKEN = re.compile(r" ?\w{1,8}|\s*\n|\s+(?=\s)| ?[^\w\s]{1,3}|\s")
 LINE = 'def f(x):\n    return {"a": [1, 2, 3], "b": x < 3 and x > 1}  # a comment\n\n'
 WRITE_FILE: dict[str, Any] = {
@@ -69,9 +82,9 @@ def tokens(text: str) -> list[str]:
     return _TOKEN.findall(text)
 
 
-def answer(count: int) -> list[str]:
-    """So many deltas of what models say."""
-    return list(islice(cycle(tokens(ANSWER)), count))
+def said(text: str, count: int) -> list[str]:
+    """A text over and over, in so many deltas."""
+    return list(islice(cycle(tokens(text)), count))
 
 
 # Replies, as a model server streams them

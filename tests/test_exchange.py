@@ -1,52 +1,19 @@
-"""One exchange without any proxy: what holds for the bytes of every reply, the ids, the report, and failing open."""
+"""One exchange without any proxy: what goes upstream, the ids, the report, and failing open."""
 
 from __future__ import annotations
 
-import gzip
 import json
 import logging
-from functools import cache
-from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.apis import chat
-from vtc.apis import APIS, BadRequest
-from vtc.exchange import Exchange, Stream
-from vtc.profiles.loader import builtin_directory, load
-from vtc.profiles.matching import Facts
-from vtc.profiles.plan import Planner, Settings
+from tests.exchanges import AGENT, API, BODY, TEXT, fed, opened, planner
+from vtc.apis import BadRequest
+from vtc.exchange import Exchange
+from vtc.profiles.plan import Planner
 from vtc.report import Report
-from vtc.wire.compression import UnsupportedEncoding
-
-(API,) = [api for api in APIS if api.name == "openai-chat"]
-AGENT = Facts(user_agent="OpenAI/Python 3", host="127.0.0.1", path="/v1/chat/completions")
-
-
-PROFILES = load([builtin_directory()])
-
-
-@cache
-def planner(**settings: Any) -> Planner:
-    return Planner(PROFILES, Settings(**settings))
-
-
-def opened(seed: str = "seed", settings: dict[str, Any] | None = None, **fields: Any) -> Exchange:
-    body = chat.encoded(chat.request(stream=True, **fields))
-    return Exchange.open(API, body, AGENT, planner(**settings or {}), seed)
-
-
-def fed(stream: Stream, *pieces: bytes) -> bytes:
-    return b"".join(out for piece in pieces for out in stream.feed(piece)) + b"".join(stream.finish())
-
-
-TEXT = "Let me look.\n\n<read>\n<filePath>/é</filePath>\n</read>\n"
-BODY = b"".join(chat.streamed(*(TEXT[i : i + 11] for i in range(0, len(TEXT), 11))))
-CALLED = chat.Read("Let me look.", "", [("read", {"filePath": "/é"})], [], "tool_calls")
-
 
 # Requests
 
@@ -95,103 +62,6 @@ def test_a_fault_of_ours_is_a_bad_request(monkeypatch: pytest.MonkeyPatch, caplo
     (record,) = caplog.records
     assert record.exc_info
     assert "passed on as it came" in record.message
-
-
-# Replies: every cut, any bytes
-
-
-@pytest.mark.parametrize("coding", ["", "gzip"])
-def test_every_cut_of_a_reply_gives_the_same(coding: str) -> None:
-    """Byte by byte, and in two pieces at each place."""
-    body = gzip.compress(BODY) if coding else BODY
-    whole = fed(opened().stream(coding), body)
-    assert chat.read(whole) == CALLED
-    assert fed(opened().stream(coding), *(body[i : i + 1] for i in range(len(body)))) == whole
-    for cut in range(1, len(body)):
-        assert fed(opened().stream(coding), body[:cut], body[cut:]) == whole
-
-
-SNIPPETS = [
-    "Hello, ",
-    "a < b",
-    "\n",
-    "  ",
-    "é😀",
-    "`",
-    "```\n",
-    "<think>",
-    "</think>",
-    *(write("read", {"filePath": "/a\n\nb"}) for write in chat.DIALECTS.values()),
-    "<read>",
-    "<filePath>x</filePath>",
-    "</read>",
-    "<tool_call>",
-    '{"name": "read", "arguments": {"filePath": "x',
-    '"}}',
-    "</tool_call>",
-    "<function_calls><invoke name=\"list_files\"><parameter name='path'>",
-    "<tools>",
-]
-SAID = st.lists(st.sampled_from(SNIPPETS), max_size=10)
-SETTINGS = st.sampled_from([{}, {"lenient": "off"}, {"model": "qwen3"}, {"model": "qwen2.5"}])
-
-
-@given(said=SAID, cuts=st.lists(st.integers(0, 2000), max_size=6), settings=SETTINGS, finish=st.booleans())
-def test_any_reply_in_any_cut_says_what_the_whole_says(
-    said: list[str], cuts: list[int], settings: dict[str, str], finish: bool
-) -> None:
-    """Streamed, cut anywhere, and not streamed; the calls' arguments are JSON and their ids differ (`chat.read`)."""
-    reason = "stop" if finish else "length"
-    body = b"".join(chat.streamed(*said, finish=reason))
-    places = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
-    streamed = chat.read(fed(opened(settings=settings).stream(), *(body[a:b] for a, b in pairwise(places) if a < b)))
-    text = "".join(said)
-    whole = chat.read(opened(settings=settings).body(chat.encoded(chat.completion(text, reason))))
-    assert streamed == whole
-    if not whole.calls and "think" not in text:
-        assert whole.content == text
-
-
-@given(pieces=st.lists(st.binary(max_size=40) | st.sampled_from([b"data: ", b"\n\n", b"[DONE]", b"{}", chat.STOP])))
-def test_any_bytes_pass(pieces: list[bytes]) -> None:
-    """Nothing raises, nothing is lost, and nothing that would end the body is returned."""
-    stream = opened().stream()
-    out = [stream.feed(piece) for piece in pieces]
-    out += [stream.finish(), stream.finish()]
-    assert all(len(one) <= 1 and b"" not in one for one in out)
-    assert b"".join(piece for one in out for piece in one) == b"".join(pieces)
-
-
-@given(st.binary(max_size=100))
-def test_any_body_passes(body: bytes) -> None:
-    assert opened().body(body) == body
-
-
-def test_a_body_of_events_is_read_as_one() -> None:
-    """Whatever the server called it; and a whole stream is a stream that is fed once."""
-    assert opened().body(BODY) == fed(opened().stream(), BODY)
-    assert opened().body(b"\r\n: hi\n\n" + BODY).startswith(b"\r\n: hi\n\n")
-
-
-def test_what_leaves_leaves_in_one_piece() -> None:
-    """Each piece that is returned costs mitmproxy a write."""
-    stream = opened().stream()
-    assert stream.feed(chat.ROLE + b"".join(chat.said("a", "b"))) == [chat.ROLE + b"".join(chat.said("a", "b"))]
-    assert stream.feed(b"") == []
-    assert stream.feed(chat.said("<rea")[0]) == []
-
-
-def test_an_unknown_coding_is_refused() -> None:
-    with pytest.raises(UnsupportedEncoding, match="'x-secret' is not supported"):
-        opened().stream("x-secret")
-
-
-def test_a_broken_coding_is_told_once_and_nothing_raises(caplog: pytest.LogCaptureFixture) -> None:
-    exchange = opened()
-    stream = exchange.stream("gzip")
-    assert fed(stream, b"\x1f\x8b\xff\xff", b"\xff" * 10, b"") == b""
-    assert [failure.partition(":")[0] for failure in exchange.report.failures] == ["CorruptBody"]
-    assert len(caplog.records) == 1
 
 
 # Ids

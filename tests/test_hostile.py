@@ -15,7 +15,7 @@ import pytest
 
 from tests.apis import chat
 from tests.dialects.reading import COMMON, DIALECTS, read
-from tests.test_exchange import API, PROFILES, fed, opened, planner
+from tests.exchanges import API, PROFILES, fed, opened, planner
 from vtc.apis import BadRequest
 from vtc.exchange import Exchange
 from vtc.profiles.loader import ProfileError, builtin_directory, load

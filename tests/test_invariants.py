@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from fuzz import targets
 from tests.apis import chat
 from tests.dialects.reading import DIALECTS
-from tests.test_exchange import AGENT, API, SAID, fed
+from tests.exchanges import AGENT, API, fed
+from tests.test_stream import SAID
 from vtc.apis import APIS
 from vtc.dialects import writer
 from vtc.events import Tool, ToolCall

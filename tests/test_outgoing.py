@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
+
+import msgspec
 
 from tests.apis import chat
 from vtc.apis import APIS
@@ -38,7 +39,7 @@ def test_a_remark_stands_behind_what_was_said_last() -> None:
 def test_tools_that_are_withheld_are_not_prompted_and_nothing_demands_them() -> None:
     request = API.request(chat.encoded(chat.request(tool_choice="required")))
     plan = Planner(PROFILES, Settings(tools="prompt")).plan(Facts(), request)
-    body = json.loads(sent(plan=replace(plan, withheld=frozenset({"write", "read"}))))
+    body = json.loads(sent(plan=msgspec.structs.replace(plan, withheld=frozenset({"write", "read"}))))
     assert "<list_files>" in body["messages"][0]["content"]
     assert "<write>" not in body["messages"][0]["content"]
 

@@ -34,6 +34,7 @@ RANKS = {
     "view": 4,
     "channel": 5,
     "outgoing": 5,
+    "stream": 5,
     "exchange": 6,
     "functions": 6,
     "vtc": 7,

@@ -87,13 +87,21 @@ class Channel:
     def guarded(self) -> bool:
         return any(guards.on_calls for guards in self._plan.guards)
 
+    @property
+    def watched(self) -> str | None:
+        if self._guards or self._reader is None:
+            return None
+        if not self._plain and (not self._end or self._end.endswith("\n")):
+            return None  # how much a gap lacks would be different
+        return self._reader.watched
+
     def late(self) -> None:
         self._report.intervened("unread_calls", "dropped", "", "upstream went on behind the end of its message")
 
     def feed(self, text: str) -> list[Event]:
         if self._plain and self._reader:
             events = self._reader.feed(text)
-            if len(events) == 1 and isinstance(events[0], Text):
+            if not events or (len(events) == 1 and isinstance(events[0], Text)):
                 return events  # as nearly always
             return self._passed(events)
         return self._passed(self._reader.feed(text) if self._reader else [Text(text)])

@@ -8,7 +8,7 @@ Some replies are our own (`exchange.answer`), and some requests are sent again w
 (`exchange.settled`).
 
 Nothing here does I/O, reads a clock or draws a random number. Bad traffic fails open in exactly one place for each
-direction: `Exchange.open` for a request (the body goes on as it came), `Stream._failing_open` and
+direction: `Exchange.open` for a request (the body goes on as it came), `Stream` (`stream.py`) and
 `Exchange.body` for a reply (what is held is released, the rest passes).
 """
 
@@ -20,7 +20,6 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from vtc import outgoing
 from vtc.apis import Api, BadRequest, Request
@@ -37,7 +36,8 @@ from vtc.profiles.matching import Facts
 from vtc.profiles.plan import Plan, Planner
 from vtc.profiles.schema import Reasoning
 from vtc.report import Report
-from vtc.wire import compression, sse
+from vtc.stream import Stream
+from vtc.wire import compression
 
 logger = logging.getLogger(__name__)
 
@@ -302,92 +302,3 @@ class _Reply:
 def _is_stream(body: bytes) -> bool:
     """Whether a body is one of server-sent events."""
     return _EVENTS.match(body) is not None
-
-
-class Stream:
-    """A reply of server-sent events, as bytes in any cut: `feed` and `finish` return what may leave now.
-
-    Neither ever raises, and neither ever returns empty bytes.
-    """
-
-    def __init__(self, rewriter: Any, decoder: compression.Decoder, report: Report) -> None:
-        self._rewriter = rewriter
-        self._decoder = decoder
-        self._frames = sse.FrameReader()
-        self._report = report
-        self._failed = False
-        self._finished = False
-        self.broken = False
-        """Whether the body turned out not to be what its content coding says, so that the rest of it is lost."""
-
-    def feed(self, chunk: bytes) -> list[bytes]:
-        """Read on; the bytes that may leave, joined (at most one item)."""
-        return self._failing_open(chunk, final=False)
-
-    def finish(self) -> list[bytes]:
-        """The end of the body (idempotent)."""
-        if self._finished:
-            return []
-        self._finished = True
-        return self._failing_open(b"", final=True)
-
-    def _failing_open(self, chunk: bytes, *, final: bool) -> list[bytes]:
-        if self.broken:
-            return []  # there is a gap before whatever comes
-        out: list[bytes] = []
-        data = b""  # that stands in no frame
-        frames: list[sse.Frame] = []
-        done = 0
-        fault: Exception | None = None
-        try:
-            try:
-                data = self._decoder.finish() if final else self._decoder.feed(chunk)
-            except Exception as error:
-                data, fault, self.broken = getattr(error, "decoded", b""), error, not final
-            if self._failed:
-                return [data] if data else []
-            frames = self._frames.feed(data)
-            data = b""
-            for frame in self._frames.finish() if final else ():
-                if _is_cut_off(frame):
-                    data = frame.raw  # whatever else leaves must not complete it
-                else:
-                    frames.append(frame)
-            for frame in frames:
-                out += [frame.raw] if frame.data is None else self._rewriter.feed(frame.raw, frame.data)
-                done += 1
-            if fault:
-                raise fault
-            if final and (last := self._rewriter.finish()):
-                # The body may have ended without a blank line; what is added must not continue the last frame.
-                out += [b"\n\n"] * bool(out and not out[-1].endswith((b"\n\n", b"\r\n\r\n", b"\r\r")))
-                out += last
-        except Exception as error:
-            self._failed = True
-            logger.exception("vtc: the rest of the reply is passed on as it came")
-            self._report.failures.append(f"{type(error).__name__}: {error}")
-            out += self._given_back(self._rewriter.release)
-            out += [frame.raw for frame in (*frames[done:], *self._given_back(self._frames.finish))]
-        joined = b"".join([*out, data] if data else out)
-        return [joined] if joined else []
-
-    def _given_back[T](self, give: Callable[[], list[T]]) -> list[T]:
-        try:
-            return give()
-        except Exception:
-            logger.exception("vtc: what was held of the reply is lost")
-            return []
-
-
-def _is_cut_off(frame: sse.Frame) -> bool:
-    """Whether the body ended in the middle of a frame: no blank line, and data neither JSON nor `[DONE]`.
-
-    Some servers leave out the last blank line.
-    """
-    if not frame.raw.splitlines()[-1]:
-        return False
-    try:
-        json.loads((frame.data or b"").replace(b"[DONE]", b"0"))
-    except ValueError:
-        return True
-    return False

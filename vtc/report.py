@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from vtc.scrub import scrub, scrubbed
@@ -90,6 +91,6 @@ class Report:
         parts = [*parts, *(f"failed open: {failure}" for failure in self.failures), *self.request]
         return scrub("vtc: " + ", ".join(parts)) if parts else ""
 
-    def as_dict(self) -> dict[str, Any]:
-        """Scrubbed of secrets: an excerpt is the model's text."""
-        return scrubbed(asdict(self))
+    def as_dict(self, known: Iterable[str] = ()) -> dict[str, Any]:
+        """Scrubbed of secrets, those `known` among them: an excerpt is the model's text."""
+        return scrubbed({one.name: getattr(self, one.name) for one in fields(self)}, known)

@@ -26,15 +26,19 @@ _TELLING = 8
 
 _SCHEME = re.compile(r"(?i)^(bearer|basic|token)\s+")
 _PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.S)
-_FORMS = re.compile(
-    r"""\b(?:
-        sk-[\w-]{6,} | (?:sk|pk|rk)_(?:live|test)_\w{8,} | gsk_\w{16,} | hf_\w{16,} | nvapi-[\w-]{16,} | r8_\w{16,}
-      | gh[opsur]_\w{20,} | github_pat_\w{20,} | glpat-[\w-]{16,} | npm_\w{20,} | xox[a-z]-[\w-]{8,}
-      | (?:AKIA|ASIA)[0-9A-Z]{16} | AIza[\w-]{30,}
-      | eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*
-    )""",
-    re.X,
-)
+_FORMS = {
+    "sk-": r"[\w-]{6,}",
+    **dict.fromkeys((f"{kind}_{mode}_" for kind in ("sk", "pk", "rk") for mode in ("live", "test")), r"\w{8,}"),
+    **dict.fromkeys(("gsk_", "hf_", "r8_"), r"\w{16,}"),
+    **dict.fromkeys(("nvapi-", "glpat-"), r"[\w-]{16,}"),
+    **dict.fromkeys(("gho_", "ghp_", "ghs_", "ghu_", "ghr_", "github_pat_", "npm_"), r"\w{20,}"),
+    "xox": r"[a-z]-[\w-]{8,}",
+    **dict.fromkeys(("AKIA", "ASIA"), r"[0-9A-Z]{16}"),
+    "AIza": r"[\w-]{30,}",
+    "eyJ": r"[\w-]{8,}\.[\w-]{8,}\.[\w-]*",
+}
+"""How keys and tokens begin, and what follows."""
+_FORM = re.compile(rf"\b(?:{'|'.join(re.escape(begin) + rest for begin, rest in _FORMS.items())})")
 _SCHEMES = re.compile(r"(?i)\b(bearer|basic)(\s+)[\w.~+/=-]{8,}")
 _IN_URL = re.compile(r"(?<=://)[^\s/:@\"']+:[^\s/@\"']+(?=@)")
 _NAMED = re.compile(
@@ -47,15 +51,28 @@ _NAMED = re.compile(
 )
 
 
+_RULES: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...] = (
+    (("-----begin",), _PRIVATE_KEY, SECRET),
+    (("bearer", "basic"), _SCHEMES, rf"\1\2{SECRET}"),
+    (tuple(begin.casefold() for begin in _FORMS), _FORM, SECRET),
+    (("://",), _IN_URL, SECRET),
+    (("key", "token", "secret", "passw", "authorization", "cookie"), _NAMED, rf"\1{SECRET}"),
+)
+"""What text one of which must be there, in any case, for a pattern to find anything; and what it puts in its place.
+
+To look for some words takes a tenth of the time that the patterns take, and hardly any text holds one.
+"""
+
+
 def scrub(text: str, known: Iterable[str] = ()) -> str:
     """The text without what is secret in it; `known` are secrets as such."""
     for secret in known:
         text = _without(text, secret)
-    text = _PRIVATE_KEY.sub(SECRET, text)
-    text = _SCHEMES.sub(rf"\1\2{SECRET}", text)
-    text = _FORMS.sub(SECRET, text)
-    text = _IN_URL.sub(SECRET, text)
-    return _NAMED.sub(rf"\1{SECRET}", text)
+    folded = text.casefold()
+    for words, pattern, instead in _RULES:
+        if any(word in folded for word in words):
+            text = pattern.sub(instead, text)
+    return text
 
 
 def _without(text: str, secret: str) -> str:

@@ -20,15 +20,16 @@ from benchmarks import samples
 from vtc.profiles import loader
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+TEXTS = {"plain": samples.TALK, "code": samples.ANSWER}
 BURST = 64
 """Frames that are written before other streams have their turn."""
 
 
 @cache
 def frames(name: str, count: int) -> list[bytes]:
-    """A reply in chunks of HTTP: `plain` is so many frames of prose, a dialect's name a call of so many characters."""
-    if name == "plain":
-        deltas = samples.answer(count)
+    """A reply in chunks of HTTP: so many frames of text, or if it has a dialect's name a call of so many characters."""
+    if name in TEXTS:
+        deltas = samples.said(TEXTS[name], count)
     else:
         dialects = loader.load([loader.builtin_directory()]).dialects
         deltas = samples.pieces(samples.call_of(count, dialects[name]))

@@ -26,6 +26,7 @@ class Toy:
     calls_made: int = 0
     lates: int = 0
     reasoning_seen: bool = False
+    watched: str | None = None
 
     @property
     def takes_calls(self) -> bool:

@@ -17,7 +17,7 @@ from vtc.dialects.reader import Reader
 
 ASK = chat.request(stream=True)
 BEFORE = chat.DIALECTS["invoke"]("read", {"filePath": "/a"})
-TEXT = "One two <read><filePath>/b</filePath></read> three BOOM <read><filePath>/c</filePath></read> four"
+TEXT = "~] two <read><filePath>/b</filePath></read> three ]~ <read><filePath>/c</filePath></read> ~~"
 
 
 class PlantedError(Exception):
@@ -48,7 +48,7 @@ def faults(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 1000])
-@pytest.mark.parametrize("word", ["One", "<read><filePath>/b", "BOOM", "four"])
+@pytest.mark.parametrize("word", ["~]", "<read><filePath>/b", "]~", "~~"])
 async def test_a_stream_goes_on(
     word: str, size: int, fail_on: Callable[[str], None], start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -112,7 +112,7 @@ async def test_a_whole_reply_goes_on(
     fail_on: Callable[[str], None], start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Also where one of its choices was read already."""
-    fail_on("BOOM")
+    fail_on("]~")
     body = chat.completion(BEFORE)
     body["choices"].append({**body["choices"][0], "index": 1, "message": {"role": "assistant", "content": TEXT}})
     lab = await start(Reply([chat.encoded(body)], JSON, framing="length"))

@@ -18,7 +18,7 @@ from tests.e2e import http2
 from tests.e2e.conftest import PATH, PATIENCE, Lab, Start, by_turn, running_proxy
 from tests.e2e.test_transport import CODINGS
 from tests.e2e.upstream import JSON, SSE, Reply
-from tests.test_exchange import opened
+from tests.exchanges import opened
 from vtc.wire import compression
 
 ASK = chat.request(stream=True)

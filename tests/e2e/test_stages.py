@@ -19,7 +19,7 @@ from tests.e2e.test_text_clients import AGENT, profiles, request
 from tests.e2e.test_transport import gzipped
 from tests.e2e.upstream import JSON, SSE, Reply
 from vtc import channel, exchange, outgoing
-from vtc.apis import openai_calls, openai_chat, openai_choice, openai_stream
+from vtc.apis import openai_alike, openai_calls, openai_chat, openai_choice, openai_chunk, openai_stream
 from vtc.dialects import conversation, documentation, history, open_call, reader
 from vtc.dialects.reader import Reader
 from vtc.profiles.plan import Planner
@@ -60,9 +60,12 @@ class Stage:
         return f"{self.owner.__name__.rpartition('.')[2]}.{self.name}{f' {self.call}' * bool(self.call)}"
 
 
+CODECS = ((openai_stream, "decode"), (openai_chunk, "encode"))
 REPLY = [
     *(Stage(sse.FrameReader, "feed", call) for call in (0, 3)),
-    *(Stage(openai_stream, name, call) for name in ("decode", "encode") for call in (0, 2)),
+    *(Stage(owner, name, call) for owner, name in CODECS for call in (0, 2)),
+    *(Stage(openai_alike.Alike, name, call) for name in ("text", "unread") for call in (0, 2)),
+    Stage(openai_alike.Alike, "learn"),
     *(Stage(openai_stream.StreamRewriter, name) for name in ("_part", "_one", "_split", "_emit", "_take", "_call")),
     *(Stage(openai_stream.StreamRewriter, "_made", call) for call in (0, 1, 2)),
     *(Stage(openai_stream.StreamRewriter, "feed", call) for call in (0, 7, 21, 42)),
@@ -117,7 +120,7 @@ def stats(lab: Lab) -> Any:
     return lab.proxy.addon._stats.as_dict()["models"]["unknown"]
 
 
-STREAMS = (sse.FrameReader, openai_stream, openai_stream.StreamRewriter)
+STREAMS = (sse.FrameReader, openai_stream, openai_chunk, openai_alike.Alike, openai_stream.StreamRewriter)
 
 
 @pytest.mark.parametrize("stage", [stage for stage in REPLY if stage.owner not in STREAMS], ids=str)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from vtc.events import Event, Message, Tool, ToolCall
+from vtc.wire.template import Unread
 
 
 class BadRequest(ValueError):
@@ -22,6 +23,15 @@ class Channel(Protocol):
     """One message of a reply on its way through: text in, events out, `raw` of all events being that text."""
 
     def feed(self, text: str) -> list[Event]: ...
+
+    @property
+    def watched(self) -> str | None:
+        """The characters that are watched for as things are; None if all text is to be fed.
+
+        Text without any of them that does not end in white space or `>` need not be fed: it would come back as `Text`,
+        and nothing would be different behind it.
+        """
+        ...
 
     def finish(self, *, complete: bool, calls: Sequence[ToolCall] = ()) -> list[Event]:
         """The end of the message, and the calls that upstream made in their structured form, if it `takes` them."""
@@ -104,6 +114,12 @@ class Reply:
 
 class Rewriter(Protocol):
     """Rewrites the frames of one streamed reply."""
+
+    @property
+    def unread(self) -> Unread | None:
+        """Frames that need not be fed as things are: they would leave as they came, behind those that wait, and nothing
+        would be different behind them. None if all are to be fed."""
+        ...
 
     def feed(self, raw: bytes, data: bytes) -> list[bytes]:
         """A frame of the stream and its data; returns the frames that may leave now."""

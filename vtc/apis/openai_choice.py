@@ -51,16 +51,18 @@ class Choice:
 
     def is_released(self, events: Sequence[Event], text: str) -> bool:
         """Whether what the client sees now is all of the frames that are held, and `text`."""
-        if not self.held:
-            if len(events) == 1 and isinstance(events[0], Text):
-                return events[0].raw == text
+        if not events:
+            return not self.held and not text
+        if not self.held and not (len(events) == 1 and isinstance(events[0], Text)):
             return says(events, text)
-        if not events or not all(isinstance(event, Text) for event in events):
-            return False
-        waited = sum(len(event.raw) for event in events) - len(text)
-        if waited != sum(len(held.text) for held in self.held):
-            return False
-        return self.channel.structured or all(held.whole for held in self.held)
+        waited = -len(text)
+        for event in events:
+            if not isinstance(event, Text):
+                return False
+            waited += len(event.raw)
+        for held in self.held:
+            waited -= len(held.text)
+        return not waited and (self.channel.structured or all(held.whole for held in self.held))
 
     def end(self, *, complete: bool) -> list[Event]:
         """The end of the choice: what the channel still holds, then what it makes of upstream's own calls."""

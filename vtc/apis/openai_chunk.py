@@ -13,6 +13,8 @@ from typing import Any
 
 import msgspec
 
+from vtc.apis.openai_json import encode
+
 
 class Delta(msgspec.Struct, gc=False):
     content: str | None = None
@@ -66,7 +68,16 @@ def says_nothing_else(chunk: Mapping[str, Any], *, role_sent: bool) -> bool:
     return not any(value is not None for key, value in choice.items() if key not in ("index", "delta"))
 
 
+def is_more(raw: bytes, data: bytes) -> bool:
+    """Whether a frame has other lines than its data."""
+    return len(raw) > len(b"data: \n\n") + len(data)
+
+
 # Making new ones
+
+
+def framed(chunk: Mapping[str, Any]) -> bytes:
+    return b"data: " + encode(chunk) + b"\n\n"
 
 
 def whole(chunk: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,14 +11,14 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from vtc.apis.base import Channel
+from vtc.apis.openai_alike import Alike
 from vtc.apis.openai_calls import deltas_of
 from vtc.apis.openai_choice import Choice, Held, Mark, Part, Untouched, apart_from_calls, joined, says
-from vtc.apis.openai_chunk import bare, says_nothing_else, text_only, whole, with_delta
+from vtc.apis.openai_chunk import bare, framed, is_more, says_nothing_else, text_only, whole, with_delta
 from vtc.apis.openai_json import (
     CUT_OFF,
     cleaned,
     decode,
-    encode,
     finish_reason,
     has_calls,
     has_reasoning,
@@ -26,6 +26,7 @@ from vtc.apis.openai_json import (
 )
 from vtc.events import Call, Event, Reasoning, Rewritten, Text, ToolCall
 from vtc.wire import sse
+from vtc.wire.template import Unread
 
 
 class StreamRewriter:
@@ -36,27 +37,43 @@ class StreamRewriter:
         self._legacy = legacy
         self._drop = frozenset(drop)
         self._choices: dict[int, Choice] = {}
+        self._alike = Alike()
         self._raw = b""  # the frame that is read
-        self._unread = b""  # the last chunk, if it was not looked at for more than its text
+        self._undecoded = b""  # the last chunk, if it was not looked at for more than its text
         self._last: dict[str, Any] = {}  # what the last chunk before that said of the whole reply: id, model, …
         self.lines = b""  # of the last frame, those besides its data: the next frame that is made has them
 
+    @property
+    def unread(self) -> Unread | None:
+        return None if self.lines else self._alike.unread()
+
     def feed(self, raw: bytes, data: bytes) -> list[bytes]:
-        said = None if self._drop or len(raw) > len(_EMPTY) + len(data) else text_only(data)
+        text, choice = self._alike.text(raw), self._alike.choice
+        if text and choice and not choice.finished:
+            return self._spoken(choice, text, raw, data, alone=True)
+        said = None if self._drop or is_more(raw, data) else text_only(data)
         choice = self._choices.get(said.index or 0) if said else None
         if said is None or choice is None or choice.finished:
             return self._feed(raw, data)
         text = said.delta.content or ""
+        out = self._spoken(choice, text, raw, data, role=bool(said.delta.role))
+        self._alike.learn(choice, raw, data, text)
+        return out
+
+    def _spoken(
+        self, choice: Choice, text: str, raw: bytes, data: bytes, *, alone: bool = False, role: bool = False
+    ) -> list[bytes]:
+        """A frame that says some text of one choice; if `alone`, that is all it says."""
         events = choice.channel.feed(text)
-        self.lines, self._unread = b"", data
+        self.lines, self._undecoded = b"", data
         if choice.is_released(events, text):
             out = [held.raw if held.whole else self._remade(choice, held, held.text) for held in choice.held]
             choice.held.clear()
-            choice.role_sent = choice.role_sent or bool(said.delta.role)
+            choice.role_sent = choice.role_sent or role
             out.append(raw)
             return out
-        chunk = decode(data, "replace")
-        if says_nothing_else(chunk, role_sent=choice.role_sent):
+        chunk = None if alone else decode(data, "replace")
+        if chunk is None or says_nothing_else(chunk, role_sent=choice.role_sent):
             if not events and not (choice.held and choice.held[0].passed):
                 choice.held.append(Held(text, raw, whole=True))
                 return []
@@ -67,6 +84,7 @@ class StreamRewriter:
                 out = [self._remade(choice, held, spoken)]
                 choice.held.append(held)
                 return out
+        chunk = chunk or decode(data, "replace")
         (entry,) = chunk["choices"]
         part = Part(choice, entry, entry["delta"], text, read=True, events=events)
         return self._marked(chunk, [choice], lambda: [part], raw)
@@ -82,13 +100,13 @@ class StreamRewriter:
         choices = chunk.get("choices") if isinstance(chunk, dict) else None
         if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
             return [raw]
-        self.lines = sse.Frame(raw, data).others if len(raw) > len(_EMPTY) + len(data) else b""
+        self.lines = sse.Frame(raw, data).others if is_more(raw, data) else b""
         if self._drop:
             for entry in choices:
                 if isinstance(delta := entry.get("delta"), dict) and has_reasoning(delta):
                     self._choice(entry).channel.reasoned()
             if (clean := cleaned(chunk, self._drop)) != chunk:
-                chunk, choices, raw = clean, clean["choices"], self.lines + _frame(clean)
+                chunk, choices, raw = clean, clean["choices"], self.lines + framed(clean)
         return self._marked(
             chunk, [self._choice(entry) for entry in choices], lambda: [self._part(entry) for entry in choices], raw
         )
@@ -97,7 +115,7 @@ class StreamRewriter:
         self, chunk: dict[str, Any], choices: Sequence[Choice], read: Callable[[], list[Part]], raw: bytes
     ) -> list[bytes]:
         """A chunk is read and written, or nothing of it is taken."""
-        self._raw, self._unread, self._last = raw, b"", whole(chunk)
+        self._raw, self._undecoded, self._last = raw, b"", whole(chunk)
         marks = [Mark(choice) for choice in choices]
         try:
             # All of a chunk is read before any of it is written: should reading fail, nothing of it has left yet.
@@ -133,7 +151,7 @@ class StreamRewriter:
             frames += [raw for raw, _ in choice.frames]
             if choice.apart and choice.gathered and not choice.settled:
                 frames.append(
-                    _frame(with_delta(self._bare(choice), {"tool_calls": choice.gathered.entries(choice.calls)}))
+                    framed(with_delta(self._bare(choice), {"tool_calls": choice.gathered.entries(choice.calls)}))
                 )
                 choice.settled = True
             choice.held.clear()
@@ -145,19 +163,21 @@ class StreamRewriter:
         source = held if held and held.lines else self
         lines = source.lines
         if not lines:
-            return _frame(chunk)
+            return framed(chunk)
         source.lines = sse.event_line(lines)
-        return lines + _frame(chunk)
+        return lines + framed(chunk)
 
     def _remade(self, choice: Choice, held: Held, text: str, as_: str = "content") -> bytes:
         """A frame for a part of what a held one said."""
+        if as_ == "content" and not (held.lines or self.lines) and (like := self._alike.with_text(held.raw, text)):
+            return like
         chunk = decode(sse.data_of(held.raw) or b"{}", "replace")
         return self._made(with_delta(bare(whole(chunk), choice.index), self._roled(choice, {as_: text})), held)
 
     def _said(self) -> dict[str, Any]:
         """What the last chunk said of the whole reply."""
-        if self._unread:
-            self._unread, self._last = b"", whole(decode(self._unread, "replace"))
+        if self._undecoded:
+            self._undecoded, self._last = b"", whole(decode(self._undecoded, "replace"))
         return self._last
 
     def _part(self, entry: dict[str, Any]) -> Part:
@@ -318,7 +338,7 @@ class StreamRewriter:
             return [raw for raw, _ in frames]
         rest = [pair for pair in frames if any(pair[1]["choices"][0]["delta"].values()) or pair[1].get("usage")]
         choice.role_sent = choice.role_sent or any(chunk["choices"][0]["delta"].get("role") for _, chunk in rest)
-        return [sse.Frame(raw, b"").others + _frame(chunk) for raw, chunk in rest]
+        return [sse.Frame(raw, b"").others + framed(chunk) for raw, chunk in rest]
 
     def _bare(self, choice: Choice) -> dict[str, Any]:
         """A chunk of the reply that says nothing yet."""
@@ -376,10 +396,3 @@ class StreamRewriter:
             reason = self._reason(choice, "stop")
             ending = {"index": choice.index, "delta": {}, "finish_reason": reason}
             out.append(self._made({**self._said(), "choices": [ending]}))
-
-
-_EMPTY = b"data: \n\n"
-
-
-def _frame(chunk: Mapping[str, Any]) -> bytes:
-    return b"data: " + encode(chunk) + b"\n\n"

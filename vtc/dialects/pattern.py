@@ -183,7 +183,7 @@ class Scan:
     def __init__(self, streaming: str, final: str, firsts: str = "") -> None:
         self._streaming = streaming
         self._final = final
-        self._firsts = firsts
+        self.firsts = firsts
 
     @cached_property
     def streaming(self) -> Finder:
@@ -196,7 +196,7 @@ class Scan:
     @cached_property
     def first(self) -> re.Pattern[str]:
         """Finds where a token may begin."""
-        return re.compile(f"[{''.join(map(re.escape, self._firsts))}]" if self._firsts else "")
+        return re.compile(f"[{''.join(map(re.escape, self.firsts))}]" if self.firsts else "")
 
 
 def finding(tokens: Sequence[Token]) -> re.Pattern[str]:

@@ -16,6 +16,8 @@ from vtc.events import Event, Markup, Reasoning, Text
 SPOKEN = frozenset({"text", "fence", "span"})
 """States in which text is said unless a token stands in it."""
 WHITE = " \t\r\n"
+INDENTING = " \t>"
+"""What may stand before markup that must start its line."""
 type Thoughts = Literal["reasoning_content", "keep", "drop"]
 _THOUGHT: dict[str, type[Reasoning | Text | Markup]] = {"reasoning_content": Reasoning, "keep": Text, "drop": Markup}
 
@@ -47,6 +49,20 @@ class Prose(Machine):
             return self._taken()
         self._said, self._called = True, False
         return [Text(text)]
+
+    @property
+    def watched(self) -> str | None:
+        """The characters that it watches for as things are; None if any text has to be read.
+
+        Text without any of them that does not end in white space or `>` is plain text, and behind it things are as they
+        were: in the middle of a line.
+        """
+        if self._state not in SPOKEN or self._at < len(self._buffer) or self._space or self._called or not self._said:
+            return None
+        line = self._buffer.rpartition("\n")[2]
+        if not line.strip(INDENTING):
+            return None
+        return self._scan.firsts or None
 
     def reasoned(self) -> None:
         """The reasoning came by another way: a reply that was to begin inside of it does not."""
@@ -95,6 +111,8 @@ class Prose(Machine):
             if len(said) < len(spoken):  # between a call and the first text
                 self._out.append(Markup(spoken[: -len(said)]))
             spoken = said
+        if self._out and isinstance(self._out[-1], Text):
+            spoken = self._out.pop().raw + spoken
         self._out.append(Text(spoken))
         self._said, self._called = True, False
         if len(body) < len(text):

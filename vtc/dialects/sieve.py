@@ -43,6 +43,10 @@ class Sieve(Scan):
         return self.outer.first
 
     @property
+    def firsts(self) -> str:  # type: ignore[override]  # a scan is given its own
+        return self.outer.firsts
+
+    @property
     def outer(self) -> Scan:
         """Finds the longest beginning, by the name of a group."""
         return self._named[0]

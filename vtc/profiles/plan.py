@@ -6,10 +6,11 @@ Precedence of a setting: the user's option, then the client profile, the model p
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from vtc.dialects import documentation
 from vtc.dialects.description import Description
@@ -17,7 +18,7 @@ from vtc.dialects.memory import Memory
 from vtc.events import Message, Tool
 from vtc.guards.chain import Guards
 from vtc.profiles.loader import Profiles
-from vtc.profiles.matching import Choice, Facts, Matched, best, every
+from vtc.profiles.matching import Choice, Facts, Looks, Matched, best, every
 from vtc.profiles.schema import (
     ClientProfile,
     Exchanged,
@@ -92,8 +93,7 @@ class TextClient:
     final_call: FinalCall | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """The decision about one exchange; `why` says in lines for people how it came about."""
 
     client: str
@@ -122,7 +122,7 @@ class Plan:
     """Whether a text client's tools, calls and results are given to the model in their structured form."""
     client_text: TextClient | None = None
     """The client reads calls as text; None for `tool_calls`."""
-    set: Mapping[str, Any] = field(default_factory=dict)
+    set: Mapping[str, Any] = {}
     drop: tuple[str, ...] = ()
     lenient: bool = True
     unknown_tools: Literal["text", "allow", "drop"] = "text"
@@ -133,6 +133,17 @@ class Plan:
     max_call_bytes: int = 1 << 20
     reasoning: Reasoning | None = None
     markers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The profiles that a request gets, and why these."""
+
+    client: ClientProfile
+    model: ModelProfile
+    server: ServerProfile
+    policies: tuple[PolicyProfile, ...]
+    why: tuple[str, ...]
 
 
 class Planner:
@@ -149,6 +160,8 @@ class Planner:
         ):
             if name and name not in known:
                 raise UnknownName(setting, name, tuple(known))
+        kinds: list[Mapping[str, Matched]] = [profiles.clients, profiles.models, profiles.servers, profiles.policies]
+        self._looks = Looks(one for kind in kinds for one in kind.values())
         self.memory = Memory()
         """What was made of past turns; made anew with the profiles, as it depends on them."""
         self._framed = [dialect for dialect in profiles.dialects.values() if dialect.framed]
@@ -156,17 +169,10 @@ class Planner:
     def plan(self, facts: Facts, request: Asked) -> Plan:
         """The plan for a request that came with these facts."""
         settings = self._settings
-        client, why_client = self._chosen(self.profiles.clients, settings.client, facts)
-        model, why_model = self._chosen(self.profiles.models, settings.model, facts)
-        client, model = client or UNKNOWN_CLIENT, model or UNKNOWN_MODEL
-        why = [why_client or "client: no profile matches", why_model or "model: no profile matches, rescue only"]
-        server, why_server = self._chosen(self.profiles.servers, settings.server, facts)
-        server = server or UNKNOWN_SERVER
-        why += [why_server] if why_server else []
-        policies = every(self.profiles.policies, facts)
-        why += [f"policy {policy.name}: {told}" for policy, told in policies]
-        done = _exchanged(Plan(client.name, model.name, ()), server, model, [policy for policy, _ in policies])
-        guards = (model.guards, client.guards, *(policy.guards for policy, _ in policies))
+        found = self.memory.made(("profiles", *self._looks.at(facts)), lambda: self._found(facts))
+        client, model, server, policies, why = found.client, found.model, found.server, found.policies, [*found.why]
+        done = _exchanged(Plan(client.name, model.name, ()), server, model, policies)
+        guards = (model.guards, client.guards, *(policy.guards for policy in policies))
         done = replace(
             done,
             ids=model.ids,
@@ -246,6 +252,23 @@ class Planner:
             promote=promote,
             client_text=TextClient(own, client.tool_sections, client.call_gap, client.extra_calls, client.final_call),
             max_calls=client.max_calls or model.max_calls,
+        )
+
+    def _found(self, facts: Facts) -> _Found:
+        settings = self._settings
+        client, why_client = self._chosen(self.profiles.clients, settings.client, facts)
+        model, why_model = self._chosen(self.profiles.models, settings.model, facts)
+        server, why_server = self._chosen(self.profiles.servers, settings.server, facts)
+        policies = every(self.profiles.policies, facts)
+        why = [why_client or "client: no profile matches", why_model or "model: no profile matches, rescue only"]
+        why += [why_server] if why_server else []
+        why += [f"policy {policy.name}: {told}" for policy, told in policies]
+        return _Found(
+            client or UNKNOWN_CLIENT,
+            model or UNKNOWN_MODEL,
+            server or UNKNOWN_SERVER,
+            tuple(policy for policy, _ in policies),
+            tuple(why),
         )
 
     def _chosen[T: Matched](self, profiles: Mapping[str, T], forced: str, facts: Facts) -> tuple[T | None, str]:

@@ -18,7 +18,7 @@ from mitmproxy import ctx, http
 from mitmproxy.addonmanager import Loader
 
 from vtc.apis import Api, BadRequest
-from vtc.exchange import EVENT_STREAM, Exchange, Stream
+from vtc.exchange import EVENT_STREAM, Exchange
 from vtc.profiles.plan import Planner
 from vtc.proxy import bodies, flows, options, views
 from vtc.proxy.asking import AGAIN, Asker
@@ -31,6 +31,7 @@ from vtc.proxy.reload import Reloader
 from vtc.proxy.stats import Stats
 from vtc.report import Report
 from vtc.scrub import scrub, scrubbed, secrets
+from vtc.stream import Stream
 from vtc.wire.compression import UnsupportedEncoding
 
 logger = logging.getLogger(__name__)
@@ -59,6 +60,8 @@ class _Live:
     seconds: float = 0.0
     answered: bool = False
     """The reply is our own."""
+    passed: int = 0
+    """Bytes of a streamed reply that went as they came, and are not kept."""
     stream: Stream | None = None
     """What a streamed reply goes through on its way to the client."""
     encoding: str = ""
@@ -68,6 +71,11 @@ class _Live:
 
     def __post_init__(self) -> None:
         self.came, self.went = Passing(keep=self.keep), Passing(keep=self.keep)
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Bytes of the reply that came, and that went."""
+        return self.passed + self.came.size, self.passed + self.went.size
 
 
 class VirtualToolCalling:
@@ -110,13 +118,13 @@ class VirtualToolCalling:
             rewritten = exchange.request()
         except ValueError as error:
             left = f"left alone: {error}"
-            self._say(flow, {"request": [left]}, f"vtc: {left}", "left alone")
+            known = secrets(flow.request.headers)
+            self._say(flow, scrubbed({"request": [left]}, known), scrub(f"vtc: {left}", known), "left alone")
             return
         live = self._live[flow] = _Live(exchange, bodies.keep(), time.perf_counter() - started)
         went = len(rewritten) if ctx.options.vtc_mode == "rewrite" else len(body)
         exchange.report.sizes.update(request_came=len(body), request_went=went)
-        for line in exchange.plan.why:
-            logger.debug("vtc: %s", line)
+        logger.debug("vtc: %s", "; ".join(exchange.plan.why))
         if ctx.options.vtc_mode == "rewrite":
             if answer := exchange.answer(int(flow.request.timestamp_start)):
                 content_type, content = answer
@@ -163,7 +171,7 @@ class VirtualToolCalling:
         if response.headers.pop("content-length", None) is not None and response.http_version == "HTTP/1.1":
             response.headers["transfer-encoding"] = "chunked"
         live.stream = stream
-        response.stream = _kept_alive(_rewriting(stream, live), ctx.options.vtc_keep_alive, self.clock)
+        response.stream = _rewriting(stream, live, ctx.options.vtc_keep_alive, self.clock)
 
     async def response(self, flow: http.HTTPFlow) -> None:
         live, response = self._live.get(flow), flow.response
@@ -213,18 +221,19 @@ class VirtualToolCalling:
         summary = report.summary()
         if summary and ctx.options.vtc_mode == "observe":
             summary = summary.replace("vtc: ", "vtc (observing): ", 1)
-        said = report.as_dict()
+        known = secrets(flow.request.headers)
+        said = report.as_dict(known)
         self._stats.add(said)
-        self._say(flow, said, summary, report.outcome)
+        self._say(flow, said, scrub(summary, known), report.outcome)
 
     def _measure(self, flow: http.HTTPFlow, live: _Live, report: Report) -> None:
         """Put sizes and times into the report, and with the flow the reply as it came and, if streamed, as it went."""
         report.seconds = live.seconds
         report.elapsed = time.time() - flow.request.timestamp_start
         observing = ctx.options.vtc_mode == "observe"
-        if live.came.size:
-            went_size = live.came.size if observing else live.went.size
-            report.sizes.update(reply_came=live.came.size, reply_went=went_size)
+        came_size, went_size = live.sizes
+        if came_size:
+            report.sizes.update(reply_came=came_size, reply_went=came_size if observing else went_size)
         came, went = live.came.kept(live.encoding), live.went.kept()
         if came is None or went is None or observing:
             return
@@ -234,47 +243,52 @@ class VirtualToolCalling:
             flow.response.raw_content = went
 
     def _say(self, flow: http.HTTPFlow, report: dict[str, object], summary: str, outcome: str) -> None:
-        known = secrets(dict(flow.request.headers))
-        flow.metadata[METADATA] = report = scrubbed(report, known)
+        """Tell people; nothing secret is in there any more."""
+        flow.metadata[METADATA] = report
         self._log.write(flow, report, outcome)
         if summary:
-            flow.comment = summary = scrub(summary, known)
+            flow.comment = summary
             flow.marked = MARKS.get(outcome, "")
             logger.info("%s %s%s", summary, flow.request.pretty_host, flow.request.path.partition("?")[0])
 
 
-def _rewriting(stream: Stream, live: _Live) -> Callable[[bytes], list[bytes]]:
+def _rewriting(
+    stream: Stream, live: _Live, keep_alive: int = 0, clock: Callable[[], float] = time.monotonic
+) -> Callable[[bytes], list[bytes]]:
+    """The stream callable.
+
+    A client that is sent nothing for `keep_alive` seconds although bytes still come from upstream gets a comment. What
+    is rewritten leaves in whole events, so that it may stand between any two of them.
+    """
+    quiet = 0.0  # since then the client is sent nothing
+
     def rewrite(chunk: bytes) -> list[bytes]:
+        nonlocal quiet
+        if stream.passes(chunk):  # as nearly all do, in no time worth counting
+            quiet = 0.0
+            if live.keep:
+                live.came.add(chunk)
+                live.went.add(chunk)
+            else:
+                live.passed += len(chunk)
+            return [chunk]
         started = time.perf_counter()
         out = stream.feed(chunk) if chunk else stream.finish()
         live.seconds += time.perf_counter() - started
         live.came.add(chunk)
         for one in out:
             live.went.add(one)
-        return out
+        if out or not chunk or not keep_alive:
+            quiet = 0.0
+            return out
+        now = clock()
+        quiet = quiet or now
+        if now - quiet < keep_alive:
+            return out
+        quiet = now
+        return [KEEP_ALIVE]
 
     return rewrite
-
-
-def _kept_alive(
-    rewrite: Callable[[bytes], list[bytes]], seconds: int, clock: Callable[[], float]
-) -> Callable[[bytes], list[bytes]]:
-    """A comment for the client when bytes still come from upstream and none have left for so long.
-
-    What is rewritten leaves in whole events, so that it may stand between any two of them.
-    """
-    left = clock()
-
-    def keep_alive(chunk: bytes) -> list[bytes]:
-        nonlocal left
-        out, now = rewrite(chunk), clock()
-        if out:
-            left = now
-        elif chunk and now - left >= seconds:
-            left, out = now, [KEEP_ALIVE]
-        return out
-
-    return keep_alive if seconds else rewrite
 
 
 def _observing(stream: Stream, live: _Live) -> Callable[[bytes], list[bytes]]:

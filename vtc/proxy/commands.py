@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
 from mitmproxy import command, exceptions, flow, http, types
 
 from vtc import case, view
@@ -99,7 +100,7 @@ class Commands:
             raise ValueError("the reply has no choices")
         reply = replies[0]
         if api.reasoning(reply.message):  # the server parted it off: none is looked for in the text
-            plan = replace(plan, reasoning=None)
+            plan = msgspec.structs.replace(plan, reasoning=None)
         known = secrets(dict(one.request.headers))
         complete = reply.finish_reason != "length"
         return Case.recorded(f"{plan.model} {one.id[:8]}", reply.message.text, plan, complete=complete, secrets=known)

@@ -71,11 +71,13 @@ def decoder(content_encoding: str) -> Decoder:
             )
         decoders.append(_Coded(name, _CODINGS[name]()))
     if not decoders:
-        return _Identity()
+        return Identity()
     return decoders[0] if len(decoders) == 1 else _Chain(decoders)
 
 
-class _Identity:
+class Identity:
+    """No coding at all."""
+
     def feed(self, data: bytes) -> bytes:
         return data
 

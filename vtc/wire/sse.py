@@ -79,6 +79,11 @@ class FrameReader:
         self._held += chunk
         return self._cut_held()
 
+    @property
+    def held(self) -> bool:
+        """Whether the last bytes that came are no whole frame yet."""
+        return bool(self._held)
+
     def finish(self) -> list[Frame]:
         """End the body: return what is left as the last frame, if anything is. May be called again."""
         raw = bytes(self._held)

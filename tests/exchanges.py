@@ -1,0 +1,39 @@
+"""Exchanges of an OpenAI SDK with a model that is not known, without any proxy, and a reply with a call."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from tests.apis import chat
+from vtc.apis import APIS
+from vtc.exchange import Exchange
+from vtc.profiles.loader import builtin_directory, load
+from vtc.profiles.matching import Facts
+from vtc.profiles.plan import Planner, Settings
+from vtc.stream import Stream
+
+(API,) = [api for api in APIS if api.name == "openai-chat"]
+AGENT = Facts(user_agent="OpenAI/Python 3", host="127.0.0.1", path="/v1/chat/completions")
+
+
+PROFILES = load([builtin_directory()])
+
+
+@cache
+def planner(**settings: Any) -> Planner:
+    return Planner(PROFILES, Settings(**settings))
+
+
+def opened(seed: str = "seed", settings: dict[str, Any] | None = None, **fields: Any) -> Exchange:
+    body = chat.encoded(chat.request(stream=True, **fields))
+    return Exchange.open(API, body, AGENT, planner(**settings or {}), seed)
+
+
+def fed(stream: Stream, *pieces: bytes) -> bytes:
+    return b"".join(out for piece in pieces for out in stream.feed(piece)) + b"".join(stream.finish())
+
+
+TEXT = "Let me look.\n\n<read>\n<filePath>/é</filePath>\n</read>\n"
+BODY = b"".join(chat.streamed(*(TEXT[i : i + 11] for i in range(0, len(TEXT), 11))))
+CALLED = chat.Read("Let me look.", "", [("read", {"filePath": "/é"})], [], "tool_calls")

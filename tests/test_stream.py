@@ -1,0 +1,246 @@
+"""A reply from bytes to bytes: every cut, any bytes, and frames that pass without being read."""
+
+from __future__ import annotations
+
+import gzip
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from tests.apis import chat
+from tests.exchanges import BODY, CALLED, TEXT, fed, opened
+from vtc.wire.compression import UnsupportedEncoding
+
+
+@pytest.mark.parametrize("coding", ["", "gzip"])
+def test_every_cut_of_a_reply_gives_the_same(coding: str) -> None:
+    """Byte by byte, and in two pieces at each place."""
+    body = gzip.compress(BODY) if coding else BODY
+    whole = fed(opened().stream(coding), body)
+    assert chat.read(whole) == CALLED
+    assert fed(opened().stream(coding), *(body[i : i + 1] for i in range(len(body)))) == whole
+    for cut in range(1, len(body)):
+        assert fed(opened().stream(coding), body[:cut], body[cut:]) == whole
+
+
+SNIPPETS = [
+    "Hello, ",
+    "a < b",
+    "\n",
+    "  ",
+    "é😀",
+    "`",
+    "```\n",
+    "<think>",
+    "</think>",
+    *(write("read", {"filePath": "/a\n\nb"}) for write in chat.DIALECTS.values()),
+    "<read>",
+    "<filePath>x</filePath>",
+    "</read>",
+    "<tool_call>",
+    '{"name": "read", "arguments": {"filePath": "x',
+    '"}}',
+    "</tool_call>",
+    "<function_calls><invoke name=\"list_files\"><parameter name='path'>",
+    "<tools>",
+]
+SAID = st.lists(st.sampled_from(SNIPPETS), max_size=10)
+SETTINGS = st.sampled_from([{}, {"lenient": "off"}, {"model": "qwen3"}, {"model": "qwen2.5"}])
+
+
+@given(said=SAID, cuts=st.lists(st.integers(0, 2000), max_size=6), settings=SETTINGS, finish=st.booleans())
+def test_any_reply_in_any_cut_says_what_the_whole_says(
+    said: list[str], cuts: list[int], settings: dict[str, str], finish: bool
+) -> None:
+    """Streamed, cut anywhere, and not streamed; the calls' arguments are JSON and their ids differ (`chat.read`)."""
+    reason = "stop" if finish else "length"
+    body = b"".join(chat.streamed(*said, finish=reason))
+    places = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
+    streamed = chat.read(fed(opened(settings=settings).stream(), *(body[a:b] for a, b in pairwise(places) if a < b)))
+    text = "".join(said)
+    whole = chat.read(opened(settings=settings).body(chat.encoded(chat.completion(text, reason))))
+    assert streamed == whole
+    if not whole.calls and "think" not in text:
+        assert whole.content == text
+
+
+@given(pieces=st.lists(st.binary(max_size=40) | st.sampled_from([b"data: ", b"\n\n", b"[DONE]", b"{}", chat.STOP])))
+def test_any_bytes_pass(pieces: list[bytes]) -> None:
+    """Nothing raises, nothing is lost, and nothing that would end the body is returned."""
+    stream = opened().stream()
+    out = [stream.feed(piece) for piece in pieces]
+    out += [stream.finish(), stream.finish()]
+    assert all(len(one) <= 1 and b"" not in one for one in out)
+    assert b"".join(piece for one in out for piece in one) == b"".join(pieces)
+
+
+@given(st.binary(max_size=100))
+def test_any_body_passes(body: bytes) -> None:
+    assert opened().body(body) == body
+
+
+def test_a_body_of_events_is_read_as_one() -> None:
+    """Whatever the server called it; and a whole stream is a stream that is fed once."""
+    assert opened().body(BODY) == fed(opened().stream(), BODY)
+    assert opened().body(b"\r\n: hi\n\n" + BODY).startswith(b"\r\n: hi\n\n")
+
+
+def test_what_leaves_leaves_in_one_piece() -> None:
+    """Each piece that is returned costs mitmproxy a write."""
+    stream = opened().stream()
+    assert stream.feed(chat.ROLE + b"".join(chat.said("a", "b"))) == [chat.ROLE + b"".join(chat.said("a", "b"))]
+    assert stream.feed(b"") == []
+    assert stream.feed(chat.said("<rea")[0]) == []
+
+
+def test_an_unknown_coding_is_refused() -> None:
+    with pytest.raises(UnsupportedEncoding, match="'x-secret' is not supported"):
+        opened().stream("x-secret")
+
+
+def test_a_broken_coding_is_told_once_and_nothing_raises(caplog: pytest.LogCaptureFixture) -> None:
+    exchange = opened()
+    stream = exchange.stream("gzip")
+    assert fed(stream, b"\x1f\x8b\xff\xff", b"\xff" * 10, b"") == b""
+    assert [failure.partition(":")[0] for failure in exchange.report.failures] == ["CorruptBody"]
+    assert len(caplog.records) == 1
+
+
+# Frames that nobody reads
+
+
+@pytest.mark.parametrize(
+    ("text", "passes"),
+    [
+        (" word", True),
+        (", and 100 % of the others!", True),
+        ('Say "a\\b" now', True),
+        ("\n\n1. One\n   more", True),
+        ("a > b", True),
+        ("a <", False),
+        ("`", False),
+        ("~", False),
+        ("", False),
+        ("\n", False),
+        ("word\n", False),
+        ("word ", False),
+        ("\n>", False),
+        ("\N{SNOWMAN}", False),  # an escape may stand for anything
+    ],
+)
+def test_which_frames_pass_unread(text: str, passes: bool) -> None:
+    """Those of text in which nothing may begin."""
+    stream = opened().stream()
+    for frame in chat.streamed("It", " works")[:3]:
+        stream.feed(frame)
+    assert stream.passes(chat.said(text)[0]) == passes
+
+
+def test_white_space_waits_for_what_follows() -> None:
+    stream = opened().stream()
+    role, it, end, blank, word, more = (chat.ROLE, *chat.said("It", "\n", " \n", "word", " more"))
+    assert [stream.feed(one) for one in (role, it, end, blank)] == [[role], [it], [], []]
+    assert not stream.passes(word)
+    assert stream.feed(word) == [end + blank + word]
+    assert stream.passes(more)
+
+
+def test_white_space_that_waits_is_not_said_before_a_call() -> None:
+    frames = [chat.ROLE, *chat.said("It", " works", "\n\n", TEXT.partition("\n\n")[2])]
+    read = chat.read(fed(opened().stream(), *frames, chat.STOP, chat.DONE))
+    assert (read.content, len(read.calls)) == ("It works", 1)
+
+
+@pytest.mark.parametrize("end", [[], [chat.STOP, chat.DONE], [b"data: {"]])
+def test_white_space_that_waits_is_not_lost(end: list[bytes]) -> None:
+    frames = [chat.ROLE, *chat.said("It", " works", "\n", "\n"), *end]
+    assert fed(opened().stream(), *frames) == b"".join(frames)
+
+
+def test_a_frame_that_came_with_a_coding_never_passes_unread() -> None:
+    """Its bytes may look like another's."""
+    stream = opened().stream("gzip")
+    frames = chat.streamed("It", " works")
+    for frame in frames[:3]:
+        stream.feed(gzip.compress(frame))
+    assert not stream.passes(frames[2])
+
+
+CLINE = (Path(__file__).parent / "cases" / "prompts" / "cline.md").read_text("utf-8")
+READ = "<read>\n<filePath>x</filePath>\n</read>"
+DELTAS = st.lists(
+    st.sampled_from(
+        [
+            *(
+                "word",
+                " word",
+                ".",
+                '"',
+                "\\",
+                "é",
+                "\u2028",
+                ">",
+                "> ",
+                "\n>",
+                "\n",
+                "\n\n",
+                " \n",
+                "  ",
+                "\t",
+                "\r\n",
+            ),
+            *(
+                "`",
+                " `",
+                "``",
+                "```",
+                "```py",
+                "\n```\n",
+                "~~~",
+                "<",
+                " <b>",
+                "</",
+                "<think>",
+                "</think>",
+                "|",
+                "[",
+                "{",
+            ),
+            *(
+                READ,
+                "<read>",
+                "<filePath>x</filePath>",
+                "\n</read>",
+                "<tool_call>\n",
+                '{"name": "read", "arguments": {',
+            ),
+            *('"filePath": "x"}}', "\n</tool_call>", "<read_file>\n<path>x</path>\n</read_file>"),
+        ]
+    ),
+    max_size=16,
+)
+CLIENTS: dict[str, dict[str, Any]] = {
+    "a native client": {},
+    "a text client": {
+        "messages": [{"role": "system", "content": CLINE}, {"role": "user", "content": "Go."}],
+        "tools": None,
+    },
+}
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@given(deltas=DELTAS, model=st.sampled_from(["qwen2.5", "qwen3", "lab-model"]), cut_off=st.booleans())
+@example(deltas=["\n>", "```", "\n", READ, "\n```\n"], model="lab-model", cut_off=False)
+@example(deltas=["\n", "```", "\n", READ, "\n```\n"], model="lab-model", cut_off=False)
+@example(deltas=["\n", "a", "```", "\n", READ, "\n```\n"], model="lab-model", cut_off=False)
+def test_a_frame_that_nobody_reads_changes_nothing(client: str, deltas: list[str], model: str, cut_off: bool) -> None:
+    """What passes unread when it comes as one is read when it comes in two pieces."""
+    frames = [chat.ROLE, *chat.said("It", " works", *deltas), *([] if cut_off else [chat.STOP]), chat.DONE]
+    ones, twos = (opened(model=model, **CLIENTS[client]) for _ in range(2))
+    out = fed(ones.stream(), *frames)
+    assert out == fed(twos.stream(), *(piece for frame in frames for piece in (frame[:9], frame[9:])))
+    assert ones.report.as_dict() == twos.report.as_dict()
