@@ -35,7 +35,7 @@ def prepared(
             if plan.client_text:
                 messages = history.joined(messages)
         if plan.write and plan.prompt_tools and offered:
-            messages = history.with_tools(messages, plan.write, offered, plan.tool_choice)
+            messages = history.with_tools(messages, plan.write, offered, plan.tool_choice, memory)
         if plan.promote or plan.prompt_tools:
             form = "`tools`" if plan.write is None else f"{plan.write.name} prompt"
             told.append(f"{len(offered)} tool{'s' * (len(offered) != 1)} -> {form}")

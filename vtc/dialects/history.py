@@ -8,6 +8,7 @@ from dataclasses import replace
 from vtc.dialects import prompt, writer
 from vtc.dialects.description import Description
 from vtc.dialects.memory import Memory, Scope
+from vtc.dialects.proof import Proof
 from vtc.events import Message, Opaque, Tool
 
 
@@ -15,11 +16,11 @@ def to_text(
     messages: Iterable[Message], dialect: Description, tools: Mapping[str, Tool], memory: Memory | None = None
 ) -> list[Message]:
     """The messages with every call and result written as `dialect` writes it; the others stay the same objects."""
-    scope = Scope(memory, dialect, tools)
-    return [_written(message, dialect, tools, scope) for message in messages]
+    scope, proof = Scope(memory, dialect, tools), Proof(dialect, tools)
+    return [_written(message, dialect, proof, scope) for message in messages]
 
 
-def _written(message: Message, dialect: Description, tools: Mapping[str, Tool], scope: Scope) -> Message:
+def _written(message: Message, dialect: Description, proof: Proof, scope: Scope) -> Message:
     if message.role == "tool":
         before, after = _around(message, dialect)
         pictures = tuple(part for part in message.content if isinstance(part, Opaque))
@@ -29,7 +30,7 @@ def _written(message: Message, dialect: Description, tools: Mapping[str, Tool], 
         return Message(dialect.result_role, (before, *message.content, after), name=message.name)
     if message.calls:
         of = [part for call in message.calls for part in (call.name, call.arguments, call.id or "")]
-        text = scope.made(("written", *of), lambda: writer.write_calls(message.calls, dialect, tools))
+        text = scope.made(("written", *of), lambda: writer.write_calls(message.calls, dialect, proof.tools, proof))
         gap = ("\n\n",) if message.text and not message.text.endswith("\n\n") else ()
         return replace(message, content=(*message.content, *gap, text), calls=())
     return message
@@ -78,12 +79,17 @@ def with_rule(messages: Sequence[Message], text: str) -> list[Message]:
 
 
 def with_tools(
-    messages: Sequence[Message], dialect: Description, tools: Sequence[Tool], tool_choice: str
+    messages: Sequence[Message],
+    dialect: Description,
+    tools: Sequence[Tool],
+    tool_choice: str,
+    memory: Memory | None = None,
 ) -> list[Message]:
     """The tools and the rules of `dialect`, added to the system message or put in one of their own.
 
     The same tools give the same text, so that prompt caches hold.
     """
     must_call = {"auto": "", "required": "at least one function"}.get(tool_choice, f"the function {tool_choice}")
-    text = prompt.render(dialect.prompt, tools, {"must_call": must_call})
+    scope = Scope(memory, dialect, {tool.name: tool for tool in tools})
+    text = scope.made(("prompt", must_call), lambda: prompt.render(dialect.prompt, tools, {"must_call": must_call}))
     return with_rule(messages, text)

@@ -72,7 +72,9 @@ class Scope:
         if memory is None:
             return
         try:
-            told = msgspec.json.encode([dialect, [(tool.name, tool.parameters) for tool in tools.values()]])
+            told = msgspec.json.encode(
+                [dialect, [(tool.name, tool.description, tool.parameters) for tool in tools.values()]]
+            )
             self._told = hashlib.blake2b(told).digest()
         except (UnicodeError, OverflowError):
             self._memory = None  # half a surrogate pair, an endless number: rare enough

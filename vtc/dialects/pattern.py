@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Protocol
 
@@ -129,6 +129,11 @@ def body(call: str) -> str:
     if found[0] != "json" and "{name}" not in call:
         raise PatternError("call", f"{call!r}: {{name}} is missing")
     return found[0]
+
+
+def filled(text: str, key: str, slots: Mapping[str, str]) -> str:
+    """A pattern with something in each of its slots."""
+    return "".join(part if isinstance(part, str) else slots[part.name] for part in parse(text, key))
 
 
 def split(parts: Sequence[str | Slot], slots: Iterable[str]) -> tuple[list[str | Slot], list[str | Slot]]:

@@ -39,6 +39,13 @@ def required(schema: Schema) -> tuple[str, ...]:
     return tuple(_listed(_resolved(schema, schema).get("required")))
 
 
+def is_text(schema: Schema, root: Schema) -> bool:
+    """Whether any text is a value, as it stands, and nothing else is."""
+    schema = _resolved(schema, root)
+    kinds = {kind for kind, _ in _types(schema, root)}
+    return kinds == {"string"} and not schema.keys() & {"enum", "const"}
+
+
 def read(text: str, schema: Schema, root: Schema, depth: int = 0, mark: str = "") -> tuple[Any, bool]:
     """The value that `text` stands for, and whether it fits the schema (a misfit stays a string).
 

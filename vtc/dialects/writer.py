@@ -1,8 +1,7 @@
 """Calls and results as a dialect writes them: the other direction of the same patterns.
 
-Tagged values are written raw, so a value may hold the very markers that would end it, or a string may look like
-another type. What is written is therefore read back, and where it would not come back the same, the arguments are
-written as one JSON object in the call's body, which every dialect reads and in which no marker can occur.
+Where values between tags would not be read back as what they are (`proof.py`), the arguments are written as one JSON
+object in the call's body, which every dialect reads and in which no marker can occur.
 """
 
 from __future__ import annotations
@@ -13,26 +12,30 @@ from typing import Any
 
 from vtc.dialects import gemma_body, pattern, values
 from vtc.dialects.description import Description
-from vtc.dialects.grammar import compiled
-from vtc.dialects.reader import Reader
-from vtc.events import Call, Markup, Tool, ToolCall
+from vtc.dialects.proof import Proof
+from vtc.events import Tool, ToolCall
 
 
-def write_calls(calls: Sequence[ToolCall], dialect: Description, tools: Mapping[str, Tool]) -> str:
-    """The text of some calls, section included; `tools` are the offered tools by name."""
+def write_calls(
+    calls: Sequence[ToolCall], dialect: Description, tools: Mapping[str, Tool], proof: Proof | None = None
+) -> str:
+    """The text of some calls, section included; `tools` are the offered tools by name.
+
+    `proof` is for this dialect and these tools, and knows what was written with it before.
+    """
     if not calls:
         return ""
     # The tool of a call in the history may not be offered any more; it is written as if it were.
-    offered = dict(sorted({**{call.name: Tool(call.name) for call in calls}, **tools}.items()))
-    text = dialect.separator.join(
-        write_call(call, dialect, offered, index).rstrip("\n") for index, call in enumerate(calls)
-    )
+    gone = {call.name: Tool(call.name) for call in calls if call.name not in tools}
+    if gone or proof is None:
+        proof = Proof(dialect, {**gone, **tools})
+    text = dialect.separator.join(_call(call, dialect, index, proof).rstrip("\n") for index, call in enumerate(calls))
     if dialect.sections and (dialect.section_required or dialect.section_anchor == "anywhere"):
-        return _fill(dialect.sections[0], "section", {"calls": text})
+        return pattern.filled(dialect.sections[0], "section", {"calls": text})
     return text
 
 
-def write_call(call: ToolCall, dialect: Description, tools: Mapping[str, Tool], index: int = 0) -> str:
+def _call(call: ToolCall, dialect: Description, index: int, proof: Proof) -> str:
     """The text of one call without its section."""
     arguments = _object(call.arguments)
     form = dialect.calls[0]
@@ -53,19 +56,22 @@ def write_call(call: ToolCall, dialect: Description, tools: Mapping[str, Tool], 
     elif kind == "kwargs":
         slots["kwargs"] = ", ".join(f"{key}={_literal(value, dialect.values)}" for key, value in arguments.items())
     else:
-        slots["params"] = dialect.param_separator.join(_param(key, value, dialect) for key, value in arguments.items())
-        text = _fill(form, "call", slots)
-        if not dialect.json_body or _reads_back(text, call.name, arguments, dialect, tools):
-            return text
+
+        def written(arguments: Mapping[str, Any]) -> str:
+            params = dialect.param_separator.join(_param(key, value, dialect) for key, value in arguments.items())
+            return pattern.filled(form, "call", {**slots, "params": params})
+
+        if not dialect.json_body or proof.holds(call.name, arguments, written):
+            return written(arguments)
         # `<` as an escape: no marker can be found in it.
         slots["params"] = _dumped(arguments).replace("<", "\\u003c") + "\n"
-    return _fill(form, "call", slots)
+    return pattern.filled(form, "call", slots)
 
 
 def write_result(name: str, id_: str, result: str, dialect: Description) -> str:
     """The text in which a tool's result stands in the conversation. The result itself is never altered."""
     filled = {"name": name, "id": id_, "result": result or dialect.empty_result}
-    return _fill(dialect.result, "result", filled)
+    return pattern.filled(dialect.result, "result", filled)
 
 
 def _param(key: str, value: Any, dialect: Description) -> str:
@@ -78,7 +84,7 @@ def _param(key: str, value: Any, dialect: Description) -> str:
         text = f"\n{text}\n"
     kind = "string" if isinstance(value, str) else _json_type(value)
     slots = {"key": key, "value": text, "string": str(isinstance(value, str)).lower(), "type": kind}
-    return _fill(dialect.params[0], "param", slots)
+    return pattern.filled(dialect.params[0], "param", slots)
 
 
 def _json_type(value: Any) -> str:
@@ -91,28 +97,6 @@ def _literal(value: Any, style: values.Style) -> str:
     if isinstance(value, str) and style != "repr":
         return _dumped(value)
     return repr(value)
-
-
-def _fill(text: str, key: str, slots: Mapping[str, str]) -> str:
-    return "".join(part if isinstance(part, str) else slots[part.name] for part in pattern.parse(text, key))
-
-
-def _reads_back(
-    text: str, name: str, arguments: Mapping[str, Any], dialect: Description, tools: Mapping[str, Tool]
-) -> bool:
-    if dialect.section_required:
-        text = _fill(dialect.sections[0], "section", {"calls": text})
-    reader = Reader(compiled((dialect,), tuple(tools)), tools, max_call_bytes=len(text) * 8 + 8)
-    events = [*reader.feed(text), *reader.finish()]
-    match [event for event in events if not isinstance(event, Markup)]:
-        case [Call(call=ToolCall(name=read, arguments=written))]:
-            return read == name and _same(json.loads(written), arguments)
-    return False
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Equal as JSON: `1`, `1.0` and `true` are three things."""
-    return _dumped(one) == _dumped(other)
 
 
 def _object(arguments: str) -> dict[str, Any]:

@@ -1,0 +1,89 @@
+"""Whether calls that are written between tags are read back as what they are.
+
+Values stand there raw: one may hold the very markers that would end it, or a string may look like another type. So what
+is written is read, once for all calls that are alike: a text in which no markup begins has a short stand-in, because
+only how it begins and ends, and whether it has several lines, can make a difference then.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+from vtc.dialects import pattern, values
+from vtc.dialects.description import Description
+from vtc.dialects.forms import Form
+from vtc.dialects.grammar import Grammar, compiled
+from vtc.dialects.reader import Reader
+from vtc.events import Call, Markup, Tool, ToolCall
+
+LONGEST = 5
+"""Characters of a stand-in."""
+_ODD = re.compile(r"\r|<!\[CDATA\[")
+"""What is read in ways of its own wherever it stands."""
+
+
+class Proof:
+    """For calls of some tools, written in one dialect."""
+
+    def __init__(self, dialect: Description, tools: Mapping[str, Tool]) -> None:
+        self.tools = tools
+        self._dialect = dialect
+        self._form = Form(dialect, dialect.calls[0])
+        self._texts: dict[str, Mapping[str, re.Pattern[str]]] = {}
+        self._tried: dict[str, bool] = {}
+
+    def holds(self, name: str, arguments: Mapping[str, Any], write: Callable[[Mapping[str, Any]], str]) -> bool:
+        """Whether a call is read back with just these arguments; `write` gives its text for any."""
+        short = self._shortened(name, arguments)
+        text = write(short)
+        if text not in self._tried:
+            self._tried[text] = self._reads_back(text, name, short)
+        return self._tried[text]
+
+    def _shortened(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        if name not in self._texts:
+            self._texts[name] = self._markup_by_text(name)
+        markup = self._texts[name]
+        return {
+            key: _stand_in(value)
+            if key in markup and isinstance(value, str) and len(value) > LONGEST and self._is_plain(value, name, key)
+            else value
+            for key, value in arguments.items()
+        }
+
+    def _is_plain(self, value: str, name: str, key: str) -> bool:
+        ends = self._grammar.value(self._form, name, 0, key).streaming
+        return not (_ODD.search(value) or self._texts[name][key].search(value) or ends.search(value))
+
+    def _markup_by_text(self, name: str) -> Mapping[str, re.Pattern[str]]:
+        """Of a tool's parameters those that are any text, and what finds markup that counts wherever it stands."""
+        schema = self.tools[name].parameters if name in self.tools else {}
+        declared = values.properties(schema)
+        texts = [key for key, entry in declared.items() if values.is_text(entry, schema)]
+        return dict.fromkeys(texts, self._form.markup or self._form.param_opener(tuple(declared))) if texts else {}
+
+    @cached_property
+    def _grammar(self) -> Grammar:
+        return compiled((self._dialect,), tuple(sorted(self.tools)))
+
+    def _reads_back(self, text: str, name: str, arguments: Mapping[str, Any]) -> bool:
+        if self._dialect.section_required:
+            text = pattern.filled(self._dialect.sections[0], "section", {"calls": text})
+        reader = Reader(self._grammar, self.tools, max_call_bytes=len(text) * 8 + 8)
+        events = [*reader.feed(text), *reader.finish()]
+        match [event for event in events if not isinstance(event, Markup)]:
+            case [Call(call=ToolCall(name=read, arguments=written))]:
+                return read == name and _dumped(json.loads(written)) == _dumped(arguments)
+        return False
+
+
+def _stand_in(text: str) -> str:
+    return f"{text[0]}x{'\n' * ('\n' in text)}x{text[-1]}"
+
+
+_dumped = json.JSONEncoder(ensure_ascii=False).encode
+"""As JSON `1`, `1.0` and `true` are three things."""
