@@ -21,6 +21,7 @@ class Alike:
     def __init__(self) -> None:
         self.choice: Choice | None = None
         self._template: Template | None = None
+        self._unread: dict[str, Unread] = {}  # by the characters that are watched for
         self._others = 0  # that may yet come
 
     def learn(self, choice: Choice, raw: bytes, data: bytes, text: str) -> None:
@@ -29,6 +30,7 @@ class Alike:
             self._others -= 1
         elif says_nothing_else(decode(data), role_sent=choice.role_sent) and (found := _template(raw, text)):
             self.choice, self._template, self._others = choice, found, OTHERS
+            self._unread.clear()
 
     def text(self, raw: bytes) -> str | None:
         """What a frame says; None if it is another kind of frame."""
@@ -43,7 +45,11 @@ class Alike:
         if self._template is None or self.choice is None or self.choice.finished or self.choice.held:
             return None
         watched = self.choice.channel.watched
-        return None if watched is None else Unread(self._template, watched)
+        if watched is None:
+            return None
+        if watched not in self._unread:
+            self._unread[watched] = Unread(self._template, watched)
+        return self._unread[watched]
 
 
 def _template(frame: bytes, text: str) -> Template | None:

@@ -123,6 +123,10 @@ class JsonBody:
                 break
         return at
 
+    def write(self, escaped: str) -> None:
+        """Go on with the string that is open."""
+        self._out.append(escaped)
+
     def _string(self, text: str, at: int) -> int:
         found = _IN_STRING.match(text, at)
         assert found is not None

@@ -7,6 +7,7 @@ what the current state's expression says may still become a token.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from vtc.dialects.pattern import INDENT, Scan
 from vtc.dialects.states import ANCHORED, MOVES, OTHERWISE, State
@@ -15,6 +16,12 @@ CONTEXT = INDENT + 2
 """Characters that are kept behind the reading position, for what must start a line."""
 
 type Found = re.Match[str]
+
+
+@lru_cache(maxsize=1024)
+def _move(state: State, token: str) -> str:
+    """The method for a token, which has a number where several of a kind are looked for."""
+    return f"_{MOVES[state, token.rstrip('0123456789')]}"
 
 
 class Machine:
@@ -48,8 +55,7 @@ class Machine:
             found = (scan.match if anchored else scan.search)(self._buffer, self._from)
             token = found.lastgroup or "" if found else ""
             if found and not token.startswith("hold"):
-                # Tokens are numbered where several of a kind are looked for.
-                getattr(self, f"_{MOVES[self._state, token.rstrip('0123456789')]}")(found)
+                getattr(self, _move(self._state, token))(found)
             elif not found and self._state in OTHERWISE and (anchored or self._final):
                 getattr(self, f"_{OTHERWISE[self._state]}")()
             else:

@@ -149,7 +149,7 @@ LINE_START = "(?:" + "|".join(rf"(?<=^[ \t>]{{{n}}}%s)" for n in range(INDENT + 
 
 
 class Token(msgspec.Struct, frozen=True):
-    """Something that leaves a state, and the name it goes by; what is searched for starts with a literal."""
+    """Something that leaves a state, and the name it goes by, if any; what is searched for starts with a literal."""
 
     name: str
     parts: tuple[Part, ...]
@@ -262,7 +262,7 @@ class _Sought(msgspec.Struct, frozen=True):
         """The expression for what follows the first `count` atoms."""
         atoms = self.atoms[count:]
         rest = "".join(re.escape(one) if isinstance(one, str) else whole_of(one, self.name) for one in atoms)
-        return f"(?P<{self.name}>{self.start}{rest}{self.end})"
+        return f"({f'?P<{self.name}>' if self.name else '?:'}{self.start}{rest}{self.end})"
 
 
 def _atoms(parts: Sequence[Part]) -> tuple[str | Part, ...]:

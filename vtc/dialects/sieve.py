@@ -46,26 +46,21 @@ class Sieve(Scan):
     def firsts(self) -> str:  # type: ignore[override]  # a scan is given its own
         return self.outer.firsts
 
-    @property
+    @cached_property
     def outer(self) -> Scan:
-        """Finds the longest beginning, by the name of a group."""
-        return self._named[0]
+        """Finds the longest beginning."""
+        return _scan(frozenset(one for _, own in self._own for one in own))
 
-    def inner(self, group: str) -> Scan:
+    def inner(self, text: str) -> Scan:
         """Finds the token where a beginning was found: any that begins so, or with less of it."""
-        if group not in self._scans:
-            text, _ = self._named[1][group]
+        if text not in self._scans:
             tokens = [token for token, own in self._own if any(text.startswith(other) for other, _ in own)]
-            self._scans[group] = searching(tokens)
-        return self._scans[group]
+            self._scans[text] = searching(tokens)
+        return self._scans[text]
 
     @cached_property
     def _own(self) -> list[tuple[Token, list[Beginning]]]:
         return [(token, beginnings(token)) for token in self._tokens]
-
-    @cached_property
-    def _named(self) -> tuple[Scan, dict[str, Beginning]]:
-        return _scan(frozenset(one for _, own in self._own for one in own))
 
     # The same in one step, made only if somebody asks
 
@@ -98,20 +93,17 @@ class _Steps:
         return self._found(begun) if begun else None
 
     def _found(self, begun: re.Match[str]) -> re.Match[str] | None:
-        group = begun.lastgroup or ""
-        if group.startswith("hold"):
-            return begun
-        scan = self._inner(group)
+        if begun.lastgroup:
+            return begun  # it may still become one
+        scan = self._inner(begun[0])
         return (scan.final if self._final else scan.streaming).match(begun.string, begun.start())
 
 
 @lru_cache(maxsize=64)
-def _scan(known: frozenset[Beginning]) -> tuple[Scan, dict[str, Beginning]]:
-    """Finds the longest beginning; its group's name stands for which one it is."""
-    # One that must start its line says more than one that need not, so it goes first.
-    ordered = sorted(known, key=lambda one: (-len(one[0]), not one[1], one[0]))
-    names = {f"b{number}": one for number, one in enumerate(ordered)}
-    return searching([Token(name, (Lit(text),), line_start=line) for name, (text, line) in names.items()]), names
+def _scan(known: frozenset[Beginning]) -> Scan:
+    """Finds the longest beginning. Which one it is its text says; groups would have to be looked after for each."""
+    ordered = sorted(known, key=lambda one: (-len(one[0]), one))
+    return searching([Token("", (Lit(text),), line_start=line) for text, line in ordered])
 
 
 def beginnings(token: Token) -> list[Beginning]:
