@@ -1,13 +1,15 @@
 """mitmdump with VTC against mitmdump with an identity callable: CPU by chunk, time to the first text.
 
-Every round runs each case on both, in turn; a figure is the median of the rounds' ratios.
+Two processes that run the same differ by some per cent, for as long as they live: where their memory lies is a matter
+of chance. So there are several pairs of them. On each every case is run by both in turn, round by round, and the median
+of the rounds' ratios is one sample.
 """
 
 from __future__ import annotations
 
 import statistics
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -22,6 +24,8 @@ from benchmarks import samples
 from benchmarks.figures import Figure, interleaved, ratios
 from benchmarks.proxy.processes import ADDON, IDENTITY, Process, mitmdump, module, running
 
+TEXTS = ("plain", "code")
+"""Replies that hold no call."""
 CALL = 64 << 10
 """Characters of a long call."""
 GROUP = "proxy: mitmdump with VTC / with an identity callable"
@@ -42,11 +46,13 @@ class Case:
     gap: float = 0.0
     messages: int = 20
     tools: int = 10
+    rounds: int = 3
+    """On each pair of processes."""
 
     @property
     def frames(self) -> int:
         """Of all replies together."""
-        each = self.chunks if self.reply == "plain" else self.chunks // samples.PIECE
+        each = self.chunks if self.reply in TEXTS else self.chunks // samples.PIECE
         return each * self.streams * self.exchanges
 
     def command(self, port: int) -> dict[str, Any]:
@@ -61,16 +67,18 @@ class Case:
 
 
 CPU = (
-    Case("plain text", "plain", 8000, 1.10),
-    Case("plain text, TLS", "plain", 8000, 1.10, tls=True),
-    Case("plain text, 64 streams", "plain", 250, 1.10, streams=64),
-    Case("plain text, 64 streams, TLS", "plain", 250, 1.10, streams=64, tls=True),
+    Case("plain text", "plain", 8000, 1.10, rounds=9),
+    Case("plain text, TLS", "plain", 8000, 1.10, tls=True, rounds=7),
+    Case("plain text, 64 streams", "plain", 1000, 1.10, streams=64, rounds=2),
+    Case("plain text, 64 streams, TLS", "plain", 1000, 1.10, streams=64, tls=True, rounds=2),
     Case("plain text, paced at 5 ms", "plain", 200, 1.10, gap=0.005),
-    Case("a 64 KB call (hermes)", "hermes", CALL, 1.25),
-    Case("a 64 KB call (qwen3-coder)", "qwen3-coder", CALL, 1.25),
-    Case("a 64 KB call (hermes), TLS", "hermes", CALL, 1.25, tls=True),
-    Case("16 KB calls, 64 streams", "hermes", CALL // 4, 1.25, streams=64),
+    Case("text with code", "code", 8000, None, rounds=9),
+    Case("a 64 KB call (hermes)", "hermes", CALL, 1.25, rounds=5),
+    Case("a 64 KB call (qwen3-coder)", "qwen3-coder", CALL, 1.25, rounds=5),
+    Case("a 64 KB call (hermes), TLS", "hermes", CALL, 1.25, tls=True, rounds=5),
+    Case("4 KB calls, 64 streams", "hermes", CALL // 16, 1.25, streams=64, rounds=2),
 )
+EXCHANGE = Case("an exchange of two chunks", "plain", 2, None, exchanges=40, rounds=5)
 FIRST = (
     Case("from a model that takes 0.1 s", "plain", 2, 1.05, exchanges=6, wait=0.1),
     Case("from a model that takes 0.1 s, TLS", "plain", 2, 1.05, exchanges=6, wait=0.1, tls=True),
@@ -129,59 +137,82 @@ def certificate(confdir: Path) -> Path:
     return pem
 
 
-def figures(rounds: int, *, only: str = "") -> Iterator[Figure]:
-    with sides() as both:
-        for case in CPU:
-            if only in case.name:
-                yield _cpu(case, both, rounds)
-        for case in FIRST:
-            if only in case.name:
-                yield from _first(case, both, rounds)
+def figures(pairs: int) -> list[Figure]:
+    cases = [*CPU, EXCHANGE, *((case, place) for case in FIRST for place in CONNECTIONS)]
+    compared: dict[object, list[Compared]] = {case: [] for case in cases}
+    for _ in range(pairs):
+        with sides() as both:
+            for case in (*CPU, EXCHANGE):
+                compared[case].append(_cpu(case, both))
+            for case in FIRST:
+                for place, found in _first(case, both).items():
+                    compared[case, place].append(found)
+    return [
+        *(_figure(f"CPU by chunk: {case.name}", compared[case], case.target, 1, "us") for case in CPU),
+        _figure("CPU by exchange: two chunks", compared[EXCHANGE], None, EXCHANGE.chunks / 1e3, "ms"),
+        *(
+            _figure(f"first text, {place}: {case.name}", compared[case, place], case.target, 1e3, "ms")
+            for case in FIRST
+            for place in CONNECTIONS
+        ),
+    ]
 
 
-def _cpu(case: Case, both: tuple[Side, Side], rounds: int) -> Figure:
-    seen = [side.run(case) for side in both]  # the first of all compiles the tools' grammar; it is no sample
-    if case.reply == "plain":
-        assert seen[0]["texts"] == seen[1]["texts"], "VTC changed a reply that holds no call"
-    else:
-        assert (seen[0]["called"], seen[1]["called"]) == (False, True), "VTC found no call"
-    identity, vtc = interleaved(both, lambda side: side.run(case)["cpu_us"], rounds)
-    floor, ours = statistics.median(identity), statistics.median(vtc)
+CONNECTIONS = ("a new connection", "a kept connection")
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What a pair of processes took: VTC's and the other's median, and the median of their ratios by round."""
+
+    vtc: float
+    identity: float
+    ratio: float
+
+    @classmethod
+    def of(cls, vtc: Sequence[float], identity: Sequence[float]) -> Compared:
+        return cls(statistics.median(vtc), statistics.median(identity), statistics.median(ratios(vtc, identity)))
+
+
+def _figure(what: str, compared: Sequence[Compared], target: float | None, scale: float, unit: str) -> Figure:
+    ours = statistics.median(one.vtc for one in compared) * scale
+    floor = statistics.median(one.identity for one in compared) * scale
     return Figure(
         GROUP,
-        f"CPU by chunk: {case.name}",
+        what,
         "x",
-        ratios(vtc, identity),
-        case.target,
-        f"{ours:.1f} / {floor:.1f} us",
-        details={"vtc_us": ours, "identity_us": floor},
+        [one.ratio for one in compared],
+        target,
+        f"{ours:.{1 + (unit == 'ms')}f} / {floor:.{1 + (unit == 'ms')}f} {unit}",
+        details={f"vtc_{unit}": ours, f"identity_{unit}": floor},
     )
 
 
-def _first(case: Case, both: tuple[Side, Side], rounds: int) -> Iterator[Figure]:
-    """The first exchange of a connection, and those that follow on it."""
+def _cpu(case: Case, both: tuple[Side, Side]) -> Compared:
+    """Microseconds by chunk."""
+    seen = [side.run(case) for side in both]  # the first of all compiles the tools' grammar; it is no sample
+    if case.reply in TEXTS:
+        assert seen[0]["texts"] == seen[1]["texts"], "VTC changed a reply that holds no call"
+    else:
+        assert (seen[0]["called"], seen[1]["called"]) == (False, True), "VTC found no call"
+    identity, vtc = interleaved(both, lambda side: side.run(case)["cpu_us"], case.rounds)
+    return Compared.of(vtc, identity)
+
+
+def _first(case: Case, both: tuple[Side, Side]) -> dict[str, Compared]:
+    """Seconds, for the first exchange of a connection and for those that follow on it."""
     for side in both:
         side.run(case)
-    samples_: list[list[list[float]]] = [[], []]  # by side and round: first exchange, median of the others
+    taken: dict[str, tuple[list[float], list[float]]] = {place: ([], []) for place in CONNECTIONS}
 
     def measure(side: Side) -> float:
         (seconds,) = side.run(case)["first_s"]
-        samples_[both.index(side)].append([seconds[0], statistics.median(seconds[1:])])
+        for place, one in zip(CONNECTIONS, (seconds[0], statistics.median(seconds[1:])), strict=True):
+            taken[place][both.index(side)].append(one)
         return 0.0
 
-    interleaved(both, measure, rounds)
-    for place, what in enumerate(("a new connection", "a kept connection")):
-        identity, vtc = ([one[place] for one in side] for side in samples_)
-        floor, ours = statistics.median(identity) * 1e3, statistics.median(vtc) * 1e3
-        yield Figure(
-            GROUP,
-            f"first text, {what}: {case.name}",
-            "x",
-            ratios(vtc, identity),
-            case.target,
-            f"{ours:.2f} / {floor:.2f} ms",
-            details={"vtc_ms": ours, "identity_ms": floor},
-        )
+    interleaved(both, measure, case.rounds)
+    return {place: Compared.of(vtc, identity) for place, (identity, vtc) in taken.items()}
 
 
 def start(rounds: int) -> Iterator[Figure]:

@@ -6,6 +6,7 @@ Every problem of every file is found before any of them is reported.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -147,27 +148,31 @@ def schema(kind: str) -> dict[str, Any]:
     }
 
 
-def signature(directories: Sequence[Path]) -> Mapping[Path, tuple[int, int]]:
+def signature(directories: Sequence[Path]) -> Mapping[str, tuple[int, int]]:
     """Time of change (ns) and size of every file that `load` would read: it differs when one of them was edited."""
     found = {}
     for file in (file for directory in directories for file in _files(directory)):
         with suppress(FileNotFoundError):  # editors replace files
-            status = file.stat()
+            status = os.stat(file)
             found[file] = (status.st_mtime_ns, status.st_size)
     return found
 
 
-def _files(directory: Path) -> Iterator[Path]:
-    for file in [directory] if directory.is_file() else sorted(directory.rglob("*")):
-        if file.suffix not in (".yaml", ".yml") or file.name.startswith("."):
-            continue
-        is_example = EXAMPLES in file.relative_to(directory).parts[:-1]
-        if not (is_example or file.is_dir()):
-            yield file
+def _files(directory: Path) -> Iterator[str]:
+    """Paths of the profiles in a directory, or of the one that this is."""
+    if directory.is_file() and _is_profile(directory.name):
+        yield str(directory)
+    for folder, folders, names in os.walk(directory):  # which takes a tenth of the time that `Path.rglob` does
+        folders[:] = [name for name in folders if name != EXAMPLES]
+        yield from (os.path.join(folder, name) for name in names if _is_profile(name))
+
+
+def _is_profile(name: str) -> bool:
+    return name.endswith((".yaml", ".yml")) and not name.startswith(".")
 
 
 def _documents(directory: Path, problems: list[Problem]) -> Iterator[Document]:
-    for file in _files(directory):
+    for file in sorted(map(Path, _files(directory))):
         documents, found = read(file)
         problems += found
         yield from documents

@@ -19,7 +19,7 @@ from vtc.proxy import options
 logger = logging.getLogger(__name__)
 
 INTERVAL = 1.0
-"""Seconds between two looks at the files; one takes about 2 ms."""
+"""Seconds between two looks at the files; one takes half a millisecond."""
 
 
 class _Planned(Protocol):
