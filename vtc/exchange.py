@@ -73,7 +73,7 @@ class Exchange:
         self._tools = {tool.name: tool for tool in plan.tools}
         reactors = [reactor for guards in plan.guards for reactor in guards.reactors]
         self._written = as_written(reactors, self._tools) if reactors else self._tools
-        self._used_ids = {call.id for message in request.messages for call in message.calls}
+        self._used_ids = {*request.call_ids}
         self._seed = seed
         self._count = 0
         self._stop, self._steer = self._loops()

@@ -25,9 +25,12 @@ def prepared(
 
     `remark` is for the model alone. `told` takes what was done with the tools, for people.
     """
+    rewritten = plan.write is not None or plan.promote
+    if not (rewritten or remark or (plan.client_text and plan.withheld)):
+        return None
     messages = request.messages
     offered = [tool for tool in plan.tools if tool.name not in plan.withheld]
-    if plan.write is not None or plan.promote:
+    if rewritten:
         if plan.client_text:
             messages = _structured(messages, plan.client_text, plan.write, tools, memory)
         if plan.write:

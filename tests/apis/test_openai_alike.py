@@ -61,3 +61,10 @@ def test_where_all_frames_differ_few_are_learned_from() -> None:
         learned(raw, "one", alike=alike)
     assert known == [None] * (OTHERS + 1)
     assert alike.text(frames[-1]) == "one"
+
+
+def test_no_space_need_stand_behind_the_colon() -> None:
+    raw = chat.said("one")[0].replace(b"data: ", b"data:")
+    alike = Alike()
+    alike.learn(Choice(0, Toy(), role_sent=True), raw, raw[5:-2], "one")
+    assert alike.text(raw) == "one"

@@ -71,6 +71,9 @@ class Request(ABC):
     model: str
     stream: bool
     messages: Sequence[Message]
+    """Raises `BadRequest` where they turn out to be none."""
+    call_ids: Collection[str]
+    """Of all calls in the conversation."""
     tools: Sequence[Tool]
     declared: Sequence[str]
     """Names of all that is declared: of `tools`, and of tools that are no functions."""

@@ -57,5 +57,5 @@ def _template(frame: bytes, text: str) -> Template | None:
     before, quoted, after = frame.rpartition(b'"%b"' % text.encode())
     found = Template(before + b'"', b'"' + after)
     # The same characters may stand elsewhere in it: with others there, the frame must say those.
-    said = text_only(found.with_text("other").removeprefix(b"data: ")) if quoted else None
+    said = text_only(found.with_text("other").partition(b":")[2]) if quoted else None
     return found if said and said.delta.content == "other" else None

@@ -7,7 +7,7 @@ that is not changed, a reply without calls all of its bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import msgspec
@@ -32,6 +32,8 @@ from vtc.apis.openai_stream import StreamRewriter
 from vtc.events import Call, Message, Opaque, Reasoning, Tool, ToolCall
 
 TOOL_FIELDS = ("tools", "tool_choice", "parallel_tool_calls", "functions", "function_call")
+UNFIT = (ValueError, UnicodeError, AttributeError, TypeError, KeyError, RecursionError)
+"""What a body raises that is no request."""
 _MOST_TOOLS = 256 << 10
 """Bytes of declarations beyond which they are not kept for the next request."""
 _raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -84,8 +86,8 @@ class Request(BaseRequest):
     def __init__(self, body: bytes) -> None:
         try:
             self._raw, self._raw_messages, self.fields, self.tools = _raws(body)
-            self.messages = _messages(self.fields.get("messages") or [])
-        except (ValueError, UnicodeError, AttributeError, TypeError, KeyError, RecursionError) as error:
+            self.call_ids = _call_ids(self.fields.get("messages") or [])
+        except UNFIT as error:
             raise BadRequest(f"the body is no chat completion request: {error}") from None
         self.model = str(self.fields.get("model") or "")
         self.stream = self.fields.get("stream") is True
@@ -93,6 +95,13 @@ class Request(BaseRequest):
         self.declared = _declared_names(self.fields)
         self.tool_choice = _tool_choice(self.fields)
         self.parallel = self.fields.get("parallel_tool_calls") is not False
+
+    @cached_property
+    def messages(self) -> Sequence[Message]:  # type: ignore[override]  # made when asked for, as most are left alone
+        try:
+            return _messages(self.fields.get("messages") or [])
+        except UNFIT as error:
+            raise BadRequest(f"the body is no chat completion request: {error}") from None
 
     def forget(self) -> None:
         self.fields, self.messages, self._raw, self._raw_messages = {}, [], {}, []
@@ -216,6 +225,12 @@ def _tool_choice(fields: Mapping[str, Any]) -> str:
     if isinstance(choice, dict):
         choice = (choice.get("function") or choice.get("custom") or choice).get("name") or "auto"
     return "required" if choice == "any" else str(choice)  # as Mistral calls it
+
+
+def _call_ids(entries: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+    return frozenset(
+        one["id"] for entry in entries for one in entry.get("tool_calls") or () if isinstance(one.get("id"), str)
+    )
 
 
 def _messages(entries: Sequence[Mapping[str, Any]]) -> list[Message]:

@@ -200,8 +200,8 @@ class Planner:
     def _for_native(self, plan: Plan, model: ModelProfile, request: Asked, why: list[str]) -> Plan:
         dialect = self._dialect(model)
         allowed = bool(request.tools) and request.tool_choice != "none"
-        in_history = any(message.calls or message.role == "tool" for message in request.messages)
-        write = dialect if self._tools(model) == "prompt" and (request.tools or in_history) else None
+        prompted = self._tools(model) == "prompt" and (request.tools or _has_calls(request.messages))
+        write = dialect if prompted else None
         # A model that is not prompted in a dialect writes what its profile accepts.
         expected = [dialect] if write or self._settings.dialect or model.accept == "auto" else []
         read = self._read(model, *expected) if allowed else ()
@@ -333,6 +333,10 @@ def _exchanged(plan: Plan, server: ServerProfile, model: ModelProfile, policies:
         retry=retry,
         buffered=stream == "never" or retry is not None,
     )
+
+
+def _has_calls(messages: Iterable[Message]) -> bool:
+    return any(message.calls or message.role == "tool" for message in messages)
 
 
 def _withheld(plan: Plan, declared: Iterable[str]) -> frozenset[str]:
