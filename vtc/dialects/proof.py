@@ -22,7 +22,7 @@ from vtc.events import Call, Markup, Tool, ToolCall
 
 LONGEST = 5
 """Characters of a stand-in."""
-_ODD = re.compile(r"\r|<!\[CDATA\[")
+ODD = ("\r", "<![CDATA[")
 """What is read in ways of its own wherever it stands."""
 
 
@@ -34,15 +34,15 @@ class Proof:
         self._dialect = dialect
         self._form = Form(dialect, dialect.calls[0])
         self._texts: dict[str, Mapping[str, re.Pattern[str]]] = {}
-        self._tried: dict[str, bool] = {}
+        self._tried: dict[tuple[str, str], bool] = {}
 
     def holds(self, name: str, arguments: Mapping[str, Any], write: Callable[[Mapping[str, Any]], str]) -> bool:
         """Whether a call is read back with just these arguments; `write` gives its text for any."""
         short = self._shortened(name, arguments)
-        text = write(short)
-        if text not in self._tried:
-            self._tried[text] = self._reads_back(text, name, short)
-        return self._tried[text]
+        alike = name, _dumped(short)
+        if alike not in self._tried:
+            self._tried[alike] = self._reads_back(write(short), name, short)
+        return self._tried[alike]
 
     def _shortened(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         if name not in self._texts:
@@ -57,7 +57,8 @@ class Proof:
 
     def _is_plain(self, value: str, name: str, key: str) -> bool:
         ends = self._grammar.value(self._form, name, 0, key).streaming
-        return not (_ODD.search(value) or self._texts[name][key].search(value) or ends.search(value))
+        odd = any(one in value for one in ODD)
+        return not (odd or self._texts[name][key].search(value) or ends.search(value))
 
     def _markup_by_text(self, name: str) -> Mapping[str, re.Pattern[str]]:
         """Of a tool's parameters those that are any text, and what finds markup that counts wherever it stands."""
