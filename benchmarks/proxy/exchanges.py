@@ -69,8 +69,8 @@ class Case:
 CPU = (
     Case("plain text", "plain", 8000, 1.10, rounds=9),
     Case("plain text, TLS", "plain", 8000, 1.10, tls=True, rounds=7),
-    Case("plain text, 64 streams", "plain", 1000, 1.10, streams=64, rounds=2),
-    Case("plain text, 64 streams, TLS", "plain", 1000, 1.10, streams=64, tls=True, rounds=2),
+    Case("plain text, 64 streams", "plain", 1000, 1.10, streams=64),
+    Case("plain text, 64 streams, TLS", "plain", 1000, 1.10, streams=64, tls=True),
     Case("plain text, paced at 5 ms", "plain", 200, 1.10, gap=0.005),
     Case("text with code", "code", 8000, None, rounds=9),
     Case("a 64 KB call (hermes)", "hermes", CALL, 1.25, rounds=5),
