@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from vtc.apis.base import Rewriter
 from vtc.report import Report
@@ -53,15 +53,15 @@ class Stream:
         if self._unread and self._unread.passes(chunk):
             self.passes = self._unread.passes
             return [b"".join([*waiting, chunk])]
-        return _joined([self._failing_open(one, final=False) for one in (*waiting, chunk)])
+        return _joined(out for one in (*waiting, chunk) for out in self._failing_open(one, final=False))
 
     def finish(self) -> list[bytes]:
         """The end of the body (idempotent)."""
         if self._finished:
             return []
         self._finished = True
-        waiting = [self._failing_open(one, final=False) for one in self._waiting]
-        return _joined([*waiting, self._failing_open(b"", final=True)])
+        waited = [out for one in self._waiting for out in self._failing_open(one, final=False)]
+        return _joined([*waited, *self._failing_open(b"", final=True)])
 
     def _failing_open(self, chunk: bytes, *, final: bool) -> list[bytes]:
         if self.broken:
@@ -104,8 +104,7 @@ class Stream:
             self._report.failures.append(f"{type(error).__name__}: {error}")
             out += self._given_back(self._rewriter.release)
             out += [frame.raw for frame in (*frames[done:], *self._given_back(self._frames.finish))]
-        joined = b"".join([*out, data] if data else out)
-        return [joined] if joined else []
+        return _joined([*out, data] if data else out)
 
     def _given_back[T](self, give: Callable[[], list[T]]) -> list[T]:
         try:
@@ -119,8 +118,8 @@ def _never(_: bytes) -> bool:
     return False
 
 
-def _joined(outs: list[list[bytes]]) -> list[bytes]:
-    joined = b"".join(one for out in outs for one in out)
+def _joined(pieces: Iterable[bytes]) -> list[bytes]:
+    joined = b"".join(pieces)
     return [joined] if joined else []
 
 

@@ -12,7 +12,7 @@ from vtc.apis.openai_json import decode
 from vtc.wire.template import Template, Unread
 
 OTHERS = 8
-"""Frames that are decoded before another of them is made the template, lest it be made in vain for each."""
+"""Frames that are decoded before it is tried again to make one of them the template, lest it be in vain for each."""
 
 
 class Alike:
@@ -28,8 +28,10 @@ class Alike:
         """A frame was decoded, and says this."""
         if self._others:
             self._others -= 1
-        elif says_nothing_else(decode(data), role_sent=choice.role_sent) and (found := _template(raw, text)):
-            self.choice, self._template, self._others = choice, found, OTHERS
+            return
+        self._others = OTHERS
+        if says_nothing_else(decode(data), role_sent=choice.role_sent) and (found := _template(raw, text)):
+            self.choice, self._template = choice, found
             self._unread.clear()
 
     def text(self, raw: bytes) -> str | None:

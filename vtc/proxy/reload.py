@@ -19,7 +19,7 @@ from vtc.proxy import options
 logger = logging.getLogger(__name__)
 
 INTERVAL = 1.0
-"""Seconds between two looks at the files; one takes half a millisecond."""
+"""Seconds between two looks at the files; one takes about 1 ms."""
 
 
 class _Planned(Protocol):
