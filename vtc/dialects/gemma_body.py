@@ -11,7 +11,7 @@ import json
 import re
 from typing import Any
 
-from vtc.dialects.json_body import JsonBody
+from vtc.dialects.json_body import JsonBody, dumped
 
 QUOTE = '<|"|>'
 
@@ -26,7 +26,6 @@ _IN_STRING = re.compile(
     r"""(?P<partial>\\(?:u[0-9a-fA-F]{0,3})?\Z)|(?P<run>[^"\\\x00-\x1f]+|[\x00-\x1f]|\\u[0-9a-fA-F]{4}|\\.)|(?P<close>")""",
     re.DOTALL,
 )
-_dumped = json.JSONEncoder(ensure_ascii=False).encode
 _BARE_KEY = re.compile(r"""[^\s{}\[\]:,<"]{1,400}""")
 
 
@@ -84,7 +83,7 @@ class GemmaBody:
             self._inside = None
             self._hand_on('"')
         else:
-            self._json.write(_dumped(piece)[1:-1])
+            self._json.write(dumped(piece)[1:-1])
 
     def _token(self, kind: str, piece: str) -> None:
         if kind == "quote":
@@ -97,7 +96,7 @@ class GemmaBody:
             self._inside = None
             self._hand_on('"')
         elif kind == "key":
-            self._hand_on(_dumped(piece))
+            self._hand_on(dumped(piece))
         elif kind in ("other", "partial") and self._inside is None:
             self._error = f"{piece!r} where a value, a key or their end is expected"
         else:

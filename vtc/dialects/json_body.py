@@ -36,6 +36,8 @@ _IN_STRING = re.compile(
     r"""(?P<run>[^"\\\x00-\x1f]+)|(?P<close>")|(?P<escape>\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))"""
     r"""|(?P<partial>\\(?:u[0-9a-fA-F]{0,3})?\Z)|(?P<bad>\\)|(?P<control>[\x00-\x1f]+)"""
 )
+dumped = json.JSONEncoder(ensure_ascii=False).encode
+"""JSON text of a value, characters as they are."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _array = msgspec.json.Decoder(list[msgspec.Raw])
 _object = msgspec.json.Decoder(dict[str, msgspec.Raw])

@@ -17,6 +17,7 @@ from vtc.dialects import pattern, values
 from vtc.dialects.description import Description
 from vtc.dialects.forms import Form
 from vtc.dialects.grammar import Grammar, compiled
+from vtc.dialects.json_body import dumped
 from vtc.dialects.reader import Reader
 from vtc.events import Call, Markup, Tool, ToolCall
 
@@ -39,7 +40,7 @@ class Proof:
     def holds(self, name: str, arguments: Mapping[str, Any], write: Callable[[Mapping[str, Any]], str]) -> bool:
         """Whether a call is read back with just these arguments; `write` gives its text for any."""
         short = self._shortened(name, arguments)
-        alike = name, _dumped(short)
+        alike = name, dumped(short)
         if alike not in self._tried:
             self._tried[alike] = self._reads_back(write(short), name, short)
         return self._tried[alike]
@@ -77,14 +78,11 @@ class Proof:
         reader = Reader(self._grammar, self.tools, max_call_bytes=len(text) * 8 + 8)
         events = [*reader.feed(text), *reader.finish()]
         match [event for event in events if not isinstance(event, Markup)]:
+            # As JSON `1`, `1.0` and `true` are three things.
             case [Call(call=ToolCall(name=read, arguments=written))]:
-                return read == name and _dumped(json.loads(written)) == _dumped(arguments)
+                return read == name and dumped(json.loads(written)) == dumped(arguments)
         return False
 
 
 def _stand_in(text: str) -> str:
     return f"{text[0]}x{'\n' * ('\n' in text)}x{text[-1]}"
-
-
-_dumped = json.JSONEncoder(ensure_ascii=False).encode
-"""As JSON `1`, `1.0` and `true` are three things."""

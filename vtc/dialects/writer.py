@@ -12,6 +12,7 @@ from typing import Any
 
 from vtc.dialects import gemma_body, pattern, values
 from vtc.dialects.description import Description
+from vtc.dialects.json_body import dumped
 from vtc.dialects.proof import Proof
 from vtc.events import Tool, ToolCall
 
@@ -50,9 +51,9 @@ def _call(call: ToolCall, dialect: Description, index: int, proof: Proof) -> str
             "arguments": (keys.arguments[0], arguments),
         }
         fields = [named[one] for one in keys.order]
-        slots["json"] = _dumped({key: value for key, value in fields if value != ""})
+        slots["json"] = dumped({key: value for key, value in fields if value != ""})
     elif kind == "args":
-        slots["args"] = gemma_body.write(arguments) if dialect.codec == "gemma" else _dumped(arguments)
+        slots["args"] = gemma_body.write(arguments) if dialect.codec == "gemma" else dumped(arguments)
     elif kind == "kwargs":
         slots["kwargs"] = ", ".join(f"{key}={_literal(value, dialect.values)}" for key, value in arguments.items())
     else:
@@ -64,7 +65,7 @@ def _call(call: ToolCall, dialect: Description, index: int, proof: Proof) -> str
         if not dialect.json_body or proof.holds(call.name, arguments, written):
             return written(arguments)
         # `<` as an escape: no marker can be found in it.
-        slots["params"] = _dumped(arguments).replace("<", "\\u003c") + "\n"
+        slots["params"] = dumped(arguments).replace("<", "\\u003c") + "\n"
     return pattern.filled(form, "call", slots)
 
 
@@ -95,7 +96,7 @@ def _json_type(value: Any) -> str:
 def _literal(value: Any, style: values.Style) -> str:
     """A value in a Python call."""
     if isinstance(value, str) and style != "repr":
-        return _dumped(value)
+        return dumped(value)
     return repr(value)
 
 
@@ -106,6 +107,3 @@ def _object(arguments: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         value = arguments
     return value if isinstance(value, dict) else {"arguments": value}
-
-
-_dumped = json.JSONEncoder(ensure_ascii=False).encode
