@@ -7,7 +7,7 @@ import warnings
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.dialects.reading import typed
@@ -229,6 +229,7 @@ nonsense = st.recursive(
 )
 
 
+@example({"allOf": [{"properties": None}, {"properties": {"a": {}}}, {"properties": None}]}, "")
 @given(nonsense, st.text(max_size=10) | st.sampled_from(["", "5", "null", "[1]", "<a>1</a>", "<item>1</item>"]))
 def test_a_schema_that_makes_no_sense_costs_the_type_and_not_the_call(schema: Any, text: str) -> None:
     value, _ = values.read(text, schema, schema)
@@ -236,6 +237,17 @@ def test_a_schema_that_makes_no_sense_costs_the_type_and_not_the_call(schema: An
     json.dumps(value, allow_nan=False)
     values.properties(schema)
     values.required(schema)
+
+
+def test_what_is_said_of_properties_in_several_places_holds_together() -> None:
+    texts = {"type": "string"}
+    schema = {
+        "allOf": [{"properties": {"a": texts}, "required": ["a"]}, {"properties": {"b": texts}, "required": ["b"]}],
+        "properties": {"c": texts},
+        "required": ["c"],
+    }
+    assert values.properties(schema) == {"a": texts, "b": texts, "c": texts}
+    assert values.required(schema) == ("a", "b", "c")
 
 
 # Writing

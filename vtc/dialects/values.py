@@ -100,12 +100,16 @@ def _resolved(schema: Any, root: Schema, depth: int = 0) -> Schema:
     every = schema.get("allOf")
     if isinstance(every, list):
         merged: dict[str, Any] = {}
-        for part in every:
+        for part in (*every, {key: entry for key, entry in schema.items() if key != "allOf"}):
             resolved = _resolved(part, root, depth + 1)
-            if "properties" in resolved and "properties" in merged:
-                resolved = {**resolved, "properties": {**merged["properties"], **resolved["properties"]}}
+            known = [one["properties"] for one in (merged, resolved) if isinstance(one.get("properties"), Mapping)]
+            needed = [*_listed(merged.get("required")), *_listed(resolved.get("required"))]
             merged.update(resolved)
-        return {**merged, **{key: entry for key, entry in schema.items() if key != "allOf"}}
+            if known:
+                merged["properties"] = {key: entry for one in known for key, entry in one.items()}
+            if needed:
+                merged["required"] = needed
+        return merged
     return schema
 
 
