@@ -3,6 +3,8 @@
 Readers turn text or API JSON into these, writers turn these into text or API JSON, and policies see
 nothing else. Every event that a text reader emits carries `raw`, the characters of the reply that it
 stands for; joined in order they are the reply, so nothing can be lost without a test seeing it.
+
+That of which there is one for nearly every token or message is a struct, which is made six times as fast.
 """
 
 from __future__ import annotations
@@ -56,8 +58,7 @@ class Opaque:
     part: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(msgspec.Struct, frozen=True):
     """One message of a conversation.
 
     `role` is `system`, `user`, `assistant` or `tool`; `content` holds text and opaque parts in order. A message
@@ -74,10 +75,10 @@ class Message:
     @property
     def text(self) -> str:
         """The text parts, joined."""
-        return "".join(part for part in self.content if isinstance(part, str))
+        return "".join([part for part in self.content if isinstance(part, str)])
 
 
-# Stream events. Those of which there is one for nearly every token are structs, which are made six times as fast.
+# Stream events
 
 
 class Text(msgspec.Struct, frozen=True, gc=False):

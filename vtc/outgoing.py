@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+
+from msgspec import structs
 
 from vtc.apis import Api, Request
 from vtc.dialects import conversation, documentation, history, writer
@@ -89,6 +90,6 @@ def _structured(
             content = tuple(part for part in map(told, message.content) if isinstance(part, Opaque) or part.strip())
             if not content:  # it was about tools only; servers refuse an empty one
                 continue
-            message = message if content == message.content else replace(message, content=content)
+            message = message if content == message.content else structs.replace(message, content=content)
         out.append(message)
     return out

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.dialects.reading import random_cuts, single_cuts
-from vtc.dialects.json_body import GRAMMAR, MOST_DEPTH, JsonBody
+from vtc.dialects.json_body import GRAMMAR, MOST_DEPTH, JsonBody, dumped, loaded
 
 
 def read(chunks: Iterable[str], *, lenient: bool = True) -> tuple[JsonBody, int]:
@@ -182,3 +182,39 @@ def test_whatever_is_fed_nothing_raises_and_what_is_done_is_json(text: str, leni
     assert whole.text() == single.text()
     if whole.done:
         json.loads(whole.text())
+
+
+# Whole texts
+
+scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters())
+trees = st.recursive(scalars, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=10)
+ODD = [
+    '{"a": 1, "a": 2}',
+    '"\\ud83d"',
+    '"\ud83d"',
+    "1e400",
+    "-0",
+    "-0.0",
+    "NaN",
+    "-Infinity",
+    " {} ",
+    "9007199254740993.0",
+]
+
+
+@given(trees, st.booleans())
+def test_a_text_is_read_as_by_pythons_own_reader(value: Any, escaped: bool) -> None:
+    text = json.dumps(value, ensure_ascii=escaped)
+    assert repr(loaded(text)) == repr(json.loads(text))
+    assert repr(loaded(dumped(value))) == repr(json.loads(text))
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_an_odd_text_is_read_as_by_pythons_own_reader(text: str) -> None:
+    assert repr(loaded(text)) == repr(json.loads(text))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1,]", "{'a': 1}", '"\x01"', "\u00a0{}", "01", "1 2"])
+def test_a_text_that_is_no_json_is_refused(text: str) -> None:
+    with pytest.raises(json.JSONDecodeError):
+        loaded(text)

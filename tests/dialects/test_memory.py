@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from tests.dialects.reading import AGENT, DIALECTS
 from vtc.dialects import conversation, history

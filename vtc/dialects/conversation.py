@@ -15,6 +15,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
+from msgspec import structs
+
 from vtc.dialects import names, values, writer
 from vtc.dialects.description import Description
 from vtc.dialects.grammar import compiled
@@ -122,7 +124,7 @@ def _with_calls(message: Message, events: Sequence[Event], seen: Counter[tuple[s
             f"{call.name}\0{call.arguments}\0{seen[call.name, call.arguments]}".encode()
         ).hexdigest()
         identified.append(replace(call, id=f"call_{digest[:24]}"))
-    return replace(message, content=((text, *others) if text else others), calls=(*message.calls, *identified))
+    return structs.replace(message, content=((text, *others) if text else others), calls=(*message.calls, *identified))
 
 
 def _results(
@@ -144,14 +146,14 @@ def _results(
             alone = not text.strip()
             results.append(Message("tool", () if alone else (text,), call_id=call.id, name=call.name))
         elif alone and isinstance(part, str):
-            results[-1] = replace(results[-1], content=(part,))
+            results[-1] = structs.replace(results[-1], content=(part,))
             alone = False
         else:
             rest.append(part)
             alone = False
     if not results:
         return [], [message]
-    return results, [replace(message, content=tuple(rest))] if rest else []
+    return results, [structs.replace(message, content=tuple(rest))] if rest else []
 
 
 def _called(written: str, open_calls: Sequence[ToolCall], tools: Mapping[str, Tool]) -> ToolCall | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from vtc.dialects import prompt, writer
 from vtc.dialects.description import Description
@@ -31,7 +32,8 @@ def _written(message: Message, dialect: Description, proof: Proof, scope: Scope)
     if message.calls:
         of = [part for call in message.calls for part in (call.name, call.arguments, call.id or "")]
         text = scope.made(("written", *of), lambda: writer.write_calls(message.calls, dialect, proof.tools, proof))
-        gap = ("\n\n",) if message.text and not message.text.endswith("\n\n") else ()
+        said = message.text
+        gap = ("\n\n",) if said and not said.endswith("\n\n") else ()
         return replace(message, content=(*message.content, *gap, text), calls=())
     return message
 

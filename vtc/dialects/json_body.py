@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import msgspec
 
@@ -65,6 +66,14 @@ def members(text: str) -> dict[str, str]:
         return {key: bytes(value).decode() for key, value in _object.decode(text).items()}
     except (msgspec.DecodeError, UnicodeError):
         return {key: json.dumps(value, allow_nan=False) for key, value in _loaded(text, dict).items()}
+
+
+def loaded(text: str) -> Any:
+    """The value of JSON, as `json.loads` reads it; raises ValueError and RecursionError."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeError):
+        return json.loads(text)  # it takes half of a surrogate pair, and numbers that are none
 
 
 def _loaded[T](text: str, kind: type[T]) -> T:

@@ -37,16 +37,11 @@ class Memory:
         while self._made and next(iter(self._made.values()))[2] < self._turn - self._most_turns:
             self._forget()
 
-    def made[T](self, of: tuple[str | bytes, ...], make: Callable[[], T]) -> T:
+    def made[T](self, of: tuple[str, ...], make: Callable[[], T]) -> T:
         """What `make` makes; `of` is everything that this depends on. It is shared and must not be changed."""
-        digest = hashlib.blake2b(digest_size=16)
-        size = 0
-        for part in of:
-            data = part if isinstance(part, bytes) else part.encode("utf-8", "surrogatepass")
-            digest.update(len(data).to_bytes(8))
-            digest.update(data)
-            size += len(data)
-        key = digest.digest()
+        sizes = [*map(len, of)]  # with them, no two tuples are the same text
+        text = "".join([*of, repr(sizes)])
+        size, key = sum(sizes), hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
         known = self._made.pop(key, None)
         if known is None:
             thing: T = make()
@@ -68,14 +63,14 @@ class Scope:
 
     def __init__(self, memory: Memory | None, dialect: Description, tools: Mapping[str, Tool]) -> None:
         self._memory = memory
-        self._told = b""
+        self._told = ""
         if memory is None:
             return
         try:
             told = msgspec.json.encode(
                 [dialect, [(tool.name, tool.description, tool.parameters) for tool in tools.values()]]
             )
-            self._told = hashlib.blake2b(told).digest()
+            self._told = hashlib.blake2b(told).hexdigest()
         except (UnicodeError, OverflowError):
             self._memory = None  # half a surrogate pair, an endless number: rare enough
 

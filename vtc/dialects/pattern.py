@@ -132,8 +132,9 @@ def body(call: str) -> str:
 
 
 def filled(text: str, key: str, slots: Mapping[str, str]) -> str:
-    """A pattern with something in each of its slots."""
-    return "".join(part if isinstance(part, str) else slots[part.name] for part in parse(text, key))
+    """A pattern with something in each of its slots; raises `PatternError`."""
+    parse(text, key)
+    return text.format_map(slots)
 
 
 def split(parts: Sequence[str | Slot], slots: Iterable[str]) -> tuple[list[str | Slot], list[str | Slot]]:

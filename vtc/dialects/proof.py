@@ -8,7 +8,6 @@ only how it begins and ends, and whether it has several lines, can make a differ
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
@@ -23,8 +22,7 @@ from vtc.events import Call, Markup, Tool, ToolCall
 
 LONGEST = 5
 """Characters of a stand-in."""
-ODD = ("\r", "<![CDATA[")
-"""What is read in ways of its own wherever it stands."""
+type Search = Callable[[str], object]
 
 
 class Proof:
@@ -34,39 +32,40 @@ class Proof:
         self.tools = tools
         self._dialect = dialect
         self._form = Form(dialect, dialect.calls[0])
-        self._texts: dict[str, Mapping[str, re.Pattern[str]]] = {}
+        self._texts: dict[str, Mapping[str, tuple[Search, Search]]] = {}
         self._tried: dict[tuple[str, str], bool] = {}
 
     def holds(self, name: str, arguments: Mapping[str, Any], write: Callable[[Mapping[str, Any]], str]) -> bool:
         """Whether a call is read back with just these arguments; `write` gives its text for any."""
         short = self._shortened(name, arguments)
-        alike = name, dumped(short)
+        alike = name, repr(short)  # in which `1`, `1.0` and `True` are three things
         if alike not in self._tried:
             self._tried[alike] = self._reads_back(write(short), name, short)
         return self._tried[alike]
 
     def _shortened(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         if name not in self._texts:
-            self._texts[name] = self._markup_by_text(name)
-        markup = self._texts[name]
+            self._texts[name] = self._searches(name)
+        searches = self._texts[name]
         return {
             key: _stand_in(value)
-            if key in markup and isinstance(value, str) and len(value) > LONGEST and self._is_plain(value, name, key)
+            if key in searches and isinstance(value, str) and len(value) > LONGEST and _is_plain(value, *searches[key])
             else value
             for key, value in arguments.items()
         }
 
-    def _is_plain(self, value: str, name: str, key: str) -> bool:
-        ends = self._grammar.value(self._form, name, 0, key).streaming
-        odd = any(one in value for one in ODD)
-        return not (odd or self._texts[name][key].search(value) or ends.search(value))
-
-    def _markup_by_text(self, name: str) -> Mapping[str, re.Pattern[str]]:
-        """Of a tool's parameters those that are any text, and what finds markup that counts wherever it stands."""
+    def _searches(self, name: str) -> Mapping[str, tuple[Search, Search]]:
+        """For those of a tool's parameters that are any text: what finds markup that counts wherever it stands, and
+        what finds their end.
+        """
         schema = self.tools[name].parameters if name in self.tools else {}
         declared = values.properties(schema)
         texts = [key for key, entry in declared.items() if values.is_text(entry, schema)]
-        return dict.fromkeys(texts, self._form.markup or self._form.param_opener(tuple(declared))) if texts else {}
+        if not texts:
+            return {}
+        markup = self._form.markup or self._form.param_opener(tuple(declared))
+        ends = {key: self._grammar.value(self._form, name, 0, key).streaming for key in texts}
+        return {key: (markup.search, end.search) for key, end in ends.items()}
 
     @cached_property
     def _grammar(self) -> Grammar:
@@ -82,6 +81,11 @@ class Proof:
             case [Call(call=ToolCall(name=read, arguments=written))]:
                 return read == name and dumped(json.loads(written)) == dumped(arguments)
         return False
+
+
+def _is_plain(text: str, markup: Search, end: Search) -> bool:
+    # A carriage return and CDATA are read in ways of their own, wherever they stand.
+    return not ("\r" in text or "<![CDATA[" in text or markup(text) or end(text))
 
 
 def _stand_in(text: str) -> str:

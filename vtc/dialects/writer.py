@@ -6,13 +6,12 @@ object in the call's body, which every dialect reads and in which no marker can 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vtc.dialects import gemma_body, pattern, values
 from vtc.dialects.description import Description
-from vtc.dialects.json_body import dumped
+from vtc.dialects.json_body import dumped, loaded
 from vtc.dialects.proof import Proof
 from vtc.events import Tool, ToolCall
 
@@ -103,7 +102,7 @@ def _literal(value: Any, style: values.Style) -> str:
 def _object(arguments: str) -> dict[str, Any]:
     """Arguments as an object; what a client sends that is none is kept under one key, so that nothing is lost."""
     try:
-        value = json.loads(arguments or "{}")
+        value = loaded(arguments or "{}")
     except (ValueError, RecursionError):
         value = arguments
     return value if isinstance(value, dict) else {"arguments": value}
