@@ -32,6 +32,10 @@ from vtc.apis.openai_stream import StreamRewriter
 from vtc.events import Call, Message, Opaque, Reasoning, Tool, ToolCall
 
 TOOL_FIELDS = ("tools", "tool_choice", "parallel_tool_calls", "functions", "function_call")
+ROLES = {"developer": "system", "function": "tool"}
+"""Roles by another name."""
+OWN_FIELDS = ("role", "content", "tool_calls", "function_call", "tool_call_id", "name")
+"""What a message says of itself."""
 UNFIT = (ValueError, UnicodeError, AttributeError, TypeError, KeyError, RecursionError)
 """What a body raises that is no request."""
 _MOST_TOOLS = 256 << 10
@@ -245,7 +249,7 @@ def _messages(entries: Sequence[Mapping[str, Any]]) -> list[Message]:
         call_id = entry.get("tool_call_id")
         messages.append(
             Message(
-                role={"developer": "system", "function": "tool"}.get(role, role),
+                role=ROLES.get(role, role),
                 content=_content(entry.get("content")),
                 calls=calls,
                 call_id=call_id,
@@ -270,15 +274,13 @@ def _content(content: Any) -> tuple[str | Opaque, ...]:
 def _encoded(message: Message) -> dict[str, Any]:
     """A message that was changed: what it says now, and every field of its source that says nothing of that."""
     source = message.source if isinstance(message.source, dict) else {}
-    own = ("role", "content", "tool_calls", "function_call", "tool_call_id", "name")
-    role = source.get("role", message.role)
-    same_role = {"developer": "system", "function": "tool"}.get(role, role) == message.role
+    role, parts = source.get("role", message.role), source.get("content")
+    same_role = ROLES.get(role, role) == message.role
     entry: dict[str, Any] = {"role": role if same_role else message.role}
-    parts = source.get("content")
-    if all(isinstance(part, str) for part in message.content) and not isinstance(parts, list):
-        entry["content"] = "".join(str(part) for part in message.content)
-    else:
+    if isinstance(parts, list) or any(isinstance(part, Opaque) for part in message.content):
         entry["content"] = _parts(message, parts if isinstance(parts, list) else [])
+    else:
+        entry["content"] = message.text
     if message.calls:
         entry["tool_calls"] = [call.as_openai() for call in message.calls]
         entry["content"] = entry["content"] or None
@@ -286,7 +288,9 @@ def _encoded(message: Message) -> dict[str, Any]:
         entry["tool_call_id"] = message.call_id
     elif message.role != "tool" and same_role and "name" in source:
         entry["name"] = source["name"]
-    return {**entry, **{key: value for key, value in source.items() if key not in own and same_role}}
+    if same_role:
+        entry.update((key, value) for key, value in source.items() if key not in OWN_FIELDS)
+    return entry
 
 
 def _parts(message: Message, originals: Sequence[Any]) -> list[Any]:
