@@ -62,6 +62,7 @@ _RULES: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...] = (
 
 To look for some words takes a tenth of the time that the patterns take, and hardly any text holds one.
 """
+_WORDS = tuple(word for words, _, _ in _RULES for word in words)
 
 
 def scrub(text: str, known: Iterable[str] = ()) -> str:
@@ -69,6 +70,8 @@ def scrub(text: str, known: Iterable[str] = ()) -> str:
     for secret in known:
         text = _without(text, secret)
     folded = text.casefold()
+    if not any(map(folded.__contains__, _WORDS)):
+        return text
     for words, pattern, instead in _RULES:
         if any(word in folded for word in words):
             text = pattern.sub(instead, text)

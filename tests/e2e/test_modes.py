@@ -146,6 +146,15 @@ async def test_secrets_are_in_no_report(start: Start, caplog: pytest.LogCaptureF
     assert "sk-secret" not in told
 
 
+async def test_why_is_told_again_only_when_it_changes(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG", "vtc")
+    lab = await start(script, vtc_tools="prompt")
+    for model in ("one", "one", "qwen3-coder", "one"):
+        await lab.post({**ASK, "model": model})
+    told = [record.getMessage() for record in caplog.records if record.levelname == "DEBUG"]
+    assert ["profile qwen3-coder" in line for line in told] == [False, True, False]
+
+
 async def test_a_flow_that_is_replayed_is_rewritten_again(start: Start) -> None:
     lab = await start(script, vtc_tools="prompt")
     await lab.post(ASK)

@@ -89,8 +89,11 @@ class Request(BaseRequest):
 
     def __init__(self, body: bytes) -> None:
         try:
-            self._raw, self._raw_messages, self.fields, self.tools = _raws(body)
-            self.call_ids = _call_ids(self.fields.get("messages") or [])
+            self._raw, self.fields, self.tools = _raws(body)
+            messages = self.fields.get("messages", [])
+            if not isinstance(messages, list):
+                raise TypeError("`messages` is no list")
+            self.call_ids = _call_ids(messages)
         except UNFIT as error:
             raise BadRequest(f"the body is no chat completion request: {error}") from None
         self.model = str(self.fields.get("model") or "")
@@ -103,9 +106,17 @@ class Request(BaseRequest):
     @cached_property
     def messages(self) -> Sequence[Message]:  # type: ignore[override]  # made when asked for, as most are left alone
         try:
-            return _messages(self.fields.get("messages") or [])
+            return _messages(self.fields.get("messages", []))
         except UNFIT as error:
             raise BadRequest(f"the body is no chat completion request: {error}") from None
+
+    @cached_property
+    def _raw_messages(self) -> list[msgspec.Raw]:
+        """The bytes of every message."""
+        try:
+            return _raw_list.decode(self._raw.get("messages", b"[]"))
+        except msgspec.DecodeError:
+            return [msgspec.Raw(encode(message)) for message in self.fields["messages"]]
 
     def forget(self) -> None:
         self.fields, self.messages, self._raw, self._raw_messages = {}, [], {}, []
@@ -175,28 +186,26 @@ def _without(value: Any, path: Sequence[str]) -> Any:
     return value
 
 
-def _raws(body: bytes) -> tuple[dict[str, msgspec.Raw], list[msgspec.Raw], dict[str, Any], Sequence[Tool]]:
-    """The bytes of every field and of every message, what the fields say, and the tools they declare.
+def _raws(body: bytes) -> tuple[dict[str, msgspec.Raw], dict[str, Any], Sequence[Tool]]:
+    """The bytes of every field, what the fields say, and the tools they declare.
 
     Raises ValueError.
     """
     try:
         raw = _raw_object.decode(body)
-        messages = _raw_list.decode(raw.get("messages", b"[]"))
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError:
         # It takes Python's own decoder, so there are no bytes to keep: JavaScript cuts emoji in two when it cuts text.
         fields: dict[str, Any] = decode(body)
-        messages = [msgspec.Raw(encode(message)) for message in fields.get("messages") or []]
-        return {key: msgspec.Raw(encode(value)) for key, value in fields.items()}, messages, fields, _tools(fields)
+        return {key: msgspec.Raw(encode(value)) for key, value in fields.items()}, fields, _tools(fields)
     known = {key: bytes(raw[key]) for key in ("tools", "functions") if key in raw}
     if sum(map(len, known.values())) <= _MOST_TOOLS:
         declared, tools = _declared(tuple(known.items()))
     else:
         declared, tools = _declared.__wrapped__(tuple(known.items()))
     fields = {key: declared[key] if key in declared else decode(bytes(one)) for key, one in raw.items()}
-    return raw, messages, fields, tools
+    return raw, fields, tools
 
 
 @lru_cache(maxsize=64)

@@ -24,7 +24,7 @@ class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """In which they are written."""
 
 
-class Description(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_fields=True, kw_only=True):
     """One dialect, as its YAML file describes it.
 
     `call`, `param` and `section` are patterns: literal text with placeholders such as `{name}` and `{value}` (`{{` and

@@ -87,6 +87,8 @@ class VirtualToolCalling:
         self.planner: Planner | None = None
         """What decides about exchanges that begin now."""
         self._live: WeakKeyDictionary[http.HTTPFlow, _Live] = WeakKeyDictionary()
+        self._why: tuple[str, ...] = ()
+        """Why the last exchange was dealt with as it was."""
         self._stats = Stats()
         reloader = Reloader(self)
         self._log = Log()
@@ -131,7 +133,9 @@ class VirtualToolCalling:
         live = self._live[flow] = _Live(exchange, bodies.keep(), time.perf_counter() - started)
         went = len(rewritten) if ctx.options.vtc_mode == "rewrite" else len(body)
         exchange.report.sizes.update(request_came=len(body), request_went=went)
-        logger.debug("vtc: %s", "; ".join(exchange.plan.why))
+        if exchange.plan.why != self._why:  # mitmproxy spends more on a record than VTC on a request
+            self._why = exchange.plan.why
+            logger.debug("vtc: %s", "; ".join(self._why))
         if ctx.options.vtc_mode == "rewrite":
             if answer := exchange.answer(int(flow.request.timestamp_start)):
                 content_type, content = answer
