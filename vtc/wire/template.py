@@ -48,37 +48,42 @@ class Unread:
     __slots__ = ("passes", "waits")
 
     def __init__(self, template: Template, watched: str) -> None:
-        said, white = _patterns(watched)
-        self.passes = _telling(template, said)
+        odd, said, white = _patterns(watched)
+        self.passes = _telling(template, odd, said)
         """Of a frame that may leave: one whose text ends in anything but white space and `>`, behind which a line may
         still begin."""
-        self.waits = _telling(template, white)
+        self.waits = _telling(template, _ANY, white)
         """Of a frame that may leave as soon as one of those follows: one that says nothing but white space."""
 
 
-def _telling(template: Template, text: re.Pattern[bytes]) -> Telling:
-    # Asked for each chunk of a reply: nothing is looked up here that need not be.
-    before, after, fullmatch = template.before, template.after, text.fullmatch
+def _telling(template: Template, odd: re.Pattern[bytes], text: re.Pattern[bytes]) -> Telling:
+    """Of a frame whose text is written as `text` says, which is looked at only where something in it is `odd`."""
+    # Asked for each chunk of a reply. Slices are compared faster than a method is called.
+    before, after, search, fullmatch = template.before, template.after, odd.search, text.fullmatch
     start, behind = len(before), len(after)
 
     def tell(chunk: bytes) -> bool:
-        if chunk.startswith(before) and chunk.endswith(after):
-            return fullmatch(chunk, start, len(chunk) - behind) is not None
+        end = len(chunk) - behind
+        if start < end and chunk[:start] == before and chunk[end:] == after:
+            plain = chunk[end - 1] not in _NO_END and search(chunk, start, end) is None
+            return plain or fullmatch(chunk, start, end) is not None
         return False
 
     return tell
 
 
+_NO_END = b" >"
+_ANY = re.compile(b"")
 _ESCAPES = {'"': b'\\"', "\\": b"\\\\", "/": b"\\/", "\n": b"\\n", "\t": b"\\t"}
 
 
 @lru_cache(maxsize=256)
-def _patterns(watched: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
-    """What the text of a frame that passes, and of one that waits, is written with."""
+def _patterns(watched: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes], re.Pattern[bytes]]:
+    """Finds what needs a closer look; what the text of a frame that passes, and of one that waits, is written with."""
     # Of what is no ASCII the first byte is enough to go by.
     bytes_ = {0x22, 0x5C, *range(0x20), *(character.encode()[0] for character in watched)}
-    plain = b"[^%b]*" % b"".join(b"\\x%02x" % byte for byte in sorted(bytes_))
+    odd = b"".join(b"\\x%02x" % byte for byte in sorted(bytes_))
     escaped = b"|".join(re.escape(written) for one, written in _ESCAPES.items() if one not in watched) or b"(?!)"
-    said = b'(?=[^"])%b(?:(?:%b)%b)*(?<![ >])(?<!\\\\[nt])' % (plain, escaped, plain)
+    said = b"[^%b]*(?:(?:%b)[^%b]*)*(?<![%b])(?<!\\\\[nt])" % (odd, escaped, odd, _NO_END)
     white = b"|".join(written for one, written in ((" ", b" "), ("\n", rb"\\n"), ("\t", rb"\\t")) if one not in watched)
-    return re.compile(said), re.compile(b"(?:%b)+" % (white or b"(?!)"))
+    return re.compile(b"[%b]" % odd), re.compile(said), re.compile(b"(?:%b)+" % (white or b"(?!)"))
