@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from itertools import pairwise
+from itertools import cycle, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -149,13 +149,25 @@ def test_white_space_waits_for_what_follows() -> None:
     assert stream.passes(more)
 
 
+@pytest.mark.parametrize("cut", range(1, len(chat.said(" word")[0])))
+def test_a_frame_in_two_pieces_passes_unread(cut: int) -> None:
+    stream = opened().stream()
+    role, it, blank, word, more = (chat.ROLE, *chat.said("It", "\n", " word", " more"))
+    assert [stream.feed(one) for one in (role, it, blank, word[:cut])] == [[role], [it], [], []]
+    assert not stream.passes(word)
+    assert stream.feed(word[cut:]) == [blank + word]
+    assert stream.passes(more)
+
+
 def test_white_space_that_waits_is_not_said_before_a_call() -> None:
     frames = [chat.ROLE, *chat.said("It", " works", "\n\n", TEXT.partition("\n\n")[2])]
     read = chat.read(fed(opened().stream(), *frames, chat.STOP, chat.DONE))
     assert (read.content, len(read.calls)) == ("It works", 1)
 
 
-@pytest.mark.parametrize("end", [[], [chat.STOP, chat.DONE], [b"data: {"]])
+@pytest.mark.parametrize(
+    "end", [[], [chat.STOP, chat.DONE], [b"data: {"], [chat.said(" word")[0][:-1]], [chat.said("\n")[0][:-1]]]
+)
 def test_white_space_that_waits_is_not_lost(end: list[bytes]) -> None:
     frames = [chat.ROLE, *chat.said("It", " works", "\n", "\n"), *end]
     assert fed(opened().stream(), *frames) == b"".join(frames)
@@ -233,14 +245,27 @@ CLIENTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-@given(deltas=DELTAS, model=st.sampled_from(["qwen2.5", "qwen3", "lab-model"]), cut_off=st.booleans())
-@example(deltas=["\n>", "```", "\n", READ, "\n```\n"], model="lab-model", cut_off=False)
-@example(deltas=["\n", "```", "\n", READ, "\n```\n"], model="lab-model", cut_off=False)
-@example(deltas=["\n", "a", "```", "\n", READ, "\n```\n"], model="lab-model", cut_off=False)
-def test_a_frame_that_nobody_reads_changes_nothing(client: str, deltas: list[str], model: str, cut_off: bool) -> None:
-    """What passes unread when it comes as one is read when it comes in two pieces."""
+@given(
+    deltas=DELTAS,
+    model=st.sampled_from(["qwen2.5", "qwen3", "lab-model"]),
+    cut_off=st.booleans(),
+    cuts=st.lists(st.integers(-60, 200), min_size=1, max_size=6),
+)
+@example(deltas=["\n>", "```", "\n", READ, "\n```\n"], model="lab-model", cut_off=False, cuts=[-1])
+@example(deltas=["\n", "```", "\n", READ, "\n```\n"], model="lab-model", cut_off=False, cuts=[0, -2])
+@example(deltas=["\n", "a", "```", "\n", READ, "\n```\n"], model="lab-model", cut_off=False, cuts=[1, 150])
+def test_a_frame_that_nobody_reads_changes_nothing(
+    client: str, deltas: list[str], model: str, cut_off: bool, cuts: list[int]
+) -> None:
+    """What passes unread when it comes as one, or in two pieces, is read when it comes in three."""
     frames = [chat.ROLE, *chat.said("It", " works", *deltas), *([] if cut_off else [chat.STOP]), chat.DONE]
-    ones, twos = (opened(model=model, **CLIENTS[client]) for _ in range(2))
-    out = fed(ones.stream(), *frames)
-    assert out == fed(twos.stream(), *(piece for frame in frames for piece in (frame[:9], frame[9:])))
-    assert ones.report.as_dict() == twos.report.as_dict()
+    ways = [
+        frames,
+        [piece for frame, cut in zip(frames, cycle(cuts)) for piece in (frame[:cut], frame[cut:])],
+        [piece for frame in frames for piece in (frame[:9], frame[9:12], frame[12:])],
+    ]
+    exchanges = [opened(model=model, **CLIENTS[client]) for _ in ways]
+    out = [fed(exchange.stream(), *chunks) for exchange, chunks in zip(exchanges, ways, strict=True)]
+    assert out[0] == out[1] == out[2]
+    reports = [exchange.report.as_dict() for exchange in exchanges]
+    assert reports[0] == reports[1] == reports[2]

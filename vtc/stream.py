@@ -2,7 +2,7 @@
 
     chunk -> undo the content coding -> cut into frames -> rewriter of the API -> bytes that may leave
 
-A chunk that is a frame which nothing has to look at takes none of these steps.
+A chunk that is a frame which nothing has to look at takes none of these steps, nor do two that are the pieces of one.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class Stream:
         self._frames = sse.FrameReader()
         self._unread: Unread | None = None  # frames that nobody reads
         self._waiting: list[bytes] = []  # of these
+        self._begun = b""  # the first piece of one
         self.passes: Telling = _never
         """Whether a chunk leaves as it came, with nothing else to do. Most do, and `feed` finds the same."""
         self._report = report
@@ -43,25 +44,34 @@ class Stream:
         """Read on; the bytes that may leave, joined (at most one item)."""
         if self.passes(chunk):
             return [chunk]
-        if self._unread and self._unread.waits(chunk):
-            self._waiting.append(chunk)
-            self.passes = _never
-            return []
-        if not self._waiting:
-            return self._failing_open(chunk, final=False)
-        waiting, self._waiting = self._waiting, []
-        if self._unread and self._unread.passes(chunk):
-            self.passes = self._unread.passes
-            return [b"".join([*waiting, chunk])]
-        return _joined(out for one in (*waiting, chunk) for out in self._failing_open(one, final=False))
+        if unread := self._unread:
+            frame = self._begun + chunk
+            if self.passes is _never and unread.passes(frame):
+                self.passes = unread.passes
+                return [b"".join([*self._held(), chunk])]
+            self.passes = _never  # while something is held
+            if unread.waits(frame):
+                self._begun = b""
+                self._waiting.append(frame)
+                return []
+            if not self._begun and unread.begins(chunk):
+                self._begun = chunk
+                return []
+        return _joined(out for one in (*self._held(), chunk) for out in self._failing_open(one, final=False))
+
+    def _held(self) -> list[bytes]:
+        """The chunks that nobody has read yet, which are held no longer."""
+        held = [*self._waiting, self._begun] if self._begun else self._waiting
+        self._waiting, self._begun = [], b""
+        return held
 
     def finish(self) -> list[bytes]:
         """The end of the body (idempotent)."""
         if self._finished:
             return []
         self._finished = True
-        waited = [out for one in self._waiting for out in self._failing_open(one, final=False)]
-        return _joined([*waited, *self._failing_open(b"", final=True)])
+        held = [out for one in self._held() for out in self._failing_open(one, final=False)]
+        return _joined([*held, *self._failing_open(b"", final=True)])
 
     def _failing_open(self, chunk: bytes, *, final: bool) -> list[bytes]:
         if self.broken:

@@ -45,15 +45,21 @@ type Telling = Callable[[bytes], bool]
 class Unread:
     """Frames of one kind that nobody has to read as long as they hold none of the characters watched for."""
 
-    __slots__ = ("passes", "waits")
+    __slots__ = ("_before", "passes", "waits")
 
     def __init__(self, template: Template, watched: str) -> None:
         odd, said, white = _patterns(watched)
+        self._before = template.before
         self.passes = _telling(template, odd, said)
         """Of a frame that may leave: one whose text ends in anything but white space and `>`, behind which a line may
         still begin."""
         self.waits = _telling(template, _ANY, white)
         """Of a frame that may leave as soon as one of those follows: one that says nothing but white space."""
+
+    def begins(self, chunk: bytes) -> bool:
+        """Whether bytes are the beginning of a frame of the kind, or of one of another kind that begins like it."""
+        alike = chunk.startswith(self._before) or (bool(chunk) and self._before.startswith(chunk))
+        return alike and b"\n\n" not in chunk and b"\r" not in chunk
 
 
 def _telling(template: Template, odd: re.Pattern[bytes], text: re.Pattern[bytes]) -> Telling:
