@@ -1,8 +1,7 @@
 """mitmdump with VTC against mitmdump with an identity callable: CPU by chunk, time to the first text.
 
 Two processes that run the same differ by some per cent, for as long as they live: where their memory lies is a matter
-of chance. So there are several pairs of them. On each every case is run by both in turn, round by round, and the median
-of the rounds' ratios is one sample.
+of chance. So there are several pairs of them. On each every case is run by both in turn, and a round is a sample.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import statistics
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,8 @@ TEXTS = ("plain", "code")
 """Replies that hold no call."""
 CALL = 64 << 10
 """Characters of a long call."""
+SHORT = 512
+"""Chunks of a first reply that is no sample: it makes both sides ready."""
 GROUP = "proxy: mitmdump with VTC / with an identity callable"
 
 
@@ -46,7 +47,7 @@ class Case:
     gap: float = 0.0
     messages: int = 20
     tools: int = 10
-    rounds: int = 3
+    rounds: int = 2
     """On each pair of processes."""
 
     @property
@@ -67,18 +68,18 @@ class Case:
 
 
 CPU = (
-    Case("plain text", "plain", 8000, 1.10, rounds=9),
-    Case("plain text, TLS", "plain", 8000, 1.10, tls=True, rounds=7),
-    Case("plain text, 64 streams", "plain", 1000, 1.10, streams=64),
+    Case("plain text", "plain", 8000, 1.10, rounds=10),
+    Case("plain text, TLS", "plain", 8000, 1.10, tls=True, rounds=6),
+    Case("plain text, 64 streams", "plain", 1000, 1.10, streams=64, rounds=3),
     Case("plain text, 64 streams, TLS", "plain", 1000, 1.10, streams=64, tls=True),
-    Case("plain text, paced at 5 ms", "plain", 200, 1.10, gap=0.005),
-    Case("text with code", "code", 8000, None, rounds=9),
-    Case("a 64 KB call (hermes)", "hermes", CALL, 1.25, rounds=5),
-    Case("a 64 KB call (qwen3-coder)", "qwen3-coder", CALL, 1.25, rounds=5),
-    Case("a 64 KB call (hermes), TLS", "hermes", CALL, 1.25, tls=True, rounds=5),
-    Case("4 KB calls, 64 streams", "hermes", CALL // 16, 1.25, streams=64, rounds=2),
+    Case("plain text, paced at 5 ms", "plain", 200, 1.10, gap=0.005, rounds=4),
+    Case("text with code", "code", 8000, None, rounds=3),
+    Case("a 64 KB call (hermes)", "hermes", CALL, 1.25),
+    Case("a 64 KB call (qwen3-coder)", "qwen3-coder", CALL, 1.25),
+    Case("a 64 KB call (hermes), TLS", "hermes", CALL, 1.25, tls=True),
+    Case("4 KB calls, 64 streams", "hermes", CALL // 16, 1.25, streams=64, rounds=1),
 )
-EXCHANGE = Case("an exchange of two chunks", "plain", 2, None, exchanges=40, rounds=5)
+EXCHANGE = Case("an exchange of two chunks", "plain", 2, None, exchanges=40, rounds=3)
 FIRST = (
     Case("from a model that takes 0.1 s", "plain", 2, 1.05, exchanges=6, wait=0.1),
     Case("from a model that takes 0.1 s, TLS", "plain", 2, 1.05, exchanges=6, wait=0.1, tls=True),
@@ -163,25 +164,21 @@ CONNECTIONS = ("a new connection", "a kept connection")
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What a pair of processes took: VTC's and the other's median, and the median of their ratios by round."""
+    """What a pair of processes took, round by round."""
 
-    vtc: float
-    identity: float
-    ratio: float
-
-    @classmethod
-    def of(cls, vtc: Sequence[float], identity: Sequence[float]) -> Compared:
-        return cls(statistics.median(vtc), statistics.median(identity), statistics.median(ratios(vtc, identity)))
+    vtc: Sequence[float]
+    identity: Sequence[float]
 
 
 def _figure(what: str, compared: Sequence[Compared], target: float | None, scale: float, unit: str) -> Figure:
-    ours = statistics.median(one.vtc for one in compared) * scale
-    floor = statistics.median(one.identity for one in compared) * scale
+    vtc = [taken for one in compared for taken in one.vtc]
+    identity = [taken for one in compared for taken in one.identity]
+    ours, floor = statistics.median(vtc) * scale, statistics.median(identity) * scale
     return Figure(
         GROUP,
         what,
         "x",
-        [one.ratio for one in compared],
+        ratios(vtc, identity),
         target,
         f"{ours:.{1 + (unit == 'ms')}f} / {floor:.{1 + (unit == 'ms')}f} {unit}",
         details={f"vtc_{unit}": ours, f"identity_{unit}": floor},
@@ -190,13 +187,21 @@ def _figure(what: str, compared: Sequence[Compared], target: float | None, scale
 
 def _cpu(case: Case, both: tuple[Side, Side]) -> Compared:
     """Microseconds by chunk."""
-    seen = [side.run(case) for side in both]  # the first of all compiles the tools' grammar; it is no sample
-    if case.reply in TEXTS:
-        assert seen[0]["texts"] == seen[1]["texts"], "VTC changed a reply that holds no call"
-    else:
-        assert (seen[0]["called"], seen[1]["called"]) == (False, True), "VTC found no call"
-    identity, vtc = interleaved(both, lambda side: side.run(case)["cpu_us"], case.rounds)
-    return Compared.of(vtc, identity)
+    texts: set[str] = set()
+
+    def microseconds(side: Side) -> float:
+        seen = side.run(case)
+        texts.update(seen["texts"])
+        assert seen["called"] == (side is both[1] and case.reply not in TEXTS), (
+            "VTC took text for a call, or found none"
+        )
+        return float(seen["cpu_us"])
+
+    for side in both:
+        side.run(replace(case, chunks=min(case.chunks, SHORT)))
+    identity, vtc = interleaved(both, microseconds, case.rounds)
+    assert len(texts) == 1 or case.reply not in TEXTS, "VTC changed a reply that holds no call"
+    return Compared(vtc, identity)
 
 
 def _first(case: Case, both: tuple[Side, Side]) -> dict[str, Compared]:
@@ -212,7 +217,7 @@ def _first(case: Case, both: tuple[Side, Side]) -> dict[str, Compared]:
         return 0.0
 
     interleaved(both, measure, case.rounds)
-    return {place: Compared.of(vtc, identity) for place, (identity, vtc) in taken.items()}
+    return {place: Compared(vtc, identity) for place, (identity, vtc) in taken.items()}
 
 
 def start(rounds: int) -> Iterator[Figure]:
