@@ -28,7 +28,7 @@ def sections(quick: bool) -> Mapping[str, Callable[[], Iterator[Figure]]]:
 
     return {
         "start": lambda: exchanges.start(rounds),
-        "proxy": lambda: iter(exchanges.figures(2 if quick else 8)),
+        "proxy": lambda: iter(exchanges.figures(1 if quick else 4)),
         "engine": lambda: engine.figures(profiles.dialects, rounds, largest=largest),
         "request": requests,
         "memory": lambda: exchange.memory(profiles, 2),

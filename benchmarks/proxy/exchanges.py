@@ -1,7 +1,9 @@
 """mitmdump with VTC against mitmdump with an identity callable: CPU by chunk, time to the first text.
 
-Two processes that run the same differ by some per cent, for as long as they live: where their memory lies is a matter
-of chance. So there are several pairs of them. On each every case is run by both in turn, and a round is a sample.
+CPU is measured while both work at the same time on one and the same CPU, the model servers and the clients on another:
+where one of them ran now and the other then, the ratio would be that of two speeds of the machine. Two processes that
+run the same still differ by some per cent, for as long as they live, as where their memory lies is a matter of chance;
+so there are several pairs of them, one after the other.
 """
 
 from __future__ import annotations
@@ -9,9 +11,11 @@ from __future__ import annotations
 import statistics
 import tempfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +25,7 @@ from mitmproxy.certs import CertStore
 
 from benchmarks import samples
 from benchmarks.figures import Figure, interleaved, ratios
-from benchmarks.proxy.processes import ADDON, IDENTITY, Process, mitmdump, module, running
+from benchmarks.proxy.processes import ADDON, IDENTITY, Process, cpus, mitmdump, module, running
 
 TEXTS = ("plain", "code")
 """Replies that hold no call."""
@@ -68,11 +72,11 @@ class Case:
 
 
 CPU = (
-    Case("plain text", "plain", 8000, 1.10, rounds=10),
-    Case("plain text, TLS", "plain", 8000, 1.10, tls=True, rounds=6),
-    Case("plain text, 64 streams", "plain", 1000, 1.10, streams=64, rounds=3),
+    Case("plain text", "plain", 8000, 1.10, rounds=4),
+    Case("plain text, TLS", "plain", 8000, 1.10, tls=True, rounds=3),
+    Case("plain text, 64 streams", "plain", 1000, 1.10, streams=64),
     Case("plain text, 64 streams, TLS", "plain", 1000, 1.10, streams=64, tls=True),
-    Case("plain text, paced at 5 ms", "plain", 200, 1.10, gap=0.005, rounds=4),
+    Case("plain text, paced at 5 ms", "plain", 200, 1.10, gap=0.005, rounds=3),
     Case("text with code", "code", 8000, None, rounds=3),
     Case("a 64 KB call (hermes)", "hermes", CALL, 1.25),
     Case("a 64 KB call (qwen3-coder)", "qwen3-coder", CALL, 1.25),
@@ -113,17 +117,19 @@ def sides() -> Iterator[tuple[Side, Side]]:
     """The identity callable's side and VTC's, before the same model servers."""
     with ExitStack() as stack:
         confdir = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        compared, rest = cpus()
         servers = {
-            False: ("http", stack.enter_context(running(module("upstream")))),
-            True: ("https", stack.enter_context(running(module("upstream", str(certificate(confdir)))))),
+            False: ("http", stack.enter_context(running(module("upstream"), rest))),
+            True: ("https", stack.enter_context(running(module("upstream", str(certificate(confdir))), rest))),
         }
         upstreams = {tls: f"{scheme}://127.0.0.1:{server.read()['port']}" for tls, (scheme, server) in servers.items()}
-        client = stack.enter_context(running(module("client")))
         found = []
         for script in (IDENTITY, ADDON):
             proxies = {
-                tls: stack.enter_context(running(mitmdump(script, url, confdir))) for tls, url in upstreams.items()
+                tls: stack.enter_context(running(mitmdump(script, url, confdir), compared))
+                for tls, url in upstreams.items()
             }
+            client = stack.enter_context(running(module("client"), rest))
             found.append(Side(proxies, {tls: proxy.read()["port"] for tls, proxy in proxies.items()}, client))
         yield found[0], found[1]
 
@@ -166,8 +172,8 @@ CONNECTIONS = ("a new connection", "a kept connection")
 class Compared:
     """What a pair of processes took, round by round."""
 
-    vtc: Sequence[float]
-    identity: Sequence[float]
+    vtc: list[float]
+    identity: list[float]
 
 
 def _figure(what: str, compared: Sequence[Compared], target: float | None, scale: float, unit: str) -> Figure:
@@ -186,22 +192,19 @@ def _figure(what: str, compared: Sequence[Compared], target: float | None, scale
 
 
 def _cpu(case: Case, both: tuple[Side, Side]) -> Compared:
-    """Microseconds by chunk."""
-    texts: set[str] = set()
-
-    def microseconds(side: Side) -> float:
-        seen = side.run(case)
-        texts.update(seen["texts"])
-        assert seen["called"] == (side is both[1] and case.reply not in TEXTS), (
-            "VTC took text for a call, or found none"
-        )
-        return float(seen["cpu_us"])
-
-    for side in both:
-        side.run(replace(case, chunks=min(case.chunks, SHORT)))
-    identity, vtc = interleaved(both, microseconds, case.rounds)
-    assert len(texts) == 1 or case.reply not in TEXTS, "VTC changed a reply that holds no call"
-    return Compared(vtc, identity)
+    """Microseconds by chunk, of both at the same time."""
+    compared = Compared([], [])
+    with ThreadPoolExecutor(len(both)) as at_once:
+        list(at_once.map(Side.run, both, repeat(replace(case, chunks=min(case.chunks, SHORT)))))
+        for _ in range(case.rounds):
+            identity, vtc = at_once.map(Side.run, both, repeat(case))
+            if case.reply in TEXTS:
+                assert identity["texts"] == vtc["texts"], "VTC changed a reply that holds no call"
+            else:
+                assert (identity["called"], vtc["called"]) == (False, True), "VTC found no call"
+            compared.identity.append(identity["cpu_us"])
+            compared.vtc.append(vtc["cpu_us"])
+    return compared
 
 
 def _first(case: Case, both: tuple[Side, Side]) -> dict[str, Compared]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,9 +44,21 @@ def _pipe(pipe: IO[str] | None) -> IO[str]:
     return pipe
 
 
+def cpus() -> tuple[Collection[int], Collection[int]]:
+    """A CPU for what is compared and those for the rest; none where that cannot be told or there is but one.
+
+    No two CPUs of a virtual machine are equally fast at the same time.
+    """
+    usable = sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else []
+    return (usable[:1], usable[1:]) if len(usable) > 1 else ((), ())
+
+
 @contextmanager
-def running(command: Sequence[str]) -> Iterator[Process]:
+def running(command: Sequence[str], on: Collection[int] = ()) -> Iterator[Process]:
+    """`on` are the CPUs that it may run on; if empty, any."""
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, bufsize=1)
+    if on and sys.platform == "linux":
+        os.sched_setaffinity(process.pid, on)
     try:
         yield Process(process)
     finally:
