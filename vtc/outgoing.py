@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from msgspec import structs
+from msgspec.structs import replace
 
 from vtc.apis import Api, Request
 from vtc.dialects import conversation, documentation, history, writer
@@ -90,6 +90,6 @@ def _structured(
             content = tuple(part for part in map(told, message.content) if isinstance(part, Opaque) or part.strip())
             if not content:  # it was about tools only; servers refuse an empty one
                 continue
-            message = message if content == message.content else structs.replace(message, content=content)
+            message = message if content == message.content else replace(message, content=content)
         out.append(message)
     return out

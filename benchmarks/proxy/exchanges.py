@@ -33,7 +33,7 @@ TEXTS = ("plain", "code")
 CALL = 64 << 10
 """Characters of a long call."""
 SHORT = 512
-"""Chunks of a first reply that is no sample: it makes both sides ready."""
+"""Chunks (of a call characters) of a first reply that is no sample: it makes both sides ready."""
 GROUP = "proxy: mitmdump with VTC / with an identity callable"
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -93,7 +92,7 @@ def test_other_tools_and_other_dialects_give_other_things() -> None:
     found = [
         Scope(memory, one, tools).made(("text",), lambda number=number: number)
         for number, (one, tools) in enumerate(
-            [(dialect, AGENT), (dialect, number), (msgspec.structs.replace(dialect, in_code="call"), AGENT)]
+            [(dialect, AGENT), (dialect, number), (replace(dialect, in_code="call"), AGENT)]
         )
     ]
     assert found == [0, 1, 2]

@@ -57,7 +57,7 @@ def items(text: str) -> list[str]:
     try:
         return [bytes(item).decode() for item in _array.decode(text)]
     except (msgspec.DecodeError, UnicodeError):
-        return [json.dumps(item, allow_nan=False) for item in _loaded(text, list)]
+        return [json.dumps(item, allow_nan=False) for item in _of_kind(text, list)]
 
 
 def members(text: str) -> dict[str, str]:
@@ -65,7 +65,7 @@ def members(text: str) -> dict[str, str]:
     try:
         return {key: bytes(value).decode() for key, value in _object.decode(text).items()}
     except (msgspec.DecodeError, UnicodeError):
-        return {key: json.dumps(value, allow_nan=False) for key, value in _loaded(text, dict).items()}
+        return {key: json.dumps(value, allow_nan=False) for key, value in _of_kind(text, dict).items()}
 
 
 def loaded(text: str) -> Any:
@@ -76,9 +76,8 @@ def loaded(text: str) -> Any:
         return json.loads(text)  # it takes half of a surrogate pair, and numbers that are none
 
 
-def _loaded[T](text: str, kind: type[T]) -> T:
-    """What msgspec does not take: JSON with half of a surrogate pair in it."""
-    value = json.loads(text)
+def _of_kind[T](text: str, kind: type[T]) -> T:
+    value = loaded(text)
     if not isinstance(value, kind):
         raise ValueError(f"the JSON is no {kind.__name__}")
     return value

@@ -39,9 +39,9 @@ class Memory:
 
     def made[T](self, of: tuple[str, ...], make: Callable[[], T]) -> T:
         """What `make` makes; `of` is everything that this depends on. It is shared and must not be changed."""
-        sizes = [*map(len, of)]  # with them, no two tuples are the same text
-        text = "".join([*of, repr(sizes)])
-        size, key = sum(sizes), hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        lengths = repr([*map(len, of)])  # with them, no two tuples are the same text
+        data = "".join([*of, lengths]).encode("utf-8", "surrogatepass")
+        size, key = len(data) - len(lengths), hashlib.blake2b(data, digest_size=16).digest()
         known = self._made.pop(key, None)
         if known is None:
             thing: T = make()

@@ -229,7 +229,7 @@ class Planner:
             return plan
         own = self.profiles.dialects[client.dialect or TEXT_DIALECT]
         if any(guards.on_calls for guards in plan.guards):
-            own = msgspec.structs.replace(own, in_code="call")  # such clients carry out what stands in code, too
+            own = replace(own, in_code="call")  # such clients carry out what stands in code, too
         dialect = self._dialect(model)
         how = self._settings.tools if self._settings.tools != "auto" else "native" if model.promote else model.tools
         promote = how == "native" and (model.promote or self._settings.tools == "native")

@@ -275,7 +275,8 @@ def _rewriting(
 
     def rewrite(chunk: bytes) -> list[bytes]:
         nonlocal quiet
-        if stream.passes(chunk):  # as nearly all do, in no time worth counting; never while something is held
+        if stream.passes(chunk):  # as nearly all do, in no time worth counting
+            quiet = 0.0
             if live.keep:
                 live.came.add(chunk)
                 live.went.add(chunk)
