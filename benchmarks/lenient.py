@@ -10,9 +10,9 @@ import time
 from collections.abc import Mapping
 
 from benchmarks.samples import TOOLS, call_of
-from vtc.dialects.description import Description
-from vtc.dialects.grammar import compiled
-from vtc.dialects.reader import Reader
+from vtc.dialects.reading.reader import Reader
+from vtc.dialects.syntax.description import Description
+from vtc.dialects.syntax.grammar import compiled
 from vtc.profiles import loader
 
 SIZE = 100 << 10

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from itertools import cycle, islice
 from typing import Any
 
-from vtc.dialects.description import Description
-from vtc.dialects.writer import write_calls
+from vtc.dialects.syntax.description import Description
+from vtc.dialects.writing.calls import write_calls
 from vtc.events import Tool, ToolCall
 
 PIECE = 4

@@ -15,10 +15,10 @@ from typing import Any
 
 from tests.apis import chat
 from vtc.apis import APIS, BadRequest, Request
-from vtc.dialects import writer
-from vtc.dialects.description import Description
-from vtc.dialects.grammar import compiled
-from vtc.dialects.reader import Reader
+from vtc.dialects.reading.reader import Reader
+from vtc.dialects.syntax.description import Description
+from vtc.dialects.syntax.grammar import compiled
+from vtc.dialects.writing.calls import write_calls
 from vtc.events import Tool, ToolCall
 from vtc.exchange import Exchange
 from vtc.profiles.loader import ProfileError, builtin_directory, load
@@ -237,7 +237,7 @@ def _parameters() -> dict[str, Any]:
 
 
 def _works(dialect: Description, tools: Mapping[str, Tool]) -> None:
-    written = writer.write_calls(_CALLS, dialect, tools)
+    written = write_calls(_CALLS, dialect, tools)
     for text in (written, f"a\n{written[: len(written) // 2]}", "```\n" + written):
         reader = Reader(compiled((dialect,), tuple(sorted(tools))), tools)
         events = [event for at in range(0, len(text), 7) for event in reader.feed(text[at : at + 7])]

@@ -7,14 +7,14 @@ from dataclasses import replace
 import pytest
 
 from vtc.channel import Channel
-from vtc.dialects.grammar import compiled
-from vtc.dialects.reader import Reader
+from vtc.dialects.reading.reader import Reader
+from vtc.dialects.syntax.grammar import compiled
 from vtc.events import Call, Event, Markup, Reasoning, Refusal, Text, Tool
 from vtc.guards.chain import Guards, chain
 from vtc.profiles import loader
 from vtc.profiles.plan import Plan
 from vtc.profiles.schema import Reasoning as Think
-from vtc.report import Report
+from vtc.reporting.report import Report
 
 DIALECTS = loader.load([loader.builtin_directory()]).dialects
 TOOLS = {"read": Tool("read", "", {"type": "object", "properties": {"path": {"type": "string"}}})}

@@ -13,7 +13,7 @@ from tests.exchanges import AGENT, API, BODY, TEXT, fed, opened, planner
 from vtc.apis import BadRequest
 from vtc.exchange import Exchange
 from vtc.profiles.plan import Planner
-from vtc.report import Report
+from vtc.reporting.report import Report
 
 # Requests
 

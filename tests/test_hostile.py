@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.apis import chat
-from tests.dialects.reading import COMMON, DIALECTS, read
+from tests.dialects.material import COMMON, DIALECTS, read
 from tests.exchanges import API, PROFILES, fed, opened, planner
 from vtc.apis import BadRequest
 from vtc.exchange import Exchange

@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 
 from fuzz import targets
 from tests.apis import chat
-from tests.dialects.reading import DIALECTS
+from tests.dialects.material import DIALECTS
 from tests.exchanges import AGENT, API, fed
 from tests.test_stream import SAID
 from vtc.apis import APIS
-from vtc.dialects import writer
+from vtc.dialects.writing.calls import write_calls
 from vtc.events import Tool, ToolCall
 from vtc.exchange import Exchange
 from vtc.profiles.loader import builtin_directory, load
@@ -48,8 +48,8 @@ def test_the_apis_that_are_checked_are_all_there_are() -> None:
 @cache
 def pieces(dialect: str) -> list[str]:
     """Calls as a dialect writes them, halves of them, and what stands around calls."""
-    written = [writer.write_calls([call], DIALECTS[dialect], TOOLS) for call in CALLS]
-    both = writer.write_calls(CALLS[:2], DIALECTS[dialect], TOOLS)
+    written = [write_calls([call], DIALECTS[dialect], TOOLS) for call in CALLS]
+    both = write_calls(CALLS[:2], DIALECTS[dialect], TOOLS)
     halves = [part for text in written for part in (text[: len(text) // 2], text[len(text) // 2 :])]
     return [*written, both, *halves, "Look.", "\n\n", " ", "`", "```\n", "<think>", "</think>", "<", "é\ud83d"]
 

@@ -1,6 +1,6 @@
 """Virtual Tool Calling: a mitmproxy addon that turns tool calls written as text into `tool_calls`, and back."""
 
-from vtc.functions import (
+from vtc.xml_helpers import (
     detect_complete_tool_call,
     detect_vtc_client,
     has_partial_xml_pattern,

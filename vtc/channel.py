@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from vtc.dialects import conversation, names
-from vtc.dialects.delivery import EXCERPT
-from vtc.dialects.json_body import JsonBody
-from vtc.dialects.reader import Reader
+from vtc.dialects.arguments.json_object import JsonBody
+from vtc.dialects.reading.delivery import EXCERPT
+from vtc.dialects.reading.reader import Reader
+from vtc.dialects.syntax import tool_names
+from vtc.dialects.text_client import conversation
 from vtc.events import (
     Call,
     Denied,
@@ -26,7 +27,7 @@ from vtc.events import (
 )
 from vtc.guards.chain import Chain
 from vtc.profiles.plan import Plan
-from vtc.report import Report
+from vtc.reporting.report import Report
 
 MOST_GAP = 9
 """Newlines that a client profile may want between text and a call, at the most."""
@@ -142,13 +143,13 @@ class Channel:
         the tools that it documents."""
         if self.structured:
             # Guards are told which tool is meant; a call that they leave alone leaves as it was spelled.
-            meant = [names.resolve(call.name.strip(), self._tools) or names.bare(call.name) for call in calls]
+            meant = [tool_names.resolve(call.name.strip(), self._tools) or tool_names.bare(call.name) for call in calls]
             named = [Call("", replace(call, name=name), NATIVE) for call, name in zip(calls, meant, strict=True)]
             self._spelled += zip(named, calls, strict=True)
             return [*named]
         events: list[Event] = []
         for call in calls:
-            name = names.resolve(call.name, self._tools) or call.name
+            name = tool_names.resolve(call.name, self._tools) or call.name
             body = JsonBody(lenient=self._plan.lenient)
             end = body.feed(call.arguments, 0, final=True)
             arguments = json.loads(body.text()) if body.done and not call.arguments[end:].strip() else None

@@ -24,10 +24,10 @@ from dataclasses import dataclass, replace
 from vtc import outgoing
 from vtc.apis import Api, BadRequest, Request
 from vtc.channel import Channel, Fault
-from vtc.dialects import conversation
-from vtc.dialects.grammar import compiled
-from vtc.dialects.memory import Memory
-from vtc.dialects.reader import Reader
+from vtc.dialects.cache import Memory
+from vtc.dialects.reading.reader import Reader
+from vtc.dialects.syntax.grammar import compiled
+from vtc.dialects.text_client import conversation
 from vtc.events import Call, Message, Refusal, ToolCall
 from vtc.guards import loops
 from vtc.guards.chain import chain
@@ -35,7 +35,7 @@ from vtc.guards.reactors import as_written
 from vtc.profiles.matching import Facts
 from vtc.profiles.plan import Plan, Planner
 from vtc.profiles.schema import Reasoning
-from vtc.report import Report
+from vtc.reporting.report import Report
 from vtc.stream import Stream
 from vtc.wire import compression
 

@@ -7,9 +7,11 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from vtc.apis import Api, Request
-from vtc.dialects import conversation, documentation, history, writer
-from vtc.dialects.description import Description
-from vtc.dialects.memory import Memory
+from vtc.dialects.cache import Memory
+from vtc.dialects.syntax.description import Description
+from vtc.dialects.text_client import conversation, documented_tools
+from vtc.dialects.writing import history
+from vtc.dialects.writing.calls import write_calls
 from vtc.events import Message, Opaque, Tool, ToolCall
 from vtc.profiles.plan import Plan, TextClient
 
@@ -76,12 +78,12 @@ def _structured(
     """A text client's conversation with calls and results as such, and its prompt without what it says of tools."""
 
     def sample(call: ToolCall) -> str:
-        return writer.write_calls([call], write, tools) if write else f"{call.name}({call.arguments})"
+        return write_calls([call], write, tools) if write else f"{call.name}({call.arguments})"
 
     def told(part: str | Opaque) -> str | Opaque:
         if isinstance(part, Opaque):
             return part
-        rest = documentation.read(part, client.tool_sections).rest
+        rest = documented_tools.read(part, client.tool_sections).rest
         return conversation.with_samples(rest, client.dialect, tools, sample, memory)
 
     out: list[Message] = []

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterable
 
 from vtc.apis.base import Rewriter
-from vtc.report import Report
+from vtc.reporting.report import Report
 from vtc.wire import compression, sse
 from vtc.wire.template import Telling, Unread
 

@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.proxy.test_replaying import CALL, saved
-from vtc import case
-from vtc.case import Case
 from vtc.cli import main
+from vtc.reporting import case
+from vtc.reporting.case import Case
 
 CASE = Case(
     name="it",

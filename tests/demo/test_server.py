@@ -6,9 +6,9 @@ import httpx
 import pytest
 
 from vtc.demo import server
-from vtc.dialects import history
-from vtc.dialects.grammar import compiled
-from vtc.dialects.reader import Reader
+from vtc.dialects.reading.reader import Reader
+from vtc.dialects.syntax.grammar import compiled
+from vtc.dialects.writing import history
 from vtc.events import Call, Tool
 from vtc.profiles import loader
 

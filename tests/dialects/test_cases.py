@@ -6,7 +6,7 @@ from itertools import chain
 
 import pytest
 
-from tests.dialects.reading import (
+from tests.dialects.material import (
     CASES,
     Case,
     calls,

@@ -15,12 +15,12 @@ import msgspec
 import pytest
 
 from tests.cases.malformed import derive
-from tests.dialects import reading
-from tests.dialects.reading import Case, calls, content, merged, random_cuts, raw, typed
+from tests.dialects import material
+from tests.dialects.material import Case, calls, content, merged, random_cuts, raw, typed
 from vtc.events import Call, Event
 
-HERE = reading.CASES / "malformed"
-TOOLS = {**reading.TOOLS, **reading.tools(HERE / "tools.yaml")}
+HERE = material.CASES / "malformed"
+TOOLS = {**material.TOOLS, **material.tools(HERE / "tools.yaml")}
 OUTCOMES = ("recovered", "refused", "missed", "wrong")
 LEAST_CASES = 400
 LEAST_REAL_CASES = 60
@@ -47,9 +47,9 @@ class Malformed(msgspec.Struct, forbid_unknown_fields=True):
     source: str
 
     def read(self, chunks: Any, *, lenient: bool = True) -> list[Event]:
-        return reading.read(
+        return material.read(
             chunks,
-            [reading.DIALECTS[name] for name in self.dialects],
+            [material.DIALECTS[name] for name in self.dialects],
             TOOLS[self.tools],
             complete=self.finish == "stop",
             lenient=lenient,
@@ -121,8 +121,8 @@ def test_without_repair_there_is_nothing_else_and_nothing_wrong(file: str) -> No
 WELL_FORMED = [
     pytest.param(case, id=f"{file}: {case.name}")
     for file in derive.FILES
-    if (reading.CASES / "reading" / f"{file}.yaml").exists()
-    for case in reading.cases(file)
+    if (material.CASES / "reading" / f"{file}.yaml").exists()
+    for case in material.cases(file)
     if case.calls and not case.repairs and not case.refusals
 ]
 

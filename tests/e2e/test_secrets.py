@@ -17,7 +17,7 @@ from tests.e2e.conftest import PATH, Lab, Replies, Start
 from tests.e2e.test_stages import Stage
 from tests.e2e.test_text_clients import request
 from tests.e2e.upstream import JSON, SSE, Reply
-from vtc.dialects.reader import Reader
+from vtc.dialects.reading.reader import Reader
 from vtc.profiles.plan import Planner
 
 BIRDS = [

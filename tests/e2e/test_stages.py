@@ -20,8 +20,10 @@ from tests.e2e.test_transport import gzipped
 from tests.e2e.upstream import JSON, SSE, Reply
 from vtc import channel, exchange, outgoing
 from vtc.apis import openai_alike, openai_calls, openai_chat, openai_choice, openai_chunk, openai_stream
-from vtc.dialects import conversation, documentation, history, open_call, reader
-from vtc.dialects.reader import Reader
+from vtc.dialects.reading import open_call, reader
+from vtc.dialects.reading.reader import Reader
+from vtc.dialects.text_client import conversation, documented_tools
+from vtc.dialects.writing import history
 from vtc.profiles.plan import Planner
 from vtc.proxy import addon
 from vtc.wire import compression, sse
@@ -214,8 +216,8 @@ REQUEST = [
     Stage(openai_chat, "_encoded"),
     Stage(Planner, "plan"),
     Stage(Planner, "_protocol"),
-    Stage(documentation, "read"),
-    Stage(documentation, "read", 1),
+    Stage(documented_tools, "read"),
+    Stage(documented_tools, "read", 1),
     Stage(conversation, "structured"),
     Stage(conversation, "with_samples"),
     Stage(history, "to_text"),

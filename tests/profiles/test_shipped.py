@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.dialects.reading import calls, content, merged, raw, read, typed
-from vtc.dialects import prompt, writer
-from vtc.dialects.description import Description
+from tests.dialects.material import calls, content, merged, raw, read, typed
+from vtc.dialects.syntax import prompt
+from vtc.dialects.syntax.description import Description
+from vtc.dialects.writing.calls import write_calls, write_result
 from vtc.events import Call, Event, Refusal, Tool, ToolCall
 from vtc.profiles.loader import builtin_directory, load
 from vtc.profiles.matching import Facts, best
@@ -60,7 +61,7 @@ TYPED: dict[str, Any] = {
 def written(dialect: Description, *made: tuple[str, dict[str, Any]]) -> str:
     numbered = enumerate(made, start=1)
     found = [ToolCall(name, json.dumps(arguments), f"call0000{number}") for number, (name, arguments) in numbered]
-    return writer.write_calls(found, dialect, TOOLS)
+    return write_calls(found, dialect, TOOLS)
 
 
 def clean(events: list[Event]) -> list[tuple[str, Any]]:
@@ -169,7 +170,7 @@ def test_a_prompt_shows_every_tool_and_what_must_be_called(dialect: Description)
 
 
 def test_a_result_stands_in_what_is_written_of_it(dialect: Description) -> None:
-    assert "12 °C {x}" in writer.write_result("get_weather", "call00001", "12 °C {x}", dialect)
+    assert "12 °C {x}" in write_result("get_weather", "call00001", "12 °C {x}", dialect)
 
 
 # How models write them otherwise

@@ -15,9 +15,9 @@ from mitmproxy.addons.view import View
 from mitmproxy.test import taddons, tflow, tutils
 
 from tests.apis import chat
-from tests.dialects.reading import DIALECTS
-from vtc import case
+from tests.dialects.material import DIALECTS
 from vtc.proxy.addon import VirtualToolCalling
+from vtc.reporting import case
 
 CALL = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
 

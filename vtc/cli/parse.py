@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from vtc.cli.common import completing, loaded, profile_directories
-from vtc.dialects.description import Description
-from vtc.dialects.grammar import compiled
-from vtc.dialects.reader import Reader
+from vtc.dialects.reading.reader import Reader
+from vtc.dialects.syntax.description import Description
+from vtc.dialects.syntax.grammar import compiled
 from vtc.events import Call, Reasoning, Refusal, Text, Tool
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, best

@@ -12,9 +12,9 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
-from vtc import case
 from vtc.cli.common import completing, planner, profile_directories
 from vtc.profiles.plan import Planner, Settings
+from vtc.reporting import case
 
 
 @click.command(short_help="Show what changes in captured exchanges.")

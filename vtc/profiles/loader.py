@@ -16,8 +16,8 @@ from typing import Any
 
 import msgspec
 
-from vtc.dialects.description import Description
-from vtc.dialects.pattern import PatternError
+from vtc.dialects.syntax.description import Description
+from vtc.dialects.syntax.pattern import PatternError
 from vtc.profiles import validation
 from vtc.profiles.document import Document, KeyPath, Problem, ProfileError, read
 from vtc.profiles.schema import ClientProfile, ModelProfile, PolicyProfile, ServerProfile

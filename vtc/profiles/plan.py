@@ -12,9 +12,9 @@ from typing import Any, Literal, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from vtc.dialects import documentation
-from vtc.dialects.description import Description
-from vtc.dialects.memory import Memory
+from vtc.dialects.cache import Memory
+from vtc.dialects.syntax.description import Description
+from vtc.dialects.text_client import documented_tools
 from vtc.events import Message, Tool
 from vtc.guards.chain import Guards
 from vtc.profiles.loader import Profiles
@@ -350,6 +350,6 @@ def _documented(request: Asked, tool_sections: tuple[str, ...]) -> tuple[Tool, .
     tools: dict[str, Tool] = {}
     for message in request.messages:
         for part in message.content if message.role == "system" else ():
-            for tool in documentation.read(part, tool_sections).tools if isinstance(part, str) else ():
+            for tool in documented_tools.read(part, tool_sections).tools if isinstance(part, str) else ():
                 tools.setdefault(tool.name, tool)
     return tuple(tools.values())

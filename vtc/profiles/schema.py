@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from vtc.dialects.documentation import TOOL_SECTIONS
+from vtc.dialects.text_client.documented_tools import TOOL_SECTIONS
 from vtc.guards.chain import Guards
 
 type Text = Annotated[str, msgspec.Meta(min_length=1)]

@@ -30,7 +30,7 @@ from vtc.proxy.log import Log
 from vtc.proxy.metrics import Metrics
 from vtc.proxy.reload import Reloader
 from vtc.proxy.stats import Stats
-from vtc.report import Report
+from vtc.reporting.report import Report
 from vtc.scrub import scrub, scrubbed, secrets
 from vtc.stream import Stream
 from vtc.wire.compression import UnsupportedEncoding

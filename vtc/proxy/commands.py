@@ -16,12 +16,12 @@ from typing import Protocol
 import msgspec
 from mitmproxy import command, exceptions, flow, http, types
 
-from vtc import case, view
-from vtc.case import Case
 from vtc.profiles.plan import Plan, Planner
 from vtc.proxy import flows
 from vtc.proxy.reload import Reloader
 from vtc.proxy.stats import Stats
+from vtc.reporting import case, view
+from vtc.reporting.case import Case
 from vtc.scrub import secrets
 
 logger = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from mitmproxy.io import FlowReader
 
 from vtc import apis
 from vtc.profiles.matching import Facts
-from vtc.view import Bodies, Side
+from vtc.reporting.view import Bodies, Side
 
 METADATA = "vtc"
 """Key of a flow's metadata under which its report is kept, as plain data."""

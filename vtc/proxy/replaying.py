@@ -7,13 +7,13 @@ from typing import Any
 
 from mitmproxy import http
 
-from vtc import transcript
 from vtc.exchange import Exchange
 from vtc.profiles.plan import Planner
 from vtc.proxy import flows
+from vtc.reporting import transcript
+from vtc.reporting.transcript import Block
+from vtc.reporting.view import Bodies, Side, blocks
 from vtc.scrub import scrub, secrets
-from vtc.transcript import Block
-from vtc.view import Bodies, Side, blocks
 
 THEN, NOW = "captured", "today"
 _ID = re.compile(r"\bcall_[0-9a-f]{24}\b")

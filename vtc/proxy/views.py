@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from mitmproxy import contentviews, http
 
-from vtc import view
 from vtc.proxy.flows import METADATA, api, bodies, report
+from vtc.reporting import view
 
 PRIORITY = 2
 """More than that of mitmproxy's own views for JSON and text, which is 1."""

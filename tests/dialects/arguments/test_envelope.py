@@ -1,0 +1,94 @@
+"""A call in one JSON object, and what only looks like one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from vtc.dialects.arguments import envelope
+from vtc.dialects.arguments.envelope import NotACall
+from vtc.dialects.syntax.description import Envelope
+
+PLAIN = Envelope()
+OTHER = Envelope(name=("tool_name", "tool"), arguments=("args", "input"), id="call_id")
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "arguments"),
+    [
+        ('{"name": "f", "arguments": {"a": 1}}', "f", '{"a": 1}'),
+        ('{"arguments": {"a": 1}, "name": "f"}', "f", '{"a": 1}'),
+        ('{"name": "f", "parameters": {}}', "f", "{}"),
+        ('{"name": "f"}', "f", "{}"),
+        ('{"name": "f", "arguments": null}', "f", "{}"),
+        ('{"name": "f", "arguments": {"a": 1}, "more": 5}', "f", '{"a": 1}'),
+        ('{"type": "function", "function": {"name": "f", "arguments": {"a": 1}}}', "f", '{"a": 1}'),
+        ('{"function": {"name": "f", "parameters": {"a": 1}}}', "f", '{"a": 1}'),
+        ('{"name": "f", "arguments": {"a": 1e999, "b": 1, "b": 2}}', "f", '{"a": 1e999, "b": 1, "b": 2}'),
+        ('{"name": "f\\u00e9", "arguments": {"a": "\\ud83d\\ude00"}}', "fé", '{"a": "\\ud83d\\ude00"}'),
+        ('{"name": "f", "arguments": {"description": "x", "type": "object"}}', "f", None),
+    ],
+)  # fmt: skip
+def test_a_call(text: str, name: str, arguments: str | None) -> None:
+    read = envelope.read(text, PLAIN, needs_arguments=False)
+    assert read.name == name
+    assert read.arguments == (arguments or json.dumps(json.loads(text)["arguments"]))
+    assert read.id is None
+    assert read.repairs == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[]", "the JSON is no object"),
+        ("{}", "the JSON has no 'name'"),
+        ('{"arguments": {}}', "the JSON has no 'name'"),
+        ('{"name": 5, "arguments": {}}', "the JSON has no 'name'"),
+        ('{"name": {"a": 1}}', "the JSON has no 'name'"),
+        ('{"function": "f", "arguments": {}}', "the JSON is no object"),
+        ('{"name": "f", "arguments": 5}', "its arguments are no object"),
+        ('{"name": "f", "arguments": [1]}', "its arguments are no object"),
+        ('{"name": "f", "arguments": "text"}', "its arguments are a string"),
+        ('{"name": "f", "arguments": "[1]"}', "its arguments are a string"),
+        ('{"name": "f", "arguments": "{} {}"}', "its arguments are a string"),
+        ('{"name": "f", "arguments": "{\\"a\\": NaN}"}', "its arguments are a string"),
+        ('{"name": "f", "description": "does it"}', "declares a tool"),
+        ('{"name": "f", "parameters": {"type": "object", "properties": {}}}', "declares a tool"),
+    ],
+)
+def test_no_call(text: str, reason: str) -> None:
+    with pytest.raises(NotACall, match=reason):
+        envelope.read(text, PLAIN, needs_arguments=False)
+
+
+def test_an_answer_has_no_arguments() -> None:
+    with pytest.raises(NotACall, match="the JSON has no 'arguments'"):
+        envelope.read('{"name": "f"}', PLAIN, needs_arguments=True)
+    assert envelope.read('{"name": "f", "arguments": {}}', PLAIN, needs_arguments=True).name == "f"
+
+
+def test_other_keys() -> None:
+    assert envelope.read('{"tool": "f", "input": {"a": 1}, "call_id": "c1"}', OTHER, needs_arguments=True) == (
+        "f",
+        '{"a": 1}',
+        "c1",
+        (),
+    )
+    assert envelope.read('{"tool_name": "f", "call_id": 5}', OTHER, needs_arguments=False).id is None
+    with pytest.raises(NotACall, match="no 'tool_name'"):
+        envelope.read('{"name": "f", "arguments": {}}', OTHER, needs_arguments=True)
+
+
+@pytest.mark.parametrize("inner", ['{"a": "x\\ny"}', ' \n{"a": 1} ', "{}", "", " "])
+def test_arguments_that_were_encoded_twice(inner: str) -> None:
+    text = json.dumps({"name": "f", "arguments": inner})
+    read = envelope.read(text, PLAIN, needs_arguments=False)
+    assert json.loads(read.arguments) == json.loads(inner.strip() or "{}")
+    assert read.repairs == ("arguments-encoded-twice",)
+
+
+def test_nesting_that_was_encoded_is_limited_too() -> None:
+    text = json.dumps({"name": "f", "arguments": '{"a": ' + "[" * 100_000})
+    with pytest.raises(NotACall):
+        envelope.read(text, PLAIN, needs_arguments=False)

@@ -1,0 +1,88 @@
+"""Gemma 4's writing of arguments: both ways, in every cut."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vtc.dialects.arguments.gemma import GemmaBody, write
+
+
+def read(chunks: list[str], *, lenient: bool = False) -> tuple[GemmaBody, str]:
+    """The body after these chunks, and what it did not take of them."""
+    body, text, at = GemmaBody(lenient=lenient), "", 0
+    for number, chunk in enumerate(chunks, start=1):
+        text += chunk
+        at = body.feed(text, at, final=number == len(chunks))
+    return body, text[at:]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({}, "{}"),
+        ({"city": "Paris", "days": 2}, '{city:<|"|>Paris<|"|>,days:2}'),
+        ({"opts": {"a": [1, "x"]}, "on": True, "no": None}, '{opts:{a:[1,<|"|>x<|"|>]},on:true,no:null}'),
+        ({"a b": "\n}"}, '{<|"|>a b<|"|>:<|"|>\n}<|"|>}'),
+        ({"q": 'a<|"|>b'}, '{"q": "a\\u003c|\\"|>b"}'),
+    ],
+)
+def test_writing_and_reading(value: dict[str, Any], text: str) -> None:
+    assert write(value) == text
+    for at in range(len(text) + 1):
+        body, rest = read([text[:at], text[at:] + "<tool_call|>"])
+        assert body.done
+        assert rest == "<tool_call|>"
+        assert json.loads(body.text()) == value
+        assert body.repairs == {}
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text(), JSON))
+def test_what_is_written_reads_back_a_character_at_a_time(value: dict[str, Any]) -> None:
+    body, rest = read([*write(value)])
+    assert body.done
+    assert rest == ""
+    assert json.loads(body.text()) == value
+
+
+@given(st.text(st.sampled_from('{}[]:,<|">\\u0 ax1\n')), st.booleans())
+def test_any_text_in_any_cut(text: str, lenient: bool) -> None:
+    text = "{" + text
+    whole, rest = read([text], lenient=lenient)
+    cut, other = read([*text], lenient=lenient)
+    assert (whole.done, whole.error, rest) == (cut.done, cut.error, other)
+    if whole.done:
+        assert whole.text() == cut.text()
+        assert isinstance(json.loads(whole.text()), dict)
+
+
+@pytest.mark.parametrize("text", ["{a:b:c}", "{a<b}", "{a:1]", '{a:<|x|>"}'])
+def test_what_is_wrong_is_said(text: str) -> None:
+    body, _ = read([text])
+    assert not body.done
+    assert body.error
+
+
+def test_the_end_of_what_is_not_kept() -> None:
+    body = GemmaBody()
+    body.feed('{a:<|"|>x', 0)
+    body.discard()
+    text = 'y<|"|>} rest'
+    assert text[body.feed(text, 0) :] == " rest"
+
+
+def test_what_was_cut_off_in_a_string_is_closed() -> None:
+    body, _ = read(['{a:<|"|>x'], lenient=True)
+    assert body.close()
+    assert json.loads(body.text()) == {"a": "x"}

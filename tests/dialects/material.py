@@ -1,0 +1,137 @@
+"""What the tests of the dialects share: the dialect files, the recorded cases, and reading in any cut."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from vtc.dialects.reading.reader import Reader
+from vtc.dialects.syntax.description import Description
+from vtc.dialects.syntax.grammar import compiled
+from vtc.events import Call, Event, Markup, Reasoning, Refusal, Text, Tool
+from vtc.reporting.case import Case as Recorded
+
+ROOT = Path(__file__).parents[2]
+CASES = ROOT / "tests" / "cases"
+
+
+def described(text: str) -> Description:
+    """A dialect from the text of its file."""
+    return msgspec.convert(yaml.safe_load(text), Description)
+
+
+DIALECTS: Mapping[str, Description] = {
+    path.stem: described(path.read_text("utf-8")) for path in sorted((ROOT / "profiles" / "dialects").glob("*.yaml"))
+}
+COMMON = ("bare-json", "hermes", "invoke", "qwen3-coder", "tag", "tools-tag")
+"""One dialect of each family, which are armed together where it does not matter which."""
+
+
+def tools(file: Path) -> dict[str, dict[str, Tool]]:
+    """The sets of tools of a file."""
+    return {
+        set_: {name: Tool(name, parameters={"type": "object", **entry}) for name, entry in entries.items()}
+        for set_, entries in yaml.safe_load(file.read_text("utf-8")).items()
+    }
+
+
+TOOLS: Mapping[str, Mapping[str, Tool]] = tools(CASES / "tools.yaml")
+AGENT = TOOLS["agent"]
+
+
+TOGETHER = ("bare-json", "hermes", "invoke", "qwen3-coder", "tag", "tools-tag")
+"""The dialects of cases that are not about one of them."""
+
+
+class Case(Recorded, forbid_unknown_fields=True, kw_only=True):
+    """A recorded case, read with the built-in dialects: those armed, if not the one that the file is named after, or
+    else `TOGETHER`.
+    """
+
+    def read(self, chunks: Iterable[str]) -> list[Event]:
+        return self.events(chunks, [DIALECTS[name] for name in self.dialects], self.toolset(TOOLS))
+
+
+def cases(name: str) -> list[Case]:
+    """The cases of `tests/cases/reading/<name>.yaml`."""
+    entries = yaml.safe_load((CASES / "reading" / f"{name}.yaml").read_text("utf-8"))
+    found = msgspec.convert(entries, list[Case])
+    for case in found:
+        case.dialects = case.dialects or ((name,) if name in DIALECTS else TOGETHER)
+    return found
+
+
+def read(
+    chunks: Iterable[str],
+    dialects: Iterable[Description],
+    tools: Mapping[str, Tool] = AGENT,
+    *,
+    complete: bool = True,
+    tags: tuple[str, str] | None = None,
+    **options: Any,
+) -> list[Event]:
+    """The events of a reply that arrives as `chunks`; `options` are those of the reader."""
+    # Arguments as the writer gives them, so that both share what is compiled.
+    grammar = compiled(tuple(dialects), tuple(sorted(tools)), *([tags] if tags else []))
+    reader = Reader(grammar, tools, **options)
+    events = [event for chunk in chunks for event in reader.feed(chunk)]
+    return events + reader.finish(complete=complete)
+
+
+def merged(events: Iterable[Event]) -> tuple[list[tuple[Any, ...]], list[tuple[str, ...]]]:
+    """What does not depend on the cut: pieces of one kind joined; the refusals by themselves.
+
+    A refusal stands for no text, so its place between two pieces of text says nothing; and of a call that is too long
+    its excerpt is as long as the chunk that made it so.
+    """
+    pieces: list[tuple[Any, ...]] = []
+    refusals = []
+    for event in events:
+        match event:
+            case Refusal():
+                refusals.append((event.reason, event.dialect, event.name))
+            case Call():
+                pieces.append((Call, event.raw, event.call, event.dialect, event.repairs))
+            case Text() | Reasoning() | Markup():
+                if pieces and pieces[-1][0] is type(event):
+                    pieces[-1] = (type(event), pieces[-1][1] + event.raw)
+                else:
+                    pieces.append((type(event), event.raw))
+    return pieces, refusals
+
+
+def raw(events: Iterable[Event]) -> str:
+    return "".join(event.raw for event in events)
+
+
+def content(events: Iterable[Event]) -> str:
+    return "".join(event.raw for event in events if isinstance(event, Text))
+
+
+def calls(events: Iterable[Event]) -> list[tuple[str, Any]]:
+    """Names and decoded arguments."""
+    return [(event.call.name, json.loads(event.call.arguments)) for event in events if isinstance(event, Call)]
+
+
+def typed(value: Any) -> str:
+    """JSON in which `1`, `1.0` and `true` are three things and the order of keys is none."""
+    return json.dumps(value, sort_keys=True)
+
+
+def single_cuts(text: str) -> Iterator[Sequence[str]]:
+    for at in range(1, len(text)):
+        yield text[:at], text[at:]
+
+
+def random_cuts(text: str, count: int = 5) -> Iterator[Sequence[str]]:
+    """Cuts at random places, the same for the same text."""
+    random_ = random.Random(text)
+    for _ in range(count):
+        places = sorted(random_.choices(range(len(text) + 1), k=random_.randint(2, 12)))
+        yield [text[start:end] for start, end in zip([0, *places], [*places, len(text)], strict=True)]

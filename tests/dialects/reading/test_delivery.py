@@ -1,0 +1,56 @@
+"""Behind a call: closers that may still come, sections that must be the whole reply, tools that were not offered."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.dialects.material import AGENT, DIALECTS
+from vtc.dialects.reading.delivery import EXCERPT
+from vtc.dialects.reading.reader import Reader
+from vtc.dialects.syntax.grammar import compiled
+from vtc.events import Call, Event, Markup, Refusal, Text
+
+JSON = '{"name": "read_file", "arguments": {"path": "a"}}'
+INVOKE = '<invoke name="%s"><parameter name="path">a</parameter></invoke>'
+
+
+def read(text: str, dialect: str, **options: object) -> list[Event]:
+    one = Reader(compiled((DIALECTS[dialect],), tuple(sorted(AGENT))), AGENT, **options)  # type: ignore[arg-type]
+    return [event for piece in text for event in one.feed(piece)] + one.finish()
+
+
+def kinds(events: list[Event]) -> list[str]:
+    return [type(event).__name__ for event in events]
+
+
+def test_a_section_is_closed_behind_its_last_call() -> None:
+    events = read(f"<function_calls>{INVOKE % 'read_file'}</function_calls>Done.", "invoke")
+    assert kinds(events) == ["Call", "Markup", *["Text"] * (len(events) - 2)]
+    assert "".join(event.raw for event in events if isinstance(event, Text)) == "Done."
+
+
+@pytest.mark.parametrize(("behind", "found"), [("", 1), ("\n", 1), ("\nno", 0)])
+def test_a_code_block_counts_only_as_the_whole_reply(behind: str, found: int) -> None:
+    text = f"```json\n{JSON}\n```{behind}"
+    events = read(text, "bare-json")
+    assert kinds(events).count("Call") == found
+    assert "".join(event.raw for event in events) == text
+    reasons = [event.reason for event in events if isinstance(event, Refusal)]
+    assert reasons == [] if found else reasons == ["it is not the whole reply"]
+
+
+def test_a_call_of_a_tool_that_was_not_offered() -> None:
+    text = INVOKE % "remove"
+    (said,) = (event for event in read(text, "invoke") if isinstance(event, Text))
+    assert said.raw == text
+    assert [event.call.name for event in read(text, "invoke", unknown_tools="allow") if isinstance(event, Call)] == [
+        "remove"
+    ]
+    dropped = read(text, "invoke", unknown_tools="drop")
+    assert [type(event) for event in dropped] == [Markup, Refusal]
+
+
+def test_a_refusal_shows_the_beginning_of_what_was_refused() -> None:
+    text = f"<tool_call>\n{JSON[:-3]}" + "x" * 500
+    (refusal,) = (event for event in read(text, "hermes", lenient=False) if isinstance(event, Refusal))
+    assert refusal.excerpt == text[:EXCERPT]

@@ -1,0 +1,145 @@
+"""A call that is being read: which openers count, frames, and what it says once it is complete."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.dialects.material import DIALECTS, TOOLS
+from vtc.dialects.arguments.envelope import NotACall
+from vtc.dialects.reading.open_call import OpenCall, unframed
+from vtc.dialects.syntax.grammar import Form
+from vtc.events import ToolCall
+
+NEWLINES = "<p={key}>\n{value}\n</p>"
+NONE = "<p={key}>{value}</p>"
+
+
+@pytest.mark.parametrize(
+    ("text", "frame", "param", "value"),
+    [
+        # One newline on either side, and only where the dialect writes one
+        ("\na\n", "pattern", NEWLINES, "a"),
+        ("\n\na\n\n", "pattern", NEWLINES, "\na\n"),
+        ("a", "pattern", NEWLINES, "a"),
+        ("a\n", "pattern", NEWLINES, "a"),
+        ("\r\na\r\n", "pattern", NEWLINES, "a"),
+        (" \na\n ", "pattern", NEWLINES, " \na\n "),
+        ("\n", "pattern", NEWLINES, ""),
+        ("\n\n", "pattern", NEWLINES, ""),
+        ("\na\n", "pattern", NONE, "\na\n"),
+        ("\na\n", "pattern", "<p={key}>\n{value}</p>", "a\n"),
+        ("\na\n", "pattern", "<p={key}>{value}\n</p>", "\na"),
+        # On lines of its own: both newlines or neither
+        ("\na\n", "multiline", NONE, "a"),
+        ("\n\na\n\n", "multiline", NONE, "\na\n"),
+        ("a\n", "multiline", NONE, "a\n"),
+        ("\na", "multiline", NONE, "a"),
+        ("\r\na\r\n", "multiline", NONE, "a"),
+        ("\n", "multiline", NONE, ""),
+        ("\n\n", "multiline", NONE, ""),
+        ("", "multiline", NONE, ""),
+    ],
+)
+def test_the_frame_of_a_value(text: str, frame: str, param: str, value: str) -> None:
+    assert unframed(text, frame, param) == value
+
+
+def opened(dialect: str, name: str, tools: str = "agent", *, lenient: bool = True) -> OpenCall:
+    description = DIALECTS[dialect]
+    return OpenCall(Form(description, description.calls[0]), name, None, TOOLS[tools], lenient=lenient)
+
+
+def called(call: OpenCall, unknown_tools: str = "text") -> ToolCall:
+    (event,) = call.complete(unknown_tools)
+    return event.call
+
+
+def give(call: OpenCall, key: str, value: str) -> None:
+    call.open_param(key, 0)
+    call.hold(value, value=True)
+    call.close_param()
+
+
+def test_a_first_parameter_counts_if_declared_or_if_any_name_does() -> None:
+    assert opened("tag", "bash").may_open("command")
+    assert not opened("tag", "bash").may_open("cmd")
+    assert opened("invoke", "bash").may_open("cmd")
+
+
+def test_a_further_parameter_counts_if_declared_and_not_given() -> None:
+    call = opened("invoke", "bash")
+    give(call, "timeout", "5")
+    call.open_param("command", 0)
+    assert not call.may_open("command")
+    assert not call.may_open("timeout")
+    assert not call.may_open("cmd")
+    call = opened("invoke", "read_file")
+    call.open_param("path", 0)
+    assert call.may_open("limit")
+
+
+def test_of_a_tool_that_declares_none_every_parameter_counts_once() -> None:
+    call = opened("invoke", "unknown")
+    give(call, "a", "x")
+    call.open_param("b", 0)
+    assert call.may_open("c")
+    assert not call.may_open("a")
+
+
+@pytest.mark.parametrize(
+    ("dialect", "name", "empty"),
+    [("invoke", "bash", True), ("invoke", "unknown", True), ("tag", "list_files", True), ("tag", "bash", False)],
+)
+def test_a_call_without_parameters(dialect: str, name: str, empty: bool) -> None:
+    assert opened(dialect, name).may_be_empty is empty
+
+
+def test_a_complete_call_has_its_text_its_values_and_its_repairs() -> None:
+    call = opened("invoke", "get_weather")
+    call.hold('<invoke name="get_weather">')
+    call.begin_body()
+    give(call, "city", "5")
+    give(call, "days", "soon")
+    (event,) = call.complete("text")
+    assert event.raw == '<invoke name="get_weather">5soon'
+    assert event.call.name == "get_weather"
+    assert json.loads(event.call.arguments) == {"city": "5", "days": "soon"}
+    assert event.dialect == "invoke"
+    assert event.repairs == ("untyped:days",)
+
+
+def test_a_call_of_an_unknown_tool() -> None:
+    with pytest.raises(NotACall, match="no tool 'rm' is offered"):
+        opened("invoke", "rm").complete("text")
+    assert called(opened("invoke", "rm"), "allow").name == "rm"
+    with pytest.raises(NotACall, match="no tool 'rm' is offered"):
+        opened("tag", "rm").complete("allow")
+
+
+def test_the_name_of_a_call_is_the_offered_one() -> None:
+    assert called(opened("invoke", "functions.search_web", "names")).name == "Search_Web"
+
+
+def test_the_size_of_a_call_is_in_bytes() -> None:
+    call = opened("invoke", "bash")
+    call.hold("ab")
+    call.hold("é\U0001f600")
+    call.hold("\ud83d")
+    assert call.size == 2 + 2 + 4 + 3
+
+
+def test_what_is_spilled_is_not_kept() -> None:
+    call = opened("invoke", "bash")
+    call.hold("text")
+    call.spill()
+    assert call.raw == ""
+
+
+def test_arguments_can_always_be_encoded() -> None:
+    call = opened("invoke", "bash")
+    give(call, "command", "\ud83d")
+    arguments = called(call).arguments
+    arguments.encode()
+    assert json.loads(arguments) == {"command": "\ud83d"}

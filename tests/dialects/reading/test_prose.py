@@ -1,0 +1,94 @@
+"""Outside of calls: text flows, code is no call, and white space beside calls is told from white space in text."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.dialects.material import AGENT, DIALECTS
+from vtc.dialects.reading.reader import Reader
+from vtc.dialects.syntax.grammar import compiled
+from vtc.events import Call, Event, Markup, Reasoning, Text
+
+CALL = "<read_file><path>a</path></read_file>"
+
+
+def reader(**options: object) -> Reader:
+    grammar = compiled((DIALECTS["tag"],), tuple(sorted(AGENT)), ("<think>", "</think>"), ("<|im_end|>",))
+    return Reader(grammar, AGENT, **options)  # type: ignore[arg-type]
+
+
+def read(text: str, **options: object) -> list[Event]:
+    one = reader(**options)
+    return [event for piece in text for event in one.feed(piece)] + one.finish()
+
+
+def said(events: list[Event], kind: type = Text) -> str:
+    return "".join(event.raw for event in events if isinstance(event, kind))
+
+
+def calls(events: list[Event]) -> int:
+    return sum(isinstance(event, Call) for event in events)
+
+
+@pytest.mark.parametrize("text", ["Hello", "a > b", "1. <b>bold</b>", "`code`", "x\n\n* y"])
+def test_text_that_cannot_be_markup_leaves_at_once(text: str) -> None:
+    one = reader()
+    assert "".join(event.raw for event in one.feed(text)) == text.rstrip("`")
+    assert said(one.finish()) == text[len(text.rstrip("`")) :]
+
+
+def test_white_space_waits_and_is_dropped_before_a_call() -> None:
+    one = reader()
+    assert [event.raw for event in one.feed("Hello \n")] == ["Hello"]
+    assert [event.raw for event in one.feed("you")] == [" \nyou"]
+    events = read(f"Hello \n{CALL}\n\nDone.\n")
+    assert said(events) == "Hello\n\nDone.\n"
+    assert calls(events) == 1
+
+
+def test_white_space_before_the_first_text_behind_a_call_is_dropped() -> None:
+    assert said(read(f"{CALL}\n\nDone.")) == "Done."
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (f"```\n{CALL}\n```\n", 0),
+        (f"````\n```\n{CALL}\n```\n````\n", 0),
+        (f"~~~xml\n{CALL}\n~~~", 0),
+        (f"```\ncode\n```\n{CALL}", 1),
+        (f"```not a fence``` {CALL}", 1),
+        (f"Use `{CALL}` so.", 0),
+        (f"Use ``a ` {CALL}`` so.", 0),
+        (f"A lone ` here\n\n{CALL}", 1),
+        (f"A lone ` here {CALL}", 1),
+        (f"A lone ` here {CALL}\n\nand ` there", 1),
+    ],
+)
+def test_a_call_in_code_is_an_example(text: str, found: int) -> None:
+    events = read(text)
+    assert calls(events) == found
+    assert "".join(event.raw for event in events) == text
+
+
+def test_reasoning_is_no_speech() -> None:
+    text = f"<think>\nI could {CALL}</think>\n\nHello {CALL}"
+    events = read(text)
+    assert said(events, Reasoning) == f"\nI could {CALL}"
+    assert said(events) == "Hello"
+    assert calls(events) == 1
+    assert said(read(text, think="keep")) == f"<think>\nI could {CALL}</think>\n\nHello"
+    assert said(read(text, think="drop"), Reasoning) == ""
+    assert said(read("so</think>Hi", thinking=True), Reasoning) == "so"
+
+
+def test_a_reply_that_begins_in_reasoning_does_not_if_that_came_by_another_way() -> None:
+    one = reader(thinking=True)
+    one.reasoned()
+    events = [*one.feed(f"Hi. {CALL}"), *one.finish()]
+    assert (said(events), said(events, Reasoning), calls(events)) == ("Hi.", "", 1)
+
+
+def test_a_marker_is_taken_out() -> None:
+    events = read("Hello<|im_end|>")
+    assert (said(events), said(events, Markup)) == ("Hello", "<|im_end|>")

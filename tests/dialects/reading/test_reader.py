@@ -1,0 +1,340 @@
+"""What holds for every text: nothing is lost, no cut matters, and what cannot be markup leaves at once.
+
+What single replies read as is recorded in `tests/cases/reading`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tests.dialects.material import AGENT, COMMON, DIALECTS, calls, content, described, merged, raw, read
+from vtc.dialects.reading.reader import Reader
+from vtc.dialects.syntax.description import Description
+from vtc.dialects.syntax.grammar import compiled
+from vtc.dialects.syntax.tool_names import PREFIXES
+from vtc.dialects.writing.calls import write_calls
+from vtc.events import Call, Markup, Reasoning, Text, ToolCall
+
+THINK = ("<think>", "</think>")
+EXAMPLES = settings().max_examples
+SIX = [DIALECTS[name] for name in COMMON]
+CALL = "<bash>\n<command>ls</command>\n</bash>"
+
+
+def reader(dialect: str = "tag", **options: Any) -> Reader:
+    return Reader(compiled((DIALECTS[dialect],), tuple(AGENT), THINK), AGENT, **options)
+
+
+# Any text, and text made of what a dialect's own files are made of
+
+
+def fragments(dialect: Description) -> list[str]:
+    """Pieces of a dialect's markup, and of what stands in and around it."""
+    patterns = [*dialect.calls, *dialect.params, *dialect.sections]
+    filled = [
+        re.sub(r"\{(\w+)\}", lambda slot: {"name": "bash", "key": "command"}.get(slot[1], "\0"), text)
+        for text in patterns
+    ]
+    markup = {piece for text in filled for piece in re.split(r"\0|(?<=>)|(?=<)", text) if piece}
+    bodies = [
+        '{"name": "bash", "arguments": {"command": "ls"}}',
+        '{"command": "ls", "timeout": 5}',
+        '{"name": "bash", "arguments": ',
+        'command="ls", timeout=5',
+        '"',
+        "\\",
+        "}",
+        "]",
+    ]
+    around = ["x", " ", "\n", "\n\n", "`", "```\n", "<", "</", ">", "<div>", *THINK, "\r\n", "é", " " * 260]
+    return sorted(markup) + bodies + around
+
+
+options = st.fixed_dictionaries(
+    {
+        "lenient": st.booleans(),
+        "unknown_tools": st.sampled_from(["text", "allow", "drop"]),
+        "max_call_bytes": st.sampled_from([40, 200, 1 << 20]),
+        "think": st.sampled_from(["reasoning_content", "keep", "drop"]),
+        "thinking": st.booleans(),
+        "complete": st.booleans(),
+    }
+)
+
+
+def check_any(text: str, dialects: list[Description], options: dict[str, Any], places: list[int]) -> None:
+    """That nothing raises or is lost, and that no cut matters."""
+
+    def pieces(chunks: list[str]) -> Any:
+        events = read(chunks, dialects, tags=THINK, **options)
+        assert raw(events) == text
+        for event in events:
+            if isinstance(event, Call):
+                event.call.arguments.encode()
+                assert isinstance(json.loads(event.call.arguments), dict)
+        return merged(events)
+
+    whole = pieces([text])
+    assert pieces([*text]) == whole
+    ends = sorted(place % (len(text) + 1) for place in places)
+    assert pieces([text[start:end] for start, end in zip([0, *ends], [*ends, len(text)], strict=True)]) == whole
+
+
+places = st.lists(st.integers(0, 10_000), max_size=4)
+
+
+def drawn(data: st.DataObject, dialects: list[Description]) -> str:
+    every = sorted({piece for dialect in dialects for piece in fragments(dialect)})
+    return "".join(data.draw(st.lists(st.sampled_from(every), max_size=14)))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_reply_that_ends_anywhere_in_a_call_is_all_there(dialect: str) -> None:
+    text = write_calls([ToolCall("bash", '{"command": "l\\n", "timeout": 5}')], DIALECTS[dialect], AGENT)
+    for end in range(len(text)):
+        for complete, lenient in ((True, True), (True, False), (False, True)):
+            events = read([text[:end]], [DIALECTS[dialect]], tags=THINK, complete=complete, lenient=lenient)
+            assert raw(events) == text[:end]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@settings(max_examples=EXAMPLES // 8)
+@given(data=st.data(), options=options, places=places)
+def test_text_made_of_markup(dialect: str, data: st.DataObject, options: dict[str, Any], places: list[int]) -> None:
+    check_any(drawn(data, [DIALECTS[dialect]]), [DIALECTS[dialect]], options, places)
+
+
+CALLS = [
+    ToolCall("bash", json.dumps({"command": command, "timeout": 5}))
+    for command in ("ls", "a\nb\n", 'say "hi"', "it's <b>`x`</b>", "{[}]")
+]
+
+
+@st.composite
+def damaged(draw: st.DrawFn, dialect: Description) -> str:
+    """What a dialect writes, with a few tokens of it missing, doubled or moved."""
+    written = write_calls(draw(st.lists(st.sampled_from(CALLS), min_size=1, max_size=2)), dialect, AGENT)
+    tokens: list[str] = re.findall(r"</?|\w+|\s+|.", written, re.DOTALL)
+    for _ in range(draw(st.integers(0, 3))):
+        start, end, to = (draw(st.integers(0, len(tokens))) for _ in range(3))
+        piece = tokens[start : min(end, start + 8)]
+        if draw(st.booleans()):
+            del tokens[start : start + len(piece)]
+        if draw(st.booleans()):
+            tokens[to:to] = piece
+    return draw(st.sampled_from(["", "Hi.\n", "`"])) + "".join(tokens) + draw(st.sampled_from(["", "\nBye.", "\n\n"]))
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@settings(max_examples=EXAMPLES // 6)
+@given(data=st.data(), options=options, places=places)
+def test_damaged_calls(dialect: str, data: st.DataObject, options: dict[str, Any], places: list[int]) -> None:
+    check_any(data.draw(damaged(DIALECTS[dialect])), [DIALECTS[dialect]], options, places)
+
+
+@settings(max_examples=4 * EXAMPLES)
+@given(data=st.data(), options=options, places=places)
+def test_text_made_of_the_markup_of_some(data: st.DataObject, options: dict[str, Any], places: list[int]) -> None:
+    check_any(drawn(data, SIX), SIX, options, places)
+
+
+@settings(max_examples=EXAMPLES // 5)
+@given(data=st.data(), options=options, places=places)
+def test_text_made_of_the_markup_of_all(data: st.DataObject, options: dict[str, Any], places: list[int]) -> None:
+    every = list(DIALECTS.values())
+    check_any(drawn(data, every), every, options, places)
+
+
+@given(st.text(st.characters() | st.sampled_from("<>/`{}\"'\n \ud83d\ude00")), options, places)
+@example("\ud83d\ude00 <bash><command>\ud83d</command></bash>", {}, [1])
+@example('<tool_call>{"name": "bash", "arguments": {"command": "\\ud83d"}}</tool_call>', {}, [])
+@example('<tool_call>[{"name": "bash", "arguments": {"command": "\\ud83d"}}]</tool_call>', {}, [])
+@example('<tool_call>[{"name": "bash", "arguments": {"timeout": 1e999}}]</tool_call>', {}, [])
+def test_any_text(text: str, options: dict[str, Any], places: list[int]) -> None:
+    check_any(text, SIX, options, places)
+
+
+@pytest.mark.parametrize("dialect", COMMON)
+@given(text=st.text("abc <>/=\"'{}[]().,:;|-_*#!\n\t", max_size=60))
+def test_text_without_tools_is_left_as_it_is(dialect: str, text: str) -> None:
+    assert content(read([text], [DIALECTS[dialect]], {})) == text
+
+
+# What is held back
+
+BEGINNINGS = {
+    "hermes": ["<tool_call>{", "<tool_call>[{", "<tool_call>```json{"],
+    "qwen3-coder": ["<tool_call><function=bash", "<function=a.b"],
+    "invoke": ['<function_calls><invoke name="bash', '<invoke name="x', '<antml:invoke name="x'],
+    "tag": [f"<{prefix}{name}" for prefix in ("", *PREFIXES) for name in AGENT],
+    "tools-tag": ["<tools>{", "<tools>[{", "<tools>```json{"],
+    "bare-json": ['{"name":"bash', '{"arguments":', '{"type":'],
+}
+OTHERS = ["```", "~~~", THINK[0]]
+PROSE = [
+    "If a < b and c <= d, then <div class='x'> or </div>, <tool> or <tools> or <tool_call> alone.",
+    "Use <function=(x)> or <invoke ...>, <read> a <bash-script>; <b>bold</b> {x} {'a': 1} [\"name\"].",
+    'JSON such as {"name": "Alice", "age": 5} or\n{"name": "bath"}\n{ "answer": {} }\nin lines.',
+    "`code` and ``more ` code`` and ~~gone~~ and ~ one `\n\n```py\nx = '<tool'\n```\n# End\n",
+    "<function_calls> are <function_calls>.\n<tool_call>\n\n<tool_call>\n<think>\n",
+    "a <functions.bad> <function=a.b c> <invoke name=x> <write_file\n\n\n<read_file/ <bash_",
+]
+
+
+def bare(text: str) -> str:
+    """Without white space, which is loose in markup, and in small letters, as names may be written."""
+    return "".join(text.split()).casefold()
+
+
+@pytest.mark.parametrize("dialect", BEGINNINGS)
+@pytest.mark.parametrize("text", PROSE)
+def test_what_cannot_be_markup_leaves_at_once(dialect: str, text: str) -> None:
+    """Held back is white space, and behind it a beginning of a head, a fence or a run of backticks; nothing else."""
+    one = reader(dialect)
+    starts = [bare(start) for start in [*BEGINNINGS[dialect], *OTHERS]]
+    left = 0
+    for end in range(1, len(text) + 1):
+        left += len(raw(one.feed(text[end - 1])))
+        held = bare(text[left:end])
+        assert any(start.startswith(held) for start in starts) or set(held) == {"`"}, (text[left:end], end)
+    assert left + len(raw(one.finish())) == len(text)
+
+
+@pytest.mark.parametrize("dialect", BEGINNINGS)
+@pytest.mark.parametrize("then", ["\x00", "<", '\n\n!"'])
+def test_a_beginning_that_goes_on_otherwise_leaves_as_text(dialect: str, then: str) -> None:
+    for start in BEGINNINGS[dialect]:
+        one = reader(dialect)
+        assert one.feed("x\n") == [Text("x")]
+        assert one.feed(start) == []
+        text = "\n" + start + then + "."
+        said = content(one.feed(then + "."))
+        assert text.startswith(said)
+        assert len(said) > len(start)
+        assert said + content(one.finish()) == text
+
+
+def test_a_call_is_given_as_soon_as_it_is_complete() -> None:
+    one = reader("hermes")
+    text = 'Hi.\n<tool_call>{"name": "list_files"}</tool_call>'
+    events = [event for char in text[:-1] for event in one.feed(char)]
+    assert raw(events) == "Hi."
+    assert [type(event) for event in one.feed(text[-1])] == [Call]
+
+
+def test_text_leaves_before_a_call_that_is_not_complete() -> None:
+    one = reader()
+    assert one.feed("Look:\n<bash>\n<command>l") == [Text("Look:")]
+    assert one.feed("s</command>\n</ba") == []
+
+
+def test_a_closer_that_may_be_missing_takes_no_white_space_with_it() -> None:
+    dialect = described("{kind: dialect, name: open, call: '<c>{json}</c>', optional: ['</c>']}")
+    for closer in ("</c>", ""):
+        text = 'Before.\n<c>{"name": "list_files"}' + closer + "\nAfter."
+        assert content(read([text], [dialect])) == "Before.\nAfter."
+
+
+def test_what_is_quoted_for_too_long_leaves_too() -> None:
+    text = "Look ` <bash>" + "x" * 200
+    assert content(reader(max_call_bytes=60).feed(text)) == text
+
+
+def test_white_space_leaves_with_the_text_behind_it() -> None:
+    one = reader()
+    assert one.feed("a \n") == [Text("a")]
+    assert one.feed(" b") == [Text(" \n b")]
+
+
+# The end
+
+
+def test_after_finish_there_is_nothing_left() -> None:
+    one = reader()
+    one.feed(f"Look: {CALL} <ba")
+    one.finish()
+    assert one.finish() == []
+
+
+@pytest.mark.parametrize("cut", range(1, len(CALL)))
+def test_release_gives_back_what_is_held_as_text(cut: int) -> None:
+    one = reader()
+    events = [*one.feed("Look: \n" + CALL[:cut]), *one.release()]
+    assert content(events) == "Look: \n" + CALL[:cut]
+    assert raw(events) == content(events)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@settings(max_examples=EXAMPLES // 10)
+@given(data=st.data())
+def test_release_loses_nothing(dialect: str, data: st.DataObject) -> None:
+    text = drawn(data, [DIALECTS[dialect]])
+    one = reader(dialect, thinking=data.draw(st.booleans()))
+    assert raw([*one.feed(text), *one.release()]) == text
+
+
+def test_release_keeps_calls_that_were_given_and_says_why_one_was_not() -> None:
+    one = reader()
+    (call,) = one.feed(CALL + "\n<bash>")
+    assert isinstance(call, Call)
+    _, refusals = merged(one.release())
+    assert refusals == [("the reply has native tool calls", "tag", "bash")]
+
+
+def test_release_in_a_code_block_that_may_be_the_whole_reply() -> None:
+    text = '```json\n{"name": "bash", "arguments": {"command": "ls"}}\n``'
+    one = reader("bare-json")
+    assert content([*one.feed(text), *one.release()]) == text
+
+
+def test_what_was_thought_is_released_as_thought() -> None:
+    one = reader()
+    assert [*one.feed("<think>hm </thi"), *one.release()] == [Markup("<think>"), Reasoning("hm "), Reasoning("</thi")]
+
+
+@pytest.mark.parametrize("dialect", ["hermes", "bare-json"])
+@pytest.mark.parametrize("behind", ["", "x", "</tool_call>", "\n```", "\n<bash>", '\n{"name": "list_files"}'])
+@pytest.mark.parametrize("before", ["", "<tool_call>", "```json\n"])
+def test_more_white_space_than_is_waited_for(dialect: str, before: str, behind: str) -> None:
+    text = before + '{"name": "list_files", "arguments": {}}' + " " * 300 + behind
+    whole = read([text], [DIALECTS[dialect]])
+    assert merged(read(text, [DIALECTS[dialect]])) == merged(whole)
+    assert raw(whole) == text
+
+
+# Calls in code, for a dialect whose markers stand for nothing else
+
+SPECIAL = described("{kind: dialect, name: special, call: '<|call|>{json}<|end|>', in_code: call}")
+
+
+@pytest.mark.parametrize("around", ["```\n{}\n```", "`{}`", "{}", "~~~x\n{}\n"])
+def test_calls_in_code_count_if_the_dialect_says_so(around: str) -> None:
+    text = around.replace("{}", '<|call|>{"name": "bash", "arguments": {"command": "ls"}}<|end|>')
+    events = read([text], [SPECIAL, DIALECTS["tag"]])
+    assert calls(events) == [("bash", {"command": "ls"})]
+    assert merged(read(text, [SPECIAL, DIALECTS["tag"]])) == merged(events)
+
+
+# Long
+
+
+def test_a_long_text_is_not_kept() -> None:
+    one = reader()
+    for _ in range(2_000):
+        one.feed("A line of text, and no call in it.\n")
+    assert len(one._buffer) < 100
+
+
+@pytest.mark.parametrize("limit", [100, 1_000])
+def test_a_call_that_is_too_long_is_not_kept(limit: int) -> None:
+    one = reader(max_call_bytes=limit)
+    one.feed("<write_file><path>a</path><content>")
+    said = "".join(raw(one.feed("0123456789")) for _ in range(1_000))
+    assert len(said) > 10_000 - limit
+    assert len(one._buffer) < 100

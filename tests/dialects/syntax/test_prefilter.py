@@ -1,0 +1,87 @@
+"""Looking for many tokens in two steps finds what one expression for all of them would."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.dialects.material import AGENT, DIALECTS
+from vtc.dialects.syntax.grammar import FENCES, TICKS, Grammar
+from vtc.dialects.syntax.pattern import Chars, Finder, Lit, Maybe, OneOf, Part, Space, Token, searching
+from vtc.dialects.syntax.prefilter import Sieve, beginnings
+
+HEADS = [head.token for head in Grammar([one for one in DIALECTS.values() if one.framed], AGENT).heads.values()]
+TOKENS = [*HEADS, *FENCES, TICKS]
+ONE, TWO = searching(TOKENS), Sieve(TOKENS)
+PIECES = [
+    *("<", "<tool_call>", "<tool_calls>", "<function=", "<invoke name=", "<invoke", "<bash>", "<BASH", "<|"),
+    *("bash", ">", '"', "{", '{"', "[", "name", "\n", "  ", "`", "```", "~~~", "~", "a", "</", "]", "｜", "▁", "tool"),
+    *("<｜tool▁calls▁begin｜>", "<|tool_call_start|>", "[", "<function_calls>", "<tools>", "json", "\\n"),
+]
+
+
+def told(found: re.Match[str] | None) -> object:
+    """All that is asked of what was found."""
+    if found is None:
+        return None
+    name = found.lastgroup or ""
+    if name.startswith("hold"):
+        return found.start()
+    groups = {key: found.span(key) for key, value in found.groupdict().items() if key.endswith(f"_{name}") and value}
+    return name, found.span(), groups
+
+
+def same(one: Finder, two: Finder, text: str) -> None:
+    for at in range(len(text) + 1):
+        assert told(two.search(text, at)) == told(one.search(text, at))
+        assert told(two.match(text, at)) == told(one.match(text, at))
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=8).map("".join))
+def test_two_steps_find_what_one_would(text: str) -> None:
+    same(ONE.streaming, TWO.streaming, text)
+    same(ONE.final, TWO.final, text)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_every_head_is_found_by_its_beginnings(dialect: str) -> None:
+    heads = [head.token for head in Grammar([DIALECTS[dialect]], AGENT).heads.values() if head.token.first]
+    one, two = searching(heads), Sieve(heads)
+    for token in heads:
+        for text, _ in beginnings(token):
+            same(one.streaming, two.streaming, f"a {text}")
+            same(one.streaming, two.streaming, f'{text}bash>\n{{"name": "bash"')
+
+
+@pytest.mark.parametrize(
+    ("parts", "texts"),
+    [
+        ((Lit("<a>"), Space(), Lit("<b>")), ["<a>"]),
+        ((Lit("<"), OneOf(("a", "b")), Lit(">")), ["<a>", "<b>"]),
+        ((Lit("<"), Maybe((Lit("n:"),)), Lit("a")), ["<a", "<n:a"]),
+        ((Lit("<"), Maybe((Chars("a", 2),)), Lit("a")), ["<"]),
+        ((Lit("<"), OneOf(("a",), any_case=True)), ["<"]),
+        ((Lit("<"), OneOf(("a", "b")), OneOf(("c", "d")), OneOf(("e", "f"))), ["<ac", "<ad", "<bc", "<bd"]),
+    ],
+)
+def test_what_a_token_begins_with(parts: tuple[Part, ...], texts: list[str]) -> None:
+    assert beginnings(Token("t", parts, line_start=True)) == [(text, True) for text in texts]
+
+
+def test_the_first_step_is_the_same_for_other_tools() -> None:
+    framed = [one for one in DIALECTS.values() if one.framed]
+    grammars = [Grammar(framed, tools).text for tools in (("read_file",), ("bash", "grep"))]
+    assert all(isinstance(one, Sieve) for one in grammars)
+    assert len({id(one.outer) for one in grammars if isinstance(one, Sieve)}) == 1
+
+
+def test_where_a_token_may_begin() -> None:
+    assert [bool(TWO.first.search(text)) for text in ("plain text.", "a < b", "`", "a ~ b")] == [
+        False,
+        True,
+        True,
+        True,
+    ]

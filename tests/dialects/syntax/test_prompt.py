@@ -1,0 +1,132 @@
+"""The tool list as a model is shown it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jinja2
+import pytest
+
+from tests.dialects.material import AGENT, DIALECTS, TOOLS
+from vtc.dialects.syntax import prompt
+from vtc.dialects.syntax.pattern import PatternError
+from vtc.events import Tool
+
+STEP = {"type": "object", "properties": {"do": {"type": "string", "description": "What to do"}}, "required": ["do"]}
+SAVE = Tool(
+    "save",
+    "Saves it.",
+    {
+        "type": "object",
+        "properties": {
+            "text": {"type": "string", "description": "The text"},
+            "mode": {"type": "string", "enum": ["fast", "slow"], "default": "fast"},
+            "steps": {"type": "array", "items": STEP},
+            "options": {"properties": {"depth": {"type": ["integer", "null"]}}},
+        },
+        "required": ["text"],
+    },
+)
+
+
+def test_fields_are_flat_in_order_with_their_depth() -> None:
+    found = prompt.fields(SAVE.parameters)
+    assert [(field["depth"], field["name"], field["type"], field["required"]) for field in found] == [
+        (0, "text", "string", True),
+        (0, "mode", "string", False),
+        (0, "steps", "array of object", False),
+        (1, "do", "string", True),
+        (0, "options", "object", False),
+        (1, "depth", "integer or null", False),
+    ]
+    assert found[0]["description"] == "The text"
+    assert (found[1]["enum"], found[1]["default"], found[1]["has_default"]) == (["fast", "slow"], "fast", True)
+    assert (found[0]["enum"], found[0]["default"], found[0]["has_default"]) == (None, None, False)
+
+
+def test_fields_of_a_schema_that_refers_to_itself_end() -> None:
+    schema: dict[str, Any] = {"type": "object", "properties": {}}
+    schema["properties"]["in"] = schema
+    assert [field["depth"] for field in prompt.fields(schema)] == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("schema", "words"),
+    [
+        ({"type": "string"}, "string"),
+        ({"type": ["string", "null"]}, "string or null"),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "integer or null"),
+        ({"oneOf": [{"type": "string"}, {"type": "string"}]}, "string"),
+        ({"type": "array", "items": {"type": "array", "items": {"type": "string"}}}, "array of array of string"),
+        ({"type": "array"}, "array"),
+        ({"properties": {}}, "object"),
+        ({}, "any"),
+    ],
+)
+def test_a_type_in_words(schema: dict[str, Any], words: str) -> None:
+    assert prompt.type_in_words(schema) == words
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_every_dialect_shows_all_there_is_to_know_of_a_tool(dialect: str) -> None:
+    text = prompt.render(DIALECTS[dialect].prompt, [SAVE, *AGENT.values()], {"must_call": ""})
+    for name in ("save", "text", "mode", "steps", "options", *AGENT):
+        assert name in text
+    assert "Saves it." in text
+    assert "The text" in text
+    assert text == text.strip()
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {},
+        {"type": "object"},
+        {"properties": {}},
+        {"type": "object", "properties": {"a": {}, "items": {"type": "string"}}},
+        {"type": "object", "properties": {"a": True, "b": {"type": "array", "items": True}}, "required": []},
+    ],
+    ids=str,
+)
+def test_every_dialect_shows_a_tool_that_says_little(dialect: str, parameters: dict[str, Any]) -> None:
+    text = prompt.render(DIALECTS[dialect].prompt, [Tool("do_it", parameters=parameters)], {"must_call": ""})
+    assert "do_it" in text
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_every_dialect_says_what_must_be_called(dialect: str) -> None:
+    template, tools = DIALECTS[dialect].prompt, list(TOOLS["typed"].values())
+    assert "the function save" in prompt.render(template, tools, {"must_call": "the function save"})
+    assert " in this reply." not in prompt.render(template, tools, {"must_call": ""})
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_what_looks_like_a_template_in_a_tool_is_text(dialect: str) -> None:
+    tool = Tool(
+        "f", "{{ 7 * 7 }} {% for x in y %} <b> & {# no #}", {"properties": {"a": {"description": "{{ tools }}"}}}
+    )
+    text = prompt.render(DIALECTS[dialect].prompt, [tool], {"must_call": ""})
+    assert tool.description in text
+    assert "{{ tools }}" in text
+
+
+def test_json_is_shown_as_it_is() -> None:
+    assert prompt.render("{{ tools[0].description | tojson }}", [Tool("f", "<é> & 'x'")], {}) == "\"<é> & 'x'\""
+
+
+def test_a_template_is_sandboxed() -> None:
+    with pytest.raises(jinja2.exceptions.SecurityError):
+        prompt.render("{{ tools.__class__.__mro__ }}", [], {})
+
+
+def test_a_name_that_does_not_exist_is_an_error_and_not_blank() -> None:
+    with pytest.raises(jinja2.UndefinedError):
+        prompt.render("{{ tool_list }}", [], {})
+
+
+def test_what_is_no_template_is_an_error() -> None:
+    prompt.check("{% for tool in tools %}{{ tool.name }}{% endfor %}")
+    with pytest.raises(PatternError, match="line 2 of the template") as caught:
+        prompt.check("one\n{% for %}")
+    assert caught.value.key == "prompt"

@@ -1,0 +1,111 @@
+"""Recorded replies: what is written can be read, and reads as it says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tests.dialects.material import DIALECTS
+from vtc.events import Tool
+from vtc.profiles.plan import Plan
+from vtc.profiles.schema import Reasoning
+from vtc.reporting import case
+from vtc.reporting.case import Case
+
+READ = Tool("read", "Reads.", {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]})
+PLAN = Plan("c", "m", (), tools=(READ,), read=(DIALECTS["hermes"], DIALECTS["tag"]))
+CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'
+
+
+def recorded(text: str, plan: Plan = PLAN, *, complete: bool = True, secrets: Any = ()) -> Case:
+    """A case that was written to a file and read again."""
+    (found,) = case.read(case.write(Case.recorded("it", text, plan, complete=complete, secrets=secrets)))
+    return found
+
+
+def differences(one: Case) -> list[str]:
+    dialects = [DIALECTS[name] for name in one.dialects]
+    return one.differences(one.events([one.text], dialects, one.toolset()))
+
+
+@pytest.mark.parametrize(
+    ("text", "plan", "complete", "fields"),
+    [
+        (f"I look.\n{CALL}", PLAN, True, {"calls": ({"read": {"path": "a"}},), "content": "I look."}),
+        (CALL[:-12], PLAN, True, {"repairs": ("missing-closer",)}),
+        (CALL[:-12], replace(PLAN, lenient=False), True, {"reader": {"lenient": False}, "content": CALL[:-12]}),
+        (CALL[:-14], PLAN, False, {"finish": "length", "calls": ()}),
+        (CALL.replace("read", "rm"), PLAN, True, {"refusals": ("no tool 'rm' is offered",)}),
+        (
+            f"<think>Well.</think>{CALL}",
+            replace(PLAN, reasoning=Reasoning()),
+            True,
+            {"reasoning": "Well.", "tags": ("<think>", "</think>")},
+        ),
+        (
+            f"Well.</think>{CALL}",
+            replace(PLAN, reasoning=Reasoning(prefilled=True, to="drop")),
+            True,
+            {"reader": {"think": "drop", "thinking": True}, "content": ""},
+        ),
+        (
+            f"{CALL}<|im_end|>",
+            replace(PLAN, markers=("<|im_end|>",)),
+            True,
+            {"markers": ("<|im_end|>",), "content": ""},
+        ),
+        ("line\n\n  indented \t\u2028 'x' \"y\": - #\n", PLAN, True, {}),
+        ("", PLAN, True, {}),
+    ],
+)
+def test_a_recorded_case_reads_as_it_says(text: str, plan: Plan, complete: bool, fields: dict[str, Any]) -> None:
+    found = recorded(text, plan, complete=complete)
+    assert (found.text, found.dialects) == (text, ("hermes", "tag"))
+    assert differences(found) == []
+    assert {key: getattr(found, key) for key in fields} == fields
+
+
+def test_secrets_are_in_no_case() -> None:
+    text = CALL.replace('"a"', "\"curl -H 'Authorization: Bearer abcdefgh12' open-sesame\"")
+    written = case.write(Case.recorded("it", text, PLAN, complete=True, secrets=["open-sesame"]))
+    assert "abcdefgh" not in written
+    assert "open-sesame" not in written
+    assert differences(recorded(text, secrets=["open-sesame"])) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "line"),
+    [
+        ({"calls": ({"read": {"path": 1}},)}, 'calls: [{"read": {"path": "a"}}], not [{"read": {"path": 1}}]'),
+        ({"content": "x"}, 'content: "I look.", not "x"'),
+        ({"reasoning": "x"}, 'reasoning: "", not "x"'),
+        ({"repairs": ("json-cut",)}, 'repairs: [], not ["json-cut"]'),
+        ({"refusals": ("no tool",)}, 'refusals: [], not ["no tool"]'),
+    ],
+)
+def test_what_is_read_otherwise_is_told(changed: dict[str, Any], line: str) -> None:
+    found = recorded(f"I look.\n{CALL}")
+    for key, value in changed.items():
+        setattr(found, key, value)
+    assert differences(found) == [line]
+
+
+def test_part_of_a_refusal_will_do() -> None:
+    found = recorded(CALL.replace("read", "rm"))
+    found.refusals = ("no tool",)
+    assert differences(found) == []
+
+
+@pytest.mark.parametrize(
+    "text", ["a: b", "- {name: x}", "- {name: x, text: y, calls: 5}", "- {name: x, text: y, z: 1}", "[", "x"]
+)
+def test_what_is_no_file_of_cases(text: str) -> None:
+    with pytest.raises(ValueError, match="no list of cases"):
+        case.read(text)
+
+
+def test_a_set_of_tools_that_nobody_shares() -> None:
+    with pytest.raises(ValueError, match="there is no set of tools 'agent'"):
+        Case(name="x", text="y").toolset()

@@ -1,0 +1,96 @@
+"""Conversations as people read them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.apis import chat
+from vtc import apis
+from vtc.apis import BadRequest
+from vtc.reporting.transcript import Block, asked, compared, difference, replied, written
+
+(API,) = apis.APIS
+CALL = {
+    "id": "c1",
+    "type": "function",
+    "function": {"name": "write", "arguments": '{"path": "a", "text": "x\\n  y\\n", "n": [1]}'},
+}
+BODY = chat.encoded(
+    chat.request(
+        messages=[
+            {"role": "system", "content": "Be brief.\nBe kind."},
+            {
+                "role": "user",
+                "content": [{"type": "text", "text": "See"}, {"type": "image_url", "image_url": {"url": "x"}}],
+            },
+            {"role": "assistant", "content": None, "reasoning_content": "Well. " * 40, "tool_calls": [CALL]},
+            {"role": "tool", "tool_call_id": "c1", "content": "done"},
+        ],
+        tools=[chat.READ],
+        tool_choice="required",
+    )
+)
+
+
+def test_a_request() -> None:
+    assert written(asked(API, BODY)).splitlines() == [
+        "[system]",
+        "  Be brief.",
+        "  Be kind.",
+        "",
+        "[user]",
+        "  See",
+        "  (image_url, 48 characters)",
+        "",
+        "[assistant]",
+        f'  (thought: "{"Well. " * 12} …", 240 characters)',
+        "  -> write  c1",
+        "       path: a",
+        "       text: |",
+        "         x",
+        "           y",
+        "       n: [1]",
+        "",
+        "[tool write c1]",
+        "  done",
+        "",
+        "[tools]",
+        "  read(filePath): Does read.",
+        "  tool_choice: required",
+    ]
+
+
+def test_a_stream_is_shown_as_what_it_adds_up_to() -> None:
+    assert written(replied(API, b"".join(chat.streamed("Hel", "lo")))) == "[assistant]\n  Hello\n  finish_reason: stop"
+
+
+def test_arguments_that_are_no_object_are_shown_as_they_are() -> None:
+    body = chat.chunk({"tool_calls": [chat.native(0, id="i", name="f", arguments='{"a": ')]}, "length")
+    assert written(replied(API, body)) == '[assistant]\n  -> f  i\n       {"a": \n  finish_reason: length'
+
+
+def test_what_both_say_stands_once() -> None:
+    same, old, new = Block("user", "hi"), Block("system", "a"), Block("system", "b")
+    assert compared([old, same], [new, same], "before", "after").splitlines() == [
+        "[system, before]",
+        "  a",
+        "",
+        "[system, after]",
+        "  b",
+        "",
+        "[user]",
+        "  hi",
+    ]
+
+
+def test_a_difference() -> None:
+    lines = difference([Block("user", "a\nb")], [Block("user", "a\nc")], "in", "out").splitlines()
+    assert lines == ["--- in", "+++ out", "@@ -1,3 +1,3 @@", " [user]", "   a", "-  b", "+  c"]
+    assert difference([Block("user", "a")], [Block("user", "a")], "in", "out") == ""
+
+
+def test_what_is_none() -> None:
+    with pytest.raises(BadRequest):
+        asked(API, b"x")
+    with pytest.raises(ValueError, match="no chat completion"):
+        replied(API, b'{"error": 1}')

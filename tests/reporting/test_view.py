@@ -1,0 +1,98 @@
+"""An exchange as its panes show it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.apis import chat
+from vtc import apis
+from vtc.reporting.view import Bodies, diff, pane
+
+(API,) = apis.APIS
+TAG = chat.DIALECTS["tag"]("read", {"filePath": "/a"})
+CAME = b"".join(chat.streamed("I look.\n\n", TAG))
+CALL = chat.native(0, id="call_1", name="read", arguments='{"filePath":"/a"}')
+WENT = b"".join([chat.ROLE, *chat.said("I look."), chat.chunk({"tool_calls": [CALL]}, "tool_calls"), chat.DONE])
+REPORT = {
+    "client": "c",
+    "model": "m",
+    "form": "tool_calls",
+    "why": ["because of this"],
+    "request": ["3 tools -> tag prompt"],
+    "calls": [{"name": "read", "id": "call_1", "dialect": "tag", "repairs": ["missing-closer"]}],
+    "refusals": [{"name": "rm", "dialect": "tag", "reason": "no tool 'rm' is offered", "excerpt": "<rm>\n<x>"}],
+    "failures": ["ValueError: planted"],
+    "policies": [{"policy": "denied_tools", "action": "steer", "tool": "bash", "reason": "bash is denied"}],
+    "sizes": {"request_came": 1200, "request_went": 2400, "reply_came": 10, "reply_went": 10},
+    "seconds": 0.0042,
+    "elapsed": 1.5,
+}
+
+
+def test_all_that_was_done_is_told_with_its_reason() -> None:
+    assert pane(API, "reply", Bodies(CAME, WENT), REPORT, "vtc: a summary").splitlines() == [
+        "vtc: a summary",
+        "",
+        "What VTC did",
+        "  request: 3 tools -> tag prompt",
+        "  call: read, tag -> tool_calls",
+        "    repaired: missing-closer",
+        "  left as text: rm, tag: no tool 'rm' is offered",
+        "    <rm> <x>",
+        "  policy: denied_tools, bash -> steer: bash is denied",
+        "  failed open: ValueError: planted",
+        "",
+        "Why",
+        "  because of this",
+        "",
+        "Figures",
+        "  request: 1,200 bytes -> 2,400 bytes",
+        "  reply: 10 bytes, as it came",
+        "  time in VTC: 4.2 ms",
+        "  time from request to end of reply: 1.50 s",
+        "",
+        "[assistant, as the model wrote it]",
+        "  I look.",
+        "",
+        "  <read>",
+        "  <filePath>/a</filePath>",
+        "  </read>",
+        "  finish_reason: stop",
+        "",
+        "[assistant, as the client received it]",
+        "  I look.",
+        "  -> read  call_1",
+        "       filePath: /a",
+        "  finish_reason: tool_calls",
+    ]
+
+
+def test_without_a_report_the_body_is_read() -> None:
+    """A flow from a file that VTC never saw."""
+    assert pane(API, "reply", Bodies(None, WENT), None).startswith("[assistant]\n  I look.\n  -> read  call_1\n")
+    assert pane(API, "request", Bodies(None, chat.encoded(chat.request("hi"))), None).startswith("[user]\n  hi\n")
+
+
+def test_what_was_not_kept_is_missed() -> None:
+    changed = {**REPORT, "sizes": {"reply_came": 2, "reply_went": 1}}
+    shown = pane(API, "reply", Bodies(None, WENT), changed)
+    assert "[assistant, as the model wrote it]" not in shown
+    assert "vtc_keep_bodies" in shown
+    assert "vtc_keep_bodies" not in pane(API, "reply", Bodies(CAME, WENT), changed)
+    assert "vtc_keep_bodies" not in pane(API, "reply", Bodies(None, WENT), REPORT)
+
+
+def test_a_diff() -> None:
+    lines = diff(API, "reply", Bodies(CAME, WENT)).splitlines()
+    assert lines[:2] == ["--- as the model wrote it", "+++ as the client received it"]
+    assert "-  <read>" in lines
+    assert "+  -> read  call_1" in lines
+    assert diff(API, "reply", Bodies(WENT, WENT)) == diff(API, "reply", Bodies(None, WENT)) == ""
+
+
+@pytest.mark.parametrize("body", ['{"error": {"message": "no"}}', "<html>", "\ufffd"])
+def test_what_is_no_reply_is_shown_as_it_is(body: str) -> None:
+    """An error page of the server is what one wants to see."""
+    shown = pane(API, "reply", Bodies(None, body.encode()), REPORT)
+    assert "What VTC did" in shown
+    assert body in shown.splitlines()

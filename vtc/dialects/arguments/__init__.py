@@ -1,0 +1,1 @@
+"""How the arguments of a call are written, one file a form, both directions."""

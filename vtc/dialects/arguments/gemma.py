@@ -1,0 +1,124 @@
+"""Arguments as Gemma 4 writes them: `{city:<|"|>Paris<|"|>,days:2,opts:{a:[1,<|"|>x<|"|>]}}`.
+
+JSON but for two things: keys stand bare, and strings between tokens of their own, raw, since nothing can be escaped in
+them. Each token is handed on as JSON to a `JsonBody`, which knows the rest of the grammar. Strings in double quotes are
+JSON's, as fine-tuned models write them; so is a string that holds the token itself.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from vtc.dialects.arguments.json_object import JsonBody, dumped
+
+QUOTE = '<|"|>'
+
+_TOKEN = re.compile(
+    r"""(?P<space>\s+)|(?P<quote><\|"\|>)|(?P<partial><(?:\|(?:"\|?)?)?\Z)|(?P<mark>[{}\[\]:,])|(?P<string>")"""
+    r"""|(?P<key>[^\s{}\[\]:,<"]{1,400}+(?=\s{0,256}:))|(?P<word>[^\s{}\[\]:,<"]{1,400}+(?=\s{0,256}+[^\s:]))"""
+    r"""|(?P<more>[^\s{}\[\]:,<"]{1,400}+\s{0,256}\Z)|(?P<other>.)""",
+    re.DOTALL,
+)
+_IN_QUOTES = re.compile(r"""(?P<run>[^<]+)|(?P<close><\|"\|>)|(?P<partial><(?:\|(?:"\|?)?)?\Z)|(?P<other><)""")
+_IN_STRING = re.compile(
+    r"""(?P<partial>\\(?:u[0-9a-fA-F]{0,3})?\Z)|(?P<run>[^"\\\x00-\x1f]+|[\x00-\x1f]|\\u[0-9a-fA-F]{4}|\\.)|(?P<close>")""",
+    re.DOTALL,
+)
+_BARE_KEY = re.compile(r"""[^\s{}\[\]:,<"]{1,400}""")
+
+
+class GemmaBody:
+    """One object in Gemma's writing, fed in pieces; the counterpart of `JsonBody`."""
+
+    def __init__(self, *, lenient: bool = True) -> None:
+        self._json = JsonBody(lenient=lenient)
+        self._inside: re.Pattern[str] | None = None  # what a string goes on with
+        self._error = ""
+
+    @property
+    def done(self) -> bool:
+        return self._json.done
+
+    @property
+    def error(self) -> str:
+        return self._error or self._json.error
+
+    @property
+    def repairs(self) -> dict[str, None]:
+        return self._json.repairs
+
+    def text(self) -> str:
+        """The object as strict JSON (once `done`)."""
+        return self._json.text()
+
+    def discard(self) -> None:
+        """Forget the text so far: only the end is wanted."""
+        self._json.discard()
+
+    def close(self) -> bool:
+        """Close what is open, if the text was cut off in or behind a value."""
+        return self._json.close()
+
+    def feed(self, text: str, at: int, *, final: bool = False) -> int:
+        """Read `text` from `at` on; returns where reading stopped, as `JsonBody.feed` does."""
+        while not self.done and not self.error and at < len(text):
+            found = (self._inside or _TOKEN).match(text, at)
+            assert found is not None
+            kind, piece = found.lastgroup or "", found[0]
+            if kind in ("partial", "more") and not final:
+                return at
+            if self._inside is _IN_QUOTES:
+                self._raw(kind, piece)
+            else:
+                self._token(kind, piece)
+            if not self.error:
+                at = found.end()
+        return at
+
+    def _raw(self, kind: str, piece: str) -> None:
+        """Part of a string between Gemma's quotes."""
+        if kind == "close":
+            self._inside = None
+            self._hand_on('"')
+        else:
+            self._json.write(dumped(piece)[1:-1])
+
+    def _token(self, kind: str, piece: str) -> None:
+        if kind == "quote":
+            self._inside = _IN_QUOTES
+            self._hand_on('"')
+        elif kind == "string":
+            self._inside = _IN_STRING
+            self._hand_on('"')
+        elif kind == "close":
+            self._inside = None
+            self._hand_on('"')
+        elif kind == "key":
+            self._hand_on(dumped(piece))
+        elif kind in ("other", "partial") and self._inside is None:
+            self._error = f"{piece!r} where a value, a key or their end is expected"
+        else:
+            self._hand_on(piece)
+
+    def _hand_on(self, piece: str) -> None:
+        self._json.feed(piece, 0, final=True)
+
+
+def write(value: Any) -> str:
+    """A JSON value in Gemma's writing; in plain JSON where a string holds the token that would end it."""
+    if QUOTE in json.dumps(value, ensure_ascii=False).replace('\\"', '"'):
+        return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
+    match value:
+        case str():
+            return f"{QUOTE}{value}{QUOTE}"
+        case dict():
+            return "{" + ",".join(f"{_key(key)}:{write(entry)}" for key, entry in value.items()) + "}"
+        case list():
+            return "[" + ",".join(map(write, value)) + "]"
+    return json.dumps(value)
+
+
+def _key(key: str) -> str:
+    return key if _BARE_KEY.fullmatch(key) else write(key)

@@ -1,0 +1,1 @@
+"""Text -> events: the reader, its states, and the repairs of malformed calls."""

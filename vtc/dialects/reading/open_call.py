@@ -1,0 +1,292 @@
+"""A call that is being read: what it was written with so far, and what that says."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vtc.dialects.arguments import envelope, values
+from vtc.dialects.arguments.gemma import GemmaBody
+from vtc.dialects.arguments.json_object import JsonBody, encodable, items
+from vtc.dialects.arguments.kwargs import KwargsBody
+from vtc.dialects.reading import repairs
+from vtc.dialects.syntax import tool_names
+from vtc.dialects.syntax.forms import Form
+from vtc.events import Call, Tool, ToolCall
+
+
+class OpenCall:
+    """One call from its head to its end.
+
+    `raw` is kept whole, so that a call that does not complete can be given back as the text it was.
+    """
+
+    def __init__(
+        self,
+        form: Form,
+        written: str,
+        id_: str | None,
+        tools: Mapping[str, Tool],
+        *,
+        lenient: bool,
+        index: str = "",
+    ) -> None:
+        self.form = form
+        self.written = written
+        """The name as the model wrote it; empty as long as it is inside JSON."""
+        self.json: JsonBody | KwargsBody | GemmaBody | None = None
+        """Reads the arguments, where they are not between tags."""
+        self.repairs: dict[str, None] = {}
+        self.fault = ""
+        """Why the strict reading failed."""
+        self.size = 0
+        self.spilled = False
+        """Too long to hold: read to its end, but as text."""
+        self.ends = 0
+        """How often its opening tag may have ended, if that has attributes."""
+        self._lenient = lenient
+        self._escaped = False
+        self._body = 0  # of the pieces of `_raw`, the first behind the head
+        self._id = self._header_id(index) or id_
+        self._tools = tools
+        self._tool = tools.get(tool_names.resolve(written, tools) or "")
+        self._schema = self._tool.parameters if self._tool else {}
+        self._declared = values.properties(self._schema)
+        self._raw: list[str] = []
+        self._param = 0
+        self._is_string: bool | None = None
+        self._key: str | None = None
+        self._value: list[str] = []
+        self._arguments: dict[str, Any] = {}
+
+    def _header_id(self, index: str) -> str | None:
+        """The id that the head amounts to, in dialects that have one."""
+        template = self.form.dialect.id
+        return template.replace("{name}", self.written).replace("{index}", index) if template and index else None
+
+    @property
+    def raw(self) -> str:
+        return "".join(self._raw)
+
+    @property
+    def body(self) -> str:
+        """What was held behind the head."""
+        return "".join(self._raw[self._body :])
+
+    def hold(self, text: str, *, value: bool = False) -> None:
+        """More of its text; `value` when that is part of the current parameter's value."""
+        self._raw.append(text)
+        self.size += len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        if value:
+            self._value.append(text)
+
+    def begin_body(self) -> None:
+        """What was held so far is the head."""
+        self._body = len(self._raw)
+        if '\\"' in self.raw and self._lenient and self.json is None:
+            self._escaped = True
+            self.repairs["escaped-text"] = None
+
+    def spill(self) -> None:
+        """Its text is given back: keep none of it, and none of what follows."""
+        self.spilled = True
+        self._raw.clear()
+        self._value.clear()
+
+    def may_open(self, key: str) -> bool:
+        """Whether a parameter's opener is one, by the tool's schema.
+
+        Only names that the tool declares are markup in a dialect of bare tags. In a value, a parameter
+        that was given already or is not declared is content that quotes one.
+        """
+        if self._key is None:
+            return key in self._declared or self.form.dialect.names == "any"
+        given = key in self._arguments or key == self._key
+        return not given and (key in self._declared or not self._declared)
+
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether a call without any parameter is one."""
+        if self.form.dialect.names == "any":
+            return True
+        return self._tool is not None and not values.required(self._schema)
+
+    def open_param(self, key: str, param: int, is_string: bool | None = None) -> None:
+        """A parameter begins; `is_string` where the markup itself says whether it is one."""
+        self._key, self._param, self._is_string = key, param, is_string
+
+    def close_param(self) -> None:
+        """The current parameter's value is complete."""
+        if self.spilled:
+            return
+        assert self._key is not None
+        self._set(self._key, "".join(self._value), self._param, self._is_string)
+        self._value.clear()
+
+    def _set(self, key: str, text: str, param: int = 0, is_string: bool | None = None) -> None:
+        """A parameter's value, from the text between its tags."""
+        dialect = self.form.dialect
+        text = unframed(text, dialect.frame, dialect.params[param])
+        if self._escaped:
+            text = repairs.unescaped(text)
+        if self._lenient and (wrapped := _CDATA.fullmatch(text)):
+            text = wrapped[1]
+            self.repairs["cdata"] = None
+        if is_string is None:
+            mark = dialect.params[0].partition("<{key}>")[0] if dialect.values == "nested" else ""
+            value, fits = values.read(text, self._declared.get(key, {}), self._schema, mark=mark)
+        else:
+            value, fits = (text, True) if is_string else values.unquoted(text)
+        self._arguments[key] = value
+        if not fits:
+            self.repairs[f"untyped:{key}"] = None
+
+    def read_attributes(self, tag: str) -> bool:
+        """Take the parameters from the rest of an opening tag; False if it is not whole yet, or they do not fit."""
+        found = list(_ATTRIBUTE.finditer(tag))
+        keys = [one[1] for one in found]
+        rest = _ATTRIBUTE.sub("", tag).strip()
+        fits = set(keys) <= set(self._declared) and set(values.required(self._schema)) <= set(keys)
+        fits = fits and not any(one[2][-1] in one[3] for one in found)  # where would that value end?
+        if rest not in (">", "/>") or len(set(keys)) < len(keys) or not fits:
+            return False
+        self.repairs["attributes"] = None
+        for one in found:
+            value, _ = values.read(one[3], self._declared[one[1]], self._schema)
+            self._arguments[one[1]] = value
+        return True
+
+    # What it says
+
+    def complete(self, unknown_tools: str) -> list[Call]:
+        """The events for what was read; raises `envelope.NotACall`."""
+        if self.json is None:
+            self._split_absorbed()
+            return self._events([], unknown_tools)
+        self.repairs |= self.json.repairs
+        text = self.json.text()
+        if not text.startswith("["):
+            return self._events([text], unknown_tools)
+        self.repairs["array-of-calls"] = None
+        return self._events(items(text), unknown_tools)
+
+    def repaired(self, unknown_tools: str) -> tuple[list[Call], str]:
+        """The events for what the strict reading failed on, and the text behind it; no events if it cannot be told."""
+        body = self.body
+        closers = self.form.closing_tags(self.written)
+        rest = ""
+        try:
+            if self.json is None:
+                if not self._split(body):
+                    return [], ""
+                return self._events([], unknown_tools), ""
+            found = repairs.json_bodies(body, closers)
+            if found is None:
+                return [], ""
+            self.repairs |= dict.fromkeys(found.repairs)
+            rest = body[found.end :]
+            del self._raw[self._body :]
+            self._raw.append(body[: found.end])
+            events = self._events(found.values, unknown_tools)
+            for event in events:
+                self._check_repaired(event)
+            return events, rest
+        except envelope.NotACall as error:
+            self._raw[self._body :] = [body]
+            self.fault = str(error)
+            return [], ""
+
+    def _check_repaired(self, event: Call) -> None:
+        """Raise `envelope.NotACall` where mended JSON may have lost an argument, or gained one."""
+        tool = self._tools.get(event.call.name)
+        schema = tool.parameters if tool else {}
+        keys = json.loads(event.call.arguments).keys()
+        if lost := set(values.required(schema)) - keys:
+            raise envelope.NotACall(f"{self.fault}, and {min(lost)!r} is missing")
+        if "json-repaired" in event.repairs and (gained := keys - set(values.properties(schema))):
+            raise envelope.NotACall(f"{self.fault}, and {min(gained)!r} is no parameter")
+
+    def _split_absorbed(self) -> None:
+        """A value that holds the opener of a parameter that is missing has lost its closer: split it there.
+
+        That is so if the parameter is required, or if the openers are more than the closers and these are all alike.
+        Only if that gives every required parameter exactly once; else nobody knows what was meant, no more than if
+        another call begins where no parameter quotes it.
+        """
+        missing = [key for key in self._declared if key not in self._arguments]
+        required = [key for key in missing if key in values.required(self._schema)]
+        if required and "missing-closer" in self.repairs:
+            raise envelope.NotACall(f"{required[0]!r} is missing: its end may be, too")
+        body = self.body
+        depth, swallowed = repairs.nesting(body, self.form.markup) if self.form.markup else (0, False)
+        if swallowed:
+            raise envelope.NotACall("a parameter may have swallowed another call, as its closing tag is missing")
+        absorbed = tuple(missing if depth > 0 else required)
+        if not absorbed or not self.form.param_opener(absorbed).search(body):
+            return
+        if not self._lenient or not self._split(body):
+            raise envelope.NotACall(f"a parameter may have swallowed {absorbed[0]!r}, as its closing tag is missing")
+
+    def _split(self, body: str) -> bool:
+        """Read the parameters of a body whose closers are missing or wrong; False if that cannot be told."""
+        if not self._declared:
+            return False
+        closers = {key: self.form.param_closer(key) for key in self._declared}
+        opener = self.form.param_opener(tuple(self._declared))
+        tail = self.form.closing_tags(self.written)
+        found = repairs.tagged(body, opener, closers, tail, values.required(self._schema))
+        if found is None:
+            return False
+        texts, notes = found
+        self._arguments.clear()
+        self.repairs = dict.fromkeys(notes or ["missing-closer"])
+        for key, text in texts.items():
+            self._set(key, text)
+        return True
+
+    def _events(self, bodies: Sequence[str], unknown_tools: str) -> list[Call]:
+        """A call for each JSON body, or one for the tagged parameters; the first stands for all the characters."""
+        dialect = self.form.dialect
+        bare = dialect.names == "declared"
+        if self.json is None:
+            bodies = [encodable(json.dumps(self._arguments, ensure_ascii=False, separators=(",", ":")))]
+        elif self.form.body != "json" and len(bodies) > 1:
+            raise envelope.NotACall("its arguments are several objects")
+        events: list[Call] = []
+        for body in bodies:
+            written, arguments, id_, notes = self.written, body, self._id, tuple(self.repairs)
+            if self.json and self.form.body == "json":
+                read = envelope.read(body, dialect.json, needs_arguments=bare)
+                written, arguments, id_ = read.name, read.arguments, read.id or id_
+                notes = (*notes, *read.repairs)
+            name = tool_names.resolve(written, self._tools)
+            if name is None:
+                if unknown_tools == "text" or bare:
+                    raise envelope.NotACall(f"no tool {written!r} is offered")
+                name = written
+            raw = "" if events else self.raw
+            events.append(Call(raw, ToolCall(name, arguments, id_), dialect.name, notes))
+        if not events:
+            raise envelope.NotACall("it is empty")
+        return events
+
+
+_ATTRIBUTE = re.compile(r"""([\w.:-]+)\s*=\s*(\\?["'])(.*?)\2(?=\s*/?>\s*\Z|\s+[\w.:-]+\s*=\s*\\?["'])\s*""", re.DOTALL)
+_CDATA = re.compile(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.DOTALL)
+
+
+def unframed(text: str, frame: str, param: str) -> str:
+    """A value without the newlines that only set it off from its tags: at most one on either side."""
+    before, _, after = param.partition("{value}")
+    if frame == "multiline":
+        if not text.startswith(("\n", "\r\n")):
+            return text
+        newline = "\n" if text[0] == "\n" else "\r\n"
+        return text.removeprefix(newline).removesuffix(newline)
+    if before.endswith("\n"):
+        text = text[2:] if text.startswith("\r\n") else text.removeprefix("\n")
+    if after.startswith("\n"):
+        text = text[:-2] if text.endswith("\r\n") else text.removesuffix("\n")
+    return text

@@ -1,0 +1,314 @@
+"""Malformed calls: what the model meant, and never what it did not.
+
+These run only where the strict reading failed and the reply is complete. Each repair has a name and is
+small; what comes out of them must hold every character that the model wrote and none that it did not (`_same_text`),
+or there is no repair.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any, Literal, NamedTuple
+
+from vtc.dialects.arguments import values
+from vtc.dialects.arguments.json_object import JsonBody, items
+
+MOST_CLOSERS = 16
+"""Places in a text at which a broken call is taken to end."""
+LEAST_STUMP = 3
+"""Letters of a closing tag's name by which it is known; with fewer it may be any other's."""
+MOST_GUESSED = 16_000
+"""Characters beyond which JSON is not guessed at: the time for that grows with the square of them."""
+
+# JSON bodies
+
+
+class Found(NamedTuple):
+    """The objects of a JSON body, the repairs that took, and where in the text the call ends."""
+
+    values: list[str]
+    repairs: list[str]
+    end: int
+
+
+def json_bodies(text: str, closers: Sequence[str]) -> Found | None:
+    """The objects of a broken JSON body as strict JSON; None if it cannot be told what they are.
+
+    `text` is what stands behind the head of a call, `closers` the closing tags of its dialect. Text may follow the
+    call only behind a closer that cannot be inside of it; and where there are closers in a string that does not end,
+    it may have ended before any of them.
+    """
+    body = _without_closers(text.lstrip(), closers)
+    whole = _mended(body, closers, in_string=not any(closer in body for closer in closers))
+    if whole:
+        return Found(*whole, len(text))
+    places = [found.end() for closer in closers for found in re.finditer(re.escape(closer), text)]
+    for end in sorted(places)[:MOST_CLOSERS]:
+        body = _without_closers(text[:end].lstrip(), closers)
+        # With several closers the first may be content, and then a body up to it is cut off.
+        found = _mended(body, closers, in_string=False) if len(places) == 1 else _tolerated(body) or _python(body)
+        if found:
+            return Found(*found, end)
+    return None
+
+
+def _without_closers(text: str, closers: Sequence[str]) -> str:
+    """Text without the closing tags at its end; as it is if there are none."""
+    body = text
+    for _ in range(MOST_CLOSERS):
+        ending = [closer for closer in closers if body.rstrip().endswith(closer)]
+        if not ending:
+            break
+        body = body.rstrip()[: -len(ending[0])].rstrip()
+    return body
+
+
+def _mended(body: str, closers: Sequence[str], *, in_string: bool) -> tuple[list[str], list[str]] | None:
+    """The values of a broken body and the repairs; `in_string` where it may be cut off in a string."""
+    notes: list[str] = []
+    body, corrupt = without_corrupt_closer(body, closers)
+    if corrupt:
+        notes.append("corrupt-closer")
+    if (fenced := body.rstrip()).endswith("```"):
+        body, notes = re.sub(r"\A```[a-z]*\s*", "", fenced.removesuffix("```").rstrip()), [*notes, "code-fence"]
+    if re.match(r'[{\[]\s*(?:\\n\s*)*\\"', body):
+        body, notes = unescaped(body), [*notes, "escaped-json"]
+    found = _tolerated(body, closers, cut="anywhere" if in_string else "behind") or _python(body) or _guessed(body)
+    return (found[0], [*notes, *found[1]]) if found else None
+
+
+def _tolerated(
+    body: str, closers: Sequence[str] = (), *, cut: Literal["", "behind", "anywhere"] = ""
+) -> tuple[list[str], list[str]] | None:
+    """What the reader takes anyway, several values and braces too many included.
+
+    With `cut` the last value may be cut off `behind` something that it holds, or in a string, too (quotes and braces
+    are added, nothing else), and behind it there may be what little there is of a closer.
+    """
+    found: list[str] = []
+    names: dict[str, None] = {}
+    at = 0
+    while at < len(body):
+        if body[at] not in "{[":
+            if not body[at:].strip(" \t\r\n,;}]"):
+                if body[at:].strip(" \t\r\n,;"):
+                    names["extra-brace"] = None
+            elif cut and is_stump(body[at:], closers):
+                names["corrupt-closer"] = None
+            else:
+                return None
+            break
+        one = JsonBody()
+        at = one.feed(body, at, final=True)
+        names.update(one.repairs)
+        if not one.done:
+            rest = body[at:]
+            # A string that ends in a brace has lost its quote, or was cut off behind a brace of its own.
+            unsure = one.in_string and (cut != "anywhere" or rest or body.endswith(("}", "]")))
+            if not cut or unsure or (rest and not is_stump(rest, closers)) or not one.close():
+                return None
+            names.update({"json-cut": None, **({"corrupt-closer": None} if rest else {})})
+            at = len(body)
+        found.append(one.text())
+        gap = _GAP.match(body, at)
+        at = gap.end() if gap else at
+    if len(found) > 1:
+        names["several-objects"] = None
+    return (_each(found), list(names)) if found else None
+
+
+_GAP = re.compile(r"[ \t\r\n,;]*")
+
+
+def _python(body: str) -> tuple[list[str], list[str]] | None:
+    """A Python literal: single quotes, `True`."""
+    try:
+        value = values.python_literal(body)
+    except ValueError:
+        return None
+    if not isinstance(value, dict | list) or not _same_text(body, value):
+        return None
+    return _each([json.dumps(value, ensure_ascii=False)]), ["python-literal"]
+
+
+def _guessed(body: str) -> tuple[list[str], list[str]] | None:
+    """Quotes inside strings that were not escaped, missing commas and quotes: the last resort.
+
+    Not where something may be cut off besides, and not where strings are added up.
+    """
+    whole = body.startswith(("{", "[")) and body.rstrip().endswith(("}", "]"))
+    if len(body) > MOST_GUESSED or not whole or re.search(r'"\s*\+|\+\s*"', body):
+        return None
+    one = JsonBody()
+    one.feed(body, 0, final=True)
+    if not one.error:
+        return None  # it just ends too early
+    import json_repair  # slow to import, and hardly ever needed
+
+    try:
+        value = json_repair.loads(body)
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(value, dict | list) or not value or not _same_text(body, value):
+        return None
+    return _each([text]), ["json-repaired"]
+
+
+def _each(bodies: Sequence[str]) -> list[str]:
+    """Objects stand for themselves, arrays for what is in them."""
+    return [item for text in bodies for item in (items(text) if text.startswith("[") else [text])]
+
+
+def _same_text(written: str, value: Any) -> bool:
+    """Whether a value holds just what was written, white space, quotes and the punctuation of JSON aside."""
+    text = json.dumps(value, ensure_ascii=False)
+    invented = text.count('""') > written.count('""') + written.count("''")
+    return not invented and _essence(written) == _essence(text)
+
+
+def _essence(text: str) -> str:
+    text = re.sub(r"\\u([0-9a-fA-F]{4})", lambda found: chr(int(found[1], 16)), text)
+    text = re.sub(r"\\[nrtbf]", "", text)
+    text = re.sub(r"\bTrue\b", "true", re.sub(r"\bFalse\b", "false", re.sub(r"\bNone\b", "null", text)))
+    return re.sub(r"[\s\"'{}\[\]:,\\]", "", text)
+
+
+def unescaped(text: str) -> str:
+    r"""Text whose quotes and newlines were escaped once too often (`{\"path\": \"a\"}`)."""
+    plain = {"n": "\n", "t": "\t", "r": "\r"}
+    return re.sub(r"\\(.)", lambda found: plain.get(found[1], found[1]), text, flags=re.DOTALL)
+
+
+def without_corrupt_closer(text: str, closers: Iterable[str]) -> tuple[str, bool]:
+    """Text without the garbled closing tags at its end, and whether there were any.
+
+    Of a garbled closer there is a bracket at least, since a word alone may be content: `</invo`, `/invoke>`, `invoke>`,
+    or the beginning of one glued to the end of another, as in `invfunction_calls>`.
+    """
+    pattern, longest = _corrupt(tuple(sorted(set(closers))))
+    rest = text
+    for _ in range(MOST_CLOSERS):
+        ending = rest.rstrip()
+        found = pattern.search(ending, max(0, len(ending) - longest))
+        if not found:
+            break
+        rest = ending[: found.start()].rstrip()
+    return rest, rest != text
+
+
+@cache
+def _corrupt(closers: tuple[str, ...]) -> tuple[re.Pattern[str], int]:
+    """What finds a garbled closer at the end of a text, and the most characters that one has."""
+    names = [name for closer in closers if (name := closer.strip("</> \n"))]
+    if not names:
+        return re.compile(r"(?!)"), 0
+    long = [name for name in names if len(name) >= LEAST_STUMP]
+    beginnings = {name[:n] for name in long for n in range(LEAST_STUMP, len(name) + 1)}
+    ends = {name[n:] for name in long for n in range(len(name) - LEAST_STUMP + 1)}
+    whole, first, last = _choice(names), _choice(beginnings), _choice(ends)
+    glued = rf"(?!{whole}>){first}{last}"
+    found = re.compile(rf"(?:</(?:{glued}|{first}|{whole})>?|/{whole}>|(?<![\w/.-]){_choice(long)}>|{glued}>)\Z")
+    return found, 2 * max(map(len, names)) + len("</>")
+
+
+def _choice(words: Collection[str]) -> str:
+    """One of some words; finds nothing if there are none."""
+    if not words:
+        return "(?!)"
+    return "(?:" + "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)) + ")"
+
+
+def is_stump(text: str, closers: Iterable[str]) -> bool:
+    """Whether text that stands behind what is complete is the beginning of a closer, or a garbled one."""
+    text = text.strip()
+    begun = any(closer.startswith(text) or closer.strip("</>").startswith(text) for closer in closers)
+    return begun or without_corrupt_closer(text, closers)[0] == ""
+
+
+# Tagged bodies
+
+
+def nesting(body: str, markup: re.Pattern[str]) -> tuple[int, bool]:
+    """How many more openers of parameters than closers there are, and whether a call begins in or behind one of these.
+
+    `markup` finds them by its groups `opener`, `closer` and `head`.
+    """
+    depth, heads, outside = 0, False, False
+    for found in markup.finditer(body):
+        depth += {"opener": 1, "closer": -1}.get(found.lastgroup or "", 0)
+        if found.lastgroup == "head":
+            heads, outside = True, outside or depth <= 0
+    return depth, outside or (heads and depth > 0)
+
+
+def tagged(
+    text: str, heads: re.Pattern[str], closers: Mapping[str, str], tail: Sequence[str], required: Iterable[str]
+) -> tuple[dict[str, str], list[str]] | None:
+    """The parameters of a body whose closers are missing or wrong, as they were written; None if that is a guess.
+
+    `heads` finds the openers of declared parameters (group 1 is which), `closers` are those of each parameter and
+    `tail` the closing tags of the call. Every parameter must open exactly once, every required one must be there, and
+    nothing may stand outside of them.
+    """
+    notes: dict[str, None] = {}
+    body = _without_closers(text, tail)
+    ended = body != text
+    if not ended:
+        body, ended = without_corrupt_closer(body, tail)
+        notes.update({"corrupt-closer": None} if ended else {})
+    openers = list(heads.finditer(body))
+    keys = [found[1] for found in openers]
+    if not openers or body[: openers[0].start()].strip() or len(set(keys)) < len(keys) or set(required) - set(keys):
+        return None
+    found: dict[str, str] = {}
+    for opener, following in zip(openers, [*openers[1:], None], strict=True):
+        piece = body[opener.end() : following.start() if following else None]
+        value, note = _closed_value(piece, closers[opener[1]], [] if following else tail)
+        if note:
+            notes[note] = None
+        elif value is None:
+            return None
+        if note == "missing-parameter-closer" and following is None and not ended:
+            return None  # nothing says that the value is complete
+        assert value is not None
+        found[opener[1]] = value
+    return found, list(notes)
+
+
+def _closed_value(piece: str, closer: str, tail: Sequence[str]) -> tuple[str | None, str]:
+    """A parameter's value and the repair that it took; no value if text follows its closer.
+
+    Of the last parameter what follows may be all that there is of `tail`, the closing tags of the call.
+    """
+    before, closed, after = piece.rpartition(closer)
+    if closed:
+        if not after.strip():
+            return before, ""
+        if tail and (is_stump(after, tail) or _TAG.fullmatch(after.strip())):
+            return before, "corrupt-closer"
+        return None, ""
+    value, corrupt = without_corrupt_closer(piece, [closer])
+    if corrupt:
+        return _framed(value, piece), "corrupt-parameter-closer"
+    before, bracket, tag = piece.rstrip().rpartition("<")
+    if bracket and _TAG.fullmatch(bracket + tag):
+        if f"<{tag.strip('/>')}>" in before:
+            return None, ""  # that closes what was opened in the value
+        return _framed(before.rstrip(), piece), "wrong-parameter-closer"
+    if _BEGUN.search(piece.rstrip()):
+        return None, ""  # is that content?
+    return (piece if tail else _framed(piece.rstrip(), piece)), "missing-parameter-closer"
+
+
+_BEGUN = re.compile(r"</?[\w:.-]{0,64}\Z")
+_TAG = re.compile(r"</?[\w:.-]{1,64}>")
+
+
+def _framed(value: str, piece: str) -> str:
+    """A value with the newline behind it that a closer would stand on a line of its own for."""
+    newline = piece.startswith("\n", len(value)) and piece.startswith("\n")
+    return value + "\n" * newline

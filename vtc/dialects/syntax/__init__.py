@@ -1,0 +1,1 @@
+"""The dialects' YAML, compiled: patterns, and the expressions that find their tokens."""

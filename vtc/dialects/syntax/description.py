@@ -1,0 +1,137 @@
+"""What a dialect file says: the text a model writes, with holes.
+
+One description is used both ways. `pattern.py` turns its strings into parts, `grammar.py` compiles
+them for reading and `writer.py` fills them for writing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import msgspec
+
+from vtc.dialects.syntax import pattern, prompt
+
+
+class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The keys of a JSON object that holds a whole call; the first is written, all are read."""
+
+    name: tuple[str, ...] = ("name",)
+    arguments: tuple[str, ...] = ("arguments", "parameters")
+    id: str = ""
+    order: tuple[Literal["id", "name", "arguments"], ...] = ("id", "name", "arguments")
+    """In which they are written."""
+
+
+class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_fields=True, kw_only=True):
+    """One dialect, as its YAML file describes it.
+
+    `call`, `param` and `section` are patterns: literal text with placeholders such as `{name}` and `{value}` (`{{` and
+    `}}` are braces; `pattern.SLOTS` lists them). Of several patterns the first is written and all are read. White space
+    between markup is written exactly and read loosely; white space next to `{value}` is the value's frame.
+    """
+
+    kind: Literal["dialect"]
+    name: str
+    description: str = ""
+    call: tuple[str, ...] | str
+    param: tuple[str, ...] | str = ()
+    section: tuple[str, ...] | str = ()
+    """A pattern with `{calls}` around one or more calls."""
+    section_required: bool = False
+    section_anchor: Literal["anywhere", "message"] = "anywhere"
+    """`message`: the section counts only when it is the whole reply."""
+    separator: str = "\n"
+    param_separator: str = ""
+    """Between parameters, besides white space."""
+    optional: tuple[str, ...] = ()
+    """Markers of `call` that models leave out."""
+    spellings: tuple[tuple[str, ...], ...] = ()
+    """Texts of the markup that models write in several ways: each as the patterns have it, then as it is read, too."""
+    anchor: Literal["anywhere", "line"] = "anywhere"
+    """`line`: a call counts only when nothing else stands on its lines."""
+    id: str = ""
+    """The id that a call's header amounts to, e.g. `functions.{name}:{index}`."""
+    names: Literal["declared", "any"] = "any"
+    """`declared`: only names (and parameters) of offered tools are markup; all else is text."""
+    namespaces: tuple[str, ...] = ()
+    """Prefixes that a tag may carry (`antml:`); they are ignored."""
+    values: Literal["json", "python", "repr", "nested"] = "json"
+    """How what is not a string is written: JSON; Python scalars; Python literals throughout; lists and objects as
+    parameters in the parameter, an item's key being `item`. (In keyword arguments strings, too: in double quotes, or
+    with `repr` as Python has them.)"""
+    codec: Literal["json", "gemma"] = "json"
+    """How `{args}` is written: as JSON, or as Gemma 4 does (`gemma_body.py`)."""
+    frame: Literal["pattern", "multiline"] = "pattern"
+    """`multiline`: a value of several lines is set off by one newline on either side."""
+    json_body: bool = True
+    """Arguments that would not survive between tags are written as one JSON object in the call's body."""
+    in_code: Literal["text", "call"] = "text"
+    """Whether a call inside a Markdown code block or span is a call."""
+    json: Envelope = Envelope()
+    result: str = "{result}"
+    """How a tool's result stands in the conversation; `{name}`, `{id}` and `{result}`."""
+    result_role: Literal["user", "tool"] = "user"
+    result_start: str = ""
+    """A regular expression with a group `name`: how a client that writes this dialect begins a result."""
+    empty_result: str = "(no output)"
+    prompt: str = ""
+    """Jinja2, sandboxed: how the tools are shown to the model."""
+
+    @property
+    def calls(self) -> tuple[str, ...]:
+        return (self.call,) if isinstance(self.call, str) else self.call
+
+    @property
+    def params(self) -> tuple[str, ...]:
+        return (self.param,) if isinstance(self.param, str) else self.param
+
+    @property
+    def sections(self) -> tuple[str, ...]:
+        return (self.section,) if isinstance(self.section, str) else self.section
+
+    @property
+    def framed(self) -> bool:
+        """Whether every call opens with markup of its own that nobody writes by chance: a marker of at least five
+        characters, or a tag that is an offered tool's name. What could be any JSON, code or word is no such opening.
+
+        A dialect that is only how clients read calls is left out, too.
+        """
+        openings = [pattern.parse(text, "call") for text in self.calls]
+        if self.section_required:
+            openings = [pattern.parse(text, "section") for text in self.sections]
+        firsts = [parts[0].strip(" \n[({\"'`") if isinstance(parts[0], str) else "" for parts in openings]
+        tags = self.names == "declared" and set(firsts) == {"<"}
+        return self.json_body and (tags or all(len(first) >= 5 and not first[0].isalnum() for first in firsts))
+
+    def check(self, *, template: bool = True) -> None:
+        """Raise `PatternError` (a ValueError with the offending `.key`) if a pattern makes no sense.
+
+        Compiling the prompt's `template` takes longer than all else; without it, it is compiled when it is needed.
+        """
+        for key, patterns in (("call", self.calls), ("param", self.params), ("section", self.sections)):
+            for text in patterns:
+                pattern.parse(text, key)
+        for text in self.calls:
+            pattern.check_findable(text, "call", enclosed=self.section_required)
+        for key, patterns in (("param", self.params), ("section", self.sections)):
+            for text in patterns:
+                pattern.check_findable(text, key, enclosed=True)
+        bodies = [pattern.body(text) for text in self.calls]
+        if not bodies:
+            raise pattern.PatternError("call", "at least one pattern is needed")
+        if "params" in bodies and not self.params:
+            raise pattern.PatternError("param", "a call with {params} needs a pattern for one parameter")
+        pattern.parse(self.result, "result")
+        self._check_result_start()
+        if template:
+            prompt.check(self.prompt)
+
+    def _check_result_start(self) -> None:
+        try:
+            groups = re.compile(self.result_start).groupindex
+        except re.error as error:
+            raise pattern.PatternError("result_start", f"no regular expression: {error}") from None
+        if self.result_start and "name" not in groups:
+            raise pattern.PatternError("result_start", "the group (?P<name>…) is missing: which tool the result is of")

@@ -1,0 +1,286 @@
+"""The parts that a dialect's patterns are read by: heads, parameters, closers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from vtc.dialects.syntax import pattern
+from vtc.dialects.syntax.description import Description
+from vtc.dialects.syntax.pattern import Chars, Group, Lit, Maybe, OneOf, Part, Slot, Space, Token
+from vtc.dialects.syntax.tool_names import PREFIXES
+
+NAME = r"\w.:\-/"
+KEY = r"^\s<>\"'=/\\"
+CODE_BLOCK = Maybe((Lit("```"), Maybe((Lit("json"),)), Space()))
+"""The opening fence of a code block that stands inside of a call's tags."""
+QUOTES = ('"', "'", '\\"', "\\'")
+"""Around an attribute; escaped once too often, too."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """One call pattern of a dialect, and the section around it if there is one."""
+
+    dialect: Description
+    call: str
+    section: str = ""
+
+    @property
+    def body(self) -> str:
+        return pattern.body(self.call)
+
+    @property
+    def whole_reply(self) -> bool:
+        return bool(self.section) and self.dialect.section_anchor == "message"
+
+    @property
+    def whole_line(self) -> bool:
+        return self.dialect.anchor == "line" and not self.section
+
+    def head(self, tools: tuple[str, ...]) -> tuple[Part, ...]:
+        before, _ = pattern.split(pattern.parse(self.call, "call"), pattern.BODIES)
+        slots: dict[str, tuple[Part, ...]] = {
+            "name": _names(self.dialect, tools),
+            "id": (Chars(r"\w.:\-", 128, "id"),),
+            "index": (Chars(r"\d", 9, "index"),),
+            "number": (Chars(r"\d", 9),),
+        }
+        parts = _markup(before, self.dialect, slots)
+        if self.section:
+            opening, _ = pattern.split(pattern.parse(self.section, "section"), ("calls",))
+            parts = (*_markup(opening, self.dialect, {}), Space(), *parts)
+        return _trim(parts)
+
+    def attribute_head(self, tools: tuple[str, ...]) -> tuple[Part, ...] | None:
+        """The beginning of a call with attributes, if the tool's name is the tag; up to the first value."""
+        if not tools or self.section or not self.call.startswith("<{name}>"):
+            return None
+        attribute = (Chars(KEY, 128, "key"), Space(), Lit("="), Space(), OneOf(QUOTES))
+        return (Lit("<"), *_names(self.dialect, tools), Chars(r"\s", 16), Group(attribute, "attribute"))
+
+    def tail(self, name: str) -> tuple[Part, ...]:
+        """What must follow the arguments of a call that was written with this name."""
+        _, after = pattern.split(pattern.parse(self.call, "call"), pattern.BODIES)
+        slots: dict[str, tuple[Part, ...]] = {
+            "name": (Lit(name),),
+            "id": (Chars(r"\w.:\-", 128),),
+            "index": (Chars(r"\d", 9),),
+            "number": (Chars(r"\d", 9),),
+        }
+        return _loose(_trim(_markup(after, self.dialect, slots)))
+
+    def section_tail(self) -> tuple[Part, ...]:
+        if not self.section:
+            return ()
+        _, closing = pattern.split(pattern.parse(self.section, "section"), ("calls",))
+        return _trim(_markup(closing, self.dialect, {}))
+
+    def closing_tags(self, name: str) -> list[str]:
+        """The closing tags of the call and of the sections it may stand in, as they are written."""
+        _, after = pattern.split(pattern.parse(self.call, "call"), pattern.BODIES)
+        texts = ["".join(name if isinstance(part, Slot) else part for part in after)]
+        for section in self.dialect.sections:
+            _, after = pattern.split(pattern.parse(section, "section"), ("calls",))
+            texts.append("".join(part for part in after if isinstance(part, str)))
+        return [tag for text in texts for tag in text.split()]
+
+    def param_opener(self, keys: tuple[str, ...]) -> re.Pattern[str]:
+        """Finds the opening tag of one of these parameters; group 1 is which."""
+        before, _ = pattern.split(pattern.parse(self.dialect.params[0], "param"), ("value",))
+        slots = _param_slots(Group((OneOf(keys),), "key"))
+        parts = _loose(_trim(_markup(before, self.dialect, slots)))
+        return re.compile(pattern.whole(parts, "opener"))
+
+    def param_closer(self, key: str) -> str:
+        """The closing tag of a parameter, as it is written."""
+        _, after = pattern.split(pattern.parse(self.dialect.params[0], "param"), ("value",))
+        return "".join(key if isinstance(part, Slot) else part for part in after).strip()
+
+    @cached_property
+    def markup(self) -> re.Pattern[str] | None:
+        """Finds what opens and what closes a parameter, and heads of calls; None where a closer names its parameter."""
+        _, after = pattern.split(pattern.parse(self.dialect.params[0], "param"), ("value",))
+        if any(isinstance(part, Slot) for part in after) or self.dialect.names != "any":
+            return None
+        head = Form(self.dialect, self.call).head(())
+        if isinstance(head[0], Maybe):
+            head = _trim(head[1:])  # it is one without its leading marker, too, and begins with literal text then
+        groups = {
+            "opener": self.param_heads()[0],
+            "closer": self.param_tail(0, ""),
+            "head": head,
+        }
+        return pattern.finding([Token(name, parts) for name, parts in groups.items()])
+
+    def param_heads(self) -> list[tuple[Part, ...]]:
+        heads = []
+        for text in self.dialect.params:
+            before, _ = pattern.split(pattern.parse(text, "param"), ("value",))
+            slots = _param_slots(Chars(KEY, 128, "key"))
+            heads.append(_loose(_trim(_markup(before, self.dialect, slots))))
+        return heads
+
+    def param_tail(self, index: int, key: str) -> tuple[Part, ...]:
+        _, after = pattern.split(pattern.parse(self.dialect.params[index], "param"), ("value",))
+        return _loose(_trim(_markup(after, self.dialect, {"key": (Lit(key),)})))
+
+
+def _param_slots(key: Part) -> dict[str, tuple[Part, ...]]:
+    return {
+        "key": (key,),
+        "string": (OneOf(("true", "false"), "string"),),
+        "type": (Chars(r"\w", 32, "type"),),
+    }
+
+
+def forms(dialect: Description) -> list[Form]:
+    forms = [Form(dialect, call, section) for section in dialect.sections for call in dialect.calls]
+    if not dialect.section_required:
+        forms += [Form(dialect, call) for call in dialect.calls]
+    return forms
+
+
+def closers(form: Form) -> list[tuple[Part, ...]]:
+    """What may close behind a call: its section, if only by a stray closer, and what the call could do without."""
+    dialect = form.dialect
+    _, after = pattern.split(pattern.parse(form.call, "call"), pattern.BODIES)
+    tail = "".join(part for part in after if isinstance(part, str))
+    closers: list[tuple[Part, ...]] = [(Lit(marker),) for marker in dialect.optional if marker in tail]
+    for section in [form.section] if form.whole_reply else dialect.sections:
+        if form.whole_reply or dialect.section_anchor == "anywhere":
+            closers.append(Form(dialect, form.call, section).section_tail())
+    return [closer for closer in closers if closer]
+
+
+def variants(form: Form, tools: tuple[str, ...]) -> list[tuple[Part, ...]]:
+    """The ways a head may begin: with and without a leading optional marker, for each opening of JSON."""
+    if form.dialect.names == "declared" and not tools:
+        return []
+    head = form.head(tools)
+    heads = [head]
+    if head and isinstance(head[0], Maybe):
+        heads = [(*head[0].parts, *head[1:]), _trim(head[1:])]
+    if form.body in ("params", "kwargs"):
+        return heads
+    if form.body == "json" and form.dialect.names == "declared":
+        openings = _declared_envelopes(form.dialect, tools)
+    elif form.dialect.codec == "gemma":
+        openings = [(Lit("{"),)]
+    else:
+        openings = [opening_of_json(Lit("}")) if form.body == "args" else opening_of_json()]
+        if form.body == "json":
+            openings.append((Lit("["), Space(), *openings[0]))  # several calls where there should be one
+    return [
+        (*parts, Space(), CODE_BLOCK, Group(opening, "json")) if parts else opening
+        for parts in heads
+        for opening in openings
+    ]
+
+
+def opening_of_json(*others: Part) -> tuple[Part, ...]:
+    words = (*QUOTES, *(part.text for part in others if isinstance(part, Lit)))
+    return (Lit("{"), Space(), OneOf(words))
+
+
+def _loose(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """Inside a call, tags are read with stray white space in them: `< parameter = x >`."""
+    found: list[Part] = []
+    for part in parts:
+        if not isinstance(part, Lit):
+            found += [Space()] * bool(found and _ends_in(found[-1], "<=/")) + [part]
+            continue
+        for piece in re.split(r"(?<=[<=])|(?<=</)|(?=[=>])", part.text):
+            if piece:
+                found += [Space()] * (piece[0] in "=>" or bool(found and _ends_in(found[-1], "<=/"))) + [Lit(piece)]
+    return tuple(found)
+
+
+def _ends_in(part: Part, characters: str) -> bool:
+    return isinstance(part, Lit) and part.text[-1] in characters
+
+
+def _declared_envelopes(dialect: Description, tools: tuple[str, ...]) -> list[tuple[Part, ...]]:
+    """Beginnings of a JSON object that can be a call of an offered tool, and hardly anything else."""
+    keys = dialect.json
+
+    def opening(*parts: Part) -> tuple[Part, ...]:
+        return (Lit("{"), Space(), OneOf(QUOTES), *parts)
+
+    quote = OneOf(QUOTES)
+    colon = (quote, Space(), Lit(":"), Space())
+    return [
+        opening(OneOf(keys.name), *colon, quote, *_names(dialect, tools), quote),
+        opening(OneOf((*keys.arguments, "function")), *colon, Lit("{")),
+        opening(Lit("type"), *colon, Lit('"function"')),
+        *([opening(Lit(keys.id), *colon, Lit('"'))] if keys.id else []),
+    ]
+
+
+def _names(dialect: Description, tools: tuple[str, ...]) -> tuple[Part, ...]:
+    if dialect.names == "any":
+        return (Chars(NAME, 128, "name"),)
+    return (Group((Maybe((OneOf(PREFIXES),)), OneOf(tools, any_case=True)), "name"),)
+
+
+def _trim(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """Without white space at either end: the states skip it themselves."""
+    while parts and isinstance(parts[0], Space):
+        parts = parts[1:]
+    while parts and isinstance(parts[-1], Space):
+        parts = parts[:-1]
+    if parts and isinstance(last := parts[-1], Maybe) and isinstance(last.parts[-1], Space):
+        return (*parts[:-1], Maybe(last.parts[:-1]))
+    return tuple(parts)
+
+
+def _markup(parts: Sequence[str | Slot], dialect: Description, slots: dict[str, tuple[Part, ...]]) -> tuple[Part, ...]:
+    """Pattern text as it is read, with `slots` filled in."""
+    found: list[Part] = []
+    for i, part in enumerate(parts):
+        if isinstance(part, Slot):
+            found += slots[part.name]
+            continue
+        for piece in _pieces(part, dialect.optional):
+            if piece in dialect.optional:
+                # White space goes with the marker, so that none is eaten where the marker is missing.
+                marker = _literal(piece, dialect)
+                if found and isinstance(found[-1], Space):
+                    found[-1:] = [Maybe((Space(), *marker))]
+                else:
+                    found.append(Maybe((*marker, Space())))
+            else:
+                # A quote that stands directly beside a slot is an attribute's, and may be of either kind.
+                found += _literal(piece, dialect, quoted=(i > 0, i < len(parts) - 1))
+    return tuple(found)
+
+
+def _pieces(text: str, markers: Sequence[str]) -> list[str]:
+    if not markers:
+        return [text]
+    return [piece for piece in re.split(f"({'|'.join(map(re.escape, markers))})", text) if piece]
+
+
+def _literal(text: str, dialect: Description, quoted: tuple[bool, bool] = (False, False)) -> list[Part]:
+    found: list[Part] = []
+    spelled = {words[0]: words for words in dialect.spellings}
+    known = "".join(f"{re.escape(word)}|" for word in sorted(spelled, key=len, reverse=True))
+    for piece in re.split(rf"({known}\s+|</?(?=[A-Za-z])|[\"'])", text):
+        if not piece:
+            continue
+        if piece in spelled:
+            found.append(OneOf(spelled[piece]))
+        elif piece.isspace():
+            if not found or not isinstance(found[-1], Space):
+                found.append(Space())
+        elif piece in ("<", "</") and dialect.namespaces:
+            found += [Lit(piece), Maybe((OneOf(dialect.namespaces),))]
+        elif piece in QUOTES and ((quoted[1] and text.endswith(piece)) or (quoted[0] and text.startswith(piece))):
+            found.append(OneOf(QUOTES))
+        elif found and isinstance(last := found[-1], Lit):
+            found[-1] = Lit(last.text + piece)
+        else:
+            found.append(Lit(piece))
+    return found

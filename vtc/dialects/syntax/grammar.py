@@ -1,0 +1,188 @@
+"""A set of dialects, compiled for reading.
+
+Several dialects are armed at once and may share an opener: `<tool_call>` begins hermes, qwen3-coder and
+others. All their heads (everything up to a call's arguments) go into one expression, so
+the text that follows an opener decides which dialect it is, in one pass. Each state of the reader has one such
+expression of what leaves it; `reader.py` says what happens then.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from vtc.dialects.syntax.description import Description
+from vtc.dialects.syntax.forms import CODE_BLOCK, QUOTES, Form, closers, forms, opening_of_json, variants
+from vtc.dialects.syntax.pattern import Chars, Group, Lit, Maybe, Part, Scan, Space, Token, expecting, searching
+from vtc.dialects.syntax.prefilter import Sieve
+
+MOST_NAME = 128
+"""Characters of a tool's name; no text is a call of one with more."""
+FENCES = (
+    Token("fence", (Lit("```"), Maybe((Chars("`", 61),))), line_start=True),
+    Token("tilde", (Lit("~~~"), Maybe((Chars("~", 61),))), line_start=True),
+)
+TICKS = Token("ticks", (Lit("`"), Maybe((Chars("`", 63),))))
+BLANK_LINE = Token("blank", (Lit("\n"), Maybe((Chars(" \\t\\r", 64),)), Lit("\n")))
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """How a call may begin; `token` is its name in the expressions that look for it."""
+
+    form: Form
+    token: Token
+    attributes: bool = False
+    """The parameters follow as attributes, `<read_file path="a.py"/>`: a malformation of tag-per-tool dialects."""
+
+
+class Grammar:
+    """The expressions of every state for one set of dialects and one set of offered tools."""
+
+    def __init__(
+        self,
+        dialects: Sequence[Description],
+        tools: Iterable[str],
+        reasoning: tuple[str, str] | None = None,
+        markers: Iterable[str] = (),
+    ) -> None:
+        self.tools = tuple(tools)
+        self.heads: dict[str, Head] = {}
+        # Those whose tags are the names of tools come last: a tool may be named like another dialect's tag.
+        for dialect in sorted(dialects, key=lambda one: one.names == "declared"):
+            for form, parts, attributes in _openings(dialect, self.tools if dialect.names == "declared" else ()):
+                token = Token(f"h{len(self.heads)}", parts, line_start=form.whole_line and not attributes)
+                self.heads[token.name] = Head(form, token, attributes)
+        anywhere = [head for head in self.heads.values() if not head.form.whole_reply]
+        tokens = [head.token for head in anywhere]
+        in_code = [head.token for head in anywhere if head.form.dialect.in_code == "call"]
+        think = [Token("think", (Lit(reasoning[0]),))] if reasoning else []
+        self.start = expecting([*think, *(h.token for h in self.heads.values() if h.form.whole_reply)])
+        dropped = [Token(f"marker{i}", (Lit(marker),)) for i, marker in enumerate(markers)]
+        self.text = Sieve([*tokens, *dropped, *FENCES, TICKS])
+        self.reasoning = searching([Token("unthink", (Lit(reasoning[1]),))] if reasoning else [])
+        self.span = Sieve([*tokens, *FENCES, TICKS, BLANK_LINE])
+        self.span_end = searching([*FENCES, TICKS, BLANK_LINE])
+        self._in_code = in_code
+        # Bounded, as names and keys are what a model writes.
+        kept = lru_cache(maxsize=256)
+        self.closing_fence = kept(self._closing_fence)
+        self.arguments = kept(self._arguments)
+        self.value = kept(self._value)
+        self.tail = kept(self._tail)
+        self.after = kept(self._after)
+        self.damaged = kept(self._damaged)
+        self.closer = kept(self._closer)
+
+    def _closing_fence(self, run: str) -> Scan:
+        """The end of a code block that `run` opened: at least as many of the same, alone on a line."""
+        more = Maybe((Chars(run[0], 64),))
+        blank = Maybe((Chars(" \\t\\r", 64),))
+        tokens = [*self._in_code, Token("unfence", (Lit(run), more, blank, Lit("\n")), line_start=True)]
+        return searching(tokens, [Token("unfence_end", (Lit(run), more), line_start=True)])
+
+    def _arguments(self, form: Form, name: str) -> Scan:
+        """Right behind a head with {params}: a parameter, the end of a call without any, or a JSON object."""
+        tokens = [Token(f"p{i}", parts) for i, parts in enumerate(form.param_heads())]
+        tokens.append(Token("tail", form.tail(name)))
+        unquoted = (Lit("{"), Space(), Chars(r"\w", 64), Space(), Lit(":"))
+        for i, opening in enumerate((opening_of_json(Lit("}")), unquoted)):
+            tokens.append(Token(f"json{i}", (CODE_BLOCK, *opening)))
+        return expecting(tokens)
+
+    def _value(self, form: Form, name: str, index: int, key: str) -> Scan:
+        """In a parameter's value.
+
+        A closer counts only where the structure allows it: before another parameter or
+        the end of the call, and that end in turn only if no parameter's closer follows it.
+        """
+        close, tail = form.param_tail(index, key), form.tail(name)
+        comma = form.dialect.param_separator.strip()
+        between = (Space(), Maybe((Lit(comma), Space()))) if comma else (Space(),)
+        tokens = [Token(f"p{i}", (*close, *between, *parts)) for i, parts in enumerate(form.param_heads())]
+        tokens.append(Token("stray", (*close, Space(), *tail, Space(), *close)))
+        tokens.append(Token("tail", (*close, Space(), *tail)))
+        return searching(tokens, [Token("unclosed", close)])
+
+    def _tail(self, form: Form, name: str) -> Scan:
+        """Behind a JSON body: the call's closers, also with a brace too many or the fence of a code block before them;
+        a closing tag of another kind; the next call; or the end of the line.
+        """
+        if parts := form.tail(name):
+            brace, fence = Token("extra0", (Lit("}"), Space(), *parts)), Token("extra1", (Lit("```"), Space(), *parts))
+            wrong = Token("wrong", (Lit("</"), Chars(r"\w:.\-", 64), Lit(">")))
+            return expecting([Token("tail", parts), brace, fence, wrong, *self._heads_of(form.dialect, "m")])
+        return _END_OF_LINE if form.whole_line else _NOTHING
+
+    def _after(self, form: Form) -> Scan:
+        """Behind a call: closers that may still come, and in a section its next call."""
+        dialect = form.dialect
+        tokens = [Token(f"o{i}", parts) for i, parts in enumerate(closers(form))]
+        if form.section and (dialect.section_required or form.whole_reply):
+            inner = Form(dialect, form.call)
+            heads = variants(inner, self.tools)
+            comma = dialect.separator.strip()
+            if comma:
+                heads = [(Lit(comma), Space(), *parts) for parts in heads] + heads
+            tokens += [
+                Token(f"next{i}", parts) for i, parts in enumerate(heads) if isinstance(parts[0], Lit) or not comma
+            ]
+        return expecting(tokens)
+
+    def _damaged(self, form: Form, name: str) -> Scan:
+        """In a call whose JSON broke: its closer with another call right behind it, which only then is one."""
+        closers = [parts for parts in (form.tail(name), form.section_tail()) if parts]
+        pairs = itertools.product(closers, self._heads_of(form.dialect, "m"))
+        return searching(
+            [Token(f"d{i}", (*closer, Space(), Group(head.parts, "next"))) for i, (closer, head) in enumerate(pairs)]
+        )
+
+    def _heads_of(self, dialect: Description, name: str) -> list[Token]:
+        """The heads of a dialect that count anywhere, as tokens of this name."""
+        heads = [head for head in self.heads.values() if head.form.dialect is dialect]
+        anywhere = [head for head in heads if not (head.form.whole_reply or head.form.whole_line)]
+        return [Token(f"{name}{i}", head.token.parts) for i, head in enumerate(anywhere)]
+
+    def _closer(self, form: Form, name: str) -> Scan:
+        """The end of a call that is no call any more, or else of its section, wherever it stands."""
+        tail = form.tail(name) or form.section_tail()
+        return searching([Token("closer", tail)] if tail else [])
+
+
+@lru_cache(maxsize=1024)
+def _openings(dialect: Description, tools: tuple[str, ...]) -> list[tuple[Form, tuple[Part, ...], bool]]:
+    """The ways a call of a dialect may begin, and whether its parameters then follow as attributes."""
+    found = []
+    for form in forms(dialect):
+        found += [(form, parts, False) for parts in variants(form, tools)]
+        if tag := form.attribute_head(tools):
+            found.append((form, tag, True))
+    return found
+
+
+ATTRIBUTES_END = searching(
+    [Token(f"end{i}", (Lit(quote), Space(), Maybe((Lit("/"),)), Lit(">"))) for i, quote in enumerate(QUOTES)]
+)
+"""The end of a tag with attributes, if it is not inside a value."""
+
+_END_OF_LINE = Scan(
+    r"(?P<hold>\}?[ \t\r]{0,256}\Z)|(?P<tail>[ \t\r]{0,256}(?=\n))|(?P<extra0>\}[ \t\r]{0,256}(?=\n))",
+    r"(?P<tail>[ \t\r]{0,256}(?:(?=\n)|\Z))|(?P<extra0>\}[ \t\r]{0,256}(?:(?=\n)|\Z))",
+)
+_NOTHING = Scan("(?P<tail>)", "(?P<tail>)")
+
+
+@lru_cache(maxsize=256)
+def compiled(
+    dialects: tuple[Description, ...],
+    tools: tuple[str, ...],
+    reasoning: tuple[str, str] | None = None,
+    markers: tuple[str, ...] = (),
+) -> Grammar:
+    """The grammar for these dialects and tool names; agents offer the same tools again and again.
+
+    `reasoning` is the tag that opens reasoning and the one that closes it, `markers` are taken out of visible text.
+    """
+    return Grammar(dialects, tuple(name for name in tools if len(name) <= MOST_NAME), reasoning, markers)

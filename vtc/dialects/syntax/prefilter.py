@@ -1,0 +1,135 @@
+"""Many tokens looked for at once, in two steps: how they begin, then what begins so.
+
+    <tool_call>   begins heads of hermes, qwen3-coder, GLM …    one expression for all of these beginnings
+    {"name": …    and only where one stands: which of those     one expression for each beginning, made when it is met
+
+What a token begins with is literal text and hardly ever the names of tools, so the first expression is the same for
+every set of tools, and of the others most replies need none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cached_property, lru_cache
+from itertools import product
+
+from vtc.dialects.syntax.pattern import Finder, Lit, Maybe, OneOf, Part, Scan, Token, searching
+
+MOST = 4
+"""Beginnings of one token that are told apart."""
+
+type Beginning = tuple[str, bool]
+"""A text, and whether it must start its line."""
+
+
+class Sieve(Scan):
+    """What `searching` gives, for many tokens."""
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self._tokens = tokens
+        self._scans: dict[str, Scan] = {}
+
+    @cached_property
+    def streaming(self) -> Finder:
+        return _Steps(self, final=False)
+
+    @cached_property
+    def final(self) -> Finder:
+        return _Steps(self, final=True)
+
+    @cached_property
+    def first(self) -> re.Pattern[str]:
+        return self.outer.first
+
+    @property
+    def firsts(self) -> str:  # type: ignore[override]  # a scan is given its own
+        return self.outer.firsts
+
+    @cached_property
+    def outer(self) -> Scan:
+        """Finds the longest beginning."""
+        return _scan(frozenset(one for _, own in self._own for one in own))
+
+    def inner(self, text: str) -> Scan:
+        """Finds the token where a beginning was found: any that begins so, or with less of it."""
+        if text not in self._scans:
+            tokens = [token for token, own in self._own if any(text.startswith(other) for other, _ in own)]
+            self._scans[text] = searching(tokens)
+        return self._scans[text]
+
+    @cached_property
+    def _own(self) -> list[tuple[Token, list[Beginning]]]:
+        return [(token, beginnings(token)) for token in self._tokens]
+
+    # The same in one step, made only if somebody asks
+
+    @property
+    def _streaming(self) -> str:  # type: ignore[override]  # a scan is given its expressions
+        return searching(self._tokens)._streaming
+
+    @property
+    def _final(self) -> str:  # type: ignore[override]  # as above
+        return searching(self._tokens)._final
+
+
+class _Steps:
+    """One of the two expressions of a sieve."""
+
+    def __init__(self, sieve: Sieve, *, final: bool) -> None:
+        self._final = final
+        self._inner = sieve.inner
+        self._outer = sieve.outer.final if final else sieve.outer.streaming
+
+    def search(self, text: str, at: int = 0, /) -> re.Match[str] | None:
+        while begun := self._outer.search(text, at):
+            if found := self._found(begun):
+                return found
+            at = begun.start() + 1
+        return None
+
+    def match(self, text: str, at: int = 0, /) -> re.Match[str] | None:
+        begun = self._outer.match(text, at)
+        return self._found(begun) if begun else None
+
+    def _found(self, begun: re.Match[str]) -> re.Match[str] | None:
+        if begun.lastgroup:
+            return begun  # it may still become one
+        scan = self._inner(begun[0])
+        return (scan.final if self._final else scan.streaming).match(begun.string, begun.start())
+
+
+@lru_cache(maxsize=64)
+def _scan(known: frozenset[Beginning]) -> Scan:
+    """Finds the longest beginning. Which one it is its text says; groups would have to be looked after for each."""
+    ordered = sorted(known, key=lambda one: (-len(one[0]), one))
+    return searching([Token("", (Lit(text),), line_start=line) for text, line in ordered])
+
+
+def beginnings(token: Token) -> list[Beginning]:
+    """The literal texts that a token can begin with, as far as they are few."""
+    return [(text, token.line_start) for text in _texts(token.parts)]
+
+
+def _texts(parts: Iterable[Part]) -> list[str]:
+    found = [""]
+    for part in parts:
+        words = _words(part)
+        if words is None or len(found) * len(words) > MOST:
+            break
+        found = ["".join(pair) for pair in product(found, words)]
+    return list(dict.fromkeys(found))
+
+
+def _words(part: Part) -> list[str] | None:
+    """All that a part can be, if that is some texts."""
+    match part:
+        case Lit(text):
+            return [text]
+        case OneOf(words, _, any_case=False):
+            return list(words)
+        case Maybe(inner):
+            options = [_words(one) for one in inner]
+            known = [one for one in options if one is not None]
+            return None if len(known) < len(options) else ["", *map("".join, product(*known))]
+    return None

@@ -1,0 +1,1 @@
+"""Calls, results and histories -> text, and the proof that the text reads back."""

@@ -1,0 +1,109 @@
+"""Calls and results as a dialect writes them: the other direction of the same patterns.
+
+Where values between tags would not be read back as what they are (`proof.py`), the arguments are written as one JSON
+object in the call's body, which every dialect reads and in which no marker can occur.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vtc.dialects.arguments import gemma, values
+from vtc.dialects.arguments.json_object import dumped, loaded
+from vtc.dialects.syntax import pattern
+from vtc.dialects.syntax.description import Description
+from vtc.dialects.writing.round_trip import Proof
+from vtc.events import Tool, ToolCall
+
+
+def write_calls(
+    calls: Sequence[ToolCall], dialect: Description, tools: Mapping[str, Tool], proof: Proof | None = None
+) -> str:
+    """The text of some calls, section included; `tools` are the offered tools by name.
+
+    `proof` is for this dialect and these tools, and knows what was written with it before.
+    """
+    if not calls:
+        return ""
+    # The tool of a call in the history may not be offered any more; it is written as if it were.
+    gone = {call.name: Tool(call.name) for call in calls if call.name not in tools}
+    if gone or proof is None:
+        proof = Proof(dialect, {**gone, **tools})
+    text = dialect.separator.join(_call(call, dialect, index, proof).rstrip("\n") for index, call in enumerate(calls))
+    if dialect.sections and (dialect.section_required or dialect.section_anchor == "anywhere"):
+        return pattern.filled(dialect.sections[0], "section", {"calls": text})
+    return text
+
+
+def _call(call: ToolCall, dialect: Description, index: int, proof: Proof) -> str:
+    """The text of one call without its section."""
+    arguments = _object(call.arguments)
+    form = dialect.calls[0]
+    id_ = dialect.id.replace("{name}", call.name).replace("{index}", str(index)) or call.id or ""
+    slots = {"name": call.name, "id": id_, "index": str(index), "number": str(index + 1)}
+    kind = pattern.body(form)
+    if kind == "json":
+        keys = dialect.json
+        named: dict[str, tuple[str, Any]] = {
+            "id": (keys.id, id_ if keys.id else ""),
+            "name": (keys.name[0], call.name),
+            "arguments": (keys.arguments[0], arguments),
+        }
+        fields = [named[one] for one in keys.order]
+        slots["json"] = dumped({key: value for key, value in fields if value != ""})
+    elif kind == "args":
+        slots["args"] = gemma.write(arguments) if dialect.codec == "gemma" else dumped(arguments)
+    elif kind == "kwargs":
+        slots["kwargs"] = ", ".join(f"{key}={_literal(value, dialect.values)}" for key, value in arguments.items())
+    else:
+
+        def written(arguments: Mapping[str, Any]) -> str:
+            params = dialect.param_separator.join(_param(key, value, dialect) for key, value in arguments.items())
+            return pattern.filled(form, "call", {**slots, "params": params})
+
+        if not dialect.json_body or proof.holds(call.name, arguments, written):
+            return written(arguments)
+        # `<` as an escape: no marker can be found in it.
+        slots["params"] = dumped(arguments).replace("<", "\\u003c") + "\n"
+    return pattern.filled(form, "call", slots)
+
+
+def write_result(name: str, id_: str, result: str, dialect: Description) -> str:
+    """The text in which a tool's result stands in the conversation. The result itself is never altered."""
+    filled = {"name": name, "id": id_, "result": result or dialect.empty_result}
+    return pattern.filled(dialect.result, "result", filled)
+
+
+def _param(key: str, value: Any, dialect: Description) -> str:
+    if dialect.values == "nested" and isinstance(value, dict | list):
+        inner = value.items() if isinstance(value, dict) else (("item", item) for item in value)
+        text = "".join(_param(name, entry, dialect) for name, entry in inner)
+    else:
+        text = values.write(value, dialect.values)
+    if dialect.frame == "multiline" and "\n" in text:
+        text = f"\n{text}\n"
+    kind = "string" if isinstance(value, str) else _json_type(value)
+    slots = {"key": key, "value": text, "string": str(isinstance(value, str)).lower(), "type": kind}
+    return pattern.filled(dialect.params[0], "param", slots)
+
+
+def _json_type(value: Any) -> str:
+    kinds = {bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
+    return kinds.get(type(value), "null")
+
+
+def _literal(value: Any, style: values.Style) -> str:
+    """A value in a Python call."""
+    if isinstance(value, str) and style != "repr":
+        return dumped(value)
+    return repr(value)
+
+
+def _object(arguments: str) -> dict[str, Any]:
+    """Arguments as an object; what a client sends that is none is kept under one key, so that nothing is lost."""
+    try:
+        value = loaded(arguments or "{}")
+    except (ValueError, RecursionError):
+        value = arguments
+    return value if isinstance(value, dict) else {"arguments": value}

@@ -1,0 +1,1 @@
+"""What was done to an exchange, for people to read."""

@@ -1,0 +1,153 @@
+"""A recorded reply and what it reads as: how a capture becomes a test.
+
+    - name: qwen3-coder 5f0c1ab2
+      text: |-
+        <tool_call>…
+      calls: [{read_file: {path: a.txt}}]
+      dialects: [qwen3-coder, hermes]
+      tools: {read_file: {properties: {path: {type: string}}}}
+
+A file is a list of cases. A recorded one says what is read today; where that is wrong, correct it by hand and the case
+fails until the code is right.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, Self
+
+import msgspec
+import yaml
+
+from vtc.dialects.reading.reader import Reader
+from vtc.dialects.syntax.description import Description
+from vtc.dialects.syntax.grammar import compiled
+from vtc.events import Call, Event, Reasoning, Refusal, Text, Tool
+from vtc.profiles.plan import Plan
+from vtc.scrub import scrub, scrubbed
+
+type ToolSet = dict[str, dict[str, Any]]
+"""Tools by name, each the JSON Schema of its parameters; `type: object` is understood."""
+
+
+class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaults=True):
+    """A reply and what it reads as; `calls` are `{name: arguments}`."""
+
+    name: str
+    text: str
+    calls: tuple[dict[str, dict[str, Any]], ...] = ()
+    content: str = ""
+    as_is: bool = False
+    """The content is the text."""
+    reasoning: str = ""
+    repairs: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()
+    """Part of each refusal's reason."""
+    dialects: tuple[str, ...] = ()
+    tools: str | ToolSet = "agent"
+    """Those offered, or the name of a set that the tests share."""
+    finish: Literal["complete", "length"] = "complete"
+    alone: bool = False
+    """Other text before or after it would change what it reads as."""
+    tags: tuple[str, str] | None = None
+    """What the model thinks between."""
+    markers: tuple[str, ...] = ()
+    reader: dict[str, Any] = {}
+
+    @classmethod
+    def recorded(cls, name: str, text: str, plan: Plan, *, complete: bool, secrets: Iterable[str] = ()) -> Self:
+        """What is read by a plan today, scrubbed of secrets."""
+        secrets = tuple(secrets)
+        think = plan.reasoning
+        reader: dict[str, Any] = {}
+        if not plan.lenient:
+            reader["lenient"] = False
+        if plan.unknown_tools != "text":
+            reader["unknown_tools"] = plan.unknown_tools
+        if think and think.to != "reasoning_content":
+            reader["think"] = think.to
+        if think and think.prefilled:
+            reader["thinking"] = True
+        case = cls(
+            name=name,
+            text=scrub(text, secrets),
+            dialects=tuple(dialect.name for dialect in plan.read),
+            tools={tool.name: scrubbed(dict(tool.parameters), secrets) for tool in plan.tools},
+            finish="complete" if complete else "length",
+            alone=True,
+            tags=(think.open, think.close) if think else None,
+            markers=plan.markers,
+            reader=reader,
+        )
+        found = case.found(case.events([case.text], plan.read, case.toolset()))
+        return msgspec.structs.replace(case, **found)
+
+    def toolset(self, shared: Mapping[str, Mapping[str, Tool]] | None = None) -> Mapping[str, Tool]:
+        """The tools that are offered; raises ValueError for the name of a set that is not shared here."""
+        if isinstance(self.tools, str):
+            if shared is None or self.tools not in shared:
+                raise ValueError(f"case {self.name!r}: there is no set of tools {self.tools!r}; write the tools out")
+            return shared[self.tools]
+        return {name: Tool(name, parameters={"type": "object", **entry}) for name, entry in self.tools.items()}
+
+    def events(self, chunks: Iterable[str], dialects: Sequence[Description], tools: Mapping[str, Tool]) -> list[Event]:
+        """What the reply is read as when it arrives as `chunks`."""
+        grammar = compiled(tuple(dialects), tuple(sorted(tools)), self.tags, self.markers)
+        reader = Reader(grammar, tools, **self.reader)
+        events = [event for chunk in chunks for event in reader.feed(chunk)]
+        return [*events, *reader.finish(complete=self.finish == "complete")]
+
+    def found(self, events: Sequence[Event]) -> dict[str, Any]:
+        """The events as the fields of a case have them."""
+        calls = [event for event in events if isinstance(event, Call)]
+        return {
+            "calls": tuple({one.call.name: json.loads(one.call.arguments)} for one in calls),
+            "content": "".join(event.raw for event in events if isinstance(event, Text)),
+            "reasoning": "".join(event.raw for event in events if isinstance(event, Reasoning)),
+            "repairs": tuple(repair for one in calls for repair in one.repairs),
+            "refusals": tuple(event.reason for event in events if isinstance(event, Refusal)),
+        }
+
+    def differences(self, events: Sequence[Event]) -> list[str]:
+        """What is read otherwise than the case says, a line each."""
+        found = self.found(events)
+        lines = []
+        for key in ("calls", "content", "reasoning", "repairs"):
+            wanted = self.text if key == "content" and self.as_is else getattr(self, key)
+            if _plain(found[key]) != _plain(wanted):
+                lines.append(f"{key}: {_plain(found[key])}, not {_plain(wanted)}")
+        refusals = found["refusals"]
+        if len(refusals) != len(self.refusals) or not all(map(str.__contains__, refusals, self.refusals)):
+            lines.append(f"refusals: {_plain(refusals)}, not {_plain(self.refusals)}")
+        return lines
+
+
+def read(text: str) -> list[Case]:
+    """The cases of a file; raises ValueError."""
+    try:
+        return msgspec.convert(yaml.safe_load(text), list[Case])
+    except (yaml.YAMLError, msgspec.ValidationError) as error:
+        raise ValueError(f"no list of cases: {error}") from None
+
+
+def write(case: Case) -> str:
+    """A case as an entry of such a file; its multi-line texts are written as they are, where YAML can."""
+    fields = msgspec.to_builtins(case)
+    return yaml.dump([fields], Dumper=_Dumper, allow_unicode=True, sort_keys=False, width=110)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Texts of several lines as blocks."""
+
+
+def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _text)
+
+
+def _plain(value: Any) -> str:
+    """JSON in which `1`, `1.0` and `true` are three things and the order of keys is none."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)

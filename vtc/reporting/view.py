@@ -1,0 +1,118 @@
+"""One exchange for people to read: what VTC did and why, and the conversation as it came in beside what went out.
+
+Takes plain data only: the report of the exchange as it is kept with a flow, and bodies. What is missing is left out, so
+that an exchange which VTC never saw can be shown, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import Any, Literal
+
+from vtc.apis import Api
+from vtc.reporting import transcript
+from vtc.reporting.transcript import Block
+
+WIDTH = 88
+"""Characters of a line of the report; what was said keeps its lines."""
+
+type Side = Literal["request", "reply"]
+
+SIDES: Mapping[Side, tuple[str, str]] = {
+    "request": ("as the client sent it", "as the model was given it"),
+    "reply": ("as the model wrote it", "as the client received it"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Bodies:
+    """A body as it came in and as it went out, decoded; `came` is None where it was not kept."""
+
+    came: bytes | None
+    went: bytes
+
+    @property
+    def changed(self) -> bool:
+        return self.came is not None and self.came != self.went
+
+
+def pane(api: Api, side: Side, bodies: Bodies, report: Mapping[str, Any] | None, summary: str = "") -> str:
+    """What stands in the pane of a request or a reply; a body that is nothing of this API stands there as it is."""
+    parts = [summary] if summary else []
+    parts += ["\n".join([title, *_indented(lines)]) for title, lines in sections(report or {})]
+    try:
+        parts.append(_conversation(api, side, bodies))
+    except ValueError as error:
+        parts += [f"({error})", bodies.went.decode(errors="replace")]
+    sizes = report.get("sizes", {}) if report else {}
+    if bodies.came is None and sizes.get(f"{side}_came") != sizes.get(f"{side}_went"):
+        parts.append(f"(What it was {SIDES[side][0]} was not kept; the option `vtc_keep_bodies` keeps it.)")
+    return "\n\n".join(parts)
+
+
+def diff(api: Api, side: Side, bodies: Bodies) -> str:
+    """What came in against what went out, as a unified diff of both read as conversations."""
+    if not bodies.changed or bodies.came is None:
+        return ""
+    return transcript.difference(blocks(api, side, bodies.came), blocks(api, side, bodies.went), *SIDES[side])
+
+
+def sections(report: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
+    """A report as titles with lines below: what was done, why, and the figures; empty sections are left out."""
+    for title, lines in (
+        ("What VTC did", [*_done(report)]),
+        ("Why", [*report.get("why", ())]),
+        ("Figures", [*_figures(report)]),
+    ):
+        if lines:
+            yield title, lines
+
+
+def _indented(lines: Iterable[str]) -> Iterator[str]:
+    """The lines below a title, long ones broken: a list of all dialects would be cut off at the pane's edge."""
+    for line in lines:
+        depth = " " * (len(line) - len(line.lstrip()))
+        yield from wrap(line, WIDTH, initial_indent="  ", subsequent_indent=f"    {depth}", break_on_hyphens=False)
+
+
+def _done(report: Mapping[str, Any]) -> Iterator[str]:
+    yield from (f"request: {line}" for line in report.get("request", ()))
+    for call in report.get("calls", ()):
+        yield f"call: {call['name']}, {call['dialect']} -> {report.get('form', 'tool_calls')}"
+        yield from (f"  repaired: {repair}" for repair in call.get("repairs", ()))
+    for refusal in report.get("refusals", ()):
+        name = f"{refusal['name']}, " if refusal.get("name") else ""
+        yield f"left as text: {name}{refusal['dialect']}: {refusal['reason']}"
+        if excerpt := refusal.get("excerpt"):
+            yield f"  {' '.join(excerpt.split())}"
+    for policy in report.get("policies", ()):
+        tool = f", {policy['tool']}" if policy.get("tool") else ""
+        reason = f": {policy['reason']}" if policy.get("reason") else ""
+        yield f"policy: {policy['policy']}{tool} -> {policy['action']}{reason}"
+    yield from (f"failed open: {failure}" for failure in report.get("failures", ()))
+
+
+def _figures(report: Mapping[str, Any]) -> Iterator[str]:
+    sizes = report.get("sizes", {})
+    for side in SIDES:
+        came, went = sizes.get(f"{side}_came"), sizes.get(f"{side}_went")
+        if came is not None and went is not None:
+            yield f"{side}: {came:,} bytes" + (f" -> {went:,} bytes" if came != went else ", as it came")
+    if seconds := report.get("seconds"):
+        yield f"time in VTC: {seconds * 1e3:.1f} ms"
+    if elapsed := report.get("elapsed"):
+        yield f"time from request to end of reply: {elapsed:.2f} s"
+
+
+def blocks(api: Api, side: Side, body: bytes) -> list[Block]:
+    """A body read as a conversation; raises ValueError if it is nothing of this API."""
+    return transcript.asked(api, body) if side == "request" else transcript.replied(api, body)
+
+
+def _conversation(api: Api, side: Side, bodies: Bodies) -> str:
+    went = blocks(api, side, bodies.went)
+    if bodies.came is None or not bodies.changed:
+        return transcript.written(went)
+    return transcript.compared(blocks(api, side, bodies.came), went, *SIDES[side])

@@ -1,0 +1,88 @@
+"""VTC without a proxy: plain functions on text, in the `<function_calls>` spelling.
+
+They are thin over the engine, so what they say of a text is what a stream through the addon would do with it. Calls are
+in the form of the OpenAI API: `{"id": …, "type": "function", "function": {"name": …, "arguments": "<JSON text>"}}`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from vtc.dialects.reading.reader import Reader
+from vtc.dialects.syntax.description import Description
+from vtc.dialects.syntax.grammar import compiled
+from vtc.dialects.writing.calls import write_calls
+from vtc.events import Call, Text, Tool, ToolCall
+from vtc.profiles import loader
+from vtc.profiles.plan import CLIENT_PATTERNS, agent_pattern
+
+
+def detect_vtc_client(agent: str, patterns: Iterable[str] = CLIENT_PATTERNS) -> bool:
+    """Whether a User-Agent is that of a client that reads calls out of the text.
+
+    Patterns are parts of it, upper and lower case alike; with none, no client is.
+    """
+    return agent_pattern(agent, patterns) is not None
+
+
+def parse_vtc_xml(content: str, allowed_tools: Collection[str] | None = None) -> tuple[str, list[dict[str, Any]]]:
+    """The text without its calls, and the calls in order with ids `call_0`, `call_1` ….
+
+    Reads `<function_calls><invoke name="…"><parameter name="…">…`, the bare `<invoke …>`, and both with a namespace.
+    With `allowed_tools`, calls of other tools stay text.
+    """
+    reader = _reader(allowed_tools, lenient=True)
+    events = [*reader.feed(content), *reader.finish()]
+    calls = [event.call for event in events if isinstance(event, Call)]
+    text = "".join(event.raw for event in events if isinstance(event, Text))
+    if allowed_tools is None:
+        calls = [replace(call, name=call.name.rpartition(":")[2]) for call in calls]
+    return text, [replace(call, id=f"call_{index}").as_openai() for index, call in enumerate(calls)]
+
+
+def serialize_tool_calls_to_xml(tool_calls: Sequence[Mapping[str, Any]]) -> str:
+    """Calls as one `<function_calls>` block; empty for none. Arguments may be JSON text or an object.
+
+    Raises ValueError for a call without a name.
+    """
+    calls = []
+    for number, entry in enumerate(tool_calls, start=1):
+        function = entry.get("function") or entry
+        if not function.get("name"):
+            raise ValueError(f"call {number} of {len(tool_calls)} has no function name")
+        arguments = function.get("arguments") or "{}"
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+        calls.append(ToolCall(function["name"], text, entry.get("id")))
+    return write_calls(calls, _invoke(), {})
+
+
+def has_partial_xml_pattern(text: str) -> bool:
+    """Whether a text ends inside a call, or inside what may still become one."""
+    reader = _reader(None, lenient=False)
+    reader.feed(text)
+    held = ""
+    for event in reader.finish():
+        held = "" if isinstance(event, Call) else held + event.raw
+    # What opens a code block is held back like the beginning of a call, for it may go on, too.
+    return bool(held.strip(" \t\r\n`~"))
+
+
+def detect_complete_tool_call(text: str) -> bool:
+    """Whether a text holds at least one complete call."""
+    reader = _reader(None, lenient=False)
+    return any(isinstance(event, Call) for event in [*reader.feed(text), *reader.finish()])
+
+
+@cache
+def _invoke() -> Description:
+    return loader.load([loader.builtin_directory()]).dialects["invoke"]
+
+
+def _reader(allowed_tools: Collection[str] | None, *, lenient: bool) -> Reader:
+    tools = {name: Tool(name) for name in sorted(allowed_tools or ())}
+    grammar = compiled((_invoke(),), tuple(tools))
+    return Reader(grammar, tools, lenient=lenient, unknown_tools="allow" if allowed_tools is None else "text")
