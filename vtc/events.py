@@ -62,7 +62,8 @@ class Message(msgspec.Struct, frozen=True):
     """One message of a conversation.
 
     `role` is `system`, `user`, `assistant` or `tool`; `content` holds text and opaque parts in order. A message
-    of role `tool` is the result of the call `call_id`, made to the tool `name`. `source` is the API's own object.
+    of role `tool` is the result of the call `call_id`, made to the tool `name`. `reasoning` is what the model thought before
+    it, where the API keeps that apart. `source` is the API's own object.
     """
 
     role: str
@@ -71,11 +72,70 @@ class Message(msgspec.Struct, frozen=True):
     call_id: str | None = None
     name: str | None = None
     source: Any = None
+    reasoning: str = ""
 
     @property
     def text(self) -> str:
         """The text parts, joined."""
         return "".join([part for part in self.content if isinstance(part, str)])
+
+
+# Deltas: what one frame of a reply says, before its text was read
+
+type Reason = Literal["stop", "length", "tool_calls", "other"]
+"""Why a message ended: `length` cuts it off, and after `other` (a filter, say) calls do not change the reason."""
+
+
+class TextDelta(msgspec.Struct, frozen=True, gc=False):
+    """A piece of the visible text of one choice."""
+
+    text: str
+    choice: int = 0
+
+
+class ReasoningDelta(msgspec.Struct, frozen=True, gc=False):
+    """A piece of reasoning that the server parted off itself."""
+
+    text: str
+    choice: int = 0
+
+
+class CallDelta(msgspec.Struct, frozen=True):
+    """A piece of a call that upstream made in the API's structured form.
+
+    `index` numbers the calls of a message; None where the server numbers nothing. The pieces of `arguments` join to
+    JSON. `source` is the API's own object.
+    """
+
+    index: int | None = None
+    id: str | None = None
+    name: str = ""
+    arguments: str = ""
+    source: Any = None
+    choice: int = 0
+
+
+class BlockEnd(msgspec.Struct, frozen=True, gc=False):
+    """One block of text is complete; the message may go on with another."""
+
+    choice: int = 0
+
+
+class Finish(msgspec.Struct, frozen=True, gc=False):
+    """The end of one choice; `said` is the API's own word for the reason."""
+
+    reason: Reason
+    choice: int = 0
+    said: str = ""
+
+
+class End(msgspec.Struct, frozen=True, gc=False):
+    """The end of the reply: choices that were not finished are now."""
+
+    choice: int = 0
+
+
+type Delta = TextDelta | ReasoningDelta | CallDelta | BlockEnd | Finish | End
 
 
 # Stream events
@@ -136,12 +196,16 @@ class Rewritten(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Text that began like a call and was given back; it stands for no characters itself (`raw` is empty)."""
+    """Text that began like a call and was given back; it stands for no characters itself (`raw` is empty).
+
+    `malformed` is False for a call that was well written and may not be made.
+    """
 
     reason: str
     dialect: str
     name: str = ""
     excerpt: str = ""
+    malformed: bool = True
     raw: Literal[""] = ""
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from vtc.apis import openai_chat
-from vtc.apis.base import Api, BadRequest, Channel, Reply, Request, Rewriter
+from vtc.apis.base import Api, BadRequest, Reply, Request
+from vtc.apis.openai_chat import OpenAIChat
 
-APIS: tuple[Api, ...] = (openai_chat.OpenAIChat(),)
+APIS: tuple[Api, ...] = (OpenAIChat(),)
 
 
 def find(method: str, path: str) -> Api | None:
@@ -13,4 +13,4 @@ def find(method: str, path: str) -> Api | None:
     return next((api for api in APIS if api.handles(method, path)), None)
 
 
-__all__ = ["APIS", "Api", "BadRequest", "Channel", "Reply", "Request", "Rewriter", "find"]
+__all__ = ["APIS", "Api", "BadRequest", "Reply", "Request", "find"]

@@ -1,67 +1,77 @@
-"""What an API codec is: requests as messages and tools, replies as text channels.
+"""The contract of an API: all that its author writes.
 
-An API module knows the JSON and nothing of dialects; what becomes of the text of a choice is up to the `Channel`
-that it is given for it.
+    request body -> Api.request -> Request          what is asked, in canonical form
+    frame -> Codec.decode -> deltas                 what a reply says
+    frame + events -> Codec.write -> JSON values    what leaves in a frame's place
+
+A codec decodes and encodes, and drives nothing. Which frames wait, which leave as their own bytes and which are written
+anew is up to the relay (`relay.py`), once for all APIs.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from vtc.events import Event, Message, Tool, ToolCall
-from vtc.wire.template import Unread
+import msgspec
+
+from vtc.events import Call, CallDelta, Delta, Finish, Message, Reasoning, Rewritten, Text, Tool
+from vtc.wire.framing import Frame, Framing
+
+type Said = Text | Reasoning | Rewritten | Call | CallDelta | Finish
+"""What is written in place of a frame's deltas; a `CallDelta` or `Finish` is one of the frame's own."""
 
 
 class BadRequest(ValueError):
     """The body is no request of this API; it is passed on untouched."""
 
 
-class Channel(Protocol):
-    """One message of a reply on its way through: text in, events out, `raw` of all events being that text."""
+class Decoded(msgspec.Struct, frozen=True, gc=False):
+    """The deltas of one frame, in order. Without any, the frame takes its turn after those that wait."""
 
-    def feed(self, text: str) -> list[Event]: ...
+    deltas: tuple[Delta, ...] = ()
+    alone: bool = False
+    """True if the frame says nothing else: it is not missed once its deltas are gone."""
+    frame: Frame | None = None
+    """Stands for the frame that came, where a part of it is not passed on."""
 
-    @property
-    def watched(self) -> str | None:
-        """The characters that are watched for as things are; None if all text is to be fed.
 
-        Text without any of them that does not end in white space or `>` need not be fed: it would come back as `Text`,
-        and nothing would be different behind it.
+class Codec(Protocol):
+    """One reply in the form of one API. Made anew for each reply.
+
+    The relay hands each frame to a copy (`copy.copy`), and keeps the copy if all went well: a field may be given a
+    new value, but a list or dict in it must not be changed in place.
+    """
+
+    framing: Framing
+    renumbers: bool
+    """True once frames get other numbers than they came with, so that each must go through `forward`."""
+
+    def decode(self, frame: Frame) -> Decoded | None:
+        """Read one frame. None for one that the reader of text need not see, which passes at once (a ping)."""
+        ...
+
+    def forward(self, frame: Frame) -> bytes:
+        """Pass a frame whose deltas came back unchanged: its own bytes, with new numbers if earlier ones shifted."""
+        ...
+
+    def write(self, frame: Frame, choice: int, said: Sequence[Said], *, first: bool) -> list[Mapping[str, Any]]:
+        """Write `said` in place of the deltas that `frame` has for a choice; the result is data of new frames.
+
+        A frame may leave in several parts, and the `first` also has all that it says besides its deltas (usage,
+        fields that nobody here knows). Later parts, and what is added at the end of a reply, take from it only what
+        every frame of the reply has (id, model).
         """
         ...
 
-    def finish(self, *, complete: bool, calls: Sequence[ToolCall] = ()) -> list[Event]:
-        """The end of the message, and the calls that upstream made in their structured form, if it `takes` them."""
+    def finish(self) -> list[Mapping[str, Any]]:
+        """Write what is still to be written after the last frame; a whole body, if it was changed."""
         ...
 
-    def reasoned(self) -> None:
-        """Upstream parted the reasoning off itself: none is to be looked for in the text."""
-        ...
-
-    def release(self) -> list[Event]:
-        """Upstream makes calls itself: give back what is held; text that follows is text."""
-        ...
-
-    @property
-    def structured(self) -> bool:
-        """Whether the client reads calls in their structured form."""
-        ...
-
-    @property
-    def guarded(self) -> bool:
-        """Whether no call may reach the client that a policy has not seen."""
-        ...
-
-    def late(self) -> None:
-        """Upstream went on behind the end of its message, and that is not passed on."""
-        ...
-
-    @property
-    def takes_calls(self) -> bool:
-        """Whether calls that upstream made in their structured form go through `finish`; if not, they pass."""
+    def keep_alive(self) -> bytes | None:
+        """Make a frame that tells a client nothing, for one that waits; None while none may be sent."""
         ...
 
 
@@ -80,9 +90,9 @@ class Request(ABC):
     tool_choice: str
     """`auto`, `none`, `required`, or the name of a tool."""
     parallel: bool
-    """Whether the reply may hold more than one call."""
-    legacy: bool
-    """The client uses the API's older form of tools and expects it in the reply."""
+    """True if the reply may hold more than one call."""
+    form: Any
+    """What the codec of the reply must know of the request; it is kept by `forget`."""
     fields: Mapping[str, Any]
     """The whole request as plain data, for profiles that match on it."""
 
@@ -100,7 +110,7 @@ class Request(ABC):
         tools: Sequence[Tool] | None = None,
         withheld: Collection[str] = (),
     ) -> bytes:
-        """The request's body with these changes; what is not changed keeps its bytes.
+        """Encode the request with these changes; what is not changed keeps its bytes.
 
         `drop` holds dotted paths, `*` being any key or index. `tools` replaces the declared tools; with none at all,
         what is about tools is left out. Otherwise those named in `withheld` are left out.
@@ -115,47 +125,21 @@ class Reply:
     finish_reason: str | None = None
 
 
-class Rewriter(Protocol):
-    """Rewrites the frames of one streamed reply."""
-
-    @property
-    def unread(self) -> Unread | None:
-        """Frames that need not be fed as things are: they would leave as they came, behind those that wait, and nothing
-        would be different behind them. None if all are to be fed."""
-        ...
-
-    def feed(self, raw: bytes, data: bytes) -> list[bytes]:
-        """A frame of the stream and its data; returns the frames that may leave now."""
-        ...
-
-    def finish(self) -> list[bytes]:
-        """The end of the stream, with or without a marker of its own (idempotent)."""
-        ...
-
-    def release(self) -> list[bytes]:
-        """What is held back, as it came (after a failure)."""
-        ...
-
-
 class Api(Protocol):
-    """One HTTP shape."""
+    """One HTTP shape; a row of the registry (`apis/__init__.py`)."""
 
     name: str
 
-    def handles(self, method: str, path: str) -> bool: ...
+    def handles(self, method: str, path: str) -> bool:
+        """True for a request of this API."""
+        ...
 
     def request(self, body: bytes) -> Request:
-        """Decode a request; raises `BadRequest`."""
+        """Decode a request. Raises `BadRequest`."""
         ...
 
-    def rewriter(self, channel: Callable[[], Channel], *, legacy: bool, drop: Collection[str] = ()) -> Rewriter:
-        """For a streamed reply; `channel` is called once for each choice, `drop` are names of unwanted fields."""
-        ...
-
-    def rewrite(
-        self, body: bytes, channel: Callable[[], Channel], *, legacy: bool, drop: Collection[str] = ()
-    ) -> bytes:
-        """A whole JSON reply; returned as it came when nothing changes."""
+    def codec(self, form: Any = None, drop: Collection[str] = (), *, whole: bool = False) -> Codec:
+        """Make the codec of one reply, streamed or `whole`; `drop` are names of fields that the client is not sent."""
         ...
 
     def unstreamed(self) -> tuple[Mapping[str, Any], Sequence[str]]:
@@ -163,21 +147,13 @@ class Api(Protocol):
         ...
 
     def streamed(self, body: bytes, request: Request) -> bytes:
-        """A whole reply as the stream that `request` asked for; raises ValueError if it is none."""
+        """Turn a whole reply into the stream that `request` asked for. Raises ValueError if it is none."""
         ...
 
-    def reply(self, request: Request, text: str, *, id_: str, created: int) -> bytes:
-        """A complete reply of our own that says `text`; `created` in seconds since 1970."""
+    def reply(self, request: Request, text: str, *, digest: str, created: int) -> bytes:
+        """Make a whole reply that says `text`; `digest` is 64 hex digits for its id, `created` seconds since 1970."""
         ...
 
-    def reply_text(self, body: bytes) -> str:
-        """What a whole reply says, and calls, as text; empty if it is none."""
-        ...
-
-    def replies(self, body: bytes) -> Sequence[Reply]:
-        """A whole reply, JSON or server-sent events, as messages; raises ValueError if it is none."""
-        ...
-
-    def reasoning(self, message: Message) -> str:
-        """What the model thought before a message, where the API keeps that apart from its text."""
+    def call_id(self, digest: str) -> str:
+        """Make the id of a call from 64 hex digits."""
         ...

@@ -1,26 +1,25 @@
 r"""Server-sent events at byte level (WHATWG HTML, section 9.2 "Server-sent events").
 
-A body is cut into frames, each with every byte that it came in, so that a frame nobody changed can leave
-byte-identical. A frame is the lines up to and including a blank one; LF, CRLF and CR end lines.
+A frame is the lines up to and including a blank one; LF, CRLF and CR end lines.
 
     event: ping\n                  b"event: ping\ndata: {\"a\":1}\n\n"   is `raw`
     data: {"a":1}\n                b'{"a":1}'                            is `data`
     \n
-
-Joining the `raw` of all frames gives the body back, and how the body was cut makes no difference.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
-import msgspec
-
-MOST_HELD = 16 * 2**20
-"""Bytes without a blank line beyond which a body is no stream of events."""
+from vtc.json_text import decode, encode
+from vtc.wire.framing import MOST_HELD, Frame, FrameTooLong
 
 _BOM = b"\xef\xbb\xbf"
 _DATA = b"data: "
+_EVENT = b"event:"
+_LF = 10
 _CR = 13  # as a number it is found ten times as fast as b"\r"
 
 _LINE_END = re.compile(rb"\r\n?|\n")
@@ -28,27 +27,14 @@ _LINE_END = re.compile(rb"\r\n?|\n")
 _FRAME_END = re.compile(rb"\n\n|\n\r\n?|\r\r\n?")
 
 
-class FrameTooLong(ValueError):
-    """A body that goes on and on without a blank line."""
-
-
-class Frame(msgspec.Struct, frozen=True, gc=False):
-    """One event, or what stands in its place: comments, a lone blank line, a byte order mark."""
-
-    raw: bytes
-    """Every byte, terminator included."""
-    data: bytes | None
-    """The data lines joined with LF, one leading space removed from each; None if there is no data line."""
-
-    @property
-    def others(self) -> bytes:
-        """Its lines besides data and the blank one: `event:`, `id:`, `retry:`, comments, each with its line end."""
-        lines = (line for line in self.raw.splitlines(keepends=True) if line.strip(b"\r\n") and not _is_data(line))
-        return b"".join(line if line.endswith((b"\r", b"\n")) else line + b"\n" for line in lines)
+def other_lines(raw: bytes) -> bytes:
+    """The lines of a frame besides data and the blank one: `event:`, `id:`, `retry:`, comments, each with its end."""
+    lines = (line for line in raw.splitlines(keepends=True) if line.strip(b"\r\n") and not _is_data(line))
+    return b"".join(line if line.endswith((b"\r", b"\n")) else line + b"\n" for line in lines)
 
 
 def event_line(lines: bytes) -> bytes:
-    """Of some lines those that name the kind of event."""
+    """Keep the lines that name the kind of event."""
     return b"".join(line for line in lines.splitlines(keepends=True) if _field(line)[0] == b"event")
 
 
@@ -70,10 +56,8 @@ class FrameReader:
         Raises `FrameTooLong` behind `MOST_HELD` bytes of a frame, and then has not taken the chunk.
         """
         # Most servers send one whole event a chunk.
-        if not self._held and not self._at_start:
-            line, _, rest = chunk.partition(b"\n")
-            if rest == b"\n" and line[:6] == _DATA and _CR not in line:
-                return [Frame(chunk, line[6:])]
+        if not self._held and not self._at_start and (data := _simple(chunk)) is not None:
+            return [Frame(chunk, data)]
         if len(self._held) > MOST_HELD:
             raise FrameTooLong(f"a frame is longer than {MOST_HELD >> 20} MiB")
         self._held += chunk
@@ -116,11 +100,21 @@ class FrameReader:
         return frames
 
 
+def _simple(raw: bytes) -> bytes | None:
+    """The data of a frame of one data line, after one line that names its event or none; None for any other."""
+    start = 0
+    if raw[:6] == _EVENT:
+        start = raw.find(b"\n") + 1
+    end = raw.find(b"\n", start)
+    if raw[start : start + 6] == _DATA and end == len(raw) - 2 and raw[-1] == _LF and _CR not in raw:
+        return raw[start + 6 : end]
+    return None
+
+
 def data_of(raw: bytes) -> bytes | None:
     """The data of a whole frame; None if it has no data line."""
-    line, _, rest = raw.partition(b"\n")
-    if rest == b"\n" and line[:6] == _DATA and _CR not in line:
-        return line[6:]
+    if (data := _simple(raw)) is not None:
+        return data
     values = [_field(line)[1] for line in raw.splitlines() if _is_data(line)]
     return b"\n".join(values) if values else None
 
@@ -133,3 +127,51 @@ def _field(line: bytes) -> tuple[bytes, bytes]:
     """The name and the value of a line; a comment's name is empty."""
     name, _, value = line.partition(b":")
     return name.rstrip(b"\r\n"), value.removeprefix(b" ")
+
+
+_BEGINNING = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|retry)?:")
+"""How a stream of server-sent events begins, and no JSON does."""
+
+
+class EventStream:
+    """The framing of server-sent events.
+
+    `named_by` is the key of the data that also names the event (`event: message_stop`), for APIs that name each one;
+    without it a new frame has the event line of the frame that it stands for.
+    """
+
+    media_type = "text/event-stream"
+    end = b"\n\n"
+
+    def __init__(self, named_by: str = "") -> None:
+        self._named_by = named_by
+
+    def reader(self) -> FrameReader:
+        return FrameReader()
+
+    def matches(self, body: bytes) -> bool:
+        return _BEGINNING.match(body) is not None
+
+    def is_cut_off(self, frame: Frame) -> bool:
+        """True if the body ended without a blank line, in data that are neither JSON nor `[DONE]`.
+
+        Some servers leave out the last blank line.
+        """
+        if not frame.raw.splitlines()[-1]:
+            return False
+        try:
+            decode((frame.data or b"").replace(b"[DONE]", b"0"))
+        except ValueError:
+            return True
+        return False
+
+    def write(self, value: Mapping[str, Any], like: Frame | None, *, first: bool) -> bytes:
+        """Make an event; the first one made in place of another has its `id:`, `retry:` and comments, too."""
+        lines = b""
+        if like is not None and not like.raw.startswith(_DATA):
+            lines = other_lines(like.raw)
+            if not first:
+                lines = event_line(lines)
+        if self._named_by:
+            lines = lines.replace(event_line(lines), b"") + b"event: %b\n" % str(value[self._named_by]).encode()
+        return lines + b"data: " + encode(value) + b"\n\n"

@@ -6,12 +6,10 @@ with the finish reason, the usage if it was asked for, `[DONE]`.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from vtc.apis.openai_json import decode, encode
-from vtc.apis.openai_message import replies
+from vtc.json_text import decode, encode
 
 DONE = b"data: [DONE]\n\n"
 SAID = ("role", "content", "reasoning", "reasoning_content", "tool_calls")
@@ -44,16 +42,6 @@ def streamed(body: bytes, *, usage: bool) -> bytes:
     if usage and reply.get("usage") is not None:
         chunks.append({**head, "choices": [], "usage": reply["usage"]})
     return b"".join(b"data: " + encode(chunk) + b"\n\n" for chunk in chunks) + DONE
-
-
-def reply_text(body: bytes) -> str:
-    """What the first choice says, its calls written as JSON; empty if it is no chat completion."""
-    try:
-        message = replies(body)[0].message
-    except (ValueError, LookupError, TypeError, AttributeError):
-        return ""
-    calls = [json.dumps({"name": call.name, "arguments": call.arguments}) for call in message.calls]
-    return "\n".join(part for part in (message.text, *calls) if part)
 
 
 def _choices(entry: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -1,35 +1,19 @@
-"""OpenAI chat completions (`POST …/chat/completions`), the form that model servers share.
-
-Requests and whole replies; `openai_stream.py` has streamed ones. A request keeps the bytes of every field and message
-that is not changed, a reply without calls all of its bytes.
-"""
+"""Requests of chat completions. A request keeps the bytes of every field and message that is not changed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import json
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Any
 
 import msgspec
 
-from vtc.apis import openai_message
-from vtc.apis.base import BadRequest, Channel, Reply
-from vtc.apis.base import Request as BaseRequest
-from vtc.apis.openai_answer import completion, reply_text, streamed
-from vtc.apis.openai_calls import calls_of, entry_of, function_of
-from vtc.apis.openai_json import (
-    CUT_OFF,
-    call,
-    cleaned,
-    decode,
-    encode,
-    finish_reason,
-    has_reasoning,
-    said,
-    text_reason,
-)
-from vtc.apis.openai_stream import StreamRewriter
-from vtc.events import Call, Message, Opaque, Reasoning, Tool, ToolCall
+from vtc.apis import base
+from vtc.apis.base import BadRequest
+from vtc.apis.openai_chat.reply import function_of
+from vtc.events import Message, Opaque, Tool, ToolCall
+from vtc.json_text import decode, encode
 
 TOOL_FIELDS = ("tools", "tool_choice", "parallel_tool_calls", "functions", "function_call")
 ROLES = {"developer": "system", "function": "tool"}
@@ -44,48 +28,8 @@ _raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 
 
-class OpenAIChat:
-    name = "openai-chat"
-
-    def handles(self, method: str, path: str) -> bool:
-        return method == "POST" and path.partition("?")[0].rstrip("/").endswith("/chat/completions")
-
-    def request(self, body: bytes) -> Request:
-        return Request(body)
-
-    def rewriter(self, channel: Callable[[], Channel], *, legacy: bool, drop: Collection[str] = ()) -> StreamRewriter:
-        return StreamRewriter(channel, legacy=legacy, drop=drop)
-
-    def rewrite(
-        self, body: bytes, channel: Callable[[], Channel], *, legacy: bool, drop: Collection[str] = ()
-    ) -> bytes:
-        return rewrite_body(body, channel, legacy=legacy, drop=drop)
-
-    def unstreamed(self) -> tuple[Mapping[str, Any], Sequence[str]]:
-        return {"stream": False}, ("stream_options",)
-
-    def streamed(self, body: bytes, request: BaseRequest) -> bytes:
-        asked = request.fields.get("stream_options")
-        return streamed(body, usage=isinstance(asked, dict) and bool(asked.get("include_usage")))
-
-    def reply(self, request: BaseRequest, text: str, *, id_: str, created: int) -> bytes:
-        return completion(text, id_=id_, model=request.model, created=created)
-
-    def reply_text(self, body: bytes) -> str:
-        return reply_text(body)
-
-    def replies(self, body: bytes) -> list[Reply]:
-        return openai_message.replies(body)
-
-    def reasoning(self, message: Message) -> str:
-        return openai_message.reasoning(message)
-
-
-# Requests
-
-
-class Request(BaseRequest):
-    """A chat completion request."""
+class Request(base.Request):
+    """A chat completion request. `form` is True for the older form of tools, which the reply must have, too."""
 
     def __init__(self, body: bytes) -> None:
         try:
@@ -98,10 +42,10 @@ class Request(BaseRequest):
             raise BadRequest(f"the body is no chat completion request: {error}") from None
         self.model = str(self.fields.get("model") or "")
         self.stream = self.fields.get("stream") is True
-        self.legacy = not self.fields.get("tools") and bool(self.fields.get("functions"))
+        self.form = not self.fields.get("tools") and bool(self.fields.get("functions"))
         self.declared = _declared_names(self.fields)
         self.tool_choice = _tool_choice(self.fields)
-        self.parallel = self.fields.get("parallel_tool_calls") is not False
+        self.parallel = self.fields.get("parallel_tool_calls") is not False and not self.form
 
     @cached_property
     def messages(self) -> Sequence[Message]:  # type: ignore[override]  # made when asked for, as most are left alone
@@ -251,7 +195,7 @@ def _messages(entries: Sequence[Mapping[str, Any]]) -> list[Message]:
     names: dict[str, str] = {}  # a result names its call by id, or in the older form not at all
     for entry in entries:
         role = str(entry.get("role") or "")
-        calls = tuple(call(one) for one in entry.get("tool_calls") or ())
+        calls = tuple(_call(one) for one in entry.get("tool_calls") or ())
         if legacy := entry.get("function_call"):
             calls = (*calls, ToolCall(str(legacy.get("name")), legacy.get("arguments") or "{}"))
         names.update({one.id: one.name for one in calls if one.id})
@@ -264,9 +208,24 @@ def _messages(entries: Sequence[Mapping[str, Any]]) -> list[Message]:
                 call_id=call_id,
                 name=names.get(call_id or "") or entry.get("name"),
                 source=entry,
+                reasoning=_reasoning(entry),
             )
         )
     return messages
+
+
+def _reasoning(entry: Mapping[str, Any]) -> str:
+    found = entry.get("reasoning_content") or entry.get("reasoning")
+    return found if isinstance(found, str) else ""
+
+
+def _call(entry: Mapping[str, Any]) -> ToolCall:
+    """Read one entry of `tool_calls`."""
+    function = entry.get("function") or {}
+    arguments = function.get("arguments")
+    if not isinstance(arguments, str):  # some send the object itself
+        arguments = json.dumps(arguments or {}, ensure_ascii=False)
+    return ToolCall(str(function.get("name")), arguments or "{}", entry.get("id"), entry)
 
 
 def _content(content: Any) -> tuple[str | Opaque, ...]:
@@ -314,50 +273,3 @@ def _parts(message: Message, originals: Sequence[Any]) -> list[Any]:
         else:
             parts.append({"type": "text", "text": part})
     return parts
-
-
-# Whole replies
-
-
-def rewrite_body(body: bytes, channel: Callable[[], Channel], *, legacy: bool, drop: Collection[str] = ()) -> bytes:
-    """A chat completion, its calls lifted out of the text; the same bytes when there are none."""
-    reply = decode(body, "replace")
-    changed = False
-    for choice in (reply.get("choices") or []) if isinstance(reply, dict) else []:
-        message = choice.get("message")
-        if not isinstance(message, dict):
-            continue
-        content, reason, one = message.get("content"), choice.get("finish_reason"), channel()
-        native = calls_of(message)
-        if not (native or isinstance(content, str)):
-            continue
-        if has_reasoning(message):
-            one.reasoned()
-        if native and one.structured:
-            one.release()
-        taken = native if one.takes_calls else []
-        events = [*one.feed(content or ""), *one.finish(complete=reason != CUT_OFF, calls=taken)]
-        if native and one.structured and [event.call for event in events if isinstance(event, Call)] == taken:
-            native, taken, events = [], [], [event for event in events if not isinstance(event, Call)]
-        if taken:
-            message.pop("tool_calls", None)
-            message.pop("function_call", None)
-            choice["finish_reason"] = reason = text_reason(reason)
-        text = "".join(map(said, events))
-        thoughts = "".join(event.raw for event in events if isinstance(event, Reasoning))
-        calls = [event.call for event in events if isinstance(event, Call)]
-        if text == (content or "") and not calls and not taken:
-            continue
-        changed = True
-        message["content"] = text or None if calls else text
-        if thoughts:
-            message["reasoning_content"] = (message.get("reasoning_content") or "") + thoughts
-        if calls and legacy:
-            message["function_call"] = calls[0].as_openai()["function"]
-        elif calls:
-            message["tool_calls"] = [entry_of(call) for call in calls]
-        if calls:
-            choice["finish_reason"] = finish_reason(reason, legacy=legacy)
-    if drop and isinstance(reply, dict) and (clean := cleaned(reply, drop)) != reply:
-        reply, changed = clean, True
-    return encode(reply) if changed else body

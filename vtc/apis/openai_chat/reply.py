@@ -1,0 +1,395 @@
+r"""Replies of chat completions: chunks of a stream, and whole ones.
+
+    data: {"id": …, "choices": [{"index": 0, "delta": {"content": " word"}, "finish_reason": null}]}
+    data: {…, "delta": {"tool_calls": [{"index": 0, "id": "c1", "type": "function", "function": {"name": …,
+                                                                                        "arguments": "{\"path"}}]}}
+    {"id": …, "choices": [{"index": 0, "message": {"content": …, "tool_calls": […]}, "finish_reason": "tool_calls"}]}
+
+The older form of a call is `{"function_call": {"name": …, "arguments": …}}`. A call of a custom tool has `custom` with
+`name` and `input` in place of `function`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import msgspec
+
+from vtc.apis.base import Decoded, Said
+from vtc.events import (
+    Call,
+    CallDelta,
+    Delta,
+    End,
+    Finish,
+    Reason,
+    Reasoning,
+    ReasoningDelta,
+    Rewritten,
+    Text,
+    TextDelta,
+    ToolCall,
+)
+from vtc.json_text import decode, encode
+from vtc.wire import sse, whole
+from vtc.wire.framing import Frame
+
+LEGACY = -1
+"""Stands for the index of a call in the older form, which has none."""
+CALL_FIELDS = ("tool_calls", "function_call")
+_KNOWN = ("index", "id", "type", "function", "custom", "name", "arguments")
+_REASONS: dict[str, Reason] = {
+    "length": "length",
+    "content_filter": "other",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+}
+
+
+class _Delta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    content: str | None = None
+    role: str | None = None
+    tool_calls: Any = None
+    function_call: Any = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    refusal: Any = None
+
+
+class _Choice(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    delta: _Delta
+    index: int | None = None
+    finish_reason: Any = None
+    logprobs: Any = None
+    stop_reason: Any = None
+    token_ids: Any = None
+    matched_stop: Any = None
+    native_finish_reason: Any = None
+
+
+class _Chunk(msgspec.Struct, gc=False):
+    choices: list[_Choice]
+    usage: Any = None
+
+
+_decode_chunk = msgspec.json.Decoder(_Chunk).decode
+
+
+class ChunkCodec(msgspec.Struct):
+    """The chunks of a streamed reply. `legacy` writes calls in the older form; `drop` names fields to leave out."""
+
+    framing: ClassVar[sse.EventStream] = sse.EventStream()
+    renumbers: ClassVar[bool] = False
+
+    legacy: bool = False
+    drop: frozenset[str] = frozenset()
+    roles: dict[int, Frame] = {}
+    """By choice, the frame that has its role."""
+    calls: dict[int, int] = {}
+    """By choice, how many calls were written."""
+
+    def decode(self, frame: Frame) -> Decoded | None:
+        data = frame.data
+        if data is None:
+            return None
+        return (None if self.drop else self._decode_text(frame, data)) or self._decode_any(frame, data)
+
+    def _decode_text(self, frame: Frame, data: bytes) -> Decoded | None:
+        """Read a chunk that says some text or reasoning of one choice, as nearly all do; None for any other.
+
+        Decoded into the few fields that decide about it, it costs a third of what plain data would.
+        """
+        try:
+            chunk = _decode_chunk(data)
+        except (msgspec.DecodeError, UnicodeError):
+            return None
+        if len(chunk.choices) != 1:
+            return None
+        choice = chunk.choices[0]
+        delta, index = choice.delta, choice.index or 0
+        if choice.finish_reason or delta.tool_calls or delta.function_call:
+            return None
+        thought = delta.reasoning_content or delta.reasoning
+        if bool(thought) == bool(delta.content):
+            return None
+        is_first = bool(delta.role) and self._takes_role(frame, index)
+        alone = not (is_first or delta.refusal) and chunk.usage is choice.logprobs is choice.token_ids is None
+        said = TextDelta(delta.content, index) if delta.content else ReasoningDelta(thought or "", index)
+        return Decoded((said,), alone)
+
+    def _decode_any(self, frame: Frame, data: bytes) -> Decoded | None:
+        if data.strip() == b"[DONE]":
+            return Decoded((End(),))
+        try:
+            chunk = decode(data, "replace")
+        except ValueError:
+            return None
+        entries = chunk.get("choices") if isinstance(chunk, dict) else None
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            return None
+        deltas = [delta for entry in entries for delta in _deltas(entry.get("index") or 0, entry, entry.get("delta"))]
+        cleaned = None
+        if self.drop and (clean := without(chunk, self.drop)) != chunk:
+            cleaned = frame = Frame(self.framing.write(clean, frame, first=True), encode(clean))
+            entries = clean["choices"]
+        for entry in entries:
+            if _part(entry, "delta").get("role"):
+                self._takes_role(frame, entry.get("index") or 0)
+        if not entries:
+            return Decoded(frame=cleaned) if cleaned else None
+        return Decoded(tuple(deltas), frame=cleaned)
+
+    def _takes_role(self, frame: Frame, index: int) -> bool:
+        """True if this frame is the first with the role of a choice."""
+        if index in self.roles:
+            return False
+        self.roles = {**self.roles, index: frame}
+        return True
+
+    def forward(self, frame: Frame) -> bytes:
+        if not self.calls or b'"tool_calls"' not in frame.raw:
+            return frame.raw
+        # Calls that were read from the text before took the first places.
+        chunk = decode(frame.data or b"{}", "replace")
+        for entry in chunk["choices"]:
+            calls = _part(entry, "delta").get("tool_calls")
+            if calls:
+                entry["delta"]["tool_calls"] = [self._numbered(call, entry.get("index") or 0) for call in calls]
+        return self.framing.write(chunk, frame, first=True)
+
+    def _numbered(self, call: Mapping[str, Any], choice: int) -> dict[str, Any]:
+        return {**call, "index": (call.get("index") or 0) + self.calls.get(choice, 0)}
+
+    def write(self, frame: Frame, choice: int, said: Sequence[Said], *, first: bool) -> list[Mapping[str, Any]]:
+        chunk = decode(frame.data or b"{}", "replace")
+        chunk = chunk if isinstance(chunk, dict) else {}
+        entries = chunk.get("choices") or []
+        entry = next((one for one in entries if (one.get("index") or 0) == choice), {})
+        head = {key: value for key, value in chunk.items() if key not in ("choices", "usage")}
+        if entry and entries[0] is not entry:
+            chunk = head  # what is said of all choices leaves with the first
+        ends = bool(entry.get("finish_reason")) and any(isinstance(one, Finish) for one in said)
+        out: list[Mapping[str, Any]] = []
+
+        def say(delta: dict[str, Any], reason: str | None = None) -> None:
+            if choice not in self.roles:
+                self.roles = {**self.roles, choice: frame}
+                delta = {"role": "assistant", **delta}
+            out.append({**head, "choices": [{"index": choice, "delta": delta, "finish_reason": reason}]})
+
+        if first:
+            out += self._rest(chunk, head, entry, frame, ends=ends)
+        for one in said:
+            match one:
+                case Text(raw):
+                    say({"content": raw})
+                case Rewritten(text=text):
+                    if text:
+                        say({"content": text})
+                case Reasoning(raw):
+                    if "reasoning_content" not in self.drop:
+                        say({"reasoning_content": raw})
+                case Call(call=call):
+                    for delta in self._call(call, choice):
+                        say(delta)
+                case CallDelta(index=index, source=source):
+                    say({"function_call": source} if index == LEGACY else {"tool_calls": [self._numbered(source, choice)]})
+                case Finish() if ends:
+                    out.append({**chunk, "choices": [{**entry, "delta": {}, "finish_reason": self._reason(one, entry)}]})
+                case Finish():
+                    ending = {"index": choice, "delta": {}, "finish_reason": self._reason(one, {})}
+                    out.append({**head, "choices": [ending]})
+        return out
+
+    def _rest(
+        self, chunk: dict[str, Any], head: dict[str, Any], entry: Mapping[str, Any], frame: Frame, *, ends: bool
+    ) -> list[Mapping[str, Any]]:
+        """Write what a chunk says besides text, calls and its end; with an end, most of it leaves with that."""
+        delta = {key: value for key, value in _part(entry, "delta").items() if value not in (None, "", [])}
+        others = {key: value for key, value in delta.items() if key not in ("content", *CALL_FIELDS)}
+        index = entry.get("index") or 0
+        if "role" in others and self.roles.get(index) is not frame:
+            del others["role"]
+        elif "role" in others:
+            others["content"] = ""  # as the first chunk of a reply has it
+        if ends:
+            return [{**head, "choices": [{"index": index, "delta": others, "finish_reason": None}]}] if others else []
+        more = any(value is not None for key, value in entry.items() if key not in ("index", "delta", "finish_reason"))
+        if others or more or chunk.get("usage") is not None:
+            return [{**chunk, "choices": [{**entry, "delta": others, "finish_reason": None}]}]
+        return []
+
+    def _call(self, call: ToolCall, choice: int) -> Iterable[dict[str, Any]]:
+        """Write a call as two deltas: all but its arguments, then these."""
+        if self.legacy:
+            yield {"function_call": {"name": call.name, "arguments": ""}}
+            yield {"function_call": {"arguments": call.arguments}}
+        else:
+            index = self.calls.get(choice, 0)
+            entry = entry_of(ToolCall(call.name, "", call.id, call.source))
+            key = "custom" if "custom" in entry else "function"
+            field = "input" if key == "custom" else "arguments"
+            yield {"tool_calls": [{**entry, "index": index}]}
+            yield {"tool_calls": [{"index": index, key: {field: call.arguments}}]}
+        self.calls = {**self.calls, choice: self.calls.get(choice, 0) + 1}
+
+    def _reason(self, end: Finish, entry: Mapping[str, Any]) -> str:
+        return _reason(end, entry.get("finish_reason"), legacy=self.legacy)
+
+    def finish(self) -> list[Mapping[str, Any]]:
+        return []
+
+    def keep_alive(self) -> bytes:
+        return b": keep-alive\n\n"
+
+
+class BodyCodec(msgspec.Struct):
+    """A whole reply: one frame. It is written at the end, if anything of it changed."""
+
+    framing: ClassVar[whole.WholeBody] = whole.WholeBody()
+    renumbers: ClassVar[bool] = False
+
+    legacy: bool = False
+    drop: frozenset[str] = frozenset()
+    reply: dict[str, Any] | None = None
+    """The reply as far as it was written."""
+
+    def decode(self, frame: Frame) -> Decoded | None:
+        reply = decode(frame.raw, "replace")
+        choices = reply.get("choices") if isinstance(reply, dict) else None
+        deltas: list[Delta] = []
+        for place, choice in enumerate(choices or ()):
+            message = _part(choice, "message")
+            if isinstance(message.get("content"), str) or any(message.get(key) for key in CALL_FIELDS):
+                deltas += _deltas(place, choice, message)
+                if not choice.get("finish_reason"):
+                    deltas.append(Finish("stop", place))
+        if self.drop and isinstance(reply, dict) and (clean := without(reply, self.drop)) != reply:
+            body = encode(clean)
+            return Decoded(tuple(deltas), frame=Frame(body, body))
+        return Decoded(tuple(deltas))
+
+    def forward(self, frame: Frame) -> bytes:
+        return frame.raw
+
+    def write(self, frame: Frame, choice: int, said: Sequence[Said], *, first: bool) -> list[Mapping[str, Any]]:
+        reply = self.reply or decode(frame.raw, "replace")
+        entry = {**reply["choices"][choice]}
+        message = {**entry["message"]}
+        text = "".join(one.raw if isinstance(one, Text) else one.text for one in said if isinstance(one, Text | Rewritten))
+        thoughts = "".join(one.raw for one in said if isinstance(one, Reasoning))
+        calls = [entry_of(one.call) for one in said if isinstance(one, Call)]
+        native = [one for one in said if isinstance(one, CallDelta)]
+        if text != (message.get("content") or "") or calls:
+            message["content"] = text or None if calls or native else text
+        if thoughts and "reasoning_content" not in self.drop:
+            message["reasoning_content"] = (message.get("reasoning_content") or "") + thoughts
+        if not native:
+            for key in CALL_FIELDS:
+                message.pop(key, None)
+        if calls and self.legacy:
+            message["function_call"] = calls[0]["function"]
+        elif calls:
+            message["tool_calls"] = [*(one.source for one in native if one.index != LEGACY), *calls]
+        for one in said:
+            if isinstance(one, Finish) and one.reason != _REASONS.get(entry.get("finish_reason") or "", "stop"):
+                entry["finish_reason"] = _reason(one, entry.get("finish_reason"), legacy=self.legacy)
+        choices = [{**entry, "message": message} if place == choice else one for place, one in enumerate(reply["choices"])]
+        self.reply = {**reply, "choices": choices}
+        return []
+
+    def finish(self) -> list[Mapping[str, Any]]:
+        done, self.reply = self.reply, None
+        return [done] if done else []
+
+    def keep_alive(self) -> None:
+        return None
+
+
+def _part(entry: Any, key: str) -> Mapping[str, Any]:
+    part = entry.get(key) if isinstance(entry, Mapping) else None
+    return part if isinstance(part, Mapping) else {}
+
+
+def _deltas(choice: int, entry: Mapping[str, Any], part: Any) -> Iterable[Delta]:
+    """Read one choice of a chunk, or of a whole reply; `part` is its delta or its message."""
+    part = part if isinstance(part, Mapping) else {}
+    if thought := part.get("reasoning_content") or part.get("reasoning"):
+        yield ReasoningDelta(thought if isinstance(thought, str) else "", choice)
+    for call in part.get("tool_calls") or ():
+        yield _call_delta(call, choice)
+    if call := part.get("function_call"):
+        yield _function_delta(call, choice)
+    content = part.get("content")
+    yield TextDelta(content if isinstance(content, str) else "", choice)
+    if reason := entry.get("finish_reason"):
+        yield Finish(_REASONS.get(reason, "stop"), choice, str(reason))
+
+
+def _call_delta(call: Mapping[str, Any], choice: int) -> CallDelta:
+    function = function_of(call)
+    index = call.get("index")
+    arguments = _arguments(function.get("arguments", function.get("input")))
+    return CallDelta(
+        index if isinstance(index, int) else None, call.get("id"), function.get("name") or "", arguments, call, choice
+    )
+
+
+def _function_delta(function: Mapping[str, Any], choice: int) -> CallDelta:
+    return CallDelta(LEGACY, None, function.get("name") or "", _arguments(function.get("arguments")), function, choice)
+
+
+def _arguments(arguments: Any) -> str:
+    """The text of arguments; some servers send the object itself."""
+    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False) if arguments else ""
+
+
+def function_of(entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what an entry of `tool_calls` calls, or one of `tools` declares: a function or a custom tool."""
+    found = entry.get("function") or entry.get("custom")
+    return found if isinstance(found, Mapping) else {}
+
+
+def entry_of(call: ToolCall) -> dict[str, Any]:
+    """Write a call as an entry of `tool_calls`, with the fields that VTC does not know (Gemini's thought signatures)."""
+    source = call.source if isinstance(call.source, dict) else {}
+    rest = {key: value for key, value in source.items() if key not in _KNOWN}
+    if "custom" in source:
+        return {**rest, "id": call.id, "type": "custom", "custom": {"name": call.name, "input": call.arguments}}
+    return {**rest, **call.as_openai()}
+
+
+def _reason(end: Finish, upstream: str | None, *, legacy: bool) -> str:
+    """The finish reason; upstream's own word where it says the same."""
+    if upstream and _REASONS.get(upstream, "stop") == end.reason:
+        return upstream
+    if end.reason == "tool_calls":
+        return "function_call" if legacy else "tool_calls"
+    return upstream or "stop" if end.reason == "other" else end.reason
+
+
+def without(reply: Mapping[str, Any], drop: Collection[str]) -> dict[str, Any]:
+    """Leave out the fields named, at the top of a reply or chunk, in choices, in messages and deltas, and in `usage`.
+
+    Calls stay; where there are none their fields go, named or not.
+    """
+
+    def kept(value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        return {key: each for key, each in value.items() if (each if key in CALL_FIELDS else key not in drop)}
+
+    clean: dict[str, Any] = kept(reply)
+    if isinstance(clean.get("usage"), dict):
+        clean["usage"] = kept(clean["usage"])
+    choices = clean.get("choices")
+    if isinstance(choices, list):
+        clean["choices"] = [
+            {key: kept(value) if key in ("message", "delta") else value for key, value in kept(choice).items()}
+            if isinstance(choice, dict)
+            else choice
+            for choice in choices
+        ]
+    return clean

@@ -1,0 +1,51 @@
+"""A reply as the messages that it adds up to: for people to read, never to rewrite."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from vtc.apis.base import Api, Reply
+from vtc.apis.tool_calls import ToolCallAccumulator
+from vtc.events import CallDelta, Delta, Finish, Message, ReasoningDelta, TextDelta
+
+
+def replies(api: Api, body: bytes) -> list[Reply]:
+    """Read each choice of a reply as one message. Raises ValueError if the body is no reply of this API.
+
+    Of a stream that broke off, what had come.
+    """
+    codec = api.codec()
+    if not codec.framing.matches(body):
+        codec = api.codec(whole=True)
+    reader = codec.framing.reader()
+    choices: dict[int, list[Delta]] = {}
+    for frame in [*reader.feed(body), *reader.finish()]:
+        decoded = codec.decode(frame)
+        for delta in decoded.deltas if decoded else ():
+            choices.setdefault(delta.choice, []).append(delta)
+    if not choices:
+        raise ValueError(f"the body is no reply of {api.name}")
+    return [_reply(deltas) for _, deltas in sorted(choices.items())]
+
+
+def text(api: Api, body: bytes) -> str:
+    """Return what the first choice says, its calls written as JSON; empty if the body is no reply of this API."""
+    try:
+        message = replies(api, body)[0].message
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return ""
+    calls = [json.dumps({"name": call.name, "arguments": call.arguments}) for call in message.calls]
+    return "\n".join(part for part in (message.text, *calls) if part)
+
+
+def _reply(deltas: Sequence[Delta]) -> Reply:
+    said = "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
+    message = Message(
+        "assistant",
+        (said,) if said else (),
+        tuple(ToolCallAccumulator(delta for delta in deltas if isinstance(delta, CallDelta)).calls()),
+        reasoning="".join(delta.text for delta in deltas if isinstance(delta, ReasoningDelta)),
+    )
+    ends = [delta.said for delta in deltas if isinstance(delta, Finish) and delta.said]
+    return Reply(message, ends[-1] if ends else None)

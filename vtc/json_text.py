@@ -1,0 +1,31 @@
+"""Decode and encode JSON as servers send it: fast where it is proper, tolerant where it is not."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+import msgspec
+
+
+def decode(data: bytes, errors: Literal["strict", "replace"] = "strict") -> Any:
+    """Decode the JSON of a server. Raises ValueError.
+
+    `errors` is about bytes that are no UTF-8: clients replace them, so replies are decoded with `replace`.
+    """
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeError):
+        pass  # half a surrogate pair, a number beyond any type: Python's own decoder takes them
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
+    return json.loads(data if errors == "strict" else data.decode("utf-8-sig", errors))
+
+
+def encode(value: Any) -> bytes:
+    """Encode compact JSON; a `msgspec.Raw` inside stands for itself."""
+    try:
+        return msgspec.json.encode(value)
+    except (UnicodeError, OverflowError):
+        # Half a surrogate pair, an integer of more than 64 bits.
+        return json.dumps(value, default=lambda raw: json.loads(bytes(raw)), separators=(",", ":")).encode()

@@ -1,0 +1,74 @@
+"""How a reply is cut into frames on the wire: server-sent events, lines of JSON, or one whole body.
+
+A frame keeps every byte that it came in, so that a frame which nobody changed leaves byte-identical. Joining the `raw`
+of all frames gives the body back, and how the body was cut by the network makes no difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+MOST_HELD = 16 * 2**20
+"""Bytes of one frame beyond which a body is no stream of frames."""
+
+
+class FrameTooLong(ValueError):
+    """A body that goes on and on without the end of a frame."""
+
+
+class Frame(msgspec.Struct, frozen=True, gc=False):
+    """One unit of a stream on the wire, e.g. a server-sent event or a line of JSON."""
+
+    raw: bytes
+    """Every byte, terminator included."""
+    data: bytes | None
+    """The payload, usually JSON; None for what carries none, e.g. a comment."""
+
+
+class FrameReader(Protocol):
+    """Cuts a body into frames as it arrives."""
+
+    @property
+    def held(self) -> bool:
+        """True if the last bytes that came are no whole frame yet."""
+        ...
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        """Take the next bytes; return the frames that they complete. Raises `FrameTooLong`."""
+        ...
+
+    def finish(self) -> list[Frame]:
+        """End the body: return what is left as a last frame, if anything is (idempotent)."""
+        ...
+
+
+class Framing(Protocol):
+    """One way of cutting a body into frames, and of making new frames."""
+
+    media_type: str
+    """The content type of such a body."""
+    end: bytes
+    """Ends a frame that came without its terminator, before another one follows."""
+
+    def reader(self) -> FrameReader:
+        """Start reading a body."""
+        ...
+
+    def matches(self, body: bytes) -> bool:
+        """True if a whole body is cut this way, whatever its content type says."""
+        ...
+
+    def is_cut_off(self, frame: Frame) -> bool:
+        """True if the body ended in the middle of this frame, its last one."""
+        ...
+
+    def write(self, value: Mapping[str, Any], like: Frame | None, *, first: bool) -> bytes:
+        """Make a frame that carries `value` as JSON, in place of `like` or of a part of it.
+
+        `first` is True for the first of several frames made in place of one.
+        """
+        ...
+

@@ -1,0 +1,76 @@
+r"""Newline-delimited JSON: every line is one JSON value (`application/x-ndjson`).
+
+    {"message": {"content": "Hi"}, "done": false}\n        is `raw`; without the line's end it is `data`
+
+A blank line is a frame without data. The last line may lack its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from vtc.json_text import decode, encode
+from vtc.wire.framing import MOST_HELD, Frame, FrameTooLong
+
+
+class LineReader:
+    """Cuts a body into lines as it arrives; LF ends one, and a CR before it belongs to the end."""
+
+    def __init__(self) -> None:
+        self._held: list[bytes] = []
+        self._size = 0
+
+    @property
+    def held(self) -> bool:
+        return bool(self._held)
+
+    def feed(self, chunk: bytes) -> list[Frame]:
+        """Take the next bytes; return the lines that they complete. Raises `FrameTooLong`."""
+        if self._size > MOST_HELD:
+            raise FrameTooLong(f"a line is longer than {MOST_HELD >> 20} MiB")
+        *whole, rest = chunk.split(b"\n")
+        if not whole:
+            if rest:
+                self._held.append(rest)
+                self._size += len(rest)
+            return []
+        whole[0] = b"".join([*self._held, whole[0]])
+        self._held, self._size = [rest] if rest else [], len(rest)
+        return [_frame(line + b"\n") for line in whole]
+
+    def finish(self) -> list[Frame]:
+        """Return a last line without its end, if there is one (idempotent)."""
+        line, self._held, self._size = b"".join(self._held), [], 0
+        return [_frame(line)] if line else []
+
+
+def _frame(line: bytes) -> Frame:
+    return Frame(line, line.strip() or None)
+
+
+class Lines:
+    """The framing of newline-delimited JSON."""
+
+    media_type = "application/x-ndjson"
+    end = b"\n"
+
+    def reader(self) -> LineReader:
+        return LineReader()
+
+    def matches(self, body: bytes) -> bool:
+        """True if a body is more than one line of JSON: one line may as well be a whole body."""
+        return body.strip().find(b"\n") >= 0 and body.lstrip().startswith(b"{")
+
+    def is_cut_off(self, frame: Frame) -> bool:
+        """True if the last line has no end and is no JSON."""
+        if frame.raw.endswith(b"\n"):
+            return False
+        try:
+            decode(frame.data or b"null")
+        except ValueError:
+            return True
+        return False
+
+    def write(self, value: Mapping[str, Any], like: Frame | None, *, first: bool) -> bytes:
+        return encode(value) + b"\n"
