@@ -10,7 +10,7 @@ from vtc.apis import APIS
 from vtc.exchange import Exchange
 from vtc.profiles.loader import builtin_directory, load
 from vtc.profiles.matching import Facts
-from vtc.profiles.plan import Planner, Settings
+from vtc.profiles.planner import Planner, Settings
 from vtc.stream import Stream
 
 (API,) = [api for api in APIS if api.name == "openai-chat"]

@@ -26,7 +26,7 @@ from vtc.dialects.writing.calls import write_calls
 from vtc.events import Tool, ToolCall
 from vtc.exchange import Exchange
 from vtc.profiles.loader import builtin_directory, load
-from vtc.profiles.plan import Planner, Settings
+from vtc.profiles.planner import Planner, Settings
 
 EXAMPLES = settings().max_examples
 TOOLS = {

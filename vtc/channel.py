@@ -26,7 +26,7 @@ from vtc.events import (
     ToolCall,
 )
 from vtc.guards.chain import Chain
-from vtc.profiles.plan import Plan
+from vtc.profiles.plan import ReplyPlan
 from vtc.reporting.report import Report
 
 MOST_GAP = 9
@@ -53,7 +53,7 @@ class Channel:
         reader: Reader | None,
         thoughts: Reader | None,
         identify: Callable[[Call], Call],
-        plan: Plan,
+        plan: ReplyPlan,
         tools: Mapping[str, Tool],
         report: Report,
         guards: Chain | None = None,
@@ -86,7 +86,7 @@ class Channel:
 
     @property
     def guarded(self) -> bool:
-        return any(guards.on_calls for guards in self._plan.guards)
+        return self._plan.checks_calls
 
     @property
     def watched(self) -> str | None:
@@ -121,10 +121,9 @@ class Channel:
 
     def _thought(self, *, complete: bool) -> list[Event]:
         """Calls inside of the reasoning, for a reply that holds no other; what they were written with stays there."""
-        think = self._plan.reasoning
-        if self._thoughts is None or self._reader is None or think is None or self._calls:
+        if self._thoughts is None or self._reader is None or self._calls:
             return []
-        if think.calls == "unclosed" and not self._reader.in_reasoning:
+        if self._plan.calls_in_reasoning == "unclosed" and not self._reader.in_reasoning:
             return []
         events = [*self._thought_events, *self._thoughts.finish(complete=complete)]
         calls = [event for event in events if isinstance(event, Call)]
@@ -258,7 +257,7 @@ class Channel:
     def _check_choice(self) -> None:
         """Whether the reply calls what `tool_choice` demands; calls that pass by are not looked at."""
         demanded = self._plan.tool_choice
-        if demanded in ("auto", "none") or not self._plan.tools or (self._native and not self.takes_calls):
+        if demanded in ("auto", "none") or not self._tools or (self._native and not self.takes_calls):
             return
         if demanded == "required" and not self._calls:
             self._missed("", "`tool_choice` demands a call, and the reply makes none")

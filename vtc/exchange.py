@@ -31,9 +31,9 @@ from vtc.dialects.text_client import conversation
 from vtc.events import Call, Message, Refusal, ToolCall
 from vtc.guards import loops
 from vtc.guards.chain import chain
-from vtc.guards.reactors import as_written
 from vtc.profiles.matching import Facts
-from vtc.profiles.plan import Plan, Planner
+from vtc.profiles.plan import Plan
+from vtc.profiles.planner import Planner
 from vtc.profiles.schema import Reasoning
 from vtc.reporting.report import Report
 from vtc.stream import Stream
@@ -65,20 +65,18 @@ class Exchange:
         self.plan = plan
         self._memory = memory
         self.report = Report(client=plan.client, model=plan.model, why=list(plan.why))
-        if plan.client_text:
-            self.report.form = plan.client_text.dialect.name
+        if plan.reply.client_text:
+            self.report.form = plan.reply.client_text.dialect.name
         self._api = api
         self._request = request
         self._body = body
         self._tools = {tool.name: tool for tool in plan.tools}
-        reactors = [reactor for guards in plan.guards for reactor in guards.reactors]
-        self._written = as_written(reactors, self._tools) if reactors else self._tools
         self._used_ids = {*request.call_ids}
         self._seed = seed
         self._count = 0
         self._stop, self._steer = self._loops()
-        self._messages = outgoing.prepared(request, plan, self._tools, self._steer, self.report.request, memory)
-        self._rewritten = outgoing.encoded(api, request, body, plan, self._messages)
+        self._messages = outgoing.prepared(request, plan.request, self._tools, self._steer, self.report.request, memory)
+        self._rewritten = outgoing.encoded(api, request, body, plan.request, self._messages)
 
     @classmethod
     def open(cls, api: Api, body: bytes, facts: Facts, planner: Planner, seed: str) -> Exchange:
@@ -104,13 +102,13 @@ class Exchange:
         return self._rewritten
 
     def answer(self, created: int) -> tuple[str, bytes] | None:
-        """A reply that is given in upstream's place, as its content type and body; None to ask upstream.
+        """Write a reply in upstream's place, as its content type and body; None to ask upstream.
 
         It is a complete one, in the form that the client asked for; `created` is the time in seconds since 1970.
         """
         if not self._stop:
             return None
-        text, client = f"Stopped: {self._stop}. Say how to go on.", self.plan.client_text
+        text, client = f"Stopped: {self._stop}. Say how to go on.", self.plan.reply.client_text
         final = client.final_call if client else None
         if client and final and final.tool in self._tools:
             call = ToolCall(final.tool, json.dumps({final.argument: text}, ensure_ascii=False))
@@ -122,12 +120,12 @@ class Exchange:
         return EVENT_STREAM, self._api.streamed(body, self._request)
 
     def _loops(self) -> tuple[str, str]:
-        """Why the agent is stopped, and what the model is told to get it out of a loop; empty if nothing is wrong."""
+        """Say why the agent is stopped, and what the model is told to get it out of a loop; empty if all is well."""
         stop = steer = ""
-        configured = [guards.loop for guards in self.plan.guards if guards.loop]
+        configured = self.plan.request.loops
         if not configured:
             return stop, steer
-        messages, client = self._request.messages, self.plan.client_text
+        messages, client = self._request.messages, self.plan.request.client_text
         own = {id(message) for message in messages}
         if client:
             messages = conversation.structured(messages, client.dialect, self._tools, self._memory)
@@ -147,9 +145,9 @@ class Exchange:
 
     def _is_malformed(self, message: Message) -> bool:
         """Whether an assistant's message holds a call that could not be read, and none that could."""
-        if message.calls or not self.plan.read:
+        if message.calls or not self.plan.reading.dialects:
             return False
-        reader = self._reader(self.plan.reasoning)
+        reader = self._reader(self.plan.reading.reasoning)
         events = [*reader.feed(message.text), *reader.finish()]
         return any(isinstance(event, Refusal) for event in events) and not any(
             isinstance(event, Call) for event in events
@@ -159,10 +157,8 @@ class Exchange:
 
     @property
     def reads(self) -> bool:
-        """Whether anything may become of the reply; if not, it is nobody's business here."""
-        plan = self.plan
-        guarded = any(guards.content or guards.on_calls for guards in plan.guards)
-        return bool(plan.read and self._tools) or guarded or bool(plan.response_drop) or plan.buffered
+        """True if this plan can change the reply. If False, the body is streamed through unread."""
+        return self.plan.may_change_reply
 
     def stream(self, content_encoding: str = "") -> Stream:
         """The codec for a reply of server-sent events; raises `UnsupportedEncoding`.
@@ -183,7 +179,7 @@ class Exchange:
     async def settled(self, body: bytes, ask: Ask) -> bytes:
         """As `body`, but where the plan says so upstream is asked once more about what is wrong with its reply."""
         first = reply = self._attempt(body)
-        retry = self.plan.retry
+        retry = self.plan.reply.retry
         for _ in range(retry.max if retry else 0):
             reasons = [reason for kind, reason in reply.faults if retry and kind in retry.on]
             if not reasons:
@@ -219,7 +215,7 @@ class Exchange:
                     body,
                     lambda: self._channel(report, channels),
                     legacy=self._request.legacy,
-                    drop=self.plan.response_drop,
+                    drop=self.plan.reply.drop,
                 )
         except Exception as error:
             logger.exception("vtc: the reply is passed on as it came")
@@ -228,7 +224,7 @@ class Exchange:
 
     def _as_asked(self, body: bytes) -> bytes:
         """A whole reply in the form that the client asked for."""
-        if not self.plan.buffered or _is_stream(body):
+        if not self.plan.reply.buffered or _is_stream(body):
             return body
         try:
             return self._api.streamed(body, self._request)
@@ -246,20 +242,20 @@ class Exchange:
         question = f"Nothing of your last reply was carried out:\n{faults}\nWrite the whole reply again, corrected."
         said = Message("assistant", (self._api.reply_text(body) or "(nothing)",))
         asked = [*messages, said, Message("user", (question,))]
-        return outgoing.encoded(self._api, self._request, self._body, self.plan, asked)
+        return outgoing.encoded(self._api, self._request, self._body, self.plan.request, asked)
 
     def _stream(self, decoder: compression.Decoder, report: Report, channels: list[Channel]) -> Stream:
         rewriter = self._api.rewriter(
-            lambda: self._channel(report, channels), legacy=self._request.legacy, drop=self.plan.response_drop
+            lambda: self._channel(report, channels), legacy=self._request.legacy, drop=self.plan.reply.drop
         )
         return Stream(rewriter, decoder, report)
 
     def _channel(self, report: Report, channels: list[Channel]) -> Channel:
         """For one choice of the reply."""
-        plan, think = self.plan, self.plan.reasoning
-        reads = bool(plan.read and self._tools)
+        plan, think = self.plan.reply, self.plan.reading.reasoning
+        reads = bool(self.plan.reading.dialects and self._tools)
         reader = self._reader(think) if reads else None
-        thoughts = self._reader(None) if reads and think and think.calls != "ignore" else None
+        thoughts = self._reader(None) if reads and plan.calls_in_reasoning != "ignore" else None
         openers = conversation.openers(plan.client_text.dialect, self._tools) if plan.client_text else {}
         guards = chain(plan.guards, self._tools, openers) if plan.guards else None
         channel = Channel(reader, thoughts, self._identified, plan, self._tools, report, guards)
@@ -267,11 +263,11 @@ class Exchange:
         return channel
 
     def _reader(self, think: Reasoning | None) -> Reader:
-        plan = self.plan
+        plan = self.plan.reading
         tags = (think.open, think.close) if think else None
         return Reader(
-            compiled(plan.read, tuple(sorted(self._written)), tags, plan.markers),
-            self._written,
+            compiled(plan.dialects, tuple(sorted(plan.tools)), tags, plan.markers),
+            plan.tools,
             lenient=plan.lenient,
             unknown_tools=plan.unknown_tools,
             max_call_bytes=plan.max_call_bytes,
@@ -285,7 +281,7 @@ class Exchange:
         while not id_ or id_ in self._used_ids:
             self._count += 1
             digest = hashlib.sha256(f"{self._seed}:{self._count}".encode()).hexdigest()
-            id_ = digest[:9] if self.plan.ids == "alphanumeric9" else f"call_{digest[:24]}"
+            id_ = digest[:9] if self.plan.reply.ids == "alphanumeric9" else f"call_{digest[:24]}"
         self._used_ids.add(id_)
         return replace(event, call=replace(event.call, id=id_))
 

@@ -24,7 +24,7 @@ from vtc.dialects.reading import open_call, reader
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.text_client import conversation, documented_tools
 from vtc.dialects.writing import history
-from vtc.profiles.plan import Planner
+from vtc.profiles.planner import Planner
 from vtc.proxy import addon
 from vtc.wire import compression, sse
 
@@ -215,7 +215,7 @@ REQUEST = [
     Stage(openai_chat.Request, "encode"),
     Stage(openai_chat, "_encoded"),
     Stage(Planner, "plan"),
-    Stage(Planner, "_protocol"),
+    Stage(Planner, "_documented"),
     Stage(documented_tools, "read"),
     Stage(documented_tools, "read", 1),
     Stage(conversation, "structured"),

@@ -13,7 +13,7 @@ from vtc.apis import BadRequest
 from vtc.cli.common import completing, planner, profile_directories
 from vtc.exchange import Exchange
 from vtc.profiles.matching import Facts
-from vtc.profiles.plan import Settings
+from vtc.profiles.planner import Settings
 
 
 @click.command(short_help="Print what the model is shown for a request.")

@@ -20,7 +20,7 @@ from mitmproxy.addonmanager import Loader
 
 from vtc.apis import Api, BadRequest
 from vtc.exchange import EVENT_STREAM, Exchange
-from vtc.profiles.plan import Planner
+from vtc.profiles.planner import Planner
 from vtc.proxy import bodies, flows, options, views
 from vtc.proxy.asking import AGAIN, Asker
 from vtc.proxy.bodies import Passing
@@ -157,7 +157,7 @@ class VirtualToolCalling:
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         live, response = self._live.get(flow), flow.response
-        if live and live.exchange.plan.buffered and ctx.options.vtc_mode == "rewrite":
+        if live and live.exchange.plan.reply.buffered and ctx.options.vtc_mode == "rewrite":
             return  # it is looked at whole, whatever form upstream gave it
         if response is None or self._api(flow) is None or not (200 <= response.status_code < 300):
             return
@@ -207,7 +207,7 @@ class VirtualToolCalling:
             exchange.report.failures.append(f"the reply is longer than vtc_max_body_bytes ({len(body)} bytes)")
             return
         started = time.perf_counter()
-        retry = exchange.plan.retry if rewrites else None
+        retry = exchange.plan.reply.retry if rewrites else None
         asker = Asker(flow, retry.seconds) if retry else None
         rewritten = await exchange.settled(body, asker) if asker else exchange.body(body)
         live.seconds += time.perf_counter() - started - (asker.waited if asker else 0)
@@ -215,7 +215,7 @@ class VirtualToolCalling:
         live.went.add(rewritten)
         if rewritten != body and rewrites:
             response.content = rewritten
-            if exchange.plan.buffered:
+            if exchange.plan.reply.buffered:
                 response.headers["content-type"] = EVENT_STREAM
 
     def error(self, flow: http.HTTPFlow) -> None:

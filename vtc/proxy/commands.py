@@ -16,7 +16,8 @@ from typing import Protocol
 import msgspec
 from mitmproxy import command, exceptions, flow, http, types
 
-from vtc.profiles.plan import Plan, Planner
+from vtc.profiles.plan import Plan
+from vtc.profiles.planner import Planner
 from vtc.proxy import flows
 from vtc.proxy.reload import Reloader
 from vtc.proxy.stats import Stats
@@ -98,12 +99,13 @@ class Commands:
         replies = api.replies(flows.original(one, "reply"))
         if not replies:
             raise ValueError("the reply has no choices")
-        reply = replies[0]
+        reply, reading = replies[0], plan.reading
         if api.reasoning(reply.message):  # the server parted it off: none is looked for in the text
-            plan = msgspec.structs.replace(plan, reasoning=None)
+            reading = msgspec.structs.replace(reading, reasoning=None)
         known = secrets(dict(one.request.headers))
         complete = reply.finish_reason != "length"
-        return Case.recorded(f"{plan.model} {one.id[:8]}", reply.message.text, plan, complete=complete, secrets=known)
+        name = f"{plan.model} {one.id[:8]}"
+        return Case.recorded(name, reply.message.text, reading, complete=complete, secrets=known)
 
 
 def _told(text: str) -> str:
