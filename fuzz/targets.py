@@ -180,11 +180,11 @@ def request(data: bytes) -> None:
     facts = _facts(bool(how & 16))
     try:
         exchange = Exchange.open(API, body, facts, planner(choice), "s")
+        sent, plan = exchange.request(), exchange.plan.request
     except BadRequest as error:
         assert error.__cause__ is None, "our own fault, though it did no harm"
         assert how % 5 == 0, "what is a request was refused"
         return
-    sent, plan = exchange.request(), exchange.plan.request
     assert isinstance(json.loads(sent), dict)
     assert sent == Exchange.open(API, body, facts, planner(choice), "s").request()
     if plan.write is None and not (plan.promote or plan.set or plan.drop):

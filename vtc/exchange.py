@@ -8,7 +8,7 @@ Some replies are our own (`exchange.answer`), and some requests are sent again w
 (`exchange.settled`).
 
 Nothing here does I/O, reads a clock or draws a random number. Bad traffic fails open in exactly one place for each
-direction: `Exchange.open` for a request (the body goes on as it came), `Stream` (`stream.py`) and
+direction: `_as_it_came` for a request (the body goes on as it came), `Stream` (`stream.py`) and
 `Exchange.body` for a reply (what is held is released, the rest passes).
 """
 
@@ -18,7 +18,8 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from vtc import outgoing
@@ -74,41 +75,39 @@ class Exchange:
         self._used_ids = {*request.call_ids}
         self._seed = seed
         self._count = 0
-        self._stop, self._steer = self._loops()
-        self._messages = outgoing.prepared(request, plan.request, self._tools, self._steer, self.report.request, memory)
-        self._rewritten = outgoing.encoded(api, request, body, plan.request, self._messages)
+        self._outgoing: _Outgoing | None = None  # when it was asked for
 
     @classmethod
     def open(cls, api: Api, body: bytes, facts: Facts, planner: Planner, seed: str) -> Exchange:
-        """Decode a request, decide about it and rewrite it; raises `BadRequest`, and then the body goes on as it came.
+        """Decode a request and decide about it; raises `BadRequest`, and then the body goes on as it came.
 
         `seed` must differ for every exchange: the ids of calls are derived from it.
         """
-        try:
+        with _as_it_came():
             request = api.request(body)
             facts = replace(facts, model=request.model, body=request.fields)
             planner.memory.turn()
             return cls(api, request, body, planner.plan(facts, request), seed, planner.memory)
-        except BadRequest:
-            raise
-        except Exception as error:
-            logger.exception("vtc: the request is passed on as it came")
-            raise BadRequest(f"{type(error).__name__}: {error}") from error
 
     # The request
 
     def request(self) -> bytes:
-        """The body for the model server; the very bytes that came unless the plan says otherwise."""
-        return self._rewritten
+        """Rewrite the body for the model server, once; the very bytes that came unless the plan says otherwise.
+
+        Raises `BadRequest`, and then the body goes on as it came. To be asked for before `stream`, which forgets the
+        conversation.
+        """
+        return self._rewritten().body
 
     def answer(self, created: int) -> tuple[str, bytes] | None:
         """Write a reply in upstream's place, as its content type and body; None to ask upstream.
 
         It is a complete one, in the form that the client asked for; `created` is the time in seconds since 1970.
         """
-        if not self._stop:
+        stop = self._rewritten().stop
+        if not stop:
             return None
-        text, client = f"Stopped: {self._stop}. Say how to go on.", self.plan.reply.client_text
+        text, client = f"Stopped: {stop}. Say how to go on.", self.plan.reply.client_text
         final = client.final_call if client else None
         if client and final and final.tool in self._tools:
             call = ToolCall(final.tool, json.dumps({final.argument: text}, ensure_ascii=False))
@@ -118,6 +117,16 @@ class Exchange:
         if not self._request.stream:
             return "application/json", body
         return EVENT_STREAM, self._api.streamed(body, self._request)
+
+    def _rewritten(self) -> _Outgoing:
+        if self._outgoing is None:
+            plan, request = self.plan.request, self._request
+            with _as_it_came():
+                stop, steer = self._loops()
+                messages = outgoing.prepared(request, plan, self._tools, steer, self.report.request, self._memory)
+                body = outgoing.encoded(self._api, request, self._body, plan, messages)
+            self._outgoing = _Outgoing(body, messages, stop)
+        return self._outgoing
 
     def _loops(self) -> tuple[str, str]:
         """Say why the agent is stopped, and what the model is told to get it out of a loop; empty if all is well."""
@@ -167,7 +176,7 @@ class Exchange:
         """
         decoder = compression.decoder(content_encoding)
         self._request.forget()
-        self._messages = None
+        self._outgoing = self._outgoing and replace(self._outgoing, messages=None)
         return self._stream(decoder, self.report, [])
 
     def body(self, body: bytes) -> bytes:
@@ -237,7 +246,8 @@ class Exchange:
 
     def _correction(self, body: bytes, reasons: Sequence[str]) -> bytes:
         """The request again, with the model's reply and what is wrong with it."""
-        messages = self._request.messages if self._messages is None else self._messages
+        rewritten = self._rewritten().messages
+        messages = self._request.messages if rewritten is None else rewritten
         faults = "\n".join(f"- {reason}" for reason in dict.fromkeys(reasons))
         question = f"Nothing of your last reply was carried out:\n{faults}\nWrite the whole reply again, corrected."
         said = Message("assistant", (self._api.reply_text(body) or "(nothing)",))
@@ -287,12 +297,35 @@ class Exchange:
 
 
 @dataclass(frozen=True, slots=True)
+class _Outgoing:
+    """A request, rewritten."""
+
+    body: bytes
+    messages: Sequence[Message] | None
+    """Those that the model is shown; None where they stay as they came."""
+    stop: str
+    """Why the agent is stopped instead of asking upstream; empty to ask."""
+
+
+@dataclass(frozen=True, slots=True)
 class _Reply:
     """A whole reply, rewritten, and what was done to it and is wrong with it."""
 
     body: bytes
     report: Report
     faults: list[Fault]
+
+
+@contextmanager
+def _as_it_came() -> Iterator[None]:
+    """Turn a fault of ours into `BadRequest`, so that the request is passed on as it came."""
+    try:
+        yield
+    except BadRequest:
+        raise
+    except Exception as error:
+        logger.exception("vtc: the request is passed on as it came")
+        raise BadRequest(f"{type(error).__name__}: {error}") from error
 
 
 def _is_stream(body: bytes) -> bool:
