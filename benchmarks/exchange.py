@@ -16,7 +16,7 @@ from vtc import apis
 from vtc.exchange import Exchange
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts
-from vtc.profiles.plan import Planner, Settings
+from vtc.profiles.planner import Planner, Settings
 
 REQUEST = "a request of 200 messages and 40 tools, 320 KB"
 MEMORY = "memory by open stream"

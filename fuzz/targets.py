@@ -23,7 +23,8 @@ from vtc.events import Tool, ToolCall
 from vtc.exchange import Exchange
 from vtc.profiles.loader import ProfileError, builtin_directory, load
 from vtc.profiles.matching import Facts
-from vtc.profiles.plan import Plan, Planner, Settings
+from vtc.profiles.plan import Plan
+from vtc.profiles.planner import Planner, Settings
 from vtc.wire.sse import FrameReader
 
 (API,) = [api for api in APIS if api.name == "openai-chat"]
@@ -121,7 +122,7 @@ def check_reply(opened: Callable[[], Exchange], text: str, size: int, finish: st
 
 def _keeps_all(exchange: Exchange) -> bool:
     """Whether only calls are taken out of the text."""
-    return exchange.plan.reasoning is None and not exchange.plan.markers
+    return exchange.plan.reading.reasoning is None and not exchange.plan.reading.markers
 
 
 def stream(data: bytes) -> None:
@@ -179,11 +180,11 @@ def request(data: bytes) -> None:
     facts = _facts(bool(how & 16))
     try:
         exchange = Exchange.open(API, body, facts, planner(choice), "s")
+        sent, plan = exchange.request(), exchange.plan.request
     except BadRequest as error:
         assert error.__cause__ is None, "our own fault, though it did no harm"
         assert how % 5 == 0, "what is a request was refused"
         return
-    sent, plan = exchange.request(), exchange.plan
     assert isinstance(json.loads(sent), dict)
     assert sent == Exchange.open(API, body, facts, planner(choice), "s").request()
     if plan.write is None and not (plan.promote or plan.set or plan.drop):

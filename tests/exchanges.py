@@ -5,13 +5,15 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
+from hypothesis import strategies as st
+
 from tests.apis import chat
 from vtc.apis import APIS
 from vtc.exchange import Exchange
+from vtc.exchange.stream import Stream
 from vtc.profiles.loader import builtin_directory, load
 from vtc.profiles.matching import Facts
-from vtc.profiles.plan import Planner, Settings
-from vtc.stream import Stream
+from vtc.profiles.planner import Planner, Settings
 
 (API,) = [api for api in APIS if api.name == "openai-chat"]
 AGENT = Facts(user_agent="OpenAI/Python 3", host="127.0.0.1", path="/v1/chat/completions")
@@ -37,3 +39,28 @@ def fed(stream: Stream, *pieces: bytes) -> bytes:
 TEXT = "Let me look.\n\n<read>\n<filePath>/é</filePath>\n</read>\n"
 BODY = b"".join(chat.streamed(*(TEXT[i : i + 11] for i in range(0, len(TEXT), 11))))
 CALLED = chat.Read("Let me look.", "", [("read", {"filePath": "/é"})], [], "tool_calls")
+
+
+SNIPPETS = [
+    "Hello, ",
+    "a < b",
+    "\n",
+    "  ",
+    "é😀",
+    "`",
+    "```\n",
+    "<think>",
+    "</think>",
+    *(write("read", {"filePath": "/a\n\nb"}) for write in chat.DIALECTS.values()),
+    "<read>",
+    "<filePath>x</filePath>",
+    "</read>",
+    "<tool_call>",
+    '{"name": "read", "arguments": {"filePath": "x',
+    '"}}',
+    "</tool_call>",
+    "<function_calls><invoke name=\"list_files\"><parameter name='path'>",
+    "<tools>",
+]
+SAID = st.lists(st.sampled_from(SNIPPETS), max_size=10)
+"""Pieces of replies in which markup may begin, end and be broken."""

@@ -20,7 +20,7 @@ from vtc.apis import BadRequest
 from vtc.exchange import Exchange
 from vtc.profiles.loader import ProfileError, builtin_directory, load
 from vtc.profiles.matching import Facts
-from vtc.profiles.plan import Planner, Settings, UnknownName
+from vtc.profiles.planner import Planner, Settings, UnknownName
 
 PATIENCE = 60
 """Seconds after which work that does not end is given up."""
@@ -313,4 +313,4 @@ def test_a_prompt_runs_in_a_sandbox(prompt: str, tmp_path: Path, caplog: pytest.
     profiles = load([builtin_directory(), profile(tmp_path / "mine", text)])
     body = chat.encoded(chat.request())
     with pytest.raises(BadRequest, match=r"SecurityError|TypeError|UndefinedError"):
-        Exchange.open(API, body, Facts(), Planner(profiles, Settings(dialect="mine", tools="prompt")), "seed")
+        Exchange.open(API, body, Facts(), Planner(profiles, Settings(dialect="mine", tools="prompt")), "seed").request()

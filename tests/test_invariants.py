@@ -19,14 +19,13 @@ from hypothesis import strategies as st
 from fuzz import targets
 from tests.apis import chat
 from tests.dialects.material import DIALECTS
-from tests.exchanges import AGENT, API, fed
-from tests.test_stream import SAID
+from tests.exchanges import AGENT, API, SAID, fed
 from vtc.apis import APIS
 from vtc.dialects.writing.calls import write_calls
 from vtc.events import Tool, ToolCall
 from vtc.exchange import Exchange
 from vtc.profiles.loader import builtin_directory, load
-from vtc.profiles.plan import Planner, Settings
+from vtc.profiles.planner import Planner, Settings
 
 EXAMPLES = settings().max_examples
 TOOLS = {

@@ -22,6 +22,7 @@ ROOT = Path(__file__).parent.parent
 # A module imports from its own layer's package and from lower ranks. "vtc" is `vtc/__init__.py`.
 RANKS = {
     "events": 0,
+    "json_text": 0,
     "scrub": 0,
     "wire": 1,
     "apis": 2,
@@ -29,10 +30,7 @@ RANKS = {
     "guards": 2,
     "profiles": 3,
     "reporting": 4,
-    "channel": 5,
-    "outgoing": 5,
-    "stream": 5,
-    "exchange": 6,
+    "exchange": 5,
     "xml_helpers": 6,
     "vtc": 7,
     "proxy": 8,

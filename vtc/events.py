@@ -62,8 +62,8 @@ class Message(msgspec.Struct, frozen=True):
     """One message of a conversation.
 
     `role` is `system`, `user`, `assistant` or `tool`; `content` holds text and opaque parts in order. A message
-    of role `tool` is the result of the call `call_id`, made to the tool `name`. `reasoning` is what the model thought before
-    it, where the API keeps that apart. `source` is the API's own object.
+    of role `tool` is the result of the call `call_id`, made to the tool `name`. `reasoning` is what the model thought
+    before it, where the API keeps that apart. `source` is the API's own object.
     """
 
     role: str

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from tests.apis.toy import Toy
 from vtc.apis import APIS, BadRequest, find
 from vtc.apis.base import Api
+from vtc.apis.relay import Relay
 
 BODIES = st.binary(max_size=200) | st.recursive(
     st.none() | st.booleans() | st.integers(0, 3) | st.sampled_from(["", "assistant", "tool", "x"]),
@@ -65,14 +66,18 @@ def test_any_body_is_a_request_or_a_bad_one(api: Api, body: bytes) -> None:
 @each
 @given(data=BODIES)
 def test_any_frame_passes(api: Api, data: bytes) -> None:
-    """What is no chunk of a reply is nobody's business."""
-    rewriter = api.rewriter(Toy, legacy=False)
-    frame = b"data: " + data + b"\n\n"
-    if b"choices" not in data:
-        assert [*rewriter.feed(frame, data), *rewriter.finish()] == [frame]
+    """One that is no part of a reply leaves as it came."""
+    relay = Relay(api.codec(), Toy)
+    framing = relay.codec.framing
+    body = b"data: " + data + b"\n\n" if framing.media_type == "text/event-stream" else data + b"\n"
+    if not any(key in data for key in (b"choices", b"message")):
+        reader = framing.reader()
+        frames = [*reader.feed(body), *reader.finish()]
+        assert b"".join([*(out for frame in frames for out in relay.feed(frame)), *relay.finish()]) == body
 
 
 @each
-def test_the_end_of_nothing_is_nothing(api: Api) -> None:
-    rewriter = api.rewriter(Toy, legacy=False)
-    assert rewriter.finish() == rewriter.finish() == rewriter.release() == []
+@pytest.mark.parametrize("whole", [False, True])
+def test_end_of_nothing_is_nothing(api: Api, whole: bool) -> None:
+    relay = Relay(api.codec(whole=whole), Toy)
+    assert relay.finish() == relay.finish() == relay.release() == []

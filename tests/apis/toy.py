@@ -1,4 +1,4 @@
-"""A channel with a toy syntax: an API is told what becomes of a text and need not know why.
+"""A pipeline with a toy syntax: an API is told what becomes of a text and need not know why.
 
 [name]   a call of `name` without arguments, held back until it is closed
 (text)   a thought
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from vtc.events import Call, Event, Markup, Reasoning, Refusal, Rewritten, Text, ToolCall
+from vtc.events import Call, Event, Markup, Reasoning, Rewritten, Text, ToolCall
 
 CLOSERS = {"[": "]", "(": ")", "{": "}"}
 
@@ -26,7 +26,6 @@ class Toy:
     calls_made: int = 0
     lates: int = 0
     reasoning_seen: bool = False
-    watched: str | None = None
 
     @property
     def takes_calls(self) -> bool:
@@ -49,6 +48,10 @@ class Toy:
             self.held = self.held[end:]
         return events
 
+    def pause(self) -> list[Event]:
+        held, self.held = self.held, ""
+        return [Text(held)] if held else []
+
     def finish(self, *, complete: bool, calls: Sequence[ToolCall] = ()) -> list[Event]:
         return [*self.release(), *map(self._upstreams, calls)]
 
@@ -58,7 +61,7 @@ class Toy:
     def release(self) -> list[Event]:
         self.released = True
         held, self.held = self.held, ""
-        return [Text(held), Refusal("not closed", "toy")] if held else []
+        return [Text(held)] if held else []
 
     def _upstreams(self, call: ToolCall) -> Event:
         if not self.structured or call.name == "bad":
@@ -78,3 +81,13 @@ class Toy:
             case "{":
                 return Rewritten(raw, f"<{inner}>")
         return Text(raw)
+
+
+class White(Toy):
+    """Holds back white space, as before it is known whether a call follows."""
+
+    def feed(self, text: str) -> list[Event]:
+        said = "".join(event.raw for event in super().feed(text))
+        body = said.rstrip()
+        self.held = said[len(body) :]
+        return [Text(body)] if body else []

@@ -12,7 +12,7 @@ import pytest
 from tests.apis import chat
 from tests.e2e.conftest import Start
 from tests.e2e.upstream import JSON, Reply
-from vtc.apis.openai_chat import Request
+from vtc.apis.openai_chat.request import Request
 from vtc.dialects.reading.reader import Reader
 
 ASK = chat.request(stream=True)

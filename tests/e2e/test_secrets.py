@@ -18,7 +18,7 @@ from tests.e2e.test_stages import Stage
 from tests.e2e.test_text_clients import request
 from tests.e2e.upstream import JSON, SSE, Reply
 from vtc.dialects.reading.reader import Reader
-from vtc.profiles.plan import Planner
+from vtc.profiles.planner import Planner
 
 BIRDS = [
     f"canary-{where}-0f1e2d" for where in ("token", "cookie", "basic", "key", "query", "body", "deep", "user", "set")

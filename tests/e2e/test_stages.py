@@ -18,13 +18,17 @@ from tests.e2e.test_faults import received
 from tests.e2e.test_text_clients import AGENT, profiles, request
 from tests.e2e.test_transport import gzipped
 from tests.e2e.upstream import JSON, SSE, Reply
-from vtc import channel, exchange, outgoing
-from vtc.apis import openai_alike, openai_calls, openai_chat, openai_choice, openai_chunk, openai_stream
-from vtc.dialects.reading import open_call, reader
+from vtc import exchange
+from vtc.apis import relay, tool_calls
+from vtc.apis.openai_chat import OpenAIChat
+from vtc.apis.openai_chat import reply as codec
+from vtc.apis.openai_chat import request as chat_request
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.text_client import conversation, documented_tools
 from vtc.dialects.writing import history
-from vtc.profiles.plan import Planner
+from vtc.exchange import fast_path, reply, stages
+from vtc.exchange.fast_path import FastPath
+from vtc.profiles.planner import Planner
 from vtc.proxy import addon
 from vtc.wire import compression, sse
 
@@ -62,23 +66,26 @@ class Stage:
         return f"{self.owner.__name__.rpartition('.')[2]}.{self.name}{f' {self.call}' * bool(self.call)}"
 
 
-CODECS = ((openai_stream, "decode"), (openai_chunk, "encode"))
 REPLY = [
     *(Stage(sse.FrameReader, "feed", call) for call in (0, 3)),
-    *(Stage(owner, name, call) for owner, name in CODECS for call in (0, 2)),
-    *(Stage(openai_alike.Alike, name, call) for name in ("text", "unread") for call in (0, 2)),
-    Stage(openai_alike.Alike, "learn"),
-    *(Stage(openai_stream.StreamRewriter, name) for name in ("_part", "_one", "_split", "_emit", "_take", "_call")),
-    *(Stage(openai_stream.StreamRewriter, "_made", call) for call in (0, 1, 2)),
-    *(Stage(openai_stream.StreamRewriter, "feed", call) for call in (0, 7, 21, 42)),
-    *(Stage(exchange.Exchange, name) for name in ("_channel", "_reader", "_identified")),
-    Stage(channel.Channel, "feed", 20),
-    Stage(channel.Channel, "finish"),
-    *(Stage(channel.Channel, name) for name in ("_passed", "_called")),
-    *(Stage(Reader, name) for name in ("_read", "_head", "_param", "_value_tail", "_done", "_speak", "_deliver")),
-    Stage(open_call.OpenCall, "complete"),
-    Stage(reader.Reader, "finish"),
-]  # fmt: skip
+    *(Stage(codec.ChunkCodec, "decode", call) for call in (0, 2, 7, 21, 42)),
+    *(Stage(codec.ChunkCodec, "_decode_any", call) for call in (0, 1)),
+    *(Stage(codec.ChunkCodec, "forward", call) for call in (0, 2)),
+    *(Stage(codec.ChunkCodec, "write", call) for call in (0, 1)),
+    *(Stage(codec.ChunkCodec, name) for name in ("_rest", "_call")),
+    *(Stage(sse.EventStream, "write", call) for call in (0, 1, 2)),
+    *(Stage(relay.Relay, name) for name in ("_choice", "_keep")),
+    *(Stage(relay, name) for name in ("_read", "_settle", "_leave", "_finish", "_is_unchanged")),
+    *(Stage(FastPath, "learn", call) for call in (0, 2)),
+    *(Stage(FastPath, "feed", call) for call in (2, 9)),
+    Stage(fast_path, "_compiled"),
+    *(Stage(exchange.Exchange, name) for name in ("_pipeline", "_reader")),
+    *(Stage(reply.ReplyPipeline, "feed", call) for call in (0, 20)),
+    *(Stage(reply.ReplyPipeline, name) for name in ("finish", "_staged")),
+    *(Stage(owner, "feed") for owner in (stages.Limit, stages.Identify, stages.Record, stages.ForStructuredClient)),
+    Stage(stages.Ids, "take"),
+    *(Stage(Reader, name) for name in ("feed", "finish")),
+]
 
 
 def faults(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -122,10 +129,14 @@ def stats(lab: Lab) -> Any:
     return lab.proxy.addon._stats.as_dict()["models"]["unknown"]
 
 
-STREAMS = (sse.FrameReader, openai_stream, openai_chunk, openai_alike.Alike, openai_stream.StreamRewriter)
+STREAMED = (sse.FrameReader, sse.EventStream, codec.ChunkCodec, FastPath, fast_path)
+BODY = [
+    *(stage for stage in REPLY if stage.owner not in STREAMED),
+    *(Stage(codec.BodyCodec, name) for name in ("decode", "write")),
+]
 
 
-@pytest.mark.parametrize("stage", [stage for stage in REPLY if stage.owner not in STREAMS], ids=str)
+@pytest.mark.parametrize("stage", BODY, ids=str)
 async def test_a_whole_reply(
     stage: Stage, start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -140,7 +151,14 @@ async def test_a_whole_reply(
 
 
 @pytest.mark.parametrize(
-    "stage", [Stage(conversation, "is_readable"), Stage(conversation, "as_read"), *REPLY[-12:]], ids=str
+    "stage",
+    [
+        Stage(conversation, "is_readable"),
+        Stage(conversation, "as_read"),
+        Stage(stages.ForTextClient, "feed"),
+        *REPLY[-12:],
+    ],
+    ids=str,
 )
 async def test_a_text_clients_stream(
     stage: Stage, start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -158,12 +176,13 @@ async def test_a_text_clients_stream(
 
 
 NATIVE = [
-    *(Stage(openai_stream.StreamRewriter, "feed", call) for call in range(0, 10, 2)),
-    *(Stage(openai_stream.StreamRewriter, name) for name in ("_native", "_emit", "_reason", "_made")),
-    Stage(openai_choice.Choice, "end"),
-    *(Stage(openai_calls.Gathered, name) for name in ("add", "_add", "_index", "numbered")),
-    *(Stage(openai_calls.Gathered, "add", call) for call in (1, 2, 3, 4)),
-    *(Stage(channel.Channel, name) for name in ("finish", "_passed", "_called")),
+    *(Stage(relay.Relay, "feed", call) for call in range(0, 8, 2)),
+    *(Stage(codec.ChunkCodec, "decode", call) for call in range(0, 8, 2)),
+    *(Stage(relay, name) for name in ("_read", "_settle", "_finish", "_reason", "_without_calls")),
+    *(Stage(tool_calls.ToolCallAccumulator, name) for name in ("add", "_index", "numbered")),
+    *(Stage(tool_calls.ToolCallAccumulator, "add", call) for call in (1, 2, 3)),
+    *(Stage(reply.ReplyPipeline, name) for name in ("finish", "_meant", "_staged")),
+    Stage(codec.ChunkCodec, "write"),
     Stage(conversation, "as_read"),
 ]
 
@@ -209,13 +228,13 @@ async def test_calls_that_upstream_made_itself(
 # The request
 
 REQUEST = [
-    Stage(openai_chat, "call"),
-    Stage(openai_chat, "_messages"),
-    Stage(openai_chat, "_raws"),
-    Stage(openai_chat.Request, "encode"),
-    Stage(openai_chat, "_encoded"),
+    Stage(chat_request, "_call"),
+    Stage(chat_request, "_messages"),
+    Stage(chat_request, "_raws"),
+    Stage(chat_request.Request, "encode"),
+    Stage(chat_request, "_encoded"),
     Stage(Planner, "plan"),
-    Stage(Planner, "_protocol"),
+    Stage(Planner, "_documented"),
     Stage(documented_tools, "read"),
     Stage(documented_tools, "read", 1),
     Stage(conversation, "structured"),
@@ -223,8 +242,8 @@ REQUEST = [
     Stage(history, "to_text"),
     Stage(history, "joined"),
     Stage(history, "with_tools"),
-    Stage(outgoing, "prepared"),
-    Stage(outgoing, "encoded"),
+    Stage(exchange.request, "prepared"),
+    Stage(exchange.request, "encoded"),
 ]
 
 
@@ -263,7 +282,7 @@ async def test_a_reply_that_is_settled_first(
         Reply([chat.encoded(chat.completion(text))], JSON, framing="length"),
         vtc_profiles=profiles(tmp_path, model=mine),
     )
-    stage = Stage(openai_chat.OpenAIChat if name == "streamed" else exchange.Exchange, name)
+    stage = Stage(OpenAIChat if name == "streamed" else exchange.Exchange, name)
     calls = stage.plant(monkeypatch)
     answer = await lab.post(ASK)
     assert calls() > 0
@@ -295,7 +314,7 @@ async def test_a_fault_in_the_final_call_ends_the_reply_all_the_same(
     """An exception there would have the client wait for ever."""
     frames = [chat.ROLE, *chat.said(*"Hi <read> there"), *chat.said("<read>")]
     lab = await start(frames)
-    Stage(openai_stream.StreamRewriter, "finish").plant(monkeypatch)
+    Stage(relay.Relay, "finish").plant(monkeypatch)
     assert said((await lab.post(ASK)).body) == "Hi <read> there<read>"
     assert len(faults(caplog)) == 1
 
@@ -306,9 +325,9 @@ async def test_two_faults_at_once_end_the_reply_all_the_same(
 ) -> None:
     """Where giving back fails, too, the rest of the reply goes on, and the log says what was lost."""
     lab = await start([chat.ROLE, *chat.said("a", " <read>"), *chat.said("b", "c"), chat.STOP, chat.DONE])
-    Stage(openai_stream.StreamRewriter, "feed", 3).plant(monkeypatch)
+    Stage(relay.Relay, "feed", 3).plant(monkeypatch)
     if also == "release":
-        Stage(openai_stream.StreamRewriter, "release").plant(monkeypatch)
+        Stage(relay.Relay, "release").plant(monkeypatch)
     else:
         Stage(sse.FrameReader, "finish").plant(monkeypatch)
     answer = (await lab.post(ASK)).message

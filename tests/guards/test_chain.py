@@ -49,6 +49,8 @@ def test_what_one_profile_allows_another_may_deny() -> None:
 class Failing:
     """Raises at the word `fail`, or at the end; holds back what it is fed."""
 
+    reads_text = True
+
     def __init__(self, at_end: bool = False) -> None:
         self.held = ""
         self._at_end = at_end

@@ -116,8 +116,8 @@ def test_it_never_raises_even_where_we_are_at_fault(flows: Flows, monkeypatch: p
     def broken(*_: Any) -> Any:
         raise ZeroDivisionError("planted")
 
-    monkeypatch.setattr("vtc.apis.openai_stream.StreamRewriter.feed", broken)
-    monkeypatch.setattr("vtc.apis.openai_stream.StreamRewriter.finish", broken)
+    monkeypatch.setattr("vtc.apis.relay.Relay.feed", broken)
+    monkeypatch.setattr("vtc.apis.relay.Relay.finish", broken)
     for frame in [*chat.said("b", "c"), chat.DONE]:
         assert stream(frame) == [frame]
     assert stream(b"") == stream(b"") == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from mitmproxy import ctx, exceptions
 from mitmproxy.test import taddons
 
 from tests.apis import chat
-from vtc.apis.openai_chat import Request
+from vtc.apis.openai_chat.request import Request
 from vtc.profiles.matching import Facts
 from vtc.profiles.plan import Plan
 from vtc.proxy import options
@@ -40,9 +41,10 @@ def test_every_option_says_what_it_does(configure: Any) -> None:
 def test_by_default_a_request_is_left_alone_and_calls_are_rescued(configure: Any) -> None:
     configure(vtc_mode="rewrite")
     found = plan()
-    assert (found.write, found.prompt_tools, dict(found.set), found.drop) == (None, False, {}, ())
-    assert {"tag", "hermes", "invoke"} <= {dialect.name for dialect in found.read}
-    assert "bare-json" not in {dialect.name for dialect in found.read}
+    asked = found.request
+    assert (asked.write, asked.prompt_tools, dict(asked.set), asked.drop) == (None, False, {}, ())
+    assert {"tag", "hermes", "invoke"} <= {dialect.name for dialect in found.reading.dialects}
+    assert "bare-json" not in {dialect.name for dialect in found.reading.dialects}
 
 
 @pytest.mark.parametrize(
@@ -50,23 +52,23 @@ def test_by_default_a_request_is_left_alone_and_calls_are_rescued(configure: Any
     [
         ({"vtc_client": "opencode"}, "client", "opencode"),
         ({"vtc_model": "qwen3"}, "model", "qwen3"),
-        ({"vtc_tools": "prompt"}, "prompt_tools", True),
-        ({"vtc_tools": "native", "vtc_model": "qwen3"}, "write", None),
-        ({"vtc_lenient": "off"}, "lenient", False),
-        ({"vtc_lenient": "on"}, "lenient", True),
-        ({"vtc_max_call_bytes": 77}, "max_call_bytes", 77),
+        ({"vtc_tools": "prompt"}, "request.prompt_tools", True),
+        ({"vtc_tools": "native", "vtc_model": "qwen3"}, "request.write", None),
+        ({"vtc_lenient": "off"}, "reading.lenient", False),
+        ({"vtc_lenient": "on"}, "reading.lenient", True),
+        ({"vtc_max_call_bytes": 77}, "reading.max_call_bytes", 77),
     ],
 )
 def test_what_an_option_does(settings: dict[str, Any], attribute: str, value: Any, configure: Any) -> None:
     configure(**settings)
-    assert getattr(plan(), attribute) == value
+    assert attrgetter(attribute)(plan()) == value
 
 
 def test_the_dialect(configure: Any) -> None:
     configure(vtc_dialect="bare-json")
-    assert plan().read[0].name == "bare-json"
+    assert plan().reading.dialects[0].name == "bare-json"
     configure(vtc_tools="prompt")
-    found = plan().write
+    found = plan().request.write
     assert found is not None
     assert found.name == "bare-json"
 
@@ -113,4 +115,4 @@ def test_empty_patterns_are_ignored(configure: Any) -> None:
     configure(vtc_client_patterns=[""])
     documented = "# Tools\n\n## go\nDescription: Go.\nParameters:\n- a: (required) x\nUsage:\n<go>\n<a>x</a>\n</go>\n"
     body = chat.encoded(chat.request(tools=None, messages=[{"role": "system", "content": documented}]))
-    assert options.planner().plan(Facts(user_agent="curl"), Request(body)).client_text is None
+    assert options.planner().plan(Facts(user_agent="curl"), Request(body)).reply.client_text is None

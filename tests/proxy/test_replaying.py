@@ -13,7 +13,7 @@ from mitmproxy.test import taddons, tflow, tutils
 
 from tests.apis import chat
 from vtc.profiles import loader
-from vtc.profiles.plan import Planner, Settings
+from vtc.profiles.planner import Planner, Settings
 from vtc.proxy.addon import VirtualToolCalling
 from vtc.proxy.replaying import replayed
 

@@ -9,17 +9,17 @@ from msgspec.structs import replace
 
 from tests.dialects.material import DIALECTS
 from vtc.events import Tool
-from vtc.profiles.plan import Plan
+from vtc.profiles.plan import ReadingPlan
 from vtc.profiles.schema import Reasoning
 from vtc.reporting import case
 from vtc.reporting.case import Case
 
 READ = Tool("read", "Reads.", {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]})
-PLAN = Plan("c", "m", (), tools=(READ,), read=(DIALECTS["hermes"], DIALECTS["tag"]))
+PLAN = ReadingPlan(dialects=(DIALECTS["hermes"], DIALECTS["tag"]), tools={"read": READ})
 CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'
 
 
-def recorded(text: str, plan: Plan = PLAN, *, complete: bool = True, secrets: Any = ()) -> Case:
+def recorded(text: str, plan: ReadingPlan = PLAN, *, complete: bool = True, secrets: Any = ()) -> Case:
     """A case that was written to a file and read again."""
     (found,) = case.read(case.write(Case.recorded("it", text, plan, complete=complete, secrets=secrets)))
     return found
@@ -60,7 +60,7 @@ def differences(one: Case) -> list[str]:
         ("", PLAN, True, {}),
     ],
 )
-def test_a_recorded_case_reads_as_it_says(text: str, plan: Plan, complete: bool, fields: dict[str, Any]) -> None:
+def test_a_recorded_case_reads_as_it_says(text: str, plan: ReadingPlan, complete: bool, fields: dict[str, Any]) -> None:
     found = recorded(text, plan, complete=complete)
     assert (found.text, found.dialects) == (text, ("hermes", "tag"))
     assert differences(found) == []

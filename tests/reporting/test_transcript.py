@@ -92,5 +92,5 @@ def test_a_difference() -> None:
 def test_what_is_none() -> None:
     with pytest.raises(BadRequest):
         asked(API, b"x")
-    with pytest.raises(ValueError, match="no chat completion"):
+    with pytest.raises(ValueError, match="no reply of openai-chat"):
         replied(API, b'{"error": 1}')

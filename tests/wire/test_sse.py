@@ -8,7 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from vtc.wire.sse import MOST_HELD, Frame, FrameReader, FrameTooLong, event_line
+from vtc.wire.framing import MOST_HELD, Frame, FrameTooLong
+from vtc.wire.sse import EventStream, FrameReader, event_line, other_lines
 
 
 def read(*chunks: bytes) -> list[Frame]:
@@ -118,7 +119,7 @@ OTHERS = {
 @pytest.mark.parametrize(("raw", "others", "event"), OTHERS.values(), ids=OTHERS)
 def test_what_a_frame_says_besides_its_data(raw: bytes, others: bytes, event: bytes) -> None:
     [frame] = read(raw)
-    assert frame.others == others
+    assert other_lines(frame.raw) == others
     assert event_line(others) == event
 
 
@@ -127,8 +128,8 @@ def test_other_lines_and_data_make_the_same_event(body: bytes) -> None:
     for frame in read(body):
         if frame.data is not None:
             data = b"".join(b"data: " + line + b"\n" for line in frame.data.split(b"\n"))
-            _, other = read(b"\n" + frame.others + data + b"\n")
-            assert (other.data, other.others) == (frame.data, frame.others)
+            _, other = read(b"\n" + other_lines(frame.raw) + data + b"\n")
+            assert (other.data, other_lines(other.raw)) == (frame.data, other_lines(frame.raw))
 
 
 # Endless frames
@@ -149,3 +150,33 @@ def test_a_long_frame_is_one() -> None:
     long = b"data: " + b"x" * (MOST_HELD - 8)
     assert reader.feed(long) == []
     assert reader.feed(b"\n\n") == [Frame(long + b"\n\n", long[6:])]
+
+
+def test_frame_made_in_place_of_another_has_its_other_lines_once() -> None:
+    like = Frame(b"id: 1\nevent: x\n: hi\ndata: {}\n\n", b"{}")
+    assert EventStream().write({"a": 1}, like, first=True) == b'id: 1\nevent: x\n: hi\ndata: {"a":1}\n\n'
+    assert EventStream().write({"a": 1}, like, first=False) == b'event: x\ndata: {"a":1}\n\n'
+
+
+def test_frame_of_an_api_that_names_events_is_named_by_its_data() -> None:
+    like = Frame(b"id: 1\nevent: x\ndata: {}\n\n", b"{}")
+    named = EventStream("type")
+    assert named.write({"type": "y"}, like, first=True) == b'id: 1\nevent: y\ndata: {"type":"y"}\n\n'
+    assert named.write({"type": "y"}, like, first=False) == b'event: y\ndata: {"type":"y"}\n\n'
+
+
+@pytest.mark.parametrize(
+    ("body", "matches"),
+    [(b"data: x", True), (b"\xef\xbb\xbf\r\n: hi", True), (b"event:x", True), (b'{"a": 1}', False), (b"", False)],
+)
+def test_stream_is_told_by_its_beginning(body: bytes, matches: bool) -> None:
+    assert EventStream().matches(body) == matches
+
+
+@pytest.mark.parametrize(
+    ("raw", "cut"),
+    [(b'data: {"a"', True), (b'data: {"a": 1}', False), (b"data: [DONE]", False), (b'data: {"a"\n\n', False)],
+)
+def test_frame_that_is_cut_off(raw: bytes, cut: bool) -> None:
+    (frame,) = [*(reader := FrameReader()).feed(raw), *reader.finish()]
+    assert EventStream().is_cut_off(frame) == cut

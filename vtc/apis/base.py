@@ -45,9 +45,15 @@ class Codec(Protocol):
     new value, but a list or dict in it must not be changed in place.
     """
 
-    framing: Framing
-    renumbers: bool
-    """True once frames get other numbers than they came with, so that each must go through `forward`."""
+    @property
+    def framing(self) -> Framing:
+        """How frames are cut and made."""
+        ...
+
+    @property
+    def renumbers(self) -> bool:
+        """True once frames get other numbers than they came with, so that each must go through `forward`."""
+        ...
 
     def decode(self, frame: Frame) -> Decoded | None:
         """Read one frame. None for one that the reader of text need not see, which passes at once (a ping)."""
@@ -62,12 +68,8 @@ class Codec(Protocol):
 
         A frame may leave in several parts, and the `first` also has all that it says besides its deltas (usage,
         fields that nobody here knows). Later parts, and what is added at the end of a reply, take from it only what
-        every frame of the reply has (id, model).
+        every frame of the reply has (id, model). Of a frame with several choices all are written, in order.
         """
-        ...
-
-    def finish(self) -> list[Mapping[str, Any]]:
-        """Write what is still to be written after the last frame; a whole body, if it was changed."""
         ...
 
     def keep_alive(self) -> bytes | None:

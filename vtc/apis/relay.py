@@ -20,7 +20,7 @@ from typing import Protocol
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis.base import Codec, Decoded, Said
+from vtc.apis.base import Codec, Said
 from vtc.apis.tool_calls import ToolCallAccumulator
 from vtc.events import (
     BlockEnd,
@@ -30,7 +30,6 @@ from vtc.events import (
     End,
     Event,
     Finish,
-    Markup,
     Reason,
     Reasoning,
     ReasoningDelta,
@@ -124,24 +123,26 @@ type Outcome = list[Event | CallDelta | Finish]
 """What the deltas of a frame, and text that waited, became."""
 
 
-class Relay:
+class Relay[P: Pipeline]:
     """Frames in, bytes out, for one reply."""
 
-    def __init__(self, codec: Codec, pipeline: Callable[[], Pipeline]) -> None:
+    def __init__(self, codec: Codec, pipeline: Callable[[], P]) -> None:
         self.codec = codec
+        self.pipelines: dict[int, P] = {}
+        """By choice."""
         self._pipeline = pipeline
         self._choices: dict[int, Choice] = {}
         self._last = Frame(b"", None)  # the last one with deltas
-        self.plain: tuple[Frame, Delta, Pipeline] | None = None
-        """The last frame, its one delta and what that went through, if it left as it came and nothing waits."""
+        self.plain: tuple[Frame, Delta] | None = None
+        """The last frame and its one delta, if it left as it came and none of the choice waits."""
 
     def feed(self, frame: Frame) -> list[bytes]:
         """Take a frame; return what may leave now."""
-        self.plain = None
         codec = copy.copy(self.codec)
         decoded = codec.decode(frame)
         if decoded is None:
             return [frame.raw]
+        self.plain = None
         frame, deltas = decoded.frame or frame, decoded.deltas
         last = deltas[-1] if deltas else None
         if isinstance(last, End):
@@ -160,18 +161,17 @@ class Relay:
                 after[0], out = _settle(codec, choice, entry, events)
             else:
                 out = [codec.forward(frame)]
-                if last and len(deltas) == 1 and decoded.alone and out[0] is frame.raw:
-                    self.plain = frame, last, choice.pipeline
+                if last and len(deltas) == 1 and out[0] is frame.raw:
+                    self.plain = frame, last
         self._keep(codec, after)
         if deltas:
             self._last = frame
         return out
 
     def finish(self) -> list[bytes]:
-        """End the reply: what the choices that upstream did not finish still have, and what is not written yet."""
+        """End the reply: return what the choices that upstream did not finish still have."""
         codec = copy.copy(self.codec)
         out, after = self._end(codec, complete=False)
-        out += [codec.framing.write(value, None, first=True) for value in codec.finish()]
         self._keep(codec, after)
         return out
 
@@ -191,7 +191,8 @@ class Relay:
 
     def _choice(self, index: int) -> Choice:
         if index not in self._choices:
-            self._choices[index] = Choice(index, self._pipeline(), deque())
+            pipeline = self.pipelines[index] = self._pipeline()
+            self._choices[index] = Choice(index, pipeline, deque())
         return self._choices[index]
 
     def _keep(self, codec: Codec, choices: Iterable[Choice]) -> None:
@@ -225,7 +226,7 @@ class Relay:
             choice, events, changed = _finish(choice, [], complete=complete)
             if choice.lifted or changed:
                 events.append(Finish(_reason("stop", choice, changed=changed), choice.index))
-            settled, left = _settle(codec, choice, Waiting(self._last, alone=True, written=True), events)
+            settled, left = _settle(codec, choice, Waiting(self._last, alone=True, intact=False, written=True), events)
             after.append(settled)
             out += left
         return out, after
@@ -355,12 +356,9 @@ def _settle(codec: Codec, choice: Choice, entry: Waiting, events: Outcome) -> tu
         said, taken, intact = [*here.said], here.taken, here.intact
 
     for event in events:
-        if isinstance(event, CallDelta | Finish):
-            while here is not entry:
-                advance()
-            said.append(event)
-            continue
-        count = len(event.raw)
+        count = 0 if isinstance(event, CallDelta | Finish) else len(event.raw)
+        while not count and here is not entry and taken == len(here.text):
+            advance()  # it stands for no characters: it belongs after all that are decided
         while count:
             while taken == len(here.text):
                 advance()
@@ -375,6 +373,8 @@ def _settle(codec: Codec, choice: Choice, entry: Waiting, events: Outcome) -> tu
                     said.append(Reasoning(part))
         if isinstance(event, Call | Rewritten):
             intact = False
+            said.append(event)
+        elif isinstance(event, CallDelta | Finish):
             said.append(event)
     while taken == len(here.text):
         if here is entry:
@@ -396,6 +396,4 @@ def _leave(codec: Codec, choice: int, entry: Waiting) -> list[bytes]:
         return [codec.forward(entry.frame)]
     values = codec.write(entry.frame, choice, [*entry.said, *entry.calls], first=not entry.written)
     first = not entry.written
-    return [
-        codec.framing.write(value, entry.frame, first=first and place == 0) for place, value in enumerate(values)
-    ]
+    return [codec.framing.write(value, entry.frame, first=first and place == 0) for place, value in enumerate(values)]

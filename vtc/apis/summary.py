@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from vtc.apis.base import Api, Reply
 from vtc.apis.tool_calls import ToolCallAccumulator
-from vtc.events import CallDelta, Delta, Finish, Message, ReasoningDelta, TextDelta
+from vtc.events import CallDelta, Delta, End, Finish, Message, ReasoningDelta, TextDelta
 
 
 def replies(api: Api, body: bytes) -> list[Reply]:
@@ -23,6 +23,8 @@ def replies(api: Api, body: bytes) -> list[Reply]:
     for frame in [*reader.feed(body), *reader.finish()]:
         decoded = codec.decode(frame)
         for delta in decoded.deltas if decoded else ():
+            if isinstance(delta, End):
+                continue
             choices.setdefault(delta.choice, []).append(delta)
     if not choices:
         raise ValueError(f"the body is no reply of {api.name}")

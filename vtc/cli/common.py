@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 from vtc.profiles import loader
 from vtc.profiles.document import ProfileError
 from vtc.profiles.loader import Profiles
-from vtc.profiles.plan import Planner, Settings, UnknownName
+from vtc.profiles.planner import Planner, Settings, UnknownName
 
 profile_directories = click.option(
     "--profiles",

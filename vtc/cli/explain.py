@@ -16,7 +16,8 @@ from vtc.cli.dry_run import call_of, lines, tried
 from vtc.events import ToolCall
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Choice, Facts, best, every
-from vtc.profiles.plan import Plan, Planner, Settings
+from vtc.profiles.plan import Plan
+from vtc.profiles.planner import Planner, Settings
 
 
 @click.command(short_help="Say what a request gets, and why.")
@@ -103,7 +104,7 @@ def _of_body(found: Profiles, facts: Facts, api: Api, body: bytes, call: ToolCal
 
 
 def _of_call(plan: Plan, call: ToolCall | None) -> dict[str, Any]:
-    return {"call": tried(plan.guards, call, plan.tools)} if call else {}
+    return {"call": tried(plan.reply.guards, call, plan.tools)} if call else {}
 
 
 def _of_facts(found: Profiles, facts: Facts) -> dict[str, Any]:

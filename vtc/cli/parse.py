@@ -18,7 +18,7 @@ from vtc.dialects.syntax.grammar import compiled
 from vtc.events import Call, Reasoning, Refusal, Text, Tool
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, best
-from vtc.profiles.plan import UNKNOWN_MODEL
+from vtc.profiles.planner import UNKNOWN_MODEL
 from vtc.profiles.schema import ModelProfile
 
 

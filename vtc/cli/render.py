@@ -13,7 +13,7 @@ from vtc.apis import BadRequest
 from vtc.cli.common import completing, planner, profile_directories
 from vtc.exchange import Exchange
 from vtc.profiles.matching import Facts
-from vtc.profiles.plan import Settings
+from vtc.profiles.planner import Settings
 
 
 @click.command(short_help="Print what the model is shown for a request.")
@@ -35,9 +35,9 @@ def render(file: Any, directories: tuple[Path, ...], dialect: str, tools: Any, u
     plans = planner(directories, Settings(tools=tools, dialect=dialect))
     try:
         exchange = Exchange.open(api, file.read(), Facts(user_agent=user_agent), plans, "render")
+        body = json.loads(exchange.request())
     except BadRequest as error:
         raise click.ClickException(str(error)) from None
-    body = json.loads(exchange.request())
     if as_json:
         click.echo(json.dumps(body, ensure_ascii=False, indent=2))
         return

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from vtc.cli.common import completing, planner, profile_directories
-from vtc.profiles.plan import Planner, Settings
+from vtc.profiles.planner import Planner, Settings
 from vtc.reporting import case
 
 

@@ -5,11 +5,11 @@
     exchange.report                                             what was done, as plain data
 
 Some replies are our own (`exchange.answer`), and some requests are sent again with a question about the reply
-(`exchange.settled`).
+(`exchange.rewrite_with_retry`).
 
-Nothing here does I/O, reads a clock or draws a random number. Bad traffic fails open in exactly one place for each
-direction: `Exchange.open` for a request (the body goes on as it came), `Stream` (`stream.py`) and
-`Exchange.body` for a reply (what is held is released, the rest passes).
+Nothing here does I/O, reads a clock or draws a random number. Bad traffic fails open in one place for each direction:
+`_as_it_came` for a request (the body goes on as it came), `Stream` for a reply (what waits is given back, the rest
+passes).
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from vtc import outgoing
-from vtc.apis import Api, BadRequest, Request
-from vtc.channel import Channel, Fault
+from vtc.apis import Api, BadRequest, Request, summary
 from vtc.dialects.cache import Memory
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.grammar import compiled
 from vtc.dialects.text_client import conversation
 from vtc.events import Call, Message, Refusal, ToolCall
+from vtc.exchange import request as outgoing
+from vtc.exchange.reply import ReplyPipeline, Thoughts
+from vtc.exchange.stages import Fault, Ids
+from vtc.exchange.stream import Stream
 from vtc.guards import loops
 from vtc.guards.chain import chain
-from vtc.guards.reactors import as_written
 from vtc.profiles.matching import Facts
-from vtc.profiles.plan import Plan, Planner
+from vtc.profiles.plan import Plan
+from vtc.profiles.planner import Planner
 from vtc.profiles.schema import Reasoning
 from vtc.reporting.report import Report
-from vtc.stream import Stream
 from vtc.wire import compression
+from vtc.wire.framing import Framing
 
 logger = logging.getLogger(__name__)
-
-EVENT_STREAM = "text/event-stream"
 
 
 class NoAnswer(Exception):
@@ -50,10 +50,6 @@ class NoAnswer(Exception):
 
 type Ask = Callable[[bytes], Awaitable[bytes]]
 """Sends a request's body to where the exchange's own went and returns the body of the reply; raises `NoAnswer`."""
-
-
-_EVENTS = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|retry)?:")
-"""How a stream of server-sent events begins, and no JSON does."""
 
 
 class Exchange:
@@ -65,69 +61,76 @@ class Exchange:
         self.plan = plan
         self._memory = memory
         self.report = Report(client=plan.client, model=plan.model, why=list(plan.why))
-        if plan.client_text:
-            self.report.form = plan.client_text.dialect.name
+        if plan.reply.client_text:
+            self.report.form = plan.reply.client_text.dialect.name
         self._api = api
         self._request = request
         self._body = body
         self._tools = {tool.name: tool for tool in plan.tools}
-        reactors = [reactor for guards in plan.guards for reactor in guards.reactors]
-        self._written = as_written(reactors, self._tools) if reactors else self._tools
-        self._used_ids = {*request.call_ids}
         self._seed = seed
-        self._count = 0
-        self._stop, self._steer = self._loops()
-        self._messages = outgoing.prepared(request, plan, self._tools, self._steer, self.report.request, memory)
-        self._rewritten = outgoing.encoded(api, request, body, plan, self._messages)
+        form = _alphanumeric9 if plan.reply.ids == "alphanumeric9" else api.call_id
+        self._ids = Ids(seed, request.call_ids, form)
+        self._codec = api.codec(request.form, plan.reply.drop)  # says how a stream of this reply is framed
+        self._outgoing: _Outgoing | None = None  # when it was asked for
 
     @classmethod
     def open(cls, api: Api, body: bytes, facts: Facts, planner: Planner, seed: str) -> Exchange:
-        """Decode a request, decide about it and rewrite it; raises `BadRequest`, and then the body goes on as it came.
+        """Decode a request and decide about it; raises `BadRequest`, and then the body goes on as it came.
 
         `seed` must differ for every exchange: the ids of calls are derived from it.
         """
-        try:
+        with _as_it_came():
             request = api.request(body)
             facts = replace(facts, model=request.model, body=request.fields)
             planner.memory.turn()
             return cls(api, request, body, planner.plan(facts, request), seed, planner.memory)
-        except BadRequest:
-            raise
-        except Exception as error:
-            logger.exception("vtc: the request is passed on as it came")
-            raise BadRequest(f"{type(error).__name__}: {error}") from error
 
     # The request
 
     def request(self) -> bytes:
-        """The body for the model server; the very bytes that came unless the plan says otherwise."""
-        return self._rewritten
+        """Rewrite the body for the model server, once; the very bytes that came unless the plan says otherwise.
+
+        Raises `BadRequest`, and then the body goes on as it came. To be asked for before `stream`, which forgets the
+        conversation.
+        """
+        return self._rewritten().body
 
     def answer(self, created: int) -> tuple[str, bytes] | None:
-        """A reply that is given in upstream's place, as its content type and body; None to ask upstream.
+        """Write a reply in upstream's place, as its content type and body; None to ask upstream.
 
         It is a complete one, in the form that the client asked for; `created` is the time in seconds since 1970.
         """
-        if not self._stop:
+        stop = self._rewritten().stop
+        if not stop:
             return None
-        text, client = f"Stopped: {self._stop}. Say how to go on.", self.plan.client_text
+        text, client = f"Stopped: {stop}. Say how to go on.", self.plan.reply.client_text
         final = client.final_call if client else None
         if client and final and final.tool in self._tools:
             call = ToolCall(final.tool, json.dumps({final.argument: text}, ensure_ascii=False))
             text = conversation.as_read(call, client.dialect, self._tools)
-        id_ = f"chatcmpl-{hashlib.sha256(self._seed.encode()).hexdigest()[:24]}"
-        body = self._api.reply(self._request, text, id_=id_, created=created)
+        digest = hashlib.sha256(self._seed.encode()).hexdigest()
+        body = self._api.reply(self._request, text, digest=digest, created=created)
         if not self._request.stream:
             return "application/json", body
-        return EVENT_STREAM, self._api.streamed(body, self._request)
+        return self.framing.media_type, self._api.streamed(body, self._request)
+
+    def _rewritten(self) -> _Outgoing:
+        if self._outgoing is None:
+            plan, request = self.plan.request, self._request
+            with _as_it_came():
+                stop, steer = self._loops()
+                messages = outgoing.prepared(request, plan, self._tools, steer, self.report.request, self._memory)
+                body = outgoing.encoded(self._api, request, self._body, plan, messages)
+            self._outgoing = _Outgoing(body, messages, stop)
+        return self._outgoing
 
     def _loops(self) -> tuple[str, str]:
-        """Why the agent is stopped, and what the model is told to get it out of a loop; empty if nothing is wrong."""
+        """Say why the agent is stopped, and what the model is told to get it out of a loop; empty if all is well."""
         stop = steer = ""
-        configured = [guards.loop for guards in self.plan.guards if guards.loop]
+        configured = self.plan.request.loops
         if not configured:
             return stop, steer
-        messages, client = self._request.messages, self.plan.client_text
+        messages, client = self._request.messages, self.plan.request.client_text
         own = {id(message) for message in messages}
         if client:
             messages = conversation.structured(messages, client.dialect, self._tools, self._memory)
@@ -147,9 +150,9 @@ class Exchange:
 
     def _is_malformed(self, message: Message) -> bool:
         """Whether an assistant's message holds a call that could not be read, and none that could."""
-        if message.calls or not self.plan.read:
+        if message.calls or not self.plan.reading.dialects:
             return False
-        reader = self._reader(self.plan.reasoning)
+        reader = self._reader(self.plan.reading.reasoning)
         events = [*reader.feed(message.text), *reader.finish()]
         return any(isinstance(event, Refusal) for event in events) and not any(
             isinstance(event, Call) for event in events
@@ -159,31 +162,34 @@ class Exchange:
 
     @property
     def reads(self) -> bool:
-        """Whether anything may become of the reply; if not, it is nobody's business here."""
-        plan = self.plan
-        guarded = any(guards.content or guards.on_calls for guards in plan.guards)
-        return bool(plan.read and self._tools) or guarded or bool(plan.response_drop) or plan.buffered
+        """True if this plan can change the reply. If False, the body is streamed through unread."""
+        return self.plan.may_change_reply
+
+    @property
+    def framing(self) -> Framing:
+        """How a streamed reply is cut into frames."""
+        return self._codec.framing
 
     def stream(self, content_encoding: str = "") -> Stream:
-        """The codec for a reply of server-sent events; raises `UnsupportedEncoding`.
+        """Make the way of a streamed reply, from bytes to bytes. Raises `UnsupportedEncoding`.
 
         From then on the exchange holds nothing of the conversation, as a stream may go on for long.
         """
         decoder = compression.decoder(content_encoding)
         self._request.forget()
-        self._messages = None
-        return self._stream(decoder, self.report, [])
+        self._outgoing = self._outgoing and replace(self._outgoing, messages=None)
+        return self._stream(decoder, self.report, [], whole=False)
 
     def body(self, body: bytes) -> bytes:
-        """A whole reply, JSON or server-sent events, rewritten; as it came if that fails."""
+        """Rewrite a whole reply, be it JSON or a stream; as it came if that fails."""
         reply = self._attempt(body)
         self.report.adopt(reply.report)
         return self._as_asked(reply.body)
 
-    async def settled(self, body: bytes, ask: Ask) -> bytes:
-        """As `body`, but where the plan says so upstream is asked once more about what is wrong with its reply."""
+    async def rewrite_with_retry(self, body: bytes, ask: Ask) -> bytes:
+        """Rewrite as `body` does, but ask upstream again, where the plan says so, about faults of its reply."""
         first = reply = self._attempt(body)
-        retry = self.plan.retry
+        retry = self.plan.reply.retry
         for _ in range(retry.max if retry else 0):
             reasons = [reason for kind, reason in reply.faults if retry and kind in retry.on]
             if not reasons:
@@ -207,28 +213,19 @@ class Exchange:
         return self._as_asked(reply.body)
 
     def _attempt(self, body: bytes) -> _Reply:
-        """One reply read and rewritten."""
+        """Read and rewrite one reply."""
         report = Report()
-        channels: list[Channel] = []
-        try:
-            if _is_stream(body):
-                stream = self._stream(compression.decoder(""), report, channels)
-                rewritten = b"".join([*stream.feed(body), *stream.finish()])
-            else:
-                rewritten = self._api.rewrite(
-                    body,
-                    lambda: self._channel(report, channels),
-                    legacy=self._request.legacy,
-                    drop=self.plan.response_drop,
-                )
-        except Exception as error:
-            logger.exception("vtc: the reply is passed on as it came")
-            return _Reply(body, Report(failures=[f"{type(error).__name__}: {error}"]), [])
-        return _Reply(rewritten, report, [fault for channel in channels for fault in channel.faults])
+        pipelines: list[ReplyPipeline] = []
+        whole = not self.framing.matches(body)
+        stream = self._stream(compression.decoder(""), report, pipelines, whole=whole)
+        rewritten = b"".join([*stream.feed(body), *stream.finish()])
+        if whole and stream.failed:  # what was read of it is not what was sent
+            return _Reply(rewritten, Report(failures=report.failures), [])
+        return _Reply(rewritten, report, [fault for pipeline in pipelines for fault in pipeline.faults])
 
     def _as_asked(self, body: bytes) -> bytes:
-        """A whole reply in the form that the client asked for."""
-        if not self.plan.buffered or _is_stream(body):
+        """Return a whole reply in the form that the client asked for."""
+        if not self.plan.reply.buffered or self.framing.matches(body):
             return body
         try:
             return self._api.streamed(body, self._request)
@@ -240,38 +237,51 @@ class Exchange:
         return body
 
     def _correction(self, body: bytes, reasons: Sequence[str]) -> bytes:
-        """The request again, with the model's reply and what is wrong with it."""
-        messages = self._request.messages if self._messages is None else self._messages
+        """Write the request again, with the model's reply and what is wrong with it."""
+        rewritten = self._rewritten().messages
+        messages = self._request.messages if rewritten is None else rewritten
         faults = "\n".join(f"- {reason}" for reason in dict.fromkeys(reasons))
         question = f"Nothing of your last reply was carried out:\n{faults}\nWrite the whole reply again, corrected."
-        said = Message("assistant", (self._api.reply_text(body) or "(nothing)",))
+        said = Message("assistant", (summary.text(self._api, body) or "(nothing)",))
         asked = [*messages, said, Message("user", (question,))]
-        return outgoing.encoded(self._api, self._request, self._body, self.plan, asked)
+        return outgoing.encoded(self._api, self._request, self._body, self.plan.request, asked)
 
-    def _stream(self, decoder: compression.Decoder, report: Report, channels: list[Channel]) -> Stream:
-        rewriter = self._api.rewriter(
-            lambda: self._channel(report, channels), legacy=self._request.legacy, drop=self.plan.response_drop
-        )
-        return Stream(rewriter, decoder, report)
+    def _stream(
+        self, decoder: compression.Decoder, report: Report, pipelines: list[ReplyPipeline], *, whole: bool
+    ) -> Stream:
+        """Make the way of a reply; `pipelines` takes those of its choices."""
 
-    def _channel(self, report: Report, channels: list[Channel]) -> Channel:
-        """For one choice of the reply."""
-        plan, think = self.plan, self.plan.reasoning
-        reads = bool(plan.read and self._tools)
-        reader = self._reader(think) if reads else None
-        thoughts = self._reader(None) if reads and think and think.calls != "ignore" else None
+        def pipeline() -> ReplyPipeline:
+            pipelines.append(self._pipeline(report))
+            return pipelines[-1]
+
+        codec = self._api.codec(self._request.form, self.plan.reply.drop, whole=whole)
+        return Stream(codec, pipeline, decoder, report)
+
+    def _pipeline(self, report: Report) -> ReplyPipeline:
+        """Make the way of one choice of the reply."""
+        plan, think = self.plan.reply, self.plan.reading.reasoning
+        reads = bool(self.plan.reading.dialects and self._tools)
+        thoughts = None
+        if reads and plan.calls_in_reasoning != "ignore":
+            thoughts = Thoughts(self._reader(None), plan.calls_in_reasoning)
         openers = conversation.openers(plan.client_text.dialect, self._tools) if plan.client_text else {}
-        guards = chain(plan.guards, self._tools, openers) if plan.guards else None
-        channel = Channel(reader, thoughts, self._identified, plan, self._tools, report, guards)
-        channels.append(channel)
-        return channel
+        return ReplyPipeline(
+            plan,
+            self._tools,
+            self._ids,
+            report,
+            reader=self._reader(think) if reads else None,
+            thoughts=thoughts,
+            guards=chain(plan.guards, self._tools, openers) if plan.guards else None,
+        )
 
     def _reader(self, think: Reasoning | None) -> Reader:
-        plan = self.plan
+        plan = self.plan.reading
         tags = (think.open, think.close) if think else None
         return Reader(
-            compiled(plan.read, tuple(sorted(self._written)), tags, plan.markers),
-            self._written,
+            compiled(plan.dialects, tuple(sorted(plan.tools)), tags, plan.markers),
+            plan.tools,
             lenient=plan.lenient,
             unknown_tools=plan.unknown_tools,
             max_call_bytes=plan.max_call_bytes,
@@ -279,15 +289,16 @@ class Exchange:
             thinking=bool(think and think.prefilled),
         )
 
-    def _identified(self, event: Call) -> Call:
-        """The call with an id that is unique in its conversation: its own if it has one, else a derived one."""
-        id_ = event.call.id
-        while not id_ or id_ in self._used_ids:
-            self._count += 1
-            digest = hashlib.sha256(f"{self._seed}:{self._count}".encode()).hexdigest()
-            id_ = digest[:9] if self.plan.ids == "alphanumeric9" else f"call_{digest[:24]}"
-        self._used_ids.add(id_)
-        return replace(event, call=replace(event.call, id=id_))
+
+@dataclass(frozen=True, slots=True)
+class _Outgoing:
+    """A request, rewritten."""
+
+    body: bytes
+    messages: Sequence[Message] | None
+    """Those that the model is shown; None where they stay as they came."""
+    stop: str
+    """Why the agent is stopped instead of asking upstream; empty to ask."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +310,18 @@ class _Reply:
     faults: list[Fault]
 
 
-def _is_stream(body: bytes) -> bool:
-    """Whether a body is one of server-sent events."""
-    return _EVENTS.match(body) is not None
+@contextmanager
+def _as_it_came() -> Iterator[None]:
+    """Turn a fault of ours into `BadRequest`, so that the request is passed on as it came."""
+    try:
+        yield
+    except BadRequest:
+        raise
+    except Exception as error:
+        logger.exception("vtc: the request is passed on as it came")
+        raise BadRequest(f"{type(error).__name__}: {error}") from error
+
+
+def _alphanumeric9(digest: str) -> str:
+    """Make the id of a call from 64 hex digits, as Mistral's templates demand it."""
+    return digest[:9]

@@ -13,26 +13,26 @@ from vtc.dialects.text_client import conversation, documented_tools
 from vtc.dialects.writing import history
 from vtc.dialects.writing.calls import write_calls
 from vtc.events import Message, Opaque, Tool, ToolCall
-from vtc.profiles.plan import Plan, TextClient
+from vtc.profiles.plan import RequestPlan, TextClient
 
 
 def prepared(
     request: Request,
-    plan: Plan,
+    plan: RequestPlan,
     tools: Mapping[str, Tool],
     remark: str,
     told: list[str],
     memory: Memory | None = None,
 ) -> Sequence[Message] | None:
-    """The messages as the model is shown them; None where they stay as they came.
+    """Rewrite the messages for the model; None if they stay as they came.
 
-    `remark` is for the model alone. `told` takes what was done with the tools, for people.
+    `tools` are the client's, by name. `remark` is added for the model alone. A line for people about the tools is added
+    to `told`.
     """
     rewritten = plan.write is not None or plan.promote
     if not (rewritten or remark or (plan.client_text and plan.withheld)):
         return None
     messages = request.messages
-    offered = [tool for tool in plan.tools if tool.name not in plan.withheld]
     if rewritten:
         if plan.client_text:
             messages = _structured(messages, plan.client_text, plan.write, tools, memory)
@@ -40,11 +40,11 @@ def prepared(
             messages = history.to_text(messages, plan.write, tools, memory)
             if plan.client_text:
                 messages = history.joined(messages)
-        if plan.write and plan.prompt_tools and offered:
-            messages = history.with_tools(messages, plan.write, offered, plan.tool_choice, memory)
+        if plan.write and plan.prompt_tools and plan.offered:
+            messages = history.with_tools(messages, plan.write, plan.offered, plan.tool_choice, memory)
         if plan.promote or plan.prompt_tools:
             form = "`tools`" if plan.write is None else f"{plan.write.name} prompt"
-            told.append(f"{len(offered)} tool{'s' * (len(offered) != 1)} -> {form}")
+            told.append(f"{len(plan.offered)} tool{'s' * (len(plan.offered) != 1)} -> {form}")
     elif plan.client_text and plan.withheld:
         messages = history.with_rule(messages, f"Tools that must not be used: {', '.join(sorted(plan.withheld))}.")
     if remark:
@@ -52,10 +52,10 @@ def prepared(
     return None if messages is request.messages else messages
 
 
-def encoded(api: Api, request: Request, body: bytes, plan: Plan, messages: Sequence[Message] | None) -> bytes:
+def encoded(api: Api, request: Request, body: bytes, plan: RequestPlan, messages: Sequence[Message] | None) -> bytes:
     """The request with these messages, or its own; `body`, as it came, if nothing changes."""
     set_, drop = dict(plan.set), tuple(plan.drop)
-    if plan.buffered:
+    if plan.unstreamed:
         whole, gone = api.unstreamed()
         set_ = {key: value for key, value in {**set_, **whole}.items() if key not in gone}
         drop = (*drop, *gone)
@@ -64,7 +64,7 @@ def encoded(api: Api, request: Request, body: bytes, plan: Plan, messages: Seque
         return body
     tools: Sequence[Tool] | None = None
     if plan.write is not None or plan.promote:
-        tools = [tool for tool in plan.tools if plan.promote and tool.name not in plan.withheld]
+        tools = plan.offered if plan.promote else ()
     return request.encode(messages=messages, tools=tools, set_=set_, drop=drop, withheld=withheld)
 
 

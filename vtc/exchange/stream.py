@@ -1,120 +1,120 @@
-"""A reply of server-sent events on its way to the client, from bytes to bytes.
+"""A reply on its way to the client, from bytes to bytes: the one place where it fails open.
 
-    chunk -> undo the content coding -> cut into frames -> rewriter of the API -> bytes that may leave
+    chunk -> undo the content coding -> cut into frames -> relay -> bytes that may leave
 
-A chunk that is a frame which nothing has to look at takes none of these steps, nor do two that are the pieces of one.
+A whole body is one frame, and takes the same way. A chunk in which nothing can begin takes the fast path.
 """
 
 from __future__ import annotations
 
-import json
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
-from vtc.apis.base import Rewriter
+from vtc.apis.base import Codec
+from vtc.apis.relay import Relay
+from vtc.exchange.fast_path import FastPath
+from vtc.exchange.reply import ReplyPipeline
 from vtc.reporting.report import Report
-from vtc.wire import compression, sse
-from vtc.wire.template import Telling, Unread
+from vtc.wire import compression
+from vtc.wire.framing import Frame
 
 logger = logging.getLogger(__name__)
 
 
 class Stream:
-    """A reply of server-sent events, as bytes in any cut: `feed` and `finish` return what may leave now.
+    """A reply as bytes in any cut: `feed` and `finish` return what may leave now, joined (at most one item).
 
-    Neither ever raises, and neither ever returns empty bytes.
+    Neither ever raises, and neither ever returns empty bytes, which would end the body at the client.
     """
 
-    def __init__(self, rewriter: Rewriter, decoder: compression.Decoder, report: Report) -> None:
-        self._rewriter = rewriter
+    def __init__(
+        self, codec: Codec, pipeline: Callable[[], ReplyPipeline], decoder: compression.Decoder, report: Report
+    ) -> None:
+        self._framing = codec.framing
+        self._relay: Relay[ReplyPipeline] = Relay(codec, pipeline)
         self._decoder = decoder
-        self._frames = sse.FrameReader()
-        self._unread: Unread | None = None  # frames that nobody reads
-        self._waiting: list[bytes] = []  # of these
-        self._begun = b""  # the first piece of one
-        self.passes: Telling = _never
-        """Whether a chunk leaves as it came, with nothing else to do. Most do, and `feed` finds the same."""
+        self._frames = codec.framing.reader()
+        self._fast = FastPath(self._relay) if isinstance(decoder, compression.Identity) else None
         self._report = report
-        self._failed = False
         self._finished = False
+        self.failed = False
+        """True after a fault of ours: from then on the reply is passed on as it comes."""
         self.broken = False
-        """Whether the body turned out not to be what its content coding says, so that the rest of it is lost."""
+        """True if the body is not what its content coding says, so that the rest of it is lost."""
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """Read on; the bytes that may leave, joined (at most one item)."""
-        if self.passes(chunk):
-            return [chunk]
-        if unread := self._unread:
-            frame = self._begun + chunk
-            if self.passes is _never and unread.passes(frame):
-                self.passes = unread.passes
-                return [b"".join([*self._held(), chunk])]
-            self.passes = _never  # while something is held
-            if unread.waits(frame):
-                self._begun = b""
-                self._waiting.append(frame)
-                return []
-            if not self._begun and unread.begins(chunk):
-                self._begun = chunk
-                return []
-        return _joined(out for one in (*self._held(), chunk) for out in self._failing_open(one, final=False))
-
-    def _held(self) -> list[bytes]:
-        """The chunks that nobody has read yet, which are held no longer."""
-        held = [*self._waiting, self._begun] if self._begun else self._waiting
-        self._waiting, self._begun = [], b""
-        return held
+        """Take the next bytes of the body."""
+        if (fast := self._fast) is None:
+            return _joined(self._read(chunk, final=False))
+        try:
+            if (out := fast.feed(chunk)) is not None:
+                return out
+        except Exception as error:
+            return _joined([*self._fail(error), fast.take(chunk)])
+        out = self._read(fast.take(chunk), final=False)
+        try:
+            fast.learn(whole=not self._frames.held)
+        except Exception as error:
+            out += self._fail(error)
+        return _joined(out)
 
     def finish(self) -> list[bytes]:
-        """The end of the body (idempotent)."""
+        """End the body (idempotent)."""
         if self._finished:
             return []
         self._finished = True
-        held = [out for one in self._held() for out in self._failing_open(one, final=False)]
-        return _joined([*held, *self._failing_open(b"", final=True)])
+        held = self._read(self._fast.take(b""), final=False) if self._fast else []
+        return _joined(held + self._read(b"", final=True))
 
-    def _failing_open(self, chunk: bytes, *, final: bool) -> list[bytes]:
+    def keep_alive(self) -> bytes | None:
+        """Make a frame that tells a client nothing, for one that waits; None if there is no place for one."""
+        return None if self.failed else self._relay.codec.keep_alive()
+
+    def _read(self, chunk: bytes, *, final: bool) -> list[bytes]:
+        """Take a chunk the long way; what fails on it is passed on as it came, as is all that follows."""
         if self.broken:
             return []  # there is a gap before whatever comes
-        self._unread, self.passes = None, _never
         out: list[bytes] = []
-        data = b""  # that stands in no frame
-        frames: list[sse.Frame] = []
-        done = 0
-        fault: Exception | None = None
+        rest = b""  # that stands in no frame
+        unread: list[Frame] = []
         try:
             try:
-                data = self._decoder.finish() if final else self._decoder.feed(chunk)
+                rest = self._decoder.finish() if final else self._decoder.feed(chunk)
+                fault = None
             except Exception as error:
-                data, fault, self.broken = getattr(error, "decoded", b""), error, not final
-            if self._failed:
-                return [data] if data else []
-            frames = self._frames.feed(data)
-            data = b""
-            for frame in self._frames.finish() if final else ():
-                if _is_cut_off(frame):
-                    data = frame.raw  # whatever else leaves must not complete it
-                else:
-                    frames.append(frame)
-            for frame in frames:
-                out += [frame.raw] if frame.data is None else self._rewriter.feed(frame.raw, frame.data)
-                done += 1
+                rest, fault, self.broken = getattr(error, "decoded", b""), error, not final
+            if self.failed:
+                return [rest]
+            unread, rest = self._cut(rest, final=final)
+            while unread:
+                out += self._relay.feed(unread[0])
+                del unread[0]
             if fault:
                 raise fault
-            if final and (last := self._rewriter.finish()):
-                # The body may have ended without a blank line; what is added must not continue the last frame.
-                out += [b"\n\n"] * bool(out and not out[-1].endswith((b"\n\n", b"\r\n\r\n", b"\r\r")))
+            if final and (last := self._relay.finish()):
+                # The body may have ended without a terminator; what is added must not continue the last frame.
+                out += [self._framing.end] * bool(out and not _is_ended(out[-1], self._framing.end))
                 out += last
-            if not self._frames.held and isinstance(self._decoder, compression.Identity):
-                self._unread = self._rewriter.unread
-                self.passes = self._unread.passes if self._unread else _never
         except Exception as error:
-            self._failed = True
-            logger.exception("vtc: the rest of the reply is passed on as it came")
-            self._report.failures.append(f"{type(error).__name__}: {error}")
-            out += self._given_back(self._rewriter.release)
-            out += [frame.raw for frame in (*frames[done:], *self._given_back(self._frames.finish))]
-        return _joined([*out, data] if data else out)
+            out += [*self._fail(error), *(frame.raw for frame in unread)]
+            out += [frame.raw for frame in self._given_back(self._frames.finish)]
+        return [*out, rest]
+
+    def _fail(self, error: Exception) -> list[bytes]:
+        """Rewrite no more of this reply; return what waited."""
+        self.failed, self._fast = True, None
+        logger.error("vtc: rewriting failed; the rest of this reply is forwarded unchanged", exc_info=error)
+        self._report.failures.append(f"{type(error).__name__}: {error}")
+        return self._given_back(self._relay.release)
+
+    def _cut(self, data: bytes, *, final: bool) -> tuple[list[Frame], bytes]:
+        """Cut data into frames. A frame in whose middle the body ended is the second value: nothing may complete it."""
+        frames = self._frames.feed(data)
+        for frame in self._frames.finish() if final else ():
+            if self._framing.is_cut_off(frame):
+                return frames, frame.raw
+            frames.append(frame)
+        return frames, b""
 
     def _given_back[T](self, give: Callable[[], list[T]]) -> list[T]:
         try:
@@ -124,24 +124,10 @@ class Stream:
             return []
 
 
-def _never(_: bytes) -> bool:
-    return False
+def _is_ended(data: bytes, end: bytes) -> bool:
+    return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").endswith(end)
 
 
-def _joined(pieces: Iterable[bytes]) -> list[bytes]:
+def _joined(pieces: list[bytes]) -> list[bytes]:
     joined = b"".join(pieces)
     return [joined] if joined else []
-
-
-def _is_cut_off(frame: sse.Frame) -> bool:
-    """Whether the body ended in the middle of a frame: no blank line, and data neither JSON nor `[DONE]`.
-
-    Some servers leave out the last blank line.
-    """
-    if not frame.raw.splitlines()[-1]:
-        return False
-    try:
-        json.loads((frame.data or b"").replace(b"[DONE]", b"0"))
-    except ValueError:
-        return True
-    return False

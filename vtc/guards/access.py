@@ -10,6 +10,7 @@ class Access:
     """Refuses calls of tools that are not allowed, or denied."""
 
     held = ""
+    reads_text = False
 
     def __init__(self, allowed: Patterns, denied: Patterns, manner: Manner, message: str = "") -> None:
         self._allowed = allowed

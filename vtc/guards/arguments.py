@@ -82,6 +82,7 @@ class Arguments:
     """Checks each call; what becomes of a misfit is a setting, `None` being to pass it."""
 
     held = ""
+    reads_text = False
 
     def __init__(self, tools: Mapping[str, Tool], *, coerce: bool, manner: Manner | None) -> None:
         self._tools = tools

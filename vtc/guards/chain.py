@@ -72,6 +72,8 @@ class Guard(Protocol):
 
     held: str
     """Text that it has not returned yet."""
+    reads_text: bool
+    """False if it passes all text at once, as it came."""
 
     def feed(self, event: Event) -> list[Event]: ...
 
@@ -83,6 +85,8 @@ class Chain:
 
     def __init__(self, guards: Sequence[Guard]) -> None:
         self._guards = list(guards)
+        self.reads_text = any(guard.reads_text for guard in guards)
+        """True if text must go through `feed`."""
 
     def feed(self, events: Sequence[Event]) -> list[Event]:
         for guard in tuple(self._guards):

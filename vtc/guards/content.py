@@ -44,6 +44,8 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 class Content:
     """One rule on the text between calls."""
 
+    reads_text = True
+
     def __init__(self, rule: Rule, policy: str = "content") -> None:
         self._policy = policy
         self._rule = rule

@@ -152,6 +152,7 @@ class Reactors:
     """The rules in their order, each on what those before it made of a call."""
 
     held = ""
+    reads_text = False
 
     def __init__(self, reactors: Sequence[Reactor], tools: Mapping[str, Tool]) -> None:
         self._reactors = reactors

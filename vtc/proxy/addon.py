@@ -19,8 +19,9 @@ from mitmproxy import ctx, http
 from mitmproxy.addonmanager import Loader
 
 from vtc.apis import Api, BadRequest
-from vtc.exchange import EVENT_STREAM, Exchange
-from vtc.profiles.plan import Planner
+from vtc.exchange import Exchange
+from vtc.exchange.stream import Stream
+from vtc.profiles.planner import Planner
 from vtc.proxy import bodies, flows, options, views
 from vtc.proxy.asking import AGAIN, Asker
 from vtc.proxy.bodies import Passing
@@ -32,7 +33,6 @@ from vtc.proxy.reload import Reloader
 from vtc.proxy.stats import Stats
 from vtc.reporting.report import Report
 from vtc.scrub import scrub, scrubbed, secrets
-from vtc.stream import Stream
 from vtc.wire.compression import UnsupportedEncoding
 
 logger = logging.getLogger(__name__)
@@ -47,7 +47,8 @@ MARKS = {
 }
 """By outcome, for the flow list and for `~marker`."""
 
-KEEP_ALIVE = b": keep-alive\n\n"
+STREAMED = ("text/event-stream", "application/x-ndjson")
+"""Media types of replies that are passed on as they come, whoever reads them."""
 SLOW = 0.1
 """Seconds of work on one exchange beyond which it is a warning."""
 
@@ -61,8 +62,6 @@ class _Live:
     seconds: float = 0.0
     answered: bool = False
     """The reply is our own."""
-    passed: int = 0
-    """Bytes of a streamed reply that went as they came, and are not kept."""
     stream: Stream | None = None
     """What a streamed reply goes through on its way to the client."""
     encoding: str = ""
@@ -76,7 +75,7 @@ class _Live:
     @property
     def sizes(self) -> tuple[int, int]:
         """Bytes of the reply that came, and that went."""
-        return self.passed + self.came.size, self.passed + self.went.size
+        return self.came.size, self.went.size
 
 
 class VirtualToolCalling:
@@ -157,18 +156,19 @@ class VirtualToolCalling:
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         live, response = self._live.get(flow), flow.response
-        if live and live.exchange.plan.buffered and ctx.options.vtc_mode == "rewrite":
+        if live and live.exchange.plan.reply.buffered and ctx.options.vtc_mode == "rewrite":
             return  # it is looked at whole, whatever form upstream gave it
         if response is None or self._api(flow) is None or not (200 <= response.status_code < 300):
             return
-        if response.headers.get("content-type", "").partition(";")[0].strip().lower() != "text/event-stream":
-            return
-        if live and live.answered:
+        media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if media_type not in STREAMED or (live and live.answered):
             return
         if live is None or not live.exchange.reads:
             response.stream = True  # nothing is done to it, and mitmproxy would keep it back up to its end
             return
         exchange = live.exchange
+        if media_type != exchange.framing.media_type:
+            return
         try:
             stream = exchange.stream(response.headers.get("content-encoding", ""))
         except UnsupportedEncoding as error:
@@ -207,16 +207,16 @@ class VirtualToolCalling:
             exchange.report.failures.append(f"the reply is longer than vtc_max_body_bytes ({len(body)} bytes)")
             return
         started = time.perf_counter()
-        retry = exchange.plan.retry if rewrites else None
+        retry = exchange.plan.reply.retry if rewrites else None
         asker = Asker(flow, retry.seconds) if retry else None
-        rewritten = await exchange.settled(body, asker) if asker else exchange.body(body)
+        rewritten = await exchange.rewrite_with_retry(body, asker) if asker else exchange.body(body)
         live.seconds += time.perf_counter() - started - (asker.waited if asker else 0)
         live.came.add(body)
         live.went.add(rewritten)
         if rewritten != body and rewrites:
             response.content = rewritten
-            if exchange.plan.buffered:
-                response.headers["content-type"] = EVENT_STREAM
+            if exchange.plan.reply.buffered:
+                response.headers["content-type"] = exchange.framing.media_type
 
     def error(self, flow: http.HTTPFlow) -> None:
         self._close(flow)
@@ -266,23 +266,15 @@ class VirtualToolCalling:
 def _rewriting(
     stream: Stream, live: _Live, keep_alive: int = 0, clock: Callable[[], float] = time.monotonic
 ) -> Callable[[bytes], list[bytes]]:
-    """The stream callable.
+    """Make the stream callable.
 
-    A client that is sent nothing for `keep_alive` seconds although bytes still come from upstream gets a comment. What
-    is rewritten leaves in whole events, so that it may stand between any two of them.
+    A client that is sent nothing for `keep_alive` seconds although bytes still come from upstream gets a frame that
+    tells it nothing. What is rewritten leaves in whole frames, so that it may stand between any two of them.
     """
     quiet = 0.0  # since then the client is sent nothing
 
     def rewrite(chunk: bytes) -> list[bytes]:
         nonlocal quiet
-        if stream.passes(chunk):  # as nearly all do, in no time worth counting
-            quiet = 0.0
-            if live.keep:
-                live.came.add(chunk)
-                live.went.add(chunk)
-            else:
-                live.passed += len(chunk)
-            return [chunk]
         started = time.perf_counter()
         out = stream.feed(chunk) if chunk else stream.finish()
         live.seconds += time.perf_counter() - started
@@ -294,10 +286,10 @@ def _rewriting(
             return out
         now = clock()
         quiet = quiet or now
-        if now - quiet < keep_alive:
+        if now - quiet < keep_alive or (frame := stream.keep_alive()) is None:
             return out
         quiet = now
-        return [KEEP_ALIVE]
+        return [frame]
 
     return rewrite
 

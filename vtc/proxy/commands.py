@@ -16,7 +16,9 @@ from typing import Protocol
 import msgspec
 from mitmproxy import command, exceptions, flow, http, types
 
-from vtc.profiles.plan import Plan, Planner
+from vtc.apis import summary
+from vtc.profiles.plan import Plan
+from vtc.profiles.planner import Planner
 from vtc.proxy import flows
 from vtc.proxy.reload import Reloader
 from vtc.proxy.stats import Stats
@@ -95,15 +97,16 @@ class Commands:
     def _case(self, one: http.HTTPFlow) -> Case:
         api, plan = flows.api(one), self._plan(one)
         assert api is not None
-        replies = api.replies(flows.original(one, "reply"))
+        replies = summary.replies(api, flows.original(one, "reply"))
         if not replies:
             raise ValueError("the reply has no choices")
-        reply = replies[0]
-        if api.reasoning(reply.message):  # the server parted it off: none is looked for in the text
-            plan = msgspec.structs.replace(plan, reasoning=None)
+        reply, reading = replies[0], plan.reading
+        if reply.message.reasoning:  # the server parted it off: none is looked for in the text
+            reading = msgspec.structs.replace(reading, reasoning=None)
         known = secrets(dict(one.request.headers))
         complete = reply.finish_reason != "length"
-        return Case.recorded(f"{plan.model} {one.id[:8]}", reply.message.text, plan, complete=complete, secrets=known)
+        name = f"{plan.model} {one.id[:8]}"
+        return Case.recorded(name, reply.message.text, reading, complete=complete, secrets=known)
 
 
 def _told(text: str) -> str:

@@ -10,7 +10,7 @@ from mitmproxy.addonmanager import Loader
 
 from vtc.profiles import loader as profile_loader
 from vtc.profiles.document import ProfileError
-from vtc.profiles.plan import CLIENT_PATTERNS, Planner, Settings, UnknownName
+from vtc.profiles.planner import CLIENT_PATTERNS, Planner, Settings, UnknownName
 
 
 def add(loader: Loader) -> None:

@@ -13,7 +13,7 @@ from typing import Protocol
 from mitmproxy import exceptions
 
 from vtc.profiles import loader
-from vtc.profiles.plan import Planner
+from vtc.profiles.planner import Planner
 from vtc.proxy import options
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from typing import Any
 from mitmproxy import http
 
 from vtc.exchange import Exchange
-from vtc.profiles.plan import Planner
+from vtc.profiles.planner import Planner
 from vtc.proxy import flows
 from vtc.reporting import transcript
 from vtc.reporting.transcript import Block

@@ -24,7 +24,7 @@ from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
 from vtc.events import Call, Event, Reasoning, Refusal, Text, Tool
-from vtc.profiles.plan import Plan
+from vtc.profiles.plan import ReadingPlan
 from vtc.scrub import scrub, scrubbed
 
 type ToolSet = dict[str, dict[str, Any]]
@@ -56,8 +56,8 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
     reader: dict[str, Any] = {}
 
     @classmethod
-    def recorded(cls, name: str, text: str, plan: Plan, *, complete: bool, secrets: Iterable[str] = ()) -> Self:
-        """What is read by a plan today, scrubbed of secrets."""
+    def recorded(cls, name: str, text: str, plan: ReadingPlan, *, complete: bool, secrets: Iterable[str] = ()) -> Self:
+        """Record how a plan reads `text` today, scrubbed of secrets."""
         secrets = tuple(secrets)
         think = plan.reasoning
         reader: dict[str, Any] = {}
@@ -72,15 +72,15 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
         case = cls(
             name=name,
             text=scrub(text, secrets),
-            dialects=tuple(dialect.name for dialect in plan.read),
-            tools={tool.name: scrubbed(dict(tool.parameters), secrets) for tool in plan.tools},
+            dialects=tuple(dialect.name for dialect in plan.dialects),
+            tools={name: scrubbed(dict(tool.parameters), secrets) for name, tool in plan.tools.items()},
             finish="complete" if complete else "length",
             alone=True,
             tags=(think.open, think.close) if think else None,
             markers=plan.markers,
             reader=reader,
         )
-        found = case.found(case.events([case.text], plan.read, case.toolset()))
+        found = case.found(case.events([case.text], plan.dialects, case.toolset()))
         return msgspec.structs.replace(case, **found)
 
     def toolset(self, shared: Mapping[str, Mapping[str, Tool]] | None = None) -> Mapping[str, Tool]:

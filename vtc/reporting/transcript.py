@@ -19,7 +19,7 @@ from difflib import SequenceMatcher, unified_diff
 from textwrap import indent
 from typing import Any
 
-from vtc.apis import Api
+from vtc.apis import Api, summary
 from vtc.events import Message, Opaque, Tool, ToolCall
 
 FOLDED = 72
@@ -40,7 +40,7 @@ class Block:
 def asked(api: Api, body: bytes) -> list[Block]:
     """The conversation of a request; raises `BadRequest`."""
     request = api.request(body)
-    blocks = [_message(api, message) for message in request.messages]
+    blocks = [_message(message) for message in request.messages]
     if request.tools:
         choice = "" if request.tool_choice == "auto" else f"\ntool_choice: {request.tool_choice}"
         blocks.append(Block("tools", "\n".join(map(_tool, request.tools)) + choice))
@@ -49,7 +49,7 @@ def asked(api: Api, body: bytes) -> list[Block]:
 
 def replied(api: Api, body: bytes) -> list[Block]:
     """What a reply adds up to, a block for each choice; raises ValueError if it is none of this API."""
-    return [_message(api, reply.message, reply.finish_reason) for reply in api.replies(body)]
+    return [_message(reply.message, reply.finish_reason) for reply in summary.replies(api, body)]
 
 
 def written(blocks: Iterable[Block]) -> str:
@@ -75,10 +75,10 @@ def difference(came: Sequence[Block], went: Sequence[Block], came_in: str, went_
     return "\n".join(unified_diff(before, after, came_in, went_out, lineterm=""))
 
 
-def _message(api: Api, message: Message, finish_reason: str | None = None) -> Block:
+def _message(message: Message, finish_reason: str | None = None) -> Block:
     parts: list[str] = []
-    if thought := api.reasoning(message):
-        parts.append(_folded(thought))
+    if message.reasoning:
+        parts.append(_folded(message.reasoning))
     parts += [part if isinstance(part, str) else _opaque(part) for part in message.content]
     parts += map(_call, message.calls)
     if finish_reason:

@@ -71,4 +71,3 @@ class Framing(Protocol):
         `first` is True for the first of several frames made in place of one.
         """
         ...
-

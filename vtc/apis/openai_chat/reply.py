@@ -166,7 +166,7 @@ class ChunkCodec(msgspec.Struct):
         chunk = decode(frame.data or b"{}", "replace")
         chunk = chunk if isinstance(chunk, dict) else {}
         entries = chunk.get("choices") or []
-        entry = next((one for one in entries if (one.get("index") or 0) == choice), {})
+        entry: dict[str, Any] = next((one for one in entries if (one.get("index") or 0) == choice), {})
         head = {key: value for key, value in chunk.items() if key not in ("choices", "usage")}
         if entry and entries[0] is not entry:
             chunk = head  # what is said of all choices leaves with the first
@@ -195,11 +195,13 @@ class ChunkCodec(msgspec.Struct):
                     for delta in self._call(call, choice):
                         say(delta)
                 case CallDelta(index=index, source=source):
-                    say({"function_call": source} if index == LEGACY else {"tool_calls": [self._numbered(source, choice)]})
+                    numbered = [] if index == LEGACY else [self._numbered(source, choice)]
+                    say({"tool_calls": numbered} if numbered else {"function_call": source})
                 case Finish() if ends:
-                    out.append({**chunk, "choices": [{**entry, "delta": {}, "finish_reason": self._reason(one, entry)}]})
+                    reason = _reason(one, entry["finish_reason"], legacy=self.legacy)
+                    out.append({**chunk, "choices": [{**entry, "delta": {}, "finish_reason": reason}]})
                 case Finish():
-                    ending = {"index": choice, "delta": {}, "finish_reason": self._reason(one, {})}
+                    ending = {"index": choice, "delta": {}, "finish_reason": _reason(one, None, legacy=self.legacy)}
                     out.append({**head, "choices": [ending]})
         return out
 
@@ -235,18 +237,12 @@ class ChunkCodec(msgspec.Struct):
             yield {"tool_calls": [{"index": index, key: {field: call.arguments}}]}
         self.calls = {**self.calls, choice: self.calls.get(choice, 0) + 1}
 
-    def _reason(self, end: Finish, entry: Mapping[str, Any]) -> str:
-        return _reason(end, entry.get("finish_reason"), legacy=self.legacy)
-
-    def finish(self) -> list[Mapping[str, Any]]:
-        return []
-
     def keep_alive(self) -> bytes:
         return b": keep-alive\n\n"
 
 
 class BodyCodec(msgspec.Struct):
-    """A whole reply: one frame. It is written at the end, if anything of it changed."""
+    """A whole reply: one frame, which is written anew when its last choice is."""
 
     framing: ClassVar[whole.WholeBody] = whole.WholeBody()
     renumbers: ClassVar[bool] = False
@@ -255,6 +251,8 @@ class BodyCodec(msgspec.Struct):
     drop: frozenset[str] = frozenset()
     reply: dict[str, Any] | None = None
     """The reply as far as it was written."""
+    last: int = 0
+    """The last choice that says anything."""
 
     def decode(self, frame: Frame) -> Decoded | None:
         reply = decode(frame.raw, "replace")
@@ -263,6 +261,7 @@ class BodyCodec(msgspec.Struct):
         for place, choice in enumerate(choices or ()):
             message = _part(choice, "message")
             if isinstance(message.get("content"), str) or any(message.get(key) for key in CALL_FIELDS):
+                self.last = place
                 deltas += _deltas(place, choice, message)
                 if not choice.get("finish_reason"):
                     deltas.append(Finish("stop", place))
@@ -278,7 +277,9 @@ class BodyCodec(msgspec.Struct):
         reply = self.reply or decode(frame.raw, "replace")
         entry = {**reply["choices"][choice]}
         message = {**entry["message"]}
-        text = "".join(one.raw if isinstance(one, Text) else one.text for one in said if isinstance(one, Text | Rewritten))
+        text = "".join(
+            one.raw if isinstance(one, Text) else one.text for one in said if isinstance(one, Text | Rewritten)
+        )
         thoughts = "".join(one.raw for one in said if isinstance(one, Reasoning))
         calls = [entry_of(one.call) for one in said if isinstance(one, Call)]
         native = [one for one in said if isinstance(one, CallDelta)]
@@ -296,13 +297,11 @@ class BodyCodec(msgspec.Struct):
         for one in said:
             if isinstance(one, Finish) and one.reason != _REASONS.get(entry.get("finish_reason") or "", "stop"):
                 entry["finish_reason"] = _reason(one, entry.get("finish_reason"), legacy=self.legacy)
-        choices = [{**entry, "message": message} if place == choice else one for place, one in enumerate(reply["choices"])]
+        choices = [
+            {**entry, "message": message} if place == choice else one for place, one in enumerate(reply["choices"])
+        ]
         self.reply = {**reply, "choices": choices}
-        return []
-
-    def finish(self) -> list[Mapping[str, Any]]:
-        done, self.reply = self.reply, None
-        return [done] if done else []
+        return [self.reply] if choice == self.last else []
 
     def keep_alive(self) -> None:
         return None
@@ -353,7 +352,7 @@ def function_of(entry: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def entry_of(call: ToolCall) -> dict[str, Any]:
-    """Write a call as an entry of `tool_calls`, with the fields that VTC does not know (Gemini's thought signatures)."""
+    """Write a call as an entry of `tool_calls`, with the fields that VTC does not know (thought signatures)."""
     source = call.source if isinstance(call.source, dict) else {}
     rest = {key: value for key, value in source.items() if key not in _KNOWN}
     if "custom" in source:

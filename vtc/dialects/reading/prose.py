@@ -6,7 +6,7 @@ with as many backticks as it began with and never outlives its paragraph.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from vtc.dialects.reading.machine import CONTEXT, Found, Machine
 from vtc.dialects.reading.states import INFO
@@ -20,6 +20,13 @@ INDENTING = " \t>"
 """What may stand before markup that must start its line."""
 type Thoughts = Literal["reasoning_content", "keep", "drop"]
 _THOUGHT: dict[str, type[Reasoning | Text | Markup]] = {"reasoning_content": Reasoning, "keep": Text, "drop": Markup}
+
+
+class PlainRule(NamedTuple):
+    """Which text is plain."""
+
+    stop: str
+    endings: str
 
 
 class Prose(Machine):
@@ -63,6 +70,11 @@ class Prose(Machine):
         if not line.strip(INDENTING):
             return None
         return self._scan.firsts or None
+
+    @property
+    def plain(self) -> PlainRule | None:
+        stop = self.watched
+        return None if stop is None else PlainRule(stop, WHITE + ">")
 
     def reasoned(self) -> None:
         """The reasoning came by another way: a reply that was to begin inside of it does not."""

@@ -18,10 +18,12 @@ from vtc.dialects.arguments.kwargs import KwargsBody
 from vtc.dialects.reading.delivery import Delivery
 from vtc.dialects.reading.machine import Found
 from vtc.dialects.reading.open_call import OpenCall
-from vtc.dialects.reading.prose import WHITE, Thoughts
+from vtc.dialects.reading.prose import WHITE, PlainRule, Thoughts
 from vtc.dialects.reading.states import ANCHORED
 from vtc.dialects.syntax.grammar import ATTRIBUTES_END, Grammar
 from vtc.events import Event, Markup, Text, Tool
+
+__all__ = ["PlainRule", "Reader"]
 
 MOST_ENDS = 16
 """Places at which an opening tag with attributes is taken to end."""
@@ -95,6 +97,9 @@ class Reader(Delivery):
         if self._space:
             self._out.append(Text(self._take_space()))
         return self._taken()
+
+    def pause(self) -> list[Event]:
+        raise NotImplementedError
 
     def _sink(self, end: int) -> None:
         if self._state in ("value", "damaged", "attributes"):

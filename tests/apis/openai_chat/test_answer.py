@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.apis import chat
-from vtc.apis.openai_answer import completion, reply_text, streamed
+from vtc.apis.openai_chat.answer import completion, streamed
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"a": 1}'}, "extra_content": 1}
 
@@ -69,17 +69,9 @@ def test_usage_is_sent_to_those_who_asked_and_choices_keep_their_places() -> Non
 def test_what_is_no_chat_completion_is_told_of(body: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         streamed(body, usage=True)
-    assert reply_text(body) == ""
 
 
 def test_a_reply_of_our_own() -> None:
     own = completion("Stopped.", id_="chatcmpl-1", model="m", created=5)
     assert chat.read(own) == chat.read(streamed(own, usage=False)) == chat.Read("Stopped.", finish_reason="stop")
     assert json.loads(own)["created"] == 5
-
-
-def test_what_a_reply_says_as_text() -> None:
-    assert reply_text(body("Hi")) == "Hi"
-    assert reply_text(body(None, message={"tool_calls": [CALL]})) == '{"name": "read", "arguments": "{\\"a\\": 1}"}'
-    assert reply_text(body("Hi", message={"tool_calls": [CALL]})).startswith("Hi\n{")
-    assert reply_text(body([{"type": "text", "text": "x"}])) == ""

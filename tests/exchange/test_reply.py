@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
-from vtc.channel import Channel
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.grammar import compiled
-from vtc.events import Call, Event, Markup, Reasoning, Refusal, Text, Tool
+from vtc.events import Call, Event, Markup, Reasoning, Text, Tool
+from vtc.exchange.reply import ReplyPipeline, Thoughts
+from vtc.exchange.stages import Ids
 from vtc.guards.chain import Guards, chain
 from vtc.profiles import loader
-from vtc.profiles.plan import Plan
+from vtc.profiles.plan import ReplyPlan
 from vtc.profiles.schema import Reasoning as Think
 from vtc.reporting.report import Report
 
@@ -21,34 +20,40 @@ TOOLS = {"read": Tool("read", "", {"type": "object", "properties": {"path": {"ty
 CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'
 
 
-def channel(plan: Plan) -> tuple[Channel, Report]:
+def pipeline(plan: ReplyPlan, think: Think | None = None) -> tuple[ReplyPipeline, Report]:
     report = Report()
     read = (DIALECTS["hermes"],)
-    tags = (plan.reasoning.open, plan.reasoning.close) if plan.reasoning else None
-    reader = Reader(compiled(read, tuple(TOOLS), tags), TOOLS)
-    rescues = plan.reasoning is not None and plan.reasoning.calls != "ignore"
-    thoughts = Reader(compiled(read, tuple(TOOLS)), TOOLS) if rescues else None
+    tags = (think.open, think.close) if think else None
+    thoughts = None
+    if plan.calls_in_reasoning != "ignore":
+        thoughts = Thoughts(Reader(compiled(read, tuple(TOOLS)), TOOLS), plan.calls_in_reasoning)
+    one = ReplyPipeline(
+        plan,
+        TOOLS,
+        Ids("seed", (), lambda digest: f"call_{digest[:24]}"),
+        report,
+        reader=Reader(compiled(read, tuple(TOOLS), tags), TOOLS),
+        thoughts=thoughts,
+        guards=chain(plan.guards, TOOLS) if plan.guards else None,
+    )
+    return one, report
 
-    def identified(event: Call) -> Call:
-        return replace(event, call=replace(event.call, id=f"call_{len(report.calls)}"))
 
-    guards = chain(plan.guards, TOOLS) if plan.guards else None
-    return Channel(reader, thoughts, identified, plan, TOOLS, report, guards), report
-
-
-def whole(plan: Plan, text: str) -> tuple[list[Event], Report]:
-    one, report = channel(plan)
+def whole(plan: ReplyPlan, text: str, think: Think | None = None) -> tuple[list[Event], Report]:
+    one, report = pipeline(plan, think)
     return [*one.feed(text), *one.finish(complete=True)], report
 
 
 def test_calls_are_numbered_and_reported() -> None:
-    events, report = whole(Plan("c", "m", ()), f"Hi.\n{CALL}\n{CALL}")
-    assert [event.call.id for event in events if isinstance(event, Call)] == ["call_0", "call_1"]
+    events, report = whole(ReplyPlan(), f"Hi.\n{CALL}\n{CALL}")
+    ids = [event.call.id for event in events if isinstance(event, Call)]
+    assert len({*ids}) == 2
+    assert [call["id"] for call in report.calls] == ids
     assert [(call["name"], call["dialect"]) for call in report.calls] == [("read", "hermes")] * 2
 
 
 def test_more_calls_than_the_limit_are_dropped_and_reported() -> None:
-    events, report = whole(Plan("c", "m", (), max_calls=1), f"{CALL}\n{CALL}")
+    events, report = whole(ReplyPlan(max_calls=1), f"{CALL}\n{CALL}")
     assert [type(event) for event in events] == [Call, Markup]
     assert "".join(event.raw for event in events) == f"{CALL}\n{CALL}"
     assert [refusal["reason"] for refusal in report.refusals] == ["only 1 call a reply: dropped"]
@@ -57,7 +62,7 @@ def test_more_calls_than_the_limit_are_dropped_and_reported() -> None:
 @pytest.mark.parametrize(("allowed", "found"), [(("*",), 1), (("RE*",), 1), (("write", "bash"), 0), ((), 0)])
 def test_an_allow_list_restricts_what_is_lifted(allowed: tuple[str, ...], found: int) -> None:
     """A6: the call of another tool stays the text it was, and the report says why (A11)."""
-    events, report = whole(Plan("c", "m", (), guards=(Guards(allowed_tools=allowed),)), f"Hi.\n{CALL}")
+    events, report = whole(ReplyPlan(guards=(Guards(allowed_tools=allowed),)), f"Hi.\n{CALL}")
     assert sum(isinstance(event, Call) for event in events) == found
     assert "".join(event.raw for event in events) == f"Hi.\n{CALL}"
     assert [(entry["policy"], entry["tool"]) for entry in report.policies] == (
@@ -78,10 +83,10 @@ def test_an_allow_list_restricts_what_is_lifted(allowed: tuple[str, ...], found:
     ],
 )
 def test_calls_inside_of_reasoning_count_as_the_profile_says(calls: str, text: str, found: int) -> None:
-    plan = Plan("c", "m", (), reasoning=Think(calls=calls))  # type: ignore[arg-type]
-    events, report = whole(plan, text)
+    plan = ReplyPlan(calls_in_reasoning=calls)  # type: ignore[arg-type]
+    events, report = whole(plan, text, Think())
     assert sum(isinstance(event, Call) for event in events) == found
     assert "".join(event.raw for event in events) == text
-    assert all(isinstance(event, Call | Reasoning | Text | Markup | Refusal) for event in events)
+    assert all(isinstance(event, Call | Reasoning | Text | Markup) for event in events)
     if found and "</think><" not in text:
         assert report.calls[0]["repairs"] == ["call-in-reasoning"]

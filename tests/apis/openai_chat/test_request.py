@@ -6,16 +6,12 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.apis import chat
-from tests.apis.toy import Toy
 from vtc.apis import BadRequest
-from vtc.apis.openai_chat import OpenAIChat, Request
+from vtc.apis.openai_chat.request import Request
 from vtc.events import Message, Opaque, Tool, ToolCall
 
-API = OpenAIChat()
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 IMAGE = {"type": "image_url", "image_url": {"url": "data:,x"}}
 
@@ -92,7 +88,7 @@ def test_messages(entry: Any, message: tuple[Any, ...]) -> None:
 )
 def test_tools(fields: dict[str, Any], tools: list[Tool], legacy: bool) -> None:
     found = request(**fields)
-    assert (found.tools, found.legacy) == (tools, legacy)
+    assert (found.tools, found.form) == (tools, legacy)
 
 
 @pytest.mark.parametrize(
@@ -203,106 +199,3 @@ def test_half_a_character() -> None:
         "messages": [{"role": "system", "content": "\ud83d!"}, {"role": "user", "content": "\ud83d"}],
         "x": "\ud83d",
     }
-
-
-# Whole replies
-
-
-def rewritten(body: Any, *, legacy: bool = False, structured: bool = True) -> Any:
-    return json.loads(API.rewrite(chat.encoded(body), lambda: Toy(structured), legacy=legacy))
-
-
-@pytest.mark.parametrize("content", ["", None, "Hello", "a [", "[ x] é", 5, [{"type": "text", "text": "[x]"}]])
-def test_a_reply_without_calls_keeps_its_bytes(content: Any) -> None:
-    body = json.dumps(chat.completion(content), indent=3).encode()
-    assert API.rewrite(body, Toy, legacy=False) == body
-
-
-@pytest.mark.parametrize(
-    "body", [b"[]", b"{}", b'{"choices": null}', b'{"choices": [{}]}', b'{"choices": [{"message": []}]}', b'"x"']
-)
-def test_what_is_no_completion_keeps_its_bytes(body: bytes) -> None:
-    assert API.rewrite(body, Toy, legacy=False) == body
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("a[x]", chat.Read("a", calls=[("x", {})], finish_reason="tool_calls")),
-        ("[x][y]", chat.Read(calls=[("x", {}), ("y", {})], finish_reason="tool_calls")),
-        ("a~b", chat.Read("ab", finish_reason="stop")),
-        ("(a)b", chat.Read("b", "(a)", finish_reason="stop")),
-        ("{a}", chat.Read("<a>", finish_reason="stop")),
-    ],
-)
-def test_what_is_read_of_a_reply(content: str, message: chat.Read) -> None:
-    found = rewritten(chat.completion(content, message={"refusal": None, "x": 1}, y=2))
-    assert chat.read(chat.encoded(found)) == message
-    assert (found["usage"], found["y"], found["choices"][0]["message"]["x"]) == (chat.USAGE, 2, 1)
-
-
-def test_content_is_null_where_only_calls_are_left() -> None:
-    """As the API has it: an empty text beside calls looks like an answer to some clients."""
-    assert rewritten(chat.completion("[x]"))["choices"][0]["message"]["content"] is None
-    assert rewritten(chat.completion("~"))["choices"][0]["message"]["content"] == ""
-
-
-def test_thoughts_join_those_that_were_there() -> None:
-    found = rewritten(chat.completion("(b)", message={"reasoning_content": "a"}))
-    assert found["choices"][0]["message"]["reasoning_content"] == "a(b)"
-
-
-@pytest.mark.parametrize("reason", ["length", "content_filter"])
-def test_a_reason_to_stop_early_stays(reason: str) -> None:
-    assert rewritten(chat.completion("[x]", reason))["choices"][0]["finish_reason"] == reason
-
-
-def test_every_choice_is_read_apart() -> None:
-    reply = chat.completion("[x]")
-    reply["choices"] += [{**reply["choices"][0], "index": 1, "message": {"role": "assistant", "content": "a["}}]
-    found = chat.encoded(rewritten(reply))
-    assert chat.read(found, 0).calls == [("x", {})]
-    assert chat.read(found, 1) == chat.Read("a[", finish_reason="stop")
-
-
-def test_the_older_form() -> None:
-    (choice,) = rewritten(chat.completion("[x]"), legacy=True)["choices"]
-    assert choice["message"]["function_call"] == {"name": "x", "arguments": "{}"}
-    assert "tool_calls" not in choice["message"]
-    assert choice["finish_reason"] == "function_call"
-
-
-def test_own_calls_switch_the_reading_off() -> None:
-    body = chat.encoded(chat.completion("[x]", "tool_calls", message={"tool_calls": [CALL]}))
-    assert API.rewrite(body, Toy, legacy=False) == body
-
-
-@pytest.mark.parametrize("calls", [{"tool_calls": [CALL]}, {"function_call": CALL["function"]}])
-@pytest.mark.parametrize("content", [None, "", "Hi"])
-def test_own_calls_are_text_for_a_client_of_text(content: str | None, calls: Any) -> None:
-    (choice,) = rewritten(chat.completion(content, "tool_calls", message=calls), structured=False)["choices"]
-    id_ = "a" if "tool_calls" in calls else "call_0"
-    assert choice["message"] == {"role": "assistant", "content": f'{content or ""}[read {{"x": 1}} {id_}]'}
-    assert choice["finish_reason"] == "stop"
-
-
-@given(st.text("ab[]x(){}~ é", max_size=30), st.sampled_from(["stop", "length", None]))
-def test_whole_and_streamed_replies_say_the_same(content: str, reason: str | None) -> None:
-    whole = chat.read(chat.encoded(rewritten(chat.completion(content, reason))))
-    rewriter = API.rewriter(Toy, legacy=False)
-    frames = [*chat.said(content), *[chat.chunk({}, reason)] * bool(reason)]
-    out = [piece for frame in frames for piece in rewriter.feed(frame, frame[6:-2])]
-    streamed = chat.read(b"".join([*out, *rewriter.finish()]))
-    if reason is None and not whole.calls:
-        streamed.finish_reason = None
-    if reason is None and whole.calls:
-        assert streamed.finish_reason == whole.finish_reason == "tool_calls"
-    assert streamed == whole
-
-
-def test_reasoning_beside_the_text_is_not_looked_for_in_it() -> None:
-    toy = Toy()
-    message = {"role": "assistant", "content": "Hi", "reasoning_content": "so"}
-    body = chat.encoded({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
-    assert API.rewrite(body, lambda: toy, legacy=False) == body
-    assert toy.reasoning_seen

@@ -12,7 +12,8 @@ from tests.apis import chat
 from tests.exchanges import AGENT, API, BODY, TEXT, fed, opened, planner
 from vtc.apis import BadRequest
 from vtc.exchange import Exchange
-from vtc.profiles.plan import Planner
+from vtc.exchange import request as outgoing
+from vtc.profiles.planner import Planner
 from vtc.reporting.report import Report
 
 # Requests
@@ -32,6 +33,24 @@ def test_tools_that_are_prompted() -> None:
     assert "tools" not in sent
     assert exchange.report.request == ["3 tools -> hermes prompt"]
     assert exchange.request() == exchange.request()
+
+
+def test_a_request_is_rewritten_once_and_not_before_it_is_asked_for() -> None:
+    exchange = opened(settings={"tools": "prompt"})
+    assert exchange.report.request == []
+    assert exchange.request() is exchange.request()
+    assert exchange.report.request == ["3 tools -> tag prompt"]
+
+
+def test_a_fault_in_rewriting_is_a_bad_request_too(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    exchange = opened()
+    monkeypatch.setattr(outgoing, "prepared", lambda *_: 1 / 0)
+    with pytest.raises(BadRequest, match="ZeroDivisionError"):
+        exchange.request()
+    (record,) = caplog.records
+    assert "passed on as it came" in record.message
 
 
 @pytest.mark.parametrize(

@@ -9,23 +9,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.apis import chat
-from tests.apis.toy import Toy
-from vtc.apis.openai_json import said
-from vtc.apis.openai_stream import StreamRewriter
-from vtc.events import Call, Reasoning
+from tests.apis.toy import Toy, White
+from vtc.apis.openai_chat.reply import ChunkCodec
+from vtc.apis.relay import Relay
+from vtc.events import Call, Event, Reasoning, Rewritten, Text
 from vtc.wire import sse
 
 
-def rewriter(*, legacy: bool = False, structured: bool = True) -> StreamRewriter:
-    return StreamRewriter(lambda: Toy(structured), legacy=legacy)
+def relay(*, legacy: bool = False, structured: bool = True) -> Relay[Toy]:
+    return Relay(ChunkCodec(legacy), lambda: Toy(structured))
 
 
-def feed(one: StreamRewriter, frame: bytes) -> list[bytes]:
-    return one.feed(frame, frame.removeprefix(b"data: ").rstrip(b"\n"))
+def feed(one: Relay[Toy], raw: bytes) -> list[bytes]:
+    return [out for frame in sse.FrameReader().feed(raw) for out in one.feed(frame)]
+
+
+def said(event: Event) -> str:
+    """What of an event the client sees as text."""
+    return event.raw if isinstance(event, Text) else event.text if isinstance(event, Rewritten) else ""
 
 
 def run(*frames: bytes, legacy: bool = False, structured: bool = True) -> bytes:
-    one = rewriter(legacy=legacy, structured=structured)
+    one = relay(legacy=legacy, structured=structured)
     out = [piece for frame in frames for piece in feed(one, frame)]
     return b"".join([*out, *one.finish()])
 
@@ -59,7 +64,7 @@ def test_frames_of_which_nothing_changes_leave_as_they_came(frames: list[bytes])
 
 
 def test_a_frame_leaves_as_soon_as_it_may() -> None:
-    one = rewriter()
+    one = relay()
     for frame in [chat.ROLE, *chat.said("a", "b")]:
         assert feed(one, frame) == [frame]
     held = chat.said("[", "x", "]c")
@@ -108,11 +113,10 @@ def numbered(*pieces: str) -> list[bytes]:
 def test_other_lines_of_a_frame_leave_once_and_its_kind_of_event_with_each(
     frames: list[bytes], lines: list[list[str]]
 ) -> None:
-    one = rewriter()
+    one = relay()
     feed(one, chat.ROLE)
-    read = [frame for raw in frames for frame in sse.FrameReader().feed(raw)]
-    out = b"".join(piece for frame in read for piece in one.feed(frame.raw, frame.data or b"")) + b"".join(one.finish())
-    assert [frame.others.decode().splitlines() for frame in sse.FrameReader().feed(out)] == lines
+    out = b"".join([*(piece for raw in frames for piece in feed(one, raw)), *one.finish()])
+    assert [sse.other_lines(frame.raw).decode().splitlines() for frame in sse.FrameReader().feed(out)] == lines
 
 
 def test_a_call_is_two_chunks() -> None:
@@ -162,21 +166,28 @@ def test_the_role_comes_before_all_and_once() -> None:
     assert [event.get("usage") for event in chat.events(body)] == [None] * 5 + [chat.USAGE]
 
 
-def test_what_a_chunk_says_besides_text_leaves_at_once() -> None:
-    one = rewriter()
+def test_what_a_chunk_says_besides_text_leaves_with_the_first_of_its_text() -> None:
+    one = relay()
     feed(one, chat.ROLE)
     logprobs: chat.Json = {"content": []}
-    held = {"index": 0, "delta": {"content": "["}, "finish_reason": None}
     choice = {"index": 0, "delta": {"content": "[", "refusal": "r", "x": [0]}, "finish_reason": None}
     frame = chat.frame({**chat.HEAD, "choices": [{**choice, "logprobs": logprobs}], "usage": chat.USAGE})
-    assert chat.events(b"".join(feed(one, frame))) == [
-        {
-            **chat.HEAD,
-            "choices": [{"index": 0, "delta": {"refusal": "r", "x": [0]}, "finish_reason": None, "logprobs": logprobs}],
-            "usage": chat.USAGE,
-        }
-    ]
-    assert chat.events(b"".join(one.finish())) == [{**chat.HEAD, "choices": [held]}]
+    assert feed(one, frame) == []
+    rest = {**choice, "delta": {"refusal": "r", "x": [0]}, "logprobs": logprobs}
+    first, *others = chat.events(b"".join([*feed(one, chat.said("x]y")[0]), *one.finish()]))
+    assert first == {**chat.HEAD, "choices": [rest], "usage": chat.USAGE}
+    assert [event.get("usage") for event in others] == [None] * len(others)
+
+
+@pytest.mark.parametrize("text", ["a ", "a\n", " ", "a\n\n"])
+def test_frame_that_ends_in_white_space_waits_whole_and_leaves_as_it_came(text: str) -> None:
+    """Nothing is cut in two for it, for no kind of client."""
+    held, more = chat.said(text, "b")
+    for structured in (True, False):
+        one = Relay(ChunkCodec(), lambda structured=structured: White(structured))
+        feed(one, chat.ROLE)
+        assert feed(one, held) == []
+        assert feed(one, more) == [held, more]
 
 
 def test_choices_share_a_chunk() -> None:
@@ -253,7 +264,7 @@ def test_however_it_ends_calls_have_a_finish_reason(end: list[bytes]) -> None:
 
 def test_the_end_may_come_twice_and_more_may_follow() -> None:
     """An empty frame of HTTP/2 looks like the end of the body."""
-    one = rewriter()
+    one = relay()
     assert feed(one, chat.said("[x")[0]) == []
     assert one.finish() == chat.said("[x")
     assert one.finish() == []
@@ -262,7 +273,7 @@ def test_the_end_may_come_twice_and_more_may_follow() -> None:
 
 
 def test_what_is_held_is_released_in_order_and_once() -> None:
-    one = rewriter()
+    one = relay()
     held = chat.said("[", "x", "y")
     assert [feed(one, frame) for frame in held] == [[], [], []]
     assert one.release() == held
@@ -284,7 +295,7 @@ def test_no_character_is_lost_in_any_cut(pieces: list[str], reason: str | None) 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
 def test_reasoning_of_its_own_is_not_looked_for_in_the_text(field: str) -> None:
     toy = Toy()
-    one = StreamRewriter(lambda: toy, legacy=False)
+    one = Relay(ChunkCodec(), lambda: toy)
     frames = [chat.ROLE, chat.chunk({field: "so"})]
     assert [feed(one, frame) for frame in frames] == [[frame] for frame in frames]
     assert toy.reasoning_seen

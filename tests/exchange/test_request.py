@@ -9,20 +9,23 @@ import msgspec
 
 from tests.apis import chat
 from vtc.apis import APIS
-from vtc.outgoing import encoded, prepared
+from vtc.exchange.request import encoded, prepared
 from vtc.profiles.loader import builtin_directory, load
 from vtc.profiles.matching import Facts
-from vtc.profiles.plan import Plan, Planner, Settings
+from vtc.profiles.plan import RequestPlan
+from vtc.profiles.planner import Planner, Settings
 
 (API,) = [api for api in APIS if api.name == "openai-chat"]
 PROFILES = load([builtin_directory()])
 
 
-def sent(remark: str = "", settings: dict[str, Any] | None = None, plan: Plan | None = None, **fields: Any) -> bytes:
+def sent(
+    remark: str = "", settings: dict[str, Any] | None = None, plan: RequestPlan | None = None, **fields: Any
+) -> bytes:
     body = chat.encoded(chat.request(stream=True, **fields))
     request = API.request(body)
-    plan = plan or Planner(PROFILES, Settings(**settings or {})).plan(Facts(), request)
-    messages = prepared(request, plan, {tool.name: tool for tool in plan.tools}, remark, [])
+    plan = plan or Planner(PROFILES, Settings(**settings or {})).plan(Facts(), request).request
+    messages = prepared(request, plan, {tool.name: tool for tool in request.tools}, remark, [])
     return encoded(API, request, body, plan, messages)
 
 
@@ -38,12 +41,14 @@ def test_a_remark_stands_behind_what_was_said_last() -> None:
 
 def test_tools_that_are_withheld_are_not_prompted_and_nothing_demands_them() -> None:
     request = API.request(chat.encoded(chat.request(tool_choice="required")))
-    plan = Planner(PROFILES, Settings(tools="prompt")).plan(Facts(), request)
-    body = json.loads(sent(plan=msgspec.structs.replace(plan, withheld=frozenset({"write", "read"}))))
+    plan = Planner(PROFILES, Settings(tools="prompt")).plan(Facts(), request).request
+    offered = tuple(tool for tool in plan.offered if tool.name == "list_files")
+    withheld = frozenset({"write", "read"})
+    body = json.loads(sent(plan=msgspec.structs.replace(plan, offered=offered, withheld=withheld)))
     assert "<list_files>" in body["messages"][0]["content"]
     assert "<write>" not in body["messages"][0]["content"]
 
 
 def test_a_reply_that_is_wanted_whole_is_asked_for_so() -> None:
-    body = json.loads(sent(plan=Plan("c", "m", (), buffered=True), stream_options={"include_usage": True}))
+    body = json.loads(sent(plan=RequestPlan(unstreamed=True), stream_options={"include_usage": True}))
     assert (body["stream"], "stream_options" in body) == (False, False)

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.apis import chat
-from tests.exchanges import BODY, CALLED, TEXT, fed, opened
+from tests.exchanges import BODY, CALLED, SAID, TEXT, fed, opened
 from vtc.wire.compression import UnsupportedEncoding
 
 
@@ -27,28 +27,6 @@ def test_every_cut_of_a_reply_gives_the_same(coding: str) -> None:
         assert fed(opened().stream(coding), body[:cut], body[cut:]) == whole
 
 
-SNIPPETS = [
-    "Hello, ",
-    "a < b",
-    "\n",
-    "  ",
-    "é😀",
-    "`",
-    "```\n",
-    "<think>",
-    "</think>",
-    *(write("read", {"filePath": "/a\n\nb"}) for write in chat.DIALECTS.values()),
-    "<read>",
-    "<filePath>x</filePath>",
-    "</read>",
-    "<tool_call>",
-    '{"name": "read", "arguments": {"filePath": "x',
-    '"}}',
-    "</tool_call>",
-    "<function_calls><invoke name=\"list_files\"><parameter name='path'>",
-    "<tools>",
-]
-SAID = st.lists(st.sampled_from(SNIPPETS), max_size=10)
 SETTINGS = st.sampled_from([{}, {"lenient": "off"}, {"model": "qwen3"}, {"model": "qwen2.5"}])
 
 
@@ -110,53 +88,7 @@ def test_a_broken_coding_is_told_once_and_nothing_raises(caplog: pytest.LogCaptu
     assert len(caplog.records) == 1
 
 
-# Frames that nobody reads
-
-
-@pytest.mark.parametrize(
-    ("text", "passes"),
-    [
-        (" word", True),
-        (", and 100 % of the others!", True),
-        ('Say "a\\b" now', True),
-        ("\n\n1. One\n   more", True),
-        ("a > b", True),
-        ("a <", False),
-        ("`", False),
-        ("~", False),
-        ("", False),
-        ("\n", False),
-        ("word\n", False),
-        ("word ", False),
-        ("\n>", False),
-        ("\N{SNOWMAN}", False),  # an escape may stand for anything
-    ],
-)
-def test_which_frames_pass_unread(text: str, passes: bool) -> None:
-    """Those of text in which nothing may begin."""
-    stream = opened().stream()
-    for frame in chat.streamed("It", " works")[:3]:
-        stream.feed(frame)
-    assert stream.passes(chat.said(text)[0]) == passes
-
-
-def test_white_space_waits_for_what_follows() -> None:
-    stream = opened().stream()
-    role, it, end, blank, word, more = (chat.ROLE, *chat.said("It", "\n", " \n", "word", " more"))
-    assert [stream.feed(one) for one in (role, it, end, blank)] == [[role], [it], [], []]
-    assert not stream.passes(word)
-    assert stream.feed(word) == [end + blank + word]
-    assert stream.passes(more)
-
-
-@pytest.mark.parametrize("cut", range(1, len(chat.said(" word")[0])))
-def test_a_frame_in_two_pieces_passes_unread(cut: int) -> None:
-    stream = opened().stream()
-    role, it, blank, word, more = (chat.ROLE, *chat.said("It", "\n", " word", " more"))
-    assert [stream.feed(one) for one in (role, it, blank, word[:cut])] == [[role], [it], [], []]
-    assert not stream.passes(word)
-    assert stream.feed(word[cut:]) == [blank + word]
-    assert stream.passes(more)
+# White space waits for what follows
 
 
 def test_white_space_that_waits_is_not_said_before_a_call() -> None:
@@ -173,16 +105,7 @@ def test_white_space_that_waits_is_not_lost(end: list[bytes]) -> None:
     assert fed(opened().stream(), *frames) == b"".join(frames)
 
 
-def test_a_frame_that_came_with_a_coding_never_passes_unread() -> None:
-    """Its bytes may look like another's."""
-    stream = opened().stream("gzip")
-    frames = chat.streamed("It", " works")
-    for frame in frames[:3]:
-        stream.feed(gzip.compress(frame))
-    assert not stream.passes(frames[2])
-
-
-CLINE = (Path(__file__).parent / "cases" / "prompts" / "cline.md").read_text("utf-8")
+CLINE = (Path(__file__).parents[1] / "cases" / "prompts" / "cline.md").read_text("utf-8")
 READ = "<read>\n<filePath>x</filePath>\n</read>"
 DELTAS = st.lists(
     st.sampled_from(

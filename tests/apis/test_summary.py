@@ -7,8 +7,14 @@ from typing import Any
 import pytest
 
 from tests.apis import chat
-from vtc.apis.openai_message import reasoning, replies
+from vtc.apis import summary
+from vtc.apis.base import Reply
+from vtc.apis.openai_chat import OpenAIChat
 from vtc.events import ToolCall
+
+
+def replies(body: bytes) -> list[Reply]:
+    return summary.replies(OpenAIChat(), body)
 
 
 def test_a_stream_is_the_message_it_adds_up_to() -> None:
@@ -26,7 +32,7 @@ def test_a_stream_is_the_message_it_adds_up_to() -> None:
     ]
     (reply,) = replies(b"".join(frames))
     message = reply.message
-    assert (message.role, message.text, reasoning(message), reply.finish_reason) == (
+    assert (message.role, message.text, message.reasoning, reply.finish_reason) == (
         "assistant",
         "Let me",
         "Well.",
@@ -86,3 +92,17 @@ def test_of_a_stream_that_broke_off_what_had_come() -> None:
 def test_what_is_no_chat_completion(body: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
         replies(body)
+    assert summary.text(OpenAIChat(), body) == ""
+
+
+CALL = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"a": 1}'}}
+
+
+def test_text_of_a_reply_has_its_calls() -> None:
+    def text(content: Any, **message: Any) -> str:
+        return summary.text(OpenAIChat(), chat.encoded(chat.completion(content, message=message)))
+
+    assert text("Hi") == "Hi"
+    assert text(None, tool_calls=[CALL]) == '{"name": "read", "arguments": "{\\"a\\": 1}"}'
+    assert text("Hi", tool_calls=[CALL]).startswith("Hi\n{")
+    assert text([{"type": "text", "text": "x"}]) == ""

@@ -1,0 +1,179 @@
+"""Calls that upstream makes itself, where the channel looks at them: in the frames they came in, or made anew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.apis import chat
+from tests.apis.toy import Toy
+from vtc.apis.openai_chat.reply import ChunkCodec
+from vtc.apis.relay import Relay
+from vtc.events import CallDelta, Text
+from vtc.wire import sse
+
+
+def entry(index: int, name: str, **more: Any) -> dict[str, Any]:
+    return {"index": index, "id": f"i{index}", "type": "function", "function": {"name": name, "arguments": ""}, **more}
+
+
+def calls(*entries: dict[str, Any], **fields: Any) -> bytes:
+    return chat.chunk({"tool_calls": [*entries]}, **fields)
+
+
+PART = chat.native(0, arguments="{}")
+END = chat.chunk({}, "tool_calls")
+
+
+def feed(one: Relay[Toy], raw: bytes) -> list[bytes]:
+    return [out for frame in sse.FrameReader().feed(raw) for out in one.feed(frame)]
+
+
+def run(*frames: bytes, structured: bool = True) -> bytes:
+    one = Relay(ChunkCodec(), lambda: Toy(structured, guarded=True))
+    out = [piece for frame in frames for piece in feed(one, frame)]
+    return b"".join([*out, *one.finish()])
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [calls(entry(0, "a")), calls(PART), END, chat.USED, chat.DONE],
+        [chat.chunk({"role": "assistant", "content": None, "tool_calls": [entry(0, "a", sig="x")]}), calls(PART), END],
+        [chat.ROLE, *chat.said("Hi"), calls(entry(0, "a"), entry(1, "b")), calls(PART), chat.STOP, chat.DONE],
+        [calls(entry(0, "a"), PART), chat.chunk({"tool_calls": [PART]}, "tool_calls")],
+        [chat.chunk({"function_call": {"name": "a", "arguments": "{"}}), chat.chunk({}, "function_call")],
+        [calls(entry(0, "a")), calls(PART)],
+        [calls(entry(0, "a")), calls(PART), chat.DONE],
+    ],
+)
+def test_calls_of_which_nothing_changes_leave_in_their_frames(frames: list[bytes]) -> None:
+    assert run(*frames) == b"".join(frames)
+
+
+def test_they_leave_when_the_last_of_them_is_there() -> None:
+    one = Relay(ChunkCodec(), lambda: Toy(guarded=True))
+    assert feed(one, chat.ROLE) == [chat.ROLE]
+    first, more = calls(entry(0, "a")), calls(PART)
+    assert [feed(one, first), feed(one, more)] == [[], []]
+    assert feed(one, END) == [first, more, END]
+
+
+def test_a_changed_call_is_made_anew_with_what_else_its_frames_say() -> None:
+    first = chat.chunk({"role": "assistant", "content": None, "tool_calls": [entry(0, "old", sig="x"), entry(1, "a")]})
+    used = calls(PART, chat.native(1, arguments="[1]"), usage=chat.USAGE)
+    body = run(first, used, END, chat.DONE)
+    message = chat.read(body)
+    assert (message.calls, message.ids) == ([("new", {}), ("a", [1])], ["i0", "i1"])
+    assert message.finish_reason == "tool_calls"
+    assert b'"sig":"x"' in body
+    assert b'"total_tokens"' in body
+    assert [delta.get("role") for delta in chat.deltas(body)].count("assistant") == 1
+
+
+def test_a_refused_call_leaves_the_others_and_the_reason_with_none_left_is_stop() -> None:
+    body = run(chat.ROLE, calls(entry(0, "bad"), PART), calls(entry(1, "b")), chat.STOP)
+    assert chat.read(body) == chat.Read("[bad {} i0]", calls=[("b", {})], finish_reason="tool_calls")
+    body = run(chat.ROLE, calls(entry(0, "bad"), PART), END)
+    assert chat.read(body) == chat.Read("[bad {} i0]", finish_reason="stop")
+
+
+def test_calls_of_the_text_take_the_first_places() -> None:
+    body = run(chat.ROLE, *chat.said("[x]"), calls(entry(0, "b"), PART), END, chat.DONE)
+    assert chat.read(body).calls == [("x", {}), ("b", {})]
+
+
+def test_what_is_kept_is_given_back() -> None:
+    """After a failure, in order; and only once."""
+    one = Relay(ChunkCodec(), lambda: Toy(guarded=True))
+    frames = [calls(entry(0, "a")), calls(PART)]
+    assert [feed(one, frame) for frame in frames] == [[], []]
+    assert one.release() == frames
+    assert one.release() == []
+
+
+def test_calls_that_are_interleaved_and_unnumbered_go_to_a_client_of_text() -> None:
+    entries = [
+        {"id": "p", "function": {"name": "a", "arguments": "{"}},
+        {"id": "q", "function": {"name": "b", "arguments": {"x": 1}}},
+        {"index": 0, "function": {"arguments": "}"}},
+    ]
+    frames = [chat.chunk({"tool_calls": [entry]}) for entry in entries]
+    assert chat.read(run(*frames, END, structured=False)).content == '[a {} p][b {"x": 1} q]'
+
+
+# What fails
+
+
+class BrokenCodec(ChunkCodec):
+    """Fails when it writes a call."""
+
+    def write(self, *args: Any, **more: Any) -> Any:
+        super().write(*args, **more)
+        raise RuntimeError("planted")
+
+
+def test_frame_that_cannot_be_written_changes_nothing() -> None:
+    """All that waited is given back as it came, once."""
+    one = Relay(BrokenCodec(), Toy)
+    frames = [chat.ROLE, *chat.said("a", "[", "x")]
+    assert [feed(one, frame) for frame in frames] == [[chat.ROLE], [frames[1]], [], []]
+    codec = one.codec
+    with pytest.raises(RuntimeError, match="planted"):
+        feed(one, chat.said("]")[0])
+    assert one.codec is codec
+    assert one.release() == frames[2:]
+    assert one.release() == []
+
+
+def test_rest_of_a_frame_that_left_in_part_is_given_back() -> None:
+    one = Relay(ChunkCodec(), Toy)
+    out = [*feed(one, chat.ROLE), *feed(one, chat.said("a[")[0]), *feed(one, chat.said("b")[0])]
+    assert chat.read(b"".join([*out, *one.release()])).content == "a[b"
+
+
+def test_choices_do_not_wait_for_each_other() -> None:
+    one = Relay(ChunkCodec(), Toy)
+    first, other = chat.said("[")[0], chat.said("b", index=1)[0]
+    assert feed(one, first) == []
+    assert feed(one, other) == [other]
+    assert one.release() == [first]
+
+
+def test_frames_after_one_that_waits_wait_with_it() -> None:
+    one = Relay(ChunkCodec(), Toy)
+    frames = [*chat.said("["), chat.chunk({"content": "", "refusal": "no"}), chat.chunk({"reasoning": "hm"})]
+    assert [feed(one, frame) for frame in frames] == [[], [], []]
+    assert one.finish() == frames
+
+
+def test_comment_passes_at_once() -> None:
+    one = Relay(ChunkCodec(), Toy)
+    assert feed(one, chat.said("[")[0]) == []
+    assert feed(one, b": ping\n\n") == [b": ping\n\n"]
+
+
+def test_long_call_is_held_without_work_that_grows() -> None:
+    """Each frame is looked at when it comes and when it leaves."""
+    one = Relay(ChunkCodec(), Toy)
+    frames = chat.said("[", *["x"] * 5000, "]")
+    out = [piece for frame in frames for piece in feed(one, frame)]
+    assert chat.read(b"".join([*out, *one.finish()])).calls == [("x" * 5000, {})]
+
+
+def test_several_choices_in_one_frame_that_fails_are_given_back() -> None:
+    both = [{"index": index, "delta": {"content": "["}, "finish_reason": None} for index in (0, 1)]
+    one = Relay(ChunkCodec(), Toy)
+    out = feed(one, chat.frame({**chat.HEAD, "choices": both}))
+    body = b"".join([*out, *one.release()])
+    assert [chat.read(body, index).content for index in (0, 1)] == ["[", "["]
+
+
+def test_entries_of_upstream_pass_as_they_are() -> None:
+    codec = ChunkCodec()
+    frame = sse.FrameReader().feed(chat.chunk({"content": "a", "tool_calls": [PART]}))[0]
+    piece = CallDelta(0, arguments="{}", source=PART)
+    (text, call) = codec.write(frame, 0, [Text("b"), piece], first=True)
+    assert text["choices"][0]["delta"] == {"role": "assistant", "content": "b"}
+    assert call["choices"][0]["delta"] == {"tool_calls": [PART]}

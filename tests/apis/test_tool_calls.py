@@ -1,0 +1,44 @@
+"""Calls put together from their pieces."""
+
+from __future__ import annotations
+
+import pytest
+
+from vtc.apis.tool_calls import ToolCallAccumulator
+from vtc.events import CallDelta, ToolCall
+
+
+def piece(arguments: str, name: str = "", index: int | None = None, id: str | None = None) -> CallDelta:
+    return CallDelta(index, id, name, arguments)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "calls"),
+    [
+        ([], []),
+        ([piece("{", "a", 0, "p"), piece("}", index=0)], [("a", "{}", "p")]),
+        (
+            [piece("{", "a", 0), piece("[", "b", 1), piece("}", index=0), piece("]", index=1)],
+            [("a", "{}"), ("b", "[]")],
+        ),
+        ([piece("{", "a", 0), piece("}", "a", 0)], [("a", "{}")]),
+        ([piece("", "ba", 0), piece("{}", "sh", 0)], [("bash", "{}")]),
+        ([piece("{", "a", id="p"), piece("}", id="p"), piece("{}", "b", id="q")], [("a", "{}", "p"), ("b", "{}", "q")]),
+        ([piece("{}", "a"), piece("{}", "b")], [("a", "{}"), ("b", "{}")]),
+        ([piece("", "a", 0)], [("a", "{}")]),
+    ],
+)
+def test_pieces_add_up(pieces: list[CallDelta], calls: list[tuple[str, ...]]) -> None:
+    found = ToolCallAccumulator(pieces)
+    assert [(call.name, call.arguments, *([call.id] if call.id else [])) for call in found.calls()] == calls
+    assert all(call.id for call in found.numbered())
+
+
+def test_fields_of_all_pieces_are_kept() -> None:
+    found = ToolCallAccumulator([CallDelta(0, "i", "x", "", {"sig": 1}), CallDelta(0, arguments="{}", source={"b": 2})])
+    assert found.calls() == [ToolCall("x", "{}", "i")]
+    assert found.calls()[0].source == {"sig": 1, "b": 2}
+
+
+def test_source_of_a_call_says_nothing_of_what_it_is() -> None:
+    assert ToolCall("a", "{}", source={"x": 1}) == ToolCall("a", "{}")

@@ -1,0 +1,182 @@
+"""Which chunks leave without being read, for every shape of frame that servers send."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable
+from itertools import cycle
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.apis import chat
+from tests.exchanges import fed, opened
+from vtc.exchange.stream import Stream
+
+SHAPES: dict[str, Any] = {
+    "plain": {},
+    "usage that grows": {"usage": {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4}},
+    "obfuscation": {"obfuscation": "xJ"},
+    "a time in every frame": {"created": 1700000000},
+    "logprobs": {"logprobs": True},
+}
+
+
+def shaped(shape: str, *pieces: str, start: int = 1) -> list[bytes]:
+    """Make a frame for each piece, in which the values of a shape differ from frame to frame."""
+    frames = []
+    for number, piece in enumerate(pieces, start):
+        fields = json.loads(json.dumps(SHAPES[shape]))
+        choice: dict[str, Any] = {"index": 0, "delta": {"content": piece}, "finish_reason": None}
+        if fields.pop("logprobs", None):
+            token = {"token": piece, "logprob": -0.25 * number, "bytes": [*piece.encode()]}
+            choice["logprobs"] = {"content": [{**token, "top_logprobs": [token, {**token, "token": "x", "bytes": []}]}]}
+        if "usage" in fields:
+            fields["usage"].update(completion_tokens=number, total_tokens=3 + number)
+        if "obfuscation" in fields:
+            fields["obfuscation"] = "aZ9" * (number % 5)
+        if "created" in fields:
+            fields["created"] += number
+        frames.append(chat.frame({**chat.HEAD, "choices": [choice], **fields}))
+    return frames
+
+
+class Watched:
+    """A stream, and how many of its frames were read."""
+
+    def __init__(self, stream: Stream) -> None:
+        self.stream = stream
+        self.read = 0
+        feed = stream._relay.feed
+
+        def counted(frame: Any) -> list[bytes]:
+            self.read += 1
+            return feed(frame)
+
+        stream._relay.feed = counted  # type: ignore[method-assign]
+
+    def reads(self, *chunks: bytes) -> int:
+        """Feed chunks; return how many frames were read."""
+        before = self.read
+        for chunk in chunks:
+            self.stream.feed(chunk)
+        return self.read - before
+
+
+def begun(shape: str = "plain") -> Watched:
+    """A reply that has begun: its role, and two words."""
+    watched = Watched(opened().stream())
+    watched.reads(chat.ROLE, *shaped(shape, "It", " works"))
+    watched.read = 0
+    return watched
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    ("text", "passes"),
+    [
+        (" word", True),
+        (", and 100 % of the others!", True),
+        ('Say "a\\b" now', True),
+        ("\n\n1. One\n   more", True),
+        ("a > b", True),
+        ("a <", False),
+        ("`", False),
+        ("~", False),
+        ("\n>", False),
+        ("\N{SNOWMAN}", False),  # an escape may stand for anything
+    ],
+)
+def test_frame_without_markup_is_not_read(text: str, passes: bool, shape: str) -> None:
+    assert begun(shape).reads(*shaped(shape, text, start=7)) == (not passes)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_text_in_which_nothing_begins_is_hardly_read(shape: str) -> None:
+    pieces = [
+        text[at : at + 4] for text in ["The quick brown fox jumps over\nthe lazy dog. "] * 20 for at in range(0, 46, 4)
+    ]
+    frames = shaped(shape, *pieces)
+    watched = Watched(opened().stream())
+    out = [piece for frame in [chat.ROLE, *frames] for piece in watched.stream.feed(frame)] + watched.stream.finish()
+    assert b"".join(out) == b"".join([chat.ROLE, *frames])
+    assert watched.read <= 12
+
+
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_several_frames_in_a_chunk_are_not_read(count: int) -> None:
+    watched = begun()
+    frames = chat.said(*" all of this is plain".replace(" ", "| ").split("|")[1:] * 20)
+    assert watched.reads(*(b"".join(frames[at : at + count]) for at in range(0, len(frames), count))) == 0
+
+
+@given(cuts=st.lists(st.integers(1, 400), min_size=1))
+def test_frames_cut_by_the_network_are_not_read(cuts: list[int]) -> None:
+    watched = begun()
+    body = b"".join(chat.said(*[" word", " more"] * 20))
+    places = cycle(cuts)
+    at, chunks = 0, []
+    while at < len(body):
+        cut = next(places)
+        chunks.append(body[at : at + cut])
+        at += cut
+    assert watched.reads(*chunks) == 0
+
+
+def test_reasoning_is_not_read() -> None:
+    watched = Watched(opened().stream())
+    frames = [chat.chunk({"reasoning_content": text}) for text in ["So", " <b", "> `x`", "\n"] * 10]
+    assert watched.reads(chat.ROLE, *frames) <= 4
+
+
+@pytest.mark.parametrize("text", ["\n", "word\n", "word "])
+def test_frame_that_ends_in_white_space_waits_whole_for_the_next(text: str) -> None:
+    watched = begun()
+    end, more = chat.said(text, "more")
+    assert watched.stream.feed(end) == []
+    assert watched.stream.feed(more) == [end + more]
+    assert watched.read == 0
+
+
+def test_every_frame_ends_in_white_space_and_leaves_one_frame_later() -> None:
+    watched = begun()
+    frames = chat.said(*["word "] * 5)
+    assert [watched.stream.feed(frame) for frame in frames] == [[], *([frame] for frame in frames[:-1])]
+    assert watched.stream.finish() == [frames[-1]]
+
+
+@pytest.mark.parametrize("cut", range(1, len(chat.said(" word")[0])))
+def test_frame_in_two_pieces_is_not_read(cut: int) -> None:
+    watched = begun()
+    blank, word, more = chat.said("\n", " word", " more")
+    assert [watched.stream.feed(one) for one in (blank, word[:cut])] == [[], []]
+    assert watched.stream.feed(word[cut:]) == [blank + word]
+    assert watched.stream.feed(more) == [more]
+    assert watched.read == 0
+
+
+def test_frame_that_came_with_a_coding_is_read() -> None:
+    """Its bytes may look like another's."""
+    watched = Watched(opened().stream("gzip"))
+    assert watched.reads(*map(gzip.compress, [chat.ROLE, *chat.said("It", " works", " well")])) == 4
+
+
+def test_frame_of_another_choice_is_read() -> None:
+    assert begun().reads(*chat.said(" word", index=1)) == 1
+
+
+def text_of(frames: Iterable[bytes]) -> str:
+    return chat.read(fed(opened().stream(), *frames)).content
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_call_after_plain_frames_is_lifted(shape: str) -> None:
+    call = chat.DIALECTS["tag"]("read", {"filePath": "/a"})
+    for size in (1, 4, 9):
+        text = f"It works very well.\n\n{call}"
+        frames = shaped(shape, *(text[at : at + size] for at in range(0, len(text), size)))
+        body = fed(opened().stream(), chat.ROLE, *frames, chat.STOP, chat.DONE)
+        assert chat.read(body).calls == [("read", {"filePath": "/a"})]

@@ -1,0 +1,344 @@
+"""The decision about an exchange: a row for each client, model and setting that leads to another one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.apis import chat
+from vtc.apis.openai_chat.request import Request
+from vtc.guards.chain import Guards
+from vtc.guards.reactors import Reactor, Then, When
+from vtc.profiles.loader import Source, builtin_directory, load
+from vtc.profiles.matching import Facts
+from vtc.profiles.plan import Plan
+from vtc.profiles.planner import Planner, Settings, UnknownName
+from vtc.profiles.schema import Match, ModelProfile, Reasoning
+from vtc.profiles.schema import Request as Change
+
+CLINE = "Cline/3.82.0"
+DOCUMENTED = "# Tools\n\n## go\nDescription: Go.\nParameters:\n- a: (required) x\nUsage:\n<go>\n<a>x</a>\n</go>\n"
+CALL = {"id": "a", "type": "function", "function": {"name": "go", "arguments": "{}"}}
+HISTORY = [{"role": "assistant", "tool_calls": [CALL]}, {"role": "tool", "tool_call_id": "a", "content": "x"}]
+PROMPTED = [{"role": "system", "content": DOCUMENTED}]
+
+
+PROFILES = load([builtin_directory()])
+
+
+def plan(agent: str = "", settings: dict[str, Any] | None = None, host: str = "", **fields: Any) -> Plan:
+    request = Request(chat.encoded(chat.request(**fields)))
+    facts = Facts(user_agent=agent, model=request.model, host=host, body=request.fields)
+    return Planner(PROFILES, Settings(**settings or {})).plan(facts, request)
+
+
+def told(found: Plan) -> dict[str, Any]:
+    return {
+        "read": [dialect.name for dialect in found.reading.dialects],
+        "write": found.request.write.name if found.request.write else None,
+        "prompt_tools": found.request.prompt_tools,
+        "promote": found.request.promote,
+        "client_text": found.reply.client_text.dialect.name if found.reply.client_text else None,
+        "tools": [tool.name for tool in found.tools],
+    }
+
+
+NATIVE = {"write": None, "prompt_tools": False, "promote": False, "client_text": None}
+OFFERED = [tool["function"]["name"] for tool in chat.TOOLS]
+LEFT_ALONE: dict[str, Any] = {**NATIVE, "read": []}
+PROMPT = {"tools": "prompt"}
+
+
+@pytest.mark.parametrize(
+    ("request_", "expected"),
+    [
+        # native client, native model
+        ({"model": "qwen2.5:7b"}, {**NATIVE, "read": ["hermes", "tools-tag", "bare-json"], "tools": OFFERED}),
+        ({"model": "qwen2.5:7b", "tools": None}, {**LEFT_ALONE, "tools": []}),
+        ({"model": "qwen2.5:7b", "tool_choice": "none"}, LEFT_ALONE),
+        ({"model": "qwen2.5:7b", "messages": HISTORY}, {"write": None}),
+        # native client, a model that is prompted
+        (
+            {"model": "qwen2.5:7b", "settings": PROMPT},
+            {
+                "read": ["hermes", "tools-tag", "bare-json"],
+                "write": "hermes",
+                "prompt_tools": True,
+                "client_text": None,
+            },
+        ),
+        ({"settings": PROMPT}, {"write": "tag", "prompt_tools": True}),
+        ({"settings": {**PROMPT, "dialect": "invoke"}}, {"write": "invoke"}),
+        ({"settings": PROMPT, "tools": None}, LEFT_ALONE),
+        (
+            {"settings": PROMPT, "tools": None, "messages": HISTORY},
+            {"read": [], "write": "tag", "prompt_tools": False, "tools": []},
+        ),
+        (
+            {"settings": PROMPT, "tool_choice": "none"},
+            {"read": [], "write": "tag", "prompt_tools": False, "tools": OFFERED},
+        ),
+        ({"model": "qwen2.5:7b", "settings": {"dialect": "invoke"}}, {"write": None, "prompt_tools": False}),
+        # text client
+        ({"agent": CLINE, "tools": None}, LEFT_ALONE),
+        (
+            {"agent": CLINE, "tools": None, "messages": PROMPTED},
+            {"write": None, "client_text": "cline", "tools": ["go"]},
+        ),
+        (
+            {"agent": CLINE, "tools": None, "messages": PROMPTED, "settings": PROMPT},
+            {"write": "tag", "prompt_tools": True, "promote": False, "client_text": "cline"},
+        ),
+        (
+            {"agent": CLINE, "tools": None, "messages": PROMPTED, "settings": {**PROMPT, "dialect": "cline"}},
+            {"write": None, "prompt_tools": False, "client_text": "cline"},
+        ),
+        (
+            {"agent": CLINE, "tools": None, "messages": PROMPTED, "settings": {"tools": "native"}},
+            {"write": None, "promote": True, "client_text": "cline"},
+        ),
+        ({"agent": CLINE, "messages": PROMPTED}, {**NATIVE, "tools": OFFERED}),
+        ({"agent": "own/1", "tools": None, "messages": PROMPTED}, {"client_text": "cline", "tools": ["go"]}),
+        (
+            {"agent": CLINE, "tools": None, "messages": PROMPTED, "settings": {"client_patterns": ()}},
+            {**LEFT_ALONE, "tools": []},
+        ),
+        (
+            {"agent": CLINE, "tools": None, "messages": PROMPTED, "settings": {"client": "opencode"}},
+            {**LEFT_ALONE, "tools": []},
+        ),
+    ],
+)
+def test_what_is_decided(request_: dict[str, Any], expected: dict[str, Any]) -> None:
+    found = told(plan(**request_))
+    assert {key: found[key] for key in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("request_", "reason"),
+    [
+        ({}, "the request declares 3 tools: a native client"),
+        ({"tools": None}, "nothing is read: the request offers no tools"),
+        ({"tool_choice": "none"}, "nothing is read: the request forbids calls"),
+        ({}, "model: no profile matches, rescue only"),
+        ({"model": "qwen3:8b"}, "model 'qwen3:8b' matches glob '*qwen3*' of profile qwen3 (built-in)"),
+        ({"settings": {"model": "hermes"}}, "model hermes: forced by an option"),
+        ({"settings": {"client": "opencode"}}, "client opencode: forced by an option"),
+        ({"settings": {"client": "opencode"}}, "client profile opencode says tool_protocol: native"),
+        ({"settings": PROMPT}, "the model knows no tools: conversation and tools written as tag"),
+        ({"settings": PROMPT, "tool_choice": "none"}, "the model knows no tools: conversation written as tag"),
+        (
+            {"agent": CLINE, "tools": None},
+            "user agent 'Cline/3.82.0' holds 'cline' and the request declares no tools: a text client",
+        ),
+        ({"agent": CLINE, "tools": None}, "its prompt documents no tools, so there is nothing to read: left alone"),
+        ({"tools": None, "messages": PROMPTED}, "the system prompt documents 1 tools: a text client"),
+        ({"model": "qwen2.5:7b"}, "calls are read as hermes, tools-tag, bare-json"),
+    ],
+)
+def test_why(request_: dict[str, Any], reason: str) -> None:
+    """A11: every decision has a line for people."""
+    assert reason in plan(**request_).why
+
+
+@pytest.mark.parametrize("agent", ["cLiNe", "my-kilo-thing", "RooCode/3"])
+def test_patterns_are_parts_of_the_user_agent_in_any_case(agent: str) -> None:
+    """A1."""
+    assert plan(agent, tools=None, messages=PROMPTED).reply.client_text is not None
+
+
+def test_a_long_user_agent_is_cut_short() -> None:
+    why = plan("cline" + "x" * 5000, tools=None).why
+    assert max(map(len, why)) < 300
+
+
+# Values of profiles and settings
+
+
+def planned(settings: dict[str, Any] | None = None, *, profile: Any = (), **fields: Any) -> Plan:
+    """With a model profile of one's own that the request matches."""
+    mine = ModelProfile(name="mine", match=Match(model=chat.MODEL), **dict(profile))
+    profiles = replace(
+        PROFILES,
+        models={**PROFILES.models, "mine": mine},
+        sources={**PROFILES.sources, ("model", "mine"): Source(Path("mine.yaml"), 1, builtin=False)},
+    )
+    request = Request(chat.encoded(chat.request(**fields)))
+    facts = Facts(model=request.model, body=request.fields)
+    return Planner(profiles, Settings(**settings or {})).plan(facts, request)
+
+
+@pytest.mark.parametrize(
+    ("option", "of_profile", "lenient"),
+    [
+        ("auto", None, True),
+        ("auto", True, True),
+        ("auto", False, False),
+        ("on", False, True),
+        ("off", True, False),
+    ],
+)
+def test_lenient(option: str, of_profile: bool | None, lenient: bool) -> None:
+    """B7: the option, then the model's profile, then the default."""
+    assert planned({"lenient": option}, profile={"lenient": of_profile}).reading.lenient == lenient
+
+
+@pytest.mark.parametrize(
+    ("of_profile", "fields", "most"),
+    [
+        (None, {}, None),
+        (3, {}, 3),
+        (3, {"parallel_tool_calls": False}, 1),
+        (None, {"parallel_tool_calls": True}, None),
+        (3, {"tools": None, "functions": [{"name": "a"}]}, 1),
+    ],
+)
+def test_max_calls(of_profile: int | None, fields: dict[str, Any], most: int | None) -> None:
+    """D10: what the client can take, then what the profile says."""
+    assert planned(profile={"max_calls": of_profile}, **fields).reply.max_calls == most
+
+
+@pytest.mark.parametrize(
+    ("settings", "profile", "prompted"),
+    [
+        ({}, {}, False),
+        ({}, {"tools": "prompt"}, True),
+        ({"tools": "native"}, {"tools": "prompt"}, False),
+        ({"tools": "prompt"}, {"tools": "native"}, True),
+    ],
+)
+def test_how_tools_reach_the_model(settings: dict[str, Any], profile: dict[str, Any], prompted: bool) -> None:
+    assert planned(settings, profile=profile).request.prompt_tools == prompted
+
+
+def test_accept_is_what_is_read() -> None:
+    """The dialect in which a model would be prompted counts only if it is."""
+    profile = {"accept": ["hermes"], "dialect": "invoke"}
+    read = [planned(settings, profile=profile).reading.dialects for settings in ({}, PROMPT, {"dialect": "tag"})]
+    assert [[dialect.name for dialect in one] for one in read] == [["hermes"], ["invoke", "hermes"], ["tag", "hermes"]]
+
+
+def test_auto_is_every_dialect_with_markup_of_its_own() -> None:
+    names = {dialect.name for dialect in planned(profile={"accept": "auto"}).reading.dialects}
+    known = load([builtin_directory()]).dialects
+    assert names == {name for name, dialect in known.items() if dialect.framed}
+    assert "bare-json" in known.keys() - names
+
+
+def test_changes_of_the_request() -> None:
+    profile = {"request": Change(set={"skip_special_tokens": False}, drop=("stream_options",))}
+    found = planned(profile=profile).request
+    assert (dict(found.set), found.drop) == ({"skip_special_tokens": False}, ("stream_options",))
+
+
+def test_what_a_server_needs_for_a_model() -> None:
+    """Special tokens are asked for only where calls are marked by some; the model's own profile has the last word."""
+    server = {"server": "vllm"}
+    assert dict(planned(server).request.set) == {}
+    assert dict(planned(server, profile={"special_tokens": True}).request.set) == {"skip_special_tokens": False}
+    assert dict(planned(profile={"special_tokens": True}).request.set) == {}
+    profile = {"special_tokens": True, "request": Change(set={"skip_special_tokens": True, "x": 1})}
+    assert dict(planned(server, profile=profile).request.set) == {"skip_special_tokens": True, "x": 1}
+
+
+def test_what_else_is_taken_over() -> None:
+    profile = {"unknown_tools": "drop", "reasoning": Reasoning(open="<a>", close="</a>", to="drop")}
+    found = planned({"max_call_bytes": 7}, profile=profile)
+    reading = found.reading
+    assert (found.client, found.model) == ("openai-sdk", "mine")
+    assert (reading.unknown_tools, reading.max_call_bytes) == ("drop", 7)
+    assert reading.reasoning is not None
+    assert (reading.reasoning.open, reading.reasoning.to) == ("<a>", "drop")
+
+
+@pytest.mark.parametrize(("lenient", "unknown_tools", "calls"), [(True, "text", "ignore"), (False, "allow", "rescue")])
+def test_what_the_reader_and_the_reply_share_is_the_same_in_both(lenient: bool, unknown_tools: str, calls: Any) -> None:
+    profile = {"lenient": lenient, "unknown_tools": unknown_tools, "reasoning": Reasoning(calls=calls)}
+    found = planned(profile=profile)
+    reading, reply = found.reading, found.reply
+    assert (reading.lenient, reading.unknown_tools) == (reply.lenient, reply.unknown_tools) == (lenient, unknown_tools)
+    assert reply.calls_in_reasoning == calls
+
+
+def test_a_tool_is_also_read_by_the_name_that_a_reactor_renames() -> None:
+    reactor = Reactor(name="r", when=When(tools="cat"), then=Then(rename_tool="read"))
+    found = planned(profile={"guards": Guards(reactors=(reactor,))})
+    assert found.reading.tools.keys() == {*OFFERED, "cat"}
+    assert [tool.name for tool in found.request.offered] == OFFERED
+
+
+@pytest.mark.parametrize("setting", ["client", "model", "server", "dialect"])
+def test_a_setting_names_what_there_is(setting: str) -> None:
+    named: dict[str, Any] = {setting: "nobody"}
+    with pytest.raises(UnknownName, match=f"there is no {setting} profile 'nobody'; known are ") as refused:
+        Planner(PROFILES, Settings(**named))
+    assert refused.value.setting == setting
+
+
+@pytest.mark.parametrize(("written", "expected"), [("read*", "read*"), (("read", "b"), ("read", "b"))])
+def test_the_allow_list_of_a_model(written: Any, expected: Any, tmp_path: Path) -> None:
+    """A6"""
+    globs = written if isinstance(written, str) else list(written)
+    text = f"kind: model\nname: mine\nmatch: {{model: mine}}\nguards: {{allowed_tools: {globs!r}}}\n"
+    (tmp_path / "mine.yaml").write_text(text, "utf-8")
+    request = Request(chat.encoded(chat.request(model="mine")))
+    found = Planner(load([builtin_directory(), tmp_path]), Settings()).plan(Facts(model="mine"), request)
+    assert [guards.allowed_tools for guards in found.reply.guards] == [expected]
+    assert found.request.withheld == {"list_files", "write"}
+    assert "not offered to the model: list_files, write" in found.why
+
+
+def policed(tmp_path: Path, *policies: dict[str, Any], **fields: Any) -> Plan:
+    """A plan with policies beside the built-in profiles."""
+    for number, policy in enumerate(policies):
+        text = chat.encoded({"kind": "policy", "name": f"p{number}", "match": {}, **policy})
+        (tmp_path / f"{number}.yaml").write_bytes(text)
+    request = Request(chat.encoded(chat.request(**fields)))
+    facts = Facts(model=request.model, body=request.fields)
+    return Planner(load([builtin_directory(), tmp_path]), Settings()).plan(facts, request)
+
+
+def test_policies_add_up_and_of_what_one_decides_the_last_does(tmp_path: Path) -> None:
+    first = {
+        "request": {"set": {"a": 1, "b": 1}, "drop": ["x"]},
+        "retry": {"max": 2},
+        "guards": {"denied_tools": "read"},
+    }
+    second = {"request": {"set": {"a": 2}}, "response": {"drop": ["y"]}, "retry": {"max": 3}, "priority": 1}
+    third = {"guards": {"allowed_tools": ["write", "read"]}, "upstream_stream": "never", "priority": -1}
+    other = {"match": {"model": "other"}, "response": {"drop": ["z"]}}
+    found = policed(tmp_path, first, second, third, other, stream=True)
+    assert (dict(found.request.set), found.request.drop, found.reply.drop) == ({"a": 2, "b": 1}, ("x",), {"y"})
+    assert found.reply.retry is not None
+    assert (found.reply.retry.max, found.reply.buffered) == (3, True)
+    assert [guards.denied_tools for guards in found.reply.guards] == [(), "read"]
+    assert found.request.withheld == {"read", "list_files"}
+    assert "policy p0: every request matches" in found.why
+
+
+@pytest.mark.parametrize(
+    ("policy", "fields", "buffered"),
+    [
+        ({}, {"stream": True}, False),
+        ({"upstream_stream": "never"}, {"stream": True}, True),
+        ({"upstream_stream": "never"}, {"stream": False}, False),
+        ({"upstream_stream": "never"}, {"stream": True, "tools": None}, False),
+        ({"retry": {}}, {"stream": True}, True),
+        ({"retry": {}}, {"stream": False}, False),
+    ],
+)
+def test_upstream_is_asked_whole_where_tools_are_streamed(
+    policy: dict[str, Any], fields: dict[str, Any], buffered: bool, tmp_path: Path
+) -> None:
+    assert policed(tmp_path, policy, **fields).reply.buffered is buffered
+
+
+@pytest.mark.parametrize(
+    ("fields", "limits"),
+    [({}, False), ({"parallel_tool_calls": False}, True), ({"tools": None, "parallel_tool_calls": False}, False)],
+)
+def test_one_call_holds_for_calls_of_upstream_where_the_client_says_so(fields: dict[str, Any], limits: bool) -> None:
+    assert plan(**fields).reply.limits_native is limits

@@ -1,0 +1,42 @@
+"""JSON as servers send it, proper or not."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vtc.json_text import decode, encode
+
+LEAVES = st.none() | st.booleans() | st.integers() | st.text()
+VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))
+
+
+@given(VALUES)
+def test_value_is_read_back(value: object) -> None:
+    assert decode(encode(value)) == value
+
+
+@pytest.mark.parametrize("text", ['"\\ud83d"', "123456789012345678901234567890", "[NaN]", "1e999"])
+def test_what_the_fast_decoder_refuses_is_read_as_python_does(text: str) -> None:
+    assert repr(decode(text.encode())) == repr(json.loads(text))
+
+
+def test_bytes_that_are_no_text_are_replaced_as_clients_do() -> None:
+    assert decode(b'"\xff"', "replace") == "\ufffd"
+    with pytest.raises(ValueError, match="utf-8"):
+        decode(b'"\xff"')
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[" * 100_000, b"nope"])
+def test_what_is_no_json_is_a_value_error(data: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        decode(data)
+
+
+def test_half_a_surrogate_pair_and_raw_json_are_written() -> None:
+    assert encode(["\ud83d", msgspec.Raw(b"[1, 2]")]) == b'["\\ud83d",[1,2]]'
+    assert encode(msgspec.Raw(b"[1, 2]")) == b"[1, 2]"

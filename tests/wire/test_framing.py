@@ -1,0 +1,33 @@
+"""Every framing keeps the same promises: no byte is lost, and an end may come twice."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vtc.wire.framing import Framing
+from vtc.wire.ndjson import Lines
+from vtc.wire.sse import EventStream
+from vtc.wire.whole import WholeBody
+
+FRAMINGS: list[Framing] = [EventStream(), EventStream("type"), Lines(), WholeBody()]
+each = pytest.mark.parametrize("framing", FRAMINGS, ids=lambda one: type(one).__name__)
+
+
+@each
+@given(chunks=st.lists(st.binary(max_size=12) | st.sampled_from([b"\n", b"\n\n", b"data: {}", b"{}"]), max_size=8))
+def test_frames_joined_are_the_body(framing: Framing, chunks: list[bytes]) -> None:
+    reader = framing.reader()
+    frames = [frame for chunk in chunks for frame in reader.feed(chunk)]
+    frames += [*reader.finish(), *reader.finish()]
+    assert b"".join(frame.raw for frame in frames) == b"".join(chunks)
+    assert not reader.held
+
+
+@each
+def test_frame_that_was_made_is_one_frame(framing: Framing) -> None:
+    made = framing.write({"type": "x", "a": "\n"}, None, first=True)
+    reader = framing.reader()
+    assert [frame.raw for frame in [*reader.feed(made), *reader.finish()] if frame.raw] == [made]
+    assert made.endswith(framing.end)

@@ -1,0 +1,234 @@
+r"""The fast path: may a chunk leave as it came, without any state being touched?
+
+    data: {"id": "c1", "created": 17, "choices": [{"index": 0, "delta": {"content": " word"}}], "usage": {"total": 5}}
+                 string          number                                               text                       number
+
+Nearly all frames of a reply are alike but for a few values. One that went the long way and came out as it was shows
+how they look. It becomes an expression with a hole for each value that makes no difference to the codec; which these
+are is found out by putting something else there and decoding it. The hole of the text takes what the reader calls
+plain.
+
+In a chunk of nothing but such frames, none is decoded. A frame whose text ends in white space waits for the next one,
+and the beginning of a frame for its end, as they do on the long way.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
+
+import msgspec
+
+from vtc.apis.base import Decoded
+from vtc.apis.relay import Relay
+from vtc.dialects.reading.reader import PlainRule
+from vtc.events import Delta, ReasoningDelta, TextDelta
+from vtc.exchange.reply import ReplyPipeline
+from vtc.wire.framing import Frame
+
+MOST_PATIENCE = 8
+"""Frames that go the long way, at the most, before it is tried again to learn from one."""
+MOST_BEGUN = 1 << 16
+"""Bytes of a frame that has only begun which wait here; the long way takes more."""
+MOST_LEARNED = 1 << 14
+"""Bytes of a frame beyond which it is not learned from."""
+ANYTHING = PlainRule("", "")
+"""The rule for reasoning, which is not read."""
+_PROBE = "vtc probe"
+
+type Match = Callable[[bytes], re.Match[bytes] | None]
+
+
+class FastPath:
+    """Forwards chunks of one reply that need not be read."""
+
+    __slots__ = ("_end", "_failures", "_held", "_match", "_patience", "_relay", "_rule", "_shapes", "_whole")
+
+    def __init__(self, relay: Relay[ReplyPipeline]) -> None:
+        self._relay = relay
+        self._end = relay.codec.framing.end
+        self._held = b""  # frames that wait for what follows, and the beginning of one
+        self._whole = 0  # bytes of the former
+        self._match: Match | None = None  # None while every frame must be read
+        self._rule = ANYTHING
+        self._shapes: dict[type[Delta], bytes] = {}  # by what they say
+        self._patience = self._failures = 0
+
+    def feed(self, chunk: bytes) -> list[bytes] | None:
+        """Return what may leave of the chunk and of those before it; None if they must be read (`take`)."""
+        match = self._match
+        if match is None:
+            return None
+        data = self._held + chunk if self._held else chunk
+        if found := match(data):
+            return self._forward(data, found, b"")
+        # The network may have cut a frame.
+        whole = data.rfind(self._end)
+        whole = whole + len(self._end) if whole >= 0 else 0
+        begun = data[whole:]
+        if not begun or len(begun) > MOST_BEGUN or b"\r" in begun:
+            return None
+        if whole <= self._whole:
+            self._held = data
+            return []
+        found = match(data[:whole])
+        return self._forward(data[:whole], found, begun) if found else None
+
+    def _forward(self, data: bytes, found: re.Match[bytes], begun: bytes) -> list[bytes] | None:
+        """Let frames leave, except the last if its text ends in white space."""
+        end = found.end("text")
+        if self._rule.endings:
+            last = data[end - 1]
+            if last in _LINE_BEGINNINGS:
+                return None
+            if last == _SPACE or data[end - 2 : end] in _ESCAPED_SPACES:
+                start = found.start("frame")
+                if _WHITE.fullmatch(data, found.start("text"), end):
+                    if start != self._whole:
+                        return None
+                    start = 0
+                self._held, self._whole = data[start:] + begun, len(data) - start
+                return [data[:start]] if start else []
+        self._held, self._whole = begun, 0
+        return [data]
+
+    def take(self, chunk: bytes) -> bytes:
+        """Hand over what waits here, and the chunk."""
+        data, self._held, self._whole = self._held + chunk, b"", 0
+        return data
+
+    def learn(self, *, whole: bool) -> None:
+        """Look at the frame that went the long way last: does it say how to know others like it?
+
+        `whole` is False while another frame has only begun there.
+        """
+        self._match = None
+        if not whole or (plain := self._relay.plain) is None or self._relay.codec.renumbers:
+            return
+        frame, delta = plain
+        if isinstance(delta, TextDelta):
+            rule = self._relay.pipelines[delta.choice].plain
+        elif isinstance(delta, ReasoningDelta):
+            rule = ANYTHING
+        else:
+            return
+        if rule is None:
+            return
+        shape = self._shapes.get(type(delta))
+        if shape is None or not _compiled(shape, "")(frame.raw):
+            if self._patience:
+                self._patience -= 1
+                return
+            self._failures += 1
+            self._patience = min(self._failures, MOST_PATIENCE)
+            shape = self._shape(frame, delta)
+            if shape is None:
+                return
+            self._shapes[type(delta)] = shape
+        self._match, self._rule = _compiled(shape, rule.stop), rule
+
+    def _shape(self, frame: Frame, delta: TextDelta | ReasoningDelta) -> bytes | None:
+        """Write the expression for frames like this one, with `TEXT` for its text; None if there is none.
+
+        A value is a hole if the codec decodes the frame to the same with another value in its place.
+        """
+        data, raw = frame.data, frame.raw
+        if data is None or len(raw) > MOST_LEARNED or not raw.endswith(self._end) or b"\r" in raw:
+            return None
+        before, _, after = raw.partition(data)
+
+        def decoded(tokens: Sequence[bytes]) -> Decoded | None:
+            data = b"".join(tokens)
+            made, codec = Frame(before + data + after, data), copy.copy(self._relay.codec)
+            found = codec.decode(made)
+            return found if found and codec.forward(made) == made.raw else None
+
+        tokens = [token[0] for token in _TOKEN.finditer(data)]
+        other = msgspec.structs.replace(delta, text=_PROBE)
+        said = [place for place in _values(tokens) if _string(tokens[place]) == delta.text]
+        probe = json.dumps(_PROBE).encode()
+        for text in said:
+            asked = decoded([*tokens[:text], probe, *tokens[text + 1 :]])
+            if asked and asked.deltas == (other,):
+                break
+        else:
+            return None
+        wanted = decoded(tokens)
+        holes: set[int] = set()
+
+        def dig(places: Sequence[int]) -> None:
+            """Find the holes among some values: all of them, or those of each half."""
+            trial = [_PROBES[token[:1]] if place in places else token for place, token in enumerate(tokens)]
+            if decoded(trial) == wanted:
+                holes.update(places)
+            elif len(places) > 1:
+                middle = len(places) // 2
+                dig(places[:middle])
+                dig(places[middle:])
+
+        dig([place for place in _values(tokens) if place != text])
+        pieces = [
+            b'"(?P<text>TEXT)"' if place == text else _HOLES[token[:1]] if place in holes else re.escape(token)
+            for place, token in enumerate(tokens)
+        ]
+        return b"(?P<frame>%b%b%b)+" % (re.escape(before), b"".join(pieces), re.escape(after))
+
+
+# Tokens of JSON. An array of numbers is one, since its length differs from frame to frame.
+_NUMBER = rb"-?[0-9][-+.eE0-9]*+"
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_NUMBERS = rb"\[[-+.eE0-9,\s]*+\]"
+_TOKEN = re.compile(b"|".join((_STRING, _NUMBERS, _NUMBER, rb'[^"\[0-9-]++|.')), re.DOTALL)
+_HOLES = {b'"': _STRING, b"[": _NUMBERS, **dict.fromkeys([b"%d" % digit for digit in range(10)] + [b"-"], _NUMBER)}
+_PROBES = {hole: {_STRING: b'"vtc"', _NUMBERS: b"[7]", _NUMBER: b"7"}[kind] for hole, kind in _HOLES.items()}
+_NAME_END = re.compile(rb"\s*:")
+
+
+def _values(tokens: Sequence[bytes]) -> Iterator[int]:
+    """Find the places of the values that may be holes: numbers, arrays of these, strings that are no names."""
+    for place, token in enumerate(tokens):
+        if token[:1] not in _HOLES or token == b"[":
+            continue
+        if token[:1] == b'"' and place + 1 < len(tokens) and _NAME_END.match(tokens[place + 1]):
+            continue
+        yield place
+
+
+def _string(token: bytes) -> str | None:
+    if token[:1] != b'"':
+        return None
+    try:
+        return str(json.loads(token))
+    except ValueError:
+        return None
+
+
+# The text of a frame as JSON writes it.
+_SPACE = 0x20
+_LINE_BEGINNINGS = b">"
+_ESCAPED_SPACES = (rb"\n", rb"\t")
+_WHITE = re.compile(rb"(?: |\\n|\\t)+")
+_ESCAPES = {'"': b'\\"', "\\": b"\\\\", "/": b"\\/", "\n": b"\\n", "\t": b"\\t"}
+
+
+@lru_cache(maxsize=256)
+def _compiled(shape: bytes, stop: str) -> Match:
+    """Compile a shape for texts without the characters of `stop`; it matches nothing but whole frames."""
+    return re.compile(shape.replace(b"(?P<text>TEXT)", b"(?P<text>%b)" % _text(stop))).fullmatch
+
+
+def _text(stop: str) -> bytes:
+    """Write the expression for a text without some characters, of one character at least."""
+    beginnings: dict[int, list[bytes]] = {}  # of characters in UTF-8, and what follows
+    for character in stop:
+        first, *rest = character.encode()
+        beginnings.setdefault(first, []).append(bytes(rest))
+    odd = b"".join(rb"\x%02x" % byte for byte in sorted({0x22, 0x5C, *range(0x20), *beginnings}))
+    others = [re.escape(written) for one, written in _ESCAPES.items() if one not in stop] if stop else [rb"\\."]
+    for first, rests in beginnings.items():
+        if all(rests):
+            others.append(rb"\x%02x(?!%b)" % (first, b"|".join(map(re.escape, rests))))
+    return rb'(?!")[^%b]*+(?:(?:%b)[^%b]*+)*+' % (odd, b"|".join(others), odd)

@@ -1,0 +1,265 @@
+"""The stages between the reader and the client's codec: each takes events and returns events.
+
+    policies -> Limit -> Identify -> Record -> ForStructuredClient or ForTextClient
+
+Policies come first, so that a call which they refuse counts for no limit. The `raw` of all events, joined, stays the
+text of the reply.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
+
+from vtc.dialects.reading.delivery import EXCERPT
+from vtc.dialects.text_client import conversation
+from vtc.events import Call, Denied, Event, Intervention, Markup, Refusal, Rewritten, Text, Tool, ToolCall
+from vtc.profiles.plan import ReplyPlan, TextClient
+from vtc.reporting.report import Report
+
+MOST_GAP = 9
+"""Newlines that a client profile may want between text and a call, at the most."""
+MESSAGE_GAP = 2
+"""Newlines before a message that stands in the place of a call."""
+NATIVE = "tool_calls"
+"""Stands for the dialect of calls in their structured form."""
+
+type Fault = tuple[Literal["malformed", "arguments", "denied", "tool_choice"], str]
+"""What may be worth asking again for, and what to say about it."""
+
+
+class Stage(Protocol):
+    """Events in, events out; `finish` returns what the stage still holds, or adds."""
+
+    def feed(self, events: Sequence[Event]) -> list[Event]: ...
+
+    def finish(self) -> list[Event]: ...
+
+
+class Limit:
+    """Holds calls to the tools that are offered, and to the number that the client takes."""
+
+    def __init__(self, plan: ReplyPlan, tools: Collection[str]) -> None:
+        self.most = plan.max_calls
+        self._unknown_tools = plan.unknown_tools
+        self._tools = tools
+        self.delivered: list[str] = []
+        """Names of the calls that went on."""
+        self.extra: list[str] = []
+        """Names of those that were too many, and the client was not told of."""
+
+    def feed(self, events: Sequence[Event]) -> list[Event]:
+        return [out for event in events for out in (self._held(event) if isinstance(event, Call) else (event,))]
+
+    def _held(self, event: Call) -> Iterable[Event]:
+        name, most, unknown = event.call.name, self.most, self._unknown_tools
+        excerpt = event.raw[:EXCERPT]
+        if event.dialect != NATIVE and unknown != "allow" and name not in self._tools:
+            # It was read for a reactor, which did not want it.
+            yield Refusal("no tool of that name is offered", event.dialect, name, excerpt, malformed=False)
+            yield Markup(event.raw) if unknown == "drop" else Text(event.raw)
+        elif most is not None and len(self.delivered) >= most:
+            self.extra.append(name)
+            reason = f"only {most} call{'s' * (most > 1)} a reply: dropped"
+            yield Refusal(reason, event.dialect, name, excerpt, malformed=False)
+            yield Markup(event.raw)
+        else:
+            self.delivered.append(name)
+            yield event
+
+    def finish(self) -> list[Event]:
+        return []
+
+
+class Ids:
+    """Makes ids of calls that are unique in their conversation. One for all choices of an exchange."""
+
+    def __init__(self, seed: str, used: Iterable[str], form: Callable[[str], str]) -> None:
+        self._seed = seed
+        self._used = {*used}
+        self._form = form
+        self._count = 0
+
+    def take(self, id_: str | None) -> str:
+        """Return a call's own id, or one derived from the seed if it has none or another call has it."""
+        while not id_ or id_ in self._used:
+            self._count += 1
+            id_ = self._form(hashlib.sha256(f"{self._seed}:{self._count}".encode()).hexdigest())
+        self._used.add(id_)
+        return id_
+
+
+class Identify:
+    """Gives calls their ids; one that upstream made, and no policy changed, leaves as upstream spelled it."""
+
+    def __init__(self, ids: Ids, *, structured: bool) -> None:
+        self._ids = ids
+        self._structured = structured
+        self._spelled: list[tuple[Call, ToolCall]] = []
+
+    def named(self, call: ToolCall, name: str) -> Call:
+        """Make the event for a call of upstream's, under the name of the tool that it means, for policies to see."""
+        event = Call("", replace(call, name=name), NATIVE)
+        self._spelled.append((event, call))
+        return event
+
+    def feed(self, events: Sequence[Event]) -> list[Event]:
+        return [self._identified(event) if isinstance(event, Call) else event for event in events]
+
+    def _identified(self, event: Call) -> Call:
+        if self._structured and event.dialect == NATIVE:
+            call = next((call for known, call in self._spelled if known is event), event.call)
+            if call.id:
+                return replace(event, call=call)
+            event = replace(event, call=call)
+        return replace(event, call=replace(event.call, id=self._ids.take(event.call.id)))
+
+    def finish(self) -> list[Event]:
+        return []
+
+
+class Record:
+    """Writes the report, and what may be worth asking again for; what is only said for that goes no further."""
+
+    def __init__(self, report: Report, *, structured: bool) -> None:
+        self._report = report
+        self._structured = structured
+        self.faults: list[Fault] = []
+
+    def feed(self, events: Sequence[Event]) -> list[Event]:
+        out: list[Event] = []
+        for event in events:
+            match event:
+                case Refusal():
+                    self._refused(event)
+                    continue
+                case Intervention():
+                    self.intervened(event)
+                    continue
+                case Call(call=call) if event.dialect != NATIVE or not self._structured:
+                    self._report.calls.append(
+                        {"name": call.name, "id": call.id, "dialect": event.dialect, "repairs": [*event.repairs]}
+                    )
+            out.append(event)
+        return out
+
+    def finish(self) -> list[Event]:
+        return []
+
+    def _refused(self, event: Refusal) -> None:
+        if event.malformed:
+            self.faults.append(("malformed", event.reason))
+        self._report.refusals.append(
+            {"reason": event.reason, "dialect": event.dialect, "name": event.name, "excerpt": event.excerpt}
+        )
+
+    def intervened(self, event: Intervention) -> None:
+        """Note what a policy did."""
+        self._report.intervened(event.policy, event.action, event.tool, event.reason)
+        if event.policy == "arguments" and event.action in ("passed", "refused"):
+            self.faults.append(("arguments", f"the arguments of `{event.tool}`: {event.reason}"))
+        elif event.action == "refused":
+            self.faults.append(("denied", f"the call of `{event.tool}`: {event.reason}"))
+
+    def missed(self, tool: str, reason: str) -> None:
+        """Note that the reply does not call what `tool_choice` demands."""
+        self._report.intervened("tool_choice", "missed", tool, reason)
+        self.faults.append(("tool_choice", reason))
+
+
+@dataclass(slots=True)
+class Gap:
+    """The end of what the client was told in text, which says how far what follows must be set off."""
+
+    tail: str = ""
+
+    def after(self, text: str) -> None:
+        """Note what the client was told."""
+        self.tail = (self.tail + text)[-MOST_GAP:]
+
+    def before(self, newlines: int) -> str:
+        """Return the line breaks that are missing."""
+        there = len(self.tail) - len(self.tail.rstrip("\n"))
+        return "\n" * (newlines - there) if self.tail else ""
+
+
+class ForStructuredClient:
+    """Writes what the client reads as text in place of a call that a policy refused; calls stay calls."""
+
+    def __init__(self, gap: Gap) -> None:
+        self._gap = gap
+
+    def feed(self, events: Sequence[Event]) -> list[Event]:
+        out: list[Event] = []
+        for event in events:
+            event = self._told(event)
+            if isinstance(event, Text):
+                self._gap.after(event.raw)
+            elif isinstance(event, Rewritten):
+                self._gap.after(event.text)
+            out.append(event)
+        return out
+
+    def _told(self, event: Event) -> Event:
+        if not isinstance(event, Denied):
+            return event
+        if event.manner == "drop":
+            return Markup(event.raw)
+        if event.manner == "text":
+            written = json.dumps({"name": event.call.name, "arguments": event.call.arguments}, ensure_ascii=False)
+            return Text(event.raw) if event.raw else Rewritten("", self._gap.before(MESSAGE_GAP) + written)
+        return Rewritten(event.raw, self._gap.before(MESSAGE_GAP) + event.message)
+
+    def finish(self) -> list[Event]:
+        return []
+
+
+class ForTextClient(ForStructuredClient):
+    """Writes calls as text: those that the client can read already as the characters they came in."""
+
+    def __init__(
+        self, gap: Gap, client: TextClient, tools: Mapping[str, Tool], limit: Limit, record: Record, *, guarded: bool
+    ) -> None:
+        super().__init__(gap)
+        self._client = client
+        self._tools = tools
+        self._limit = limit
+        self._record = record
+        self._guarded = guarded
+        self.given: list[tuple[str, object]] = []
+        """Calls that the client was given already, out of the text: name and arguments."""
+
+    def _told(self, event: Event) -> Event:
+        match event:
+            case Call():
+                return self._written(event)
+            case Denied(manner="text"):
+                return super()._told(replace(event, manner="steer"))  # its text would be carried out
+            case Markup(raw) if raw.isspace() and self._limit.delivered:
+                return Text(raw)  # after a call that stays where it was in the text
+        return super()._told(event)
+
+    def _written(self, event: Call) -> Event:
+        call, dialect = event.call, self._client.dialect
+        if event.dialect != NATIVE:
+            self.given.append((call.name, json.loads(call.arguments)))
+        if conversation.is_readable(event, dialect):
+            return Text(event.raw)
+        written = conversation.as_read(call, dialect, self._tools)
+        if self._guarded and not conversation.is_one_call(written, call.name, dialect, self._tools):
+            reason = "written for this client its arguments would be read as calls"
+            self._record.intervened(Intervention("unread_calls", "refused", call.name, reason))
+            message = f"The call of `{call.name}` was not passed on: {reason}."
+            return Rewritten(event.raw, self._gap.before(MESSAGE_GAP) + message)
+        return Rewritten(event.raw, self._gap.before(self._client.gap) + written)
+
+    def finish(self) -> list[Event]:
+        """Tell a client that takes few calls what else the model called, so that the model will see it, too."""
+        extra, most = self._limit.extra, self._limit.most
+        if not extra or self._client.extra_calls == "drop":
+            return []
+        tools = "one tool" if most == 1 else f"{most} tools"
+        return [Rewritten("", f"\n\n(Not carried out, as only {tools} can be used at a time: {', '.join(extra)}.)")]

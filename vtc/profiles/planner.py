@@ -1,0 +1,353 @@
+"""Decides about an exchange: profiles, the user's settings and the request, put together.
+
+Precedence of a setting: the user's option, then the client profile, the model profile, the dialect, the default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+from msgspec.structs import replace
+
+from vtc.dialects.cache import Memory
+from vtc.dialects.syntax.description import Description
+from vtc.dialects.text_client import documented_tools
+from vtc.events import Message, Tool
+from vtc.guards.chain import Guards
+from vtc.guards.reactors import as_written
+from vtc.profiles.loader import Profiles
+from vtc.profiles.matching import Choice, Facts, Looks, Matched, best, every
+from vtc.profiles.plan import Plan, ReadingPlan, ReplyPlan, RequestPlan, TextClient
+from vtc.profiles.schema import (
+    ClientProfile,
+    Exchanged,
+    Match,
+    ModelProfile,
+    PolicyProfile,
+    Retry,
+    ServerProfile,
+)
+
+CLIENT_PATTERNS = ("cline", "kilo", "roo")
+"""Parts of the user agents of clients that read calls out of the text, when they declare no tools."""
+
+TEXT_DIALECT = "cline"
+"""The dialect of a text client whose profile names none."""
+UNKNOWN_CLIENT = ClientProfile(name="unknown", match=Match())
+UNKNOWN_MODEL = ModelProfile(name="unknown", match=Match())
+UNKNOWN_SERVER = ServerProfile(name="unknown", match=Match())
+"""The rescue default: the request is left alone, and a call that leaked into the text is lifted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the user set; an empty string or `auto` leaves the choice to the profiles."""
+
+    client: str = ""
+    model: str = ""
+    server: str = ""
+    tools: Literal["auto", "native", "prompt"] = "auto"
+    dialect: str = ""
+    lenient: Literal["auto", "on", "off"] = "auto"
+    client_patterns: tuple[str, ...] = CLIENT_PATTERNS
+    max_call_bytes: int = 1 << 20
+
+
+def agent_pattern(agent: str, patterns: Iterable[str]) -> str | None:
+    """The first of some parts of User-Agents that `agent` holds, upper and lower case alike; an empty one is none."""
+    return next((pattern for pattern in patterns if pattern and pattern.casefold() in agent.casefold()), None)
+
+
+class UnknownName(ValueError):
+    """A setting names a profile that does not exist; `setting` is the setting."""
+
+    def __init__(self, setting: str, name: str, known: Sequence[str]) -> None:
+        super().__init__(f"there is no {setting} profile {name!r}; known are {', '.join(sorted(known)) or 'none'}")
+        self.setting = setting
+
+
+class Asked(Protocol):
+    """What a plan depends on in a request."""
+
+    model: str
+    messages: Sequence[Message]
+    tools: Sequence[Tool]
+    declared: Sequence[str]
+    tool_choice: str
+    parallel: bool
+    stream: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The profiles that a request gets, and all that they decide alone."""
+
+    client: ClientProfile
+    model: ModelProfile
+    guards: tuple[Guards, ...]
+    set: Mapping[str, Any]
+    drop: tuple[str, ...]
+    response_drop: frozenset[str]
+    retry: Retry | None
+    unstreamed: bool
+    """A streaming request that offers tools is asked without streaming."""
+    why: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ToolProtocol:
+    """How tools and calls travel between this client and this model."""
+
+    tools: tuple[Tool, ...] = ()
+    dialects: tuple[Description, ...] = ()
+    write: Description | None = None
+    prompt_tools: bool = False
+    promote: bool = False
+    client_text: TextClient | None = None
+    max_calls: int | None = None
+    limits_native: bool = False
+    why: tuple[str, ...]
+
+
+class Planner:
+    """Decides about exchanges; made anew when profiles or settings change. Raises `UnknownName`."""
+
+    def __init__(self, profiles: Profiles, settings: Settings) -> None:
+        self.profiles = profiles
+        self._settings = settings
+        for setting, name, known in (
+            ("client", settings.client, profiles.clients),
+            ("model", settings.model, profiles.models),
+            ("server", settings.server, profiles.servers),
+            ("dialect", settings.dialect, profiles.dialects),
+        ):
+            if name and name not in known:
+                raise UnknownName(setting, name, tuple(known))
+        kinds: list[Mapping[str, Matched]] = [profiles.clients, profiles.models, profiles.servers, profiles.policies]
+        self._looks = Looks(one for kind in kinds for one in kind.values())
+        self.memory = Memory()
+        """What was made of past turns; made anew with the profiles, as it depends on them."""
+        self._framed = [dialect for dialect in profiles.dialects.values() if dialect.framed]
+
+    def plan(self, facts: Facts, request: Asked) -> Plan:
+        """Decide about a request that came with these facts."""
+        settings = self._settings
+        found = self.memory.made(("profiles", *self._looks.at(facts)), lambda: self._found(facts))
+        client, model, guards = found.client, found.model, found.guards
+        documented, reason = self._documented(client, facts, request)
+        if documented is None:
+            protocol = self._native(model, request)
+        else:
+            protocol = self._text(found, documented)
+        tools = protocol.tools
+        withheld = _withheld(guards, {*request.declared, *(tool.name for tool in tools)})
+        offered = tuple(tool for tool in tools if tool.name not in withheld)
+        # Nothing can be demanded of a model that is not offered the tool.
+        tool_choice = request.tool_choice if offered and request.tool_choice not in withheld else "auto"
+        by_name = {tool.name: tool for tool in tools}
+        reactors = [reactor for one in guards for reactor in one.reactors]
+        lenient = {"on": True, "off": False}.get(settings.lenient, model.lenient is not False)
+        buffered = found.unstreamed and request.stream and bool(tools)
+        why = [*found.why, reason, *protocol.why]
+        if withheld:
+            why.append(f"not offered to the model: {', '.join(sorted(withheld))}")
+        return Plan(
+            client.name,
+            model.name,
+            tuple(why),
+            tools,
+            request=RequestPlan(
+                offered=offered,
+                withheld=withheld,
+                tool_choice=tool_choice,
+                client_text=protocol.client_text,
+                write=protocol.write,
+                prompt_tools=protocol.prompt_tools,
+                promote=protocol.promote,
+                set=found.set,
+                drop=found.drop,
+                unstreamed=buffered,
+                loops=tuple(one.loop for one in guards if one.loop),
+            ),
+            reading=ReadingPlan(
+                dialects=protocol.dialects,
+                tools=as_written(reactors, by_name) if reactors else by_name,
+                lenient=lenient,
+                unknown_tools=model.unknown_tools,
+                max_call_bytes=settings.max_call_bytes,
+                reasoning=model.reasoning,
+                markers=model.markers,
+            ),
+            reply=ReplyPlan(
+                client_text=protocol.client_text,
+                guards=guards,
+                tool_choice=tool_choice,
+                max_calls=protocol.max_calls,
+                limits_native=protocol.limits_native,
+                ids=model.ids,
+                lenient=lenient,
+                unknown_tools=model.unknown_tools,
+                calls_in_reasoning=model.reasoning.calls if model.reasoning else "ignore",
+                drop=found.response_drop,
+                retry=found.retry,
+                buffered=buffered,
+            ),
+        )
+
+    def _native(self, model: ModelProfile, request: Asked) -> _ToolProtocol:
+        """Decide for a client that sends tools and reads calls as the API's own fields."""
+        dialect = self._dialect(model)
+        allowed = bool(request.tools) and request.tool_choice != "none"
+        prompted = self._tools(model) == "prompt" and (request.tools or _has_calls(request.messages))
+        write = dialect if prompted else None
+        # A model that is not prompted in a dialect writes what its profile accepts.
+        expected = [dialect] if write or self._settings.dialect or model.accept == "auto" else []
+        dialects = self._read(model, *expected) if allowed else ()
+        why = []
+        if write:
+            why.append(f"the model knows no tools: conversation{' and tools' * allowed} written as {write.name}")
+        if dialects:
+            why.append(_read_as(dialects))
+        else:
+            why.append("nothing is read: the request " + ("forbids calls" if request.tools else "offers no tools"))
+        return _ToolProtocol(
+            tools=tuple(request.tools),
+            dialects=dialects,
+            write=write,
+            prompt_tools=bool(write) and allowed,
+            max_calls=1 if not request.parallel else model.max_calls,
+            limits_native=bool(request.tools) and (not request.parallel or model.max_calls is not None),
+            why=tuple(why),
+        )
+
+    def _text(self, found: _Found, documented: Sequence[Tool]) -> _ToolProtocol:
+        """Decide for a client that documents tools in its prompt and reads calls out of the text."""
+        if not documented:
+            return _ToolProtocol(why=("its prompt documents no tools, so there is nothing to read: left alone",))
+        client, model = found.client, found.model
+        own = self.profiles.dialects[client.dialect or TEXT_DIALECT]
+        if any(guards.on_calls for guards in found.guards):
+            own = replace(own, in_code="call")  # such clients carry out calls in code blocks, too
+        dialect = self._dialect(model)
+        how = self._settings.tools if self._settings.tools != "auto" else "native" if model.promote else model.tools
+        promote = how == "native" and (model.promote or self._settings.tools == "native")
+        write = dialect if how == "prompt" and dialect is not own else None
+        expected = [write, own] if write else [own, dialect] if self._settings.dialect else [own]
+        dialects = self._read(model, *expected)
+        why = []
+        if promote:
+            why.append(
+                f"the model is given the {len(documented)} documented tools as `tools`, calls go back as {own.name}"
+            )
+        elif write:
+            why.append(f"conversation and tools are written as {write.name}, calls go back as {own.name}")
+        return _ToolProtocol(
+            tools=tuple(documented),
+            dialects=dialects,
+            write=write,
+            prompt_tools=bool(write),
+            promote=promote,
+            client_text=TextClient(own, client.tool_sections, client.call_gap, client.extra_calls, client.final_call),
+            max_calls=client.max_calls or model.max_calls,
+            why=(*why, _read_as(dialects)),
+        )
+
+    def _found(self, facts: Facts) -> _Found:
+        """Find the profiles, and put together what they say; of what only one can decide the last does."""
+        settings = self._settings
+        chosen_client, why_client = self._chosen(self.profiles.clients, settings.client, facts)
+        chosen_model, why_model = self._chosen(self.profiles.models, settings.model, facts)
+        chosen_server, why_server = self._chosen(self.profiles.servers, settings.server, facts)
+        client, model = chosen_client or UNKNOWN_CLIENT, chosen_model or UNKNOWN_MODEL
+        server = chosen_server or UNKNOWN_SERVER
+        matching = every(self.profiles.policies, facts)
+        why = [why_client or "client: no profile matches", why_model or "model: no profile matches, rescue only"]
+        why += [why_server] if why_server else []
+        why += [f"policy {policy.name}: {told}" for policy, told in matching]
+
+        policies = [policy for policy, _ in matching]
+        guards = (model.guards, client.guards, *(policy.guards for policy in policies))
+        kept = server.special_tokens if model.special_tokens else {}
+        said: list[Exchanged] = [server, model, *policies]
+        asked: list[ModelProfile | PolicyProfile] = [model, *policies]
+        retry = next((one.retry for one in reversed(asked) if one.retry), None)
+        stream = next((one.upstream_stream for one in reversed(said) if one.upstream_stream), "keep")
+        sets = [server.request.set, kept, *(one.request.set for one in said[1:])]
+        return _Found(
+            client,
+            model,
+            guards=tuple(one for one in guards if one != Guards()),
+            set={key: value for fields in sets for key, value in fields.items()},
+            drop=tuple(path for one in said for path in one.request.drop),
+            response_drop=frozenset(name for one in said for name in one.response.drop),
+            retry=retry,
+            unstreamed=stream == "never" or retry is not None,
+            why=tuple(why),
+        )
+
+    def _chosen[T: Matched](self, profiles: Mapping[str, T], forced: str, facts: Facts) -> tuple[T | None, str]:
+        if forced:
+            return profiles[forced], f"{profiles[forced].kind} {forced}: forced by an option"
+        choice: Choice[T] = best(profiles, facts, self.profiles.sources)
+        return choice.profile, choice.why[0] if choice.profile else ""
+
+    def _documented(self, client: ClientProfile, facts: Facts, request: Asked) -> tuple[Sequence[Tool] | None, str]:
+        """Find the tools that a text client documents in its prompt; None for a native client. And the reason."""
+        if client.tool_protocol == "native":
+            return None, f"client profile {client.name} says tool_protocol: native"
+        if request.tools and client.tool_protocol == "auto":
+            return None, f"the request declares {len(request.tools)} tools: a native client"
+        documented = _documented_tools(request, client.tool_sections)
+        if client.tool_protocol == "text":
+            return documented, f"client profile {client.name} says tool_protocol: text"
+        agent, patterns = facts.user_agent[:80], self._settings.client_patterns
+        if not patterns:
+            return None, "the request declares no tools; vtc_client_patterns is empty: no text client is looked for"
+        if pattern := agent_pattern(facts.user_agent, patterns):
+            reason = f"user agent {agent!r} holds {pattern!r} and the request declares no tools: a text client"
+            return documented, reason
+        if documented:
+            return documented, f"the system prompt documents {len(documented)} tools: a text client"
+        lacking = f"user agent {agent!r} holds none of {', '.join(map(repr, patterns))}"
+        return None, f"the request declares no tools, {lacking} and the prompt documents no tools"
+
+    def _tools(self, model: ModelProfile) -> str:
+        return self._settings.tools if self._settings.tools != "auto" else model.tools
+
+    def _dialect(self, model: ModelProfile) -> Description:
+        return self.profiles.dialects[self._settings.dialect or model.dialect]
+
+    def _read(self, model: ModelProfile, *first: Description) -> tuple[Description, ...]:
+        """The dialects that are read, those that are expected before the others."""
+        known = self.profiles.dialects
+        if model.accept == "auto":
+            accepted = self._framed
+        else:
+            accepted = [known[name] for name in model.accept]
+        return tuple({one.name: one for one in [*first, *accepted]}.values())
+
+
+def _read_as(dialects: Iterable[Description]) -> str:
+    return f"calls are read as {', '.join(one.name for one in dialects)}"
+
+
+def _has_calls(messages: Iterable[Message]) -> bool:
+    return any(message.calls or message.role == "tool" for message in messages)
+
+
+def _withheld(configured: Iterable[Guards], names: Iterable[str]) -> frozenset[str]:
+    """Find the tools that a policy does not allow."""
+    access = [guards.access() for guards in configured if guards.is_access]
+    return frozenset(name for name in names if any(one.fault(name) for one in access))
+
+
+def _documented_tools(request: Asked, tool_sections: tuple[str, ...]) -> tuple[Tool, ...]:
+    """The tools that the system prompt documents, in whichever of its parts; by each name the first."""
+    tools: dict[str, Tool] = {}
+    for message in request.messages:
+        for part in message.content if message.role == "system" else ():
+            for tool in documented_tools.read(part, tool_sections).tools if isinstance(part, str) else ():
+                tools.setdefault(tool.name, tool)
+    return tuple(tools.values())
