@@ -62,30 +62,27 @@ def give(call: OpenCall, key: str, value: str) -> None:
     call.close_param()
 
 
-def test_a_first_parameter_counts_if_declared_or_if_any_name_does() -> None:
-    assert opened("tag", "bash").may_open("command")
-    assert not opened("tag", "bash").may_open("cmd")
-    assert opened("invoke", "bash").may_open("cmd")
+def test_a_first_parameter_may_be_none_only_between_bare_tags_and_undeclared() -> None:
+    assert not opened("tag", "bash").begins_with_a_guess("command")
+    assert opened("tag", "bash").begins_with_a_guess("cmd")
+    assert not opened("invoke", "bash").begins_with_a_guess("cmd")
 
 
-def test_a_further_parameter_counts_if_declared_and_not_given() -> None:
+def test_a_further_parameter_is_none_if_it_was_given_before_the_open_one() -> None:
     call = opened("invoke", "bash")
     give(call, "timeout", "5")
     call.open_param("command", 0)
-    assert not call.may_open("command")
-    assert not call.may_open("timeout")
-    assert not call.may_open("cmd")
-    call = opened("invoke", "read_file")
-    call.open_param("path", 0)
-    assert call.may_open("limit")
+    assert call.quotes("timeout")
+    assert not call.quotes("command")
+    assert not call.quotes("cmd")
 
 
 def test_of_a_tool_that_declares_none_every_parameter_counts_once() -> None:
     call = opened("invoke", "unknown")
     give(call, "a", "x")
     call.open_param("b", 0)
-    assert call.may_open("c")
-    assert not call.may_open("a")
+    assert not call.quotes("c")
+    assert call.quotes("a")
 
 
 @pytest.mark.parametrize(

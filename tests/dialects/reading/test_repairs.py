@@ -153,17 +153,3 @@ def test_parameters_of_which_nobody_knows(text: str) -> None:
 def test_every_required_parameter_must_be_there() -> None:
     assert tagged("<p=a>1</a></f>", "a") is not None
     assert tagged("<p=a>1</a></f>", "a", "b") is None
-
-
-@pytest.mark.parametrize(
-    ("text", "nesting"),
-    [
-        ("<p=a>1</p>", (0, False)),
-        ("<p=a>1<p=b>2</p>", (1, False)),
-        ("<p=a><f><p=b>2</p></p>", (0, False)),
-        ("<p=a>1</p><f><p=b>2</p>", (0, True)),
-        ("<p=a>1<f><p=b>2</p>", (1, True)),
-    ],
-)
-def test_what_a_value_swallowed(text: str, nesting: tuple[int, bool]) -> None:
-    assert repairs.nesting(text, re.compile(r"(?P<opener><p=\w>)|(?P<closer></p>)|(?P<head><f>)")) == nesting

@@ -45,13 +45,16 @@ def scans(grammar: Grammar) -> Iterator[tuple[State, Scan]]:
             yield "arguments", grammar.arguments(form, "f")
             for index in range(len(form.dialect.params)):
                 yield "value", grammar.value(form, "f", index, "key")
+                yield "guess", grammar.guess(form, index, "key")
+                yield "closing", grammar.closing(form, "f", index, "key")
 
 
 def tokens(scan: Scan) -> set[str]:
     """The names of its tokens, without the numbers that tell several of a kind apart."""
     # Read from the expressions as written: to compile all of them would take far longer than the test.
     groups = {*re.findall(r"\(\?P<(\w+)>", scan._streaming + scan._final)}
-    outer = {name for name in groups if not re.match("(?:name|id|index|json|key|string|type|next|attribute)_", name)}
+    inner = "(?:name|id|index|json|key|string|type|next|attribute|head)_"
+    outer = {name for name in groups if not re.match(inner, name)}
     return {name.rstrip("0123456789") for name in outer if not name.startswith("hold")}
 
 

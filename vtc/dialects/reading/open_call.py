@@ -9,9 +9,10 @@ from typing import Any
 
 from vtc.dialects.arguments import envelope, values
 from vtc.dialects.arguments.gemma import GemmaBody
-from vtc.dialects.arguments.json_object import JsonBody, encodable, items
+from vtc.dialects.arguments.json_object import JsonBody, dumped, encodable, items
 from vtc.dialects.arguments.kwargs import KwargsBody
 from vtc.dialects.reading import repairs
+from vtc.dialects.reading.nesting import Nesting
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.forms import Form
 from vtc.events import Call, Tool, ToolCall
@@ -55,6 +56,21 @@ class OpenCall:
         self._schema = self._tool.parameters if self._tool else {}
         self._declared = values.properties(self._schema)
         self._raw: list[str] = []
+        self.nesting = Nesting()
+        """What the open parameter's value quotes."""
+        self.closers = 0
+        """Closers of a parameter that follow each other, the last of which is read."""
+        self.paired = False
+        """The last of them pairs with an opener in the value."""
+        self.undeclared = 0
+        """Parameters so far that the tool does not declare."""
+        self.balance = 0
+        """Openers of parameters less closers, in and around values."""
+        self.unsure = False
+        """A value ends where it may have swallowed a parameter."""
+        self.quotes_calls = False
+        """A value holds the opening tag of a call."""
+        self._twice: str | None = None
         self._param = 0
         self._is_string: bool | None = None
         self._key: str | None = None
@@ -95,16 +111,15 @@ class OpenCall:
         self._raw.clear()
         self._value.clear()
 
-    def may_open(self, key: str) -> bool:
-        """Whether a parameter's opener is one, by the tool's schema.
+    def declares(self, key: str) -> bool:
+        """True if the tool has a parameter of this name."""
+        return key in self._declared
 
-        Only names that the tool declares are markup in a dialect of bare tags. In a value, a parameter
-        that was given already or is not declared is content that quotes one.
-        """
-        if self._key is None:
-            return key in self._declared or self.form.dialect.names == "any"
-        given = key in self._arguments or key == self._key
-        return not given and (key in self._declared or not self._declared)
+    def begins_with_a_guess(self, key: str) -> bool:
+        """True if a parameter's opener may be any tag: names are markup only if declared, and none was read yet."""
+        if self.form.dialect.names == "any" or key in self._declared:
+            return False
+        return not self._arguments.keys() & self._declared.keys()
 
     @property
     def may_be_empty(self) -> bool:
@@ -114,16 +129,64 @@ class OpenCall:
         return self._tool is not None and not values.required(self._schema)
 
     def open_param(self, key: str, param: int, is_string: bool | None = None) -> None:
-        """A parameter begins; `is_string` where the markup itself says whether it is one."""
+        """Begin a parameter; `is_string` where the markup itself says whether it is one."""
         self._key, self._param, self._is_string = key, param, is_string
+        self.nesting = Nesting()
+        self.undeclared += key not in self._declared
+
+    def quotes(self, key: str) -> bool:
+        """True if a parameter's opener after a closer is content all the same: its name says that it is none.
+
+        That is so if the parameter was given before, or if the bare tag is another tool's. It is no sign if the open
+        parameter may be quoted itself, or is the same one.
+        """
+        if key in self._arguments and key != self._key:
+            return self._key in self._declared or not self._declared
+        bare = self.form.dialect.names == "declared" and key not in self._declared
+        return bare and tool_names.resolve(key, self._tools) is not None
+
+    @property
+    def may_guess(self) -> bool:
+        """True if a parameter that the tool declares may follow one that it does not."""
+        return bool(self._declared)
+
+    @property
+    def is_guess(self) -> bool:
+        """True if the open parameter may be none."""
+        return self._key is not None and self.begins_with_a_guess(self._key)
+
+    @property
+    def value_size(self) -> int:
+        """Characters of the open parameter's value so far."""
+        return sum(map(len, self._value))
+
+    @property
+    def closing_tag(self) -> tuple[int, str]:
+        """Which of the dialect's patterns the open parameter is written in, and its name where the closer has it."""
+        return self._param, "" if self.form.closers_alike else self._key or ""
 
     def close_param(self) -> None:
-        """The current parameter's value is complete."""
+        """Take the value of the open parameter, which is complete."""
+        self.balance += self.nesting.balance + 1  # the closer that ends it is not one that it holds
         if self.spilled:
             return
         assert self._key is not None
+        given = self._arguments.get(self._key, _MISSING)
         self._set(self._key, "".join(self._value), self._param, self._is_string)
+        if given is not _MISSING:
+            self.repairs[f"repeated:{self._key}"] = None
+            if self._twice is None and dumped(given) != dumped(self._arguments[self._key]):
+                self._twice = self._key
+        if self.closers > 1:
+            self.repairs["doubled-closer"] = None
+        if self._tool and self._declared and self._key not in self._declared and not self._open_ended:
+            self.repairs[f"undeclared:{self._key}"] = None
         self._value.clear()
+
+    @property
+    def _open_ended(self) -> bool:
+        """True if the schema itself says that there may be more parameters than it declares."""
+        return bool(self._schema.get("additionalProperties"))
 
     def _set(self, key: str, text: str, param: int = 0, is_string: bool | None = None) -> None:
         """A parameter's value, from the text between its tags."""
@@ -163,6 +226,8 @@ class OpenCall:
     def complete(self, unknown_tools: str) -> list[Call]:
         """The events for what was read; raises `envelope.NotACall`."""
         if self.json is None:
+            if self._twice is not None:
+                raise envelope.NotACall(f"{self._twice!r} is given twice")
             self._split_absorbed()
             return self._events([], unknown_tools)
         self.repairs |= self.json.repairs
@@ -179,8 +244,8 @@ class OpenCall:
         rest = ""
         try:
             if self.json is None:
-                if not self._split(body):
-                    return [], ""
+                if self.quotes_calls or not self._split(body):
+                    return [], ""  # with a call in it, it could be read in two ways
                 return self._events([], unknown_tools), ""
             found = repairs.json_bodies(body, closers)
             if found is None:
@@ -212,22 +277,19 @@ class OpenCall:
         """A value that holds the opener of a parameter that is missing has lost its closer: split it there.
 
         That is so if the parameter is required, or if the openers are more than the closers and these are all alike.
-        Only if that gives every required parameter exactly once; else nobody knows what was meant, no more than if
-        another call begins where no parameter quotes it.
+        Only if that gives every required parameter exactly once; else it could be read in two ways.
         """
         missing = [key for key in self._declared if key not in self._arguments]
         required = [key for key in missing if key in values.required(self._schema)]
         if required and "missing-closer" in self.repairs:
             raise envelope.NotACall(f"{required[0]!r} is missing: its end may be, too")
-        body = self.body
-        depth, swallowed = repairs.nesting(body, self.form.markup) if self.form.markup else (0, False)
-        if swallowed:
-            raise envelope.NotACall("a parameter may have swallowed another call, as its closing tag is missing")
-        absorbed = tuple(missing if depth > 0 else required)
-        if not absorbed or not self.form.param_opener(absorbed).search(body):
-            return
-        if not self._lenient or not self._split(body):
-            raise envelope.NotACall(f"a parameter may have swallowed {absorbed[0]!r}, as its closing tag is missing")
+        absorbed = tuple(missing if self.balance > 0 and self.form.closers_alike else required)
+        if absorbed and self.form.param_opener(absorbed).search(self.body):
+            if not self._lenient or not self._split(self.body):
+                swallowed = f"a parameter may have swallowed {absorbed[0]!r}"
+                raise envelope.NotACall(f"{swallowed}, as its closing tag is missing")
+        elif self.unsure:
+            raise envelope.NotACall("a parameter may have swallowed another, as its closing tag is missing")
 
     def _split(self, body: str) -> bool:
         """Read the parameters of a body whose closers are missing or wrong; False if that cannot be told."""
@@ -273,6 +335,7 @@ class OpenCall:
         return events
 
 
+_MISSING = object()
 _ATTRIBUTE = re.compile(r"""([\w.:-]+)\s*=\s*(\\?["'])(.*?)\2(?=\s*/?>\s*\Z|\s+[\w.:-]+\s*=\s*\\?["'])\s*""", re.DOTALL)
 _CDATA = re.compile(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.DOTALL)
 

@@ -17,6 +17,7 @@ from vtc.dialects.arguments.json_object import JsonBody
 from vtc.dialects.arguments.kwargs import KwargsBody
 from vtc.dialects.reading.delivery import Delivery
 from vtc.dialects.reading.machine import Found
+from vtc.dialects.reading.nesting import NEXT_CALL
 from vtc.dialects.reading.open_call import OpenCall
 from vtc.dialects.reading.prose import WHITE, PlainRule, Thoughts
 from vtc.dialects.reading.states import ANCHORED
@@ -25,6 +26,12 @@ from vtc.events import Event, Markup, Text, Tool
 
 __all__ = ["PlainRule", "Reader"]
 
+MOST_CLOSERS = 16
+"""Closers of a parameter in a row that are taken for one."""
+MOST_UNDECLARED = 32
+"""Undeclared parameters of one call where each has a closing tag, and so an expression, of its own."""
+MOST_GUESS = 1000
+"""Characters of a value that may be none."""
 MOST_ENDS = 16
 """Places at which an opening tag with attributes is taken to end."""
 
@@ -102,13 +109,27 @@ class Reader(Delivery):
         raise NotImplementedError
 
     def _sink(self, end: int) -> None:
-        if self._state in ("value", "damaged", "attributes"):
+        if self._state == "guess":
+            self._sink_guess(end)
+        elif self._state in ("value", "damaged", "attributes"):
             text = self._buffer[self._at : end]
             self._at = self._from = end
             if text:
                 self._hold(text, value=self._state == "value")
         else:
             super()._sink(end)
+
+    def _sink_guess(self, end: int) -> None:
+        call = self._call
+        assert call is not None
+        most = MOST_GUESS - call.value_size
+        if end - self._at > most:
+            self._hold(self._buffer[self._at : self._at + most], value=True)
+            self._at += most
+            self._no_arguments()
+            return
+        self._hold(self._buffer[self._at : end], value=True)
+        self._at = self._from = end
 
     # Calls
 
@@ -128,7 +149,7 @@ class Reader(Delivery):
         index = groups.get(f"index_{token}") or ""
         self._call = OpenCall(form, written, id_, self._tools, index=index, lenient=self._lenient)
         self._call.size = self._waiting
-        if head and head.attributes and not self._call.may_open(found[f"key_{token}"]):
+        if head and head.attributes and not self._call.declares(found[f"key_{token}"]):
             self._call = None
             self._skip(found)
             return
@@ -168,26 +189,161 @@ class Reader(Delivery):
             self._speak(self._given_back(f"longer than {self._max_call_bytes} bytes"))
             call.spill()
 
+    # Parameters
+
     def _param(self, found: Found) -> None:
-        """A parameter's opener, behind the head or behind the closer of the parameter before."""
+        """Begin a parameter, after the call's opening tag or after the parameter before."""
         call, token = self._call, found.lastgroup
         assert call is not None
         assert token is not None
         key = found[f"key_{token}"]
-        if self._state == "value":
-            if not call.may_open(key):
-                self._skip(found)
-                return
-            self._sink(found.start())
-            call.close_param()
-        elif not call.may_open(key):
+        guess = call.begins_with_a_guess(key)
+        if guess and not call.may_guess:
             self._no_arguments()
             return
         self._hold(self._buffer[self._at : found.end()])
         groups = found.groupdict()
         said = groups.get(f"string_{token}") or groups.get(f"type_{token}")
         call.open_param(key, int(token[1:]), said in ("true", "string") if said else None)
-        self._go("value", self._grammar.value(call.form, call.written, int(token[1:]), key), found.end())
+        if call.undeclared > MOST_UNDECLARED and not call.form.closers_alike:
+            self._at = found.end()
+            self._refuse(f"it has more than {MOST_UNDECLARED} parameters that its tool does not declare")
+        elif guess:
+            self._go("guess", self._grammar.guess(call.form, *call.closing_tag), found.end())
+        else:
+            self._go("value", self._grammar.value(call.form, call.written, *call.closing_tag), found.end())
+
+    def _quoted_param(self, found: Found) -> None:
+        assert self._call is not None
+        self._call.nesting.open_parameter()
+        self._from = found.end()
+
+    def _quoted_call(self, found: Found) -> None:
+        assert self._call is not None
+        self._call.nesting.open_call()
+        self._call.quotes_calls = True
+        self._from = found.end()
+
+    def _quoted_tail(self, found: Found) -> None:
+        """A closer of the call in a value: it never ends the value, only a parameter's closer does."""
+        self._close_quoted(found.end())
+
+    def _lost_call(self, found: Found) -> None:
+        """The same, and another call begins right after it."""
+        assert self._call is not None
+        assert found.lastgroup is not None
+        if self._close_quoted(found.start(f"head_{found.lastgroup}")) is None:
+            self._call.nesting.call_follows()
+
+    def _close_quoted(self, end: int) -> int | None:
+        assert self._call is not None
+        kind = self._call.nesting.close_call()
+        if kind == NEXT_CALL:
+            self._hold(self._buffer[self._at : end])
+            self._at = end
+            self._refuse("a parameter may have swallowed another call, as its closing tag is missing")
+        else:
+            self._from = end
+        return kind
+
+    def _closer_in_value(self, found: Found) -> None:
+        """A closer of the open parameter: what follows decides whether it ends the value."""
+        state = self._state
+        self._sink(found.start())
+        if self._state != state:
+            return
+        call = self._call
+        assert call is not None
+        call.paired = call.nesting.close_parameter()
+        call.closers = 1
+        self._go("closing", self._grammar.closing(call.form, call.written, *call.closing_tag))
+        self._from = found.end()
+
+    def _closer_again(self, found: Found) -> None:
+        """One more closer: a run of them is one closer."""
+        call = self._call
+        assert call is not None
+        if call.paired or call.closers == MOST_CLOSERS:
+            self._content()
+        else:
+            call.closers += 1
+            self._from = found.end()
+
+    def _content(self, _: Found | None = None) -> None:
+        """What was read after a value's text is part of it."""
+        call, at = self._call, self._from
+        assert call is not None
+        if call.is_guess:
+            self._guessed_wrong()
+            return
+        call.nesting.balance -= call.closers - 1
+        self._go("value", self._grammar.value(call.form, call.written, *call.closing_tag))
+        self._from = at
+
+    def _guessed_wrong(self, found: Found | None = None) -> None:
+        if found:
+            self._sink(found.start())
+        if self._state in ("guess", "closing"):
+            self._no_arguments()
+
+    def _call_follows(self, _: Found) -> None:
+        assert self._call is not None
+        if not self._call.paired:
+            self._call.nesting.call_follows()
+        self._content()
+
+    def _next_param(self, found: Found) -> None:
+        call = self._call
+        assert call is not None
+        assert found.lastgroup is not None
+        if call.paired:
+            call.nesting.adjacent |= not call.nesting.calls
+            self._content()
+        elif call.quotes(found[f"key_{found.lastgroup}"]):
+            self._content()
+        else:
+            call.close_param()
+            self._param(found)
+
+    def _value_tail(self, found: Found) -> None:
+        """End the call: even if an opener in the value pairs with the closer, as long as it quotes no open call."""
+        call = self._call
+        assert call is not None
+        if call.paired and call.nesting.calls:
+            self._content()
+            return
+        if call.is_guess:
+            self._no_arguments()
+            return
+        call.unsure |= call.paired and call.nesting.adjacent
+        call.close_param()
+        self._done(found)
+
+    def _last_tag(self, found: Found) -> None:
+        """After several closers of the parameter, one of which stands for the call's, another closing tag."""
+        call = self._call
+        assert call is not None
+        if call.closers > 1 and self._lenient and not call.is_guess:
+            call.repairs["wrong-closer"] = None
+            call.close_param()
+            self._done(found)
+        else:
+            self._content()
+
+    def _content_or_end(self) -> None:
+        """Text follows a closer, or the reply ends: only closers of the call are missing then."""
+        call = self._call
+        assert call is not None
+        ended = self._final and not self._buffer[self._from :].strip(WHITE)
+        if ended and not (call.paired or call.is_guess) and self._mends("missing-closer"):
+            call.close_param()
+            self._hold(self._buffer[self._at : self._from])
+            self._at = self._from
+            self._done(None)
+        else:
+            self._content()
+
+    # The ends of calls
 
     def _attributes_end(self, found: Found) -> None:
         """The end of a tag with attributes, unless it is still inside of one."""
@@ -288,20 +444,6 @@ class Reader(Delivery):
             self._done(found)
         else:
             self._refuse("its closing tag is missing")
-
-    def _value_tail(self, found: Found) -> None:
-        assert self._call is not None
-        self._sink(found.start())
-        self._call.close_param()
-        self._done(found)
-
-    def _unclosed(self, found: Found) -> None:
-        """The reply ends behind a parameter: only closers of the call are missing."""
-        assert self._call is not None
-        if self._mends("missing-closer"):
-            self._value_tail(found)
-        else:
-            self._skip(found)
 
     def _no_tail(self) -> None:
         """Something else follows where a call's closers should."""

@@ -232,19 +232,6 @@ def is_stump(text: str, closers: Iterable[str]) -> bool:
 # Tagged bodies
 
 
-def nesting(body: str, markup: re.Pattern[str]) -> tuple[int, bool]:
-    """How many more openers of parameters than closers there are, and whether a call begins in or behind one of these.
-
-    `markup` finds them by its groups `opener`, `closer` and `head`.
-    """
-    depth, heads, outside = 0, False, False
-    for found in markup.finditer(body):
-        depth += {"opener": 1, "closer": -1}.get(found.lastgroup or "", 0)
-        if found.lastgroup == "head":
-            heads, outside = True, outside or depth <= 0
-    return depth, outside or (heads and depth > 0)
-
-
 def tagged(
     text: str, heads: re.Pattern[str], closers: Mapping[str, str], tail: Sequence[str], required: Iterable[str]
 ) -> tuple[dict[str, str], list[str]] | None:

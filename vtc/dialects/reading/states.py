@@ -20,6 +20,8 @@ type State = Literal[
     "reasoning",
     "arguments",  # behind a head: parameters follow
     "value",
+    "guess",  # in the value of a parameter that may be none: a dialect of bare tags, and no declared one was read yet
+    "closing",  # after a closer in a value: structure follows, or it is content
     "attributes",  # in the opening tag of a call whose parameters are attributes
     "json",
     "tail",  # behind a JSON body: closers follow
@@ -28,7 +30,7 @@ type State = Literal[
     "damaged",  # in a call whose JSON broke, up to the next call or the end of the reply
     "spill",  # in what was a call until its JSON broke, up to its closer
 ]
-ANCHORED = frozenset({"start", "arguments", "tail", "after", "whole"})
+ANCHORED = frozenset({"start", "arguments", "closing", "tail", "after", "whole"})
 """States in which, white space aside, a token must follow at once."""
 
 
@@ -59,10 +61,19 @@ MOVES: dict[tuple[State, str], str] = {
     ("arguments", "tail"): "bare_tail",
     ("arguments", "json"): "json_arguments",
     ("attributes", "end"): "attributes_end",
-    ("value", "p"): "param",
-    ("value", "stray"): "skip",
-    ("value", "tail"): "value_tail",
-    ("value", "unclosed"): "unclosed",
+    ("value", "o"): "quoted_param",
+    ("value", "c"): "closer_in_value",
+    ("value", "q"): "quoted_call",
+    ("value", "lost"): "lost_call",
+    ("value", "tail"): "quoted_tail",
+    ("guess", "c"): "closer_in_value",
+    ("guess", "lt"): "guessed_wrong",
+    ("closing", "p"): "next_param",
+    ("closing", "stray"): "content",
+    ("closing", "tail"): "value_tail",
+    ("closing", "c"): "closer_again",
+    ("closing", "last"): "last_tag",
+    ("closing", "m"): "call_follows",
     ("tail", "tail"): "done",
     ("tail", "extra"): "extra_tail",
     ("tail", "wrong"): "wrong_tail",
@@ -79,6 +90,7 @@ OTHERWISE: dict[State, str] = {
     "start": "to_text",
     "quoted": "unquoted",
     "arguments": "no_arguments",
+    "closing": "content_or_end",
     "tail": "no_tail",
     "after": "after_other",
     "whole": "not_whole",

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.pattern import Chars, Group, Lit, Maybe, OneOf, Part, Slot, Space, Token
+from vtc.dialects.syntax.pattern import Chars, Group, Lit, Maybe, OneOf, Part, Slot, Space
 from vtc.dialects.syntax.tool_names import PREFIXES
 
 NAME = r"\w.:\-/"
@@ -99,27 +99,49 @@ class Form:
         _, after = pattern.split(pattern.parse(self.dialect.params[0], "param"), ("value",))
         return "".join(key if isinstance(part, Slot) else part for part in after).strip()
 
-    @cached_property
-    def markup(self) -> re.Pattern[str] | None:
-        """Finds what opens and what closes a parameter, and heads of calls; None where a closer names its parameter."""
-        _, after = pattern.split(pattern.parse(self.dialect.params[0], "param"), ("value",))
-        if any(isinstance(part, Slot) for part in after) or self.dialect.names != "any":
-            return None
-        head = Form(self.dialect, self.call).head(())
-        if isinstance(head[0], Maybe):
-            head = _trim(head[1:])  # it is one without its leading marker, too, and begins with literal text then
-        groups = {
-            "opener": self.param_heads()[0],
-            "closer": self.param_tail(0, ""),
-            "head": head,
-        }
-        return pattern.finding([Token(name, parts) for name, parts in groups.items()])
+    @property
+    def closers_alike(self) -> bool:
+        """True if every parameter ends with the same closing tag; False if the tag names the parameter."""
+        return not any("key" in after for after in self._after_values)
 
-    def param_heads(self) -> list[tuple[Part, ...]]:
+    @cached_property
+    def _after_values(self) -> list[list[str]]:
+        """The slots that stand after {value} in each of the dialect's patterns for a parameter."""
+        found = []
+        for text in self.dialect.params:
+            _, after = pattern.split(pattern.parse(text, "param"), ("value",))
+            found.append([part.name for part in after if isinstance(part, Slot)])
+        return found
+
+    def quoted_params(self, key: str) -> list[tuple[Part, ...]]:
+        """The openers that pair with the closing tag of parameter `key` if they stand in its value.
+
+        None where an opener begins with the key itself, since such text is found nowhere.
+        """
+        heads = self.param_heads() if self.closers_alike else self.param_heads(Lit(key))
+        return [head for head in heads if isinstance(head[0], Lit)]
+
+    def quoted_heads(self, name: str) -> list[tuple[Part, ...]]:
+        """The openers of calls that pair with the closing tag of the call `name` if they stand in a value of it."""
+        heads: list[tuple[Part, ...]] = []
+        for call in self.dialect.calls:
+            if pattern.body(call) == "params":
+                head = Form(self.dialect, call).head((name,))
+                if isinstance(head[0], Maybe):
+                    head = _trim(head[1:])  # the marker may be missing, and literal text begins it then
+                heads += [head] * isinstance(head[0], Lit)
+        return heads
+
+    def last_tags(self, name: str) -> list[tuple[Part, ...]]:
+        """The closing tags that follow the call's first one: of the call itself and of its section."""
+        return [tuple(_literal(tag, self.dialect)) for tag in self.closing_tags(name)[1:]]
+
+    def param_heads(self, key: Part | None = None) -> list[tuple[Part, ...]]:
+        """The openers of a parameter, of any or of this `key`."""
         heads = []
         for text in self.dialect.params:
             before, _ = pattern.split(pattern.parse(text, "param"), ("value",))
-            slots = _param_slots(Chars(KEY, 128, "key"))
+            slots = _param_slots(key or Chars(KEY, 128, "key"))
             heads.append(_loose(_trim(_markup(before, self.dialect, slots))))
         return heads
 

@@ -71,6 +71,8 @@ class Grammar:
         self.closing_fence = kept(self._closing_fence)
         self.arguments = kept(self._arguments)
         self.value = kept(self._value)
+        self.guess = kept(self._guess)
+        self.closing = kept(self._closing)
         self.tail = kept(self._tail)
         self.after = kept(self._after)
         self.damaged = kept(self._damaged)
@@ -93,18 +95,38 @@ class Grammar:
         return expecting(tokens)
 
     def _value(self, form: Form, name: str, index: int, key: str) -> Scan:
-        """In a parameter's value.
+        """In a parameter's value: its closer, and what is counted to tell whether that closer is quoted."""
+        close, tail, heads = form.param_tail(index, key), form.tail(name), form.quoted_heads(name)
+        return searching(
+            [
+                *(Token(f"o{i}", parts) for i, parts in enumerate(form.quoted_params(key))),
+                Token("c", close),
+                *(Token(f"q{i}", head) for i, head in enumerate(heads)),
+                *(Token(f"lost{i}", (*tail, Space(), Group(head, "head"))) for i, head in enumerate(heads)),
+                Token("tail", tail),
+            ]
+        )
 
-        A closer counts only where the structure allows it: before another parameter or
-        the end of the call, and that end in turn only if no parameter's closer follows it.
-        """
+    def _guess(self, form: Form, index: int, key: str) -> Scan:
+        """In the value of a parameter that may be none, as no declared one was read yet: it holds no tags."""
+        return searching([Token("c", form.param_tail(index, key)), Token("lt", (Lit("<"),))])
+
+    def _closing(self, form: Form, name: str, index: int, key: str) -> Scan:
+        """After a parameter's closer: structure, which makes it one, or anything else, which makes it content."""
         close, tail = form.param_tail(index, key), form.tail(name)
         comma = form.dialect.param_separator.strip()
-        between = (Space(), Maybe((Lit(comma), Space()))) if comma else (Space(),)
-        tokens = [Token(f"p{i}", (*close, *between, *parts)) for i, parts in enumerate(form.param_heads())]
-        tokens.append(Token("stray", (*close, Space(), *tail, Space(), *close)))
-        tokens.append(Token("tail", (*close, Space(), *tail)))
-        return searching(tokens, [Token("unclosed", close)])
+        between = (Maybe((Lit(comma), Space())),) if comma else ()
+        return expecting(
+            [
+                *(Token(f"p{i}", (*between, *parts)) for i, parts in enumerate(form.param_heads())),
+                # A closer of the call with one of a parameter after it ends a text that quotes the end of a call.
+                Token("stray", (*tail, Space(), *close)),
+                Token("tail", tail),
+                Token("c", close),
+                *(Token(f"last{i}", parts) for i, parts in enumerate(form.last_tags(name))),
+                *(Token(f"m{i}", head) for i, head in enumerate(form.quoted_heads(name))),
+            ]
+        )
 
     def _tail(self, form: Form, name: str) -> Scan:
         """Behind a JSON body: the call's closers, also with a brace too many or the fence of a code block before them;

@@ -205,11 +205,6 @@ class Scan:
         return re.compile(f"[{''.join(map(re.escape, self.firsts))}]" if self.firsts else "")
 
 
-def finding(tokens: Sequence[Token]) -> re.Pattern[str]:
-    """Finds tokens in a text that is all there."""
-    return re.compile(_search(tokens, (), hold=False), re.MULTILINE)
-
-
 def searching(tokens: Sequence[Token], at_end: Sequence[Token] = ()) -> Scan:
     """For a state in which text flows until one of `tokens`; those `at_end` count only as the last thing."""
     firsts = [token.first for token in (*tokens, *at_end)]

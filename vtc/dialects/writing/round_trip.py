@@ -56,15 +56,15 @@ class Proof:
         }
 
     def _searches(self, name: str) -> Mapping[str, tuple[Search, Search]]:
-        """For those of a tool's parameters that are any text: what finds markup that counts wherever it stands, and
-        what finds their end.
+        """For those of a tool's parameters that are any text: what finds openers, and
+        what finds all else that counts in a value.
         """
         schema = self.tools[name].parameters if name in self.tools else {}
         declared = values.properties(schema)
         texts = [key for key, entry in declared.items() if values.is_text(entry, schema)]
         if not texts:
             return {}
-        markup = self._form.markup or self._form.param_opener(tuple(declared))
+        markup = self._form.param_opener(tuple(declared))
         ends = {key: self._grammar.value(self._form, name, 0, key).streaming for key in texts}
         return {key: (markup.search, end.search) for key, end in ends.items()}
 

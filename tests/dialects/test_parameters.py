@@ -1,0 +1,155 @@
+"""Parameters between tags in every dialect that has them: what ends a value, and what a value quotes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import chain
+
+import pytest
+
+from tests.dialects.material import DIALECTS, calls, content, merged, random_cuts, raw, read, single_cuts
+from vtc.dialects.syntax import pattern
+from vtc.dialects.syntax.description import Description
+from vtc.events import Call, Event, Refusal, Tool
+
+TAGGED = {
+    name: dialect
+    for name, dialect in DIALECTS.items()
+    if any(pattern.body(call) == "params" for call in dialect.calls) and "<escape>" not in dialect.params[0]
+}
+"""Those whose parameters have an opening tag of their own; in FunctionGemma's a value stands between equal marks."""
+EACH = pytest.mark.parametrize("dialect", TAGGED.values(), ids=TAGGED.keys())
+STRING = {"type": "string"}
+TOOLS = {
+    name: Tool(name, parameters={"type": "object", "properties": dict.fromkeys(keys, STRING), "required": [keys[0]]})
+    for name, keys in {"bash": ("command", "workdir"), "write": ("filePath", "content")}.items()
+}
+
+
+def closer(dialect: Description, key: str) -> str:
+    """The closing tag of a parameter, as it is written."""
+    return dialect.params[0].partition("{value}")[2].replace("{key}", key)
+
+
+def opener(dialect: Description, key: str) -> str:
+    before = dialect.params[0].partition("{value}")[0]
+    return before.format(key=key, string="true", type="string")
+
+
+def call(dialect: Description, name: str, arguments: Mapping[str, str], closers: int = 1, last: str = "") -> str:
+    """A call without its section; each parameter with so many closing tags."""
+    params = [
+        opener(dialect, key) + value + closer(dialect, key).rstrip() * (closers - 1) + closer(dialect, key)
+        for key, value in arguments.items()
+    ]
+    written = next(text for text in dialect.calls if pattern.body(text) == "params")
+    return written.format(name=name, id="c1", index=0, number=1, params="".join(params) + last)
+
+
+def reply(dialect: Description, text: str) -> str:
+    return dialect.sections[0].format(calls=text) if dialect.sections else text
+
+
+def every_cut(dialect: Description, text: str, *, singly: bool = False) -> list[Event]:
+    """The events of a reply, which no cut changes; `singly`: nor does one at any place."""
+    events = read([text], [dialect], TOOLS)
+    assert raw(events) == text
+    for cut in chain([[*text]], random_cuts(text), single_cuts(text) if singly else ()):
+        assert merged(read(cut, [dialect], TOOLS)) == merged(events), cut
+    return events
+
+
+def repairs(events: list[Event]) -> list[str]:
+    return [repair for event in events if isinstance(event, Call) for repair in event.repairs]
+
+
+UNDECLARED = {
+    "first": {"description": "List files", "command": "ls -la"},
+    "in the middle": {"command": "ls -la", "description": "List files", "workdir": "src"},
+    "last": {"command": "ls -la", "description": "List files"},
+}
+
+
+@EACH
+@pytest.mark.parametrize("arguments", UNDECLARED.values(), ids=UNDECLARED.keys())
+def test_an_undeclared_parameter_is_an_argument_and_is_told(dialect: Description, arguments: dict[str, str]) -> None:
+    events = every_cut(dialect, reply(dialect, call(dialect, "bash", arguments)), singly="workdir" in arguments)
+    assert calls(events) == [("bash", arguments)]
+    assert repairs(events) == ["undeclared:description"]
+    assert content(events) == ""
+
+
+@EACH
+def test_several_undeclared_parameters_are_arguments(dialect: Description) -> None:
+    arguments = {"command": "ls", **{f"other{i}": str(i) for i in range(20)}}
+    events = read([reply(dialect, call(dialect, "bash", arguments))], [dialect], TOOLS)
+    assert calls(events) == [("bash", arguments)]
+
+
+@EACH
+@pytest.mark.parametrize("count", [2, 3])
+def test_a_run_of_closing_tags_is_one_closing_tag(dialect: Description, count: int) -> None:
+    arguments = {"filePath": "a.py", "content": "x"}
+    events = every_cut(dialect, reply(dialect, call(dialect, "write", arguments, count)), singly=count == 2)
+    assert calls(events) == [("write", arguments)]
+    assert repairs(events) == ["doubled-closer"]
+
+
+QUOTES = {
+    "alone": "{call}",
+    "among text": "Write:\n{call}\nEnd.",
+    "twice": "{call}\n{call}",
+    "between its tags' names": "{call} and {closer} or {call}.",
+}
+
+
+@EACH
+@pytest.mark.parametrize("last", [False, True], ids=["first", "last"])
+@pytest.mark.parametrize("text", QUOTES.values(), ids=QUOTES.keys())
+@pytest.mark.parametrize("name", ["bash", "write", "other"])
+def test_a_call_that_a_value_quotes_whole_is_content(dialect: Description, name: str, text: str, last: bool) -> None:
+    keys = {"write": ("filePath", "content")}.get(name, ("command", "workdir"))
+    quoted = call(dialect, name, dict.fromkeys(keys, "ls"))
+    value = f"a {text} b".format(call=quoted, closer=closer(dialect, "content").strip())
+    arguments = {"filePath": "a.md", "content": value} if last else {"content": value, "filePath": "a.md"}
+    whole = reply(dialect, call(dialect, "write", arguments))
+    events = every_cut(dialect, whole) if text == QUOTES["among text"] else read([whole], [dialect], TOOLS)
+    frame = "\n" if dialect.params[0].partition("{value}")[2].startswith("\n") else ""
+    assert calls(events) == [("write", {key: entry.removesuffix(frame) for key, entry in arguments.items()})]
+    assert repairs(events) == []
+
+
+@EACH
+def test_parameters_that_a_value_quotes_whole_are_content(dialect: Description) -> None:
+    quoted = "".join(f"{opener(dialect, key)}x{closer(dialect, key)}" for key in ("content", "description"))
+    arguments = {"filePath": "a.md", "content": f"a {quoted} b"}
+    events = every_cut(dialect, reply(dialect, call(dialect, "write", arguments)))
+    assert calls(events) == [("write", arguments)]
+
+
+@EACH
+def test_a_closing_tag_that_text_follows_is_content(dialect: Description) -> None:
+    tail = call(dialect, "write", {}).splitlines()[-1]
+    arguments = {"filePath": "a.md", "content": f"a {closer(dialect, 'content').strip()} b {tail} c"}
+    events = every_cut(dialect, reply(dialect, call(dialect, "write", arguments)))
+    assert calls(events) == [("write", arguments)]
+
+
+@EACH
+def test_two_values_for_one_parameter_are_refused(dialect: Description) -> None:
+    again = f"{opener(dialect, 'command')}pwd{closer(dialect, 'command')}"
+    text = reply(dialect, call(dialect, "bash", {"command": "ls"}, last=again))
+    events = every_cut(dialect, text)
+    assert calls(events) == []
+    assert "'command' is given twice" in [event.reason for event in events if isinstance(event, Refusal)]
+
+
+@EACH
+def test_a_call_that_lost_its_closing_tags_never_takes_the_next_call_for_a_value(dialect: Description) -> None:
+    whole = call(dialect, "bash", {"command": "rm"})
+    for lost in (closer(dialect, "command").strip(), whole.rpartition(closer(dialect, "command").strip())[2]):
+        if not lost.strip():
+            continue
+        text = reply(dialect, whole.replace(lost, "", 1).rstrip("\n") + "\n" + call(dialect, "bash", {"command": "ls"}))
+        for _, arguments in calls(every_cut(dialect, text)):
+            assert arguments["command"] in ("rm", "ls")
