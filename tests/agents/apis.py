@@ -17,11 +17,23 @@ type Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call with a single string argument."""
+    """A call with a single string argument.
+
+    What only Responses has: `namespace` is the group of the tool in a structured call, `flat` is one name for both, as
+    text and servers without groups write it, and a `custom` tool takes the bare value in place of arguments.
+    """
 
     name: str
     key: str
     value: str
+    namespace: str = ""
+    flat: str = ""
+    custom: bool = False
+
+    @property
+    def written(self) -> str:
+        """The name that the model writes."""
+        return self.flat or self.name
 
     @property
     def arguments(self) -> str:
@@ -120,7 +132,8 @@ def _hear_responses(request: Json) -> Heard:
         said = [responses.said("user", said)]
     tools = None
     if "tools" in request:
-        tools = [tool["name"] for tool in request["tools"] if tool["type"] in ("function", "custom")]
+        groups = [tool["tools"] if tool["type"] == "namespace" else [tool] for tool in request["tools"]]
+        tools = [tool["name"] for group in groups for tool in group if tool["type"] in ("function", "custom")]
     results = [_text(item["output"]) for item in said if item.get("type") in responses.CALLS.values()]
     system = f"{request.get('instructions') or ''}\n{_joined(said, 'system', 'developer')}"
     return Heard(tools, system, _joined(said, "user"), "\n".join(results) if results else None)
@@ -131,7 +144,10 @@ def _stream_responses(reply: Reply, request: Json) -> Iterable[bytes]:
     items = [responses.text_events(*reply.pieces, id=f"msg_{turn}")] if reply.text else []
     if call := reply.call:
         ids = {"id": f"fc_{turn}", "call_id": f"call_{turn}"}
-        items.append(responses.call_events(call.name, call.arguments, **ids))
+        if call.custom:
+            items.append(responses.custom_call_events(call.name, call.value, **ids))
+        else:
+            items.append(responses.call_events(call.written, call.arguments, namespace=call.namespace, **ids))
     return responses.streamed(*items)
 
 

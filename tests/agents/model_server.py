@@ -36,6 +36,9 @@ DIALECTS = {
     "qwen3-coder": "<tool_call>\n<function={name}>\n<parameter={key}>\n{value}\n</parameter>\n"
     "</function>\n</tool_call>",
 }
+JSON_DIALECTS = ("hermes", "tools-tag")
+
+PATIENCE = 8  # requests after which the model gives up: an agent that refuses its calls would never end
 
 
 @dataclass(slots=True)
@@ -76,7 +79,7 @@ class ScriptedModel:
         if not (self.strict and self.dialect == "native"):
             heeded += f"\n{heard.user}"
         if not (word := WORD.search(heeded)):
-            return self._call(PROSE, self.read)
+            return self._call(PROSE, self.read) if len(self.requests) < PATIENCE else Reply("I give up.")
         answer = f"The secret word is {word[0]}."
         return self._call("", Call(*self.finish, answer)) if self.finish else Reply(answer)
 
@@ -103,7 +106,8 @@ class ScriptedModel:
         return Reply(prose, call) if self.dialect == "native" else Reply(prose + self._write(call))
 
     def _write(self, call: Call) -> str:
-        return DIALECTS[self.dialect].format(name=call.name, key=call.key, value=call.value)
+        value = json.dumps(call.value)[1:-1] if self.dialect in JSON_DIALECTS else call.value
+        return DIALECTS[self.dialect].format(name=call.written, key=call.key, value=value)
 
 
 @contextmanager

@@ -521,7 +521,8 @@ class _StreamReader:
     def _finish(self, item: _Item, done: Json) -> None:
         self.open = None
         _check_item(done, done=True)
-        for key in ("id", "type", "call_id", "name", "namespace"):
+        names = ("call_id", "name", "namespace") if done["type"] in CALLS else ()
+        for key in ("id", "type", *names):
             assert done.get(key) == item.added.get(key), f"{key} of item {item.index} changes: {done}"
         if done["type"] in CALLS:
             said = done["arguments" if done["type"] == "function_call" else "input"]
@@ -570,7 +571,7 @@ def _check_item(item: Json, *, done: bool) -> None:
             assert isinstance(item["call_id"], str)
             assert item["call_id"]
             if done and kind == "function_call":
-                assert item["status"] in ("completed", "incomplete"), f"a call without status: {item}"
+                assert item["status"] in ("in_progress", "completed", "incomplete"), f"a call without status: {item}"
         case "reasoning":
             assert isinstance(item["summary"], list)
 
