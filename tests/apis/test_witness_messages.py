@@ -8,7 +8,7 @@ from typing import Any
 import anthropic
 import pytest
 
-from tests.apis import messages
+from tests.apis import messages, sdks
 from tests.apis.messages import (
     PING,
     START,
@@ -31,7 +31,6 @@ from tests.apis.messages import (
     user,
 )
 from tests.apis.named_events import StreamError, frame, frames
-from tests.e2e.upstream import JSON, Reply, serving
 
 ARGUMENTS = '{"filePath": "a.txt"}'
 
@@ -48,41 +47,21 @@ GOOD = {
         stop_reason="tool_use",
     ),
     "cut": streamed(text_block(0, "Hel"), stop_reason="max_tokens"),
-    "arguments-in-the-start": streamed(
-        [started(0, call("read", filePath="a.txt")), stopped(0)], stop_reason="tool_use"
-    ),
     "comments-and-pings": [b": a comment\n\n", PING, START, PING, b": more\n\n", *text_block(0, "Hi"), PING, *end()],
     "other-ids": streamed(call_block(0, "read", ARGUMENTS, id="call_1"), stop_reason="tool_use"),
     "nothing-said": streamed(),
 }
 
 
-async def sdk_read(pieces: list[bytes] | Reply, *, stream: bool = True) -> messages.Read:
-    """What Anthropic's SDK makes of a reply that comes over HTTP."""
-    reply = pieces if isinstance(pieces, Reply) else Reply(pieces)
-    async with serving(lambda _: reply) as upstream:
-        transport = anthropic.DefaultAsyncHttpxClient(trust_env=False)
-        key = {"base_url": upstream.url, "api_key": "sk-none", "max_retries": 0}
-        async with anthropic.AsyncAnthropic(http_client=transport, **key) as client:
-            body: dict[str, Any] = {key: value for key, value in request().items() if key != "stream"}
-            if stream:
-                async with client.messages.stream(**body) as events:
-                    final = await events.get_final_message()
-            else:
-                final = await client.messages.create(**body)
-    blocks = [block.model_dump(exclude_unset=True) for block in final.content]
-    return messages.Read(blocks, final.stop_reason, final.stop_sequence)
-
-
 @pytest.mark.parametrize("pieces", GOOD.values(), ids=GOOD)
 async def test_a_good_stream_is_read_as_the_sdk_reads_it(pieces: list[bytes]) -> None:
-    assert messages.read(b"".join(pieces)) == await sdk_read(pieces)
+    assert messages.read(b"".join(pieces)) == await sdks.read_messages(pieces)
 
 
 async def test_a_whole_reply_is_read_as_the_sdk_reads_it() -> None:
     whole = message(thinking("Hm", "sig"), text("Hi"), call("read", filePath="a"), stop_reason="tool_use")
     body = json.dumps(whole).encode()
-    assert messages.read(body) == await sdk_read(Reply([body], JSON), stream=False)
+    assert messages.read(body) == await sdks.read_messages([body], stream=False)
 
 
 def test_a_stream_and_a_whole_reply_that_say_the_same_are_equal() -> None:
@@ -118,6 +97,7 @@ BAD = {
     "call-without-input-and-deltas": streamed(
         [started(0, {"type": "tool_use", "id": "toolu_1", "name": "now"}), stopped(0)], stop_reason="tool_use"
     ),
+    "input-at-the-start": streamed([started(0, call("read", filePath="a")), stopped(0)], stop_reason="tool_use"),
     "input-at-the-start-and-in-deltas": streamed(
         [started(0, call("read", filePath="a")), *CALL[1:]], stop_reason="tool_use"
     ),
@@ -189,7 +169,7 @@ def test_an_error_of_the_server_is_raised_as_such(body: bytes) -> None:
 
 async def test_an_error_within_a_stream_is_an_error_for_the_sdk_too() -> None:
     with pytest.raises(anthropic.APIStatusError):
-        await sdk_read([START, *text_block(0, "Hi")[:-1], frame(error())])
+        await sdks.read_messages([START, *text_block(0, "Hi")[:-1], frame(error())])
 
 
 HISTORY = [user("Read a"), messages.assistant(text("Yes"), call("read", filePath="a"))]

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import ollama as sdk
 import pytest
+from ollama import ResponseError
 
-from tests.apis import ollama
-from tests.apis.named_events import Json, StreamError
+from tests.apis import ollama, sdks
+from tests.apis.named_events import StreamError
 from tests.apis.ollama import (
     HEAD,
-    NDJSON,
     assistant,
     call,
     end,
@@ -28,7 +27,6 @@ from tests.apis.ollama import (
     thought,
     user,
 )
-from tests.e2e.upstream import JSON, Reply, serving
 
 READ = call("read", filePath="a.txt")
 
@@ -45,36 +43,14 @@ GOOD = {
 }
 
 
-async def sdk_read(pieces: list[bytes] | Reply, *, stream: bool = True) -> ollama.Read:
-    """What Ollama's SDK makes of a reply that comes over HTTP."""
-    reply = pieces if isinstance(pieces, Reply) else Reply(pieces, NDJSON)
-    async with serving(lambda _: reply) as upstream:
-        client = sdk.AsyncClient(upstream.url, trust_env=False)
-        try:
-            body: Json = {key: value for key, value in request().items() if key != "stream"}
-            if stream:
-                lines = [one async for one in await client.chat(**body, stream=True)]
-            else:
-                lines = [await client.chat(**body)]
-        finally:
-            await client.close()
-    found = ollama.Read()
-    for one in lines:
-        found.content += one.message.content or ""
-        found.reasoning += one.message.thinking or ""
-        found.calls += [(made.function.name, made.function.arguments) for made in one.message.tool_calls or ()]
-        found.done_reason = one.done_reason
-    return found
-
-
 @pytest.mark.parametrize("pieces", GOOD.values(), ids=GOOD)
 async def test_a_good_stream_is_read_as_the_sdk_reads_it(pieces: list[bytes]) -> None:
-    assert ollama.read(b"".join(pieces)) == await sdk_read(pieces)
+    assert ollama.read(b"".join(pieces)) == await sdks.read_ollama(pieces)
 
 
 async def test_a_whole_reply_is_read_as_the_sdk_reads_it() -> None:
     body = json.dumps(message("Hi", READ, thinking="Hm")).encode()
-    assert ollama.read(body, stream=False) == await sdk_read(Reply([body], JSON), stream=False)
+    assert ollama.read(body, stream=False) == await sdks.read_ollama([body], stream=False)
 
 
 def test_a_stream_and_a_whole_reply_that_say_the_same_are_equal() -> None:
@@ -142,8 +118,8 @@ def test_an_error_of_the_server_is_raised_as_such(stream: bool) -> None:
 
 
 async def test_an_error_within_a_stream_is_an_error_for_the_sdk_too() -> None:
-    with pytest.raises(sdk.ResponseError):
-        await sdk_read([*said("Hi"), error()])
+    with pytest.raises(ResponseError):
+        await sdks.read_ollama([*said("Hi"), error()])
 
 
 HISTORY = [user("Read a"), assistant("Yes", READ)]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import openai
 import pytest
 
-from tests.apis import responses
+from tests.apis import responses, sdks
 from tests.apis.named_events import Json, StreamError, frame
 from tests.apis.responses import (
     all_events,
@@ -31,7 +30,6 @@ from tests.apis.responses import (
     streamed,
     text_events,
 )
-from tests.e2e.upstream import JSON, Reply, serving
 
 ARGUMENTS = '{"filePath": "a.txt"}'
 HI = text_events("H", "i")
@@ -82,26 +80,9 @@ GOOD = {
 }
 
 
-async def sdk_read(pieces: list[bytes] | Reply, *, stream: bool = True) -> responses.Read:
-    """What OpenAI's SDK makes of a reply that comes over HTTP."""
-    reply = pieces if isinstance(pieces, Reply) else Reply(pieces)
-    async with serving(lambda _: reply) as upstream:
-        transport = openai.DefaultAsyncHttpxClient(trust_env=False)
-        key: Json = {"base_url": f"{upstream.url}/v1", "api_key": "sk-none", "max_retries": 0}
-        async with openai.AsyncOpenAI(http_client=transport, **key) as client:
-            body: Json = {key: value for key, value in request(tools=None).items() if key != "stream"}
-            if stream:
-                async with client.responses.stream(**body) as events:
-                    final = await events.get_final_response()
-            else:
-                final = await client.responses.create(**body)
-    items = [item.model_dump(exclude_unset=True, exclude={"parsed_arguments"}) for item in final.output]
-    return responses.Read(items, final.status, final.incomplete_details and final.incomplete_details.reason)
-
-
 @pytest.mark.parametrize("pieces", GOOD.values(), ids=GOOD)
 async def test_a_good_stream_is_read_as_the_sdk_reads_it(pieces: list[bytes]) -> None:
-    assert responses.read(b"".join(pieces)) == await sdk_read(pieces)
+    assert responses.read(b"".join(pieces)) == await sdks.read_responses(pieces)
 
 
 WHOLE = response(
@@ -112,7 +93,7 @@ WHOLE = response(
 @pytest.mark.parametrize("whole", [WHOLE, cut(message("H"))], ids=["completed", "incomplete"])
 async def test_a_whole_reply_is_read_as_the_sdk_reads_it(whole: Json) -> None:
     body = json.dumps(whole).encode()
-    assert responses.read(body) == await sdk_read(Reply([body], JSON), stream=False)
+    assert responses.read(body) == await sdks.read_responses([body], stream=False)
 
 
 def test_a_stream_and_a_whole_reply_that_say_the_same_are_equal() -> None:
