@@ -6,11 +6,12 @@ Nothing here uses VTC: what is streamed is written by the witnesses in `tests/ap
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tests.apis import chat, messages, responses
+from tests.apis.named_events import frame
 
 type Json = dict[str, Any]
 
@@ -65,11 +66,16 @@ class Heard:
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """One HTTP API of the scripted model; `hear` takes a request, `stream` gives the frames of a reply to it."""
+    """One HTTP API of the scripted model; `hear` takes a request, `stream` gives the frames of a reply to it.
+
+    `whole` is for agents that ask again without `stream` when a stream broke off, which it does by the frames `broken`.
+    """
 
     path: str
     hear: Callable[[Json], Heard]
     stream: Callable[[Reply, Json], Iterable[bytes]]
+    whole: Callable[[Reply], Json] | None = None
+    broken: Sequence[bytes] = ()
 
 
 def _text(content: Any) -> str:
@@ -126,6 +132,13 @@ def _stream_messages(reply: Reply, request: Json) -> Iterable[bytes]:
     return messages.streamed(*blocks, stop_reason="tool_use" if reply.call else "end_turn")
 
 
+def _whole_message(reply: Reply) -> Json:
+    content = [messages.text(reply.text)] if reply.text else []
+    if call := reply.call:
+        content.append(messages.call(call.name, **{call.key: call.value}))
+    return messages.message(*content, stop_reason="tool_use" if reply.call else "end_turn")
+
+
 def _hear_responses(request: Json) -> Heard:
     said = request["input"]
     if isinstance(said, str):
@@ -152,5 +165,11 @@ def _stream_responses(reply: Reply, request: Json) -> Iterable[bytes]:
 
 
 CHAT = Api("/v1/chat/completions", _hear_chat, _stream_chat)
-MESSAGES = Api(messages.PATH, _hear_messages, _stream_messages)
+MESSAGES = Api(
+    messages.PATH,
+    _hear_messages,
+    _stream_messages,
+    _whole_message,
+    broken=[messages.START, *messages.text_block(0, "I will")[:-1], frame(messages.error())],
+)
 RESPONSES = Api(responses.PATH, _hear_responses, _stream_responses)

@@ -49,7 +49,8 @@ class ScriptedModel:
     file. `finish` is the tool and the parameter by which the agent wants to be told the answer, None where
     plain text will do. A `strict` model knows its own form only: one that writes text refuses `tools` and
     structured results with status 400, and calls only in a form that its system prompt shows; a ``native``
-    one calls only declared `tools`, and hears structured results only. `api` is what it speaks.
+    one calls only declared `tools`, and hears structured results only. `api` is what it speaks. The streams of
+    one that `breaks` end in an error, so that only a whole reply says anything.
     """
 
     dialect: str
@@ -57,6 +58,7 @@ class ScriptedModel:
     finish: tuple[str, str] | None = None
     strict: bool = False
     api: Api = CHAT
+    breaks: bool = False
     requests: list[dict[str, Any]] = field(default_factory=list)
     """Those to the API's path, in order."""
     strays: list[str] = field(default_factory=list)
@@ -147,10 +149,15 @@ class _Handler(BaseHTTPRequestHandler):
             self._stray()
             return
         self.script.requests.append(request)
-        if not request.get("stream"):
-            self._error(400, "this model only streams")
-        elif refusal := self.script.refusal(request):
+        if refusal := self.script.refusal(request):
             self._error(400, refusal)
+        elif not request.get("stream"):
+            if api.whole:
+                self._json(200, api.whole(self.script.reply(request)))
+            else:
+                self._error(400, "this model only streams")
+        elif self.script.breaks:
+            self._events(api.broken)
         else:
             self._events(api.stream(self.script.reply(request), request))
 

@@ -1,8 +1,9 @@
 """Claude Code, a native client of Anthropic Messages: declares `tools`, reads `tool_use`, shows a call in text.
 
 Seen with 2.1.330: one second a run, one request a turn to `/v1/messages?beta=true` and nothing else: no probe, no
-title, no counting of tokens. A turn that ends in a text call is the end of the run, with exit code 0. The npm
-package has the program itself as an optional dependency; its install script only links it into place.
+title, no counting of tokens. A turn that ends in a text call is the end of the run, with exit code 0. When a stream
+breaks off it asks again without `stream`. The npm package has the program itself as an optional dependency; its
+install script only links it into place.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ def claude_code(project: Project) -> ClaudeCode:
     return run
 
 
-def model(dialect: str, project: Project, *, strict: bool = False) -> ScriptedModel:
-    return ScriptedModel(dialect, Call("Read", "file_path", str(project.file)), strict=strict, api=MESSAGES)
+def model(dialect: str, project: Project, **how: bool) -> ScriptedModel:
+    return ScriptedModel(dialect, Call("Read", "file_path", str(project.file)), api=MESSAGES, **how)
 
 
 def test_without_vtc_a_native_call_is_carried_out(claude_code: ClaudeCode, project: Project, network: Network) -> None:
@@ -79,6 +80,15 @@ def test_without_vtc_a_strict_model_is_of_no_use(claude_code: ClaudeCode, projec
     done = claude_code(network.model(model("hermes", project, strict=True)))
     assert "this model knows no tools" in done.stdout + done.stderr, done
     assert project.word not in done.stdout + done.stderr, done
+
+
+def test_without_vtc_a_native_call_in_a_whole_reply_is_carried_out(
+    claude_code: ClaudeCode, project: Project, network: Network
+) -> None:
+    native = model("native", project, breaks=True)
+    done = claude_code(network.model(native))
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+    assert [request.get("stream", False) for request in native.requests] == [True, False, True, False]
 
 
 def test_with_vtc_a_native_call_is_carried_out(claude_code: ClaudeCode, project: Project, network: Network) -> None:
@@ -110,5 +120,16 @@ def test_with_vtc_a_model_that_knows_no_tools_learns_them_from_its_prompt(
     done = claude_code(network.vtc(network.model(text), "vtc_tools=prompt", f"vtc_dialect={dialect}"))
     assert (done.returncode, project.word in done.stdout) == (0, True), done
     assert str(project.file) not in done.stdout, done
+    for request in text.requests:
+        check_request(request)
+
+
+def test_with_vtc_a_text_call_in_a_whole_reply_is_carried_out(
+    claude_code: ClaudeCode, project: Project, network: Network
+) -> None:
+    """Streams and whole replies must lift alike: the second follows when the first broke off."""
+    text = model("hermes", project, breaks=True)
+    done = claude_code(network.vtc(network.model(text), "vtc_tools=native"))
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
     for request in text.requests:
         check_request(request)
