@@ -1,7 +1,7 @@
 """A scripted model behind real HTTP: it knows one move, reading a file by a tool call written as text.
 
-It speaks OpenAI chat completions and nothing else: it never parses tools and, unless its dialect is
-``native``, never sends `tool_calls`. It answers with a call of the agent's reading tool until the
+It speaks one API and nothing else (`apis.py`): it never parses tools and, unless its dialect is ``native``,
+never sends structured calls. It answers with a call of the agent's reading tool until the
 conversation shows the secret word, then with that word. It does not know the word beforehand, so the
 word in an agent's output proves that the call was carried out and that its result came back.
 """
@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.agents.apis import CHAT, Api, Call, Heard, Reply
 
 WORD = re.compile(r"\bword-[0-9a-f]{12}\b")
 """What a secret word looks like; `hello.txt` holds one."""
@@ -34,84 +36,80 @@ DIALECTS = {
     "qwen3-coder": "<tool_call>\n<function={name}>\n<parameter={key}>\n{value}\n</parameter>\n"
     "</function>\n</tool_call>",
 }
+JSON_DIALECTS = ("hermes", "tools-tag")
 
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """A call with a single string argument."""
-
-    name: str
-    key: str
-    value: str
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    text: str
-    call: Call | None = None  # structured, beside the text
+PATIENCE = 8  # requests after which the model gives up: an agent that refuses its calls would never end
 
 
 @dataclass(slots=True)
 class ScriptedModel:
     """The model's script.
 
-    `dialect` is a key of `DIALECTS`, or ``native`` for structured `tool_calls`. `read` is the call
-    that reads the file. `finish` is the tool and the parameter by which the agent wants to be told the
-    answer, None where plain text will do. A `strict` model knows its own form only: one that writes text
-    refuses `tools` and `role: tool` with status 400, and calls only in a form that its system prompt shows;
-    a ``native`` one calls only declared `tools`, and hears results only in messages of role `tool`.
+    `dialect` is a key of `DIALECTS`, or ``native`` for structured calls. `read` is the call that reads the
+    file. `finish` is the tool and the parameter by which the agent wants to be told the answer, None where
+    plain text will do. A `strict` model knows its own form only: one that writes text refuses `tools` and
+    structured results with status 400, and calls only in a form that its system prompt shows; a ``native``
+    one calls only declared `tools`, and hears structured results only. `api` is what it speaks. The streams of
+    one that `breaks` end in an error, so that only a whole reply says anything.
     """
 
     dialect: str
     read: Call
     finish: tuple[str, str] | None = None
     strict: bool = False
+    api: Api = CHAT
+    breaks: bool = False
     requests: list[dict[str, Any]] = field(default_factory=list)
+    """Those to the API's path, in order."""
+    strays: list[str] = field(default_factory=list)
+    """Method and path of every other request."""
 
     def refusal(self, request: dict[str, Any]) -> str | None:
         """Why a strict model will not take this request."""
-        if self._text_only and "tools" in request:
+        heard = self.api.hear(request)
+        if self._text_only and heard.tools is not None:
             return "this model knows no tools"
-        if self._text_only and any(message["role"] == "tool" for message in request["messages"]):
+        if self._text_only and heard.results is not None:
             return "this model knows no tool messages"
         return None
 
     def reply(self, request: dict[str, Any]) -> Reply:
-        if not self._offered(request):
+        heard = self.api.hear(request)
+        if not self._offered(heard):
             return Reply(TITLE)
-        heeded = ("tool",) if self.strict and self.dialect == "native" else ("user", "tool")
-        heard = "\n".join(_text(m) for m in request["messages"] if m["role"] in heeded)
-        if not (word := WORD.search(heard)):
-            return self._call(PROSE, self.read)
+        heeded = heard.results or ""
+        if not (self.strict and self.dialect == "native"):
+            heeded += f"\n{heard.user}"
+        if not (word := WORD.search(heeded)):
+            return self._call(PROSE, self.read) if len(self.requests) < PATIENCE else Reply("I give up.")
         answer = f"The secret word is {word[0]}."
         return self._call("", Call(*self.finish, answer)) if self.finish else Reply(answer)
+
+    def heard(self, word: str) -> bool:
+        """True if any request had this word in it."""
+        return word in json.dumps(self.requests)
 
     @property
     def _text_only(self) -> bool:
         return self.strict and self.dialect != "native"
 
-    def _offered(self, request: dict[str, Any]) -> bool:
+    def _offered(self, heard: Heard) -> bool:
         """Is the reading tool there? Side requests, such as one for a title, come without it."""
-        if "tools" in request:
-            return any(tool["function"]["name"] == self.read.name for tool in request["tools"])
+        if heard.tools is not None:
+            return self.read.name in heard.tools
         if self.strict and not self._text_only:
             return False
-        system = "\n".join(_text(m) for m in request["messages"] if m["role"] == "system")
         shown = [self.read.name, self.read.key]
         if self.strict:
             shown.append(self._write(self.read).partition("\n")[0])
-        return all(item in system for item in shown)
+        return all(item in heard.system for item in shown)
 
     def _call(self, prose: str, call: Call) -> Reply:
         return Reply(prose, call) if self.dialect == "native" else Reply(prose + self._write(call))
 
     def _write(self, call: Call) -> str:
-        return DIALECTS[self.dialect].format(name=call.name, key=call.key, value=call.value)
-
-
-def _text(message: dict[str, Any]) -> str:
-    content = message.get("content") or ""
-    return content if isinstance(content, str) else "\n".join(part.get("text", "") for part in content)
+        value = json.dumps(call.value)[1:-1] if self.dialect in JSON_DIALECTS else call.value
+        return DIALECTS[self.dialect].format(name=call.written, key=call.key, value=value)
 
 
 @contextmanager
@@ -139,32 +137,46 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path == "/v1/models":
             self._json(200, {"object": "list", "data": [{"id": MODEL, "object": "model"}]})
         else:
-            self._error(404, f"no such path: {self.path}")
+            self._stray()
+
+    def do_HEAD(self) -> None:
+        self._stray()
 
     def do_POST(self) -> None:
         request = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        api = self.script.api
+        if self.path.partition("?")[0] != api.path:
+            self._stray()
+            return
         self.script.requests.append(request)
-        if self.path != "/v1/chat/completions":
-            self._error(404, f"no such path: {self.path}")
-        elif not request.get("stream"):
-            self._error(400, "this model only streams")
-        elif refusal := self.script.refusal(request):
+        if refusal := self.script.refusal(request):
             self._error(400, refusal)
+        elif not request.get("stream"):
+            if api.whole:
+                self._json(200, api.whole(self.script.reply(request)))
+            else:
+                self._error(400, "this model only streams")
+        elif self.script.breaks:
+            self._events(api.broken)
         else:
-            self._events(_stream(self.script.reply(request), request))
+            self._events(api.stream(self.script.reply(request), request))
 
-    def _events(self, stream: Iterable[str]) -> None:
+    def _events(self, frames: Iterable[bytes]) -> None:
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
-        for data in stream:
-            frame = f"data: {data}\n\n".encode()
+        for frame in frames:
             self.wfile.write(b"%x\r\n%s\r\n" % (len(frame), frame))
         self.wfile.write(b"0\r\n\r\n")
 
+    def _stray(self) -> None:
+        self.script.strays.append(f"{self.command} {self.path}")
+        self._error(404, f"no such path: {self.path}")
+
     def _error(self, status: int, message: str) -> None:
-        self._json(status, {"error": {"message": message, "type": "invalid_request_error"}})
+        error = {"message": message, "type": "invalid_request_error"}
+        self._json(status, {"type": "error", "error": error})
 
     def _json(self, status: int, value: object) -> None:
         body = json.dumps(value).encode()
@@ -172,28 +184,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        if self.command != "HEAD":
+            self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
         pass  # the requests are recorded by the model
-
-
-def _stream(reply: Reply, request: dict[str, Any]) -> Iterator[str]:
-    """The data of each SSE frame: four characters of text a frame, as real models stream tokens."""
-    head = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 0, "model": MODEL}
-
-    def chunk(delta: dict[str, Any], finish_reason: str | None = None) -> str:
-        return json.dumps(head | {"choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}]})
-
-    yield chunk({"role": "assistant", "content": ""})
-    for start in range(0, len(reply.text), 4):
-        yield chunk({"content": reply.text[start : start + 4]})
-    if call := reply.call:
-        function = {"name": call.name, "arguments": json.dumps({call.key: call.value})}
-        ident = f"call_{len(request['messages'])}"
-        yield chunk({"tool_calls": [{"index": 0, "id": ident, "type": "function", "function": function}]})
-    yield chunk({}, "tool_calls" if reply.call else "stop")
-    if (request.get("stream_options") or {}).get("include_usage"):
-        usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
-        yield json.dumps(head | {"choices": [], "usage": usage})
-    yield "[DONE]"

@@ -12,8 +12,9 @@ from subprocess import CompletedProcess
 
 import pytest
 
+from tests.agents.apis import Call
 from tests.agents.conftest import PROMPT, Network, Project
-from tests.agents.model_server import DIALECTS, MODEL, Call, ScriptedModel
+from tests.agents.model_server import DIALECTS, MODEL, ScriptedModel
 from tests.agents.processes import npm_install, run_agent
 
 pytestmark = pytest.mark.agents

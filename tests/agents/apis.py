@@ -1,0 +1,175 @@
+"""The APIs that the scripted model speaks: how each says what the model decides on, and how the model answers in it.
+
+Nothing here uses VTC: what is streamed is written by the witnesses in `tests/apis`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.apis import chat, messages, responses
+from tests.apis.named_events import frame
+
+type Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call with a single string argument.
+
+    What only Responses has: `namespace` is the group of the tool in a structured call, `flat` is one name for both, as
+    text and servers without groups write it, and a `custom` tool takes the bare value in place of arguments.
+    """
+
+    name: str
+    key: str
+    value: str
+    namespace: str = ""
+    flat: str = ""
+    custom: bool = False
+
+    @property
+    def written(self) -> str:
+        """The name that the model writes."""
+        return self.flat or self.name
+
+    @property
+    def arguments(self) -> str:
+        return json.dumps({self.key: self.value})
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    text: str
+    call: Call | None = None  # structured, beside the text
+
+    @property
+    def pieces(self) -> list[str]:
+        """Four characters of text a frame, as real models stream tokens."""
+        return [self.text[start : start + 4] for start in range(0, len(self.text), 4)]
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What a request says to the model."""
+
+    tools: list[str] | None
+    """The names of the declared tools; None if the request has no such field."""
+    system: str
+    user: str
+    results: str | None
+    """Results in the API's own form, None if there are none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """One HTTP API of the scripted model; `hear` takes a request, `stream` gives the frames of a reply to it.
+
+    `whole` is for agents that ask again without `stream` when a stream broke off, which it does by the frames `broken`.
+    """
+
+    path: str
+    hear: Callable[[Json], Heard]
+    stream: Callable[[Reply, Json], Iterable[bytes]]
+    whole: Callable[[Reply], Json] | None = None
+    broken: Sequence[bytes] = ()
+
+
+def _text(content: Any) -> str:
+    """The text of a content, of whatever parts it is made."""
+    if isinstance(content, list):
+        return "\n".join(_text(part.get("text") or part.get("content")) for part in content)
+    return content or ""
+
+
+def _joined(entries: Iterable[Json], *roles: str) -> str:
+    return "\n".join(_text(entry.get("content")) for entry in entries if entry.get("role") in roles)
+
+
+def _hear_chat(request: Json) -> Heard:
+    said = request["messages"]
+    tools = [tool["function"]["name"] for tool in request["tools"]] if "tools" in request else None
+    has_results = any(message["role"] == "tool" for message in said)
+    results = _joined(said, "tool") if has_results else None
+    return Heard(tools, _joined(said, "system"), _joined(said, "user"), results)
+
+
+def _stream_chat(reply: Reply, request: Json) -> Iterable[bytes]:
+    yield chat.ROLE
+    yield from chat.said(*reply.pieces)
+    if call := reply.call:
+        ident = f"call_{len(request['messages'])}"
+        yield chat.chunk({"tool_calls": [chat.native(0, id=ident, name=call.name, arguments=call.arguments)]})
+    yield chat.chunk({}, "tool_calls" if reply.call else "stop")
+    if (request.get("stream_options") or {}).get("include_usage"):
+        yield chat.USED
+    yield chat.DONE
+
+
+def _hear_messages(request: Json) -> Heard:
+    said = request["messages"]
+    tools = [tool["name"] for tool in request["tools"]] if "tools" in request else None
+    parts = [part for message in said if isinstance(message["content"], list) for part in message["content"]]
+    results = [_text(part["content"]) for part in parts if part["type"] == "tool_result"]
+    user = [
+        {**message, "content": [part for part in message["content"] if part["type"] != "tool_result"]}
+        if isinstance(message["content"], list)
+        else message
+        for message in said
+    ]
+    system = f"{_text(request.get('system'))}\n{_joined(said, 'system')}"
+    return Heard(tools, system, _joined(user, "user"), "\n".join(results) if results else None)
+
+
+def _stream_messages(reply: Reply, request: Json) -> Iterable[bytes]:
+    blocks = [messages.text_block(0, *reply.pieces)] if reply.text else []
+    if call := reply.call:
+        ident = f"toolu_{len(request['messages'])}"
+        blocks.append(messages.call_block(len(blocks), call.name, call.arguments, id=ident))
+    return messages.streamed(*blocks, stop_reason="tool_use" if reply.call else "end_turn")
+
+
+def _whole_message(reply: Reply) -> Json:
+    content = [messages.text(reply.text)] if reply.text else []
+    if call := reply.call:
+        content.append(messages.call(call.name, **{call.key: call.value}))
+    return messages.message(*content, stop_reason="tool_use" if reply.call else "end_turn")
+
+
+def _hear_responses(request: Json) -> Heard:
+    said = request["input"]
+    if isinstance(said, str):
+        said = [responses.said("user", said)]
+    tools = None
+    if "tools" in request:
+        groups = [tool["tools"] if tool["type"] == "namespace" else [tool] for tool in request["tools"]]
+        tools = [tool["name"] for group in groups for tool in group if tool["type"] in ("function", "custom")]
+    results = [_text(item["output"]) for item in said if item.get("type") in responses.CALLS.values()]
+    system = f"{request.get('instructions') or ''}\n{_joined(said, 'system', 'developer')}"
+    return Heard(tools, system, _joined(said, "user"), "\n".join(results) if results else None)
+
+
+def _stream_responses(reply: Reply, request: Json) -> Iterable[bytes]:
+    turn = len(request["input"])
+    items = [responses.text_events(*reply.pieces, id=f"msg_{turn}")] if reply.text else []
+    if call := reply.call:
+        ids = {"id": f"fc_{turn}", "call_id": f"call_{turn}"}
+        if call.custom:
+            items.append(responses.custom_call_events(call.name, call.value, **ids))
+        else:
+            items.append(responses.call_events(call.written, call.arguments, namespace=call.namespace, **ids))
+    return responses.streamed(*items)
+
+
+CHAT = Api("/v1/chat/completions", _hear_chat, _stream_chat)
+MESSAGES = Api(
+    messages.PATH,
+    _hear_messages,
+    _stream_messages,
+    _whole_message,
+    broken=[messages.START, *messages.text_block(0, "I will")[:-1], frame(messages.error())],
+)
+RESPONSES = Api(responses.PATH, _hear_responses, _stream_responses)

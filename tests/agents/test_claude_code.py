@@ -1,0 +1,135 @@
+"""Claude Code, a native client of Anthropic Messages: declares `tools`, reads `tool_use`, shows a call in text.
+
+Seen with 2.1.330: one second a run, one request a turn to `/v1/messages?beta=true` and nothing else: no probe, no
+title, no counting of tokens. A turn that ends in a text call is the end of the run, with exit code 0. When a stream
+breaks off it asks again without `stream`. The npm package has the program itself as an optional dependency; its
+install script only links it into place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from subprocess import CompletedProcess
+
+import pytest
+
+from tests.agents.apis import MESSAGES, Call
+from tests.agents.conftest import PROMPT, Network, Project
+from tests.agents.model_server import MODEL, ScriptedModel
+from tests.agents.processes import npm_install, run_agent
+from tests.apis.messages import check_request
+
+pytestmark = pytest.mark.agents
+
+DIALECTS = ["hermes", "qwen3-coder", "invoke"]
+
+ClaudeCode = Callable[[str], CompletedProcess[str]]
+
+
+@pytest.fixture
+def claude_code(project: Project) -> ClaudeCode:
+    """Run Claude Code against the server at a URL."""
+    package = "@anthropic-ai/claude-code"
+    commands = npm_install(package, "2.1.330", postinstall=f"{package}/install.cjs")
+
+    def run(url: str) -> CompletedProcess[str]:
+        models = ("MODEL", "DEFAULT_OPUS_MODEL", "DEFAULT_SONNET_MODEL", "DEFAULT_HAIKU_MODEL")
+        variables = {
+            "ANTHROPIC_BASE_URL": url,
+            "ANTHROPIC_AUTH_TOKEN": "sk-x",
+            **{f"ANTHROPIC_{name}": MODEL for name in models},
+            "CLAUDE_CODE_SUBAGENT_MODEL": MODEL,
+            # Telemetry, error reports, updates and feature flags; the first stands for the others, in most versions.
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "DISABLE_AUTOUPDATER": "1",
+            "DISABLE_ERROR_REPORTING": "1",
+            "DISABLE_TELEMETRY": "1",
+            # A reply that it cannot read should fail the test at once.
+            "CLAUDE_CODE_MAX_RETRIES": "0",
+        }
+        command = [str(commands / "claude"), "-p", PROMPT]
+        return run_agent(command, project.directory, project.home, variables)
+
+    return run
+
+
+def model(dialect: str, project: Project, **how: bool) -> ScriptedModel:
+    return ScriptedModel(dialect, Call("Read", "file_path", str(project.file)), api=MESSAGES, **how)
+
+
+def test_without_vtc_a_native_call_is_carried_out(claude_code: ClaudeCode, project: Project, network: Network) -> None:
+    """Without this the tests below would prove nothing: Claude Code can do the task here."""
+    native = model("native", project)
+    done = claude_code(network.model(native))
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+    assert (len(native.requests), native.strays) == (2, [])
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_without_vtc_a_text_call_ends_as_text(
+    dialect: str, claude_code: ClaudeCode, project: Project, network: Network
+) -> None:
+    text = model(dialect, project)
+    done = claude_code(network.model(text))
+    assert str(project.file) in done.stdout, done  # the call, leaked to the user
+    assert project.word not in done.stdout + done.stderr, done
+    assert (len(text.requests), text.heard(project.word)) == (1, False)
+
+
+def test_without_vtc_a_strict_model_is_of_no_use(claude_code: ClaudeCode, project: Project, network: Network) -> None:
+    done = claude_code(network.model(model("hermes", project, strict=True)))
+    assert "this model knows no tools" in done.stdout + done.stderr, done
+    assert project.word not in done.stdout + done.stderr, done
+
+
+def test_without_vtc_a_native_call_in_a_whole_reply_is_carried_out(
+    claude_code: ClaudeCode, project: Project, network: Network
+) -> None:
+    native = model("native", project, breaks=True)
+    done = claude_code(network.model(native))
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+    assert [request.get("stream", False) for request in native.requests] == [True, False, True, False]
+
+
+def test_with_vtc_a_native_call_is_carried_out(claude_code: ClaudeCode, project: Project, network: Network) -> None:
+    native = model("native", project)
+    done = claude_code(network.vtc(network.model(native)))
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_with_vtc_a_text_call_is_carried_out(
+    dialect: str, claude_code: ClaudeCode, project: Project, network: Network
+) -> None:
+    """The request goes on untouched, the server takes `tools`, its model writes text."""
+    text = model(dialect, project)
+    done = claude_code(network.vtc(network.model(text), "vtc_tools=native"))
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+    assert str(project.file) not in done.stdout, done
+    assert len(text.requests) == 2
+    for request in text.requests:
+        check_request(request)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_with_vtc_a_model_that_knows_no_tools_learns_them_from_its_prompt(
+    dialect: str, claude_code: ClaudeCode, project: Project, network: Network
+) -> None:
+    """D7, the whole cycle: ask, call, result, answer; the server refuses `tools` and `tool_result`."""
+    text = model(dialect, project, strict=True)
+    done = claude_code(network.vtc(network.model(text), "vtc_tools=prompt", f"vtc_dialect={dialect}"))
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+    assert str(project.file) not in done.stdout, done
+    for request in text.requests:
+        check_request(request)
+
+
+def test_with_vtc_a_text_call_in_a_whole_reply_is_carried_out(
+    claude_code: ClaudeCode, project: Project, network: Network
+) -> None:
+    """Streams and whole replies must lift alike: the second follows when the first broke off."""
+    text = model("hermes", project, breaks=True)
+    done = claude_code(network.vtc(network.model(text), "vtc_tools=native"))
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+    for request in text.requests:
+        check_request(request)

@@ -1,0 +1,232 @@
+"""Codex, a native client of OpenAI Responses: declares `tools`, reads `function_call`, shows a call in text.
+
+Seen with 0.169.0: one second a run, one request a turn to `/v1/responses` and nothing else. It has no tool for
+reading files: it runs a command. A turn that ends in a text call is the end of the run, with exit code 0. The npm
+package has the program itself as an optional dependency, and no install script.
+
+The tools of an MCP server come as a namespace, `mcp__files` with `read_note` in it, and so must the calls: the flat
+name is "unsupported call". `apply_patch` is a custom tool, which takes the patch as it is; only models that Codex
+knows have it, so the test brings a catalog of models.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import CompletedProcess
+
+import pytest
+
+from tests.agents.apis import RESPONSES, Call
+from tests.agents.conftest import PROMPT, Network, Project
+from tests.agents.model_server import MODEL, ScriptedModel
+from tests.agents.processes import npm_install, run_agent
+from tests.apis.responses import check_request
+
+pytestmark = pytest.mark.agents
+
+MCP_SERVER = Path(__file__).with_name("mcp_server.py")
+
+DIALECTS = ["hermes", "qwen3-coder", "invoke"]
+
+# Plugins would be fetched from the internet at every start.
+CONFIG = """
+model = "{model}"
+model_provider = "lab"
+approval_policy = "never"
+check_for_update_on_startup = false
+web_search = "disabled"
+
+[features]
+plugins = false
+
+[analytics]
+enabled = false
+
+[history]
+persistence = "none"
+
+[model_providers.lab]
+name = "lab"
+base_url = "{url}/v1"
+wire_api = "responses"
+env_key = "LAB_KEY"
+# A reply that it cannot read should fail the test at once.
+request_max_retries = 0
+stream_max_retries = 0
+"""
+
+MCP = f"""
+[mcp_servers.files]
+command = "{sys.executable}"
+args = ["{MCP_SERVER}"]
+"""
+
+CATALOG = {
+    "slug": MODEL,
+    "display_name": MODEL,
+    "description": None,
+    "supported_reasoning_levels": [],
+    "shell_type": "unified_exec",
+    "visibility": "list",
+    "supported_in_api": True,
+    "priority": 1,
+    "upgrade": None,
+    "base_instructions": "You are a coding agent.",
+    "supports_reasoning_summaries": False,
+    "support_verbosity": False,
+    "default_verbosity": None,
+    "apply_patch_tool_type": "freeform",
+    "truncation_policy": {"mode": "bytes", "limit": 10000},
+    "supports_parallel_tool_calls": False,
+    "context_window": 128000,
+    "experimental_supported_tools": [],
+}
+"""What Codex wants to know of a model; all but the tool for patches is of no importance here."""
+
+Codex = Callable[..., CompletedProcess[str]]
+
+
+@pytest.fixture
+def codex(project: Project) -> Codex:
+    """Run Codex against the server at a URL; `settings` go ahead of the rest of its configuration, `tables` behind."""
+    commands = npm_install("@openai/codex", "0.169.0")
+
+    def run(url: str, settings: str = "", tables: str = "") -> CompletedProcess[str]:
+        folder = project.home / ".codex"
+        folder.mkdir()
+        (folder / "config.toml").write_text(settings + CONFIG.format(model=MODEL, url=url) + tables)
+        # Its sandbox cannot be had in most containers, and outside a repository it refuses to start.
+        flags = ["--sandbox", "danger-full-access", "--skip-git-repo-check", "--ephemeral"]
+        command = [str(commands / "codex"), "exec", *flags, PROMPT]
+        return run_agent(command, project.directory, project.home, {"LAB_KEY": "sk-x"})
+
+    return run
+
+
+@pytest.fixture
+def catalog(project: Project) -> str:
+    """The setting by which Codex knows the model and gives it `apply_patch`."""
+    file = project.home / "models.json"
+    file.write_text(json.dumps({"models": [CATALOG]}))
+    return f'model_catalog_json = "{file}"\n'
+
+
+def model(dialect: str, project: Project, *, strict: bool = False) -> ScriptedModel:
+    return ScriptedModel(dialect, Call("exec_command", "cmd", f"cat {project.file}"), strict=strict, api=RESPONSES)
+
+
+def mcp_model(dialect: str, project: Project, **name: str) -> ScriptedModel:
+    """A model that reads the file by the tool of an MCP server, which it names in one way or another."""
+    return ScriptedModel(dialect, Call("read_note", "path", str(project.file), **name), api=RESPONSES)
+
+
+def patching_model(dialect: str, project: Project) -> ScriptedModel:
+    """A model that adds a file whose name is the word: it hears of that only from the patch tool."""
+    patch = f"*** Begin Patch\n*** Add File: {project.word}\n+Done.\n*** End Patch\n"
+    return ScriptedModel(dialect, Call("apply_patch", "input", patch, custom=True), api=RESPONSES)
+
+
+def test_without_vtc_a_native_call_is_carried_out(codex: Codex, project: Project, network: Network) -> None:
+    """Without this the tests below would prove nothing: Codex can do the task here."""
+    native = model("native", project)
+    done = codex(network.model(native))
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+    assert (len(native.requests), native.strays) == (2, [])
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_without_vtc_a_text_call_ends_as_text(dialect: str, codex: Codex, project: Project, network: Network) -> None:
+    text = model(dialect, project)
+    done = codex(network.model(text))
+    assert str(project.file) in done.stdout, done  # the call, leaked to the user
+    assert project.word not in done.stdout + done.stderr, done
+    assert (len(text.requests), text.heard(project.word)) == (1, False)
+
+
+def test_without_vtc_a_strict_model_is_of_no_use(codex: Codex, project: Project, network: Network) -> None:
+    done = codex(network.model(model("hermes", project, strict=True)))
+    assert "this model knows no tools" in done.stdout + done.stderr, done
+    assert project.word not in done.stdout + done.stderr, done
+
+
+def test_with_vtc_a_native_call_is_carried_out(codex: Codex, project: Project, network: Network) -> None:
+    native = model("native", project)
+    done = codex(network.vtc(network.model(native)))
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_with_vtc_a_text_call_is_carried_out(dialect: str, codex: Codex, project: Project, network: Network) -> None:
+    """The request goes on untouched, the server takes `tools`, its model writes text."""
+    text = model(dialect, project)
+    done = codex(network.vtc(network.model(text), "vtc_tools=native"))
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+    assert str(project.file) not in done.stdout, done
+    assert len(text.requests) == 2
+    for request in text.requests:
+        check_request(request)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_with_vtc_a_model_that_knows_no_tools_learns_them_from_its_prompt(
+    dialect: str, codex: Codex, project: Project, network: Network
+) -> None:
+    """D7, the whole cycle: ask, call, result, answer; the server refuses `tools` and `function_call_output`."""
+    text = model(dialect, project, strict=True)
+    done = codex(network.vtc(network.model(text), "vtc_tools=prompt", f"vtc_dialect={dialect}"))
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+    assert str(project.file) not in done.stdout, done
+    for request in text.requests:
+        check_request(request)
+
+
+def test_without_vtc_a_native_call_of_an_mcp_tool_is_carried_out(
+    codex: Codex, project: Project, network: Network
+) -> None:
+    native = mcp_model("native", project, namespace="mcp__files")
+    done = codex(network.model(native), tables=MCP)
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+
+
+def test_without_vtc_a_flat_name_of_an_mcp_tool_is_refused(codex: Codex, project: Project, network: Network) -> None:
+    flat = mcp_model("native", project, flat="mcp__files__read_note")
+    done = codex(network.model(flat), tables=MCP)
+    assert "unsupported call: mcp__files__read_note" in done.stderr, done
+    assert not flat.heard(project.word)
+
+
+@pytest.mark.parametrize("dialect", ["native", "hermes", "qwen3-coder"])
+@pytest.mark.parametrize("name", ["mcp__files__read_note", "mcp__files.read_note"])
+def test_with_vtc_a_flat_name_of_an_mcp_tool_is_parted(
+    name: str, dialect: str, codex: Codex, project: Project, network: Network
+) -> None:
+    """The server knows no namespaces, so neither its calls nor those that its model writes have one."""
+    flat = mcp_model(dialect, project, flat=name)
+    done = codex(network.vtc(network.model(flat), "vtc_tools=native"), tables=MCP)
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+    for request in flat.requests:
+        check_request(request)
+
+
+def test_without_vtc_a_native_call_of_a_custom_tool_is_carried_out(
+    codex: Codex, project: Project, network: Network, catalog: str
+) -> None:
+    done = codex(network.model(patching_model("native", project)), settings=catalog)
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+    assert (project.directory / project.word).exists()
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_with_vtc_a_text_call_of_a_custom_tool_is_carried_out(
+    dialect: str, codex: Codex, project: Project, network: Network, catalog: str
+) -> None:
+    """In text it has one argument, `input`; what goes to Codex is the bare patch."""
+    text = patching_model(dialect, project)
+    done = codex(network.vtc(network.model(text), "vtc_tools=native"), settings=catalog)
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+    assert (project.directory / project.word).exists()
+    for request in text.requests:
+        check_request(request)

@@ -1,0 +1,34 @@
+"""The replies in `tests/cases/replies`, and which of them the strictest clients do not take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+FOLDER = Path(__file__).parents[1] / "cases" / "replies"
+
+REPLIES = {
+    str(file.relative_to(FOLDER)): file.read_bytes()
+    for file in sorted(FOLDER.rglob("*"))
+    if file.suffix != ".md" and file.is_file()
+}
+"""Bodies by file, such as ``messages/vllm.sse``."""
+
+DEVIATIONS = {
+    "messages/llama-cpp.sse": "begins while",
+    "messages/sglang-text-in-a-call.sse": "text_delta for a block tool_use",
+    "messages/vllm-done-marker.sse": "DONE",
+    "ollama/calls-with-ids.ndjson": "an id that no one asked for",
+    "responses/copilot-rotating-ids.sse": "the id of the response",
+    "responses/llama-cpp.sse": "created_at",
+    "responses/ollama.sse": "item 0 begins|item 0 follows",
+}
+"""Replies that some client fails at, and what the strict reader says of them."""
+
+ERRORS = ("messages/anthropic-overloaded.sse", "ollama/parser-error.ndjson")
+"""Replies that end in an error of the server."""
+
+
+def of(api: str) -> dict[str, bytes]:
+    """The replies of one API (``messages``) that all clients take, by file."""
+    others = {*DEVIATIONS, *ERRORS}
+    return {name: body for name, body in REPLIES.items() if name.startswith(f"{api}/") and name not in others}

@@ -1,0 +1,156 @@
+"""The witness of Ollama's API is right: it agrees with Ollama's SDK, and fails where some client fails."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from ollama import ResponseError
+
+from tests.apis import ollama, sdks
+from tests.apis.named_events import StreamError
+from tests.apis.ollama import (
+    HEAD,
+    assistant,
+    call,
+    end,
+    error,
+    line,
+    message,
+    piece,
+    request,
+    result,
+    said,
+    streamed,
+    streamed_text,
+    thought,
+    user,
+)
+
+READ = call("read", filePath="a.txt")
+
+GOOD = {
+    "text": streamed_text("Hel", "lo"),
+    "call": streamed(piece("", READ)),
+    "all-kinds": streamed(*thought("I will ", "look."), *said("Looking"), piece("", READ), piece("", READ, READ)),
+    "text-behind-a-call": streamed(piece("", READ), *said("Wait")),
+    "text-in-the-last-line": [*said("Hel"), end(content="lo")],
+    "cut": streamed_text("Hel", done_reason="length"),
+    "windows-line-ends": [one.replace(b"\n", b"\r\n") for one in streamed_text("Hi")],
+    "no-last-line-end": [*said("Hi"), end().rstrip()],
+    "nothing-said": streamed(),
+}
+
+
+@pytest.mark.parametrize("pieces", GOOD.values(), ids=GOOD)
+async def test_a_good_stream_is_read_as_the_sdk_reads_it(pieces: list[bytes]) -> None:
+    assert ollama.read(b"".join(pieces)) == await sdks.read_ollama(pieces)
+
+
+async def test_a_whole_reply_is_read_as_the_sdk_reads_it() -> None:
+    body = json.dumps(message("Hi", READ, thinking="Hm")).encode()
+    assert ollama.read(body, stream=False) == await sdks.read_ollama([body], stream=False)
+
+
+def test_a_stream_and_a_whole_reply_that_say_the_same_are_equal() -> None:
+    whole = json.dumps(message("Hi", READ, thinking="Hm")).encode()
+    pieces = streamed(*thought("H", "m"), *said("Hi"), piece("", READ))
+    assert ollama.read(whole, stream=False) == ollama.read(b"".join(pieces))
+
+
+def test_a_read_reply_tells_its_parts() -> None:
+    found = ollama.read(b"".join(GOOD["all-kinds"]))
+    assert (found.content, found.reasoning) == ("Looking", "I will look.")
+    assert found.calls == [("read", {"filePath": "a.txt"})] * 3
+    assert (found.ids, found.done_reason) == ([None] * 3, "stop")
+
+
+def without(key: str) -> bytes:
+    """A line that lacks a field."""
+    fields = {**HEAD, "message": assistant("Hi"), "done": False}
+    return json.dumps({name: value for name, value in fields.items() if name != key}).encode() + b"\n"
+
+
+WITH_ID = call("read", "call_1", filePath="a.txt")
+BAD = {
+    "blank-line": [*said("Hi"), b"\n", end()],
+    "blanks": [*said("Hi"), b"  ", end()],
+    "comment": [b": keep-alive\n", *streamed_text("Hi")],
+    "server-sent-event": [b"data: " + one for one in streamed_text("Hi")],
+    "line-without-message": [without("message"), end()],
+    "line-without-model": [without("model"), end()],
+    "line-without-time": [without("created_at"), end()],
+    "line-without-done": [without("done"), end()],
+    "arguments-are-a-string": streamed(piece("", {"function": {"name": "read", "arguments": "{}"}})),
+    "call-without-name": streamed(piece("", {"function": {"arguments": {}}})),
+    "call-without-content": streamed(line(message={"role": "assistant", "tool_calls": [READ]}, done=False)),
+    "no-last-line": said("Hi"),
+    "two-last-lines": [*streamed_text("Hi"), end()],
+    "something-after-the-end": [*streamed_text("Hi"), *said("Ho")],
+    "an-id-that-no-one-asked-for": streamed(piece("", WITH_ID)),
+    "calls-in-the-last-line": [line(message=assistant("", READ), done=True, done_reason="stop")],
+    "no-reason": [line(message=assistant("Hi"), done=True)],
+    "cut-in-a-line": [*said("Hi"), end()[:-9]],
+}
+
+
+@pytest.mark.parametrize("pieces", BAD.values(), ids=BAD)
+def test_a_stream_that_some_client_fails_at_is_refused(pieces: list[bytes]) -> None:
+    with pytest.raises((AssertionError, KeyError, ValueError)) as raised:
+        ollama.read(b"".join(pieces))
+    assert not isinstance(raised.value, StreamError)
+
+
+def test_ids_are_read_where_the_test_allows_them() -> None:
+    assert ollama.read(b"".join(streamed(piece("", WITH_ID))), ids=True).ids == ["call_1"]
+
+
+def test_two_calls_of_one_id_are_refused() -> None:
+    with pytest.raises(AssertionError):
+        ollama.read(b"".join(streamed(piece("", WITH_ID, WITH_ID))), ids=True)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_an_error_of_the_server_is_raised_as_such(stream: bool) -> None:
+    with pytest.raises(StreamError):
+        ollama.read(b"".join([*said("Hi"), error()] if stream else [error()]), stream=stream)
+
+
+async def test_an_error_within_a_stream_is_an_error_for_the_sdk_too() -> None:
+    with pytest.raises(ResponseError):
+        await sdks.read_ollama([*said("Hi"), error()])
+
+
+HISTORY = [user("Read a"), assistant("Yes", READ)]
+GOOD_HISTORIES = {
+    "text": [user("Hi")],
+    "nothing": [],
+    "result": [*HISTORY, result("A")],
+    "result-without-name": [*HISTORY, result("A", None)],
+    "two-results": [user("Read"), assistant("", READ, call("find")), result("A"), result("B", "find")],
+}
+BAD_HISTORIES = {
+    "no-result": HISTORY,
+    "result-of-no-call": [user("Hi"), result("A")],
+    "result-of-another-tool": [*HISTORY, result("A", "write")],
+    "result-too-late": [*HISTORY, user("Hm"), result("A")],
+    "arguments-are-a-string": [
+        user("Hi"),
+        assistant("", {"function": {"name": "read", "arguments": "{}"}}),
+        result("A"),
+    ],
+    "content-in-parts": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}],
+    "no-content": [user("Hi"), {"role": "assistant", "tool_calls": [READ]}, result("A")],
+}
+
+
+@pytest.mark.parametrize("history", GOOD_HISTORIES.values(), ids=GOOD_HISTORIES)
+def test_a_history_that_ollama_takes_passes(history: list[Any]) -> None:
+    ollama.check_request(request(messages=history))
+
+
+@pytest.mark.parametrize("history", BAD_HISTORIES.values(), ids=BAD_HISTORIES)
+def test_a_history_that_ollama_refuses_is_refused(history: list[Any]) -> None:
+    with pytest.raises((AssertionError, KeyError)):
+        ollama.check_request(request(messages=history))

@@ -1,0 +1,260 @@
+"""The witness of Responses is right: it agrees with OpenAI's SDK, and fails where some client fails."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.apis import responses, sdks
+from tests.apis.named_events import Json, StreamError, frame
+from tests.apis.responses import (
+    all_events,
+    call,
+    call_events,
+    custom_call,
+    custom_call_events,
+    cut,
+    error,
+    message,
+    numbered,
+    open_reasoning,
+    open_reasoning_events,
+    output,
+    reasoning,
+    reasoning_events,
+    request,
+    response,
+    said,
+    streamed,
+    text_events,
+)
+
+ARGUMENTS = '{"filePath": "a.txt"}'
+HI = text_events("H", "i")
+CALL = call_events("read", ARGUMENTS[:9], ARGUMENTS[9:])
+ALL_KINDS = [
+    reasoning_events("I will ", "look."),
+    text_events("Looking"),
+    CALL,
+    call_events("find", "{}", id="fc_2", call_id="call_2", namespace="files"),
+    custom_call_events("apply_patch", "*** Begin", " Patch", call_id="call_3"),
+    text_events("Wait", id="msg_2"),
+]
+
+
+def but(events: list[Json], *leave_out: str, **change: Any) -> list[Json]:
+    """The events without those whose type ends so; `change` goes to the top of those that have the field."""
+    left = [event for event in events if not event["type"].endswith(leave_out or ("-",))]
+    return [{**event, **{key: value for key, value in change.items() if key in event}} for event in left]
+
+
+def with_parts(done: Json, *texts: str) -> Json:
+    """The last event of a message that has several parts."""
+    return {**done, "item": {**done["item"], "content": [message(text)["content"][0] for text in texts]}}
+
+
+def unnumbered(events: list[Json]) -> list[bytes]:
+    return [frame(event) for event in events]
+
+
+def unnamed(events: list[Json]) -> list[bytes]:
+    return [frame(event).partition(b"\n")[2] for event in events]
+
+
+GOOD = {
+    "text": streamed(HI),
+    "call": streamed(CALL),
+    "all-kinds": streamed(*ALL_KINDS),
+    "open-reasoning": streamed(open_reasoning_events("Hm", "m"), HI),
+    "call-without-deltas": numbered(but(all_events(CALL), "arguments.delta")),
+    "call-at-once": numbered(but(all_events(CALL), "arguments.delta", "arguments.done")),
+    "no-numbers": unnumbered(all_events(HI, CALL)),
+    "no-event-lines": unnamed(all_events(HI, CALL)),
+    "nothing-said": streamed(),
+    "unknown-events": numbered([*all_events(HI)[:2], {"type": "keepalive"}, *all_events(HI)[2:]]),
+    "comments": [b": a comment\n\n", *streamed(HI), b": more\n\n"],
+    "done-marker": [*streamed(HI), b"data: [DONE]\n\n"],
+    "two-parts": streamed([*HI[:-1], *but(HI[1:-1], content_index=1), with_parts(HI[-1], "Hi", "Hi")]),
+}
+
+
+@pytest.mark.parametrize("pieces", GOOD.values(), ids=GOOD)
+async def test_a_good_stream_is_read_as_the_sdk_reads_it(pieces: list[bytes]) -> None:
+    assert responses.read(b"".join(pieces)) == await sdks.read_responses(pieces)
+
+
+WHOLE = response(
+    reasoning("Hm"), message("Hi"), call("read", filePath="a"), custom_call("patch", "x", call_id="call_2")
+)
+
+
+@pytest.mark.parametrize("whole", [WHOLE, cut(message("H"))], ids=["completed", "incomplete"])
+async def test_a_whole_reply_is_read_as_the_sdk_reads_it(whole: Json) -> None:
+    body = json.dumps(whole).encode()
+    assert responses.read(body) == await sdks.read_responses([body], stream=False)
+
+
+def test_a_stream_and_a_whole_reply_that_say_the_same_are_equal() -> None:
+    whole = response(open_reasoning("Hm"), message("Hi"), call("read", filePath="a.txt"))
+    other_ids = call_events("read", ARGUMENTS, id="fc_9", call_id="call_9")
+    pieces = streamed(open_reasoning_events("Hm"), HI, other_ids)
+    assert responses.read(json.dumps(whole).encode()) == responses.read(b"".join(pieces))
+
+
+def test_a_read_reply_tells_its_parts() -> None:
+    found = responses.read(b"".join(GOOD["all-kinds"]))
+    assert (found.content, found.reasoning, found.status) == ("LookingWait", "I will look.", "completed")
+    assert found.calls == [("read", {"filePath": "a.txt"}), ("find", {})]
+    assert found.namespaces == [None, "files"]
+    assert found.custom_calls == [("apply_patch", "*** Begin Patch")]
+    assert found.ids == ["call_1", "call_2", "call_3"]
+    assert found.kinds == [item[0]["item"]["type"] for item in ALL_KINDS]
+
+
+def test_a_reply_that_was_cut_says_why() -> None:
+    found = responses.read(b"".join(streamed(HI, status="incomplete")))
+    assert (found.content, found.status, found.reason) == ("Hi", "incomplete", "max_output_tokens")
+
+
+TEXT = all_events(HI)
+CREATED, BEGUN, END = TEXT[0], TEXT[1], TEXT[-1]
+
+
+def changed(event: Json, **fields: Any) -> Json:
+    """The event with other fields in its response or item."""
+    key = "item" if "item" in event else "response"
+    inner = {**event[key], **fields}
+    return {**event, key: {name: value for name, value in inner.items() if value is not Ellipsis}}
+
+
+def with_last(item: list[Json], **fields: Any) -> list[Json]:
+    """The events of an item whose last one says otherwise."""
+    return [*item[:-1], changed(item[-1], **fields)]
+
+
+BAD = {
+    "another-event-line": [frame(TEXT[0], "response.in_progress"), *unnumbered(TEXT[1:])],
+    "no-created": numbered(TEXT[1:]),
+    "created-without-id": numbered([changed(CREATED, id=...), *TEXT[1:]]),
+    "created-without-created-at": numbered([changed(CREATED, created_at=...), *TEXT[1:]]),
+    "created-without-model": numbered([changed(CREATED, model=...), *TEXT[1:]]),
+    "two-created": numbered([CREATED, *TEXT]),
+    "keepalive-ahead-of-created": numbered([{"type": "keepalive"}, *TEXT]),
+    "id-of-the-response-changes": numbered([*TEXT[:-1], changed(END, id="resp_2")]),
+    "no-output-index": numbered([{k: v for k, v in event.items() if k != "output_index"} for event in TEXT]),
+    "output-index-gap": numbered(
+        [CREATED, *but(TEXT[2:-1], output_index=0), *({**e, "output_index": 2} for e in CALL), END]
+    ),
+    "output-index-twice": numbered(but(all_events(HI, CALL), output_index=0)),
+    "delta-ahead-of-added": numbered(but(TEXT, "item.added")),
+    "no-content-part": numbered(but(TEXT, "part.added")),
+    "content-index-begins-at-1": numbered(but(TEXT, content_index=1)),
+    "item-id-changes-in-a-delta": numbered(but(TEXT, item_id="msg_2")),
+    "item-id-changes-at-the-end": numbered(all_events(with_last(HI, id="msg_2"))),
+    "call-id-changes": numbered(all_events(with_last(CALL, call_id="call_2"))),
+    "name-changes": numbered(all_events(with_last(CALL, name="write"))),
+    "type-changes": numbered(all_events(with_last(HI, type="reasoning", summary=[]))),
+    "ids-in-the-end-differ": numbered([*TEXT[:-1], changed(END, output=[message("Hi", "msg_2")])]),
+    "item-is-never-done": numbered([*but(TEXT[:-1], "item.done"), changed(END, output=[])]),
+    "item-is-missing-at-the-end": numbered([*TEXT[:-1], changed(END, output=[])]),
+    "text-at-the-end-differs": numbered([*TEXT[:-1], changed(END, output=[message("Ho")])]),
+    "items-at-the-end-in-another-order": numbered(
+        [*all_events(HI, CALL)[:-1], changed(END, output=[CALL[-1]["item"], HI[-1]["item"]])]
+    ),
+    "item-without-id": numbered(all_events([changed(e, id=...) if "item" in e else e for e in CALL])),
+    "call-done-without-status": numbered(all_events(with_last(CALL, status=...))),
+    "call-without-arguments": numbered(all_events([changed(CALL[0], arguments=...), *CALL[1:]])),
+    "call-without-call-id": numbered(all_events([changed(e, call_id=...) if "item" in e else e for e in CALL])),
+    "message-without-role": numbered(all_events([changed(HI[0], role=...), *HI[1:]])),
+    "message-without-content": numbered(all_events([changed(HI[0], content=...), *HI[1:]])),
+    "reasoning-without-summary": numbered(
+        all_events([changed(e, summary=...) if "item" in e else e for e in open_reasoning_events("Hm")])
+    ),
+    "no-terminal-event": numbered(TEXT[:-1]),
+    "usage-is-no-number": numbered([*TEXT[:-1], changed(END, usage={"input_tokens": 1.5})]),
+    "numbers-begin-at-1": numbered([{"type": "x"}, *TEXT])[1:],
+    "a-number-is-missing": [*numbered(TEXT)[:3], *numbered(TEXT)[4:]],
+    "some-events-have-no-number": [*numbered(TEXT)[:-1], frame(END)],
+    "text-done-differs": numbered([{**e, "text": "Ho"} if "text" in e else e for e in TEXT]),
+    "part-done-differs": numbered(all_events([*HI[:-2], {**HI[-2], "part": message("Ho")["content"][0]}, HI[-1]])),
+    "item-done-differs": numbered(all_events(with_last(HI, content=message("Ho")["content"]))),
+    "part-is-never-closed": numbered(but(TEXT, "part.done")),
+    "arguments-done-differ": numbered(all_events(but(CALL, arguments="{}"))),
+    "item-arguments-differ": numbered(all_events(with_last(CALL, arguments="{}"))),
+    "arguments-twice": numbered(all_events([changed(CALL[0], arguments=ARGUMENTS), *CALL[1:]])),
+    "broken-arguments": streamed(call_events("read", ARGUMENTS[:-1])),
+    "arguments-are-a-list": streamed(call_events("read", "[1]")),
+    "delta-of-another-kind": numbered(all_events([*HI[:-1], *but(CALL[1:2], item_id="msg_1"), HI[-1]])),
+    "two-items-open": numbered([CREATED, *but(TEXT[2:4]), *({**e, "output_index": 1} for e in CALL), *TEXT[4:]]),
+    "two-items-of-one-id": streamed(HI, HI),
+    "two-calls-of-one-id": streamed(CALL, call_events("read", ARGUMENTS, id="fc_2")),
+    "something-after-the-end": numbered([*TEXT, {"type": "keepalive"}]),
+    "done-marker-in-the-middle": [*streamed(HI)[:-1], b"data: [DONE]\n\n", streamed(HI)[-1]],
+    "completed-says-incomplete": numbered([*TEXT[:-1], changed(END, status="incomplete")]),
+    "incomplete-without-a-reason": numbered(
+        [*TEXT[:-1], {**changed(END, status="incomplete"), "type": "response.incomplete"}]
+    ),
+    "cut-in-a-frame": [*streamed(HI)[:-1], streamed(HI)[-1][:-9]],
+}
+
+
+@pytest.mark.parametrize("pieces", BAD.values(), ids=BAD)
+def test_a_stream_that_some_client_fails_at_is_refused(pieces: list[bytes]) -> None:
+    with pytest.raises((AssertionError, KeyError, ValueError)) as raised:
+        responses.read(b"".join(pieces))
+    assert not isinstance(raised.value, StreamError)
+
+
+FAILED = {"type": "response.failed", "response": response(status="failed", error={"code": "x", "message": "No."})}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        json.dumps(response(status="failed", error={"code": "x", "message": "No."})).encode(),
+        b"".join(numbered([*TEXT[:4], error()])),
+        b"".join(numbered([error()])),
+        b"".join(numbered([*TEXT[:2], FAILED])),
+    ],
+    ids=["whole", "in-an-item", "at-the-start", "failed"],
+)
+def test_an_error_of_the_server_is_raised_as_such(body: bytes) -> None:
+    with pytest.raises(StreamError):
+        responses.read(body)
+
+
+def test_a_failure_without_a_number_is_refused() -> None:
+    with pytest.raises(KeyError):
+        responses.read(b"".join(unnumbered([*TEXT[:2], FAILED])))
+
+
+HISTORY = [said("user", "Read a"), message("Yes"), call("read", filePath="a")]
+GOOD_HISTORIES: Json = {
+    "string": "Hi",
+    "message-without-type": [{"role": "user", "content": "Hi"}],
+    "result": [*HISTORY, output("A")],
+    "custom": [said("user", "Patch"), custom_call("patch", "x"), output("Done", custom=True)],
+    "two-calls": [*HISTORY, call("read", "fc_2", "call_2"), output("B", "call_2"), output("A")],
+}
+BAD_HISTORIES: Json = {
+    "no-output": HISTORY,
+    "output-of-no-call": [said("user", "Hi"), output("A")],
+    "two-outputs": [*HISTORY, output("A"), output("A")],
+    "output-of-another-kind": [*HISTORY, output("A", custom=True)],
+    "two-calls-of-one-id": [*HISTORY, call("read", "fc_2"), output("A")],
+    "arguments-are-an-object": [{**call("read"), "arguments": {}}, output("A")],
+    "empty-message": [{"role": "user", "content": []}],
+}
+
+
+@pytest.mark.parametrize("history", GOOD_HISTORIES.values(), ids=GOOD_HISTORIES)
+def test_a_history_of_pairs_passes(history: Any) -> None:
+    responses.check_request(request(input=history))
+
+
+@pytest.mark.parametrize("history", BAD_HISTORIES.values(), ids=BAD_HISTORIES)
+def test_a_history_whose_calls_and_outputs_do_not_match_is_refused(history: Any) -> None:
+    with pytest.raises(AssertionError):
+        responses.check_request(request(input=history))
