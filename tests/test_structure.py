@@ -40,9 +40,10 @@ RANKS = {
 OUTER = {"proxy", "cli", "demo"}
 READS_FILES = {"profiles"}
 IMPURE = {
-    *("time", "datetime", "random", "secrets", "uuid"),
+    *("time", "random", "secrets", "uuid"),
     *("socket", "asyncio", "threading", "subprocess", "requests", "httpx"),
 }
+CLOCKS = {"now", "utcnow", "today"}
 FILE_METHODS = {"read_text", "read_bytes", "write_text", "write_bytes"}
 MAX_LINES = 400
 
@@ -124,6 +125,8 @@ def check_purity(tree: Tree) -> list[str]:
                     "or do this in proxy, cli or demo"
                 )
         for node in ast.walk(module):
+            if isinstance(node, ast.Attribute) and node.attr in CLOCKS:
+                problems.append(f"{path}:{node.lineno}: calls {ast.unparse(node)}(); take the time as an argument")
             if here not in READS_FILES and isinstance(node, ast.Call) and touches_a_file(node.func):
                 problems.append(f"{path}:{node.lineno}: calls {ast.unparse(node.func)}(); take the data as an argument")
     return problems

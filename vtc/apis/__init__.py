@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from vtc.apis.base import Api, BadRequest, Reply, Request
+from vtc.apis.ollama_chat import OllamaChat
 from vtc.apis.openai_chat import OpenAIChat
 
-APIS: tuple[Api, ...] = (OpenAIChat(),)
+APIS: tuple[Api, ...] = (OpenAIChat(), OllamaChat())
 
 
 def find(method: str, path: str) -> Api | None:

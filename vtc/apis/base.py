@@ -11,17 +11,43 @@ anew is up to the relay (`relay.py`), once for all APIs.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
 
-from vtc.events import Call, CallDelta, Delta, Finish, Message, Reasoning, Rewritten, Text, Tool
+from vtc.events import (
+    Call,
+    CallDelta,
+    Delta,
+    Finish,
+    Message,
+    Reasoning,
+    ReasoningDelta,
+    Rewritten,
+    Text,
+    TextDelta,
+    Tool,
+)
 from vtc.wire.framing import Frame, Framing
 
 type Said = Text | Reasoning | Rewritten | Call | CallDelta | Finish
 """What is written in place of a frame's deltas; a `CallDelta` or `Finish` is one of the frame's own."""
+
+
+def as_said(deltas: Iterable[Delta]) -> list[Said]:
+    """Turn deltas into what a codec writes for them; ends of blocks are up to the codec."""
+    said: list[Said] = []
+    for delta in deltas:
+        match delta:
+            case TextDelta(text):
+                said.append(Text(text))
+            case ReasoningDelta(text):
+                said.append(Reasoning(text))
+            case CallDelta() | Finish():
+                said.append(delta)
+    return said
 
 
 class BadRequest(ValueError):

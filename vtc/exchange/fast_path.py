@@ -63,13 +63,14 @@ class FastPath:
         if match is None:
             return None
         data = self._held + chunk if self._held else chunk
-        if found := match(data):
-            return self._forward(data, found, b"")
-        # The network may have cut a frame.
+        if data.endswith(self._end):
+            found = match(data)
+            return self._forward(data, found, b"") if found else None
+        # The network has cut a frame.
         whole = data.rfind(self._end)
         whole = whole + len(self._end) if whole >= 0 else 0
         begun = data[whole:]
-        if not begun or len(begun) > MOST_BEGUN or b"\r" in begun:
+        if len(begun) > MOST_BEGUN or b"\r" in begun:
             return None
         if whole <= self._whole:
             self._held = data

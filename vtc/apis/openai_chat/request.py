@@ -50,7 +50,7 @@ class Request(base.Request):
     @cached_property
     def messages(self) -> Sequence[Message]:  # type: ignore[override]  # made when asked for, as most are left alone
         try:
-            return _messages(self.fields.get("messages", []))
+            return self.read_messages(self.fields.get("messages", []))
         except UNFIT as error:
             raise BadRequest(f"the body is no chat completion request: {error}") from None
 
@@ -61,6 +61,14 @@ class Request(base.Request):
             return _raw_list.decode(self._raw.get("messages", b"[]"))
         except msgspec.DecodeError:
             return [msgspec.Raw(encode(message)) for message in self.fields["messages"]]
+
+    def read_messages(self, entries: Sequence[Mapping[str, Any]]) -> list[Message]:
+        """Decode the messages; an API that declares tools in the same way may have others."""
+        return _messages(entries)
+
+    def write_message(self, message: Message) -> dict[str, Any]:
+        """Encode a message that was changed, with the fields of the original that VTC does not know."""
+        return _encoded(message)
 
     def forget(self) -> None:
         self.fields, self.messages, self._raw, self._raw_messages = {}, [], {}, []
@@ -80,7 +88,7 @@ class Request(base.Request):
             self._withhold(fields, withheld)
         if messages is not None:
             originals = {id(message): raw for message, raw in zip(self.messages, self._raw_messages, strict=True)}
-            fields["messages"] = [originals.get(id(message)) or _encoded(message) for message in messages]
+            fields["messages"] = [originals.get(id(message)) or self.write_message(message) for message in messages]
         if tools:
             fields["tools"] = [tool.as_openai() for tool in tools]
         for path in drop:

@@ -1,0 +1,210 @@
+"""Ollama's chat API: requests, lines of a stream, whole replies."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.apis import chat, ollama
+from tests.apis.toy import Toy
+from tests.exchanges import AGENT, fed, planner
+from vtc.apis import BadRequest, find
+from vtc.apis.ollama_chat import OllamaChat, Request
+from vtc.apis.relay import Relay
+from vtc.events import ToolCall
+from vtc.exchange import Exchange
+from vtc.wire.ndjson import LineReader
+
+API = OllamaChat()
+
+
+def run(*lines: bytes, structured: bool = True, guarded: bool = False, form: bool = False) -> bytes:
+    one = Relay(API.codec(form), lambda: Toy(structured, guarded))
+    reader = LineReader()
+    frames = [frame for line in lines for frame in reader.feed(line)] + reader.finish()
+    return b"".join([*(out for frame in frames for out in one.feed(frame)), *one.finish()])
+
+
+def exchange(*, settings: Any = None, **fields: Any) -> Exchange:
+    body = chat.encoded(ollama.request(**fields))
+    return Exchange.open(API, body, AGENT, planner(**settings or {}), "seed")
+
+
+# Requests
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "found"),
+    [
+        ("POST", "/api/chat", True),
+        ("POST", "/x/api/chat?y=1", True),
+        ("POST", "/api/chats", False),
+        ("GET", "/api/chat", False),
+    ],
+)
+def test_request_is_found_by_its_path(method: str, path: str, found: bool) -> None:
+    assert (getattr(find(method, path), "name", None) == "ollama-chat") == found
+
+
+@pytest.mark.parametrize(
+    "body", [b"[]", b"{}", b'{"messages": []}', b'{"model": "m"}', b'{"model": "m", "messages": 1}']
+)
+def test_body_of_another_kind_is_no_request(body: bytes) -> None:
+    with pytest.raises(BadRequest):
+        API.request(body)
+
+
+@pytest.mark.parametrize(("fields", "stream"), [({}, True), ({"stream": True}, True), ({"stream": False}, False)])
+def test_reply_is_streamed_unless_the_request_says_otherwise(fields: Any, stream: bool) -> None:
+    assert Request(chat.encoded(ollama.request(**fields))).stream == stream
+
+
+def test_results_are_matched_by_name_then_by_order() -> None:
+    calls = [ollama.call("read", path="a"), ollama.call("list_files"), ollama.call("read", path="b")]
+    messages = [
+        ollama.user("Go"),
+        ollama.assistant("", *calls, thinking="hm"),
+        ollama.result("1"),
+        ollama.result("2", name=None),
+        ollama.result("3", name="read"),
+    ]
+    request = Request(chat.encoded(ollama.request(messages=messages)))
+    assert [message.name for message in request.messages] == [None, None, "read", "list_files", "read"]
+    assert request.messages[1].calls[0] == ToolCall("read", '{"path": "a"}')
+    assert request.messages[1].reasoning == "hm"
+    assert json.loads(request.encode())["messages"] == messages
+
+
+def test_changed_messages_are_written_as_the_api_has_them() -> None:
+    image = {"role": "user", "content": "see", "images": ["aGk="]}
+    messages = [image, ollama.assistant("", ollama.call("read", path="a")), ollama.result("1")]
+    one = exchange(messages=messages, settings={"tools": "prompt", "dialect": "hermes"})
+    sent = json.loads(one.request())
+    assert "tools" not in sent
+    assert sent["messages"][1] == image
+    assert "<tool_call>" in sent["messages"][2]["content"]
+    assert all(isinstance(message["content"], str) for message in sent["messages"])
+
+
+# Replies
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [],
+        ollama.streamed(*ollama.thought("Well"), *ollama.said("Hello", " world")),
+        ollama.streamed(*ollama.said("a", "[", "b"), done_reason="length"),
+        ollama.streamed(ollama.piece("", ollama.call("n", x=1))),
+        [ollama.error()],
+        [b"\n", b"not json\n", b'{"done": true}\n'],
+    ],
+)
+def test_lines_of_which_nothing_changes_leave_as_they_came(lines: list[bytes]) -> None:
+    assert run(*lines) == b"".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "content", "reasoning", "calls"),
+    [
+        (["a[x]b"], "ab", "", [("x", {})]),
+        (["[", "x", "]"], "", "", [("x", {})]),
+        (["(a", "b)c"], "c", "(ab)", []),
+        (["{a}", "~"], "<a>", "", []),
+    ],
+)
+def test_text_that_changes_leaves_in_lines_of_its_own(
+    pieces: list[str], content: str, reasoning: str, calls: Any
+) -> None:
+    found = ollama.read(run(*ollama.streamed_text(*pieces)))
+    assert found == ollama.Read(content, reasoning, calls, done_reason="stop")
+
+
+def test_call_in_the_last_line_leaves_before_it() -> None:
+    found = run(*ollama.said("a["), ollama.end(content="x]"))
+    assert ollama.read(found) == ollama.Read("a", "", [("x", {})], done_reason="stop")
+    assert json.loads(found.splitlines()[-1])["eval_count"] == 5
+
+
+def test_ids_are_given_only_where_they_are_known() -> None:
+    lines = ollama.streamed_text("[x]")
+    assert ollama.read(run(*lines)).ids == [None]
+    assert ollama.read(run(*lines, form=True), ids=True).ids == ["id1"]
+
+
+def test_own_calls_go_to_a_client_of_text() -> None:
+    lines = ollama.streamed(*ollama.said("Hi"), ollama.piece("", ollama.call("n", x=1)))
+    assert ollama.read(run(*lines, structured=False)).content == 'Hi[n {"x": 1} call_0]'
+
+
+def test_own_call_that_a_policy_changes_is_written_anew() -> None:
+    lines = ollama.streamed(ollama.piece("", ollama.call("old")), ollama.piece("", ollama.call("n", x=1)))
+    assert ollama.read(run(*lines, guarded=True)).calls == [("new", {}), ("n", {"x": 1})]
+
+
+def test_keep_alive_is_a_line_without_text() -> None:
+    codec = API.codec()
+    assert codec.keep_alive() is None
+    (frame,) = LineReader().feed(ollama.said("a")[0])
+    codec.decode(frame)
+    line = codec.keep_alive()
+    assert line is not None
+    assert json.loads(line)["message"] == {"role": "assistant", "content": ""}
+
+
+WRITTEN = [write("read", {"filePath": "/a"}) for name, write in chat.DIALECTS.items() if name != "bare-json"]
+"""Bare JSON is a call only where it is the whole reply."""
+
+
+@pytest.mark.parametrize("text", WRITTEN)
+def test_every_cut_and_the_whole_say_the_same(text: str) -> None:
+    lines = ollama.streamed_text(*(f"It works.\n\n{text}"))
+    body = b"".join(lines)
+    whole = ollama.read(fed(exchange().stream(), body))
+    assert whole == ollama.Read("It works.", "", [("read", {"filePath": "/a"})], done_reason="stop")
+    assert ollama.read(fed(exchange().stream(), *(body[at : at + 1] for at in range(len(body))))) == whole
+    for cut in range(1, len(body), 97):
+        assert ollama.read(fed(exchange().stream(), body[:cut], body[cut:])) == whole
+    reply = exchange(stream=False).body(chat.encoded(ollama.message(f"It works.\n\n{text}")))
+    assert ollama.read(reply, stream=False) == whole
+
+
+@given(st.lists(st.text("ab[]x(){}~ ", max_size=6), max_size=8), st.lists(st.integers(0, 900), max_size=4))
+def test_no_character_is_lost_in_any_cut(pieces: list[str], cuts: list[int]) -> None:
+    body = b"".join(ollama.streamed_text(*pieces))
+    places = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
+    assert run(*(body[a:b] for a, b in pairwise(places))) == run(body)
+    found, expected = ollama.read(run(body)), Toy()
+    events = [*expected.feed("".join(pieces)), *expected.finish(complete=True)]
+    assert len(found.calls) == sum(type(event).__name__ == "Call" for event in events)
+
+
+def test_plain_lines_are_not_read() -> None:
+    """Each with a time of its own, as Ollama writes them."""
+    stream = exchange().stream()
+    head = {"model": "m", "message": ollama.assistant(" word"), "done": False}
+    times = [f"2026-01-01T00:00:00.{number:06}Z" for number in range(50)]
+    lines = [json.dumps({**head, "created_at": time}).encode() + b"\n" for time in times]
+    assert stream.feed(lines[0]) == [lines[0]]
+    assert stream.feed(lines[1]) == [lines[1]]
+    stream._relay.feed = None  # type: ignore[assignment, method-assign]
+    assert [stream.feed(line) for line in lines[2:]] == [[line] for line in lines[2:]]
+
+
+@pytest.mark.parametrize("thinking", [None, "Well"])
+def test_whole_reply_as_a_stream(thinking: str | None) -> None:
+    body = ollama.message("Hi", ollama.call("n", x=1), thinking=thinking)
+    stream = API.streamed(chat.encoded(body), Request(chat.encoded(ollama.request())))
+    assert ollama.read(stream) == ollama.read(chat.encoded(body), stream=False)
+
+
+def test_reply_of_our_own() -> None:
+    request = Request(chat.encoded(ollama.request()))
+    body = API.reply(request, "Stopped.", digest="0" * 64, created=0)
+    assert ollama.read(body, stream=False).content == ollama.read(API.streamed(body, request)).content == "Stopped."
+    assert json.loads(body)["created_at"].startswith("1970-01-01T00:00:00")

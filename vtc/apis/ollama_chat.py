@@ -1,0 +1,179 @@
+"""Ollama's own chat API (`POST /api/chat`): a reply is lines of JSON, and streamed unless the request says otherwise.
+
+    {"model": …, "created_at": …, "message": {"role": "assistant", "content": " word"}, "done": false}
+    {…, "message": {"content": "", "tool_calls": [{"function": {"name": "read", "arguments": {"path": …}}}]}, …}
+    {…, "message": {"content": ""}, "done": true, "done_reason": "stop", "eval_count": 5}
+
+Arguments are objects, calls come whole, and the reason stays `stop` with calls. A whole reply is one such line. Results
+name their tool, and often no call: they are matched by their order. The format is that of ollama's api/types.go.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec.structs import replace
+
+from vtc import events
+from vtc.apis import base
+from vtc.apis.base import BadRequest, Decoded, Said, as_said
+from vtc.apis.openai_chat import request as openai_chat
+from vtc.apis.openai_chat.reply import without
+from vtc.events import Call, CallDelta, Delta, Finish, Reasoning, ReasoningDelta, TextDelta, ToolCall
+from vtc.json_text import decode, encode
+from vtc.wire.framing import Frame, Framing
+from vtc.wire.ndjson import Lines
+from vtc.wire.whole import WholeBody
+
+_LINES, _WHOLE = Lines(), WholeBody()
+_EVERY_LINE = ("model", "created_at")
+
+
+class Request(openai_chat.Request):
+    """A chat request; tools are declared as in chat completions. `form` is True if calls have ids."""
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__(body)
+        if "messages" not in self.fields or not self.model:
+            raise BadRequest("the body is no chat request of Ollama: it needs `model` and `messages`")
+        self.stream = self.fields.get("stream") is not False
+        self.tool_choice, self.parallel, self.form = "auto", True, bool(self.call_ids)
+
+    def read_messages(self, entries: Sequence[Mapping[str, Any]]) -> list[events.Message]:
+        messages: list[events.Message] = []
+        waiting: list[ToolCall] = []  # calls without a result, the oldest first
+        for entry, message in zip(entries, super().read_messages(entries), strict=True):
+            name = message.name or entry.get("tool_name")
+            if message.role == "tool" and (found := [call for call in waiting if name in (None, call.name)]):
+                waiting.remove(found[0])
+                message = replace(message, name=found[0].name, call_id=message.call_id or found[0].id)
+            waiting += message.calls
+            messages.append(replace(message, name=message.name or name, reasoning=str(entry.get("thinking") or "")))
+        return messages
+
+    def write_message(self, message: events.Message) -> dict[str, Any]:
+        entry = super().write_message(message)
+        entry["content"] = entry["content"] or ""
+        if message.calls:
+            entry["tool_calls"] = [_entry(call, ids=self.form) for call in message.calls]
+        return {**entry, "tool_name": message.name} if message.role == "tool" else entry
+
+
+def _entry(call: ToolCall, *, ids: bool) -> dict[str, Any]:
+    """Write a call; with an id only for clients that know ids, as others fail at it."""
+    function = {"name": call.name, "arguments": json.loads(call.arguments)}
+    return {"id": call.id, "function": function} if ids else {"function": function}
+
+
+class Codec(msgspec.Struct):
+    """The lines of a reply, or the one of a whole reply. `ids` gives calls ids; `drop` names fields to leave out."""
+
+    renumbers: ClassVar[bool] = False
+
+    ids: bool = False
+    drop: frozenset[str] = frozenset()
+    framing: Framing = _LINES
+    last: Frame | None = None
+
+    def decode(self, frame: Frame) -> Decoded | None:
+        try:
+            line = decode(frame.data or b"null", "replace")
+        except ValueError:
+            return None
+        if not isinstance(line, dict) or not isinstance(line.get("message"), dict):
+            return None  # an error, or nothing of this API
+        clean = without({**line, "message": without(line["message"], self.drop)}, self.drop) if self.drop else line
+        self.last = frame if clean == line else Frame(self.framing.write(clean, None, first=True), encode(clean))
+        known = line.keys() <= {*_EVERY_LINE, "message", "done"} and line["message"].keys() <= {"role", "content"}
+        return Decoded(tuple(_deltas(line)), known and not line.get("done"), self.last)
+
+    def forward(self, frame: Frame) -> bytes:
+        return frame.raw
+
+    def write(self, frame: Frame, choice: int, said: Sequence[Said], *, first: bool) -> list[Mapping[str, Any]]:
+        line = decode(frame.data or b"{}", "replace")
+        done = bool(line.get("done"))
+        rest = {key: value for key, value in line["message"].items() if key not in ("role", "content", "tool_calls")}
+        parts = [{"content": "", **rest}] if first and rest and not done else []
+        for one in said:
+            match one:
+                case Reasoning(raw):
+                    parts += [] if "thinking" in self.drop else [{"content": "", "thinking": raw}]
+                case Call(call=call):
+                    parts.append({"content": "", "tool_calls": [_entry(call, ids=self.ids)]})
+                case CallDelta(source=source):
+                    parts.append({"content": "", "tool_calls": [source]})
+                case events.Text(text) | events.Rewritten(text=text) if text:
+                    parts.append({"content": text})
+        head = {key: line[key] for key in _EVERY_LINE if key in line}
+        lines = [{**head, "message": {"role": "assistant", **part}, "done": False} for part in parts]
+        if any(isinstance(one, Finish) for one in said):
+            end = line if done else {**head, "done": True, "done_reason": "stop"}
+            lines.append({**end, "message": {"role": "assistant", "content": "", **(rest if done else {})}})
+        return [*lines] if self.framing is _LINES else [_joined(lines)]
+
+    def keep_alive(self) -> bytes | None:
+        """Copy the last line without its text, as clients read every line as JSON; None before the first."""
+        line = decode(self.last.data or b"{}", "replace") if self.last else None
+        return line and self.framing.write({**line, "message": {"role": "assistant", "content": ""}}, None, first=True)
+
+
+def _deltas(line: Mapping[str, Any]) -> Iterable[Delta]:
+    message = line["message"]
+    if message.get("thinking"):
+        yield ReasoningDelta(str(message["thinking"]))
+    for entry in message.get("tool_calls") or ():
+        arguments = json.dumps(entry["function"].get("arguments") or {}, ensure_ascii=False)
+        yield CallDelta(None, entry.get("id"), str(entry["function"].get("name")), arguments, entry)
+    yield TextDelta(str(message.get("content") or ""))
+    if line.get("done"):
+        reason = str(line.get("done_reason") or "")
+        yield Finish("length" if reason == "length" else "stop", said=reason)
+
+
+def _joined(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Join lines to the whole reply that they add up to."""
+    messages = [line["message"] for line in lines]
+    message = {**messages[-1], "content": "".join(one["content"] for one in messages)}
+    if thinking := "".join(one.get("thinking") or "" for one in messages):
+        message["thinking"] = thinking
+    if calls := [call for one in messages for call in one.get("tool_calls") or ()]:
+        message["tool_calls"] = calls
+    return {**lines[-1], "message": message}
+
+
+class OllamaChat:
+    """The row of the registry; see `base.Api`."""
+
+    name = "ollama-chat"
+
+    def handles(self, method: str, path: str) -> bool:
+        return method == "POST" and path.partition("?")[0].rstrip("/").endswith("/api/chat")
+
+    def request(self, body: bytes) -> Request:
+        return Request(body)
+
+    def codec(self, form: Any = None, drop: Collection[str] = (), *, whole: bool = False) -> Codec:
+        return Codec(bool(form), frozenset(drop), _WHOLE if whole else _LINES)
+
+    def unstreamed(self) -> tuple[Mapping[str, Any], Sequence[str]]:
+        return {"stream": False}, ()
+
+    def streamed(self, body: bytes, request: base.Request) -> bytes:
+        line, codec = decode(body), self.codec(request.form)
+        if not isinstance(line, dict) or not isinstance(line.get("message"), dict):
+            raise ValueError("the reply is none of Ollama's chat API")
+        frame = Frame(b"", encode({**line, "message": {**line["message"], "thinking": ""}}))
+        lines = codec.write(frame, 0, as_said(_deltas(line)), first=True)
+        return b"".join(_LINES.write(line, None, first=True) for line in lines)
+
+    def reply(self, request: base.Request, text: str, *, digest: str, created: int) -> bytes:
+        head = {"model": request.model, "created_at": datetime.fromtimestamp(created, UTC).isoformat()}
+        return encode({**head, "message": {"role": "assistant", "content": text}, "done": True, "done_reason": "stop"})
+
+    def call_id(self, digest: str) -> str:
+        return f"call_{digest[:24]}"
