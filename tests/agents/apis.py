@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from tests.apis import chat, messages, ollama, responses
@@ -75,6 +75,7 @@ class Api:
     path: str
     hear: Callable[[Json], Heard]
     stream: Callable[[Reply, Json], Iterable[bytes]]
+    _: KW_ONLY
     media: str = "text/event-stream"
     whole: Callable[[Reply], Json] | None = None
     broken: Sequence[bytes] = ()
@@ -178,7 +179,7 @@ MESSAGES = Api(
     messages.PATH,
     _hear_messages,
     _stream_messages,
-    _whole_message,
+    whole=_whole_message,
     broken=[messages.START, *messages.text_block(0, "I will")[:-1], frame(messages.error())],
 )
 RESPONSES = Api(responses.PATH, _hear_responses, _stream_responses)
