@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-from tests.apis import chat, messages, responses
+from tests.apis import chat, messages, ollama, responses
 from tests.apis.named_events import frame
 
 type Json = dict[str, Any]
@@ -68,12 +68,15 @@ class Heard:
 class Api:
     """One HTTP API of the scripted model; `hear` takes a request, `stream` gives the frames of a reply to it.
 
-    `whole` is for agents that ask again without `stream` when a stream broke off, which it does by the frames `broken`.
+    `media` is the type of its streams. `whole` is for agents that ask again without `stream` when a stream broke off,
+    which it does by the frames `broken`.
     """
 
     path: str
     hear: Callable[[Json], Heard]
     stream: Callable[[Reply, Json], Iterable[bytes]]
+    _: KW_ONLY
+    media: str = "text/event-stream"
     whole: Callable[[Reply], Json] | None = None
     broken: Sequence[bytes] = ()
 
@@ -164,12 +167,20 @@ def _stream_responses(reply: Reply, request: Json) -> Iterable[bytes]:
     return responses.streamed(*items)
 
 
+def _stream_ollama(reply: Reply, request: Json) -> Iterable[bytes]:
+    yield from ollama.said(*reply.pieces)
+    if call := reply.call:
+        yield ollama.piece("", ollama.call(call.name, **{call.key: call.value}))
+    yield ollama.end()
+
+
 CHAT = Api("/v1/chat/completions", _hear_chat, _stream_chat)
 MESSAGES = Api(
     messages.PATH,
     _hear_messages,
     _stream_messages,
-    _whole_message,
+    whole=_whole_message,
     broken=[messages.START, *messages.text_block(0, "I will")[:-1], frame(messages.error())],
 )
 RESPONSES = Api(responses.PATH, _hear_responses, _stream_responses)
+OLLAMA = Api(ollama.PATH, _hear_chat, _stream_ollama, media=ollama.NDJSON["content-type"])

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from tests.agents.apis import CHAT, Api, Call, Heard, Reply
+from tests.agents.apis import CHAT, OLLAMA, Api, Call, Heard, Reply
 
 WORD = re.compile(r"\bword-[0-9a-f]{12}\b")
 """What a secret word looks like; `hello.txt` holds one."""
@@ -151,7 +151,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.script.requests.append(request)
         if refusal := self.script.refusal(request):
             self._error(400, refusal)
-        elif not request.get("stream"):
+        elif not request.get("stream", api is OLLAMA):  # Ollama alone streams unless told otherwise
             if api.whole:
                 self._json(200, api.whole(self.script.reply(request)))
             else:
@@ -163,7 +163,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _events(self, frames: Iterable[bytes]) -> None:
         self.send_response(200)
-        self.send_header("content-type", "text/event-stream")
+        self.send_header("content-type", self.script.api.media)
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
         for frame in frames:

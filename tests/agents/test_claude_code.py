@@ -63,6 +63,8 @@ def test_without_vtc_a_native_call_is_carried_out(claude_code: ClaudeCode, proje
     done = claude_code(network.model(native))
     assert (done.returncode, project.word in done.stdout) == (0, True), done
     assert (len(native.requests), native.strays) == (2, [])
+    for request in native.requests:
+        check_request(request)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)

@@ -4,6 +4,7 @@ Seen with the Cline CLI 2.18.0: about five seconds a run, no side requests. It r
 ways of writing are answered "You did not use a tool", and the third time ends the task with exit code 1.
 It also carries out `tool_calls` that nobody asked for, so those are no test of VTC here: the call comes back
 as an assistant message with `tool_calls`, a `tool` message "result missing", and the result as user text.
+From Ollama's `/api/chat` it reads text only, and asks nothing else of the server.
 """
 
 from __future__ import annotations
@@ -14,29 +15,32 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from tests.agents.apis import Call
+from tests.agents.apis import CHAT, OLLAMA, Api, Call
 from tests.agents.conftest import PROMPT, Network, Project
 from tests.agents.model_server import MODEL, ScriptedModel
 from tests.agents.processes import npm_install, run_agent
+from tests.apis.ollama import check_request
 
 pytestmark = pytest.mark.agents
 
-Cline = Callable[[str], CompletedProcess[str]]
+Cline = Callable[..., CompletedProcess[str]]
 
 
 @pytest.fixture
 def cline(project: Project) -> Cline:
-    """Run Cline against the server at a URL."""
+    """Run Cline against the server at a URL, which speaks chat completions or Ollama's own API."""
     commands = npm_install("cline", "2.18.0")
 
-    def run(url: str) -> CompletedProcess[str]:
+    def run(url: str, provider: str = "openai") -> CompletedProcess[str]:
         # What `cline auth` writes, and telemetry off: it would wait ten seconds for its server at the end.
         state = {
             "telemetrySetting": "disabled",
             "welcomeViewCompleted": True,
             "openAiBaseUrl": f"{url}/v1",
-            **{f"{mode}ModeApiProvider": "openai" for mode in ("act", "plan")},
+            "ollamaBaseUrl": url,
+            **{f"{mode}ModeApiProvider": provider for mode in ("act", "plan")},
             **{f"{mode}ModeOpenAiModelId": MODEL for mode in ("act", "plan")},
+            **{f"{mode}ModeOllamaModelId": MODEL for mode in ("act", "plan")},
         }
         data = project.home / ".cline" / "data"
         data.mkdir(parents=True)
@@ -48,9 +52,9 @@ def cline(project: Project) -> Cline:
     return run
 
 
-def model(dialect: str, project: Project, *, strict: bool = False) -> ScriptedModel:
+def model(dialect: str, project: Project, *, strict: bool = False, api: Api = CHAT) -> ScriptedModel:
     read = Call("read_file", "path", project.file.name)
-    return ScriptedModel(dialect, read, finish=("attempt_completion", "result"), strict=strict)
+    return ScriptedModel(dialect, read, finish=("attempt_completion", "result"), strict=strict, api=api)
 
 
 @pytest.mark.parametrize("dialect", ["tag", "native"])
@@ -101,3 +105,29 @@ def test_with_vtc_a_model_that_knows_only_native_tools_works(cline: Cline, proje
     last = native.requests[-1]
     assert [tool["function"]["name"] for tool in last["tools"]][:2] == ["execute_command", "read_file"]
     assert "<read_file>" not in json.dumps(last["messages"])
+
+
+def test_without_vtc_it_reads_its_own_xml_from_ollama(cline: Cline, project: Project, network: Network) -> None:
+    own = model("tag", project, api=OLLAMA)
+    done = cline(network.model(own), "ollama")
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+    assert own.strays == []
+
+
+@pytest.mark.parametrize("dialect", ["hermes", "invoke"])
+def test_without_vtc_it_does_not_understand_another_dialect_from_ollama(
+    dialect: str, cline: Cline, project: Project, network: Network
+) -> None:
+    done = cline(network.model(model(dialect, project, api=OLLAMA)), "ollama")
+    assert (done.returncode, project.word in done.stdout + done.stderr) == (1, False), done
+
+
+@pytest.mark.parametrize("dialect", ["tag", "hermes", "invoke", "qwen3-coder"])
+def test_with_vtc_every_dialect_from_ollama_becomes_its_own_xml(
+    dialect: str, cline: Cline, project: Project, network: Network
+) -> None:
+    text = model(dialect, project, api=OLLAMA)
+    done = cline(network.vtc(network.model(text)), "ollama")
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+    for request in text.requests:
+        check_request(request)

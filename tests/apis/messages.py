@@ -309,7 +309,7 @@ class _StreamReader:
 
     def _block(self, index: int, block: Json) -> None:
         assert self.found.stop_reason is None, f"a block begins behind message_delta: {block}"
-        # anthropic-python: IndexError; Claude Code: "Content block not found".
+        # anthropic-python: IndexError; an older Claude Code: "Content block not found".
         assert index == len(self.found.blocks), f"block {index} follows {len(self.found.blocks)} blocks"
         # The TypeScript SDK tells of the last block only, and the AI SDK drops a signature that comes late.
         assert self.overlapping or not self.open, f"block {index} begins while {self.open} is open"
@@ -332,7 +332,7 @@ class _StreamReader:
     def _delta(self, index: int, delta: Json) -> None:
         assert index in self.open, f"a delta for block {index}; open are {self.open}"
         block, kind = self.found.blocks[index], delta["type"]
-        # anthropic-python drops it; Claude Code: "Content block is not a text block".
+        # anthropic-python drops it; Claude Code gives the stream up and asks again without `stream`.
         assert kind in DELTAS.get(block["type"], ()), f"{kind} for a block {block['type']}"
         match kind:
             case "text_delta":

@@ -521,8 +521,9 @@ class _StreamReader:
     def _finish(self, item: _Item, done: Json) -> None:
         self.open = None
         _check_item(done, done=True)
-        names = ("call_id", "name", "namespace") if done["type"] in CALLS else ()
-        for key in ("id", "type", *names):
+        # openai-python compares the first three, whatever the item is.
+        names = ("name", "namespace") if done["type"] in CALLS else ()
+        for key in ("id", "type", "call_id", *names):
             assert done.get(key) == item.added.get(key), f"{key} of item {item.index} changes: {done}"
         if done["type"] in CALLS:
             said = done["arguments" if done["type"] == "function_call" else "input"]
