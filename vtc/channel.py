@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from vtc.dialects.arguments.json_object import JsonBody
-from vtc.dialects.reading.delivery import EXCERPT
+from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.text_client import conversation
