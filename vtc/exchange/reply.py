@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from vtc.dialects.arguments.json_object import JsonBody
-from vtc.dialects.reading.delivery import EXCERPT
+from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.reading.reader import PlainRule, Reader
 from vtc.dialects.syntax import tool_names
 from vtc.events import Call, Event, Reasoning, Refusal, Text, Tool, ToolCall

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
-from vtc.dialects.reading.delivery import EXCERPT
+from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.text_client import conversation
 from vtc.events import Call, Denied, Event, Intervention, Markup, Refusal, Rewritten, Text, Tool, ToolCall
 from vtc.profiles.plan import ReplyPlan, TextClient
