@@ -113,6 +113,8 @@ class CallDelta(msgspec.Struct, frozen=True):
     arguments: str = ""
     source: Any = None
     choice: int = 0
+    clean: bool = True
+    """False if the piece breaks a rule of its API that clients rely on."""
 
 
 class BlockEnd(msgspec.Struct, frozen=True, gc=False):

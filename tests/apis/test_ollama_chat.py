@@ -139,7 +139,7 @@ def test_ids_are_given_only_where_they_are_known() -> None:
 
 def test_own_calls_go_to_a_client_of_text() -> None:
     lines = ollama.streamed(*ollama.said("Hi"), ollama.piece("", ollama.call("n", x=1)))
-    assert ollama.read(run(*lines, structured=False)).content == 'Hi[n {"x": 1} call_0]'
+    assert ollama.read(run(*lines, structured=False)).content == 'Hi[n {"x": 1} None]'
 
 
 def test_own_call_that_a_policy_changes_is_written_anew() -> None:

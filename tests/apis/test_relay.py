@@ -41,7 +41,7 @@ def run(*frames: bytes, structured: bool = True) -> bytes:
     [
         [calls(entry(0, "a")), calls(PART), END, chat.USED, chat.DONE],
         [chat.chunk({"role": "assistant", "content": None, "tool_calls": [entry(0, "a", sig="x")]}), calls(PART), END],
-        [chat.ROLE, *chat.said("Hi"), calls(entry(0, "a"), entry(1, "b")), calls(PART), chat.STOP, chat.DONE],
+        [chat.ROLE, *chat.said("Hi"), calls(entry(0, "a"), entry(1, "b")), calls(PART), END, chat.DONE],
         [calls(entry(0, "a"), PART), chat.chunk({"tool_calls": [PART]}, "tool_calls")],
         [chat.chunk({"function_call": {"name": "a", "arguments": "{"}}), chat.chunk({}, "function_call")],
         [calls(entry(0, "a")), calls(PART)],
@@ -50,6 +50,11 @@ def run(*frames: bytes, structured: bool = True) -> bytes:
 )
 def test_calls_of_which_nothing_changes_leave_in_their_frames(frames: list[bytes]) -> None:
     assert run(*frames) == b"".join(frames)
+
+
+def test_finish_reason_goes_with_the_calls() -> None:
+    assert chat.read(run(chat.ROLE, calls(entry(0, "a"), PART), chat.STOP)).finish_reason == "tool_calls"
+    assert chat.read(run(chat.ROLE, *chat.said("Hi"), END)).finish_reason == "stop"
 
 
 def test_they_leave_when_the_last_of_them_is_there() -> None:

@@ -31,7 +31,6 @@ def piece(arguments: str, name: str = "", index: int | None = None, id: str | No
 def test_pieces_add_up(pieces: list[CallDelta], calls: list[tuple[str, ...]]) -> None:
     found = ToolCallAccumulator(pieces)
     assert [(call.name, call.arguments, *([call.id] if call.id else [])) for call in found.calls()] == calls
-    assert all(call.id for call in found.numbered())
 
 
 def test_fields_of_all_pieces_are_kept() -> None:
@@ -42,3 +41,38 @@ def test_fields_of_all_pieces_are_kept() -> None:
 
 def test_source_of_a_call_says_nothing_of_what_it_is() -> None:
     assert ToolCall("a", "{}", source={"x": 1}) == ToolCall("a", "{}")
+
+
+@pytest.mark.parametrize(
+    ("pieces", "clean"),
+    [
+        ([piece("{", "a", 0, "p"), piece("}", index=0)], True),
+        ([piece("{}", "a", 0, "p"), piece("{}", "a", 1, "q")], True),
+        ([piece("{}", "a", 1, "p")], False),
+        ([piece("{}", "a", 0, "p"), piece("{}", "b", 0, "q")], False),
+        ([piece("{", "a", 0, "p"), piece("}", "a", 0)], False),
+        ([piece("{}", "", 0, "p")], False),
+        ([CallDelta(0, "p", "a", "{}", clean=False)], False),
+        ([piece("{}", "a"), piece("{}", "b")], True),
+    ],
+)
+def test_pieces_that_clients_would_read_otherwise_are_not_clean(pieces: list[CallDelta], clean: bool) -> None:
+    assert ToolCallAccumulator(pieces).clean == clean
+
+
+@pytest.mark.parametrize(
+    ("pieces", "calls"),
+    [
+        ([piece('{"a":1}', "x", 0, "p"), piece('{"b":2}', "y", 0, "q")], [("x", '{"a":1}'), ("y", '{"b":2}')]),
+        ([piece('{"a":1}', "x", 0), piece('{"a":2}', "x", 0)], [("x", '{"a":1}'), ("x", '{"a":2}')]),
+        ([piece('{"a":', "x", 0), piece('"}"', "x", 0), piece("}", "x", 0)], [("x", '{"a":"}"}')]),
+        (
+            [piece("", "x", 0, "p"), piece("{}", index=0), piece("", "y", 0, "q"), piece("{}", index=0)],
+            [("x", "{}"), ("y", "{}")],
+        ),
+    ],
+)
+def test_calls_of_one_number_are_told_by_id_or_by_whole_arguments(
+    pieces: list[CallDelta], calls: list[tuple[str, str]]
+) -> None:
+    assert [(call.name, call.arguments) for call in ToolCallAccumulator(pieces).calls()] == calls

@@ -15,7 +15,7 @@ from __future__ import annotations
 import copy
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -119,6 +119,8 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
     ended: bool = False
 
 
+type Fate = Literal["none", "kept", "written"]
+"""What became of upstream's own calls: there are none, they leave in their frames, or they are written anew."""
 type Outcome = list[Event | CallDelta | Finish]
 """What the deltas of a frame, and text that waited, became."""
 
@@ -223,9 +225,9 @@ class Relay[P: Pipeline]:
         for choice in self._choices.values():
             if choice.ended:
                 continue
-            choice, events, changed = _finish(choice, [], complete=complete)
-            if choice.lifted or changed:
-                events.append(Finish(_reason("stop", choice, changed=changed), choice.index))
+            choice, events, fate = _finish(choice, [], complete=complete)
+            if choice.lifted or fate == "written":
+                events.append(Finish(_reason("stop", choice, fate), choice.index))
             settled, left = _settle(codec, choice, Waiting(self._last, alone=True, intact=False, written=True), events)
             after.append(settled)
             out += left
@@ -273,11 +275,11 @@ def _read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choi
             case BlockEnd():
                 choice = replace(choice, paused=True)
             case Finish(reason=reason):
-                choice, made, changed = _finish(choice, calls, complete=reason != "length", lifted=_has_calls(events))
-                told = _reason(reason, choice, changed=changed)
+                choice, made, fate = _finish(choice, calls, complete=reason != "length", lifted=_has_calls(events))
+                told = _reason(reason, choice, fate)
                 events += [*made, delta if told == reason else replace(delta, reason=told)]
-                intact = intact and told == reason and not (changed and calls)
-                calls = [] if changed else calls
+                intact = intact and told == reason and not (calls and fate == "written")
+                calls = [] if fate == "written" else calls
     if not choice.lifted and _has_calls(events):
         choice = replace(choice, lifted=True)
     return choice, replace(entry, text=text, calls=tuple(calls), intact=intact), events
@@ -285,20 +287,29 @@ def _read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choi
 
 def _finish(
     choice: Choice, calls: Sequence[CallDelta], *, complete: bool, lifted: bool = False
-) -> tuple[Choice, Outcome, bool]:
-    """End a choice. The last value is True if upstream's own calls are not to leave in the frames they came in."""
+) -> tuple[Choice, Outcome, Fate]:
+    """End a choice; upstream's own calls that are clean, and that no stage changed, leave in their frames."""
     pieces = [*[piece for entry in choice.waiting for piece in entry.calls], *calls]
-    gathered = ToolCallAccumulator(pieces).numbered() if pieces else []
+    accumulated = ToolCallAccumulator(pieces)
+    gathered = accumulated.calls()
     made: Outcome = [*choice.pipeline.finish(complete=complete, calls=gathered)]
-    changed = False
-    if gathered:
-        left = [event.call for event in made if isinstance(event, Call)]
-        changed = left != gathered or any(isinstance(event, Rewritten) for event in made)
-        if changed:
-            choice = replace(choice, waiting=deque(map(_without_calls, choice.waiting)))
-        else:
-            made = [event for event in made if not isinstance(event, Call)]
-    return replace(choice, ended=True, lifted=choice.lifted or lifted or _has_calls(made)), made, changed
+    choice = replace(choice, ended=True, lifted=choice.lifted or lifted)
+    if not gathered:
+        return replace(choice, lifted=choice.lifted or _has_calls(made)), made, "none"
+    left = [event.call for event in made if isinstance(event, Call)]
+    rewritten = any(isinstance(event, Rewritten) for event in made)
+    if accumulated.clean and not rewritten and _is_same(left, gathered):
+        return choice, [event for event in made if not isinstance(event, Call)], "kept"
+    waiting = deque(map(_without_calls, choice.waiting))
+    return replace(choice, waiting=waiting, lifted=choice.lifted or _has_calls(made)), made, "written"
+
+
+def _is_same(left: Sequence[ToolCall], gathered: Sequence[ToolCall]) -> bool:
+    """True if calls leave as upstream made them; an id for one that came without makes no difference."""
+    said = [(call.name, call.arguments, call.id) for call in left]
+    return len(left) == len(gathered) and all(
+        one == (own.name, own.arguments, own.id or one[2]) for one, own in zip(said, gathered, strict=True)
+    )
 
 
 def _without_calls(entry: Waiting) -> Waiting:
@@ -309,11 +320,11 @@ def _has_calls(events: Outcome) -> bool:
     return Call in [type(event) for event in events]
 
 
-def _reason(reason: Reason, choice: Choice, *, changed: bool) -> Reason:
-    """Tell the reason that goes with the calls that the client was given."""
-    if choice.lifted:
+def _reason(reason: Reason, choice: Choice, fate: Fate) -> Reason:
+    """Tell the reason that goes with the calls that the client is given."""
+    if choice.lifted or fate == "kept":
         return reason if reason in ("length", "other") else "tool_calls"
-    return "stop" if changed and reason == "tool_calls" else reason
+    return "stop" if reason == "tool_calls" and (fate == "written" or not choice.native) else reason
 
 
 # Events -> frames

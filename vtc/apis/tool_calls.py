@@ -1,27 +1,47 @@
 """Calls in their structured form, put together from the pieces that a reply has them in.
 
-Pieces of several calls may be mixed, some servers number nothing, and one piece may be all of a call.
+Pieces of several calls may be mixed, some servers number nothing or number all calls alike, and one piece may be all of
+a call.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from vtc.events import CallDelta, ToolCall
+
+_TOKEN = re.compile(r'\\.|["{}\[\]]', re.DOTALL)
 
 
 class _Pieces:
     """One call so far. Its arguments are joined only at the end, since those of a long call come in thousands."""
 
-    __slots__ = ("arguments", "id", "name", "source")
+    __slots__ = ("arguments", "depth", "id", "in_string", "name", "scanned", "source")
 
     def __init__(self) -> None:
         self.id: str | None = None
         self.name = ""
         self.arguments: list[str] = []
         self.source: dict[str, Any] = {}
+        self.scanned = 0
+        self.depth = 0
+        self.in_string = False
+
+    def is_whole(self) -> bool:
+        """True if its arguments end with the brace that closes them; each piece is looked at once."""
+        for piece in self.arguments[self.scanned :]:
+            for found in _TOKEN.finditer(piece):
+                token = found[0]
+                if token == '"':
+                    self.in_string = not self.in_string
+                elif not self.in_string and token in "{[":
+                    self.depth += 1
+                elif not self.in_string and token in "}]":
+                    self.depth -= 1
+        self.scanned = len(self.arguments)
+        return not self.depth and not self.in_string and any(piece.strip() for piece in self.arguments[-8:])
 
 
 class ToolCallAccumulator:
@@ -29,12 +49,21 @@ class ToolCallAccumulator:
 
     def __init__(self, pieces: Iterable[CallDelta] = ()) -> None:
         self._calls: dict[int, _Pieces] = {}
+        self._places: dict[int, int] = {}  # by upstream's number, where that call stands
+        self.clean = True
+        """False if clients would read the pieces otherwise: calls of one number, a name twice, an id missing."""
         for piece in pieces:
             self.add(piece)
 
     def add(self, piece: CallDelta) -> None:
         """Add a piece to the call that it belongs to."""
-        call = self._calls.setdefault(self._index(piece), _Pieces())
+        place = self._place(piece)
+        call = self._calls.get(place)
+        if call is None:
+            call = self._calls[place] = _Pieces()
+            self.clean = self.clean and piece.clean and bool(piece.name)
+        elif piece.name or not piece.clean:
+            self.clean = False
         if isinstance(piece.source, Mapping):
             call.source.update(piece.source)
         call.id = call.id or piece.id
@@ -42,15 +71,26 @@ class ToolCallAccumulator:
             call.name += piece.name
         call.arguments.append(piece.arguments)
 
-    def _index(self, piece: CallDelta) -> int:
-        """Find the call of a piece: without a number, a new id or a second name begins another one."""
+    def _place(self, piece: CallDelta) -> int:
+        """Find the call of a piece: a new number begins one, as does another id, or a name after whole arguments."""
+        last = max(self._calls, default=-1)
+        if piece.index is None:
+            place = max(last, 0)
+        else:
+            place = self._places.setdefault(piece.index, piece.index)
+            if place not in self._calls:
+                self.clean = self.clean and place <= last + 1
+                return place
+        known = self._calls.get(place)
+        another = known is not None and bool(piece.id and known.id and piece.id != known.id)
+        if known and piece.name and known.name and not another:
+            another = piece.index is None or (not piece.id and known.is_whole())
+        if not another:
+            return place
         if piece.index is not None:
-            return piece.index
-        if not self._calls:
-            return 0
-        last = max(self._calls)
-        call = self._calls[last]
-        return last + bool((piece.name and call.name) or (piece.id and piece.id != call.id))
+            self.clean = False
+            self._places[piece.index] = last + 1
+        return last + 1
 
     def calls(self) -> list[ToolCall]:
         """Return the calls in the order of their numbers; no arguments at all are `{}`."""
@@ -58,7 +98,3 @@ class ToolCallAccumulator:
             ToolCall(call.name, "".join(call.arguments) or "{}", call.id, call.source)
             for _, call in sorted(self._calls.items())
         ]
-
-    def numbered(self) -> list[ToolCall]:
-        """Return the calls; one without an id gets `call_<place>`."""
-        return [replace(call, id=call.id or f"call_{place}") for place, call in enumerate(self.calls())]

@@ -12,12 +12,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from vtc.dialects.arguments.json_object import JsonBody
 from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.reading.reader import PlainRule, Reader
 from vtc.dialects.syntax import tool_names
-from vtc.events import Call, Event, Reasoning, Refusal, Text, Tool, ToolCall
+from vtc.events import Call, Event, Reasoning, Refusal, Rewritten, Text, Tool, ToolCall
+from vtc.exchange.native_calls import NotInOrder, in_order
 from vtc.exchange.stages import (
+    MESSAGE_GAP,
     NATIVE,
     Fault,
     ForStructuredClient,
@@ -74,7 +75,7 @@ class ReplyPipeline:
         client = plan.client_text
         self.structured = client is None
         self.guarded = plan.checks_calls
-        self.takes_calls = client is not None or plan.limits_native or self.guarded
+        self.takes_calls = client is not None or plan.limits_native or self.guarded or bool(tools)
         self._plan = plan
         self._tools = tools
         self._report = report
@@ -86,11 +87,10 @@ class ReplyPipeline:
         self._limit = Limit(plan, tools)
         self._identify = Identify(ids, structured=self.structured)
         self._record = Record(report, structured=self.structured)
-        self._client: ForStructuredClient = (
-            ForTextClient(self._gap, client, tools, self._limit, self._record, guarded=self.guarded)
-            if client
-            else ForStructuredClient(self._gap)
-        )
+        self._text_client: ForTextClient | None = None
+        if client:
+            self._text_client = ForTextClient(self._gap, client, tools, self._limit, self._record, guarded=self.guarded)
+        self._client = self._text_client or ForStructuredClient(self._gap)
         self._guards = guards
         self._stages: tuple[Stage, ...] = (self._limit, self._identify, self._record, self._client)
 
@@ -159,27 +159,40 @@ class ReplyPipeline:
         return events
 
     def _meant(self, calls: Iterable[ToolCall]) -> list[Event]:
-        """Read calls that upstream made itself: the tools that they mean, and for a text client their arguments."""
-        if self.structured:
-            names = ((call, tool_names.resolve(call.name.strip(), self._tools)) for call in calls)
-            return [self._identify.named(call, name or tool_names.bare(call.name)) for call, name in names]
-        return [self._checked(call) for call in calls]
+        """Read calls that upstream made itself; one that cannot be put in order stays, for a text client as text."""
+        events: list[Event] = []
+        for call in calls:
+            try:
+                found = in_order(call, self._tools)
+            except NotInOrder as error:
+                name = tool_names.resolve(call.name, self._tools) or call.name
+                events.append(Refusal(str(error), NATIVE, name, call.arguments[:EXCERPT]))
+                events.append(self._as_text(call) if self._text_client else self._identify.named(call, name))
+                continue
+            for one in found.calls:
+                if found.repairs or self._text_client:
+                    events += self._made(one, found.repairs)
+                else:  # policies are told which tool is meant; a call that they leave alone leaves as it was spelled
+                    events.append(
+                        self._identify.named(one, one.name if one.name in self._tools else tool_names.bare(one.name))
+                    )
+        return events
 
-    def _checked(self, call: ToolCall) -> Event:
-        name = tool_names.resolve(call.name, self._tools) or call.name
-        body = JsonBody(lenient=self._plan.lenient)
-        end = body.feed(call.arguments, 0, final=True)
-        arguments = json.loads(body.text()) if body.done and not call.arguments[end:].strip() else None
-        fault = ""
-        if not isinstance(arguments, dict):
-            fault = "its arguments are not a whole JSON object"
-        elif not name:
-            fault = "it has no name"
-        elif isinstance(self._client, ForTextClient) and (name, arguments) in self._client.given:
+    def _made(self, call: ToolCall, repairs: tuple[str, ...]) -> list[Event]:
+        """Make the event for a call of upstream's that is written anew, unless the client has it already."""
+        fault = "" if call.name else "it has no name"
+        if self._text_client and (call.name, json.loads(call.arguments)) in self._text_client.given:
             fault = "the text holds the same call"
         if fault:
-            return Refusal(fault, NATIVE, name, call.arguments[:EXCERPT])
-        return Call("", replace(call, name=name, arguments=body.text()), NATIVE, tuple(body.repairs))
+            return [Refusal(fault, NATIVE, call.name, call.arguments[:EXCERPT])]
+        return [Call("", call, NATIVE, repairs)]
+
+    def _as_text(self, call: ToolCall) -> Event:
+        """Write a call that no one could carry out as text, so that nothing vanishes."""
+        written = f"The call of `{call.name}` could not be read"
+        return Rewritten(
+            "", f"{self._gap.before(MESSAGE_GAP)}{written}: {call.arguments}" if not self.guarded else f"{written}."
+        )
 
     def _check_choice(self) -> None:
         """Note if the reply does not call what `tool_choice` demands; calls that pass by are not looked at."""

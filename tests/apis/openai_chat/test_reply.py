@@ -241,7 +241,7 @@ def test_own_calls_go_to_a_client_of_text_at_the_end() -> None:
         chat.DONE,
     ]
     body = run(*frames, structured=False)
-    assert chat.read(body) == chat.Read('Hi[a {} q][b {"x": 1} call_1]', finish_reason="stop")
+    assert chat.read(body) == chat.Read('Hi[a {} q][b {"x": 1} None]', finish_reason="stop")
     assert "tool_calls" not in body.decode()
     assert body.startswith(chat.ROLE)
     assert body.endswith(chat.USED + chat.DONE)
@@ -250,7 +250,7 @@ def test_own_calls_go_to_a_client_of_text_at_the_end() -> None:
 def test_own_calls_of_the_older_form_go_to_a_client_of_text() -> None:
     parts = [{"name": "a", "arguments": ""}, {"arguments": "{"}, {"arguments": "}"}]
     frames = [*(chat.chunk({"function_call": part}) for part in parts), chat.chunk({}, "function_call")]
-    assert chat.read(run(*frames, structured=False)).content == "[a {} call_0]"
+    assert chat.read(run(*frames, structured=False)).content == "[a {} None]"
 
 
 # Ends

@@ -264,7 +264,7 @@ class BodyCodec(msgspec.Struct):
             message = _part(choice, "message")
             if isinstance(message.get("content"), str) or any(message.get(key) for key in CALL_FIELDS):
                 self.last = place
-                deltas += _deltas(place, choice, message)
+                deltas += _deltas(place, choice, message, whole=True)
                 if not choice.get("finish_reason"):
                     deltas.append(Finish("stop", place))
         if self.drop and isinstance(reply, dict) and (clean := without(reply, self.drop)) != reply:
@@ -314,13 +314,13 @@ def _part(entry: Any, key: str) -> Mapping[str, Any]:
     return part if isinstance(part, Mapping) else {}
 
 
-def _deltas(choice: int, entry: Mapping[str, Any], part: Any) -> list[Delta]:
+def _deltas(choice: int, entry: Mapping[str, Any], part: Any, *, whole: bool = False) -> list[Delta]:
     """Read one choice of a chunk, or of a whole reply; `part` is its delta or its message."""
     part = part if isinstance(part, Mapping) else {}
     deltas: list[Delta] = []
     if thought := part.get("reasoning_content") or part.get("reasoning"):
         deltas.append(ReasoningDelta(thought if isinstance(thought, str) else "", choice))
-    deltas += [_call_delta(call, choice) for call in part.get("tool_calls") or ()]
+    deltas += [_call_delta(call, choice, whole=whole) for call in part.get("tool_calls") or ()]
     if call := part.get("function_call"):
         deltas.append(_function_delta(call, choice))
     content = part.get("content")
@@ -330,12 +330,24 @@ def _deltas(choice: int, entry: Mapping[str, Any], part: Any) -> list[Delta]:
     return deltas
 
 
-def _call_delta(call: Mapping[str, Any], choice: int) -> CallDelta:
+def _call_delta(call: Mapping[str, Any], choice: int, *, whole: bool) -> CallDelta:
     function = function_of(call)
-    index = call.get("index")
-    arguments = _arguments(function.get("arguments", function.get("input")))
+    index, id_, name, arguments = (
+        call.get("index"),
+        call.get("id"),
+        function.get("name") or "",
+        function.get("arguments"),
+    )
+    clean = (whole or isinstance(index, int)) and (not name or bool(id_ and call.get("type") in ("function", "custom")))
+    clean = clean and isinstance(arguments, str | None)
     return CallDelta(
-        index if isinstance(index, int) else None, call.get("id"), function.get("name") or "", arguments, call, choice
+        index if isinstance(index, int) else None,
+        id_ if isinstance(id_, str) else None,
+        name if isinstance(name, str) else "",
+        _arguments(function.get("input") if arguments is None else arguments),
+        call,
+        choice,
+        clean,
     )
 
 

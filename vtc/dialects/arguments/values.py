@@ -46,6 +46,14 @@ def is_text(schema: Schema, root: Schema) -> bool:
     return kinds == {"string"} and not schema.keys() & {"enum", "const"}
 
 
+def takes_text(schema: Schema, root: Schema) -> bool:
+    """True if some text is a value of this schema."""
+    schema = _resolved(schema, root)
+    options = [*_listed(schema.get("enum")), schema.get("const")]
+    kinds = [kind for kind, _ in _types(schema, root)]
+    return "string" in kinds or any(isinstance(option, str) for option in options) or not (kinds or options[:-1])
+
+
 def read(text: str, schema: Schema, root: Schema, depth: int = 0, mark: str = "") -> tuple[Any, bool]:
     """The value that `text` stands for, and whether it fits the schema (a misfit stays a string).
 

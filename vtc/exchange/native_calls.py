@@ -1,0 +1,145 @@
+"""Calls that upstream made in the API's structured form, put in order: by the repairs and types that text gets.
+
+Most servers parse calls themselves, and many parse badly: arguments encoded twice, written twice, or with a raw line
+break; numbers and lists as strings; names with a prefix or with what is left of markup. A clean call stays as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from vtc.dialects.arguments import values
+from vtc.dialects.arguments.json_object import JsonBody
+from vtc.dialects.syntax import tool_names
+from vtc.events import Tool, ToolCall
+
+MOST_OBJECTS = 16
+"""Objects in the arguments of one call beyond which they are not taken apart."""
+_NAME = re.compile(r"[\w.:-]+")
+_decoder = json.JSONDecoder()
+
+
+class NotInOrder(ValueError):
+    """The arguments of a call are no object, and cannot be made one."""
+
+
+class InOrder(NamedTuple):
+    """The calls that one call of upstream's stands for, and the repairs that it took to see that."""
+
+    calls: list[ToolCall]
+    repairs: tuple[str, ...]
+
+
+def in_order(call: ToolCall, tools: Mapping[str, Tool]) -> InOrder:
+    """Put a call in order; the same call, and no repairs, if it is.
+
+    Raises `NotInOrder`. A call of a tool that is not offered, or of a custom tool, is left alone.
+    """
+    name, repairs = _named(call.name, tools)
+    if name is None or (isinstance(call.source, Mapping) and "custom" in call.source):
+        return InOrder([call], ())
+    schema = tools[name].parameters
+    objects, notes = _objects(call.arguments, schema)
+    repairs += notes
+    calls: list[ToolCall] = []
+    for text, value in objects:
+        fitted, notes = _fitted(value, schema)
+        repairs += [note for note in notes if note not in repairs]
+        text = json.dumps(fitted, ensure_ascii=False) if notes or text is None else text
+        id_ = None if calls else call.id  # of several calls only the first can have it
+        calls.append(ToolCall(name, text, id_, call.source))
+    return InOrder(calls, tuple(repairs))
+
+
+def _named(written: str, tools: Mapping[str, Tool]) -> tuple[str | None, list[str]]:
+    """Find the tool that a name means; None if there is none."""
+    if written in tools:
+        return written, []
+    if name := tool_names.resolve(written.strip(), tools):
+        return name, ["name"]
+    found = _NAME.match(written.strip())
+    stem = found[0] if found else ""
+    half = written[: len(written) // 2]
+    for candidate in (stem, half if half * 2 == written else ""):
+        if candidate and (name := tool_names.resolve(candidate, tools)):
+            return name, ["name"]
+    return None, []
+
+
+def _objects(text: str, schema: Mapping[str, Any], depth: int = 0) -> tuple[list[tuple[str | None, Any]], list[str]]:
+    """Read arguments: each object with its text, None if it must be written anew, and the repairs that it took."""
+    bare = text.strip()
+    if bare in ("", "null", "None"):
+        return [("{}", {})], []
+    try:
+        value = json.loads(bare)
+    except (ValueError, RecursionError):
+        return _broken(bare)
+    if isinstance(value, dict):
+        return [(text, value)], []
+    if isinstance(value, str) and not depth:
+        try:
+            found, notes = _objects(value, schema, 1)
+        except NotInOrder:
+            if value and (sole := _sole(schema)):
+                return [(None, {sole: value})], ["sole-parameter"]
+            raise
+        if value.strip():
+            return [(None, one) for _, one in found], ["encoded-twice", *notes]
+    raise NotInOrder("its arguments are no JSON object")
+
+
+def _broken(text: str) -> tuple[list[tuple[str | None, Any]], list[str]]:
+    """Read what is no JSON: several objects, or one with the faults that are mended in text, too."""
+    found: list[Any] = []
+    at = 0
+    try:
+        while at < len(text) and len(found) <= MOST_OBJECTS:
+            value, at = _decoder.raw_decode(text, at)
+            found.append(value)
+            at += len(text[at:]) - len(text[at:].lstrip())
+    except (ValueError, RecursionError):
+        found = []
+    if 1 < len(found) <= MOST_OBJECTS and all(isinstance(one, dict) for one in found):
+        different = [one for place, one in enumerate(found) if one not in found[:place]]
+        return [(None, one) for one in different], ["written-twice" if len(different) == 1 else "several-objects"]
+    body = JsonBody(lenient=True)
+    end = body.feed(text, 0, final=True)
+    if body.done and not text[end:].strip():
+        value = json.loads(body.text())
+        if isinstance(value, dict):
+            return [(None, value)], [*body.repairs]
+    raise NotInOrder("its arguments are not a whole JSON object")
+
+
+def _sole(schema: Mapping[str, Any]) -> str | None:
+    """Return the one parameter of a tool, if it is required text."""
+    declared = values.properties(schema)
+    required = values.required(schema)
+    if len(required) == 1 and required[0] in declared and values.is_text(declared[required[0]], schema):
+        return required[0]
+    return None
+
+
+def _fitted(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Fit arguments to their schema where there is but one way: names with markup, other types written as text."""
+    declared = values.properties(schema)
+    fitted: dict[str, Any] = {}
+    notes: list[str] = []
+    for key, value in arguments.items():
+        name = key
+        if key not in declared:
+            found = _NAME.match(key.strip())
+            if found and found[0] in declared and found[0] not in arguments:
+                name = found[0]
+                notes.append(f"parameter-name:{name}")
+        if isinstance(value, str) and name in declared and not values.takes_text(declared[name], schema):
+            typed, fits = values.read(value, declared[name], schema)
+            if fits and not isinstance(typed, str):
+                value = typed
+                notes.append(f"typed:{name}")
+        fitted[name] = value
+    return fitted, notes
