@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.apis import chat
-from tests.e2e.conftest import Start
+from tests.e2e.conftest import Start, by_turn
 from tests.e2e.upstream import JSON, Reply
 
 ASK = chat.request(stream=True)
@@ -35,7 +35,6 @@ STREAMS = {
         chat.chunk({}, "tool_calls"),
         chat.DONE,
     ],
-    "without an id": [made({"index": 0, "function": {"name": "read", "arguments": "{}"}}), chat.STOP, chat.DONE],
     "with text": [
         chat.ROLE,
         *chat.said("I look", "."),
@@ -70,7 +69,6 @@ STREAMS = {
         chat.DONE,
     ],
     "no end": [made(chat.native(0, id="a", name="read", arguments='{"filePath')), chat.DONE],
-    "nothing at all": [chat.ROLE, chat.chunk({}, "tool_calls")],
 }
 
 
@@ -80,6 +78,84 @@ async def test_calls_pass_as_they_came(name: str, start: Start) -> None:
     lab = await start(STREAMS[name])
     assert (await lab.post(ASK)).body == b"".join(STREAMS[name])
     assert (await lab.report())["calls"] == []
+
+
+def entry(name: str = "read", arguments: Any = '{"filePath": "/a"}', **fields: Any) -> chat.Json:
+    """One entry of `tool_calls`; None leaves a field out."""
+    made = {"index": 0, "id": "a", "type": "function", "function": {"name": name, "arguments": arguments}, **fields}
+    return {key: value for key, value in made.items() if value is not None}
+
+
+A, B = '{"filePath": "/a"}', '{"filePath": "/b"}'
+ONE, TWO = [("read", {"filePath": "/a"})], [("read", {"filePath": "/a"}), ("read", {"filePath": "/b"})]
+TROUBLED = {
+    "every call has number 0": ([[entry()], [entry(arguments=B, id="b")]], TWO),
+    "calls have no number": ([[entry(index=None), entry(index=None, arguments=B, id="b")]], TWO),
+    "numbers begin at 1": ([[entry(index=1)]], ONE),
+    "name comes with every piece": (
+        [[entry(arguments=A[:5])], [entry(arguments=A[5:12])], [entry(arguments=A[12:])]],
+        ONE,
+    ),
+    "no id": ([[entry(id=None)]], ONE),
+    "an empty id": ([[entry(id="")]], ONE),
+    "ids are equal": ([[entry()], [entry(index=1, arguments=B)]], TWO),
+    "no type": ([[entry(type=None)]], ONE),
+    "arguments encoded twice": ([[entry(arguments=chat.encoded(A).decode())]], ONE),
+    "arguments written twice": ([[entry(arguments=A + A)]], ONE),
+    "arguments of two calls in one": ([[entry(arguments=A + B)]], TWO),
+    "arguments are an object": ([[entry(arguments={"filePath": "/a"})]], ONE),
+    "arguments are the one text": ([[entry(arguments='"/a"')]], ONE),
+    "a raw line break": ([[entry(arguments='{"filePath": "/a\nb"}')]], [("read", {"filePath": "/a\nb"})]),
+    "a trailing comma": ([[entry(arguments='{"filePath": "/a",}')]], ONE),
+    "a prefix": ([[entry("functions.read")]], ONE),
+    "markup behind the name": ([[entry("read<|channel|>commentary")]], ONE),
+    "a doubled name": ([[entry("readread")]], ONE),
+    "markup behind a parameter": ([[entry(arguments='{"filePath</arg_key>": "/a"}')]], ONE),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("name", TROUBLED)
+async def test_troubled_calls_are_put_in_order(name: str, stream: bool, start: Start) -> None:
+    """Read as strict clients do, which merge, lose or refuse such calls."""
+    pieces, expected = TROUBLED[name]
+    if stream:
+        frames = [chat.ROLE, *(chat.chunk({"tool_calls": entries}) for entries in pieces), chat.STOP, chat.DONE]
+        lab = await start(frames)
+    elif name == "name comes with every piece":
+        return  # a whole reply has no pieces
+    else:
+        entries = [{key: value for key, value in one.items() if key != "index"} for some in pieces for one in some]
+        body = chat.encoded(chat.completion(None, "stop", message={"tool_calls": entries}))
+        lab = await start(Reply([body], JSON, framing="length"))
+    found = (await lab.post(chat.request(stream=stream))).message
+    assert (found.calls, found.finish_reason) == (expected, "tool_calls")
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_list_as_text_is_a_list_only_where_no_text_is_wanted(stream: bool, start: Start) -> None:
+    tools = [chat.tool("edit", paths={"type": "array"}, text="string")]
+    arguments = '{"paths": "[\\"a\\"]", "text": "[1]"}'
+    body = chat.encoded(
+        chat.completion(None, "tool_calls", message={"tool_calls": [entry("edit", arguments, index=None)]})
+    )
+    frames = [chat.ROLE, made(entry("edit", arguments)), chat.chunk({}, "tool_calls"), chat.DONE]
+    lab = await start(frames if stream else Reply([body], JSON, framing="length"))
+    found = (await lab.post(chat.request(stream=stream, tools=tools))).message
+    assert found.calls == [("edit", {"paths": ["a"], "text": "[1]"})]
+
+
+async def test_call_that_cannot_be_put_in_order_passes_as_it_came_and_is_told(start: Start) -> None:
+    frames = [chat.ROLE, made(entry(arguments='{"filePath": "/a')), chat.chunk({}, "tool_calls"), chat.DONE]
+    lab = await start(frames)
+    assert (await lab.post(ASK)).body == b"".join(frames)
+    assert "not a whole JSON object" in (await lab.report())["refusals"][0]["reason"]
+
+
+async def test_finish_reason_says_whether_there_are_calls(start: Start) -> None:
+    lab = await start(by_turn([chat.ROLE, made(entry()), chat.STOP], [chat.ROLE, chat.chunk({}, "tool_calls")]))
+    assert (await lab.post(ASK)).message.finish_reason == "tool_calls"
+    assert (await lab.post(ASK)).message.finish_reason == "stop"
 
 
 @pytest.mark.parametrize("content", [None, "", "I look.", CALL])

@@ -90,10 +90,12 @@ async def test_a_native_call_by_another_spelling(name: str, stream: bool, start:
 
 
 @STREAM
-async def test_a_spelling_that_nothing_is_done_to_is_kept(stream: bool, start: Start, tmp_path: Path) -> None:
+async def test_name_of_a_declared_tool_is_written_as_it_was_declared(
+    stream: bool, start: Start, tmp_path: Path
+) -> None:
     reply = calling("native", stream, ("functions.read", {"filePath": "a"}))
     lab = await start(reply, vtc_profiles=guarded(tmp_path, denied_tools=["bash"]))
-    assert (await lab.post(chat.request(stream=stream))).message.calls == [("functions.read", {"filePath": "a"})]
+    assert (await lab.post(chat.request(stream=stream))).message.calls == [("read", {"filePath": "a"})]
 
 
 ENTRY = {"index": 0, "id": "c0", "type": "function", "function": {"name": "bash", "arguments": "{}"}}

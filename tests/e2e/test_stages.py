@@ -179,7 +179,7 @@ NATIVE = [
     *(Stage(relay.Relay, "feed", call) for call in range(0, 8, 2)),
     *(Stage(codec.ChunkCodec, "decode", call) for call in range(0, 8, 2)),
     *(Stage(relay, name) for name in ("_read", "_settle", "_finish", "_reason", "_without_calls")),
-    *(Stage(tool_calls.ToolCallAccumulator, name) for name in ("add", "_index", "numbered")),
+    *(Stage(tool_calls.ToolCallAccumulator, name) for name in ("add", "_place", "calls")),
     *(Stage(tool_calls.ToolCallAccumulator, "add", call) for call in (1, 2, 3)),
     *(Stage(reply.ReplyPipeline, name) for name in ("finish", "_meant", "_staged")),
     Stage(codec.ChunkCodec, "write"),

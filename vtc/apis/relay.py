@@ -91,7 +91,9 @@ class Waiting(msgspec.Struct, frozen=True, gc=False):
     taken: int = 0
     """Characters of the text that are decided."""
     said: tuple[Said, ...] = ()
-    """What was decided."""
+    """What was decided of it."""
+    own: tuple[CallDelta | Finish, ...] = ()
+    """Its pieces of calls that pass, and its end."""
     calls: tuple[CallDelta, ...] = ()
     """Pieces of upstream's calls that are decided at the end of the choice."""
     alone: bool = False
@@ -121,8 +123,6 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
 
 type Fate = Literal["none", "kept", "written"]
 """What became of upstream's own calls: there are none, they leave in their frames, or they are written anew."""
-type Outcome = list[Event | CallDelta | Finish]
-"""What the deltas of a frame, and text that waited, became."""
 
 
 class Relay[P: Pipeline]:
@@ -156,7 +156,7 @@ class Relay[P: Pipeline]:
             choice = self._choice(last.choice if last else 0)
             choice, entry, events = _read(choice, Waiting(frame, alone=decoded.alone), deltas)
             after = [choice]
-            if not events and (choice.waiting or entry.text or entry.calls):
+            if not events and not choice.ended and (choice.waiting or entry.text or entry.calls):
                 choice.waiting.append(entry)  # as for each frame of a long call; nothing can fail any more
                 out = []
             elif choice.waiting or not _is_unchanged(choice, entry, events):
@@ -185,8 +185,8 @@ class Relay[P: Pipeline]:
                 entry = choice.waiting.popleft()
                 if entry.written or entry.shared:
                     rest = entry.text[entry.taken if entry.written else 0 :]
-                    said = [*([Text(rest)] if rest else ()), *entry.calls]
-                    out += _leave(self.codec, choice.index, replace(entry, said=said, intact=False))
+                    said = [Text(rest)] if rest else []
+                    out += _leave(self.codec, choice.index, replace(entry, said=tuple(said), intact=False))
                 else:
                     out.append(self.codec.forward(entry.frame))
         return out
@@ -226,9 +226,10 @@ class Relay[P: Pipeline]:
             if choice.ended:
                 continue
             choice, events, fate = _finish(choice, [], complete=complete)
+            entry = Waiting(self._last, alone=True, intact=False, written=True)
             if choice.lifted or fate == "written":
-                events.append(Finish(_reason("stop", choice, fate), choice.index))
-            settled, left = _settle(codec, choice, Waiting(self._last, alone=True, intact=False, written=True), events)
+                entry = replace(entry, own=(Finish(_reason("stop", choice, fate), choice.index),))
+            settled, left = _settle(codec, choice, entry, events)
             after.append(settled)
             out += left
         return out, after
@@ -237,11 +238,12 @@ class Relay[P: Pipeline]:
 # Deltas -> events
 
 
-def _read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choice, Waiting, Outcome]:
+def _read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choice, Waiting, list[Event]]:
     """Put the deltas that a frame has for one choice through its pipeline."""
     pipeline = choice.pipeline
-    events: Outcome = []
+    events: list[Event] = []
     calls: list[CallDelta] = []
+    own: list[CallDelta | Finish] = []
     text, intact = "", True
     for delta in deltas:
         if choice.ended:
@@ -252,7 +254,7 @@ def _read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choi
                 text += delta.text
                 events += [Text(delta.text)] if delta.text else []
             elif isinstance(delta, CallDelta | Finish):
-                events.append(delta)
+                own.append(delta)
             continue
         if choice.paused and not isinstance(delta, BlockEnd | Finish):
             choice = replace(choice, paused=False)
@@ -271,28 +273,29 @@ def _read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choi
                 if pipeline.takes_calls:
                     calls.append(delta)
                 else:
-                    events.append(delta)
+                    own.append(delta)
             case BlockEnd():
                 choice = replace(choice, paused=True)
             case Finish(reason=reason):
                 choice, made, fate = _finish(choice, calls, complete=reason != "length", lifted=_has_calls(events))
                 told = _reason(reason, choice, fate)
-                events += [*made, delta if told == reason else replace(delta, reason=told)]
+                events += made
+                own.append(delta if told == reason else replace(delta, reason=told))
                 intact = intact and told == reason and not (calls and fate == "written")
                 calls = [] if fate == "written" else calls
     if not choice.lifted and _has_calls(events):
         choice = replace(choice, lifted=True)
-    return choice, replace(entry, text=text, calls=tuple(calls), intact=intact), events
+    return choice, replace(entry, text=text, own=tuple(own), calls=tuple(calls), intact=intact), events
 
 
 def _finish(
     choice: Choice, calls: Sequence[CallDelta], *, complete: bool, lifted: bool = False
-) -> tuple[Choice, Outcome, Fate]:
+) -> tuple[Choice, list[Event], Fate]:
     """End a choice; upstream's own calls that are clean, and that no stage changed, leave in their frames."""
     pieces = [*[piece for entry in choice.waiting for piece in entry.calls], *calls]
     accumulated = ToolCallAccumulator(pieces)
     gathered = accumulated.calls()
-    made: Outcome = [*choice.pipeline.finish(complete=complete, calls=gathered)]
+    made: list[Event] = [*choice.pipeline.finish(complete=complete, calls=gathered)]
     choice = replace(choice, ended=True, lifted=choice.lifted or lifted)
     if not gathered:
         return replace(choice, lifted=choice.lifted or _has_calls(made)), made, "none"
@@ -316,7 +319,7 @@ def _without_calls(entry: Waiting) -> Waiting:
     return replace(entry, calls=(), intact=False) if entry.calls else entry
 
 
-def _has_calls(events: Outcome) -> bool:
+def _has_calls(events: list[Event]) -> bool:
     return Call in [type(event) for event in events]
 
 
@@ -330,7 +333,7 @@ def _reason(reason: Reason, choice: Choice, fate: Fate) -> Reason:
 # Events -> frames
 
 
-def _is_unchanged(choice: Choice, entry: Waiting, events: Outcome) -> bool:
+def _is_unchanged(choice: Choice, entry: Waiting, events: list[Event]) -> bool:
     """True if a frame may leave as it came, given that none waits before it."""
     if not entry.intact or (entry.calls and not choice.ended):
         return False
@@ -338,12 +341,12 @@ def _is_unchanged(choice: Choice, entry: Waiting, events: Outcome) -> bool:
     for event in events:
         if isinstance(event, Text):
             left -= len(event.raw)
-        elif not isinstance(event, CallDelta | Finish):
+        else:
             return False
     return not left
 
 
-def _settle(codec: Codec, choice: Choice, entry: Waiting, events: Outcome) -> tuple[Choice, list[bytes]]:
+def _settle(codec: Codec, choice: Choice, entry: Waiting, events: list[Event]) -> tuple[Choice, list[bytes]]:
     """Give the frames that wait, and `entry`, what became of their text; return what leaves of them."""
     shares = _shared([*choice.waiting, entry], events)
     out: list[bytes] = []
@@ -358,19 +361,19 @@ def _settle(codec: Codec, choice: Choice, entry: Waiting, events: Outcome) -> tu
         here = waiting[0]
         rest = here.text[here.taken :]
         if not (here.intact and rest.isspace() and not here.written):
-            out += _leave(codec, choice.index, replace(here, intact=False))
+            out += _leave(codec, choice.index, replace(here, own=(), intact=False))
             waiting[0] = replace(here, text=rest, taken=0, said=(), intact=False, written=True)
     return replace(choice, waiting=waiting), out
 
 
-def _shared(waiting: Sequence[Waiting], events: Outcome) -> list[Waiting]:
+def _shared(waiting: Sequence[Waiting], events: list[Event]) -> list[Waiting]:
     """Give each frame its share of the events, by their characters; a frame that says nothing any more is left out."""
     shares: list[Waiting] = []
     frames = iter(waiting)
     here, last = next(frames), waiting[-1]
     taken, said, intact = here.taken, [*here.said], here.intact
     for event in events:
-        left = 0 if isinstance(event, CallDelta | Finish) else len(event.raw)
+        left = len(event.raw)
         piece = type(event) if isinstance(event, Text | Reasoning) else None
         intact = intact and not (left and piece is not Text)
         # An event that stands for no characters belongs after all that are decided.
@@ -378,7 +381,7 @@ def _shared(waiting: Sequence[Waiting], events: Outcome) -> list[Waiting]:
             if room and piece:
                 said.append(piece(here.text[taken:]))
             left -= room
-            if said or intact or here.calls or not here.alone:
+            if said or intact or here.own or here.calls or not here.alone:
                 shares.append(replace(here, taken=len(here.text), said=tuple(said), intact=intact))
             here = next(frames)
             taken, said, intact = here.taken, [*here.said], here.intact and not (left and piece is not Text)
@@ -388,9 +391,7 @@ def _shared(waiting: Sequence[Waiting], events: Outcome) -> list[Waiting]:
         if isinstance(event, Call | Rewritten):
             intact = False
             said.append(event)
-        elif isinstance(event, CallDelta | Finish):
-            said.append(event)
-    if said or intact or here.calls or not here.alone or taken < len(here.text):
+    if said or intact or here.own or here.calls or not here.alone or taken < len(here.text):
         shares.append(replace(here, taken=taken, said=tuple(said), intact=intact))
     return [*shares, *frames]
 
@@ -399,6 +400,6 @@ def _leave(codec: Codec, choice: int, entry: Waiting) -> list[bytes]:
     """Write a frame, or a part of it; as it came if nothing of it changed."""
     if entry.intact and not entry.written and not entry.shared:
         return [codec.forward(entry.frame)]
-    values = codec.write(entry.frame, choice, [*entry.said, *entry.calls], first=not entry.written)
+    values = codec.write(entry.frame, choice, [*entry.said, *entry.calls, *entry.own], first=not entry.written)
     first = not entry.written
     return [codec.framing.write(value, entry.frame, first=first and place == 0) for place, value in enumerate(values)]

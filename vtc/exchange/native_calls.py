@@ -33,8 +33,8 @@ class InOrder(NamedTuple):
     repairs: tuple[str, ...]
 
 
-def in_order(call: ToolCall, tools: Mapping[str, Tool]) -> InOrder:
-    """Put a call in order; the same call, and no repairs, if it is.
+def in_order(call: ToolCall, tools: Mapping[str, Tool], *, lenient: bool) -> InOrder:
+    """Put a call in order; the same call, and no repairs, if it is. Broken JSON is mended only if `lenient`.
 
     Raises `NotInOrder`. A call of a tool that is not offered, or of a custom tool, is left alone.
     """
@@ -42,7 +42,7 @@ def in_order(call: ToolCall, tools: Mapping[str, Tool]) -> InOrder:
     if name is None or (isinstance(call.source, Mapping) and "custom" in call.source):
         return InOrder([call], ())
     schema = tools[name].parameters
-    objects, notes = _objects(call.arguments, schema)
+    objects, notes = _objects(call.arguments, schema, lenient=lenient)
     repairs += notes
     calls: list[ToolCall] = []
     for text, value in objects:
@@ -69,7 +69,9 @@ def _named(written: str, tools: Mapping[str, Tool]) -> tuple[str | None, list[st
     return None, []
 
 
-def _objects(text: str, schema: Mapping[str, Any], depth: int = 0) -> tuple[list[tuple[str | None, Any]], list[str]]:
+def _objects(
+    text: str, schema: Mapping[str, Any], *, lenient: bool, depth: int = 0
+) -> tuple[list[tuple[str | None, Any]], list[str]]:
     """Read arguments: each object with its text, None if it must be written anew, and the repairs that it took."""
     bare = text.strip()
     if bare in ("", "null", "None"):
@@ -77,12 +79,12 @@ def _objects(text: str, schema: Mapping[str, Any], depth: int = 0) -> tuple[list
     try:
         value = json.loads(bare)
     except (ValueError, RecursionError):
-        return _broken(bare)
+        return _broken(bare, lenient=lenient)
     if isinstance(value, dict):
         return [(text, value)], []
     if isinstance(value, str) and not depth:
         try:
-            found, notes = _objects(value, schema, 1)
+            found, notes = _objects(value, schema, lenient=lenient, depth=1)
         except NotInOrder:
             if value and (sole := _sole(schema)):
                 return [(None, {sole: value})], ["sole-parameter"]
@@ -92,7 +94,7 @@ def _objects(text: str, schema: Mapping[str, Any], depth: int = 0) -> tuple[list
     raise NotInOrder("its arguments are no JSON object")
 
 
-def _broken(text: str) -> tuple[list[tuple[str | None, Any]], list[str]]:
+def _broken(text: str, *, lenient: bool) -> tuple[list[tuple[str | None, Any]], list[str]]:
     """Read what is no JSON: several objects, or one with the faults that are mended in text, too."""
     found: list[Any] = []
     at = 0
@@ -106,7 +108,7 @@ def _broken(text: str) -> tuple[list[tuple[str | None, Any]], list[str]]:
     if 1 < len(found) <= MOST_OBJECTS and all(isinstance(one, dict) for one in found):
         different = [one for place, one in enumerate(found) if one not in found[:place]]
         return [(None, one) for one in different], ["written-twice" if len(different) == 1 else "several-objects"]
-    body = JsonBody(lenient=True)
+    body = JsonBody(lenient=lenient)
     end = body.feed(text, 0, final=True)
     if body.done and not text[end:].strip():
         value = json.loads(body.text())
@@ -125,7 +127,7 @@ def _sole(schema: Mapping[str, Any]) -> str | None:
 
 
 def _fitted(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Fit arguments to their schema where there is but one way: names with markup, other types written as text."""
+    """Fit arguments to their schema where there is but one way: names with markup, lists and objects as text."""
     declared = values.properties(schema)
     fitted: dict[str, Any] = {}
     notes: list[str] = []
@@ -138,7 +140,7 @@ def _fitted(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[di
                 notes.append(f"parameter-name:{name}")
         if isinstance(value, str) and name in declared and not values.takes_text(declared[name], schema):
             typed, fits = values.read(value, declared[name], schema)
-            if fits and not isinstance(typed, str):
+            if fits and isinstance(typed, list | dict):  # numbers are up to policies: few tools mind
                 value = typed
                 notes.append(f"typed:{name}")
         fitted[name] = value

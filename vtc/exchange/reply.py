@@ -163,7 +163,7 @@ class ReplyPipeline:
         events: list[Event] = []
         for call in calls:
             try:
-                found = in_order(call, self._tools)
+                found = in_order(call, self._tools, lenient=self._plan.lenient)
             except NotInOrder as error:
                 name = tool_names.resolve(call.name, self._tools) or call.name
                 events.append(Refusal(str(error), NATIVE, name, call.arguments[:EXCERPT]))

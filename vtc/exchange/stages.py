@@ -96,6 +96,7 @@ class Identify:
         self._ids = ids
         self._structured = structured
         self._spelled: list[tuple[Call, ToolCall]] = []
+        self._given: set[str | None] = {None, ""}
 
     def named(self, call: ToolCall, name: str) -> Call:
         """Make the event for a call of upstream's, under the name of the tool that it means, for policies to see."""
@@ -108,10 +109,11 @@ class Identify:
 
     def _identified(self, event: Call) -> Call:
         if self._structured and event.dialect == NATIVE:
-            call = next((call for known, call in self._spelled if known is event), event.call)
-            if call.id:
-                return replace(event, call=call)
-            event = replace(event, call=call)
+            event = replace(event, call=next((call for known, call in self._spelled if known is event), event.call))
+            if event.call.id not in self._given:  # upstream's own, also where a past turn had it
+                self._given.add(event.call.id)
+                return event
+            event = replace(event, call=replace(event.call, id=None))
         return replace(event, call=replace(event.call, id=self._ids.take(event.call.id)))
 
 
