@@ -21,7 +21,9 @@ from tests.e2e.upstream import JSON, SSE, Reply
 from vtc import channel, exchange, outgoing
 from vtc.apis import openai_alike, openai_calls, openai_chat, openai_choice, openai_chunk, openai_stream
 from vtc.dialects.reading import open_call, reader
+from vtc.dialects.reading.cursor import Cursor
 from vtc.dialects.reading.reader import Reader
+from vtc.dialects.reading.speech import Speech
 from vtc.dialects.text_client import conversation, documented_tools
 from vtc.dialects.writing import history
 from vtc.profiles.plan import Planner
@@ -75,8 +77,10 @@ REPLY = [
     Stage(channel.Channel, "feed", 20),
     Stage(channel.Channel, "finish"),
     *(Stage(channel.Channel, name) for name in ("_passed", "_called")),
-    *(Stage(Reader, name) for name in ("_read", "_head", "_param", "_value_tail", "_done", "_speak", "_deliver")),
-    Stage(open_call.OpenCall, "complete"),
+    *(Stage(Reader, name) for name in ("_read", "_go", "_enter")),
+    *(Stage(Cursor, "take", call) for call in (0, 8)),
+    *(Stage(Speech, name) for name in ("say", "called")),
+    *(Stage(open_call.OpenCall, name) for name in ("hold", "open_param", "close_param", "complete")),
     Stage(reader.Reader, "finish"),
 ]  # fmt: skip
 

@@ -199,6 +199,7 @@ class InValue:
         if not ended or not mends(self.context, self.call, "missing-closer"):
             return self.content()
         self._close()
+        hold(self.context, self.call, cursor.take_all())
         return complete(self.context, self.call, None)
 
     def _close(self) -> None:
