@@ -94,6 +94,9 @@ def figures(dialects: Mapping[str, Description], rounds: int, *, largest: Sequen
     whole = samples.repeated(samples.PROSE, 100 << 10)
     times = [per_delta([whole], framed) / 1e3 for _ in range(rounds)]
     yield Figure(GROUP, "100 KB of such prose at once", "ms", times)
+    longer = samples.repeated(samples.PROSE, LARGE)
+    grown_by = per_delta([longer], framed) / 1e3 / statistics.median(times) * len(whole) / len(longer)
+    yield Figure(GROUP, f"a character of it, {LARGE >> 20} MB at once / 100 KB at once", "x", [grown_by], 1.5)
 
 
 def _of_dialects(what: str, by_name: dict[str, float], unit: str, target: float | None) -> Figure:

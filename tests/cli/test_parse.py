@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,15 @@ def test_for_a_person(tools: Path) -> None:
         '  filePath: "/a"',
         "  repaired: missing-closer",
     ]
+
+
+def test_a_long_reply_is_printed_as_it_is_and_at_once(tools: Path) -> None:
+    """To break its lines for a terminal would take a minute, and more with the square of its length."""
+    text = ("words and more words, " * 20 + "\n") * 10_000
+    started = time.process_time()
+    result = run(tools, "--dialect", "hermes", text=text)
+    assert time.process_time() - started < 5
+    assert result.output == f"message\n{text}\n"
 
 
 def test_a_refusal_is_told_and_is_an_exit_code(tools: Path) -> None:

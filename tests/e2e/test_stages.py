@@ -23,7 +23,10 @@ from vtc.apis import relay, tool_calls
 from vtc.apis.openai_chat import OpenAIChat
 from vtc.apis.openai_chat import reply as codec
 from vtc.apis.openai_chat import request as chat_request
+from vtc.dialects.reading import open_call
+from vtc.dialects.reading.cursor import Cursor
 from vtc.dialects.reading.reader import Reader
+from vtc.dialects.reading.speech import Speech
 from vtc.dialects.text_client import conversation, documented_tools
 from vtc.dialects.writing import history
 from vtc.exchange import fast_path, reply, stages
@@ -84,7 +87,10 @@ REPLY = [
     *(Stage(reply.ReplyPipeline, name) for name in ("finish", "_staged")),
     *(Stage(owner, "feed") for owner in (stages.Limit, stages.Identify, stages.Record, stages.ForStructuredClient)),
     Stage(stages.Ids, "take"),
-    *(Stage(Reader, name) for name in ("feed", "finish")),
+    *(Stage(Reader, name) for name in ("_read", "_go", "_enter", "feed", "finish")),
+    *(Stage(Cursor, "take", call) for call in (0, 8)),
+    *(Stage(Speech, name) for name in ("say", "called")),
+    *(Stage(open_call.OpenCall, name) for name in ("hold", "open_param", "close_param", "complete")),
 ]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 from rich.console import Console
+from rich.control import strip_control_codes
 from rich.markup import escape
 
 from vtc.cli.common import completing, loaded, profile_directories
@@ -133,14 +134,24 @@ def _replies(file: Any, reason: str, lines: bool) -> Iterator[tuple[str, str]]:
 
 def _show(console: Console, found: dict[str, Any]) -> None:
     if found["reasoning_content"]:
-        console.print("[bold]reasoning[/bold]", escape(found["reasoning_content"]), sep="\n")
-    console.print("[bold]message[/bold]", escape(found["content"]) or "[dim](empty)[/dim]", sep="\n")
+        console.print("[bold]reasoning[/bold]")
+        _print_as_it_is(console, found["reasoning_content"])
+    console.print("[bold]message[/bold]")
+    if found["content"]:
+        _print_as_it_is(console, found["content"])
+    else:
+        console.print("[dim](empty)[/dim]")
     for call in found["calls"]:
         console.print(f"[bold green]call[/bold green] {escape(call['name'])} [dim]({call['dialect']})[/dim]")
         for key, value in call["arguments"].items():
-            console.print(f"  {escape(key)}: {escape(json.dumps(value, ensure_ascii=False))}")
+            _print_as_it_is(console, f"  {key}: {json.dumps(value, ensure_ascii=False)}")
         for repair in call["repairs"]:
             console.print(f"  [yellow]repaired: {escape(repair)}[/yellow]")
     for refusal in found["refusals"]:
         name = f" {escape(refusal['name'])}" if refusal["name"] else ""
         console.print(f"[bold red]left as text[/bold red]{name}: {escape(refusal['reason'])}")
+
+
+def _print_as_it_is(console: Console, text: str) -> None:
+    """Print text without line breaks of our own; to find places for these takes seconds a megabyte, and far more."""
+    console.out(strip_control_codes(text), highlight=False)

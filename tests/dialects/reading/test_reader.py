@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from typing import Any
 
 import pytest
@@ -376,6 +377,21 @@ def test_calls_in_code_count_if_the_dialect_says_so(around: str) -> None:
 
 
 # Long
+
+
+def test_a_reply_that_is_read_at_once_takes_time_in_proportion_to_its_length() -> None:
+    """Eight times the text would take 64 times as long if what was said were copied for each token."""
+    prose = "Use `code` and <b>tags</b>; 1 < 2, and a <tool_call> is none.\n\n```py\nx = '<bash>'\n```\n"
+
+    def seconds(count: int) -> float:
+        one = reader()
+        started = time.process_time()
+        one.feed(prose * count)
+        one.finish()
+        return time.process_time() - started
+
+    seconds(100)
+    assert seconds(40_000) < 20 * min(seconds(5_000) for _ in range(3))
 
 
 def test_a_long_text_is_not_kept() -> None:

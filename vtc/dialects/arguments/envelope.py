@@ -6,6 +6,7 @@ import json
 from typing import NamedTuple
 
 from vtc.dialects.arguments.json_object import JsonBody, members
+from vtc.dialects.repair import Repair
 from vtc.dialects.syntax.description import Envelope
 
 
@@ -66,7 +67,7 @@ def _arguments(written: str) -> tuple[str, tuple[str, ...]]:
         body = JsonBody(lenient=False)
         end = body.feed(inner, 0, final=True)
         if body.done and end == len(inner) and inner.startswith("{"):
-            return body.text(), ("arguments-encoded-twice",)
+            return body.text(), (Repair.ARGUMENTS_ENCODED_TWICE,)
         raise NotACall("its arguments are a string")
     if written == "null":
         return "{}", ()

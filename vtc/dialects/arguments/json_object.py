@@ -14,6 +14,8 @@ from typing import Any
 
 import msgspec
 
+from vtc.dialects.repair import Repair
+
 MOST_DEPTH = 256
 """Nesting beyond this is an error, so that hostile text costs no stack anywhere later."""
 
@@ -148,11 +150,11 @@ class JsonBody:
         elif kind == "bad":
             # `\'` is how Python and JavaScript escape; any other backslash is one that was not escaped.
             if text.startswith("'", at + 1):
-                return at + 2 if self._mend("bad-escape", "'") else at
-            return at + 1 if self._mend("bad-escape", "\\\\") else at
+                return at + 2 if self._mend(Repair.JSON_BAD_ESCAPE, "'") else at
+            return at + 1 if self._mend(Repair.JSON_BAD_ESCAPE, "\\\\") else at
         elif kind == "control":
             escaped = "".join(f"\\u{ord(char):04x}" for char in piece)
-            return found.end() if self._mend("control-character", escaped) else at
+            return found.end() if self._mend(Repair.JSON_CONTROL_CHARACTER, escaped) else at
         self._out.append(piece)
         return found.end()
 
@@ -174,7 +176,7 @@ class JsonBody:
             self.error = self.error or f"{found[kind or 0][:20]!r} where JSON has {self._expect.split(' in')[0]}"
             return at
         if state == "end":
-            if self._expect.startswith("next") and not self._mend("trailing-comma", ""):
+            if self._expect.startswith("next") and not self._mend(Repair.JSON_TRAILING_COMMA, ""):
                 return at
         elif self._expect.startswith("next"):
             self._out.append(",")  # written only now, so that a trailing comma never is
@@ -198,18 +200,18 @@ class JsonBody:
         if _NUMBER.match(word):
             return word
         literal = LITERALS.get(word, "")
-        if literal and literal != word and not self._note("python-literal"):
+        if literal and literal != word and not self._note(Repair.JSON_PYTHON_LITERAL):
             return ""
         return literal
 
-    def _mend(self, repair: str, text: str) -> bool:
+    def _mend(self, repair: Repair, text: str) -> bool:
         if self._note(repair):
             self._out.append(text)
         return not self.error
 
-    def _note(self, repair: str) -> bool:
+    def _note(self, repair: Repair) -> bool:
         if self.lenient:
-            self.repairs[f"json-{repair}"] = None
+            self.repairs[str(repair)] = None
         else:
-            self.error = f"{repair.replace('-', ' ')} in JSON"
+            self.error = f"{repair.removeprefix('json-').replace('-', ' ')} in JSON"
         return self.lenient

@@ -12,6 +12,7 @@ import re
 import warnings
 
 from vtc.dialects.arguments.json_object import MOST_DEPTH, encodable
+from vtc.dialects.repair import Repair
 
 _TOKEN = re.compile(r"""[^'"()\[\]{}\\]+|(?P<mark>['"()\[\]{}])|(?P<other>\\)""")
 _INSIDE = {quote: re.compile(rf"(?:[^{quote}\\]+|\\.)*", re.DOTALL) for quote in ("'", '"')}
@@ -87,7 +88,7 @@ class KwargsBody:
             self.error = "a raw newline in a string"
             return newline
         if newline >= 0:
-            self.repairs["raw-newline"] = None
+            self.repairs[Repair.RAW_NEWLINE] = None
         self._pieces.append(text[at:end].replace("\n", "\\n"))
         return end
 

@@ -10,6 +10,7 @@ from vtc.dialects.reading.context import Context, Verdict
 from vtc.dialects.reading.cursor import WHITE, Found
 from vtc.dialects.reading.open_call import OpenCall
 from vtc.dialects.reading.text import InText
+from vtc.dialects.repair import Repair
 from vtc.dialects.syntax.forms import Form
 from vtc.dialects.syntax.pattern import Scan
 from vtc.events import Call, Event, Markup, Refusal
@@ -32,7 +33,7 @@ def hold(context: Context, call: OpenCall, text: str, *, value: bool = False) ->
         call.spill()
 
 
-def mends(context: Context, call: OpenCall, repair: str) -> bool:
+def mends(context: Context, call: OpenCall, repair: Repair) -> bool:
     """True if a fault at the end of the reply is mended; it is noted then."""
     if context.may_mend:
         call.repairs[repair] = None
@@ -148,7 +149,7 @@ class AfterCall:
             if context.may_mend:
                 self._drop_stump()
             context.inside = InText(context)
-        elif cursor.is_blank(cursor.at) and (not self.form.section_tail() or self._mends("missing-closer")):
+        elif cursor.is_blank(cursor.at) and (not self.form.section_tail() or self._mends(Repair.MISSING_CLOSER)):
             self.whole()  # the reply ends before the section does, if that has an end at all
         else:
             self.not_whole()
@@ -167,9 +168,9 @@ class AfterCall:
         _give_back(self.context, self.form, self.waiting[-1].call.name, [*self.waiting], reason)
         self.context.inside = InText(self.context)
 
-    def _mends(self, repair: str) -> bool:
+    def _mends(self, repair: Repair) -> bool:
         if self.context.may_mend:
-            self.waiting[-1] = replace(self.waiting[-1], repairs=(*self.waiting[-1].repairs, repair))
+            self.waiting[-1] = replace(self.waiting[-1], repairs=(*self.waiting[-1].repairs, str(repair)))
         return self.context.may_mend
 
     def _drop_stump(self) -> None:

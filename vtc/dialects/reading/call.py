@@ -13,6 +13,7 @@ from vtc.dialects.reading.context import Context, Verdict
 from vtc.dialects.reading.cursor import Found
 from vtc.dialects.reading.open_call import OpenCall
 from vtc.dialects.reading.value import InValue, no_arguments, open_value
+from vtc.dialects.repair import Repair
 from vtc.dialects.syntax.grammar import ATTRIBUTES_END
 from vtc.dialects.syntax.pattern import Scan
 from vtc.events import Event
@@ -133,16 +134,16 @@ class InCall:
 
     def extra(self, found: Found) -> Verdict | None:
         """Read a brace too many, or the fence of a code block, before the call's closers."""
-        return self._repaired("extra-brace" if found.lastgroup == "extra0" else "code-fence", found)
+        return self._repaired(Repair.EXTRA_BRACE if found.lastgroup == "extra0" else Repair.CODE_FENCE, found)
 
     def wrong_closer(self, found: Found) -> Verdict | None:
-        return self._repaired("wrong-closer", found)
+        return self._repaired(Repair.WRONG_CLOSER, found)
 
     def next_call(self, _: Found) -> Verdict | None:
         """End a call without closers, as the next one follows at once."""
-        return self._repaired("missing-closer", None)
+        return self._repaired(Repair.MISSING_CLOSER, None)
 
-    def _repaired(self, repair: str, found: Found | None) -> Verdict | None:
+    def _repaired(self, repair: Repair, found: Found | None) -> Verdict | None:
         if not self.context.lenient:
             return refuse(self.context, self.call, "its closing tag is missing")
         self.call.repairs[repair] = None
@@ -151,7 +152,7 @@ class InCall:
     def no_tail(self) -> Verdict | None:
         """Read something else where a call's closers should follow."""
         cursor, call = self.context.cursor, self.call
-        if cursor.is_blank(cursor.at) and mends(self.context, call, "missing-closer"):
+        if cursor.is_blank(cursor.at) and mends(self.context, call, Repair.MISSING_CLOSER):
             return complete(self.context, call, None)
         if self.context.lenient and not call.spilled and call.form.tail(""):
             return damage(self.context, call, "its closing tag is missing")

@@ -12,6 +12,7 @@ from vtc.dialects.arguments.gemma import GemmaBody
 from vtc.dialects.arguments.json_object import JsonBody, dumped, encodable, items
 from vtc.dialects.arguments.kwargs import KwargsBody
 from vtc.dialects.reading import repairs
+from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.forms import Form
 from vtc.events import Call, Tool, ToolCall
@@ -96,7 +97,7 @@ class OpenCall:
         self._body = len(self._raw)
         if '\\"' in self.raw and self._lenient and self.json is None:
             self._escaped = True
-            self.repairs["escaped-text"] = None
+            self.repairs[Repair.ESCAPED_TEXT] = None
 
     def spill(self) -> None:
         """Its text is given back: keep none of it, and none of what follows."""
@@ -150,13 +151,13 @@ class OpenCall:
         given = self._arguments.get(self._key, _MISSING)
         self._set(self._key, "".join(self._value), self._param, self._is_string)
         if given is not _MISSING:
-            self.repairs[f"repeated:{self._key}"] = None
+            self.repairs[Repair.REPEATED.of(self._key)] = None
             if self._twice is None and dumped(given) != dumped(self._arguments[self._key]):
                 self._twice = self._key
         if doubled:
-            self.repairs["doubled-closer"] = None
+            self.repairs[Repair.DOUBLED_CLOSER] = None
         if self._tool and self._declared and self._key not in self._declared and not self._open_ended:
-            self.repairs[f"undeclared:{self._key}"] = None
+            self.repairs[Repair.UNDECLARED.of(self._key)] = None
         self._value.clear()
 
     @property
@@ -172,7 +173,7 @@ class OpenCall:
             text = repairs.unescaped(text)
         if self._lenient and (wrapped := _CDATA.fullmatch(text)):
             text = wrapped[1]
-            self.repairs["cdata"] = None
+            self.repairs[Repair.CDATA] = None
         if is_string is None:
             mark = dialect.params[0].partition("<{key}>")[0] if dialect.values == "nested" else ""
             value, fits = values.read(text, self._declared.get(key, {}), self._schema, mark=mark)
@@ -180,7 +181,7 @@ class OpenCall:
             value, fits = (text, True) if is_string else values.unquoted(text)
         self._arguments[key] = value
         if not fits:
-            self.repairs[f"untyped:{key}"] = None
+            self.repairs[Repair.UNTYPED.of(key)] = None
 
     def read_attributes(self, tag: str) -> bool:
         """Take the parameters from the rest of an opening tag; False if it is not whole yet, or they do not fit."""
@@ -191,7 +192,7 @@ class OpenCall:
         fits = fits and not any(one[2][-1] in one[3] for one in found)  # where would that value end?
         if rest not in (">", "/>") or len(set(keys)) < len(keys) or not fits:
             return False
-        self.repairs["attributes"] = None
+        self.repairs[Repair.ATTRIBUTES] = None
         for one in found:
             value, _ = values.read(one[3], self._declared[one[1]], self._schema)
             self._arguments[one[1]] = value
@@ -210,7 +211,7 @@ class OpenCall:
         text = self.json.text()
         if not text.startswith("["):
             return self._events([text], unknown_tools)
-        self.repairs["array-of-calls"] = None
+        self.repairs[Repair.ARRAY_OF_CALLS] = None
         return self._events(items(text), unknown_tools)
 
     def repaired(self, unknown_tools: str) -> tuple[list[Call], str]:
@@ -246,7 +247,7 @@ class OpenCall:
         keys = json.loads(event.call.arguments).keys()
         if lost := set(values.required(schema)) - keys:
             raise envelope.NotACall(f"{self.fault}, and {min(lost)!r} is missing")
-        if "json-repaired" in event.repairs and (gained := keys - set(values.properties(schema))):
+        if Repair.JSON_REPAIRED in event.repairs and (gained := keys - set(values.properties(schema))):
             raise envelope.NotACall(f"{self.fault}, and {min(gained)!r} is no parameter")
 
     def _split_absorbed(self) -> None:
@@ -257,7 +258,7 @@ class OpenCall:
         """
         missing = [key for key in self._declared if key not in self._arguments]
         required = [key for key in missing if key in values.required(self._schema)]
-        if required and "missing-closer" in self.repairs:
+        if required and Repair.MISSING_CLOSER in self.repairs:
             raise envelope.NotACall(f"{required[0]!r} is missing: its end may be, too")
         absorbed = tuple(missing if self.balance > 0 and self.form.closers_alike else required)
         if absorbed and self.form.param_opener(absorbed).search(self.body):
@@ -279,7 +280,7 @@ class OpenCall:
             return False
         texts, notes = found
         self._arguments.clear()
-        self.repairs = dict.fromkeys(notes or ["missing-closer"])
+        self.repairs = dict.fromkeys(notes or [Repair.MISSING_CLOSER])
         for key, text in texts.items():
             self._set(key, text)
         return True
@@ -294,11 +295,11 @@ class OpenCall:
             raise envelope.NotACall("its arguments are several objects")
         events: list[Call] = []
         for body in bodies:
-            written, arguments, id_, notes = self.written, body, self._id, tuple(self.repairs)
+            written, arguments, id_, notes = self.written, body, self._id, tuple(map(str, self.repairs))
             if self.json and self.form.body == "json":
                 read = envelope.read(body, dialect.json, needs_arguments=bare)
                 written, arguments, id_ = read.name, read.arguments, read.id or id_
-                notes = (*notes, *read.repairs)
+                notes = (*notes, *map(str, read.repairs))
             name = tool_names.resolve(written, self._tools)
             if name is None:
                 if unknown_tools == "text" or bare:

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from vtc.dialects.arguments import values
 from vtc.dialects.arguments.json_object import JsonBody, items
+from vtc.dialects.repair import Repair
 
 MOST_CLOSERS = 16
 """Places in a text at which a broken call is taken to end."""
@@ -71,11 +72,11 @@ def _mended(body: str, closers: Sequence[str], *, in_string: bool) -> tuple[list
     notes: list[str] = []
     body, corrupt = without_corrupt_closer(body, closers)
     if corrupt:
-        notes.append("corrupt-closer")
+        notes.append(Repair.CORRUPT_CLOSER)
     if (fenced := body.rstrip()).endswith("```"):
-        body, notes = re.sub(r"\A```[a-z]*\s*", "", fenced.removesuffix("```").rstrip()), [*notes, "code-fence"]
+        body, notes = re.sub(r"\A```[a-z]*\s*", "", fenced.removesuffix("```").rstrip()), [*notes, Repair.CODE_FENCE]
     if re.match(r'[{\[]\s*(?:\\n\s*)*\\"', body):
-        body, notes = unescaped(body), [*notes, "escaped-json"]
+        body, notes = unescaped(body), [*notes, Repair.ESCAPED_JSON]
     found = _tolerated(body, closers, cut="anywhere" if in_string else "behind") or _python(body) or _guessed(body)
     return (found[0], [*notes, *found[1]]) if found else None
 
@@ -95,9 +96,9 @@ def _tolerated(
         if body[at] not in "{[":
             if not body[at:].strip(" \t\r\n,;}]"):
                 if body[at:].strip(" \t\r\n,;"):
-                    names["extra-brace"] = None
+                    names[Repair.EXTRA_BRACE] = None
             elif cut and is_stump(body[at:], closers):
-                names["corrupt-closer"] = None
+                names[Repair.CORRUPT_CLOSER] = None
             else:
                 return None
             break
@@ -110,13 +111,13 @@ def _tolerated(
             unsure = one.in_string and (cut != "anywhere" or rest or body.endswith(("}", "]")))
             if not cut or unsure or (rest and not is_stump(rest, closers)) or not one.close():
                 return None
-            names.update({"json-cut": None, **({"corrupt-closer": None} if rest else {})})
+            names.update({Repair.JSON_CUT: None, **({Repair.CORRUPT_CLOSER: None} if rest else {})})
             at = len(body)
         found.append(one.text())
         gap = _GAP.match(body, at)
         at = gap.end() if gap else at
     if len(found) > 1:
-        names["several-objects"] = None
+        names[Repair.SEVERAL_OBJECTS] = None
     return (_each(found), list(names)) if found else None
 
 
@@ -131,7 +132,7 @@ def _python(body: str) -> tuple[list[str], list[str]] | None:
         return None
     if not isinstance(value, dict | list) or not _same_text(body, value):
         return None
-    return _each([json.dumps(value, ensure_ascii=False)]), ["python-literal"]
+    return _each([json.dumps(value, ensure_ascii=False)]), [Repair.PYTHON_LITERAL]
 
 
 def _guessed(body: str) -> tuple[list[str], list[str]] | None:
@@ -155,7 +156,7 @@ def _guessed(body: str) -> tuple[list[str], list[str]] | None:
         return None
     if not isinstance(value, dict | list) or not value or not _same_text(body, value):
         return None
-    return _each([text]), ["json-repaired"]
+    return _each([text]), [Repair.JSON_REPAIRED]
 
 
 def _each(bodies: Sequence[str]) -> list[str]:
@@ -246,7 +247,7 @@ def tagged(
     ended = body != text
     if not ended:
         body, ended = without_corrupt_closer(body, tail)
-        notes.update({"corrupt-closer": None} if ended else {})
+        notes.update({Repair.CORRUPT_CLOSER: None} if ended else {})
     openers = list(heads.finditer(body))
     keys = [found[1] for found in openers]
     if not openers or body[: openers[0].start()].strip() or len(set(keys)) < len(keys) or set(required) - set(keys):
@@ -259,7 +260,7 @@ def tagged(
             notes[note] = None
         elif value is None:
             return None
-        if note == "missing-parameter-closer" and following is None and not ended:
+        if note == Repair.MISSING_PARAMETER_CLOSER and following is None and not ended:
             return None  # nothing says that the value is complete
         assert value is not None
         found[opener[1]] = value
@@ -276,19 +277,19 @@ def _closed_value(piece: str, closer: str, tail: Sequence[str]) -> tuple[str | N
         if not after.strip():
             return before, ""
         if tail and (is_stump(after, tail) or _TAG.fullmatch(after.strip())):
-            return before, "corrupt-closer"
+            return before, Repair.CORRUPT_CLOSER
         return None, ""
     value, corrupt = without_corrupt_closer(piece, [closer])
     if corrupt:
-        return _framed(value, piece), "corrupt-parameter-closer"
+        return _framed(value, piece), Repair.CORRUPT_PARAMETER_CLOSER
     before, bracket, tag = piece.rstrip().rpartition("<")
     if bracket and _TAG.fullmatch(bracket + tag):
         if f"<{tag.strip('/>')}>" in before:
             return None, ""  # that closes what was opened in the value
-        return _framed(before.rstrip(), piece), "wrong-parameter-closer"
+        return _framed(before.rstrip(), piece), Repair.WRONG_PARAMETER_CLOSER
     if _BEGUN.search(piece.rstrip()):
         return None, ""  # is that content?
-    return (piece if tail else _framed(piece.rstrip(), piece)), "missing-parameter-closer"
+    return (piece if tail else _framed(piece.rstrip(), piece)), Repair.MISSING_PARAMETER_CLOSER
 
 
 _BEGUN = re.compile(r"</?[\w:.-]{0,64}\Z")

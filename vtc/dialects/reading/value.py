@@ -12,6 +12,7 @@ from vtc.dialects.reading.context import Context, Verdict
 from vtc.dialects.reading.cursor import Found
 from vtc.dialects.reading.nesting import NEXT_CALL, Nesting
 from vtc.dialects.reading.open_call import OpenCall
+from vtc.dialects.repair import Repair
 from vtc.dialects.syntax.pattern import Scan
 from vtc.events import Event
 
@@ -188,7 +189,7 @@ class InValue:
         """Read another closing tag after several closers, one of which stands for the call's."""
         if self._closers == 1 or self._guess or not self.context.lenient:
             return self.content()
-        self.call.repairs["wrong-closer"] = None
+        self.call.repairs[Repair.WRONG_CLOSER] = None
         self._close()
         return complete(self.context, self.call, found)
 
@@ -196,9 +197,10 @@ class InValue:
         """Read text after a closer, or the end of the reply, where only closers of the call are missing."""
         cursor = self.context.cursor
         ended = cursor.final and cursor.is_blank(cursor.seek) and not (self._paired or self._guess)
-        if not ended or not mends(self.context, self.call, "missing-closer"):
+        if not ended or not mends(self.context, self.call, Repair.MISSING_CLOSER):
             return self.content()
         self._close()
+        hold(self.context, self.call, cursor.take_all())
         return complete(self.context, self.call, None)
 
     def _close(self) -> None:

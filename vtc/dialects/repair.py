@@ -1,0 +1,69 @@
+"""The repairs of calls by name, and what each of them means.
+
+A call that needed one says so in its report. docs/repairs.md lists them, and a test holds the page to this list.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Self
+
+
+class Repair(StrEnum):
+    """One repair: how reports name it, and a sentence about it. Of some there is one for each parameter (`of`)."""
+
+    meaning: str
+
+    def __new__(cls, name: str, meaning: str) -> Self:
+        one = str.__new__(cls, name)
+        one._value_ = name
+        one.meaning = meaning
+        return one
+
+    def of(self, parameter: str) -> str:
+        """The repair of one parameter: `untyped:count`."""
+        return f"{self}:{parameter}"
+
+    # Closing tags
+    MISSING_CLOSER = "missing-closer", "The call's closing tag is missing where the reply ends or the next call begins."
+    WRONG_CLOSER = "wrong-closer", "Another closing tag stands where the call's should."
+    CORRUPT_CLOSER = "corrupt-closer", "Of the call's closing tag only a part is there, or it is garbled."
+    DOUBLED_CLOSER = "doubled-closer", "A parameter's closing tag stands there several times and counts once."
+    MISSING_PARAMETER_CLOSER = (
+        "missing-parameter-closer",
+        "A parameter's closing tag is missing before the next parameter or the end of the call.",
+    )
+    WRONG_PARAMETER_CLOSER = "wrong-parameter-closer", "A parameter ends with a closing tag of another name."
+    CORRUPT_PARAMETER_CLOSER = "corrupt-parameter-closer", "Of a parameter's closing tag only a part is there."
+
+    # Parameters between tags
+    UNDECLARED = "undeclared", "The tool declares no parameter of this name; it is passed on as an argument."
+    REPEATED = "repeated", "The parameter is given several times with one value."
+    UNTYPED = "untyped", "The value fits no type that the tool's schema allows; it stays text."
+    ATTRIBUTES = "attributes", "The parameters stand in the opening tag, as attributes."
+    CDATA = "cdata", "A value stands in a CDATA section; its text is the value."
+    ESCAPED_TEXT = "escaped-text", "Quotes and line breaks are escaped once too often; they are read as meant."
+
+    # Objects
+    CODE_FENCE = "code-fence", "The fence of a Markdown code block stands inside of the call."
+    EXTRA_BRACE = "extra-brace", "More braces are closed than were opened."
+    ARRAY_OF_CALLS = "array-of-calls", "A list of calls stands where one call should."
+    SEVERAL_OBJECTS = "several-objects", "Several objects stand where one call should; each is a call."
+    ARGUMENTS_ENCODED_TWICE = "arguments-encoded-twice", "The arguments are a JSON string that holds the object."
+    ESCAPED_JSON = "escaped-json", "The whole object is escaped as if it stood in a string."
+    PYTHON_LITERAL = "python-literal", "The object is written as Python writes it: single quotes, `True`, `None`."
+    RAW_NEWLINE = "raw-newline", "A line break stands unescaped in a string of a Python call."
+
+    # JSON
+    JSON_CUT = "json-cut", "The closing quotes, brackets or braces are missing at the end of the object."
+    JSON_REPAIRED = (
+        "json-repaired",
+        "Quotes or commas are missing or not escaped; the result holds each character that was written, and no other.",
+    )
+    JSON_BAD_ESCAPE = "json-bad-escape", "A backslash stands in a string that escapes nothing; it is one of the text's."
+    JSON_CONTROL_CHARACTER = "json-control-character", "A line break or a tabulator stands unescaped in a string."
+    JSON_TRAILING_COMMA = "json-trailing-comma", "A comma stands after the last entry."
+    JSON_PYTHON_LITERAL = "json-python-literal", "`True`, `False` or `None` stands for `true`, `false` or `null`."
+
+    # Where it stands
+    CALL_IN_REASONING = "call-in-reasoning", "The call was written inside of the reasoning; there is no other."
