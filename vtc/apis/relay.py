@@ -1,13 +1,11 @@
 """The relay: pairs the frames of a reply with what became of their deltas, once for all APIs.
 
-    frame -> codec.decode -> deltas -> the choice's pipeline -> events -> the frames that these belong to
-
 A frame whose deltas came back unchanged leaves as its own bytes; any other is written by the codec. A frame waits as
 long as something of its text is undecided, and those after it wait with it. What is decided of it leaves before that,
 unless only white space is left: then it waits whole, so that it can leave as it came.
 
-A frame is read and written on copies of the relay's values, which replace them if that went well. So after a failure
-`release` gives back just what has not left.
+A frame is read and written on copies of the relay's values, which replace them if that went well: `release` gives back
+just what has not left.
 """
 
 from __future__ import annotations
@@ -60,10 +58,8 @@ class Pipeline(Protocol):
         ...
 
     def feed(self, text: str) -> list[Event]: ...
-
     def reasoned(self) -> None:
         """Upstream parted the reasoning off itself: none is to be looked for in the text."""
-        ...
 
     def pause(self) -> list[Event]:
         """End one block of text; the message goes on with another."""
@@ -78,8 +74,7 @@ class Pipeline(Protocol):
         ...
 
     def late(self) -> None:
-        """Upstream went on after the end of its message, and that is not passed on."""
-        ...
+        """Upstream went on after the end of its message, and that is dropped."""
 
 
 class Waiting(msgspec.Struct, frozen=True, gc=False):

@@ -207,7 +207,7 @@ class Exchange:
             self.report.intervened("retry", "asked", "", reasons[0])
         wrong = [reason for kind, reason in reply.faults if retry and kind in retry.on]
         if reply is not first and (wrong or reply.report.failures):
-            self.report.intervened("retry", "in vain", "", (wrong or reply.report.failures)[0])
+            self.report.intervened("retry", "exhausted", "", (wrong or reply.report.failures)[0])
             reply = first
         self.report.adopt(reply.report)
         return self._as_asked(reply.body)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from vtc.dialects.arguments import values
 from vtc.dialects.arguments.json_object import JsonBody
+from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
 from vtc.events import Tool, ToolCall
 
@@ -59,13 +60,13 @@ def _named(written: str, tools: Mapping[str, Tool]) -> tuple[str | None, list[st
     if written in tools:
         return written, []
     if name := tool_names.resolve(written.strip(), tools):
-        return name, ["name"]
+        return name, [Repair.TOOL_NAME]
     found = _NAME.match(written.strip())
     stem = found[0] if found else ""
     half = written[: len(written) // 2]
     for candidate in (stem, half if half * 2 == written else ""):
         if candidate and (name := tool_names.resolve(candidate, tools)):
-            return name, ["name"]
+            return name, [Repair.TOOL_NAME]
     return None, []
 
 
@@ -87,10 +88,10 @@ def _objects(
             found, notes = _objects(value, schema, lenient=lenient, depth=1)
         except NotInOrder:
             if value and (sole := _sole(schema)):
-                return [(None, {sole: value})], ["sole-parameter"]
+                return [(None, {sole: value})], [Repair.SOLE_PARAMETER]
             raise
         if value.strip():
-            return [(None, one) for _, one in found], ["encoded-twice", *notes]
+            return [(None, one) for _, one in found], [Repair.ARGUMENTS_ENCODED_TWICE, *notes]
     raise NotInOrder("its arguments are no JSON object")
 
 
@@ -107,7 +108,8 @@ def _broken(text: str, *, lenient: bool) -> tuple[list[tuple[str | None, Any]], 
         found = []
     if 1 < len(found) <= MOST_OBJECTS and all(isinstance(one, dict) for one in found):
         different = [one for place, one in enumerate(found) if one not in found[:place]]
-        return [(None, one) for one in different], ["written-twice" if len(different) == 1 else "several-objects"]
+        repair = Repair.WRITTEN_TWICE if len(different) == 1 else Repair.SEVERAL_OBJECTS
+        return [(None, one) for one in different], [repair]
     body = JsonBody(lenient=lenient)
     end = body.feed(text, 0, final=True)
     if body.done and not text[end:].strip():
@@ -137,11 +139,11 @@ def _fitted(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[di
             found = _NAME.match(key.strip())
             if found and found[0] in declared and found[0] not in arguments:
                 name = found[0]
-                notes.append(f"parameter-name:{name}")
+                notes.append(Repair.PARAMETER_NAME.of(name))
         if isinstance(value, str) and name in declared and not values.takes_text(declared[name], schema):
             typed, fits = values.read(value, declared[name], schema)
             if fits and isinstance(typed, list | dict):  # numbers are up to policies: few tools mind
                 value = typed
-                notes.append(f"typed:{name}")
+                notes.append(Repair.TYPED.of(name))
         fitted[name] = value
     return fitted, notes

@@ -14,6 +14,7 @@ from typing import Literal
 
 from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.reading.reader import PlainRule, Reader
+from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
 from vtc.events import Call, Event, Reasoning, Refusal, Rewritten, Text, Tool, ToolCall
 from vtc.exchange.native_calls import NotInOrder, in_order
@@ -55,7 +56,7 @@ class Thoughts:
             return []
         events = [*self.events, *self.reader.finish(complete=complete)]
         calls = [event for event in events if isinstance(event, Call)]
-        return [replace(call, raw="", repairs=(*call.repairs, "call-in-reasoning")) for call in calls]
+        return [replace(call, raw="", repairs=(*call.repairs, Repair.CALL_IN_REASONING)) for call in calls]
 
 
 class ReplyPipeline:

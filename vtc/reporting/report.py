@@ -10,7 +10,7 @@ from vtc.scrub import scrub, scrubbed
 
 type Outcome = Literal["failed", "denied", "refused", "repaired", "rewritten", ""]
 
-DENYING = ("refused", "stopped", "dropped", "in vain")
+DENYING = ("refused", "stopped", "dropped", "exhausted")
 """What policies do that leaves a call, or a whole request, undone."""
 
 

@@ -11,13 +11,13 @@ The older form of a call is `{"function_call": {"name": …, "arguments": …}}`
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 import msgspec
 
 from vtc.apis.base import Decoded, Said
+from vtc.apis.openai_chat.calls import LEGACY, entry_of, read_call, read_function_call
 from vtc.events import (
     Call,
     CallDelta,
@@ -36,10 +36,7 @@ from vtc.json_text import decode, encode
 from vtc.wire import sse, whole
 from vtc.wire.framing import Frame
 
-LEGACY = -1
-"""Stands for the index of a call in the older form, which has none."""
 CALL_FIELDS = ("tool_calls", "function_call")
-_KNOWN = ("index", "id", "type", "function", "custom", "name", "arguments")
 _REASONS: dict[str, Reason] = {
     "length": "length",
     "content_filter": "other",
@@ -320,59 +317,14 @@ def _deltas(choice: int, entry: Mapping[str, Any], part: Any, *, whole: bool = F
     deltas: list[Delta] = []
     if thought := part.get("reasoning_content") or part.get("reasoning"):
         deltas.append(ReasoningDelta(thought if isinstance(thought, str) else "", choice))
-    deltas += [_call_delta(call, choice, whole=whole) for call in part.get("tool_calls") or ()]
+    deltas += [read_call(call, choice, whole=whole) for call in part.get("tool_calls") or ()]
     if call := part.get("function_call"):
-        deltas.append(_function_delta(call, choice))
+        deltas.append(read_function_call(call, choice))
     content = part.get("content")
     deltas.append(TextDelta(content if isinstance(content, str) else "", choice))
     if reason := entry.get("finish_reason"):
         deltas.append(Finish(_REASONS.get(reason, "stop"), choice, str(reason)))
     return deltas
-
-
-def _call_delta(call: Mapping[str, Any], choice: int, *, whole: bool) -> CallDelta:
-    function = function_of(call)
-    index, id_, name, arguments = (
-        call.get("index"),
-        call.get("id"),
-        function.get("name") or "",
-        function.get("arguments"),
-    )
-    clean = (whole or isinstance(index, int)) and (not name or bool(id_ and call.get("type") in ("function", "custom")))
-    clean = clean and isinstance(arguments, str | None)
-    return CallDelta(
-        index if isinstance(index, int) else None,
-        id_ if isinstance(id_, str) else None,
-        name if isinstance(name, str) else "",
-        _arguments(function.get("input") if arguments is None else arguments),
-        call,
-        choice,
-        clean,
-    )
-
-
-def _function_delta(function: Mapping[str, Any], choice: int) -> CallDelta:
-    return CallDelta(LEGACY, None, function.get("name") or "", _arguments(function.get("arguments")), function, choice)
-
-
-def _arguments(arguments: Any) -> str:
-    """The text of arguments; some servers send the object itself."""
-    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False) if arguments else ""
-
-
-def function_of(entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what an entry of `tool_calls` calls, or one of `tools` declares: a function or a custom tool."""
-    found = entry.get("function") or entry.get("custom")
-    return found if isinstance(found, Mapping) else {}
-
-
-def entry_of(call: ToolCall) -> dict[str, Any]:
-    """Write a call as an entry of `tool_calls`, with the fields that VTC does not know (thought signatures)."""
-    source = call.source if isinstance(call.source, dict) else {}
-    rest = {key: value for key, value in source.items() if key not in _KNOWN}
-    if "custom" in source:
-        return {**rest, "id": call.id, "type": "custom", "custom": {"name": call.name, "input": call.arguments}}
-    return {**rest, **call.as_openai()}
 
 
 def _reason(end: Finish, upstream: str | None, *, legacy: bool) -> str:

@@ -11,7 +11,7 @@ import msgspec
 
 from vtc.apis import base
 from vtc.apis.base import BadRequest
-from vtc.apis.openai_chat.reply import function_of
+from vtc.apis.openai_chat.calls import function_of
 from vtc.events import Message, Opaque, Tool, ToolCall
 from vtc.json_text import decode, encode
 
