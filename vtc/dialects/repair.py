@@ -49,6 +49,11 @@ class Repair(StrEnum):
     EXTRA_BRACE = "extra-brace", "More braces are closed than were opened."
     ARRAY_OF_CALLS = "array-of-calls", "A list of calls stands where one call should."
     SEVERAL_OBJECTS = "several-objects", "Several objects stand where one call should; each is a call."
+    ARGUMENTS_KEY = (
+        "arguments-key",
+        "The arguments stand under another key than the dialect's: `args`, `input`, `kwargs`.",
+    )
+    FLAT_ARGUMENTS = "flat-arguments", "The arguments stand beside the name; each key is a parameter of the tool."
     ARGUMENTS_ENCODED_TWICE = "arguments-encoded-twice", "The arguments are a JSON string that holds the object."
     ESCAPED_JSON = "escaped-json", "The whole object is escaped as if it stood in a string."
     PYTHON_LITERAL = "python-literal", "The object is written as Python writes it: single quotes, `True`, `None`."

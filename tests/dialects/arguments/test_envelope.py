@@ -92,3 +92,38 @@ def test_nesting_that_was_encoded_is_limited_too() -> None:
     text = json.dumps({"name": "f", "arguments": '{"a": ' + "[" * 100_000})
     with pytest.raises(NotACall):
         envelope.read(text, PLAIN, needs_arguments=False)
+
+
+DECLARED = {"command", "timeout"}
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "repairs"),
+    [
+        *(
+            (f'{{"name": "f", "{key}": {{"command": "ls"}}}}', {"command": "ls"}, ("arguments-key",))
+            for key in ("args", "input", "params", "kwargs", "tool_input")
+        ),
+        ('{"name": "f", "command": "ls", "timeout": 3}', {"command": "ls", "timeout": 3}, ("flat-arguments",)),
+        ('{"name": "f", "arguments": {}, "command": "ls"}', {"command": "ls"}, ("flat-arguments",)),
+        ('{"name": "f", "id": "1", "type": "function"}', {}, ()),
+        ('{"name": "f", "arguments": {"command": "ls"}, "note": 1}', {"command": "ls"}, ()),
+    ],
+)
+def test_arguments_under_another_key_are_found(text: str, arguments: object, repairs: tuple[str, ...]) -> None:
+    found = envelope.read(text, Envelope(), needs_arguments=False, declared=lambda _: DECLARED)
+    assert (json.loads(found.arguments), found.repairs) == (arguments, repairs)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name": "f", "path": "/x"}',
+        '{"name": "f", "command": "ls", "path": "/x"}',
+        '{"name": "f", "args": {"command": "ls"}, "path": "/x"}',
+        '{"name": "f", "arguments": {"timeout": 1}, "command": "ls"}',
+    ],
+)
+def test_call_is_refused_rather_than_made_without_an_argument(text: str) -> None:
+    with pytest.raises(envelope.NotACall):
+        envelope.read(text, Envelope(), needs_arguments=False, declared=lambda _: DECLARED)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from vtc.dialects.arguments import envelope, values
@@ -285,6 +285,11 @@ class OpenCall:
             self._set(key, text)
         return True
 
+    def _parameters(self, written: str) -> Collection[str]:
+        """The declared parameters of the tool that a name means."""
+        tool = self._tools.get(tool_names.resolve(written, self._tools) or "")
+        return values.properties(tool.parameters) if tool else ()
+
     def _events(self, bodies: Sequence[str], unknown_tools: str) -> list[Call]:
         """A call for each JSON body, or one for the tagged parameters; the first stands for all the characters."""
         dialect = self.form.dialect
@@ -297,7 +302,7 @@ class OpenCall:
         for body in bodies:
             written, arguments, id_, notes = self.written, body, self._id, tuple(map(str, self.repairs))
             if self.json and self.form.body == "json":
-                read = envelope.read(body, dialect.json, needs_arguments=bare)
+                read = envelope.read(body, dialect.json, needs_arguments=bare, declared=self._parameters)
                 written, arguments, id_ = read.name, read.arguments, read.id or id_
                 notes = (*notes, *map(str, read.repairs))
             name = tool_names.resolve(written, self._tools)
