@@ -19,6 +19,14 @@ class BadRequest(ValueError):
     """The body is no request of this API; it is passed on untouched."""
 
 
+class Cache(Protocol):
+    """Keeps for later requests what was made of this one's parts."""
+
+    def get_or_make[T](self, of: tuple[str | bytes, ...], make: Callable[[], T]) -> T:
+        """Get what was made of `of`, or make it; it is shared and must not be changed."""
+        ...
+
+
 class Channel(Protocol):
     """One message of a reply on its way through: text in, events out, `raw` of all events being that text."""
 
@@ -144,8 +152,8 @@ class Api(Protocol):
 
     def handles(self, method: str, path: str) -> bool: ...
 
-    def request(self, body: bytes) -> Request:
-        """Decode a request; raises `BadRequest`."""
+    def request(self, body: bytes, cache: Cache | None = None) -> Request:
+        """Decode a request; raises `BadRequest`. Declarations of tools may be kept in `cache`, nowhere else."""
         ...
 
     def rewriter(self, channel: Callable[[], Channel], *, legacy: bool, drop: Collection[str] = ()) -> Rewriter:

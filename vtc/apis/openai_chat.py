@@ -7,13 +7,13 @@ that is not changed, a reply without calls all of its bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import msgspec
 
 from vtc.apis import openai_message
-from vtc.apis.base import BadRequest, Channel, Reply
+from vtc.apis.base import BadRequest, Cache, Channel, Reply
 from vtc.apis.base import Request as BaseRequest
 from vtc.apis.openai_answer import completion, reply_text, streamed
 from vtc.apis.openai_calls import calls_of, entry_of, function_of
@@ -38,8 +38,6 @@ OWN_FIELDS = ("role", "content", "tool_calls", "function_call", "tool_call_id", 
 """What a message says of itself."""
 UNFIT = (ValueError, UnicodeError, AttributeError, TypeError, KeyError, RecursionError)
 """What a body raises that is no request."""
-_MOST_TOOLS = 256 << 10
-"""Bytes of declarations beyond which they are not kept for the next request."""
 _raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -50,8 +48,8 @@ class OpenAIChat:
     def handles(self, method: str, path: str) -> bool:
         return method == "POST" and path.partition("?")[0].rstrip("/").endswith("/chat/completions")
 
-    def request(self, body: bytes) -> Request:
-        return Request(body)
+    def request(self, body: bytes, cache: Cache | None = None) -> Request:
+        return Request(body, cache)
 
     def rewriter(self, channel: Callable[[], Channel], *, legacy: bool, drop: Collection[str] = ()) -> StreamRewriter:
         return StreamRewriter(channel, legacy=legacy, drop=drop)
@@ -87,9 +85,9 @@ class OpenAIChat:
 class Request(BaseRequest):
     """A chat completion request."""
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, body: bytes, cache: Cache | None = None) -> None:
         try:
-            self._raw, self.fields, self.tools = _raws(body)
+            self._raw, self.fields, self.tools = _raws(body, cache)
             messages = self.fields.get("messages", [])
             if not isinstance(messages, list):
                 raise TypeError("`messages` is no list")
@@ -186,7 +184,7 @@ def _without(value: Any, path: Sequence[str]) -> Any:
     return value
 
 
-def _raws(body: bytes) -> tuple[dict[str, msgspec.Raw], dict[str, Any], Sequence[Tool]]:
+def _raws(body: bytes, cache: Cache | None) -> tuple[dict[str, msgspec.Raw], dict[str, Any], Sequence[Tool]]:
     """The bytes of every field, what the fields say, and the tools they declare.
 
     Raises ValueError.
@@ -199,19 +197,19 @@ def _raws(body: bytes) -> tuple[dict[str, msgspec.Raw], dict[str, Any], Sequence
         # It takes Python's own decoder, so there are no bytes to keep: JavaScript cuts emoji in two when it cuts text.
         fields: dict[str, Any] = decode(body)
         return {key: msgspec.Raw(encode(value)) for key, value in fields.items()}, fields, _tools(fields)
-    known = {key: bytes(raw[key]) for key in ("tools", "functions") if key in raw}
-    if sum(map(len, known.values())) <= _MOST_TOOLS:
-        declared, tools = _declared(tuple(known.items()))
+    known: dict[str, bytes] = {key: bytes(raw[key]) for key in ("tools", "functions") if key in raw}
+    if known and cache is not None:
+        of = ("declared", *(part for entry in known.items() for part in entry))
+        declared, tools = cache.get_or_make(of, lambda: _declared(known))
     else:
-        declared, tools = _declared.__wrapped__(tuple(known.items()))
+        declared, tools = _declared(known)
     fields = {key: declared[key] if key in declared else decode(bytes(one)) for key, one in raw.items()}
     return raw, fields, tools
 
 
-@lru_cache(maxsize=64)
-def _declared(fields: tuple[tuple[str, bytes], ...]) -> tuple[dict[str, Any], Sequence[Tool]]:
-    """Declarations of tools, decoded; agents send the same ones with every request, and exchanges share them."""
-    declared = {key: decode(raw) for key, raw in fields}
+def _declared(fields: Mapping[str, bytes]) -> tuple[dict[str, Any], Sequence[Tool]]:
+    """Decode declarations of tools. Agents send the same ones with every request, and exchanges share them."""
+    declared = {key: decode(raw) for key, raw in fields.items()}
     return declared, _tools(declared)
 
 
