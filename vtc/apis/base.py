@@ -19,14 +19,6 @@ class BadRequest(ValueError):
     """The body is no request of this API; it is passed on untouched."""
 
 
-class Cache(Protocol):
-    """Keeps for later requests what was made of this one's parts."""
-
-    def get_or_make[T](self, of: tuple[str | bytes, ...], make: Callable[[], T]) -> T:
-        """Get what was made of `of`, or make it; it is shared and must not be changed."""
-        ...
-
-
 class Channel(Protocol):
     """One message of a reply on its way through: text in, events out, `raw` of all events being that text."""
 
@@ -113,6 +105,14 @@ class Request(ABC):
         `drop` holds dotted paths, `*` being any key or index. `tools` replaces the declared tools; with none at all,
         what is about tools is left out. Otherwise those named in `withheld` are left out.
         """
+
+
+class Cache(Protocol):
+    """Keeps for later requests what was made of this one's parts."""
+
+    def get_or_make[T](self, of: tuple[str | bytes, ...], make: Callable[[], T]) -> T:
+        """Get what was made of `of`, or make it; it is shared and must not be changed."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

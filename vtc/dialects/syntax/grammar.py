@@ -54,6 +54,7 @@ class Grammar:
         reasoning: tuple[str, str] | None = None,
         markers: Iterable[str] = (),
     ) -> None:
+        self._number = next(_numbers)
         self.tools = tuple(tools)
         self.heads: dict[str, Head] = {}
         # Those whose tags are the names of tools come last: a tool may be named like another dialect's tag.
@@ -72,14 +73,15 @@ class Grammar:
         self.span = Sieve([*tokens, *FENCES, TICKS, BLANK_LINE])
         self.span_end = searching([*FENCES, TICKS, BLANK_LINE])
         self._in_code = in_code
-        self._number = next(_numbers)
-        self.closing_fence = self._kept(self._closing_fence)
-        self.arguments = self._kept(self._arguments)
-        self.value = self._kept(self._value)
-        self.tail = self._kept(self._tail)
-        self.after = self._kept(self._after)
-        self.damaged = self._kept(self._damaged)
-        self.closer = self._kept(self._closer)
+        # Bounded, as names and keys are what a model writes.
+        kept = self._kept
+        self.closing_fence = kept(self._closing_fence)
+        self.arguments = kept(self._arguments)
+        self.value = kept(self._value)
+        self.tail = kept(self._tail)
+        self.after = kept(self._after)
+        self.damaged = kept(self._damaged)
+        self.closer = kept(self._closer)
 
     def size(self) -> int:
         """Measure the grammar without the scans that are made when they are needed, in bytes."""
@@ -87,7 +89,7 @@ class Grammar:
         return fixed + PER_HEAD * len(self.heads) + sum(PER_NAME + len(name) for name in self.tools)
 
     def _kept[*Of](self, make: Callable[[*Of], Scan]) -> Callable[[*Of], Scan]:
-        """Keep the scans that `make` makes; not in the grammar, as names and keys are what a model writes."""
+        """Keep the scans that `make` makes with those of all other grammars."""
         name = make.__name__
 
         def kept(*of: *Of) -> Scan:
