@@ -13,6 +13,7 @@ from typing import Any
 from benchmarks import samples
 from benchmarks.figures import Figure
 from vtc import apis
+from vtc.dialects.cache import ConversationCache
 from vtc.exchange import Exchange
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts
@@ -23,10 +24,10 @@ MEMORY = "memory by open stream"
 STREAMS = 8
 
 
-def opened(planner: Planner, body: bytes) -> Exchange:
+def opened(planner: Planner, cache: ConversationCache, body: bytes) -> Exchange:
     api = apis.find("POST", "/v1/chat/completions")
     assert api is not None
-    exchange = Exchange.open(api, body, Facts(path="/v1/chat/completions"), planner, "seed")
+    exchange = Exchange.open(api, body, Facts(path="/v1/chat/completions"), planner, "seed", cache)
     exchange.request()
     return exchange
 
@@ -53,10 +54,10 @@ def rewriting(profiles: Profiles, rounds: int) -> Iterator[Figure]:
         later: list[float] = []
         bodies = [encoded(samples.request(messages=count)) for count in (200, 202)]
         for _ in range(rounds):
-            planner = Planner(profiles, settings)
-            opened(planner, encoded(samples.request(messages=4)))  # the tools are known
+            planner, cache = Planner(profiles, settings), ConversationCache()
+            opened(planner, cache, encoded(samples.request(messages=4)))  # the tools are known
             for body, times in zip(bodies, (first, later), strict=True):
-                times.append(milliseconds(partial(opened, planner, body)))
+                times.append(milliseconds(partial(opened, planner, cache, body)))
         yield Figure(REQUEST, f"{what}, seen for the first time", "ms", first, 10.0)
         yield Figure(REQUEST, f"{what}, one turn later", "ms", later, 10.0)
 
@@ -64,11 +65,11 @@ def rewriting(profiles: Profiles, rounds: int) -> Iterator[Figure]:
 def new_tools(profiles: Profiles, rounds: int) -> Iterator[Figure]:
     """The first exchange whose tools nobody saw before, up to the first text, and the same again."""
     times: dict[str, list[float]] = {"never seen": [], "seen before": []}
-    planner = Planner(profiles, Settings())
+    planner, cache = Planner(profiles, Settings()), ConversationCache()
     reply = samples.reply(samples.tokens("Hello <b>you</b>, `this` is it."))
 
     def exchange(body: bytes) -> None:
-        stream = opened(planner, body).stream()
+        stream = opened(planner, cache, body).stream()
         for frame in reply:
             stream.feed(frame)
         stream.finish()
@@ -86,7 +87,7 @@ def memory(profiles: Profiles, rounds: int) -> Iterator[Figure]:
 
     The request's body is mitmproxy's and no part of it.
     """
-    planner = Planner(profiles, Settings())
+    planner, cache = Planner(profiles, Settings()), ConversationCache()
     call = samples.call_of(64 << 10, profiles.dialects["hermes"])
     middle = samples.pieces(call)[: (16 << 10) // samples.PIECE]
     for what, deltas, target in (
@@ -97,15 +98,15 @@ def memory(profiles: Profiles, rounds: int) -> Iterator[Figure]:
         for request, asked in (("46 KB asked", (20, 10)), ("320 KB asked", (200, 40))):
             body = encoded(samples.request(messages=asked[0], tools_=asked[1]))
             held = 0 if target else sum(map(len, frames)) / 1024
-            taken = [_memory(planner, body, frames) - held for _ in range(rounds)]
+            taken = [_memory(planner, cache, body, frames) - held for _ in range(rounds)]
             yield Figure(MEMORY, f"{what}, {request}", "KB", taken, target)
 
 
-def _memory(planner: Planner, body: bytes, frames: list[bytes]) -> float:
+def _memory(planner: Planner, cache: ConversationCache, body: bytes, frames: list[bytes]) -> float:
     """KB by stream; what exchanges share is made before."""
 
     def start() -> tuple[Exchange, object]:
-        exchange = opened(planner, body)
+        exchange = opened(planner, cache, body)
         stream = exchange.stream()
         for frame in frames:
             stream.feed(bytes(bytearray(frame)))

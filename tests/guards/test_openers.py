@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,3 +42,14 @@ def test_what_leaves_between_its_pieces_does_not_join_them(text: str) -> None:
 @pytest.mark.parametrize("between", [Markup("\n"), Rewritten("x", "y"), Call("<run>", ToolCall("run", "{}"), "t")])
 def test_calls_that_were_read_pass(between: Event) -> None:
     assert between in run(Text("a "), between, Text(" b"))
+
+
+def test_a_text_full_of_beginnings_takes_no_longer_for_each_of_them() -> None:
+    """A million of them took hours if each looked at all that follows."""
+    text = "<" * 1_000_000
+    assert told(run(Text(text))) == text
+
+
+def test_names_of_tools_stay_in_no_library() -> None:
+    run(Text("<run>"))
+    assert not any("run" in key[0] for key in regex._main._cache)

@@ -11,7 +11,7 @@ anew is up to the relay (`relay.py`), once for all APIs.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -145,6 +145,14 @@ class Request(ABC):
         """
 
 
+class Cache(Protocol):
+    """Keeps for later requests what was made of this one's parts."""
+
+    def get_or_make[T](self, of: tuple[str | bytes, ...], make: Callable[[], T]) -> T:
+        """Get what was made of `of`, or make it; it is shared and must not be changed."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
     """One choice of a reply as the message it adds up to, for people to read."""
@@ -162,8 +170,8 @@ class Api(Protocol):
         """True for a request of this API."""
         ...
 
-    def request(self, body: bytes) -> Request:
-        """Decode a request. Raises `BadRequest`."""
+    def request(self, body: bytes, cache: Cache | None = None) -> Request:
+        """Decode a request; declarations of tools may be kept in `cache`, nowhere else. Raises `BadRequest`."""
         ...
 
     def codec(self, form: Any = None, drop: Collection[str] = (), *, whole: bool = False) -> Codec:

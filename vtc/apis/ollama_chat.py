@@ -36,8 +36,8 @@ _EVERY_LINE = ("model", "created_at")
 class Request(openai_chat.Request):
     """A chat request; tools are declared as in chat completions. `form` is True if calls have ids."""
 
-    def __init__(self, body: bytes) -> None:
-        super().__init__(body)
+    def __init__(self, body: bytes, cache: base.Cache | None = None) -> None:
+        super().__init__(body, cache)
         if "messages" not in self.fields or not self.model:
             raise BadRequest("the body is no chat request of Ollama: it needs `model` and `messages`")
         self.stream = self.fields.get("stream") is not False
@@ -154,8 +154,8 @@ class OllamaChat:
     def handles(self, method: str, path: str) -> bool:
         return method == "POST" and path.partition("?")[0].rstrip("/").endswith("/api/chat")
 
-    def request(self, body: bytes) -> Request:
-        return Request(body)
+    def request(self, body: bytes, cache: base.Cache | None = None) -> Request:
+        return Request(body, cache)
 
     def codec(self, form: Any = None, drop: Collection[str] = (), *, whole: bool = False) -> Codec:
         return Codec(bool(form), frozenset(drop), _WHOLE if whole else _LINES)

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from vtc.apis import Api, BadRequest, Request, summary
-from vtc.dialects.cache import Memory
+from vtc.dialects.cache import ConversationCache
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.grammar import compiled
 from vtc.dialects.text_client import conversation
@@ -56,10 +56,10 @@ class Exchange:
     """One request of an API that VTC speaks, and the plan for it."""
 
     def __init__(
-        self, api: Api, request: Request, body: bytes, plan: Plan, seed: str, memory: Memory | None = None
+        self, api: Api, request: Request, body: bytes, plan: Plan, seed: str, cache: ConversationCache | None = None
     ) -> None:
         self.plan = plan
-        self._memory = memory
+        self._cache = cache
         self.report = Report(client=plan.client, model=plan.model, why=list(plan.why))
         if plan.reply.client_text:
             self.report.form = plan.reply.client_text.dialect.name
@@ -74,16 +74,27 @@ class Exchange:
         self._outgoing: _Outgoing | None = None  # when it was asked for
 
     @classmethod
-    def open(cls, api: Api, body: bytes, facts: Facts, planner: Planner, seed: str) -> Exchange:
+    def open(
+        cls,
+        api: Api,
+        body: bytes,
+        facts: Facts,
+        planner: Planner,
+        seed: str,
+        cache: ConversationCache | None = None,
+    ) -> Exchange:
         """Decode a request and decide about it; raises `BadRequest`, and then the body goes on as it came.
 
-        `seed` must differ for every exchange: the ids of calls are derived from it.
+        `seed` must differ for every exchange: the ids of calls are derived from it. What later exchanges can use is
+        kept in `cache`; without one, nothing is.
         """
+        if cache is None:
+            cache = ConversationCache()  # what is needed twice for this exchange is made once all the same
         with _as_it_came():
-            request = api.request(body)
+            cache.next_exchange()
+            request = api.request(body, cache)
             facts = replace(facts, model=request.model, body=request.fields)
-            planner.memory.turn()
-            return cls(api, request, body, planner.plan(facts, request), seed, planner.memory)
+            return cls(api, request, body, planner.plan(facts, request, cache), seed, cache)
 
     # The request
 
@@ -119,7 +130,7 @@ class Exchange:
             plan, request = self.plan.request, self._request
             with _as_it_came():
                 stop, steer = self._loops()
-                messages = outgoing.prepared(request, plan, self._tools, steer, self.report.request, self._memory)
+                messages = outgoing.prepared(request, plan, self._tools, steer, self.report.request, self._cache)
                 body = outgoing.encoded(self._api, request, self._body, plan, messages)
             self._outgoing = _Outgoing(body, messages, stop)
         return self._outgoing
@@ -133,7 +144,7 @@ class Exchange:
         messages, client = self._request.messages, self.plan.request.client_text
         own = {id(message) for message in messages}
         if client:
-            messages = conversation.structured(messages, client.dialect, self._tools, self._memory)
+            messages = conversation.structured(messages, client.dialect, self._tools, self._cache)
 
         def is_turn(message: Message) -> bool:
             return message.role == "user" and id(message) in own  # what a client adds to results is no turn
@@ -177,6 +188,7 @@ class Exchange:
         """
         decoder = compression.decoder(content_encoding)
         self._request.forget()
+        self._cache = None
         self._outgoing = self._outgoing and replace(self._outgoing, messages=None)
         return self._stream(decoder, self.report, [], whole=False)
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from vtc.apis import Api, Request
-from vtc.dialects.cache import Memory
+from vtc.dialects.cache import ConversationCache
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.text_client import conversation, documented_tools
 from vtc.dialects.writing import history
@@ -22,7 +22,7 @@ def prepared(
     tools: Mapping[str, Tool],
     remark: str,
     told: list[str],
-    memory: Memory | None = None,
+    cache: ConversationCache | None = None,
 ) -> Sequence[Message] | None:
     """Rewrite the messages for the model; None if they stay as they came.
 
@@ -35,13 +35,13 @@ def prepared(
     messages = request.messages
     if rewritten:
         if plan.client_text:
-            messages = _structured(messages, plan.client_text, plan.write, tools, memory)
+            messages = _structured(messages, plan.client_text, plan.write, tools, cache)
         if plan.write:
-            messages = history.to_text(messages, plan.write, tools, memory)
+            messages = history.to_text(messages, plan.write, tools, cache)
             if plan.client_text:
                 messages = history.joined(messages)
         if plan.write and plan.prompt_tools and plan.offered:
-            messages = history.with_tools(messages, plan.write, plan.offered, plan.tool_choice, memory)
+            messages = history.with_tools(messages, plan.write, plan.offered, plan.tool_choice, cache)
         if plan.promote or plan.prompt_tools:
             form = "`tools`" if plan.write is None else f"{plan.write.name} prompt"
             told.append(f"{len(plan.offered)} tool{'s' * (len(plan.offered) != 1)} -> {form}")
@@ -73,7 +73,7 @@ def _structured(
     client: TextClient,
     write: Description | None,
     tools: Mapping[str, Tool],
-    memory: Memory | None,
+    cache: ConversationCache | None,
 ) -> Sequence[Message]:
     """A text client's conversation with calls and results as such, and its prompt without what it says of tools."""
 
@@ -83,11 +83,11 @@ def _structured(
     def told(part: str | Opaque) -> str | Opaque:
         if isinstance(part, Opaque):
             return part
-        rest = documented_tools.read(part, client.tool_sections).rest
-        return conversation.with_samples(rest, client.dialect, tools, sample, memory)
+        rest = documented_tools.read(part, client.tool_sections, cache).rest
+        return conversation.with_samples(rest, client.dialect, tools, sample, cache)
 
     out: list[Message] = []
-    for message in conversation.structured(messages, client.dialect, tools, memory):
+    for message in conversation.structured(messages, client.dialect, tools, cache):
         if message.role == "system":
             content = tuple(part for part in map(told, message.content) if isinstance(part, Opaque) or part.strip())
             if not content:  # it was about tools only; servers refuse an empty one

@@ -5,13 +5,14 @@ Precedence of a setting: the user's option, then the client profile, the model p
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from msgspec.structs import replace
 
-from vtc.dialects.cache import Memory
+from vtc.dialects.cache import ConversationCache
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.text_client import documented_tools
 from vtc.events import Message, Tool
@@ -39,6 +40,7 @@ UNKNOWN_CLIENT = ClientProfile(name="unknown", match=Match())
 UNKNOWN_MODEL = ModelProfile(name="unknown", match=Match())
 UNKNOWN_SERVER = ServerProfile(name="unknown", match=Match())
 """The rescue default: the request is left alone, and a call that leaked into the text is lifted."""
+_numbers = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,16 +129,19 @@ class Planner:
                 raise UnknownName(setting, name, tuple(known))
         kinds: list[Mapping[str, Matched]] = [profiles.clients, profiles.models, profiles.servers, profiles.policies]
         self._looks = Looks(one for kind in kinds for one in kind.values())
-        self.memory = Memory()
-        """What was made of past turns; made anew with the profiles, as it depends on them."""
+        self._number = str(next(_numbers))
         self._framed = [dialect for dialect in profiles.dialects.values() if dialect.framed]
 
-    def plan(self, facts: Facts, request: Asked) -> Plan:
-        """Decide about a request that came with these facts."""
+    def plan(self, facts: Facts, request: Asked, cache: ConversationCache | None = None) -> Plan:
+        """Decide about a request that came with these facts; what is found is kept in `cache`."""
         settings = self._settings
-        found = self.memory.made(("profiles", *self._looks.at(facts)), lambda: self._found(facts))
+        if cache is None:
+            found = self._found(facts)
+        else:  # the number, as another planner may find other profiles
+            key = ("profiles", self._number, *self._looks.at(facts))
+            found = cache.get_or_make(key, lambda: self._found(facts))
         client, model, guards = found.client, found.model, found.guards
-        documented, reason = self._documented(client, facts, request)
+        documented, reason = self._documented(client, facts, request, cache)
         if documented is None:
             protocol = self._native(model, request)
         else:
@@ -293,13 +298,15 @@ class Planner:
         choice: Choice[T] = best(profiles, facts, self.profiles.sources)
         return choice.profile, choice.why[0] if choice.profile else ""
 
-    def _documented(self, client: ClientProfile, facts: Facts, request: Asked) -> tuple[Sequence[Tool] | None, str]:
+    def _documented(
+        self, client: ClientProfile, facts: Facts, request: Asked, cache: ConversationCache | None
+    ) -> tuple[Sequence[Tool] | None, str]:
         """Find the tools that a text client documents in its prompt; None for a native client. And the reason."""
         if client.tool_protocol == "native":
             return None, f"client profile {client.name} says tool_protocol: native"
         if request.tools and client.tool_protocol == "auto":
             return None, f"the request declares {len(request.tools)} tools: a native client"
-        documented = _documented_tools(request, client.tool_sections)
+        documented = _documented_tools(request, client.tool_sections, cache)
         if client.tool_protocol == "text":
             return documented, f"client profile {client.name} says tool_protocol: text"
         agent, patterns = facts.user_agent[:80], self._settings.client_patterns
@@ -343,11 +350,13 @@ def _withheld(configured: Iterable[Guards], names: Iterable[str]) -> frozenset[s
     return frozenset(name for name in names if any(one.fault(name) for one in access))
 
 
-def _documented_tools(request: Asked, tool_sections: tuple[str, ...]) -> tuple[Tool, ...]:
+def _documented_tools(
+    request: Asked, tool_sections: tuple[str, ...], cache: ConversationCache | None
+) -> tuple[Tool, ...]:
     """The tools that the system prompt documents, in whichever of its parts; by each name the first."""
     tools: dict[str, Tool] = {}
     for message in request.messages:
         for part in message.content if message.role == "system" else ():
-            for tool in documented_tools.read(part, tool_sections).tools if isinstance(part, str) else ():
+            for tool in documented_tools.read(part, tool_sections, cache).tools if isinstance(part, str) else ():
                 tools.setdefault(tool.name, tool)
     return tuple(tools.values())

@@ -19,8 +19,8 @@ class OpenAIChat:
     def handles(self, method: str, path: str) -> bool:
         return method == "POST" and path.partition("?")[0].rstrip("/").endswith("/chat/completions")
 
-    def request(self, body: bytes) -> Request:
-        return Request(body)
+    def request(self, body: bytes, cache: base.Cache | None = None) -> Request:
+        return Request(body, cache)
 
     def codec(self, form: Any = None, drop: Collection[str] = (), *, whole: bool = False) -> ChunkCodec | BodyCodec:
         return (BodyCodec if whole else ChunkCodec)(bool(form), frozenset(drop))

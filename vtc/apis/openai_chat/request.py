@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import msgspec
 
 from vtc.apis import base
-from vtc.apis.base import BadRequest
+from vtc.apis.base import BadRequest, Cache
 from vtc.apis.openai_chat.calls import function_of
 from vtc.events import Message, Opaque, Tool, ToolCall
 from vtc.json_text import decode, encode
@@ -22,8 +22,6 @@ OWN_FIELDS = ("role", "content", "tool_calls", "function_call", "tool_call_id", 
 """What a message says of itself."""
 UNFIT = (ValueError, UnicodeError, AttributeError, TypeError, KeyError, RecursionError)
 """What a body raises that is no request."""
-_MOST_TOOLS = 256 << 10
-"""Bytes of declarations beyond which they are not kept for the next request."""
 _raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -31,9 +29,9 @@ _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 class Request(base.Request):
     """A chat completion request. `form` is True for the older form of tools, which the reply must have, too."""
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, body: bytes, cache: Cache | None = None) -> None:
         try:
-            self._raw, self.fields, self.tools = _raws(body)
+            self._raw, self.fields, self.tools = _raws(body, cache)
             messages = self.fields.get("messages", [])
             if not isinstance(messages, list):
                 raise TypeError("`messages` is no list")
@@ -138,7 +136,7 @@ def _without(value: Any, path: Sequence[str]) -> Any:
     return value
 
 
-def _raws(body: bytes) -> tuple[dict[str, msgspec.Raw], dict[str, Any], Sequence[Tool]]:
+def _raws(body: bytes, cache: Cache | None) -> tuple[dict[str, msgspec.Raw], dict[str, Any], Sequence[Tool]]:
     """The bytes of every field, what the fields say, and the tools they declare.
 
     Raises ValueError.
@@ -151,19 +149,19 @@ def _raws(body: bytes) -> tuple[dict[str, msgspec.Raw], dict[str, Any], Sequence
         # It takes Python's own decoder, so there are no bytes to keep: JavaScript cuts emoji in two when it cuts text.
         fields: dict[str, Any] = decode(body)
         return {key: msgspec.Raw(encode(value)) for key, value in fields.items()}, fields, _tools(fields)
-    known = {key: bytes(raw[key]) for key in ("tools", "functions") if key in raw}
-    if sum(map(len, known.values())) <= _MOST_TOOLS:
-        declared, tools = _declared(tuple(known.items()))
+    known: dict[str, bytes] = {key: bytes(raw[key]) for key in ("tools", "functions") if key in raw}
+    if known and cache is not None:
+        of = ("declared", *(part for entry in known.items() for part in entry))
+        declared, tools = cache.get_or_make(of, lambda: _declared(known))
     else:
-        declared, tools = _declared.__wrapped__(tuple(known.items()))
+        declared, tools = _declared(known)
     fields = {key: declared[key] if key in declared else decode(bytes(one)) for key, one in raw.items()}
     return raw, fields, tools
 
 
-@lru_cache(maxsize=64)
-def _declared(fields: tuple[tuple[str, bytes], ...]) -> tuple[dict[str, Any], Sequence[Tool]]:
-    """Declarations of tools, decoded; agents send the same ones with every request, and exchanges share them."""
-    declared = {key: decode(raw) for key, raw in fields}
+def _declared(fields: Mapping[str, bytes]) -> tuple[dict[str, Any], Sequence[Tool]]:
+    """Decode declarations of tools. Agents send the same ones with every request, and exchanges share them."""
+    declared = {key: decode(raw) for key, raw in fields.items()}
     return declared, _tools(declared)
 
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cache
 from typing import Any, Literal, NamedTuple
 
 from vtc.dialects.arguments import values
 from vtc.dialects.arguments.json_object import JsonBody, items
+from vtc.dialects.bounded_cache import COMPILED, PER_CHARACTER
 from vtc.dialects.repair import Repair
 
 MOST_CLOSERS = 16
@@ -190,7 +190,8 @@ def without_corrupt_closer(text: str, closers: Iterable[str]) -> tuple[str, bool
     Of a garbled closer there is a bracket at least, since a word alone may be content: `</invo`, `/invoke>`, `invoke>`,
     or the beginning of one glued to the end of another, as in `invfunction_calls>`.
     """
-    pattern, longest = _corrupt(tuple(sorted(set(closers))))
+    known = tuple(sorted(set(closers)))
+    pattern, longest = COMPILED.get_or_make(("corrupt", known), lambda: _corrupt(known), _size)
     rest = text
     for _ in range(MOST_CLOSERS):
         ending = rest.rstrip()
@@ -201,7 +202,10 @@ def without_corrupt_closer(text: str, closers: Iterable[str]) -> tuple[str, bool
     return rest, rest != text
 
 
-@cache
+def _size(found: tuple[re.Pattern[str], int]) -> int:
+    return len(found[0].pattern) * PER_CHARACTER
+
+
 def _corrupt(closers: tuple[str, ...]) -> tuple[re.Pattern[str], int]:
     """What finds a garbled closer at the end of a text, and the most characters that one has."""
     names = [name for closer in closers if (name := closer.strip("</> \n"))]

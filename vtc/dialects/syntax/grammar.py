@@ -9,15 +9,18 @@ expression of what leaves it; `reader.py` says what happens then.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from vtc.dialects.bounded_cache import COMPILED
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.forms import CODE_BLOCK, QUOTES, Form, closers, forms, opening_of_json, variants
 from vtc.dialects.syntax.pattern import Chars, Group, Lit, Maybe, Part, Scan, Space, Token, expecting, searching
 from vtc.dialects.syntax.prefilter import Sieve
 
+PER_HEAD, PER_NAME = 512, 64
+"""Bytes that a grammar takes for each way in which a call may begin, and for each tool."""
 MOST_NAME = 128
 """Characters of a tool's name; no text is a call of one with more."""
 FENCES = (
@@ -26,6 +29,9 @@ FENCES = (
 )
 TICKS = Token("ticks", (Lit("`"), Maybe((Chars("`", 63),))))
 BLANK_LINE = Token("blank", (Lit("\n"), Maybe((Chars(" \\t\\r", 64),)), Lit("\n")))
+
+
+_numbers = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +54,7 @@ class Grammar:
         reasoning: tuple[str, str] | None = None,
         markers: Iterable[str] = (),
     ) -> None:
+        self._number = next(_numbers)
         self.tools = tuple(tools)
         self.heads: dict[str, Head] = {}
         # Those whose tags are the names of tools come last: a tool may be named like another dialect's tag.
@@ -67,7 +74,7 @@ class Grammar:
         self.span_end = searching([*FENCES, TICKS, BLANK_LINE])
         self._in_code = in_code
         # Bounded, as names and keys are what a model writes.
-        kept = lru_cache(maxsize=256)
+        kept = self._kept
         self.closing_fence = kept(self._closing_fence)
         self.arguments = kept(self._arguments)
         self.value = kept(self._value)
@@ -77,6 +84,20 @@ class Grammar:
         self.after = kept(self._after)
         self.damaged = kept(self._damaged)
         self.closer = kept(self._closer)
+
+    def size(self) -> int:
+        """Measure the grammar without the scans that are made when they are needed, in bytes."""
+        fixed = sum(scan.size() for scan in (self.start, self.reasoning, self.span_end))
+        return fixed + PER_HEAD * len(self.heads) + sum(PER_NAME + len(name) for name in self.tools)
+
+    def _kept[*Of](self, make: Callable[[*Of], Scan]) -> Callable[[*Of], Scan]:
+        """Keep the scans that `make` makes with those of all other grammars."""
+        name = make.__name__
+
+        def kept(*of: *Of) -> Scan:
+            return COMPILED.get_or_make((self._number, name, of), lambda: make(*of), Scan.size)
+
+        return kept
 
     def _closing_fence(self, run: str) -> Scan:
         """The end of a code block that `run` opened: at least as many of the same, alone on a line."""
@@ -176,9 +197,18 @@ class Grammar:
         return searching([Token("closer", tail)] if tail else [])
 
 
-@lru_cache(maxsize=1024)
 def _openings(dialect: Description, tools: tuple[str, ...]) -> list[tuple[Form, tuple[Part, ...], bool]]:
     """The ways a call of a dialect may begin, and whether its parameters then follow as attributes."""
+    return _made_openings(dialect, tools) if tools else _known_openings(dialect)
+
+
+@lru_cache(maxsize=1024)
+def _known_openings(dialect: Description) -> list[tuple[Form, tuple[Part, ...], bool]]:
+    """Keep those of dialects whose markup holds no names of tools."""
+    return _made_openings(dialect, ())
+
+
+def _made_openings(dialect: Description, tools: tuple[str, ...]) -> list[tuple[Form, tuple[Part, ...], bool]]:
     found = []
     for form in forms(dialect):
         found += [(form, parts, False) for parts in variants(form, tools)]
@@ -199,7 +229,6 @@ _END_OF_LINE = Scan(
 _NOTHING = Scan("(?P<tail>)", "(?P<tail>)")
 
 
-@lru_cache(maxsize=256)
 def compiled(
     dialects: tuple[Description, ...],
     tools: tuple[str, ...],
@@ -210,4 +239,8 @@ def compiled(
 
     `reasoning` is the tag that opens reasoning and the one that closes it, `markers` are taken out of visible text.
     """
-    return Grammar(dialects, tuple(name for name in tools if len(name) <= MOST_NAME), reasoning, markers)
+
+    def make() -> Grammar:
+        return Grammar(dialects, tuple(name for name in tools if len(name) <= MOST_NAME), reasoning, markers)
+
+    return COMPILED.get_or_make((dialects, tools, reasoning, markers), make, Grammar.size)

@@ -15,6 +15,7 @@ from typing import Protocol
 
 import msgspec
 
+from vtc.dialects.bounded_cache import PER_CHARACTER
 from vtc.dialects.syntax.parts import (
     SPACE,
     Chars,
@@ -190,6 +191,10 @@ class Scan:
         self._streaming = streaming
         self._final = final
         self.firsts = firsts
+
+    def size(self) -> int:
+        """Measure both expressions, compiled, in bytes."""
+        return (len(self._streaming) + len(self._final)) * PER_CHARACTER
 
     @cached_property
     def streaming(self) -> Finder:

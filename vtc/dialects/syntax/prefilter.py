@@ -9,13 +9,15 @@ every set of tools, and of the others most replies need none.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
-from itertools import product
 
+from vtc.dialects.bounded_cache import COMPILED
 from vtc.dialects.syntax.pattern import Finder, Lit, Maybe, OneOf, Part, Scan, Token, searching
 
+_numbers = itertools.count()
 MOST = 4
 """Beginnings of one token that are told apart."""
 
@@ -28,7 +30,7 @@ class Sieve(Scan):
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = tokens
-        self._scans: dict[str, Scan] = {}
+        self._number = next(_numbers)
 
     @cached_property
     def streaming(self) -> Finder:
@@ -53,10 +55,11 @@ class Sieve(Scan):
 
     def inner(self, text: str) -> Scan:
         """Finds the token where a beginning was found: any that begins so, or with less of it."""
-        if text not in self._scans:
-            tokens = [token for token, own in self._own if any(text.startswith(other) for other, _ in own)]
-            self._scans[text] = searching(tokens)
-        return self._scans[text]
+
+        def make() -> Scan:
+            return searching([token for token, own in self._own if any(text.startswith(other) for other, _ in own)])
+
+        return COMPILED.get_or_make((self._number, text), make, Scan.size)
 
     @cached_property
     def _own(self) -> list[tuple[Token, list[Beginning]]]:
@@ -117,7 +120,7 @@ def _texts(parts: Iterable[Part]) -> list[str]:
         words = _words(part)
         if words is None or len(found) * len(words) > MOST:
             break
-        found = ["".join(pair) for pair in product(found, words)]
+        found = ["".join(pair) for pair in itertools.product(found, words)]
     return list(dict.fromkeys(found))
 
 
@@ -131,5 +134,5 @@ def _words(part: Part) -> list[str] | None:
         case Maybe(inner):
             options = [_words(one) for one in inner]
             known = [one for one in options if one is not None]
-            return None if len(known) < len(options) else ["", *map("".join, product(*known))]
+            return None if len(known) < len(options) else ["", *map("".join, itertools.product(*known))]
     return None

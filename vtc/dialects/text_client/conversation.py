@@ -18,7 +18,7 @@ from functools import partial
 from msgspec import structs
 
 from vtc.dialects.arguments import values
-from vtc.dialects.cache import Memory, Scope
+from vtc.dialects.cache import ConversationCache, ScopedCache
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.description import Description
@@ -31,10 +31,10 @@ NO_RESULT = "(no result)"
 
 
 def structured(
-    messages: Sequence[Message], dialect: Description, tools: Mapping[str, Tool], memory: Memory | None = None
+    messages: Sequence[Message], dialect: Description, tools: Mapping[str, Tool], cache: ConversationCache | None = None
 ) -> list[Message]:
     """The messages with calls and results as such; those that hold neither stay the same objects."""
-    scope = Scope(memory, dialect, tools)
+    scope = ScopedCache(cache, dialect, tools.values())
     marker = re.compile(dialect.result_start, re.DOTALL) if dialect.result_start else None
     seen: Counter[tuple[str, str]] = Counter()
     open_calls: list[ToolCall] = []
@@ -55,7 +55,7 @@ def structured(
         open_calls.clear()
         if message.role == "assistant":
             text = message.text
-            events = scope.made(("read", text), partial(_events, text, dialect, tools))
+            events = scope.get_or_make(("read", text), partial(_events, text, dialect, tools))
             message = _with_calls(message, events, seen)
             open_calls = list(message.calls)
         out.append(message)
@@ -67,10 +67,11 @@ def with_samples(
     dialect: Description,
     tools: Mapping[str, Tool],
     write: Callable[[ToolCall], str],
-    memory: Memory | None = None,
+    cache: ConversationCache | None = None,
 ) -> str:
     """A prompt whose sample calls are written in another way."""
-    events = Scope(memory, dialect, tools).made(("read", text), lambda: _events(text, dialect, tools))
+    scope = ScopedCache(cache, dialect, tools.values())
+    events = scope.get_or_make(("read", text), lambda: _events(text, dialect, tools))
     return "".join(f"\n\n{write(event.call)}" if isinstance(event, Call) else event.raw for event in events)
 
 

@@ -26,12 +26,12 @@ from bisect import bisect
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
 import msgspec
 
+from vtc.dialects.cache import ConversationCache
 from vtc.events import Tool
 
 TOOL_SECTIONS = ("Tools", "Tool Use Formatting", "Tool Use Examples")
@@ -81,12 +81,19 @@ class _Section(msgspec.Struct, frozen=True):
     end: int
 
 
-@lru_cache(maxsize=64)  # agents send the same prompt again and again
-def read(prompt: str, tool_sections: tuple[str, ...] = TOOL_SECTIONS) -> Documentation:
-    """The tools that `prompt`, or one part of it, documents.
+def read(
+    prompt: str, tool_sections: tuple[str, ...] = TOOL_SECTIONS, cache: ConversationCache | None = None
+) -> Documentation:
+    """Find the tools that `prompt`, or one part of it, documents; what is found is kept in `cache`.
 
     `tool_sections` are globs for the titles of sections that are left out of `rest` if they show how a call is written.
     """
+    if cache is None:
+        return _read(prompt, tool_sections)
+    return cache.get_or_make(("documented", prompt, *tool_sections), lambda: _read(prompt, tool_sections))
+
+
+def _read(prompt: str, tool_sections: tuple[str, ...]) -> Documentation:
     masked = _masked(prompt)
     sections = list(_sections(masked))
     documented = [(section, samples) for section in sections if (samples := _samples(prompt, masked, section))]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from vtc.dialects.cache import Memory, Scope
+from vtc.dialects.cache import ConversationCache, ScopedCache
 from vtc.dialects.syntax import prompt
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.writing.calls import write_calls, write_result
@@ -15,14 +15,14 @@ from vtc.events import Message, Opaque, Tool
 
 
 def to_text(
-    messages: Iterable[Message], dialect: Description, tools: Mapping[str, Tool], memory: Memory | None = None
+    messages: Iterable[Message], dialect: Description, tools: Mapping[str, Tool], cache: ConversationCache | None = None
 ) -> list[Message]:
     """The messages with every call and result written as `dialect` writes it; the others stay the same objects."""
-    scope, proof = Scope(memory, dialect, tools), Proof(dialect, tools)
+    scope, proof = ScopedCache(cache, dialect, tools.values()), Proof(dialect, tools)
     return [_written(message, dialect, proof, scope) for message in messages]
 
 
-def _written(message: Message, dialect: Description, proof: Proof, scope: Scope) -> Message:
+def _written(message: Message, dialect: Description, proof: Proof, scope: ScopedCache) -> Message:
     if message.role == "tool":
         before, after = _around(message, dialect)
         pictures = tuple(part for part in message.content if isinstance(part, Opaque))
@@ -32,7 +32,7 @@ def _written(message: Message, dialect: Description, proof: Proof, scope: Scope)
         return Message(dialect.result_role, (before, *message.content, after), name=message.name)
     if message.calls:
         of = [part for call in message.calls for part in (call.name, call.arguments, call.id or "")]
-        text = scope.made(("written", *of), lambda: write_calls(message.calls, dialect, proof.tools, proof))
+        text = scope.get_or_make(("written", *of), lambda: write_calls(message.calls, dialect, proof.tools, proof))
         said = message.text
         gap = ("\n\n",) if said and not said.endswith("\n\n") else ()
         return replace(message, content=(*message.content, *gap, text), calls=())
@@ -86,13 +86,13 @@ def with_tools(
     dialect: Description,
     tools: Sequence[Tool],
     tool_choice: str,
-    memory: Memory | None = None,
+    cache: ConversationCache | None = None,
 ) -> list[Message]:
     """The tools and the rules of `dialect`, added to the system message or put in one of their own.
 
     The same tools give the same text, so that prompt caches hold.
     """
     must_call = {"auto": "", "required": "at least one function"}.get(tool_choice, f"the function {tool_choice}")
-    scope = Scope(memory, dialect, {tool.name: tool for tool in tools})
-    text = scope.made(("prompt", must_call), lambda: prompt.render(dialect.prompt, tools, {"must_call": must_call}))
+    scope, variables = ScopedCache(cache, dialect, tools), {"must_call": must_call}
+    text = scope.get_or_make(("prompt", must_call), lambda: prompt.render(dialect.prompt, tools, variables))
     return with_rule(messages, text)

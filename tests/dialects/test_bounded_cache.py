@@ -1,0 +1,163 @@
+"""What is kept fits into a number of bytes, and so do the patterns that all exchanges share."""
+
+from __future__ import annotations
+
+import gc
+import re
+import tracemalloc
+from collections.abc import Iterator
+
+import pytest
+
+from tests.dialects.material import AGENT, DIALECTS
+from vtc.dialects.bounded_cache import COMPILED, ENTRY, BoundedCache
+from vtc.dialects.reading import repairs
+from vtc.dialects.reading.reader import Reader
+from vtc.dialects.syntax.description import Description
+from vtc.dialects.syntax.grammar import compiled
+from vtc.events import Tool
+
+SLACK = 96 << 10
+"""Bytes that others allocate meanwhile and keep: pytest, Python."""
+
+
+class Making:
+    """Counts the texts that are made."""
+
+    def __init__(self, cache: BoundedCache) -> None:
+        self.cache = cache
+        self.count = 0
+
+    def __call__(self, text: str, now: int = 0) -> str:
+        def make() -> str:
+            self.count += 1
+            return text
+
+        return self.cache.get_or_make(text, make, len, now)
+
+
+def test_a_thing_is_made_once() -> None:
+    made = Making(BoundedCache(ENTRY * 4))
+    assert [made("a"), made("b"), made("a")] == ["a", "b", "a"]
+    assert (made.count, made.cache.size) == (2, 2 * ENTRY + 2)
+
+
+def test_when_there_is_too_much_the_one_not_asked_for_longest_goes_first() -> None:
+    made = Making(BoundedCache(2 * ENTRY + 10))
+    for text in ("aaaa", "bbbb", "aaaa", "cccc"):
+        made(text)
+    assert (made.count, made.cache.size) == (3, 2 * ENTRY + 8)
+    made("aaaa")
+    assert made.count == 3
+    made("bbbb")
+    assert made.count == 4
+
+
+def test_what_is_larger_than_the_cache_is_made_each_time_and_drops_nothing() -> None:
+    made = Making(BoundedCache(ENTRY + 10))
+    made("a")
+    assert [made("b" * 11), made("b" * 11)] == ["b" * 11] * 2
+    made("a")
+    assert (made.count, made.cache.size) == (3, ENTRY + 1)
+
+
+def test_what_was_not_asked_for_since_is_dropped() -> None:
+    made = Making(BoundedCache(ENTRY * 4))
+    made("a", 1)
+    made("b", 1)
+    made("a", 2)
+    made.cache.drop_unused(since=2)
+    assert made.cache.size == ENTRY + 1
+    made("a", 2)
+    assert made.count == 2
+
+
+def test_after_a_drop_its_owner_is_told() -> None:
+    drops: list[int] = []
+    made = Making(BoundedCache(ENTRY + 10, after_drop=lambda: drops.append(made.cache.size)))
+    made("a")
+    assert drops == []
+    made("b")
+    made("c" * 11)  # too large to be kept
+    made.cache.clear()
+    assert drops == [ENTRY + 1, ENTRY + 1, 0]
+
+
+# Compiled patterns
+
+
+@pytest.fixture
+def few() -> Iterator[int]:
+    """Room for few patterns, and none there yet."""
+    most, COMPILED.most_bytes = COMPILED.most_bytes, 256 << 10
+    COMPILED.clear()
+    yield COMPILED.most_bytes
+    COMPILED.most_bytes = most
+
+
+def read(dialects: tuple[Description, ...], number: int) -> None:
+    """Read calls of tools that no one has seen before, as several dialects write them."""
+    names = [f"tool_{number}_{i}" for i in range(10)]
+    tools = {name: Tool(name, "", AGENT["bash"].parameters) for name in names}
+    reader = Reader(compiled(dialects, tuple(sorted(tools))), tools)
+    for name in names[:2]:
+        reader.feed(f"Run `it`:\n<tool_call>\n<function={name}>\n<parameter=p{number}>\nx\n</parameter>\n</function>\n")
+        reader.feed(
+            f'</tool_call>\n<{name}>\n<command>ls</command>\n</{name}>\n[TOOL_CALLS]{name}{{"command": "ls"}}\n'
+        )
+    reader.finish()
+
+
+def test_patterns_for_any_number_of_tools_take_no_more_memory_than_they_may(few: int) -> None:
+    dialects = tuple(DIALECTS[name] for name in ("hermes", "qwen3-coder", "invoke", "glm-4.5", "tag"))
+    read(dialects, 0)  # what holds no names is compiled once for all
+    COMPILED.clear()
+    gc.collect()
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    for number in range(1, 7):
+        read(dialects, number)
+        assert COMPILED.size <= few
+    gc.collect()
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert COMPILED.size > few // 2
+    assert after - before < few + SLACK
+
+
+@pytest.mark.parametrize("name", ["tag", "cline", "hermes", "bare-json", "qwen3-coder"])
+@pytest.mark.parametrize("count", [1, 10, 50])
+def test_a_pattern_is_not_counted_as_less_than_it_takes(name: str, count: int, few: int) -> None:
+    COMPILED.most_bytes = 1 << 30
+    dialect, tools = DIALECTS[name], tuple(f"tool_number_{i}" for i in range(count))
+    compiled((dialect,), ("another",))
+    COMPILED.clear()
+    gc.collect()
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    grammar = compiled((dialect,), tools)
+    for head in grammar.heads.values():
+        for sieve in (grammar.text, grammar.span):
+            scan = sieve.inner(head.token.first)
+            assert scan.streaming
+            assert scan.final
+        scan = grammar.tail(head.form, tools[0])
+        assert scan.streaming
+        assert scan.final
+    gc.collect()
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert after - before < COMPILED.size * 1.1
+
+
+def test_garbled_closers_of_any_number_of_tools_are_bounded_too(few: int) -> None:
+    for number in range(12):
+        repairs.without_corrupt_closer("text</tool", [f"</{'w' * 40}{number}>"])
+        assert COMPILED.size <= few
+
+
+def test_what_is_cleared_is_in_no_cache_of_python_either(few: int) -> None:
+    read((DIALECTS["tag"],), 77)
+    assert any("tool_77_" in key[1] for key in re._cache)  # type: ignore[attr-defined]
+    COMPILED.clear()
+    assert not re._cache  # type: ignore[attr-defined]
