@@ -159,7 +159,7 @@ class Reader:
                     break
                 self._go(row.otherwise, verdict)
                 continue
-            finder = scan.final if cursor.final else scan.streaming
+            finder = scan.at_end if cursor.final else scan.while_open
             found = (finder.search if row.text else finder.match)(cursor.text, cursor.seek)
             token = found.lastgroup or "" if found else ""
             if found and not token.startswith("hold"):

@@ -186,18 +186,18 @@ class Scan:
     characters that a token begins with, if that is all there is to know about where to look for one.
     """
 
-    def __init__(self, streaming: str, final: str, firsts: str = "") -> None:
-        self._streaming = streaming
-        self._final = final
+    def __init__(self, while_open: str, at_end: str, firsts: str = "") -> None:
+        self._while_open = while_open
+        self._at_end = at_end
         self.firsts = firsts
 
     @cached_property
-    def streaming(self) -> Finder:
-        return re.compile(self._streaming, re.MULTILINE)
+    def while_open(self) -> Finder:
+        return re.compile(self._while_open, re.MULTILINE)
 
     @cached_property
-    def final(self) -> Finder:
-        return re.compile(self._final, re.MULTILINE)
+    def at_end(self) -> Finder:
+        return re.compile(self._at_end, re.MULTILINE)
 
     @cached_property
     def first(self) -> re.Pattern[str]:
@@ -217,8 +217,8 @@ def searching(tokens: Sequence[Token], at_end: Sequence[Token] = ()) -> Scan:
 
 def expecting(tokens: Sequence[Token], at_end: Sequence[Token] = ()) -> Scan:
     """For a state in which, after white space, one of `tokens` must follow (used with `match`)."""
-    streaming, final = _search(tokens, (), hold=True), _search(tokens, at_end, hold=False)
-    return Scan(rf"{SPACE}(?:{streaming}|(?P<hold_>\\?\Z))", rf"{SPACE}(?:{final})")
+    while_open, final = _search(tokens, (), hold=True), _search(tokens, at_end, hold=False)
+    return Scan(rf"{SPACE}(?:{while_open}|(?P<hold_>\\?\Z))", rf"{SPACE}(?:{final})")
 
 
 def _search(tokens: Sequence[Token], at_end: Sequence[Token], *, hold: bool) -> str:
