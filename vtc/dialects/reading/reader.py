@@ -72,7 +72,9 @@ class Reader:
             cursor.text = kept = (cursor.text + text)[-CONTEXT:]  # a line that goes on needs its beginning
             cursor.at = cursor.seek = len(kept)
             speech = self._speech
-            if speech.last is _TEXT and self._row.spoken and not speech.space and text[-1:] not in WHITE:
+            if speech.last is _TEXT and self._row.spoken:
+                if speech.space or text[-1:] in WHITE:
+                    return speech.pass_on(text)
                 return [Text(text)]
             return self._context.inside.plain(text)
         cursor.add(text)
