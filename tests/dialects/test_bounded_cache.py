@@ -139,11 +139,11 @@ def test_a_pattern_is_not_counted_as_less_than_it_takes(name: str, count: int, f
     for head in grammar.heads.values():
         for sieve in (grammar.text, grammar.span):
             scan = sieve.inner(head.token.first)
-            assert scan.streaming
-            assert scan.final
-        scan = grammar.tail(head.form, tools[0])
-        assert scan.streaming
-        assert scan.final
+            assert scan.while_open
+            assert scan.at_end
+        scan = grammar.tail(head.syntax, tools[0])
+        assert scan.while_open
+        assert scan.at_end
     gc.collect()
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()

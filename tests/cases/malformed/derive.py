@@ -30,7 +30,7 @@ FILE = ("write_file", {"path": "src/a.py", "content": 'if a < b:\n    print("x >
 READ = ("read_file", {"path": "src/a.py"})
 SAMPLES = (WEATHER, SHELL, FILE)
 
-LEAST_STUMP = 3
+LEAST_LETTERS = 3
 """Letters of a closing tag's name that are enough to know it by; with fewer it may be the content's own `</`."""
 
 
@@ -113,7 +113,7 @@ def garbled(closer: str) -> Iterator[tuple[str, str]]:
     name = closer.strip("</>")
     yield "without its bracket", f"/{name}>"
     yield "without its last bracket", f"</{name}"
-    yield "without its last letters", f"</{name[: max(LEAST_STUMP, len(name) // 2)]}"
+    yield "without its last letters", f"</{name[: max(LEAST_LETTERS, len(name) // 2)]}"
 
 
 def tagged(dialect: str) -> Iterator[Json]:
@@ -256,7 +256,7 @@ def _cut_tags(dialect: str, tags: Tags) -> Iterator[Json]:
     text = joined(pieces)
     end = max(i for i, (role, _) in enumerate(pieces) if role == "end")
     # Of the last value's closer so much must be there that it can be nothing else.
-    begun = len(joined(pieces[:end])) + len("</") + LEAST_STUMP
+    begun = len(joined(pieces[:end])) + len("</") + LEAST_LETTERS
     closer = next(i for i, (role, _) in enumerate(pieces) if role == "closer")
     closed = len(joined(pieces[: closer + 1]))
     for at in range(1, len(text)):

@@ -9,7 +9,7 @@ import pytest
 from tests.dialects.material import DIALECTS, TOOLS
 from vtc.dialects.arguments.envelope import NotACall
 from vtc.dialects.reading.open_call import OpenCall, unframed
-from vtc.dialects.syntax.grammar import Form
+from vtc.dialects.syntax.grammar import CallSyntax
 from vtc.events import ToolCall
 
 NEWLINES = "<p={key}>\n{value}\n</p>"
@@ -48,7 +48,7 @@ def test_the_frame_of_a_value(text: str, frame: str, param: str, value: str) -> 
 
 def opened(dialect: str, name: str, tools: str = "agent", *, lenient: bool = True) -> OpenCall:
     description = DIALECTS[dialect]
-    return OpenCall(Form(description, description.calls[0]), name, None, TOOLS[tools], lenient=lenient)
+    return OpenCall(CallSyntax(description, description.calls[0]), name, None, TOOLS[tools], lenient=lenient)
 
 
 def called(call: OpenCall, unknown_tools: str = "text") -> ToolCall:

@@ -36,11 +36,11 @@ def test_garbled_closers_at_the_end(text: str, rest: str | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "stump"),
+    ("text", "partial"),
     [("<", True), ("</i", True), ("inv", True), ("\n</function_calls", True), ("So.", False), ("<invoke", False)],
 )
-def test_what_little_there_is_of_a_closer_behind_what_is_complete(text: str, stump: bool) -> None:
-    assert repairs.is_stump(text, CLOSERS) is stump
+def test_what_little_there_is_of_a_closer_behind_what_is_complete(text: str, partial: bool) -> None:
+    assert repairs.is_partial_closer(text, CLOSERS) is partial
 
 
 def mended(text: str) -> tuple[list[object], list[str], str] | None:

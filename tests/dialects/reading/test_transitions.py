@@ -38,23 +38,23 @@ def scans(grammar: Grammar) -> Iterator[tuple[State, Scan]]:
     yield State.REASONING, grammar.reasoning
     yield State.WHOLE, WHOLE
     yield State.ATTRIBUTES, ATTRIBUTES_END
-    for form in {head.form for head in grammar.heads.values()}:
-        yield State.TAIL, grammar.tail(form, "f")
-        yield State.AFTER, grammar.after(form)
-        yield State.DAMAGED, grammar.damaged(form, "f")
-        yield State.SPILL, grammar.closer(form, "f")
-        if form.body == "params":
-            yield State.ARGUMENTS, grammar.arguments(form, "f")
-            for index in range(len(form.dialect.params)):
-                yield State.VALUE, grammar.value(form, "f", index, "key")
-                yield State.GUESS, grammar.guess(form, index, "key")
-                yield State.CLOSING, grammar.closing(form, "f", index, "key")
+    for syntax in {head.syntax for head in grammar.heads.values()}:
+        yield State.TAIL, grammar.tail(syntax, "f")
+        yield State.AFTER, grammar.after(syntax)
+        yield State.DAMAGED, grammar.damaged(syntax, "f")
+        yield State.SPILL, grammar.closer(syntax, "f")
+        if syntax.body == "params":
+            yield State.ARGUMENTS, grammar.arguments(syntax, "f")
+            for index in range(len(syntax.dialect.params)):
+                yield State.VALUE, grammar.value(syntax, "f", index, "key")
+                yield State.GUESS, grammar.guess(syntax, index, "key")
+                yield State.CLOSING, grammar.closing(syntax, "f", index, "key")
 
 
 def tokens(scan: Scan) -> set[str]:
     """The names of its tokens, without the numbers that tell several of a kind apart."""
     # Read from the expressions as written: to compile all of them would take far longer than the test.
-    groups = {*re.findall(r"\(\?P<(\w+)>", scan._streaming + scan._final)}
+    groups = {*re.findall(r"\(\?P<(\w+)>", scan._while_open + scan._at_end)}
     inner = "(?:name|id|index|json|key|string|type|next|attribute|head)_"
     outer = {name for name in groups if not re.match(inner, name)}
     return {name.rstrip("0123456789") for name in outer if not name.startswith("hold")}

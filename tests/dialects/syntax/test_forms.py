@@ -8,18 +8,18 @@ import pytest
 
 from tests.dialects.material import DIALECTS
 from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.forms import Form, closers, forms, variants
+from vtc.dialects.syntax.forms import CallSyntax, call_syntaxes, closers, variants
 from vtc.dialects.syntax.pattern import Lit, whole
 
 
-def one(name: str) -> Form:
-    return forms(DIALECTS[name])[-1]
+def one(name: str) -> CallSyntax:
+    return call_syntaxes(DIALECTS[name])[-1]
 
 
 def test_a_section_may_be_missing_unless_the_dialect_needs_it() -> None:
-    assert [bool(form.section) for form in forms(DIALECTS["invoke"])] == [True, False]
-    assert [bool(form.section) for form in forms(DIALECTS["tools-tag"])] == [True]
-    assert [bool(form.section) for form in forms(DIALECTS["hermes"])] == [False]
+    assert [bool(syntax.section) for syntax in call_syntaxes(DIALECTS["invoke"])] == [True, False]
+    assert [bool(syntax.section) for syntax in call_syntaxes(DIALECTS["tools-tag"])] == [True]
+    assert [bool(syntax.section) for syntax in call_syntaxes(DIALECTS["hermes"])] == [False]
 
 
 def test_a_head_begins_with_its_optional_marker_or_without() -> None:
@@ -71,7 +71,7 @@ def test_a_section_that_was_not_opened_may_still_be_closed() -> None:
 def test_typed_parameters_say_what_they_are() -> None:
     text = '<p name="{key}" string="{string}" type="{type}">{value}</p>'
     typed = Description(kind="dialect", name="t", call="<f name={name}>{params}</f>", param=text)
-    (head,) = forms(typed)[0].param_heads()
+    (head,) = call_syntaxes(typed)[0].param_heads()
     found = re.fullmatch(whole(head, "p"), '<p name="a" string="true" type="number">')
     assert found
     assert found.groupdict() == {"key_p": "a", "string_p": "true", "type_p": "number"}
@@ -79,5 +79,5 @@ def test_typed_parameters_say_what_they_are() -> None:
 
 def test_literals_are_kept_as_they_are() -> None:
     pattern = Description(kind="dialect", name="t", call="[TOOL.*]{name}[ARGS]{args}")
-    (head,) = variants(forms(pattern)[0], ("f",))
+    (head,) = variants(call_syntaxes(pattern)[0], ("f",))
     assert head[0] == Lit("[TOOL.*]")

@@ -13,9 +13,9 @@ ALL = Grammar(SIX, AGENT)
 
 def begins(grammar: Grammar, text: str) -> str | None:
     """The dialect that a text begins a call of; None for plain text and for what may still become either."""
-    found = grammar.text.final.search(text)
+    found = grammar.text.at_end.search(text)
     head = grammar.heads.get(found.lastgroup or "") if found else None
-    return head.form.dialect.name if head else None
+    return head.syntax.dialect.name if head else None
 
 
 @pytest.mark.parametrize(
@@ -75,14 +75,14 @@ def test_without_tools_nothing_begins_a_call_of_a_dialect_that_needs_their_names
 def test_the_longer_of_two_names_is_tried_first() -> None:
     grammar = Grammar([DIALECTS["tag"]], ["read", "read_all"])
     for name in ("read", "read_all"):
-        found = grammar.text.final.search(f"<{name}>")
+        found = grammar.text.at_end.search(f"<{name}>")
         assert found is not None
         assert found[f"name_{found.lastgroup}"] == name
 
 
 def test_markers_are_found_in_text() -> None:
     grammar = Grammar([], (), None, ["<|end|>"])
-    found = grammar.text.final.search("a <|end|>")
+    found = grammar.text.at_end.search("a <|end|>")
     assert found is not None
     assert found.lastgroup == "marker0"
 
@@ -90,9 +90,9 @@ def test_markers_are_found_in_text() -> None:
 def test_a_section_that_must_be_the_whole_reply_counts_only_at_its_start() -> None:
     text = '```json\n{"name": "bash"'
     assert begins(ALL, text) is None
-    found = ALL.start.final.match(text)
+    found = ALL.start.at_end.match(text)
     assert found is not None
-    assert ALL.heads[found.lastgroup or ""].form.whole_reply
+    assert ALL.heads[found.lastgroup or ""].syntax.whole_reply
 
 
 def test_names_in_a_pattern_are_no_expressions() -> None:

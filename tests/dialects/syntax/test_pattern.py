@@ -185,9 +185,9 @@ def test_inside_of_other_markup_a_slot_may_come_first(text: str, key: str) -> No
 
 def test_what_begins_with_one_of_many_characters_can_be_expected() -> None:
     scan = pattern.expecting([Token("p", (Chars("a-z", 8, "key"), Lit(":"))), Token("tail", (Lit("}"),))])
-    found = [scan.streaming.match(text) for text in ("ab:", " }", "ab", " ")]
+    found = [scan.while_open.match(text) for text in ("ab:", " }", "ab", " ")]
     assert [one and str(one.lastgroup).rstrip("01_") for one in found] == ["p", "tail", "hold", "hold"]
-    assert scan.final.match("ab") is None
+    assert scan.at_end.match("ab") is None
 
 
 TAG = Token("tag", (Lit("<tag"), Space(), Lit(">")))
@@ -213,18 +213,18 @@ LINE = Token("line", (Lit("#!"),), line_start=True)
 )
 def test_searching(text: str, group: str | None, start: int | None) -> None:
     scan = searching([TAG, LINE])
-    found = scan.streaming.search(text)
+    found = scan.while_open.search(text)
     assert (found and (found.lastgroup or "").rstrip("0123456789")) == group
     assert (found and found.start()) == start
-    final = scan.final.search(text)
+    final = scan.at_end.search(text)
     assert (final and final.lastgroup) == (None if group == "hold" else group)
 
 
 def test_some_tokens_count_only_as_the_last_thing() -> None:
     scan = searching([TAG], [Token("end", (Lit("<end>"),))])
-    assert not scan.streaming.search("a <end>")
-    assert not scan.final.search("a <end> b")
-    found = scan.final.search("a <end> \n")
+    assert not scan.while_open.search("a <end>")
+    assert not scan.at_end.search("a <end> b")
+    found = scan.at_end.search("a <end> \n")
     assert found is not None
     assert found.lastgroup == "end"
 
@@ -234,11 +234,11 @@ def test_some_tokens_count_only_as_the_last_thing() -> None:
     [("", "hold"), (" \n", "hold"), (" <ta", "hold"), ("\n\n<tag>", "tag"), ("x<tag>", None), (" " * 257, None)],
 )
 def test_expecting(text: str, group: str | None) -> None:
-    found = expecting([TAG]).streaming.match(text)
+    found = expecting([TAG]).while_open.match(text)
     assert (found and (found.lastgroup or "").rstrip("0123456789_")) == group
 
 
 def test_a_state_without_tokens_finds_none() -> None:
     scan = searching([])
-    assert not scan.streaming.search("a < b")
-    assert not scan.final.search("")
+    assert not scan.while_open.search("a < b")
+    assert not scan.at_end.search("")

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tests.dialects.material import AGENT, DIALECTS
 from vtc.dialects.syntax.grammar import FENCES, TICKS, Grammar
 from vtc.dialects.syntax.pattern import Chars, Finder, Lit, Maybe, OneOf, Part, Space, Token, searching
-from vtc.dialects.syntax.prefilter import Sieve, beginnings
+from vtc.dialects.syntax.prefilter import Prefilter, beginnings
 
 HEADS = [head.token for head in Grammar([one for one in DIALECTS.values() if one.framed], AGENT).heads.values()]
 TOKENS = [*HEADS, *FENCES, TICKS]
-ONE, TWO = searching(TOKENS), Sieve(TOKENS)
+ONE, TWO = searching(TOKENS), Prefilter(TOKENS)
 PIECES = [
     *("<", "<tool_call>", "<tool_calls>", "<function=", "<invoke name=", "<invoke", "<bash>", "<BASH", "<|"),
     *("bash", ">", '"', "{", '{"', "[", "name", "\n", "  ", "`", "```", "~~~", "~", "a", "</", "]", "｜", "▁", "tool"),
@@ -42,18 +42,18 @@ def same(one: Finder, two: Finder, text: str) -> None:
 
 @given(st.lists(st.sampled_from(PIECES), max_size=8).map("".join))
 def test_two_steps_find_what_one_would(text: str) -> None:
-    same(ONE.streaming, TWO.streaming, text)
-    same(ONE.final, TWO.final, text)
+    same(ONE.while_open, TWO.while_open, text)
+    same(ONE.at_end, TWO.at_end, text)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_head_is_found_by_its_beginnings(dialect: str) -> None:
     heads = [head.token for head in Grammar([DIALECTS[dialect]], AGENT).heads.values() if head.token.first]
-    one, two = searching(heads), Sieve(heads)
+    one, two = searching(heads), Prefilter(heads)
     for token in heads:
         for text, _ in beginnings(token):
-            same(one.streaming, two.streaming, f"a {text}")
-            same(one.streaming, two.streaming, f'{text}bash>\n{{"name": "bash"')
+            same(one.while_open, two.while_open, f"a {text}")
+            same(one.while_open, two.while_open, f'{text}bash>\n{{"name": "bash"')
 
 
 @pytest.mark.parametrize(
@@ -74,8 +74,8 @@ def test_what_a_token_begins_with(parts: tuple[Part, ...], texts: list[str]) -> 
 def test_the_first_step_is_the_same_for_other_tools() -> None:
     framed = [one for one in DIALECTS.values() if one.framed]
     grammars = [Grammar(framed, tools).text for tools in (("read_file",), ("bash", "grep"))]
-    assert all(isinstance(one, Sieve) for one in grammars)
-    assert len({id(one.outer) for one in grammars if isinstance(one, Sieve)}) == 1
+    assert all(isinstance(one, Prefilter) for one in grammars)
+    assert len({id(one.outer) for one in grammars if isinstance(one, Prefilter)}) == 1
 
 
 def test_where_a_token_may_begin() -> None:

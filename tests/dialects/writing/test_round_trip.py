@@ -15,7 +15,7 @@ from tests.dialects.material import DIALECTS, calls, content, read, typed
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.writing.calls import write_calls
-from vtc.dialects.writing.round_trip import Proof
+from vtc.dialects.writing.round_trip import RoundTrip
 from vtc.events import Tool, ToolCall
 
 PARAMS = [name for name, one in DIALECTS.items() if one.json_body and pattern.body(one.calls[0]) == "params"]
@@ -54,7 +54,7 @@ def test_a_stand_in_tells_what_the_value_would(name: str, data: st.DataObject) -
     arguments: dict[str, Any] = {"path": data.draw(value), "content": data.draw(value)}
     if data.draw(st.booleans()):
         arguments["any"] = data.draw(value)
-    holds = Proof(dialect, TOOLS).holds("write", arguments, lambda some: bare(dialect, some))
+    holds = RoundTrip(dialect, TOOLS).survives("write", arguments, lambda some: bare(dialect, some))
     whole = bare(dialect, arguments)
     if dialect.section_required:
         whole = pattern.filled(dialect.sections[0], "section", {"calls": whole})
@@ -63,7 +63,7 @@ def test_a_stand_in_tells_what_the_value_would(name: str, data: st.DataObject) -
 
 
 def test_calls_that_are_alike_are_tried_once() -> None:
-    proof, written = Proof(DIALECTS["qwen3-coder"], TOOLS), set[str]()
+    proof, written = RoundTrip(DIALECTS["qwen3-coder"], TOOLS), set[str]()
 
     def write(arguments: Mapping[str, Any]) -> str:
         written.add(text := bare(DIALECTS["qwen3-coder"], arguments))
@@ -71,7 +71,7 @@ def test_calls_that_are_alike_are_tried_once() -> None:
 
     for number in range(100):
         arguments = {"path": f"src/file_{number}.py", "content": f"if x < {number}:\n    pass\n"}
-        assert proof.holds("write", arguments, write)
+        assert proof.survives("write", arguments, write)
     (text,) = written
     assert "file" not in text
 

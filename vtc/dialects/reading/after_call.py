@@ -11,7 +11,7 @@ from vtc.dialects.reading.cursor import WHITE, Found
 from vtc.dialects.reading.open_call import OpenCall
 from vtc.dialects.reading.text import InText
 from vtc.dialects.repair import Repair
-from vtc.dialects.syntax.forms import Form
+from vtc.dialects.syntax.forms import CallSyntax
 from vtc.dialects.syntax.pattern import Scan
 from vtc.events import Call, Event, Markup, Refusal
 
@@ -28,7 +28,7 @@ def hold(context: Context, call: OpenCall, text: str, *, value: bool = False) ->
     call.hold(text, value=value)
     if call.size > context.most_held:
         reason = f"longer than {context.most_held} bytes"
-        context.speech.say(_given_back(context, call.form, call.written, [*call.earlier, call.raw], reason))
+        context.speech.say(_given_back(context, call.syntax, call.written, [*call.earlier, call.raw], reason))
         call.earlier.clear()
         call.spill()
 
@@ -43,25 +43,25 @@ def mends(context: Context, call: OpenCall, repair: Repair) -> bool:
 def refuse(context: Context, call: OpenCall, reason: str) -> Verdict:
     """Give a call back: its text is text, and reading goes on after it."""
     if not call.spilled:
-        _give_back(context, call.form, call.written, [*call.earlier, call.raw], reason)
+        _give_back(context, call.syntax, call.written, [*call.earlier, call.raw], reason)
     context.cursor.seek = context.cursor.at
     context.inside = InText(context)
     return Verdict.REFUSED
 
 
-def _give_back(context: Context, form: Form, name: str, held: list[Call | str], reason: str) -> None:
-    raw = _given_back(context, form, name, held, reason)
-    if form.whole_reply:
+def _give_back(context: Context, syntax: CallSyntax, name: str, held: list[Call | str], reason: str) -> None:
+    raw = _given_back(context, syntax, name, held, reason)
+    if syntax.whole_reply:
         # What is no such section may still be a code block: read it again as text, which happens only once.
         context.cursor.again(raw)
     else:
         context.speech.say(raw)
 
 
-def _given_back(context: Context, form: Form, name: str, held: list[Call | str], reason: str) -> str:
+def _given_back(context: Context, syntax: CallSyntax, name: str, held: list[Call | str], reason: str) -> str:
     """The text of what is no call; the events say why it is none."""
     raw = "".join(one if isinstance(one, str) else one.raw for one in held)
-    context.speech.refuse(Refusal(reason, form.dialect.name, name, raw[:EXCERPT]))
+    context.speech.refuse(Refusal(reason, syntax.dialect.name, name, raw[:EXCERPT]))
     return raw
 
 
@@ -72,7 +72,7 @@ def complete(context: Context, call: OpenCall, found: Found | None) -> Verdict |
         hold(context, call, context.cursor.take(found.end()))
     context.cursor.seek = context.cursor.at
     if call.spilled:
-        if call.form.whole_reply:  # still inside the section
+        if call.syntax.whole_reply:  # still inside the section
             context.inside = Spilled(context, call)
             return Verdict.SPILLED
         context.inside = InText(context)
@@ -88,12 +88,12 @@ def complete(context: Context, call: OpenCall, found: Found | None) -> Verdict |
 def accept(context: Context, call: OpenCall, events: list[Call]) -> None:
     """Deliver calls, or keep them until their section proves to be the whole reply."""
     waiting: list[Call] = []
-    if call.form.whole_reply:
+    if call.syntax.whole_reply:
         waiting = [*call.earlier, *events]
     else:
         for event in events:
             deliver(context, event)
-    context.inside = AfterCall(context, call.form, waiting, call.size)
+    context.inside = AfterCall(context, call.syntax, waiting, call.size)
 
 
 def deliver(context: Context, event: Call) -> None:
@@ -108,11 +108,11 @@ def deliver(context: Context, event: Call) -> None:
 class AfterCall:
     """After a call: closers that may still come, and in a section its next call."""
 
-    __slots__ = ("context", "form", "size", "waiting")
+    __slots__ = ("context", "size", "syntax", "waiting")
 
-    def __init__(self, context: Context, form: Form, waiting: list[Call], size: int) -> None:
+    def __init__(self, context: Context, syntax: CallSyntax, waiting: list[Call], size: int) -> None:
         self.context = context
-        self.form = form
+        self.syntax = syntax
         self.waiting = waiting
         """The calls of a section that must prove to be the whole reply."""
         self.size = size
@@ -120,7 +120,7 @@ class AfterCall:
 
     @property
     def scan(self) -> Scan:
-        return self.context.grammar.after(self.form)
+        return self.context.grammar.after(self.syntax)
 
     @property
     def end(self) -> Scan:
@@ -136,7 +136,7 @@ class AfterCall:
     def closer(self, found: Found) -> Verdict | None:
         """Read a closer: of the section, or one that the call could do without."""
         text = self.context.cursor.take(found.end())
-        if not self.form.whole_reply:
+        if not self.syntax.whole_reply:
             self.context.speech.emit(Markup(text))
             return None
         self.waiting[-1] = replace(self.waiting[-1], raw=self.waiting[-1].raw + text)
@@ -147,9 +147,9 @@ class AfterCall:
         context, cursor = self.context, self.context.cursor
         if not self.waiting:
             if context.may_mend:
-                self._drop_stump()
+                self._drop_partial_closer()
             context.inside = InText(context)
-        elif cursor.is_blank(cursor.at) and (not self.form.section_tail() or self._mends(Repair.MISSING_CLOSER)):
+        elif cursor.is_blank(cursor.at) and (not self.syntax.section_tail() or self._mends(Repair.MISSING_CLOSER)):
             self.whole()  # the reply ends before the section does, if that has an end at all
         else:
             self.not_whole()
@@ -165,7 +165,7 @@ class AfterCall:
         self._refuse("it is not the whole reply")
 
     def _refuse(self, reason: str) -> None:
-        _give_back(self.context, self.form, self.waiting[-1].call.name, [*self.waiting], reason)
+        _give_back(self.context, self.syntax, self.waiting[-1].call.name, [*self.waiting], reason)
         self.context.inside = InText(self.context)
 
     def _mends(self, repair: Repair) -> bool:
@@ -173,11 +173,11 @@ class AfterCall:
             self.waiting[-1] = replace(self.waiting[-1], repairs=(*self.waiting[-1].repairs, str(repair)))
         return self.context.may_mend
 
-    def _drop_stump(self) -> None:
+    def _drop_partial_closer(self) -> None:
         """Leave out the beginning of a closing tag that the reply ends with."""
         cursor = self.context.cursor
         rest = cursor.text[cursor.at :]
-        if rest.strip(WHITE) and repairs.is_stump(rest, self.form.closing_tags("")):
+        if rest.strip(WHITE) and repairs.is_partial_closer(rest, self.syntax.closing_tags("")):
             self.context.speech.emit(Markup(cursor.take_all()))
 
 
@@ -188,7 +188,7 @@ class Spilled:
 
     def __init__(self, context: Context, call: OpenCall) -> None:
         self.context = context
-        self._scan = context.grammar.closer(call.form, call.written)
+        self._scan = context.grammar.closer(call.syntax, call.written)
 
     @property
     def scan(self) -> Scan:

@@ -52,7 +52,7 @@ def ends(inside: InValue | InCall | InJson) -> Verdict:
 def open_json(context: Context, call: OpenCall, at: int) -> Verdict:
     """Begin arguments that know their own end."""
     hold(context, call, context.cursor.take(at))
-    kind = call.form.body if call.form.body == "kwargs" else call.form.dialect.codec
+    kind = call.syntax.body if call.syntax.body == "kwargs" else call.syntax.dialect.codec
     call.json = BODIES[kind](lenient=context.lenient)
     call.begin_body()
     context.inside = InJson(context, call, call.json)
@@ -72,7 +72,7 @@ class InCall:
 
     @property
     def arguments(self) -> Scan:
-        return self.context.grammar.arguments(self.call.form, self.call.written)
+        return self.context.grammar.arguments(self.call.syntax, self.call.written)
 
     @property
     def attributes(self) -> Scan:
@@ -80,11 +80,11 @@ class InCall:
 
     @property
     def tail(self) -> Scan:
-        return self.context.grammar.tail(self.call.form, self.call.written)
+        return self.context.grammar.tail(self.call.syntax, self.call.written)
 
     @property
     def damaged(self) -> Scan:
-        return self.context.grammar.damaged(self.call.form, self.call.written)
+        return self.context.grammar.damaged(self.call.syntax, self.call.written)
 
     def plain(self, text: str) -> list[Event]:
         hold(self.context, self.call, text)
@@ -154,7 +154,7 @@ class InCall:
         cursor, call = self.context.cursor, self.call
         if cursor.is_blank(cursor.at) and mends(self.context, call, Repair.MISSING_CLOSER):
             return complete(self.context, call, None)
-        if self.context.lenient and not call.spilled and call.form.tail(""):
+        if self.context.lenient and not call.spilled and call.syntax.tail(""):
             return damage(self.context, call, "its closing tag is missing")
         return refuse(self.context, call, "its closing tag is missing")
 
@@ -224,7 +224,7 @@ class InJson:
         if context.lenient and not call.spilled:
             return damage(context, call, reason)
         verdict = refuse(context, call, reason)
-        if not call.spilled and call.form.whole_reply:
+        if not call.spilled and call.syntax.whole_reply:
             return verdict
         # What follows is still the inside of that call, up to its closer, and nothing in it opens one.
         context.inside = Spilled(context, call)

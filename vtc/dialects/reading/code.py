@@ -89,7 +89,7 @@ class InCode:
     def quoted_call(self, found: Found) -> Verdict | None:
         """Read a call inside a code span, if the span is one: only its end will show that."""
         assert found.lastgroup is not None
-        if self.context.grammar.heads[found.lastgroup].form.dialect.in_code == "call":
+        if self.context.grammar.heads[found.lastgroup].syntax.dialect.in_code == "call":
             return begin_call(self, found)
         self.say(found.start())
         self.context.cursor.seek = found.end()

@@ -14,7 +14,7 @@ from vtc.dialects.arguments.kwargs import KwargsBody
 from vtc.dialects.reading import repairs
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
-from vtc.dialects.syntax.forms import Form
+from vtc.dialects.syntax.forms import CallSyntax
 from vtc.events import Call, Tool, ToolCall
 
 
@@ -26,7 +26,7 @@ class OpenCall:
 
     def __init__(
         self,
-        form: Form,
+        syntax: CallSyntax,
         written: str,
         id_: str | None,
         tools: Mapping[str, Tool],
@@ -34,7 +34,7 @@ class OpenCall:
         lenient: bool,
         index: str = "",
     ) -> None:
-        self.form = form
+        self.syntax = syntax
         self.written = written
         """The name as the model wrote it; empty as long as it is inside JSON."""
         self.json: JsonBody | KwargsBody | GemmaBody | None = None
@@ -73,7 +73,7 @@ class OpenCall:
 
     def _header_id(self, index: str) -> str | None:
         """The id that the head amounts to, in dialects that have one."""
-        template = self.form.dialect.id
+        template = self.syntax.dialect.id
         return template.replace("{name}", self.written).replace("{index}", index) if template and index else None
 
     @property
@@ -111,14 +111,14 @@ class OpenCall:
 
     def begins_with_a_guess(self, key: str) -> bool:
         """True if a parameter's opener may be any tag: names are markup only if declared, and none was read yet."""
-        if self.form.dialect.names == "any" or key in self._declared:
+        if self.syntax.dialect.names == "any" or key in self._declared:
             return False
         return not self._arguments.keys() & self._declared.keys()
 
     @property
     def may_be_empty(self) -> bool:
         """Whether a call without any parameter is one."""
-        if self.form.dialect.names == "any":
+        if self.syntax.dialect.names == "any":
             return True
         return self._tool is not None and not values.required(self._schema)
 
@@ -135,7 +135,7 @@ class OpenCall:
         """
         if key in self._arguments and key != self._key:
             return self._key in self._declared or not self._declared
-        bare = self.form.dialect.names == "declared" and key not in self._declared
+        bare = self.syntax.dialect.names == "declared" and key not in self._declared
         return bare and tool_names.resolve(key, self._tools) is not None
 
     @property
@@ -167,7 +167,7 @@ class OpenCall:
 
     def _set(self, key: str, text: str, param: int = 0, is_string: bool | None = None) -> None:
         """A parameter's value, from the text between its tags."""
-        dialect = self.form.dialect
+        dialect = self.syntax.dialect
         text = unframed(text, dialect.frame, dialect.params[param])
         if self._escaped:
             text = repairs.unescaped(text)
@@ -217,7 +217,7 @@ class OpenCall:
     def repaired(self, unknown_tools: str) -> tuple[list[Call], str]:
         """The events for what the strict reading failed on, and the text behind it; no events if it cannot be told."""
         body = self.body
-        closers = self.form.closing_tags(self.written)
+        closers = self.syntax.closing_tags(self.written)
         rest = ""
         try:
             if self.json is None:
@@ -260,8 +260,8 @@ class OpenCall:
         required = [key for key in missing if key in values.required(self._schema)]
         if required and Repair.MISSING_CLOSER in self.repairs:
             raise envelope.NotACall(f"{required[0]!r} is missing: its end may be, too")
-        absorbed = tuple(missing if self.balance > 0 and self.form.closers_alike else required)
-        if absorbed and self.form.param_opener(absorbed).search(self.body):
+        absorbed = tuple(missing if self.balance > 0 and self.syntax.closers_alike else required)
+        if absorbed and self.syntax.param_opener(absorbed).search(self.body):
             if not self._lenient or not self._split(self.body):
                 swallowed = f"a parameter may have swallowed {absorbed[0]!r}"
                 raise envelope.NotACall(f"{swallowed}, as its closing tag is missing")
@@ -272,9 +272,9 @@ class OpenCall:
         """Read the parameters of a body whose closers are missing or wrong; False if that cannot be told."""
         if not self._declared:
             return False
-        closers = {key: self.form.param_closer(key) for key in self._declared}
-        opener = self.form.param_opener(tuple(self._declared))
-        tail = self.form.closing_tags(self.written)
+        closers = {key: self.syntax.param_closer(key) for key in self._declared}
+        opener = self.syntax.param_opener(tuple(self._declared))
+        tail = self.syntax.closing_tags(self.written)
         found = repairs.tagged(body, opener, closers, tail, values.required(self._schema))
         if found is None:
             return False
@@ -292,16 +292,16 @@ class OpenCall:
 
     def _events(self, bodies: Sequence[str], unknown_tools: str) -> list[Call]:
         """A call for each JSON body, or one for the tagged parameters; the first stands for all the characters."""
-        dialect = self.form.dialect
+        dialect = self.syntax.dialect
         bare = dialect.names == "declared"
         if self.json is None:
             bodies = [encodable(json.dumps(self._arguments, ensure_ascii=False, separators=(",", ":")))]
-        elif self.form.body != "json" and len(bodies) > 1:
+        elif self.syntax.body != "json" and len(bodies) > 1:
             raise envelope.NotACall("its arguments are several objects")
         events: list[Call] = []
         for body in bodies:
             written, arguments, id_, notes = self.written, body, self._id, tuple(map(str, self.repairs))
-            if self.json and self.form.body == "json":
+            if self.json and self.syntax.body == "json":
                 read = envelope.read(body, dialect.json, needs_arguments=bare, declared=self._parameters)
                 written, arguments, id_ = read.name, read.arguments, read.id or id_
                 notes = (*notes, *map(str, read.repairs))

@@ -72,7 +72,9 @@ class Reader:
             cursor.text = kept = (cursor.text + text)[-CONTEXT:]  # a line that goes on needs its beginning
             cursor.at = cursor.seek = len(kept)
             speech = self._speech
-            if speech.last is _TEXT and self._row.spoken and not speech.space and text[-1:] not in WHITE:
+            if speech.last is _TEXT and self._row.spoken:
+                if speech.space or text[-1:] in WHITE:
+                    return speech.pass_on(text)
                 return [Text(text)]
             return self._context.inside.plain(text)
         cursor.add(text)
@@ -154,7 +156,7 @@ class Reader:
                     break
                 self._go(row.otherwise, verdict)
                 continue
-            finder = scan.final if cursor.final else scan.streaming
+            finder = scan.at_end if cursor.final else scan.while_open
             found = (finder.search if row.text else finder.match)(cursor.text, cursor.seek)
             token = found.lastgroup or "" if found else ""
             if found and not token.startswith("hold"):

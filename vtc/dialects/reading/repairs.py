@@ -19,7 +19,7 @@ from vtc.dialects.repair import Repair
 
 MOST_CLOSERS = 16
 """Places in a text at which a broken call is taken to end."""
-LEAST_STUMP = 3
+LEAST_LETTERS = 3
 """Letters of a closing tag's name by which it is known; with fewer it may be any other's."""
 MOST_GUESSED = 16_000
 """Characters beyond which JSON is not guessed at: the time for that grows with the square of them."""
@@ -97,7 +97,7 @@ def _tolerated(
             if not body[at:].strip(" \t\r\n,;}]"):
                 if body[at:].strip(" \t\r\n,;"):
                     names[Repair.EXTRA_BRACE] = None
-            elif cut and is_stump(body[at:], closers):
+            elif cut and is_partial_closer(body[at:], closers):
                 names[Repair.CORRUPT_CLOSER] = None
             else:
                 return None
@@ -109,7 +109,7 @@ def _tolerated(
             rest = body[at:]
             # A string that ends in a brace has lost its quote, or was cut off behind a brace of its own.
             unsure = one.in_string and (cut != "anywhere" or rest or body.endswith(("}", "]")))
-            if not cut or unsure or (rest and not is_stump(rest, closers)) or not one.close():
+            if not cut or unsure or (rest and not is_partial_closer(rest, closers)) or not one.close():
                 return None
             names.update({Repair.JSON_CUT: None, **({Repair.CORRUPT_CLOSER: None} if rest else {})})
             at = len(body)
@@ -211,9 +211,9 @@ def _corrupt(closers: tuple[str, ...]) -> tuple[re.Pattern[str], int]:
     names = [name for closer in closers if (name := closer.strip("</> \n"))]
     if not names:
         return re.compile(r"(?!)"), 0
-    long = [name for name in names if len(name) >= LEAST_STUMP]
-    beginnings = {name[:n] for name in long for n in range(LEAST_STUMP, len(name) + 1)}
-    ends = {name[n:] for name in long for n in range(len(name) - LEAST_STUMP + 1)}
+    long = [name for name in names if len(name) >= LEAST_LETTERS]
+    beginnings = {name[:n] for name in long for n in range(LEAST_LETTERS, len(name) + 1)}
+    ends = {name[n:] for name in long for n in range(len(name) - LEAST_LETTERS + 1)}
     whole, first, last = _choice(names), _choice(beginnings), _choice(ends)
     glued = rf"(?!{whole}>){first}{last}"
     found = re.compile(rf"(?:</(?:{glued}|{first}|{whole})>?|/{whole}>|(?<![\w/.-]){_choice(long)}>|{glued}>)\Z")
@@ -227,7 +227,7 @@ def _choice(words: Collection[str]) -> str:
     return "(?:" + "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True)) + ")"
 
 
-def is_stump(text: str, closers: Iterable[str]) -> bool:
+def is_partial_closer(text: str, closers: Iterable[str]) -> bool:
     """Whether text that stands behind what is complete is the beginning of a closer, or a garbled one."""
     text = text.strip()
     begun = any(closer.startswith(text) or closer.strip("</>").startswith(text) for closer in closers)
@@ -280,7 +280,7 @@ def _closed_value(piece: str, closer: str, tail: Sequence[str]) -> tuple[str | N
     if closed:
         if not after.strip():
             return before, ""
-        if tail and (is_stump(after, tail) or _TAG.fullmatch(after.strip())):
+        if tail and (is_partial_closer(after, tail) or _TAG.fullmatch(after.strip())):
             return before, Repair.CORRUPT_CLOSER
         return None, ""
     value, corrupt = without_corrupt_closer(piece, [closer])

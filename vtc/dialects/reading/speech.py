@@ -66,6 +66,22 @@ class Speech:
         if len(body) < len(text):
             self.space.append(text[len(body) :])
 
+    def pass_on(self, text: str) -> list[Event]:
+        """What `say` and `take` give for a text after another, in one call: most of a reply comes this way."""
+        body = text.rstrip(WHITE)
+        space = self.space
+        if not body:
+            if text:
+                space.append(text)
+            return []
+        said = body
+        if space:
+            said = "".join(space) + body
+            space.clear()
+        if len(body) < len(text):
+            space.append(text[len(body) :])
+        return [Text(said)]
+
     def mark(self, event: Event) -> None:
         """Add an event that keeps its place: the white space before it waits no longer."""
         self.end()

@@ -37,9 +37,9 @@ def open_value(context: Context, call: OpenCall, found: Found) -> Verdict | None
     hold(context, call, context.cursor.take(found.end()))
     said = groups.get(f"string_{token}") or groups.get(f"type_{token}")
     call.open_param(key, param, said in ("true", "string") if said else None)
-    if call.undeclared > MOST_UNDECLARED and not call.form.closers_alike:
+    if call.undeclared > MOST_UNDECLARED and not call.syntax.closers_alike:
         return refuse(context, call, f"it has more than {MOST_UNDECLARED} parameters that its tool does not declare")
-    context.inside = InValue(context, call, param, "" if call.form.closers_alike else key, guess=guess)
+    context.inside = InValue(context, call, param, "" if call.syntax.closers_alike else key, guess=guess)
     return Verdict.GUESS if guess else None
 
 
@@ -69,15 +69,15 @@ class InValue:
 
     @property
     def scan(self) -> Scan:
-        return self.context.grammar.value(self.call.form, self.call.written, self._param, self._key)
+        return self.context.grammar.value(self.call.syntax, self.call.written, self._param, self._key)
 
     @property
     def guess(self) -> Scan:
-        return self.context.grammar.guess(self.call.form, self._param, self._key)
+        return self.context.grammar.guess(self.call.syntax, self._param, self._key)
 
     @property
     def closing(self) -> Scan:
-        return self.context.grammar.closing(self.call.form, self.call.written, self._param, self._key)
+        return self.context.grammar.closing(self.call.syntax, self.call.written, self._param, self._key)
 
     # Its text
 

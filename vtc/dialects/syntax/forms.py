@@ -21,7 +21,7 @@ QUOTES = ('"', "'", '\\"', "\\'")
 
 
 @dataclass(frozen=True)
-class Form:
+class CallSyntax:
     """One call pattern of a dialect, and the section around it if there is one."""
 
     dialect: Description
@@ -133,7 +133,7 @@ class Form:
         heads: list[tuple[Part, ...]] = []
         for call in self.dialect.calls:
             if pattern.body(call) == "params":
-                head = Form(self.dialect, call).head((name,))
+                head = CallSyntax(self.dialect, call).head((name,))
                 if isinstance(head[0], Maybe):
                     head = _trim(head[1:])  # the marker may be missing, and literal text begins it then
                 heads += [head] * isinstance(head[0], Lit)
@@ -165,42 +165,42 @@ def _param_slots(key: Part) -> dict[str, tuple[Part, ...]]:
     }
 
 
-def forms(dialect: Description) -> list[Form]:
-    forms = [Form(dialect, call, section) for section in dialect.sections for call in dialect.calls]
+def call_syntaxes(dialect: Description) -> list[CallSyntax]:
+    call_syntaxes = [CallSyntax(dialect, call, section) for section in dialect.sections for call in dialect.calls]
     if not dialect.section_required:
-        forms += [Form(dialect, call) for call in dialect.calls]
-    return forms
+        call_syntaxes += [CallSyntax(dialect, call) for call in dialect.calls]
+    return call_syntaxes
 
 
-def closers(form: Form) -> list[tuple[Part, ...]]:
+def closers(syntax: CallSyntax) -> list[tuple[Part, ...]]:
     """What may close behind a call: its section, if only by a stray closer, and what the call could do without."""
-    dialect = form.dialect
-    _, after = pattern.split(pattern.parse(form.call, "call"), pattern.BODIES)
+    dialect = syntax.dialect
+    _, after = pattern.split(pattern.parse(syntax.call, "call"), pattern.BODIES)
     tail = "".join(part for part in after if isinstance(part, str))
     closers: list[tuple[Part, ...]] = [(Lit(marker),) for marker in dialect.optional if marker in tail]
-    for section in [form.section] if form.whole_reply else dialect.sections:
-        if form.whole_reply or dialect.section_anchor == "anywhere":
-            closers.append(Form(dialect, form.call, section).section_tail())
+    for section in [syntax.section] if syntax.whole_reply else dialect.sections:
+        if syntax.whole_reply or dialect.section_anchor == "anywhere":
+            closers.append(CallSyntax(dialect, syntax.call, section).section_tail())
     return [closer for closer in closers if closer]
 
 
-def variants(form: Form, tools: tuple[str, ...]) -> list[tuple[Part, ...]]:
+def variants(syntax: CallSyntax, tools: tuple[str, ...]) -> list[tuple[Part, ...]]:
     """The ways a head may begin: with and without a leading optional marker, for each opening of JSON."""
-    if form.dialect.names == "declared" and not tools:
+    if syntax.dialect.names == "declared" and not tools:
         return []
-    head = form.head(tools)
+    head = syntax.head(tools)
     heads = [head]
     if head and isinstance(head[0], Maybe):
         heads = [(*head[0].parts, *head[1:]), _trim(head[1:])]
-    if form.body in ("params", "kwargs"):
+    if syntax.body in ("params", "kwargs"):
         return heads
-    if form.body == "json" and form.dialect.names == "declared":
-        openings = _declared_envelopes(form.dialect, tools)
-    elif form.dialect.codec == "gemma":
+    if syntax.body == "json" and syntax.dialect.names == "declared":
+        openings = _declared_envelopes(syntax.dialect, tools)
+    elif syntax.dialect.codec == "gemma":
         openings = [(Lit("{"),)]
     else:
-        openings = [opening_of_json(Lit("}")) if form.body == "args" else opening_of_json()]
-        if form.body == "json":
+        openings = [opening_of_json(Lit("}")) if syntax.body == "args" else opening_of_json()]
+        if syntax.body == "json":
             openings.append((Lit("["), Space(), *openings[0]))  # several calls where there should be one
     return [
         (*parts, Space(), CODE_BLOCK, Group(opening, "json")) if parts else opening

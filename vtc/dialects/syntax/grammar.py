@@ -15,9 +15,9 @@ from functools import lru_cache
 
 from vtc.dialects.bounded_cache import COMPILED
 from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.forms import CODE_BLOCK, QUOTES, Form, closers, forms, opening_of_json, variants
+from vtc.dialects.syntax.forms import CODE_BLOCK, QUOTES, CallSyntax, call_syntaxes, closers, opening_of_json, variants
 from vtc.dialects.syntax.pattern import Chars, Group, Lit, Maybe, Part, Scan, Space, Token, expecting, searching
-from vtc.dialects.syntax.prefilter import Sieve
+from vtc.dialects.syntax.prefilter import Prefilter
 
 PER_HEAD, PER_NAME = 512, 64
 """Bytes that a grammar takes for each way in which a call may begin, and for each tool."""
@@ -38,7 +38,7 @@ _numbers = itertools.count()
 class Head:
     """How a call may begin; `token` is its name in the expressions that look for it."""
 
-    form: Form
+    syntax: CallSyntax
     token: Token
     attributes: bool = False
     """The parameters follow as attributes, `<read_file path="a.py"/>`: a malformation of tag-per-tool dialects."""
@@ -59,18 +59,18 @@ class Grammar:
         self.heads: dict[str, Head] = {}
         # Those whose tags are the names of tools come last: a tool may be named like another dialect's tag.
         for dialect in sorted(dialects, key=lambda one: one.names == "declared"):
-            for form, parts, attributes in _openings(dialect, self.tools if dialect.names == "declared" else ()):
-                token = Token(f"h{len(self.heads)}", parts, line_start=form.whole_line and not attributes)
-                self.heads[token.name] = Head(form, token, attributes)
-        anywhere = [head for head in self.heads.values() if not head.form.whole_reply]
+            for syntax, parts, attributes in _openings(dialect, self.tools if dialect.names == "declared" else ()):
+                token = Token(f"h{len(self.heads)}", parts, line_start=syntax.whole_line and not attributes)
+                self.heads[token.name] = Head(syntax, token, attributes)
+        anywhere = [head for head in self.heads.values() if not head.syntax.whole_reply]
         tokens = [head.token for head in anywhere]
-        in_code = [head.token for head in anywhere if head.form.dialect.in_code == "call"]
+        in_code = [head.token for head in anywhere if head.syntax.dialect.in_code == "call"]
         think = [Token("think", (Lit(reasoning[0]),))] if reasoning else []
-        self.start = expecting([*think, *(h.token for h in self.heads.values() if h.form.whole_reply)])
+        self.start = expecting([*think, *(h.token for h in self.heads.values() if h.syntax.whole_reply)])
         dropped = [Token(f"marker{i}", (Lit(marker),)) for i, marker in enumerate(markers)]
-        self.text = Sieve([*tokens, *dropped, *FENCES, TICKS])
+        self.text = Prefilter([*tokens, *dropped, *FENCES, TICKS])
         self.reasoning = searching([Token("unthink", (Lit(reasoning[1]),))] if reasoning else [])
-        self.span = Sieve([*tokens, *FENCES, TICKS, BLANK_LINE])
+        self.span = Prefilter([*tokens, *FENCES, TICKS, BLANK_LINE])
         self.span_end = searching([*FENCES, TICKS, BLANK_LINE])
         self._in_code = in_code
         # Bounded, as names and keys are what a model writes.
@@ -106,22 +106,22 @@ class Grammar:
         tokens = [*self._in_code, Token("unfence", (Lit(run), more, blank, Lit("\n")), line_start=True)]
         return searching(tokens, [Token("unfence_end", (Lit(run), more), line_start=True)])
 
-    def _arguments(self, form: Form, name: str) -> Scan:
+    def _arguments(self, syntax: CallSyntax, name: str) -> Scan:
         """Right behind a head with {params}: a parameter, the end of a call without any, or a JSON object."""
-        tail, loose = form.written_tail(name), form.tail(name)
-        tokens = [Token("tail0", tail), *(Token(f"p{i}", parts) for i, parts in enumerate(form.param_heads()))]
+        tail, loose = syntax.written_tail(name), syntax.tail(name)
+        tokens = [Token("tail0", tail), *(Token(f"p{i}", parts) for i, parts in enumerate(syntax.param_heads()))]
         tokens += [Token("tail1", loose)] * (loose != tail)
         unquoted = (Lit("{"), Space(), Chars(r"\w", 64), Space(), Lit(":"))
         for i, opening in enumerate((opening_of_json(Lit("}")), unquoted)):
             tokens.append(Token(f"json{i}", (CODE_BLOCK, *opening)))
         return expecting(tokens)
 
-    def _value(self, form: Form, name: str, index: int, key: str) -> Scan:
+    def _value(self, syntax: CallSyntax, name: str, index: int, key: str) -> Scan:
         """In a parameter's value: its closer, and what is counted to tell whether that closer is quoted."""
-        close, tail, heads = form.param_tail(index, key), form.written_tail(name), form.quoted_heads(name)
+        close, tail, heads = syntax.param_tail(index, key), syntax.written_tail(name), syntax.quoted_heads(name)
         return searching(
             [
-                *(Token(f"o{i}", parts) for i, parts in enumerate(form.quoted_params(key))),
+                *(Token(f"o{i}", parts) for i, parts in enumerate(syntax.quoted_params(key))),
                 Token("c", close),
                 *(Token(f"q{i}", head) for i, head in enumerate(heads)),
                 *(Token(f"lost{i}", (*tail, Space(), Group(head, "head"))) for i, head in enumerate(heads)),
@@ -129,14 +129,14 @@ class Grammar:
             ]
         )
 
-    def _guess(self, form: Form, index: int, key: str) -> Scan:
+    def _guess(self, syntax: CallSyntax, index: int, key: str) -> Scan:
         """In the value of a parameter that may be none, as no declared one was read yet: it holds no tags."""
-        return searching([Token("c", form.param_tail(index, key)), Token("lt", (Lit("<"),))])
+        return searching([Token("c", syntax.param_tail(index, key)), Token("lt", (Lit("<"),))])
 
-    def _closing(self, form: Form, name: str, index: int, key: str) -> Scan:
+    def _closing(self, syntax: CallSyntax, name: str, index: int, key: str) -> Scan:
         """After a parameter's closer: structure, which makes it one, or anything else, which makes it content."""
-        close, tail, loose = form.param_tail(index, key), form.written_tail(name), form.tail(name)
-        comma = form.dialect.param_separator.strip()
+        close, tail, loose = syntax.param_tail(index, key), syntax.written_tail(name), syntax.tail(name)
+        comma = syntax.dialect.param_separator.strip()
         between = (Maybe((Lit(comma), Space())),) if comma else ()
         return expecting(
             [
@@ -144,30 +144,30 @@ class Grammar:
                 Token("stray", (*tail, Space(), *close)),
                 Token("tail0", tail),
                 Token("c", close),
-                *(Token(f"last{i}", parts) for i, parts in enumerate(form.last_tags(name))),
+                *(Token(f"last{i}", parts) for i, parts in enumerate(syntax.last_tags(name))),
                 # Of any name, so that it may look like a closer.
-                *(Token(f"p{i}", (*between, *parts)) for i, parts in enumerate(form.param_heads())),
-                *(Token(f"m{i}", head) for i, head in enumerate(form.quoted_heads(name))),
+                *(Token(f"p{i}", (*between, *parts)) for i, parts in enumerate(syntax.param_heads())),
+                *(Token(f"m{i}", head) for i, head in enumerate(syntax.quoted_heads(name))),
                 *([Token("tail1", loose)] if loose != tail else ()),
             ]
         )
 
-    def _tail(self, form: Form, name: str) -> Scan:
+    def _tail(self, syntax: CallSyntax, name: str) -> Scan:
         """Behind a JSON body: the call's closers, also with a brace too many or the fence of a code block before them;
         a closing tag of another kind; the next call; or the end of the line.
         """
-        if parts := form.tail(name):
+        if parts := syntax.tail(name):
             brace, fence = Token("extra0", (Lit("}"), Space(), *parts)), Token("extra1", (Lit("```"), Space(), *parts))
             wrong = Token("wrong", (Lit("</"), Chars(r"\w:.\-", 64), Lit(">")))
-            return expecting([Token("tail", parts), brace, fence, wrong, *self._heads_of(form.dialect, "m")])
-        return _END_OF_LINE if form.whole_line else _NOTHING
+            return expecting([Token("tail", parts), brace, fence, wrong, *self._heads_of(syntax.dialect, "m")])
+        return _END_OF_LINE if syntax.whole_line else _NOTHING
 
-    def _after(self, form: Form) -> Scan:
+    def _after(self, syntax: CallSyntax) -> Scan:
         """Behind a call: closers that may still come, and in a section its next call."""
-        dialect = form.dialect
-        tokens = [Token(f"o{i}", parts) for i, parts in enumerate(closers(form))]
-        if form.section and (dialect.section_required or form.whole_reply):
-            inner = Form(dialect, form.call)
+        dialect = syntax.dialect
+        tokens = [Token(f"o{i}", parts) for i, parts in enumerate(closers(syntax))]
+        if syntax.section and (dialect.section_required or syntax.whole_reply):
+            inner = CallSyntax(dialect, syntax.call)
             heads = variants(inner, self.tools)
             comma = dialect.separator.strip()
             if comma:
@@ -177,43 +177,43 @@ class Grammar:
             ]
         return expecting(tokens)
 
-    def _damaged(self, form: Form, name: str) -> Scan:
+    def _damaged(self, syntax: CallSyntax, name: str) -> Scan:
         """In a call whose JSON broke: its closer with another call right behind it, which only then is one."""
-        closers = [parts for parts in (form.tail(name), form.section_tail()) if parts]
-        pairs = itertools.product(closers, self._heads_of(form.dialect, "m"))
+        closers = [parts for parts in (syntax.tail(name), syntax.section_tail()) if parts]
+        pairs = itertools.product(closers, self._heads_of(syntax.dialect, "m"))
         return searching(
             [Token(f"d{i}", (*closer, Space(), Group(head.parts, "next"))) for i, (closer, head) in enumerate(pairs)]
         )
 
     def _heads_of(self, dialect: Description, name: str) -> list[Token]:
         """The heads of a dialect that count anywhere, as tokens of this name."""
-        heads = [head for head in self.heads.values() if head.form.dialect is dialect]
-        anywhere = [head for head in heads if not (head.form.whole_reply or head.form.whole_line)]
+        heads = [head for head in self.heads.values() if head.syntax.dialect is dialect]
+        anywhere = [head for head in heads if not (head.syntax.whole_reply or head.syntax.whole_line)]
         return [Token(f"{name}{i}", head.token.parts) for i, head in enumerate(anywhere)]
 
-    def _closer(self, form: Form, name: str) -> Scan:
+    def _closer(self, syntax: CallSyntax, name: str) -> Scan:
         """The end of a call that is no call any more, or else of its section, wherever it stands."""
-        tail = form.tail(name) or form.section_tail()
+        tail = syntax.tail(name) or syntax.section_tail()
         return searching([Token("closer", tail)] if tail else [])
 
 
-def _openings(dialect: Description, tools: tuple[str, ...]) -> list[tuple[Form, tuple[Part, ...], bool]]:
+def _openings(dialect: Description, tools: tuple[str, ...]) -> list[tuple[CallSyntax, tuple[Part, ...], bool]]:
     """The ways a call of a dialect may begin, and whether its parameters then follow as attributes."""
     return _made_openings(dialect, tools) if tools else _known_openings(dialect)
 
 
 @lru_cache(maxsize=1024)
-def _known_openings(dialect: Description) -> list[tuple[Form, tuple[Part, ...], bool]]:
+def _known_openings(dialect: Description) -> list[tuple[CallSyntax, tuple[Part, ...], bool]]:
     """Keep those of dialects whose markup holds no names of tools."""
     return _made_openings(dialect, ())
 
 
-def _made_openings(dialect: Description, tools: tuple[str, ...]) -> list[tuple[Form, tuple[Part, ...], bool]]:
+def _made_openings(dialect: Description, tools: tuple[str, ...]) -> list[tuple[CallSyntax, tuple[Part, ...], bool]]:
     found = []
-    for form in forms(dialect):
-        found += [(form, parts, False) for parts in variants(form, tools)]
-        if tag := form.attribute_head(tools):
-            found.append((form, tag, True))
+    for syntax in call_syntaxes(dialect):
+        found += [(syntax, parts, False) for parts in variants(syntax, tools)]
+        if tag := syntax.attribute_head(tools):
+            found.append((syntax, tag, True))
     return found
 
 

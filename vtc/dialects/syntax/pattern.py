@@ -181,28 +181,28 @@ class Finder(Protocol):
 
 
 class Scan:
-    """One state's expressions: `streaming` knows a group `hold` for what may still become a token.
+    """One state's expressions: `while_open` knows a group `hold` for what may still become a token.
 
     They are compiled when they are first needed, as most replies never get into most states. `firsts` are the
     characters that a token begins with, if that is all there is to know about where to look for one.
     """
 
-    def __init__(self, streaming: str, final: str, firsts: str = "") -> None:
-        self._streaming = streaming
-        self._final = final
+    def __init__(self, while_open: str, at_end: str, firsts: str = "") -> None:
+        self._while_open = while_open
+        self._at_end = at_end
         self.firsts = firsts
 
     def size(self) -> int:
         """Measure both expressions, compiled, in bytes."""
-        return (len(self._streaming) + len(self._final)) * PER_CHARACTER
+        return (len(self._while_open) + len(self._at_end)) * PER_CHARACTER
 
     @cached_property
-    def streaming(self) -> Finder:
-        return re.compile(self._streaming, re.MULTILINE)
+    def while_open(self) -> Finder:
+        return re.compile(self._while_open, re.MULTILINE)
 
     @cached_property
-    def final(self) -> Finder:
-        return re.compile(self._final, re.MULTILINE)
+    def at_end(self) -> Finder:
+        return re.compile(self._at_end, re.MULTILINE)
 
     @cached_property
     def first(self) -> re.Pattern[str]:
@@ -222,8 +222,8 @@ def searching(tokens: Sequence[Token], at_end: Sequence[Token] = ()) -> Scan:
 
 def expecting(tokens: Sequence[Token], at_end: Sequence[Token] = ()) -> Scan:
     """For a state in which, after white space, one of `tokens` must follow (used with `match`)."""
-    streaming, final = _search(tokens, (), hold=True), _search(tokens, at_end, hold=False)
-    return Scan(rf"{SPACE}(?:{streaming}|(?P<hold_>\\?\Z))", rf"{SPACE}(?:{final})")
+    while_open, final = _search(tokens, (), hold=True), _search(tokens, at_end, hold=False)
+    return Scan(rf"{SPACE}(?:{while_open}|(?P<hold_>\\?\Z))", rf"{SPACE}(?:{final})")
 
 
 def _search(tokens: Sequence[Token], at_end: Sequence[Token], *, hold: bool) -> str:

@@ -25,7 +25,7 @@ type Beginning = tuple[str, bool]
 """A text, and whether it must start its line."""
 
 
-class Sieve(Scan):
+class Prefilter(Scan):
     """What `searching` gives, for many tokens."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
@@ -33,11 +33,11 @@ class Sieve(Scan):
         self._number = next(_numbers)
 
     @cached_property
-    def streaming(self) -> Finder:
+    def while_open(self) -> Finder:
         return _Steps(self, final=False)
 
     @cached_property
-    def final(self) -> Finder:
+    def at_end(self) -> Finder:
         return _Steps(self, final=True)
 
     @cached_property
@@ -68,21 +68,21 @@ class Sieve(Scan):
     # The same in one step, made only if somebody asks
 
     @property
-    def _streaming(self) -> str:  # type: ignore[override]  # a scan is given its expressions
-        return searching(self._tokens)._streaming
+    def _while_open(self) -> str:  # type: ignore[override]  # a scan is given its expressions
+        return searching(self._tokens)._while_open
 
     @property
-    def _final(self) -> str:  # type: ignore[override]  # as above
-        return searching(self._tokens)._final
+    def _at_end(self) -> str:  # type: ignore[override]  # as above
+        return searching(self._tokens)._at_end
 
 
 class _Steps:
-    """One of the two expressions of a sieve."""
+    """One of the two expressions of a prefilter."""
 
-    def __init__(self, sieve: Sieve, *, final: bool) -> None:
+    def __init__(self, prefilter: Prefilter, *, final: bool) -> None:
         self._final = final
-        self._inner = sieve.inner
-        self._outer = sieve.outer.final if final else sieve.outer.streaming
+        self._inner = prefilter.inner
+        self._outer = prefilter.outer.at_end if final else prefilter.outer.while_open
 
     def search(self, text: str, at: int = 0, /) -> re.Match[str] | None:
         while begun := self._outer.search(text, at):
@@ -99,7 +99,7 @@ class _Steps:
         if begun.lastgroup:
             return begun  # it may still become one
         scan = self._inner(begun[0])
-        return (scan.final if self._final else scan.streaming).match(begun.string, begun.start())
+        return (scan.at_end if self._final else scan.while_open).match(begun.string, begun.start())
 
 
 @lru_cache(maxsize=64)

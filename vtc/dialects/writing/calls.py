@@ -13,12 +13,12 @@ from vtc.dialects.arguments import gemma, values
 from vtc.dialects.arguments.json_object import dumped, loaded
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
-from vtc.dialects.writing.round_trip import Proof
+from vtc.dialects.writing.round_trip import RoundTrip
 from vtc.events import Tool, ToolCall
 
 
 def write_calls(
-    calls: Sequence[ToolCall], dialect: Description, tools: Mapping[str, Tool], proof: Proof | None = None
+    calls: Sequence[ToolCall], dialect: Description, tools: Mapping[str, Tool], proof: RoundTrip | None = None
 ) -> str:
     """The text of some calls, section included; `tools` are the offered tools by name.
 
@@ -29,20 +29,20 @@ def write_calls(
     # The tool of a call in the history may not be offered any more; it is written as if it were.
     gone = {call.name: Tool(call.name) for call in calls if call.name not in tools}
     if gone or proof is None:
-        proof = Proof(dialect, {**gone, **tools})
+        proof = RoundTrip(dialect, {**gone, **tools})
     text = dialect.separator.join(_call(call, dialect, index, proof).rstrip("\n") for index, call in enumerate(calls))
     if dialect.sections and (dialect.section_required or dialect.section_anchor == "anywhere"):
         return pattern.filled(dialect.sections[0], "section", {"calls": text})
     return text
 
 
-def _call(call: ToolCall, dialect: Description, index: int, proof: Proof) -> str:
+def _call(call: ToolCall, dialect: Description, index: int, proof: RoundTrip) -> str:
     """The text of one call without its section."""
     arguments = _object(call.arguments)
-    form = dialect.calls[0]
+    syntax = dialect.calls[0]
     id_ = dialect.id.replace("{name}", call.name).replace("{index}", str(index)) or call.id or ""
     slots = {"name": call.name, "id": id_, "index": str(index), "number": str(index + 1)}
-    kind = pattern.body(form)
+    kind = pattern.body(syntax)
     if kind == "json":
         keys = dialect.json
         named: dict[str, tuple[str, Any]] = {
@@ -60,13 +60,13 @@ def _call(call: ToolCall, dialect: Description, index: int, proof: Proof) -> str
 
         def written(arguments: Mapping[str, Any]) -> str:
             params = dialect.param_separator.join(_param(key, value, dialect) for key, value in arguments.items())
-            return pattern.filled(form, "call", {**slots, "params": params})
+            return pattern.filled(syntax, "call", {**slots, "params": params})
 
-        if not dialect.json_body or proof.holds(call.name, arguments, written):
+        if not dialect.json_body or proof.survives(call.name, arguments, written):
             return written(arguments)
         # `<` as an escape: no marker can be found in it.
         slots["params"] = dumped(arguments).replace("<", "\\u003c") + "\n"
-    return pattern.filled(form, "call", slots)
+    return pattern.filled(syntax, "call", slots)
 
 
 def write_result(name: str, id_: str, result: str, dialect: Description) -> str:

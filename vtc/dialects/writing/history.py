@@ -10,7 +10,7 @@ from vtc.dialects.cache import ConversationCache, ScopedCache
 from vtc.dialects.syntax import prompt
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.writing.calls import write_calls, write_result
-from vtc.dialects.writing.round_trip import Proof
+from vtc.dialects.writing.round_trip import RoundTrip
 from vtc.events import Message, Opaque, Tool
 
 
@@ -18,11 +18,11 @@ def to_text(
     messages: Iterable[Message], dialect: Description, tools: Mapping[str, Tool], cache: ConversationCache | None = None
 ) -> list[Message]:
     """The messages with every call and result written as `dialect` writes it; the others stay the same objects."""
-    scope, proof = ScopedCache(cache, dialect, tools.values()), Proof(dialect, tools)
+    scope, proof = ScopedCache(cache, dialect, tools.values()), RoundTrip(dialect, tools)
     return [_written(message, dialect, proof, scope) for message in messages]
 
 
-def _written(message: Message, dialect: Description, proof: Proof, scope: ScopedCache) -> Message:
+def _written(message: Message, dialect: Description, proof: RoundTrip, scope: ScopedCache) -> Message:
     if message.role == "tool":
         before, after = _around(message, dialect)
         pictures = tuple(part for part in message.content if isinstance(part, Opaque))

@@ -17,7 +17,7 @@ from vtc.dialects.arguments.json_object import dumped
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.forms import Form
+from vtc.dialects.syntax.forms import CallSyntax
 from vtc.dialects.syntax.grammar import Grammar, compiled
 from vtc.events import Call, Markup, Tool, ToolCall
 
@@ -26,17 +26,17 @@ LONGEST = 5
 type Search = Callable[[str], object]
 
 
-class Proof:
+class RoundTrip:
     """For calls of some tools, written in one dialect."""
 
     def __init__(self, dialect: Description, tools: Mapping[str, Tool]) -> None:
         self.tools = tools
         self._dialect = dialect
-        self._form = Form(dialect, dialect.calls[0])
+        self._form = CallSyntax(dialect, dialect.calls[0])
         self._texts: dict[str, Mapping[str, tuple[Search, Search]]] = {}
         self._tried: dict[tuple[str, str], bool] = {}
 
-    def holds(self, name: str, arguments: Mapping[str, Any], write: Callable[[Mapping[str, Any]], str]) -> bool:
+    def survives(self, name: str, arguments: Mapping[str, Any], write: Callable[[Mapping[str, Any]], str]) -> bool:
         """Whether a call is read back with just these arguments; `write` gives its text for any."""
         short = self._shortened(name, arguments)
         alike = name, repr(short)  # in which `1`, `1.0` and `True` are three things
@@ -65,7 +65,7 @@ class Proof:
         if not texts:
             return {}
         markup = self._form.param_opener(tuple(declared))
-        ends = {key: self._grammar.value(self._form, name, 0, key).streaming for key in texts}
+        ends = {key: self._grammar.value(self._form, name, 0, key).while_open for key in texts}
         return {key: (markup.search, end.search) for key, end in ends.items()}
 
     @cached_property
