@@ -23,10 +23,10 @@ MEMORY = "memory by open stream"
 STREAMS = 8
 
 
-def opened(planner: Planner, body: bytes) -> Exchange:
-    api = apis.find("POST", "/v1/chat/completions")
+def opened(planner: Planner, body: bytes, path: str = "/v1/chat/completions") -> Exchange:
+    api = apis.find("POST", path)
     assert api is not None
-    exchange = Exchange.open(api, body, Facts(path="/v1/chat/completions"), planner, "seed")
+    exchange = Exchange.open(api, body, Facts(path=path), planner, "seed")
     exchange.request()
     return exchange
 
