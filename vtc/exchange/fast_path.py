@@ -145,7 +145,9 @@ class FastPath:
             data = b"".join(tokens)
             made, codec = Frame(before + data + after, data), copy.copy(self._relay.codec)
             found = codec.decode(made)
-            return found if found and codec.forward(made) == made.raw else None
+            if found is None or found.frame not in (None, made) or codec.forward(made) != made.raw:
+                return None
+            return msgspec.structs.replace(found, frame=None)  # it says nothing if the frame stands for itself
 
         tokens = [token[0] for token in _TOKEN.finditer(data)]
         other = msgspec.structs.replace(delta, text=_PROBE)
