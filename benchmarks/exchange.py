@@ -24,10 +24,12 @@ MEMORY = "memory by open stream"
 STREAMS = 8
 
 
-def opened(planner: Planner, cache: ConversationCache, body: bytes) -> Exchange:
-    api = apis.find("POST", "/v1/chat/completions")
+def opened(
+    planner: Planner, cache: ConversationCache | None, body: bytes, path: str = "/v1/chat/completions"
+) -> Exchange:
+    api = apis.find("POST", path)
     assert api is not None
-    exchange = Exchange.open(api, body, Facts(path="/v1/chat/completions"), planner, "seed", cache)
+    exchange = Exchange.open(api, body, Facts(path=path), planner, "seed", cache)
     exchange.request()
     return exchange
 

@@ -78,7 +78,9 @@ def ratios(over: Sequence[float], under: Sequence[float]) -> list[float]:
 
 
 def number(value: float) -> str:
-    """Three digits that count, or all before the point."""
+    """Write three digits that count, or all before the point; a count as it is."""
+    if isinstance(value, int):
+        return str(value)
     digits = max(0, 2 - len(str(int(abs(value)))) + 1)
     return f"{value:.{digits}f}"
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import random
 import re
-from collections.abc import Iterable
-from itertools import cycle, islice
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from itertools import batched, count, cycle, islice
+from pathlib import Path
 from typing import Any
 
 from vtc.dialects.syntax.description import Description
@@ -90,23 +94,142 @@ def said(text: str, count: int) -> list[str]:
 # Replies, as a model server streams them
 
 
-def chunk(delta: dict[str, Any], reason: str | None = None) -> bytes:
-    """A frame as vLLM writes it."""
-    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
-    fields = {
+def chunk(delta: dict[str, Any], reason: str | None = None, *, logprobs: Any = None, **fields: Any) -> bytes:
+    """Make a frame as vLLM writes it; `fields` go to its top."""
+    choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": reason}
+    head = {
         "id": "chatcmpl-3f1b2c4d5e6f47a8b9c0d1e2f3a4b5c6",
         "object": "chat.completion.chunk",
         "created": 1753000000,
         "model": "a-model/Instruct-32B",
-        "choices": [choice],
     }
-    return b"data: " + json.dumps(fields, separators=(",", ":")).encode() + b"\n\n"
+    return b"data: " + _encoded({**head, "choices": [choice], **fields}) + b"\n\n"
 
 
-def reply(deltas: Iterable[str]) -> list[bytes]:
-    """The frames of a streamed reply."""
+def reply(deltas: Iterable[str], frame: Callable[[str], bytes] = lambda text: chunk({"content": text})) -> list[bytes]:
+    """Make the frames of a streamed reply; `frame` makes that of one delta."""
     head = chunk({"role": "assistant", "content": ""})
-    return [head, *(chunk({"content": delta}) for delta in deltas), chunk({}, "stop"), b"data: [DONE]\n\n"]
+    return [head, *map(frame, deltas), chunk({}, "stop"), b"data: [DONE]\n\n"]
+
+
+def lines(deltas: Iterable[str]) -> list[bytes]:
+    """Make the lines of a streamed reply as Ollama writes them: each has the time at which it was made."""
+
+    def line(number: int, text: str, **fields: Any) -> bytes:
+        created = f"2026-01-05T10:{number // 3000 % 60:02}:{number // 50 % 60:02}.{number * 7919 % 10**9:09}Z"
+        message = {"role": "assistant", "content": text}
+        head = {"model": "a-model:32b", "created_at": created, "message": message}
+        return _encoded({**head, "done": False, **fields}) + b"\n"
+
+    numbers = count()
+    said = [line(next(numbers), delta) for delta in deltas]
+    counts = {"total_duration": 5191566416, "prompt_eval_count": 812, "eval_count": len(said)}
+    return [*said, line(next(numbers), "", done=True, done_reason="stop", **counts)]
+
+
+def _encoded(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+# Shapes of replies: how real servers write and cut frames. Random values are the same in every run.
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A reply without calls, as one kind of server sends it."""
+
+    what: str
+    chunks: Callable[[int], list[bytes]]
+    """Makes the chunks of a reply with so many frames of text."""
+    most: float | None = 6.0
+    """Microseconds a frame that VTC may add in a mitmdump, beyond what a callable costs that does nothing."""
+    model: str = "a-model/Instruct-32B"
+    path: str = "/v1/chat/completions"
+    media_type: str = "text/event-stream"
+
+
+GUARDED = Path(__file__).with_name("guarded.yaml")
+"""A policy for one model of the bench."""
+
+
+def _with_usage(size: int) -> list[bytes]:
+    numbers = count(1)
+
+    def frame(text: str) -> bytes:
+        number = next(numbers)
+        used = {"prompt_tokens": 812, "total_tokens": 812 + number, "completion_tokens": number}
+        return chunk({"content": text}, usage=used)
+
+    return reply(said(TALK, size), frame)
+
+
+def _with_obfuscation(size: int) -> list[bytes]:
+    chance = random.Random(1)
+    letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
+    def frame(text: str) -> bytes:
+        return chunk({"content": text}, obfuscation="".join(chance.choices(letters, k=chance.randint(1, 16))))
+
+    return reply(said(TALK, size), frame)
+
+
+def _with_logprobs(size: int) -> list[bytes]:
+    chance, known = random.Random(2), tokens(TALK)
+
+    def rated(token: str) -> dict[str, Any]:
+        return {
+            "token": token,
+            "logprob": round(-8 * chance.random(), chance.randint(1, 16)),
+            "bytes": [*token.encode()],
+        }
+
+    def frame(text: str) -> bytes:
+        top = [rated(token) for token in (text, *chance.choices(known, k=2))]
+        return chunk({"content": text}, logprobs={"content": [{**rated(text), "top_logprobs": top}], "refusal": None})
+
+    return reply(said(TALK, size), frame)
+
+
+def _reasoning(size: int) -> list[bytes]:
+    return reply(said(TALK, size), lambda text: chunk({"reasoning_content": text}))
+
+
+def _joined(size: int, *, frames: int) -> list[bytes]:
+    return [b"".join(some) for some in batched(reply(said(TALK, size)), frames)]
+
+
+def _cut_anywhere(size: int) -> list[bytes]:
+    """Cut a reply into pieces of 1 to 400 bytes: about as many as there are frames."""
+    body, chance, at = b"".join(reply(said(TALK, size))), random.Random(3), 0
+    pieces = []
+    while at < len(body):
+        end = at + chance.randint(1, 400)
+        pieces.append(body[at:end])
+        at = end
+    return pieces
+
+
+SHAPES: Mapping[str, Shape] = {
+    "plain": Shape("plain text", lambda size: reply(said(TALK, size)), None),
+    "fours": Shape("text cut every four characters", lambda size: reply(pieces(repeated(TALK, size * PIECE)))),
+    "usage": Shape("usage that grows in every frame", _with_usage),
+    "obfuscation": Shape("obfuscation of random length", _with_obfuscation),
+    "logprobs": Shape("logprobs, three a token", _with_logprobs),
+    "reasoning": Shape("reasoning_content", _reasoning),
+    "two": Shape("two frames in a chunk", partial(_joined, frames=2)),
+    "eight": Shape("eight frames in a chunk", partial(_joined, frames=8)),
+    "cut": Shape("frames cut anywhere by the network", _cut_anywhere),
+    "ollama": Shape(
+        "Ollama's lines with created_at",
+        lambda size: lines(said(TALK, size)),
+        path="/api/chat",
+        media_type="application/x-ndjson",
+    ),
+    "guarded": Shape(
+        "plain text under denied_tools", lambda size: reply(said(TALK, size)), model="a-model/Guarded-32B"
+    ),
+    "code": Shape("Markdown with code", lambda size: reply(said(ANSWER, size)), 12.0),
+}
 
 
 # Requests
@@ -154,3 +277,25 @@ def request(
     ]
     turns = conversation(messages - 2)
     return {"model": model, "stream": True, "messages": [*opening, *turns], "tools": tools(tools_), **fields}
+
+
+def asked(shape: Shape, *, messages: int = 20, tools_: int = 10) -> dict[str, Any]:
+    """Make the request whose reply has a shape."""
+    body = request(shape.model, messages=messages, tools_=tools_)
+    return as_ollama(body) if shape.path == "/api/chat" else body
+
+
+def as_ollama(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Write a request as Ollama's own API has it: arguments are objects, and results name their tool."""
+    messages = []
+    for message in body["messages"]:
+        if message["role"] == "tool":
+            message = {"role": "tool", "tool_name": "write_file", "content": message["content"]}
+        elif calls := message.get("tool_calls"):
+            message = {**message, "tool_calls": [_with_object(call["function"]) for call in calls]}
+        messages.append(message)
+    return {**body, "messages": messages}
+
+
+def _with_object(function: Mapping[str, Any]) -> dict[str, Any]:
+    return {"function": {**function, "arguments": json.loads(function["arguments"])}}

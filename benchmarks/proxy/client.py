@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 END = b"0\r\n\r\n"
-SAYS = re.compile(rb'"content":\s*"[^"]|"tool_calls"')
+SAYS = re.compile(rb'"(?:reasoning_)?content":\s*"[^"]|"tool_calls"')
 
 
 @dataclass(slots=True)
@@ -83,9 +83,15 @@ def unchunked(data: bytes) -> bytes:
 
 
 def text(body: bytes) -> str:
-    """What a streamed reply says."""
-    frames = (json.loads(line[6:]) for line in body.split(b"\n\n") if line.startswith(b"data: {"))
-    return "".join(choice["delta"].get("content") or "" for frame in frames for choice in frame["choices"])
+    """Read what a streamed reply says, its reasoning included: server-sent events, or lines of JSON."""
+    lines = (line.removeprefix(b"data: ") for line in body.splitlines())
+    frames = [json.loads(line) for line in lines if line.startswith(b"{")]
+    said = [part for frame in frames for part in ([frame["message"]] if "message" in frame else _deltas(frame))]
+    return "".join(part.get("content") or part.get("reasoning_content") or "" for part in said)
+
+
+def _deltas(frame: dict[str, Any]) -> list[dict[str, Any]]:
+    return [choice["delta"] for choice in frame["choices"]]
 
 
 async def run(command: dict[str, Any]) -> dict[str, Any]:

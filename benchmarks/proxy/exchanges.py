@@ -4,6 +4,8 @@ CPU is measured while both work at the same time on one and the same CPU, the mo
 where one of them ran now and the other then, the ratio would be that of two speeds of the machine. Two processes that
 run the same still differ by some per cent, for as long as they live, as where their memory lies is a matter of chance;
 so there are several pairs of them, one after the other.
+
+In place of the identity callable the other side may be VTC as it is in another folder (`against`): another commit.
 """
 
 from __future__ import annotations
@@ -26,15 +28,15 @@ from mitmproxy.certs import CertStore
 
 from benchmarks import samples
 from benchmarks.figures import Figure, interleaved, ratios
-from benchmarks.proxy.processes import ADDON, IDENTITY, Process, cpus, mitmdump, module, running
+from benchmarks.proxy.processes import ADDON, IDENTITY, ROOT, Process, cpus, mitmdump, module, running
 
-TEXTS = ("plain", "code")
-"""Replies that hold no call."""
 CALL = 64 << 10
 """Characters of a long call."""
 SHORT = 512
 """Chunks (of a call characters) of a first reply that is no sample: it makes both sides ready."""
 GROUP = "proxy: mitmdump with VTC / with an identity callable"
+ADDED = "proxy: microseconds a frame that VTC adds to an identity callable"
+AGAINST = "proxy: mitmdump with this VTC / with that of"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,9 @@ class Case:
     reply: str
     chunks: int
     target: float | None
+    """The most that the ratio may be."""
+    added: float | None = None
+    """The most microseconds a frame that VTC may add."""
     streams: int = 1
     exchanges: int = 1
     tls: bool = False
@@ -58,17 +63,18 @@ class Case:
     @property
     def frames(self) -> int:
         """Of all replies together."""
-        each = self.chunks if self.reply in TEXTS else self.chunks // samples.PIECE
+        each = self.chunks if self.reply in samples.SHAPES else self.chunks // samples.PIECE
         return each * self.streams * self.exchanges
 
     def command(self, port: int) -> dict[str, Any]:
+        shape = samples.SHAPES.get(self.reply, samples.SHAPES["plain"])
         return {
             "port": port,
             "tls": self.tls,
             "streams": self.streams,
             "exchanges": self.exchanges,
-            "path": f"/v1/chat/completions?reply={self.reply}&chunks={self.chunks}&wait={self.wait}&gap={self.gap}",
-            "body": samples.request(messages=self.messages, tools_=self.tools),
+            "path": f"{shape.path}?reply={self.reply}&chunks={self.chunks}&wait={self.wait}&gap={self.gap}",
+            "body": samples.asked(shape, messages=self.messages, tools_=self.tools),
         }
 
 
@@ -78,11 +84,15 @@ CPU = (
     Case("plain text, 64 streams", "plain", 1000, 1.10, streams=64, rounds=4),
     Case("plain text, 64 streams, TLS", "plain", 1000, 1.10, streams=64, tls=True),
     Case("plain text, paced at 5 ms", "plain", 200, 1.10, gap=0.005, rounds=3),
-    Case("text with code", "code", 8000, None, rounds=3),
-    Case("a 64 KB call (hermes)", "hermes", CALL, 1.25),
-    Case("a 64 KB call (qwen3-coder)", "qwen3-coder", CALL, 1.25),
-    Case("a 64 KB call (hermes), TLS", "hermes", CALL, 1.25, tls=True),
+    Case("a 64 KB call (hermes)", "hermes", CALL, 0.9),
+    Case("a 64 KB call (qwen3-coder)", "qwen3-coder", CALL, 0.9),
+    Case("a 64 KB call (hermes), TLS", "hermes", CALL, 0.9, tls=True),
     Case("4 KB calls, 64 streams", "hermes", CALL // 16, 1.25, streams=64, rounds=1),
+)
+BY_SHAPE = tuple(
+    Case(shape.what, name, 8000, None, added=shape.most, rounds=3)
+    for name, shape in samples.SHAPES.items()
+    if shape.most is not None
 )
 EXCHANGE = Case("an exchange of two chunks", "plain", 2, None, exchanges=40, rounds=3)
 FIRST = (
@@ -114,8 +124,8 @@ class Side:
 
 
 @contextmanager
-def sides() -> Iterator[tuple[Side, Side]]:
-    """The identity callable's side and VTC's, before the same model servers."""
+def sides(against: Path | None = None) -> Iterator[tuple[Side, Side]]:
+    """Start both sides before the same model servers: the identity callable's or that of `against`, and VTC's."""
     with ExitStack() as stack:
         confdir = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         compared, rest = cpus()
@@ -125,9 +135,10 @@ def sides() -> Iterator[tuple[Side, Side]]:
         }
         upstreams = {tls: f"{scheme}://127.0.0.1:{server.read()['port']}" for tls, (scheme, server) in servers.items()}
         found = []
-        for script in (IDENTITY, ADDON):
+        other = (against / "addons" / "addon.py", against) if against else (IDENTITY, ROOT)
+        for script, root in (other, (ADDON, ROOT)):
             proxies = {
-                tls: stack.enter_context(running(mitmdump(script, url, confdir), compared))
+                tls: stack.enter_context(running(mitmdump(script, url, confdir), compared, root))
                 for tls, url in upstreams.items()
             }
             client = stack.enter_context(running(module("client"), rest))
@@ -145,25 +156,33 @@ def certificate(confdir: Path) -> Path:
     return pem
 
 
-def figures(pairs: int) -> list[Figure]:
-    cases = [*CPU, EXCHANGE, *((case, place) for case in FIRST for place in CONNECTIONS)]
+def figures(pairs: int, against: Path | None = None) -> list[Figure]:
+    """Measure all cases on so many pairs of processes; targets are those against an identity callable."""
+    by_chunk = (*CPU, *BY_SHAPE)
+    cases = [*by_chunk, EXCHANGE, *((case, place) for case in FIRST for place in CONNECTIONS)]
     compared: dict[object, list[Compared]] = {case: [] for case in cases}
     for _ in range(pairs):
-        with sides() as both:
-            for case in (*CPU, EXCHANGE):
+        with sides(against) as both:
+            for case in (*by_chunk, EXCHANGE):
                 compared[case].append(_cpu(case, both))
             for case in FIRST:
-                for place, found in _first(case, both).items():
-                    compared[case, place].append(found)
-    return [
+                for place, one in _first(case, both).items():
+                    compared[case, place].append(one)
+    added = () if against else BY_SHAPE
+    found = [
         *(_figure(f"CPU by chunk: {case.name}", compared[case], case.target, 1, "us") for case in CPU),
+        *(_figure(f"CPU by frame: {case.name}", compared[case], None, 1, "us") for case in BY_SHAPE if not added),
         _figure("CPU by exchange: two chunks", compared[EXCHANGE], None, EXCHANGE.chunks / 1e3, "ms"),
         *(
             _figure(f"first text, {place}: {case.name}", compared[case, place], case.target, 1e3, "ms")
             for case in FIRST
             for place in CONNECTIONS
         ),
+        *(_added(case, compared[case]) for case in added),
     ]
+    if not against:
+        return found
+    return [replace(figure, group=f"{AGAINST} {against.name}", target=None) for figure in found]
 
 
 CONNECTIONS = ("a new connection", "a kept connection")
@@ -192,6 +211,14 @@ def _figure(what: str, compared: Sequence[Compared], target: float | None, scale
     )
 
 
+def _added(case: Case, compared: Sequence[Compared]) -> Figure:
+    """Tell what VTC adds to a frame, with the ratio beside it."""
+    ratio = _figure(case.name, compared, None, 1, "us")
+    added = [ours - floor for one in compared for ours, floor in zip(one.vtc, one.identity, strict=True)]
+    note = f"{ratio.median:.2f} x  {ratio.note}"
+    return replace(ratio, group=ADDED, unit="us", samples=added, target=case.added, note=note)
+
+
 def _cpu(case: Case, both: tuple[Side, Side]) -> Compared:
     """Microseconds by chunk, of both at the same time."""
     compared = Compared([], [])
@@ -199,10 +226,10 @@ def _cpu(case: Case, both: tuple[Side, Side]) -> Compared:
         list(at_once.map(Side.run, both, repeat(replace(case, chunks=min(case.chunks, SHORT)))))
         for _ in range(case.rounds):
             identity, vtc = at_once.map(Side.run, both, repeat(case))
-            if case.reply in TEXTS:
+            if case.reply in samples.SHAPES:
                 assert identity["texts"] == vtc["texts"], "VTC changed a reply that holds no call"
             else:
-                assert (identity["called"], vtc["called"]) == (False, True), "VTC found no call"
+                assert vtc["called"], "VTC found no call"
             compared.identity.append(identity["cpu_us"])
             compared.vtc.append(vtc["cpu_us"])
     return compared

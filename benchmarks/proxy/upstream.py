@@ -2,9 +2,10 @@
 
     POST /v1/chat/completions?reply=plain&chunks=2000&wait=0.1&gap=0.005
 
-One chunk of HTTP and one `write()` for each frame, as servers do; `wait` seconds before the first, as a model reads the
-prompt first, and `gap` seconds between them, or as fast as the other side reads. Says its port on standard output,
-and ends with its standard input.
+`reply` is a shape of `samples`, with so many frames, or a dialect, with a call of so many characters. One chunk of HTTP
+and one `write()` for each frame, as servers do, unless the shape is cut otherwise; `wait` seconds before the first, as
+a model reads the prompt first, and `gap` seconds between them, or as fast as the other side reads. Says its port on
+standard output, and ends with its standard input.
 """
 
 from __future__ import annotations
@@ -19,21 +20,21 @@ from urllib.parse import parse_qs, urlsplit
 from benchmarks import samples
 from vtc.profiles import loader
 
-HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
-TEXTS = {"plain": samples.TALK, "code": samples.ANSWER}
+HEAD = "HTTP/1.1 200 OK\r\ncontent-type: {}\r\ntransfer-encoding: chunked\r\n\r\n"
 BURST = 64
-"""Frames that are written before other streams have their turn."""
+"""Chunks that are written before other streams have their turn."""
 
 
 @cache
-def frames(name: str, count: int) -> list[bytes]:
-    """A reply in chunks of HTTP: so many frames of text, or if it has a dialect's name a call of so many characters."""
-    if name in TEXTS:
-        deltas = samples.said(TEXTS[name], count)
+def reply(name: str, count: int) -> list[bytes]:
+    """Make the head and the chunks of a reply."""
+    if shape := samples.SHAPES.get(name):
+        media_type, chunks = shape.media_type, shape.chunks(count)
     else:
         dialects = loader.load([loader.builtin_directory()]).dialects
         deltas = samples.pieces(samples.call_of(count, dialects[name]))
-    return [b"%x\r\n%s\r\n" % (len(frame), frame) for frame in samples.reply(deltas)]
+        media_type, chunks = "text/event-stream", samples.reply(deltas)
+    return [HEAD.format(media_type).encode(), *(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks)]
 
 
 class Connection(asyncio.Protocol):
@@ -67,17 +68,18 @@ class Connection(asyncio.Protocol):
         query = parse_qs(urlsplit(head.split(b" ")[1].decode()).query)
         del self._received[:]
         asked = {key: values[0] for key, values in query.items()}
-        reply = frames(asked["reply"], int(asked["chunks"]))
-        task = asyncio.create_task(self._serve(reply, float(asked["wait"]), float(asked["gap"])))
+        pieces = reply(asked["reply"], int(asked["chunks"]))
+        task = asyncio.create_task(self._serve(pieces, float(asked["wait"]), float(asked["gap"])))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _serve(self, reply: list[bytes], wait: float, gap: float) -> None:
+    async def _serve(self, pieces: list[bytes], wait: float, gap: float) -> None:
         if wait:
             await asyncio.sleep(wait)
-        self._transport.write(HEAD)
-        for number, frame in enumerate(reply):
-            self._transport.write(frame)
+        head, *chunks = pieces
+        self._transport.write(head)
+        for number, chunk in enumerate(chunks):
+            self._transport.write(chunk)
             if gap:
                 await asyncio.sleep(gap)
             elif number % BURST == 0:

@@ -194,6 +194,7 @@ def test_plain_lines_are_not_read() -> None:
     assert stream.feed(lines[1]) == [lines[1]]
     stream._relay.feed = None  # type: ignore[assignment, method-assign]
     assert [stream.feed(line) for line in lines[2:]] == [[line] for line in lines[2:]]
+    assert not stream.failed  # or they would pass, too
 
 
 @pytest.mark.parametrize("thinking", [None, "Well"])

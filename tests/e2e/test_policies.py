@@ -497,10 +497,10 @@ async def test_the_model_is_asked_again_about_a_call_that_cannot_be_read(
 @pytest.mark.parametrize(
     ("second", "told"),
     [
-        (whole(BROKEN), ["asked", "in vain"]),
+        (whole(BROKEN), ["asked", "exhausted"]),
         (Reply([b"no"], JSON, status=500, framing="length"), ["failed"]),
         (Reply([b"no"], JSON, framing="length", cut=True), ["failed"]),
-        (Reply([b"no"], JSON, framing="length"), ["asked", "in vain"]),
+        (Reply([b"no"], JSON, framing="length"), ["asked", "exhausted"]),
     ],
 )
 async def test_where_asking_again_does_not_help_the_first_reply_is_given(

@@ -110,13 +110,14 @@ def test_text_in_which_nothing_begins_is_hardly_read(shape: str) -> None:
 def test_several_frames_in_a_chunk_are_not_read(count: int) -> None:
     watched = begun()
     frames = chat.said(*" all of this is plain".replace(" ", "| ").split("|")[1:] * 20)
+    frames = [*frames, *chat.said("a", "\n", "\n", "b ", "\n", "c") * 20]
     assert watched.reads(*(b"".join(frames[at : at + count]) for at in range(0, len(frames), count))) == 0
 
 
 @given(cuts=st.lists(st.integers(1, 400), min_size=1))
 def test_frames_cut_by_the_network_are_not_read(cuts: list[int]) -> None:
     watched = begun()
-    body = b"".join(chat.said(*[" word", " more"] * 20))
+    body = b"".join(chat.said(*[" word", " more", "\n"] * 20))
     places = cycle(cuts)
     at, chunks = 0, []
     while at < len(body):
@@ -139,6 +140,40 @@ def test_frame_that_ends_in_white_space_waits_whole_for_the_next(text: str) -> N
     assert watched.stream.feed(end) == []
     assert watched.stream.feed(more) == [end + more]
     assert watched.read == 0
+
+
+@pytest.mark.parametrize(
+    ("texts", "left"),
+    [
+        (["a", "b", "\n"], 2),
+        (["a", "b\n", "\n"], 1),
+        (["a", "\n", " ", "\t"], 1),
+        (["\n", " "], 0),
+        (["a ", "b", "\n", "c", "\n"], 4),
+    ],
+)
+def test_white_space_alone_waits_with_the_frames_before_it(texts: list[str], left: int) -> None:
+    watched = begun()
+    frames, (more,) = chat.said(*texts), chat.said("more")
+    assert b"".join(watched.stream.feed(b"".join(frames))) == b"".join(frames[:left])
+    assert watched.stream.feed(more) == [b"".join([*frames[left:], more])]
+    assert watched.read == 0
+
+
+@given(
+    chunks=st.lists(
+        st.lists(
+            st.sampled_from(["a", " b", "c ", "\n", " ", "x >", ">", "<", "`d`", "<read>\n"]), min_size=1, max_size=4
+        )
+    )
+)
+def test_same_frames_leave_at_the_same_time_with_and_without_it(chunks: list[list[str]]) -> None:
+    fast, slow = begun().stream, begun().stream
+    slow._fast = None
+    for texts in chunks:
+        chunk = b"".join(chat.said(*texts))
+        assert fast.feed(chunk) == slow.feed(chunk)
+    assert fast.finish() == slow.finish()
 
 
 def test_every_frame_ends_in_white_space_and_leaves_one_frame_later() -> None:

@@ -79,22 +79,32 @@ class FastPath:
         return self._forward(data[:whole], found, begun) if found else None
 
     def _forward(self, data: bytes, found: re.Match[bytes], begun: bytes) -> list[bytes] | None:
-        """Let frames leave, except the last if its text ends in white space."""
-        end = found.end("text")
-        if self._rule.endings:
-            last = data[end - 1]
-            if last in _LINE_BEGINNINGS:
-                return None
-            if last == _SPACE or data[end - 2 : end] in _ESCAPED_SPACES:
-                start = found.start("frame")
-                if _WHITE.fullmatch(data, found.start("text"), end):
-                    if start != self._whole:
-                        return None
-                    start = 0
-                self._held, self._whole = data[start:] + begun, len(data) - start
-                return [data[:start]] if start else []
-        self._held, self._whole = begun, 0
-        return [data]
+        """Let frames leave, except those that wait since their text ends in white space."""
+        if not (self._rule.endings and (text := found["text"]).endswith(_ENDINGS)):
+            self._held, self._whole = begun, 0
+            return [data]
+        if text.endswith(_LINE_BEGINNING):
+            return None
+        start = self._waiting(data, found.start("frame"), text)
+        self._held, self._whole = data[start:] + begun, len(data) - start
+        return [data[:start]] if start else []
+
+    def _waiting(self, data: bytes, start: int, text: bytes) -> int:
+        """Find where the frames begin that wait, given the last one and its text.
+
+        If it is nothing but white space, those before it wait with it: up to the last text that ends in none.
+        """
+        assert self._match is not None
+        while start and _WHITE.fullmatch(text):
+            if start == self._whole:
+                return 0  # all that waited
+            before = data.rfind(self._end, 0, start - len(self._end))
+            before = before + len(self._end) if before >= 0 else 0
+            found = self._match(data[before:start])
+            if found is None or not (text := found["text"]).endswith(_WHITE_ENDINGS):
+                break
+            start = before
+        return start
 
     def take(self, chunk: bytes) -> bytes:
         """Hand over what waits here, and the chunk."""
@@ -145,7 +155,9 @@ class FastPath:
             data = b"".join(tokens)
             made, codec = Frame(before + data + after, data), copy.copy(self._relay.codec)
             found = codec.decode(made)
-            return found if found and codec.forward(made) == made.raw else None
+            if found is None or found.frame not in (None, made) or codec.forward(made) != made.raw:
+                return None
+            return msgspec.structs.replace(found, frame=None)  # it says nothing if the frame stands for itself
 
         tokens = [token[0] for token in _TOKEN.finditer(data)]
         other = msgspec.structs.replace(delta, text=_PROBE)
@@ -208,9 +220,9 @@ def _string(token: bytes) -> str | None:
 
 
 # The text of a frame as JSON writes it.
-_SPACE = 0x20
-_LINE_BEGINNINGS = b">"
-_ESCAPED_SPACES = (rb"\n", rb"\t")
+_WHITE_ENDINGS = (b" ", rb"\n", rb"\t")
+_LINE_BEGINNING = b">"
+_ENDINGS = (*_WHITE_ENDINGS, _LINE_BEGINNING)
 _WHITE = re.compile(rb"(?: |\\n|\\t)+")
 _ESCAPES = {'"': b'\\"', "\\": b"\\\\", "/": b"\\/", "\n": b"\\n", "\t": b"\\t"}
 

@@ -305,6 +305,8 @@ class OpenCall:
                 read = envelope.read(body, dialect.json, needs_arguments=bare, declared=self._parameters)
                 written, arguments, id_ = read.name, read.arguments, read.id or id_
                 notes = (*notes, *map(str, read.repairs))
+            if not arguments.lstrip().startswith("{"):
+                raise envelope.NotACall("its arguments are no object")
             name = tool_names.resolve(written, self._tools)
             if name is None:
                 if unknown_tools == "text" or bare:

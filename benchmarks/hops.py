@@ -1,0 +1,156 @@
+"""The way of one chunk: how many functions of `vtc` are called, and in how many files.
+
+It counts what a person has to follow, and is the same in every run. Generator expressions and comprehensions are read
+where they stand and do not count, nor does what msgspec, json and re do. A return to a file is a call into one that was
+left before. Caches are warm: every chunk has been on its way once before it is counted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import NamedTuple
+
+import vtc
+from benchmarks import frames, samples
+from benchmarks.figures import Figure
+from benchmarks.samples import SHAPES, Shape
+from vtc.exchange.stream import Stream
+from vtc.profiles import loader
+
+HERE = str(Path(vtc.__file__).parent) + "/"
+GROUP = "hops: calls of functions inside vtc"
+
+
+class Hop(NamedTuple):
+    """One call; `depth` is how many functions of `vtc` it is called through."""
+
+    file: str
+    line: int
+    name: str
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One chunk, after others; `calls` and `files` are the most that its way may have."""
+
+    what: str
+    before: Sequence[str]
+    """Texts of the frames before it."""
+    text: str
+    calls: int | None = None
+    files: int | None = None
+
+
+TEXT = ("It", " works", ",", " but")
+CASES = (
+    Case("fast path: ` word`", TEXT, " word"),
+    Case("fast path: a newline, which waits", TEXT, "\n"),
+    Case("slow path: ` a < b`", TEXT, " a < b", 25, 8),
+    Case("slow path: ` a < b` after a newline that waits", (*TEXT, "\n"), " a < b", 25, 8),
+)
+DELIVERS = "delivers a call (hermes) that came in two chunks"
+APIS = {"chat completions": "plain", "Ollama": "ollama"}
+"""By name, a shape of replies."""
+
+
+def way(stream: Stream, chunk: bytes) -> list[Hop]:
+    """List the calls that a chunk takes, in order."""
+    hops: list[Hop] = []
+    seen: set[FrameType] = set()  # a generator that goes on is no new call
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        code = frame.f_code
+        if event != "call" or frame in seen or not code.co_filename.startswith(HERE):
+            return
+        seen.add(frame)
+        if code.co_name != "<genexpr>":
+            hops.append(Hop(code.co_filename.removeprefix(HERE), code.co_firstlineno, code.co_qualname, _depth(frame)))
+
+    sys.setprofile(note)
+    try:
+        stream.feed(chunk)
+    finally:
+        sys.setprofile(None)
+    return hops
+
+
+def _depth(frame: FrameType) -> int:
+    depth, caller = 0, frame.f_back
+    while caller:
+        depth += caller.f_code.co_filename.startswith(HERE)
+        caller = caller.f_back
+    return depth
+
+
+def returns(hops: Sequence[Hop]) -> int:
+    """Count the calls into a file that was left before."""
+    count, seen, last = 0, set[str](), ""
+    for hop in hops:
+        count += hop.file != last and hop.file in seen
+        seen.add(hop.file)
+        last = hop.file
+    return count
+
+
+@cache
+def ways() -> Mapping[str, tuple[Case, list[Hop]]]:
+    """Follow the chunk of every case, for each API."""
+    found: dict[str, tuple[Case, list[Hop]]] = {}
+    dialects = loader.load([loader.builtin_directory()]).dialects
+    said, gap, call = samples.call_of(64, dialects["hermes"]).partition("\n\n")
+    for api, name in APIS.items():
+        shape = SHAPES[name]
+        for case in CASES:
+            chunks = _chunks(shape, [*case.before, case.text])
+            found[f"{api}, {case.what}"] = case, _way(shape, chunks, len(chunks) - 1)
+        chunks = _chunks(shape, [said, gap, call[:-8], call[-8:]])
+        found[f"{api}, {DELIVERS}"] = Case(DELIVERS, (), "", 70, 14), _way(shape, chunks, _delivering(shape, chunks))
+    return found
+
+
+def _chunks(shape: Shape, texts: Sequence[str]) -> list[bytes]:
+    """Write the frames of texts without the reply's end."""
+    return samples.reply(texts)[:-2] if shape.media_type == "text/event-stream" else samples.lines(texts)[:-1]
+
+
+def _delivering(shape: Shape, chunks: Sequence[bytes]) -> int:
+    """Find the place of the chunk that lets the call go."""
+    stream = frames.stream(shape)
+    return next(place for place, chunk in enumerate(chunks) if b'"tool_calls"' in b"".join(stream.feed(chunk)))
+
+
+def _way(shape: Shape, chunks: Sequence[bytes], place: int) -> list[Hop]:
+    """Follow the chunk at a place, when the one before it has been that way."""
+    hops: list[Hop] = []
+    for _ in range(2):
+        stream = frames.stream(shape)
+        for chunk in chunks[:place]:
+            stream.feed(chunk)
+        hops = way(stream, chunks[place])
+    return hops
+
+
+def figures() -> Iterator[Figure]:
+    """Count calls and files for each chunk."""
+    for what, (case, hops) in ways().items():
+        files, back = len({hop.file for hop in hops}), returns(hops)
+        details: dict[str, float] = {"calls": len(hops), "files": files, "returns": back}
+        yield Figure(GROUP, f"{what}: calls", "", [len(hops)], case.calls, details=details)
+        yield Figure(GROUP, f"{what}: files", "", [files], case.files, f"{back} returns to a file")
+
+
+def trace() -> str:
+    """Write the calls of each chunk in order, indented by how deep they are."""
+    lines = []
+    for what, (_, hops) in ways().items():
+        files = len({hop.file for hop in hops})
+        lines.append(f"\n{what}: {len(hops)} calls in {files} files, {returns(hops)} returns to a file")
+        for number, hop in enumerate(hops, 1):
+            lines.append(f"  {number:3}  {f'{hop.file}:{hop.line}':<40} {'  ' * hop.depth}{hop.name}")
+    return "\n".join(lines)
