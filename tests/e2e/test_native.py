@@ -194,3 +194,21 @@ async def test_calls_of_both_kinds_in_one_reply(start: Start) -> None:
         ("list_files", {"path": "."}),
         ("read", {"filePath": "/b"}),
     ]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize(
+    ("text", "content", "finish"),
+    [
+        ("Hello! Here it is.", "Hello! Here it is.", "stop"),
+        ("So.\n</think>\n\nHello!", "Hello!", "stop"),
+        ("So, the first", "", "length"),
+    ],
+)
+async def test_reply_without_the_closer_of_prefilled_reasoning_is_said(
+    text: str, content: str, finish: str, stream: bool, start: Start
+) -> None:
+    """The guess that it began inside of the reasoning was wrong; one that was cut off may still have been thinking."""
+    whole = Reply([chat.encoded(chat.completion(text, finish))], JSON, framing="length")
+    lab = await start(chat.streamed(*text, finish=finish) if stream else whole, vtc_model="deepseek-r1")
+    assert (await lab.post(chat.request(stream=stream))).message.content == content

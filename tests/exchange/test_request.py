@@ -6,8 +6,10 @@ import json
 from typing import Any
 
 import msgspec
+import pytest
 
 from tests.apis import chat
+from tests.exchanges import opened
 from vtc.apis import APIS
 from vtc.exchange.request import encoded, prepared
 from vtc.profiles.loader import builtin_directory, load
@@ -52,3 +54,32 @@ def test_tools_that_are_withheld_are_not_prompted_and_nothing_demands_them() -> 
 def test_a_reply_that_is_wanted_whole_is_asked_for_so() -> None:
     body = json.loads(sent(plan=RequestPlan(unstreamed=True), stream_options={"include_usage": True}))
     assert (body["stream"], "stream_options" in body) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sent"),
+    [
+        ('{"filePath": "a"}', None),
+        ("", {}),
+        ('{"filePath":"a', {"_raw": '{"filePath":"a'}),
+        ('{"filePath": "a",}', {"filePath": "a"}),
+        ('"{\\"filePath\\": \\"a\\"}"', {"filePath": "a"}),
+        ("[1]", {"_raw": "[1]"}),
+    ],
+)
+def test_past_call_with_broken_arguments_is_mended_and_told(arguments: str, sent: Any) -> None:
+    """Or a server refuses every request of the conversation from then on."""
+    function = {"name": "read", "arguments": arguments}
+    call = {"id": "c", "type": "function", "function": function, "extra_content": {"signature": "s"}}
+    turns = [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": "x"},
+    ]
+    one = opened(messages=turns)
+    body = json.loads(one.request())
+    (entry,) = body["messages"][0]["tool_calls"]
+    assert (json.loads(entry["function"]["arguments"]) if sent is not None else entry) == (
+        sent if sent is not None else call
+    )
+    assert entry["extra_content"] == call["extra_content"]
+    assert any("broken arguments" in line for line in one.report.request) == (sent is not None)

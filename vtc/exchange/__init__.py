@@ -285,6 +285,7 @@ class Exchange:
             report,
             reader=self._reader(think) if reads else None,
             thoughts=thoughts,
+            prefilled=bool(reads and think and think.prefilled and think.to != "keep"),
             guards=chain(plan.guards, self._tools, openers) if plan.guards else None,
         )
 

@@ -71,6 +71,7 @@ class ReplyPipeline:
         *,
         reader: Reader | None = None,
         thoughts: Thoughts | None = None,
+        prefilled: bool = False,
         guards: Chain | None = None,
     ) -> None:
         client = plan.client_text
@@ -83,6 +84,7 @@ class ReplyPipeline:
         self._reader = reader
         self._thoughts = thoughts
         self._native = False  # upstream made calls itself
+        self._guessed: list[str] | None = [] if prefilled else None  # reasoning that may prove to be the answer
         self._reads_text = thoughts is not None or (guards is not None and guards.reads_text)
         self._gap = Gap()
         self._limit = Limit(plan, tools)
@@ -141,15 +143,25 @@ class ReplyPipeline:
         if self._guards:
             out += self._judged(self._guards.finish())
         if complete:
+            out += self._unclosed()
             self._check_choice()
         else:
             self._record.faults.clear()  # the model was cut off: it would be again
         return out + self._client.note()
 
+    def _unclosed(self) -> list[Event]:
+        """Say what was taken for reasoning that began in the prompt, where the whole reply is of it: a wrong guess."""
+        text = "".join(self._guessed or ()).strip()
+        if not text or self._gap.tail or self._limit.delivered or not (self._reader and self._reader.in_reasoning):
+            return []
+        return self._staged([Rewritten("", text)])
+
     def _staged(self, events: list[Event]) -> list[Event]:
         """Put events through policies and stages."""
         if self._thoughts:
             self._thoughts.feed(events)
+        if self._guessed is not None:
+            self._guessed += [event.raw for event in events if isinstance(event, Reasoning)]
         return self._judged(self._guards.feed(events) if self._guards else events)
 
     def _judged(self, events: list[Event]) -> list[Event]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace as with_fields
+from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from vtc.apis import Api, Request
@@ -13,7 +17,10 @@ from vtc.dialects.text_client import conversation, documented_tools
 from vtc.dialects.writing import history
 from vtc.dialects.writing.calls import write_calls
 from vtc.events import Message, Opaque, Tool, ToolCall
+from vtc.exchange.native_calls import NotInOrder, in_order
 from vtc.profiles.plan import RequestPlan, TextClient
+
+_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def prepared(
@@ -30,9 +37,7 @@ def prepared(
     to `told`.
     """
     rewritten = plan.write is not None or plan.promote
-    if not (rewritten or remark or (plan.client_text and plan.withheld)):
-        return None
-    messages = request.messages
+    messages = _with_whole_calls(request.messages, tools, told)
     if rewritten:
         if plan.client_text:
             messages = _structured(messages, plan.client_text, plan.write, tools, cache)
@@ -50,6 +55,46 @@ def prepared(
     if remark:
         messages = history.with_note(messages, remark)
     return None if messages is request.messages else messages
+
+
+def _with_whole_calls(messages: Sequence[Message], tools: Mapping[str, Tool], told: list[str]) -> Sequence[Message]:
+    """Mend past calls whose arguments are no JSON object: servers refuse all that follows in such a conversation."""
+    broken = {place for place, message in enumerate(messages) if any(map(_is_broken, message.calls))}
+    if not broken:
+        return messages
+    told.append(f"{len(broken)} past message{'s' * (len(broken) != 1)} with broken arguments mended")
+    return [
+        replace(message, calls=tuple(_whole(call, tools) for call in message.calls)) if place in broken else message
+        for place, message in enumerate(messages)
+    ]
+
+
+def _is_broken(call: ToolCall) -> bool:
+    source = call.source.get("function") if isinstance(call.source, Mapping) else None
+    if isinstance(source, Mapping) and isinstance(source.get("arguments"), str) and not source["arguments"].strip():
+        return True
+    if isinstance(call.source, Mapping) and "custom" in call.source:
+        return False  # its input is text
+    try:
+        _decode_object(call.arguments)
+    except (msgspec.DecodeError, UnicodeError):
+        try:
+            return not isinstance(json.loads(call.arguments), dict)  # half a surrogate pair, a number beyond any type
+        except (ValueError, RecursionError):
+            return True
+    return False
+
+
+def _whole(call: ToolCall, tools: Mapping[str, Tool]) -> ToolCall:
+    if not _is_broken(call):
+        return call
+    try:
+        (found, *more), _ = in_order(call, {**tools, call.name: tools.get(call.name, Tool(call.name))}, lenient=True)
+    except NotInOrder:
+        more = [call]
+    if more:
+        return with_fields(call, arguments=json.dumps({"_raw": call.arguments}, ensure_ascii=False))
+    return with_fields(call, arguments=found.arguments)
 
 
 def encoded(api: Api, request: Request, body: bytes, plan: RequestPlan, messages: Sequence[Message] | None) -> bytes:

@@ -11,7 +11,7 @@ import msgspec
 
 from vtc.apis import base
 from vtc.apis.base import BadRequest, Cache
-from vtc.apis.openai_chat.calls import function_of
+from vtc.apis.openai_chat.calls import entry_of, function_of
 from vtc.events import Message, Opaque, Tool, ToolCall
 from vtc.json_text import decode, encode
 
@@ -256,7 +256,7 @@ def _encoded(message: Message) -> dict[str, Any]:
     else:
         entry["content"] = message.text
     if message.calls:
-        entry["tool_calls"] = [call.as_openai() for call in message.calls]
+        entry["tool_calls"] = [entry_of(call) for call in message.calls]
         entry["content"] = entry["content"] or None
     if message.role == "tool" and message.call_id:
         entry["tool_call_id"] = message.call_id
