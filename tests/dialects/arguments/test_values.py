@@ -290,3 +290,23 @@ def test_what_is_written_is_read_back(kind: str, data: st.DataObject, style: val
     found, fits = read(values.write(value, style), schema)
     assert typed(found) == typed(value)
     assert fits
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        ("str", "1", "1"),
+        ("STRING", "1", "1"),
+        ("int", "1", 1),
+        ("Integer", "1", 1),
+        ("float", "1.5", 1.5),
+        ("bool", "true", True),
+        ("dict", '{"a": 1}', {"a": 1}),
+        ("list", "[1]", [1]),
+        ("any", "[1]", [1]),
+        ("Any", "a", "a"),
+        (["int", "str"], "1", 1),
+    ],
+)
+def test_type_that_tools_declare_in_practice_means_what_it_says(kind: Any, text: str, value: Any) -> None:
+    assert read(text, {"type": kind}) == (value, True)

@@ -23,6 +23,18 @@ MOST_LITERAL = 100_000
 MOST_DEPTH = 32
 """Nesting of child tags beyond which they are text; a schema may refer to itself without end."""
 _UNFIT = object()
+_KINDS = {
+    "str": "string",
+    "int": "integer",
+    "float": "number",
+    "double": "number",
+    "bool": "boolean",
+    "dict": "object",
+    "list": "array",
+    "tuple": "array",
+    "none": "null",
+}
+"""Types that tools declare in practice, by the names of Python and others, as JSON Schema calls them."""
 
 
 def properties(schema: Schema) -> dict[str, Schema]:
@@ -129,8 +141,8 @@ def _types(schema: Schema, root: Schema, depth: int = 0) -> list[tuple[str, Sche
             found += _types(_resolved(member, root), root, depth + 1)
     kinds = schema.get("type")
     for kind in kinds if isinstance(kinds, list) else [kinds]:
-        if isinstance(kind, str):
-            found.append((kind, schema))
+        if isinstance(kind, str) and (known := _KINDS.get(kind.casefold(), kind.casefold())) != "any":
+            found.append((known, schema))
     if not found:
         if "properties" in schema or "additionalProperties" in schema:
             found.append(("object", schema))
