@@ -17,11 +17,14 @@ from typing import Any, Protocol
 
 import msgspec
 
-from vtc.events import Call, CallDelta, Delta, Finish, Message, Reasoning, Rewritten, Text, Tool
+from vtc.events import BlockEnd, Call, CallDelta, Delta, Finish, Message, Reasoning, Rewritten, Text, Tool
 from vtc.wire.framing import Frame, Framing
 
-type Said = Text | Reasoning | Rewritten | Call | CallDelta | Finish
-"""What is written in place of a frame's deltas; a `CallDelta` or `Finish` is one of the frame's own."""
+type Said = Text | Reasoning | Rewritten | Call | CallDelta | BlockEnd | Finish
+"""What is written in place of a frame's deltas; a `CallDelta` or `Finish` is one of the frame's own.
+
+After a `BlockEnd` the next block of the reply begins.
+"""
 
 
 class BadRequest(ValueError):
@@ -60,7 +63,15 @@ class Codec(Protocol):
         ...
 
     def forward(self, frame: Frame) -> bytes:
-        """Pass a frame whose deltas came back unchanged: its own bytes, with new numbers if earlier ones shifted."""
+        """Pass a frame whose deltas came back unchanged: its own bytes, with new numbers if earlier ones shifted.
+
+        A frame may stay here until it shows whether it is needed (a block that only a call stood in never begins);
+        it leaves before the next one that is passed or written.
+        """
+        ...
+
+    def close(self) -> bytes:
+        """Return the frames that stayed in `forward`; for the end of a reply, or after a failure."""
         ...
 
     def write(self, frame: Frame, choice: int, said: Sequence[Said], *, first: bool) -> list[Mapping[str, Any]]:

@@ -119,8 +119,10 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
     ended: bool = False
 
 
-type Outcome = list[Event | CallDelta | Finish]
+type Outcome = list[Event | CallDelta | BlockEnd | Finish]
 """What the deltas of a frame, and text that waited, became."""
+OWN = CallDelta | BlockEnd | Finish
+"""Deltas among these; they stand for no text."""
 
 
 class Relay[P: Pipeline]:
@@ -172,8 +174,9 @@ class Relay[P: Pipeline]:
         """End the reply: return what the choices that upstream did not finish still have."""
         codec = copy.copy(self.codec)
         out, after = self._end(codec, complete=False)
+        out.append(codec.close())
         self._keep(codec, after)
-        return out
+        return [piece for piece in out if piece]
 
     def release(self) -> list[bytes]:
         """Give back all that waits, as it came; for after a failure."""
@@ -187,7 +190,7 @@ class Relay[P: Pipeline]:
                     out += _leave(self.codec, choice.index, replace(entry, said=said, intact=False))
                 else:
                     out.append(self.codec.forward(entry.frame))
-        return out
+        return [piece for piece in [*out, self.codec.close()] if piece]
 
     def _choice(self, index: int) -> Choice:
         if index not in self._choices:
@@ -254,7 +257,7 @@ def _read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choi
             continue
         if choice.paused and not isinstance(delta, BlockEnd | Finish):
             choice = replace(choice, paused=False)
-            events += pipeline.pause()
+            events += [*pipeline.pause(), BlockEnd(choice.index)]
         match delta:
             case TextDelta():
                 text += delta.text
@@ -328,7 +331,7 @@ def _is_unchanged(choice: Choice, entry: Waiting, events: Outcome) -> bool:
     for event in events:
         if isinstance(event, Text):
             left -= len(event.raw)
-        elif not isinstance(event, CallDelta | Finish):
+        elif not isinstance(event, OWN):
             return False
     return not left
 
@@ -356,7 +359,7 @@ def _settle(codec: Codec, choice: Choice, entry: Waiting, events: Outcome) -> tu
         said, taken, intact = [*here.said], here.taken, here.intact
 
     for event in events:
-        count = 0 if isinstance(event, CallDelta | Finish) else len(event.raw)
+        count = 0 if isinstance(event, OWN) else len(event.raw)
         while not count and here is not entry and taken == len(here.text):
             advance()  # it stands for no characters: it belongs after all that are decided
         while count:
@@ -374,7 +377,7 @@ def _settle(codec: Codec, choice: Choice, entry: Waiting, events: Outcome) -> tu
         if isinstance(event, Call | Rewritten):
             intact = False
             said.append(event)
-        elif isinstance(event, CallDelta | Finish):
+        elif isinstance(event, OWN):
             said.append(event)
     while taken == len(here.text):
         if here is entry:

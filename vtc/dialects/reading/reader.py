@@ -106,7 +106,12 @@ class Reader(Delivery):
         return self._taken()
 
     def pause(self) -> list[Event]:
-        raise NotImplementedError
+        """End one block of text as `finish` does; the message goes on with another, which is read from the start."""
+        events = self.finish()
+        self._final = False
+        self._buffer, self._at = "", 0
+        self._go("start", self._grammar.start)
+        return events
 
     def _sink(self, end: int) -> None:
         if self._state == "guess":
