@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from vtc.apis.anthropic_messages import AnthropicMessages
 from vtc.apis.base import Api, BadRequest, Reply, Request
 from vtc.apis.openai_chat import OpenAIChat
 
-APIS: tuple[Api, ...] = (OpenAIChat(),)
+APIS: tuple[Api, ...] = (OpenAIChat(), AnthropicMessages())
 
 
 def find(method: str, path: str) -> Api | None:
