@@ -8,7 +8,7 @@ client sends it back. Its stop waits for what follows, since a text client gets 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -44,16 +44,16 @@ class Blocks(msgspec.Struct):
     next: int = 0
     places: dict[int, int] = {}
     """Of blocks that began at the client."""
-    starts: dict[int, Frame] = {}
-    """Of text blocks that have not begun there."""
+    starts: dict[int, tuple[Frame, ...]] = {}
+    """Of text blocks that have not begun there, and pings after them."""
     closed: frozenset[int] = frozenset()
     """Text blocks that ended there before they did at upstream."""
     gone: frozenset[int] = frozenset()
     """Blocks that are dropped."""
     text: int | None = None
     """The text block that is open at the client."""
-    stop: Frame | None = None
-    """Its stop, if that came."""
+    stop: tuple[Frame, ...] = ()
+    """Its stop, if that came, and pings after it."""
     thought: int | None = None
     """The client's index of a thinking block that was parted from the text, while it is open."""
     ended: bool = False
@@ -88,16 +88,29 @@ class Blocks(msgspec.Struct):
         """Begin a text block at the client, unless it is open there."""
         if index != self.text:
             yield from self._over(index)
-            yield self._started(index)
+            yield from self._started(index)
 
-    def _started(self, index: int) -> Out:
-        start = self.starts.get(index)
+    def _started(self, index: int) -> Iterator[Out]:
+        start, *pings = self.starts.get(index, (None,))
         self.starts = but(self.starts, index)
         self.closed -= {index}
         self.text = index
         block = {"type": "text", "text": ""}
         made = {"type": "content_block_start", "index": index, "content_block": block}
-        return self._placed(index, start, (self._value(start) if start else None) or made)
+        yield self._placed(index, start, (self._value(start) if start else None) or made)
+        yield from self._pings(pings)
+
+    def _pings(self, frames: Iterable[Frame]) -> Iterator[Out]:
+        return (Out(self._value(frame) or {}, frame, True) for frame in frames)
+
+    def _stays(self, ping: Frame) -> bool:
+        """True if a ping stays here, as it is to leave after a frame that does."""
+        begins = [up for up in self.starts if up not in self.filled]
+        if begins:
+            self.starts = {**self.starts, begins[-1]: (*self.starts[begins[-1]], ping)}
+        elif self.stop:
+            self.stop = (*self.stop, ping)
+        return bool(begins or self.stop)
 
     def _taken(self) -> int:
         """Take the next of the client's indexes."""
@@ -113,20 +126,22 @@ class Blocks(msgspec.Struct):
             yield from self._text_closed()
         for up in self.starts:
             if up != index and up not in self.filled:
-                yield self._started(up)
+                yield from self._started(up)
 
     def _text_closed(self) -> Iterator[Out]:
         """End the text block that is open at the client; upstream's own stop, if it comes, is not missed."""
         if self.text is None:
             return
         place = self.places[self.text]
-        if self.stop is not None:
-            yield Out({**(self._value(self.stop) or {}), "index": place}, self.stop, place == self.text)
+        if self.stop:
+            stop, *pings = self.stop
+            yield Out({**(self._value(stop) or {}), "index": place}, stop, place == self.text)
+            yield from self._pings(pings)
         else:
             yield Out(stopped_at(place))
             self.closed |= {self.text}
         self.places = but(self.places, self.text)
-        self.text = self.stop = None
+        self.text, self.stop = None, ()
 
     def _thought(self, text: str) -> Iterator[Out]:
         if self.thought is None:

@@ -76,7 +76,8 @@ class StreamCodec(Blocks):
         if value is None:
             return Decoded((End(),)) if frame.data.strip() == b"[DONE]" else None
         if value.get("type") == "ping":
-            return None
+            begins = any(up not in self.filled for up in self.starts)
+            return Decoded() if begins or self.stop else None
         cleaned = None
         if self.drop and (clean := without(value, self.drop)) != value:
             value, cleaned = clean, Frame(self.framing.write(clean, frame, first=True), encode(clean))
@@ -170,7 +171,7 @@ class StreamCodec(Blocks):
                 if block.get("type") in self.drop or (block.get("type") == "thinking" and self.drop & THOUGHTS):
                     self.gone |= {index}
                 elif block.get("type") == "text":
-                    self.starts = {**self.starts, index: frame}
+                    self.starts = {**self.starts, index: (frame,)}
                     if block.get("text"):
                         yield from self._begun(index)
                 else:
@@ -186,11 +187,13 @@ class StreamCodec(Blocks):
                 self.starts = but(self.starts, index)
             case "content_block_stop" if index in self.starts:
                 yield from self._begun(index)
-                self.stop = frame
+                self.stop = (frame,)
             case "content_block_stop" if index in self.closed:
                 return
             case "content_block_stop" if index is not None and self._is_last_text(index):
-                self.stop = frame
+                self.stop = (frame,)
+            case "ping" if self._stays(frame):
+                return
             case "content_block_stop":
                 self.text = None if index == self.text else self.text
                 yield self._moved(frame, value)
@@ -213,7 +216,8 @@ class StreamCodec(Blocks):
         out: list[Out] = []
         if first and target is not None and block:
             empty = {**value, "content_block": {**block, "text": ""}}
-            self.starts = {**self.starts, target: Frame(self.framing.write(empty, frame, first=True), encode(empty))}
+            start = Frame(self.framing.write(empty, frame, first=True), encode(empty))
+            self.starts = {**self.starts, target: (start,)}
         for one in said:
             match one:
                 case Text(raw=text) | Rewritten(text=text) if text:
