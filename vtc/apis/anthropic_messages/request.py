@@ -113,7 +113,7 @@ class Request(base.Request):
         """Write the messages into the fields `system` and `messages`."""
         raws: list[Any] = [None, *fields.items(self._raw["messages"], self.fields["messages"])]
         first = {id(group[0]): place for place, group in enumerate(self._groups) if group}
-        called = {call.id for message in messages for call in message.calls}
+        called = {call.id for message in messages for call in message.calls if call.id}
         entries: list[Any] = []
         system: list[Message] = []
         at = 0
@@ -242,13 +242,15 @@ def _entry(message: Message, called: Collection[str | None]) -> Block:
         result = {**source, "type": "tool_result", "tool_use_id": message.call_id, "content": said}
         return {"role": "user", "content": [result]}
     role = "user" if message.role == "tool" else message.role
-    content = _written(message.content, _blocks(source.get("content") or []) if message.role != "tool" else [])
-    content += map(block_of, message.calls)
-    others = (
-        {key: value for key, value in source.items() if key not in ("role", "content")}
-        if role == source.get("role")
-        else {}
-    )
+    same_role = role == source.get("role")
+    # Calls and results that stay are written apart.
+    originals = [
+        block
+        for block in _blocks(source.get("content") or [] if same_role else [])
+        if block.get("tool_use_id") not in called and not any(call.source is block for call in message.calls)
+    ]
+    content = [*_written(message.content, originals), *map(block_of, message.calls)]
+    others = {key: value for key, value in source.items() if key not in ("role", "content")} if same_role else {}
     return {"role": role, "content": content, **others}
 
 
