@@ -119,10 +119,9 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
     ended: bool = False
 
 
+OWN = CallDelta | BlockEnd | Finish  # deltas that stand for no text
 type Outcome = list[Event | CallDelta | BlockEnd | Finish]
 """What the deltas of a frame, and text that waited, became."""
-OWN = CallDelta | BlockEnd | Finish
-"""Deltas among these; they stand for no text."""
 
 
 class Relay[P: Pipeline]:
@@ -166,17 +165,16 @@ class Relay[P: Pipeline]:
                 if last and len(deltas) == 1 and out[0] is frame.raw:
                     self.plain = frame, last
         self._keep(codec, after)
-        if deltas:
-            self._last = frame
+        self._last = frame if deltas else self._last
         return out
 
     def finish(self) -> list[bytes]:
         """End the reply: return what the choices that upstream did not finish still have."""
         codec = copy.copy(self.codec)
         out, after = self._end(codec, complete=False)
-        out.append(codec.close())
+        out = [piece for piece in [*out, codec.close()] if piece]
         self._keep(codec, after)
-        return [piece for piece in out if piece]
+        return out
 
     def release(self) -> list[bytes]:
         """Give back all that waits, as it came; for after a failure."""
