@@ -136,6 +136,9 @@ class Reply:
 
     message: Message
     finish_reason: str | None = None
+    """The API's own word."""
+    complete: bool = True
+    """False if the model was cut off."""
 
 
 class Api(Protocol):
