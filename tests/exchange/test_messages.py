@@ -16,6 +16,7 @@ from tests.apis.named_events import DONE, events, frame
 from tests.apis.replies import DEVIATIONS, REPLIES
 from tests.exchanges import SAID, fed, planner
 from vtc.apis import APIS
+from vtc.dialects.reading.reader import Reader
 from vtc.exchange import Exchange
 from vtc.exchange.fast_path import FastPath
 from vtc.profiles.matching import Facts
@@ -156,6 +157,30 @@ def said_by(body: bytes) -> Any:
         blocks = [{**one, "input": json.loads(one["json"])} if one["json"] else one for one in blocks]
     own = ("text", "thinking", "name", "input")
     return [{key: one[key] for key in own if key in one} for one in blocks], reason
+
+
+@pytest.mark.parametrize("size", [1, 300, 1 << 20])
+def test_blocks_after_a_failure_keep_the_numbers_that_the_client_needs(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were shifted by a call before it."""
+    call = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
+    blocks = [messages.text_block(0, "Look.", call), messages.thinking_block(1, "Hm."), messages.text_block(2, "On.")]
+    body = b"".join(messages.streamed(*blocks, stop_reason="max_tokens"))
+    exchange = opened()
+    stream = exchange.stream()
+
+    def fails(*_: Any) -> None:
+        raise RuntimeError("planted")
+
+    at = body.index(b'"On."')
+    out = [piece for part in cut(body[:at], size) for piece in stream.feed(part)]
+    monkeypatch.setattr(Reader, "feed", fails)
+    out += [piece for part in cut(body[at:], size) for piece in stream.feed(part)]
+    found = messages.read(b"".join([*out, *stream.finish()]))
+    assert exchange.report.failures == ["RuntimeError: planted"]
+    assert found.kinds == ["text", "tool_use", "thinking", "text"]
+    assert found.content == "Look.On."
 
 
 def test_frames_of_plain_text_take_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
