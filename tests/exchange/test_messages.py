@@ -8,13 +8,14 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fuzz import targets
 from tests.apis import chat, messages, sdks
 from tests.apis.named_events import DONE, events, frame
 from tests.apis.replies import DEVIATIONS, REPLIES
-from tests.exchanges import SAID, fed, planner
+from tests.exchanges import PROFILES, SAID, fed, planner
 from vtc.apis import APIS
 from vtc.dialects.reading.reader import Reader
 from vtc.exchange import Exchange
@@ -133,6 +134,60 @@ def test_no_cut_matters_and_streamed_replies_say_what_whole_ones_do(
     rewritten = whole.body(chat.encoded(messages.message(*content, stop_reason=reason)))
     assert whole.report.failures == []
     assert said_by(out) == said_by(rewritten)
+
+
+CACHED = {"cache_control": {"type": "ephemeral"}}
+IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}}
+TEXTS = st.sampled_from(["Look.", " Look\n", *(write("read", {"filePath": "/b"}) for write in chat.DIALECTS.values())])
+BLOCKS = st.lists(
+    st.one_of(TEXTS.map(messages.text), TEXTS.map(lambda one: {**messages.text(one), **CACHED})), min_size=1, max_size=3
+)
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> list[Any]:
+    """Turns as Anthropic's own server takes them, with calls and results of every kind."""
+    said = [messages.user(draw(st.one_of(TEXTS, BLOCKS)))]
+    for turn in range(draw(st.integers(0, 3))):
+        ids = [f"toolu_{turn}_{number}" for number in range(draw(st.integers(0, 2)))]
+        blocks = draw(st.sampled_from([[], [messages.thinking("Hm.", "sig")], [messages.text("Look.")]]))
+        calls = [{**messages.call("read", id_, filePath="/a"), **draw(st.sampled_from([{}, CACHED]))} for id_ in ids]
+        said.append(messages.assistant(*blocks, *(calls or [messages.text("Done.")])))
+        content = st.sampled_from(["moose", [messages.text("moose"), IMAGE], [], ""])
+        results = [messages.result(draw(content), id_, **draw(st.sampled_from([{}, CACHED]))) for id_ in ids]
+        said.append(messages.user([*results, *draw(BLOCKS if not ids else st.one_of(st.just([]), BLOCKS))]))
+    return said
+
+
+@settings(max_examples=settings().max_examples // 4)
+@given(
+    said=conversations(),
+    dialect=st.sampled_from([*chat.DIALECTS, "deepseek-v3", "llama3", "functionary"]),
+    system=st.sampled_from([None, "Be brief.", [messages.text("x-anthropic-billing-header: a"), messages.text("Be.")]]),
+    cline=st.booleans(),
+)
+def test_what_is_sent_to_a_model_is_what_anthropic_takes(
+    said: list[Any], dialect: str, system: Any, cline: bool
+) -> None:
+    messages.check_request({"messages": said})
+    system = [{**messages.text(targets.PROMPT), **CACHED}] if cline else system
+    body = messages.request(messages=said, system=system, tools=None if cline else messages.TOOLS)
+    dialect = dialect if dialect in PROFILES.dialects else "hermes"
+    for how in ({"tools": "prompt", "dialect": dialect}, {"tools": "native"}):
+        exchange = Exchange.open(API, chat.encoded(body), CLIENT, planner(**how), "seed")
+        sent = json.loads(exchange.request())
+        messages.check_request(sent)
+        blocks = [one for turn in sent["messages"] if isinstance(turn["content"], list) for one in turn["content"]]
+        kinds = [one["type"] for one in blocks]
+        if how["tools"] == "prompt" and exchange.plan.request.write:
+            assert "tools" not in sent
+            assert not {"tool_use", "tool_result"} & {*kinds}
+            assert "read" in str(sent["system"])
+        assert kinds.count("thinking") == str(said).count("'thinking': 'Hm.'")
+        marks = [str(part).count("ephemeral") for part in (body["messages"], sent["messages"])]
+        assert marks[1] <= marks[0], "more marks for the cache than there were"
+        if isinstance(system, list) and len(system) == 2:
+            assert sent["system"][0] == system[0]
 
 
 def said_by(body: bytes) -> Any:

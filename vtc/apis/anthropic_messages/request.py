@@ -259,13 +259,13 @@ def _written(content: Iterable[str | Opaque], originals: Sequence[Block]) -> lis
 
     New text continues the block before it. A mark for the cache whose block is gone moves to the last.
     """
-    known = {block["text"]: block for block in originals if isinstance(_part(block), str)}
+    known = [block for block in originals if isinstance(_part(block), str)]
     blocks: list[Block] = []
     for part in content:
         if isinstance(part, Opaque):
             blocks.append(part.part)
-        elif part in known and part.strip():
-            blocks.append(known[part])
+        elif part.strip() and (same := [place for place, block in enumerate(known) if block["text"] == part]):
+            blocks.append(known.pop(same[0]))
         elif blocks and blocks[-1].get("type") == "text" and isinstance(_part(blocks[-1]), str):
             blocks[-1] = {**blocks[-1], "text": blocks[-1]["text"] + part}
         elif part:
