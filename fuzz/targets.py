@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from tests.apis import chat
+from tests.apis import messages as anthropic
 from vtc.apis import APIS, BadRequest, Request
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description
@@ -27,7 +28,7 @@ from vtc.profiles.plan import Plan
 from vtc.profiles.planner import Planner, Settings
 from vtc.wire.sse import FrameReader
 
-(API,) = [api for api in APIS if api.name == "openai-chat"]
+API, MESSAGES = (next(api for api in APIS if api.name == name) for name in ("openai-chat", "anthropic-messages"))
 PROFILES = load([builtin_directory()])
 NATIVE = Facts(user_agent="OpenAI/Python 3", host="127.0.0.1", path="/v1/chat/completions")
 TEXT = Facts(user_agent="Cline/3.82.0", host="127.0.0.1", path="/v1/chat/completions")
@@ -191,6 +192,51 @@ def request(data: bytes) -> None:
         assert sent == body
 
 
+def messages(data: bytes) -> None:
+    """Any bytes as a request of Anthropic Messages, or as a reply, streamed and whole."""
+    if len(data) < 2:
+        return
+    choice, how, body = data[0], data[1], data[2:]
+    if how & 8:
+        try:
+            sent = Exchange.open(MESSAGES, body, NATIVE, planner(choice), "s").request()
+        except BadRequest as error:
+            assert error.__cause__ is None, "our own fault, though it did no harm"
+        else:
+            assert isinstance(json.loads(sent), dict)
+        return
+    exchange, other = opened_messages(choice), opened_messages(choice)
+    if body.lstrip().startswith(b"{"):
+        exchange.body(body)
+    else:
+        out = fed(exchange, cut(body, PIECES[how & 7]))
+        assert out == fed(other, cut(body, 1 << 20)), "the cut of the bytes matters"
+
+
+def opened_messages(choice: int) -> Exchange:
+    """An exchange of Messages that is waiting for its reply."""
+    asked = chat.encoded(anthropic.request(stream=True, thinking={"type": "enabled"} if choice % 2 else None))
+    return Exchange.open(MESSAGES, asked, NATIVE, planner(choice), "seed")
+
+
+def check_messages(opened: Callable[[], Exchange], texts: Sequence[str], size: int, reason: str) -> None:
+    """A reply of Messages whose blocks say these texts, in deltas of `size` characters."""
+    pieces = [[text[at : at + size] for at in range(0, len(text), size)] for text in texts]
+    blocks = [anthropic.text_block(index, *one) for index, one in enumerate(pieces)]
+    body = b"".join(anthropic.streamed(*blocks, stop_reason=reason))
+    exchange, other = opened(), opened()
+    out = fed(exchange, cut(body, 1 << 20))
+    assert not exchange.report.failures, exchange.report.failures
+    assert out == fed(opened(), cut(body, 50)), "the cut of the bytes matters"
+    message = chat.encoded(anthropic.message(*map(anthropic.text, texts), stop_reason=reason))
+    rewritten = other.body(message)
+    assert not other.report.failures, other.report.failures
+    if all(text.strip() for text in texts):  # the strict reader takes no blank text
+        assert anthropic.read(out) == anthropic.read(rewritten), "streamed and whole replies differ"
+    if not exchange.report.calls and _keeps_all(exchange):
+        assert rewritten == message, "nothing was read, and the bytes differ"
+
+
 _NEEDED = """\
 {kind: dialect, name: tag, call: "<{name}>\\n{params}</{name}>", names: declared, param: "<{key}>{value}</{key}>\\n"}
 ---
@@ -250,5 +296,6 @@ TARGETS: Mapping[str, Callable[[bytes], None]] = {
     "reply": reply,
     "stream": stream,
     "request": request,
+    "messages": messages,
     "profile": profile,
 }

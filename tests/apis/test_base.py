@@ -12,12 +12,18 @@ from vtc.apis.base import Api
 from vtc.apis.relay import Relay
 
 BODIES = st.binary(max_size=200) | st.recursive(
-    st.none() | st.booleans() | st.integers(0, 3) | st.sampled_from(["", "assistant", "tool", "x"]),
+    st.none()
+    | st.booleans()
+    | st.integers(0, 3)
+    | st.sampled_from(["", "assistant", "user", "tool", "text", "tool_use", "tool_result", "x"]),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
             st.sampled_from(
-                ["messages", "tools", "function", "name", "role", "content", "tool_calls", "id", "choices", "message"]
+                [
+                    *("messages", "tools", "function", "name", "role", "content", "tool_calls", "id", "choices"),
+                    *("message", "system", "type", "text", "tool_use_id", "input"),
+                ]
             ),
             inner,
             max_size=4,
@@ -37,7 +43,10 @@ each = pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
         ("POST", "/openai/deployments/x/chat/completions/", "openai-chat"),
         ("GET", "/v1/chat/completions", None),
         ("POST", "/v1/completions", None),
-        ("POST", "/v1/messages?x=/chat/completions", None),
+        ("POST", "/v1/messages?x=/chat/completions", "anthropic-messages"),
+        ("POST", "/anthropic/v1/messages?beta=true", "anthropic-messages"),
+        ("POST", "/v1/messages/count_tokens", None),
+        ("POST", "/v1/messages/batches", None),
         ("POST", "/v1/chat/completions/cmpl-1/cancel", None),
         ("POST", "", None),
     ],

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.apis import chat
+from tests.apis import chat, messages
 from vtc.apis import summary
+from vtc.apis.anthropic_messages import AnthropicMessages
 from vtc.apis.base import Reply
 from vtc.apis.openai_chat import OpenAIChat
 from vtc.events import ToolCall
@@ -15,6 +16,28 @@ from vtc.events import ToolCall
 
 def replies(body: bytes) -> list[Reply]:
     return summary.replies(OpenAIChat(), body)
+
+
+def test_stream_of_messages_is_the_message_it_adds_up_to() -> None:
+    blocks = [
+        messages.thinking_block(0, "We", "ll."),
+        messages.text_block(1, "Let", " me"),
+        messages.call_block(2, "read", '{"filePath"', ': "/a"}'),
+    ]
+    (reply,) = summary.replies(AnthropicMessages(), b"".join(messages.streamed(*blocks, stop_reason="tool_use")))
+    message = reply.message
+    assert (message.text, message.reasoning, reply.finish_reason, reply.complete) == (
+        "Let me",
+        "Well.",
+        "tool_use",
+        True,
+    )
+    assert message.calls == (ToolCall("read", '{"filePath": "/a"}', "toolu_1"),)
+    whole = chat.encoded(messages.message(messages.text("Let me"), messages.call("read"), stop_reason="max_tokens"))
+    (reply,) = summary.replies(AnthropicMessages(), whole)
+    assert (reply.message.text, reply.finish_reason, reply.complete) == ("Let me", "max_tokens", False)
+    with pytest.raises(ValueError, match="no reply of anthropic-messages"):
+        summary.replies(AnthropicMessages(), chat.encoded(messages.error()))
 
 
 def test_a_stream_is_the_message_it_adds_up_to() -> None:

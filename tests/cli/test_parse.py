@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.apis import chat
+from tests.apis import chat, messages
 from vtc.cli import main
 
 CALL = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
@@ -50,6 +50,13 @@ def test_a_long_reply_is_printed_as_it_is_and_at_once(tools: Path) -> None:
     result = run(tools, "--dialect", "hermes", text=text)
     assert time.process_time() - started < 5
     assert result.output == f"message\n{text}\n"
+
+
+def test_tools_are_taken_from_a_request_of_messages(tmp_path: Path) -> None:
+    path = tmp_path / "request.json"
+    path.write_text(json.dumps(messages.request()))
+    (found,) = objects(run(path, "--json", text=chat.DIALECTS["tag"]("read", {"filePath": "5"})))
+    assert [call["arguments"] for call in found["calls"]] == [{"filePath": "5"}]
 
 
 def test_a_refusal_is_told_and_is_an_exit_code(tools: Path) -> None:

@@ -6,6 +6,7 @@ import json
 
 from click.testing import CliRunner
 
+from tests.apis import messages
 from vtc.cli import main
 
 REQUEST = {
@@ -43,6 +44,19 @@ def test_the_body_can_be_had_as_json() -> None:
     body = json.loads(done.output)
     assert [message["role"] for message in body["messages"]] == ["system", "user", "assistant", "user"]
     assert "tools" not in body
+
+
+def test_request_of_another_api_is_told_by_its_path() -> None:
+    said = [messages.user("Read a.txt"), messages.assistant(messages.call("read", filePath="a.txt"))]
+    body = json.dumps(messages.request(messages=[*said, messages.user([messages.result("hello")])], system="Be brief."))
+    command = ["render", "--dialect", "hermes", "--path", messages.PATH]
+    done = CliRunner().invoke(main, command, input=body)
+    assert done.exit_code == 0, done.output
+    assert "[system]\nBe brief." in done.output
+    assert '[assistant]\n<tool_call>\n{"name": "read", "arguments": {"filePath": "a.txt"}}' in done.output
+    assert "[user]\n<tool_response>\nhello\n</tool_response>" in done.output
+    done = CliRunner().invoke(main, ["render", "--path", "/v1/messages/batches"], input=body)
+    assert (done.exit_code, "no API that VTC knows" in done.output) == (2, True)
 
 
 def test_what_is_no_request_is_said() -> None:

@@ -11,7 +11,7 @@ from mitmproxy import http
 from mitmproxy.io import FlowWriter
 from mitmproxy.test import taddons, tflow, tutils
 
-from tests.apis import chat
+from tests.apis import chat, messages
 from vtc.profiles import loader
 from vtc.profiles.planner import Planner, Settings
 from vtc.proxy.addon import VirtualToolCalling
@@ -21,17 +21,20 @@ CALL = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
 TAG = chat.DIALECTS["tag"]("read", {"filePath": "/a"})
 
 
-def captured(text: str, *, seen: bool = True, status: int = 200, **fields: Any) -> http.HTTPFlow:
+def captured(
+    text: str, *, seen: bool = True, status: int = 200, of_messages: bool = False, **fields: Any
+) -> http.HTTPFlow:
     """A flow as it was captured, with what VTC did to it if it had seen it."""
     options = {key: fields.pop(key) for key in list(fields) if key.startswith("vtc_")}
     headers = http.Headers(content_type="application/json", authorization="Bearer open-sesame")
-    body = chat.encoded(chat.request(**fields))
-    flow = tflow.tflow(req=tutils.treq(method=b"POST", path=b"/v1/chat/completions", headers=headers, content=body))
+    body = chat.encoded((messages if of_messages else chat).request(**fields))
+    path = b"/v1/messages" if of_messages else b"/v1/chat/completions"
+    flow = tflow.tflow(req=tutils.treq(method=b"POST", path=path, headers=headers, content=body))
     addon = VirtualToolCalling()
     with taddons.context(addon) as context:
         context.configure(addon, **{"vtc_keep_bodies": "on", "vtc_mode": "rewrite" if seen else "off", **options})
         addon.request(flow)
-        reply = chat.encoded(chat.completion(text))
+        reply = chat.encoded(messages.message(messages.text(text)) if of_messages else chat.completion(text))
         flow.response = http.Response.make(status, reply, {"content-type": "application/json"})
         addon.responseheaders(flow)
         asyncio.run(addon.response(flow))
@@ -55,6 +58,7 @@ def planner(directory: Path | None = None, **settings: Any) -> Planner:
 @pytest.mark.parametrize("text", ["Hello", f"I look.\n{CALL}"])
 def test_with_the_same_profiles_nothing_changes(text: str) -> None:
     assert replayed(captured(text), planner())["result"] == "same"
+    assert replayed(captured(text, of_messages=True), planner())["result"] == "same"
     prompted = captured(text, vtc_tools="prompt", vtc_dialect="hermes")
     assert replayed(prompted, planner(tools="prompt", dialect="hermes"))["result"] == "same"
 

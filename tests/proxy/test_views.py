@@ -9,7 +9,7 @@ import pytest
 from mitmproxy import contentviews, http
 from mitmproxy.test import taddons, tflow, tutils
 
-from tests.apis import chat
+from tests.apis import chat, messages
 from vtc.proxy import views
 from vtc.proxy.views import METADATA, ExchangeView
 
@@ -40,6 +40,14 @@ def shown(flow: http.HTTPFlow, side: str = "response", view: str = "auto") -> co
 def test_a_stream_from_a_file_is_the_message_it_adds_up_to() -> None:
     found = shown(flow(b"".join(chat.streamed("Hel", "lo")), SSE))
     assert (found.view_name, found.text) == ("VTC", "[assistant]\n  Hello\n  finish_reason: stop")
+
+
+def test_stream_of_messages_is_the_message_it_adds_up_to() -> None:
+    blocks = [messages.text_block(0, "Hel", "lo"), messages.call_block(1, "read", '{"filePath": "/a"}')]
+    body = b"".join(messages.streamed(*blocks, stop_reason="tool_use"))
+    found = shown(flow(body, SSE, path=messages.PATH))
+    said = "[assistant]\n  Hello\n  -> read  toolu_1\n       filePath: /a\n  finish_reason: tool_use"
+    assert (found.view_name, found.text) == ("VTC", said)
 
 
 def test_the_raw_stream_is_one_click_away() -> None:

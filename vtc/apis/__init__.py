@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from vtc.apis.anthropic_messages import AnthropicMessages
 from vtc.apis.base import Api, BadRequest, Reply, Request
 from vtc.apis.ollama_chat import OllamaChat
 from vtc.apis.openai_chat import OpenAIChat
 
-APIS: tuple[Api, ...] = (OpenAIChat(), OllamaChat())
+APIS: tuple[Api, ...] = (OpenAIChat(), AnthropicMessages(), OllamaChat())
 
 
 def find(method: str, path: str) -> Api | None:

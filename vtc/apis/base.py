@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import msgspec
 
 from vtc.events import (
+    BlockEnd,
     Call,
     CallDelta,
     Delta,
@@ -32,12 +33,15 @@ from vtc.events import (
 )
 from vtc.wire.framing import Frame, Framing
 
-type Said = Text | Reasoning | Rewritten | Call | CallDelta | Finish
-"""What is written in place of a frame's deltas; a `CallDelta` or `Finish` is one of the frame's own."""
+type Said = Text | Reasoning | Rewritten | Call | CallDelta | BlockEnd | Finish
+"""What is written in place of a frame's deltas; a `CallDelta` or `Finish` is one of the frame's own.
+
+After a `BlockEnd` the next block of the reply begins.
+"""
 
 
 def as_said(deltas: Iterable[Delta]) -> list[Said]:
-    """Turn deltas into what a codec writes for them; ends of blocks are up to the codec."""
+    """Turn deltas into what a codec writes for them."""
     said: list[Said] = []
     for delta in deltas:
         match delta:
@@ -45,7 +49,7 @@ def as_said(deltas: Iterable[Delta]) -> list[Said]:
                 said.append(Text(text))
             case ReasoningDelta(text):
                 said.append(Reasoning(text))
-            case CallDelta() | Finish():
+            case CallDelta() | BlockEnd() | Finish():
                 said.append(delta)
     return said
 
@@ -86,7 +90,15 @@ class Codec(Protocol):
         ...
 
     def forward(self, frame: Frame) -> bytes:
-        """Pass a frame whose deltas came back unchanged: its own bytes, with new numbers if earlier ones shifted."""
+        """Pass a frame whose deltas came back unchanged: its own bytes, with new numbers if earlier ones shifted.
+
+        A frame may stay here until it shows whether it is needed (a block that only a call stood in never begins);
+        it leaves before the next one that is passed or written.
+        """
+        ...
+
+    def close(self) -> bytes:
+        """Return the frames that stayed in `forward`; for the end of a reply, or after a failure."""
         ...
 
     def write(self, frame: Frame, choice: int, said: Sequence[Said], *, first: bool) -> list[Mapping[str, Any]]:
@@ -159,6 +171,9 @@ class Reply:
 
     message: Message
     finish_reason: str | None = None
+    """The API's own word."""
+    complete: bool = True
+    """False if the model was cut off."""
 
 
 class Api(Protocol):

@@ -18,8 +18,9 @@ from typing import Literal, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis.base import Codec, Said
+from vtc.apis.base import Codec
 from vtc.apis.tool_calls import ToolCallAccumulator
+from vtc.apis.waiting import Made, Waiting, shared
 from vtc.events import (
     BlockEnd,
     Call,
@@ -29,7 +30,6 @@ from vtc.events import (
     Event,
     Finish,
     Reason,
-    Reasoning,
     ReasoningDelta,
     Rewritten,
     Text,
@@ -75,30 +75,6 @@ class Pipeline(Protocol):
 
     def late(self) -> None:
         """Upstream went on after the end of its message, and that is dropped."""
-
-
-class Waiting(msgspec.Struct, frozen=True, gc=False):
-    """A frame, or one choice's part of it, that has not left."""
-
-    frame: Frame
-    text: str = ""
-    """The text of its deltas that has not left."""
-    taken: int = 0
-    """Characters of the text that are decided."""
-    said: tuple[Said, ...] = ()
-    """What was decided of it."""
-    own: tuple[CallDelta | Finish, ...] = ()
-    """Its pieces of calls that pass, and its end."""
-    calls: tuple[CallDelta, ...] = ()
-    """Pieces of upstream's calls that are decided at the end of the choice."""
-    alone: bool = False
-    """True if the frame says nothing but its deltas."""
-    intact: bool = True
-    """True as long as it may leave as it came."""
-    shared: bool = False
-    """True if the frame holds other choices, too."""
-    written: bool = False
-    """True once a part of it has left."""
 
 
 class Choice(msgspec.Struct, frozen=True, gc=False):
@@ -161,14 +137,14 @@ class Relay[P: Pipeline]:
                 if last and len(deltas) == 1 and out[0] is frame.raw:
                     self.plain = frame, last
         self._keep(codec, after)
-        if deltas:
-            self._last = frame
+        self._last = frame if deltas else self._last
         return out
 
     def finish(self) -> list[bytes]:
         """End the reply: return what the choices that upstream did not finish still have."""
         codec = copy.copy(self.codec)
         out, after = self._end(codec, complete=False)
+        out = [piece for piece in [*out, codec.close()] if piece]
         self._keep(codec, after)
         return out
 
@@ -184,7 +160,7 @@ class Relay[P: Pipeline]:
                     out += _leave(self.codec, choice.index, replace(entry, said=tuple(said), intact=False))
                 else:
                     out.append(self.codec.forward(entry.frame))
-        return out
+        return [piece for piece in [*out, self.codec.close()] if piece]
 
     def _choice(self, index: int) -> Choice:
         if index not in self._choices:
@@ -233,10 +209,10 @@ class Relay[P: Pipeline]:
 # Deltas -> events
 
 
-def _read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choice, Waiting, list[Event]]:
+def _read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choice, Waiting, Made]:
     """Put the deltas that a frame has for one choice through its pipeline."""
     pipeline = choice.pipeline
-    events: list[Event] = []
+    events: Made = []
     calls: list[CallDelta] = []
     own: list[CallDelta | Finish] = []
     text, intact = "", True
@@ -253,7 +229,7 @@ def _read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choi
             continue
         if choice.paused and not isinstance(delta, BlockEnd | Finish):
             choice = replace(choice, paused=False)
-            events += pipeline.pause()
+            events += [*pipeline.pause(), BlockEnd(choice.index)]
         match delta:
             case TextDelta():
                 text += delta.text
@@ -285,12 +261,12 @@ def _read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choi
 
 def _finish(
     choice: Choice, calls: Sequence[CallDelta], *, complete: bool, lifted: bool = False
-) -> tuple[Choice, list[Event], Fate]:
+) -> tuple[Choice, Made, Fate]:
     """End a choice; upstream's own calls that are clean, and that no stage changed, leave in their frames."""
     pieces = [*[piece for entry in choice.waiting for piece in entry.calls], *calls]
     accumulated = ToolCallAccumulator(pieces)
     gathered = accumulated.calls()
-    made: list[Event] = [*choice.pipeline.finish(complete=complete, calls=gathered)]
+    made: Made = [*choice.pipeline.finish(complete=complete, calls=gathered)]
     choice = replace(choice, ended=True, lifted=choice.lifted or lifted)
     if not gathered:
         return replace(choice, lifted=choice.lifted or _has_calls(made)), made, "none"
@@ -314,7 +290,7 @@ def _without_calls(entry: Waiting) -> Waiting:
     return replace(entry, calls=(), intact=False) if entry.calls else entry
 
 
-def _has_calls(events: list[Event]) -> bool:
+def _has_calls(events: Made) -> bool:
     return Call in [type(event) for event in events]
 
 
@@ -328,7 +304,7 @@ def _reason(reason: Reason, choice: Choice, fate: Fate) -> Reason:
 # Events -> frames
 
 
-def _is_unchanged(choice: Choice, entry: Waiting, events: list[Event]) -> bool:
+def _is_unchanged(choice: Choice, entry: Waiting, events: Made) -> bool:
     """True if a frame may leave as it came, given that none waits before it."""
     if not entry.intact or (entry.calls and not choice.ended):
         return False
@@ -336,14 +312,14 @@ def _is_unchanged(choice: Choice, entry: Waiting, events: list[Event]) -> bool:
     for event in events:
         if isinstance(event, Text):
             left -= len(event.raw)
-        else:
+        elif not isinstance(event, BlockEnd):
             return False
     return not left
 
 
-def _settle(codec: Codec, choice: Choice, entry: Waiting, events: list[Event]) -> tuple[Choice, list[bytes]]:
+def _settle(codec: Codec, choice: Choice, entry: Waiting, events: Made) -> tuple[Choice, list[bytes]]:
     """Give the frames that wait, and `entry`, what became of their text; return what leaves of them."""
-    shares = _shared([*choice.waiting, entry], events)
+    shares = shared([*choice.waiting, entry], events)
     out: list[bytes] = []
     done = 0
     for here in shares:
@@ -359,36 +335,6 @@ def _settle(codec: Codec, choice: Choice, entry: Waiting, events: list[Event]) -
             out += _leave(codec, choice.index, replace(here, own=(), intact=False))
             waiting[0] = replace(here, text=rest, taken=0, said=(), intact=False, written=True)
     return replace(choice, waiting=waiting), out
-
-
-def _shared(waiting: Sequence[Waiting], events: list[Event]) -> list[Waiting]:
-    """Give each frame its share of the events, by their characters; a frame that says nothing any more is left out."""
-    shares: list[Waiting] = []
-    frames = iter(waiting)
-    here, last = next(frames), waiting[-1]
-    taken, said, intact = here.taken, [*here.said], here.intact
-    for event in events:
-        left = len(event.raw)
-        piece = type(event) if isinstance(event, Text | Reasoning) else None
-        intact = intact and not (left and piece is not Text)
-        # An event that stands for no characters belongs after all that are decided.
-        while left > (room := len(here.text) - taken) or not (left or room or here is last):
-            if room and piece:
-                said.append(piece(here.text[taken:]))
-            left -= room
-            if said or intact or here.own or here.calls or not here.alone:
-                shares.append(replace(here, taken=len(here.text), said=tuple(said), intact=intact))
-            here = next(frames)
-            taken, said, intact = here.taken, [*here.said], here.intact and not (left and piece is not Text)
-        if left and piece:
-            said.append(piece(here.text[taken : taken + left]))
-        taken += left
-        if isinstance(event, Call | Rewritten):
-            intact = False
-            said.append(event)
-    if said or intact or here.own or here.calls or not here.alone or taken < len(here.text):
-        shares.append(replace(here, taken=taken, said=tuple(said), intact=intact))
-    return [*shares, *frames]
 
 
 def _leave(codec: Codec, choice: int, entry: Waiting) -> list[bytes]:

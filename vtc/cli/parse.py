@@ -112,7 +112,8 @@ def _tools(file: Path) -> Iterator[Tool]:
         value = json.loads(file.read_text("utf-8"))
         for entry in value["tools"] if isinstance(value, dict) else value:
             function = entry.get("function", entry)
-            yield Tool(function["name"], function.get("description", ""), function.get("parameters", {}))
+            schema = function.get("parameters", function.get("input_schema", {}))
+            yield Tool(function["name"], function.get("description", ""), schema)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise click.BadParameter(f"{file}: no list of tools as in a request: {error}", param_hint="--tools") from None
 

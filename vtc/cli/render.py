@@ -27,14 +27,18 @@ from vtc.profiles.planner import Settings
 )
 @click.option("--tools", type=click.Choice(["auto", "native", "prompt"]), default="prompt", show_default=True)
 @click.option("--user-agent", default="", help="The client's User-Agent header.")
+@click.option("--path", default="/v1/chat/completions", show_default=True, help="Says which API the request is of.")
 @click.option("--json", "as_json", is_flag=True, help="The request's body as it would be sent.")
-def render(file: Any, directories: tuple[Path, ...], dialect: str, tools: Any, user_agent: str, as_json: bool) -> None:
-    """Print what the model is shown for the chat completion request in FILE (or standard input)."""
-    api = apis.find("POST", "/v1/chat/completions")
-    assert api is not None
+def render(
+    file: Any, directories: tuple[Path, ...], dialect: str, tools: Any, user_agent: str, path: str, as_json: bool
+) -> None:
+    """Print what the model is shown for the request in FILE (or standard input)."""
+    api = apis.find("POST", path)
+    if api is None:
+        raise click.BadParameter(f"{path}: no API that VTC knows", param_hint="--path")
     plans = planner(directories, Settings(tools=tools, dialect=dialect))
     try:
-        exchange = Exchange.open(api, file.read(), Facts(user_agent=user_agent), plans, "render")
+        exchange = Exchange.open(api, file.read(), Facts(user_agent=user_agent, path=path), plans, "render")
         body = json.loads(exchange.request())
     except BadRequest as error:
         raise click.ClickException(str(error)) from None
@@ -43,11 +47,13 @@ def render(file: Any, directories: tuple[Path, ...], dialect: str, tools: Any, u
         return
     for line in exchange.plan.why:
         click.secho(f"# {line}", dim=True)
-    for message in body.get("messages", []):
+    system = [{"role": "system", "content": body["system"]}] if body.get("system") else []
+    for message in [*system, *body.get("messages", [])]:
         click.secho(f"\n[{message.get('role')}]", bold=True)
         content = message.get("content")
         for part in content if isinstance(content, list) else [content]:
-            click.echo(part if isinstance(part, str) else json.dumps(part, ensure_ascii=False))
+            said = part["text"] if isinstance(part, dict) and part.get("type") == "text" else part
+            click.echo(said if isinstance(said, str) else json.dumps(said, ensure_ascii=False))
     for key in ("tools", "tool_choice"):
         if key in body:
             click.secho(f"\n{key}:", bold=True)

@@ -16,7 +16,7 @@ from vtc.reporting.view import Bodies, Side, blocks
 from vtc.scrub import scrub, secrets
 
 THEN, NOW = "captured", "today"
-_ID = re.compile(r"\bcall_[0-9a-f]{24}\b")
+_ID = re.compile(r"\b(call|toolu)_[0-9a-f]{24}\b")
 
 
 def replayed(flow: http.HTTPFlow, planner: Planner) -> dict[str, Any]:
@@ -55,4 +55,4 @@ def _difference(flow: http.HTTPFlow, side: Side, today: bytes) -> str:
 
 
 def _numbered(block: Block) -> Block:
-    return Block(block.title, _ID.sub("call_…", block.text))
+    return Block(block.title, _ID.sub(r"\1_…", block.text))

@@ -256,6 +256,20 @@ def test_white_space_leaves_with_the_text_behind_it() -> None:
 # The end
 
 
+@pytest.mark.parametrize(
+    "before", ["a", "a ", "<bash>\n<command>ls", CALL, "```\n", "a `", "<think>Hm", "a <ba", '{"name": "bash", "argu']
+)
+@pytest.mark.parametrize("dialect", ["tag", "hermes", "bare-json"])
+def test_block_after_a_pause_is_read_from_the_start(before: str, dialect: str) -> None:
+    """The one before it ends as a reply does."""
+    written = write_calls([ToolCall("bash", '{"command": "ls"}')], DIALECTS[dialect], AGENT)
+    one, other = reader(dialect), reader(dialect)
+    assert [*one.feed(before), *one.pause()] == [*other.feed(before), *other.finish()]
+    events = [*one.feed(written), *one.finish()]
+    assert [event.call.name for event in events if isinstance(event, Call)] == ["bash"]
+    assert raw(events) == written
+
+
 def test_after_finish_there_is_nothing_left() -> None:
     one = reader()
     one.feed(f"Look: {CALL} <ba")

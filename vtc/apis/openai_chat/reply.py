@@ -236,6 +236,9 @@ class ChunkCodec(msgspec.Struct):
         )
         return {"tool_calls": [{**entry, "index": index}]}, {"tool_calls": [{"index": index, **rest}]}
 
+    def close(self) -> bytes:
+        return b""
+
     def keep_alive(self) -> bytes:
         return b": keep-alive\n\n"
 
@@ -301,6 +304,9 @@ class BodyCodec(msgspec.Struct):
         ]
         self.reply = {**reply, "choices": choices}
         return [self.reply] if choice == self.last else []
+
+    def close(self) -> bytes:
+        return b""
 
     def keep_alive(self) -> None:
         return None

@@ -1,0 +1,46 @@
+"""Whole replies as streams, and replies that no model wrote."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.apis import messages
+from tests.apis.named_events import events
+from vtc.apis.anthropic_messages.answer import message, streamed
+
+REPLY = messages.message(
+    messages.thinking("Hm.", "sig"),
+    {**messages.text("Look."), "citations": [{"type": "char_location", "cited_text": "x"}]},
+    {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "x"}},
+    {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []},
+    messages.call("read", filePath="/é"),
+    messages.call("list_files", "toolu_2"),
+    stop_reason="tool_use",
+)
+
+
+def test_a_stream_says_what_the_whole_said() -> None:
+    found = messages.read(streamed(json.dumps(REPLY).encode()))
+    assert found.blocks == REPLY["content"]
+    assert (found.stop_reason, found.usage) == ("tool_use", messages.USAGE)
+
+
+def test_stream_of_a_reply_that_lacks_what_clients_need_has_it() -> None:
+    reply = {"id": "m", "type": "message", "role": "assistant", "model": "x", "content": []}
+    assert messages.read(streamed(json.dumps(reply).encode())).stop_reason == "end_turn"
+
+
+@pytest.mark.parametrize("body", [b"[]", b"{}", b"x", b'{"type": "error"}', b'{"content": "x"}'])
+def test_what_is_no_message_is_told_of(body: bytes) -> None:
+    with pytest.raises(ValueError, match=r"no message|Expecting"):
+        streamed(body)
+
+
+def test_a_reply_of_our_own() -> None:
+    body = message("Stopped.", id_="msg_1", model="m")
+    assert messages.read(body) == messages.Read([messages.text("Stopped.")], "end_turn")
+    kinds = [event.name for event in events(streamed(body))]
+    block = [f"content_block_{what}" for what in ("start", "delta", "stop")]
+    assert kinds == ["message_start", *block, "message_delta", "message_stop"]

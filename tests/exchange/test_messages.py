@@ -1,0 +1,272 @@
+"""Exchanges of Anthropic Messages: recorded replies, a call put into their text, and every cut."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fuzz import targets
+from tests.apis import chat, messages, sdks
+from tests.apis.named_events import DONE, events, frame
+from tests.apis.replies import DEVIATIONS, REPLIES
+from tests.exchanges import PROFILES, SAID, fed, planner
+from vtc.apis import APIS
+from vtc.dialects.reading.reader import Reader
+from vtc.exchange import Exchange
+from vtc.exchange.fast_path import FastPath
+from vtc.profiles.matching import Facts
+
+(API,) = [api for api in APIS if api.name == "anthropic-messages"]
+CLIENT = Facts(user_agent="Anthropic/Python 2", host="127.0.0.1", path=messages.PATH)
+RECORDED = [name for name in REPLIES if name.startswith("messages/")]
+LEAK = "messages/ollama-leak.sse"
+CALLING = [name for name in RECORDED if b'"tool_use"' in REPLIES[name] and b"server_tool_use" not in REPLIES[name]]
+
+
+def opened(**fields: Any) -> Exchange:
+    body = chat.encoded(messages.request(stream=True, **fields))
+    return Exchange.open(API, body, CLIENT, planner(), "seed")
+
+
+def cut(body: bytes, size: int) -> list[bytes]:
+    return [body[at : at + size] for at in range(0, len(body), size)]
+
+
+@pytest.mark.parametrize("size", [1, 7, 64, 300, 1 << 20])
+@pytest.mark.parametrize("name", [name for name in RECORDED if name != LEAK])
+def test_recorded_reply_passes_byte_for_byte(name: str, size: int) -> None:
+    exchange = opened()
+    assert fed(exchange.stream(), *cut(REPLIES[name], size)) == REPLIES[name]
+    assert exchange.report.failures == []
+
+
+@pytest.mark.parametrize("size", [1, 64, 1 << 20])
+def test_recorded_leak_is_lifted(size: int) -> None:
+    found = messages.read(fed(opened().stream(), *cut(REPLIES[LEAK], size)))
+    assert (found.calls, found.stop_reason) == ([("read", {"filePath": "a.txt"})], "tool_use")
+    assert found.content == "I'll read the file."
+
+
+@cache
+def leaking(name: str) -> tuple[bytes, messages.Read]:
+    """A recorded reply with its calls in the text block ahead of them, or in one of their own, and what it said."""
+    overlapping = name == "messages/llama-cpp.sse"
+    body = REPLIES[name].partition(b"data: [DONE]")[0] if "done-marker" in name else REPLIES[name]
+    was = messages.read(body, overlapping=overlapping)
+    calls = iter(was.calls)
+    out: list[bytes] = []
+    moved: set[int] = set()
+    text = max((place for place, kind in enumerate(was.kinds) if kind == "text"), default=None)
+    assert text is not None
+    for event in events(body):
+        if event.data == DONE:
+            continue
+        kind, index = event.data["type"], event.data.get("index")
+        if kind == "content_block_start" and event.data["content_block"]["type"] == "tool_use":
+            moved.add(index)
+        elif index in moved:
+            continue
+        elif kind == "content_block_stop" and index == text:
+            for call, arguments in calls:
+                written = f"\n\n{chat.DIALECTS['hermes'](call, arguments)}"
+                out += messages.said(index, *cut_text(written))
+            out.append(frame(event.data))
+        elif kind == "message_delta":
+            out.append(frame({**event.data, "delta": {**event.data["delta"], "stop_reason": "end_turn"}}))
+        else:
+            out.append(frame(event.data))
+    was.blocks[text]["text"] = was.blocks[text]["text"].rstrip()  # white space ahead of a call is dropped
+    for block in was.blocks:
+        block.pop("caller", None)
+    return b"".join(out), was
+
+
+def cut_text(text: str) -> list[str]:
+    return [text[at : at + 5] for at in range(0, len(text), 5)]
+
+
+@pytest.mark.parametrize("name", [name for name in CALLING if name != "messages/sglang-text-in-a-call.sse"])
+async def test_recorded_call_in_the_text_is_what_the_sdk_adds_up_from_the_recording(name: str) -> None:
+    body, was = leaking(name)
+    out = fed(opened().stream(), *cut(body, 100))
+    found = messages.read(out, overlapping=name in DEVIATIONS)
+    assert found == was
+    assert [one["type"] for one in found.blocks] == was.kinds
+    assert (await sdks.read_messages([out])) == was
+    for size in (1, 33, 1 << 20):
+        assert fed(opened().stream(), *cut(body, size)) == out
+
+
+@given(
+    said=st.lists(st.one_of(SAID, st.just("thinking"), st.just("call")), max_size=4),
+    thinks=st.booleans(),
+    cuts=st.lists(st.integers(0, 3000), max_size=4),
+)
+def test_no_cut_matters_and_streamed_replies_say_what_whole_ones_do(
+    said: list[Any], thinks: bool, cuts: list[int]
+) -> None:
+    blocks, content = [], []
+    for index, one in enumerate(said):
+        if one == "thinking":
+            blocks.append(messages.thinking_block(index, "Hm."))
+            content.append(messages.thinking("Hm.", "sig"))
+        elif one == "call":
+            blocks.append(messages.call_block(index, "list_files", '{"path": ', '"."}', id=f"toolu_{index}"))
+            content.append(messages.call("list_files", f"toolu_{index}", path="."))
+        else:
+            blocks.append(messages.text_block(index, *one))
+            content.append(messages.text("".join(one)))
+    reason = "tool_use" if "call" in said else "end_turn"
+    body = b"".join(messages.streamed(*blocks, stop_reason=reason))
+    how: dict[str, Any] = {"thinking": {"type": "enabled", "budget_tokens": 1024}} if thinks else {}
+    exchange = opened(**how)
+    out = fed(exchange.stream(), body)
+    assert exchange.report.failures == []
+    places = [0, *sorted(min(place, len(body)) for place in cuts), len(body)]
+    assert fed(opened(**how).stream(), *(body[a:b] for a, b in pairwise(places) if a < b)) == out
+    whole = opened(**how)
+    rewritten = whole.body(chat.encoded(messages.message(*content, stop_reason=reason)))
+    assert whole.report.failures == []
+    assert said_by(out) == said_by(rewritten)
+
+
+CACHED = {"cache_control": {"type": "ephemeral"}}
+IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}}
+TEXTS = st.sampled_from(["Look.", " Look\n", *(write("read", {"filePath": "/b"}) for write in chat.DIALECTS.values())])
+BLOCKS = st.lists(
+    st.one_of(TEXTS.map(messages.text), TEXTS.map(lambda one: {**messages.text(one), **CACHED})), min_size=1, max_size=3
+)
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> list[Any]:
+    """Turns as Anthropic's own server takes them, with calls and results of every kind."""
+    said = [messages.user(draw(st.one_of(TEXTS, BLOCKS)))]
+    for turn in range(draw(st.integers(0, 3))):
+        ids = [f"toolu_{turn}_{number}" for number in range(draw(st.integers(0, 2)))]
+        blocks = draw(st.sampled_from([[], [messages.thinking("Hm.", "sig")], [messages.text("Look.")]]))
+        calls = [{**messages.call("read", id_, filePath="/a"), **draw(st.sampled_from([{}, CACHED]))} for id_ in ids]
+        said.append(messages.assistant(*blocks, *(calls or [messages.text("Done.")])))
+        content = st.sampled_from(["moose", [messages.text("moose"), IMAGE], [], ""])
+        results = [messages.result(draw(content), id_, **draw(st.sampled_from([{}, CACHED]))) for id_ in ids]
+        said.append(messages.user([*results, *draw(BLOCKS if not ids else st.one_of(st.just([]), BLOCKS))]))
+    return said
+
+
+@settings(max_examples=settings().max_examples // 4)
+@given(
+    said=conversations(),
+    dialect=st.sampled_from([*chat.DIALECTS, "deepseek-v3", "llama3", "functionary"]),
+    system=st.sampled_from([None, "Be brief.", [messages.text("x-anthropic-billing-header: a"), messages.text("Be.")]]),
+    cline=st.booleans(),
+)
+def test_what_is_sent_to_a_model_is_what_anthropic_takes(
+    said: list[Any], dialect: str, system: Any, cline: bool
+) -> None:
+    messages.check_request({"messages": said})
+    system = [{**messages.text(targets.PROMPT), **CACHED}] if cline else system
+    body = messages.request(messages=said, system=system, tools=None if cline else messages.TOOLS)
+    dialect = dialect if dialect in PROFILES.dialects else "hermes"
+    for how in ({"tools": "prompt", "dialect": dialect}, {"tools": "native"}):
+        exchange = Exchange.open(API, chat.encoded(body), CLIENT, planner(**how), "seed")
+        sent = json.loads(exchange.request())
+        messages.check_request(sent)
+        blocks = [one for turn in sent["messages"] if isinstance(turn["content"], list) for one in turn["content"]]
+        kinds = [one["type"] for one in blocks]
+        if how["tools"] == "prompt" and exchange.plan.request.write:
+            assert "tools" not in sent
+            assert not {"tool_use", "tool_result"} & {*kinds}
+            assert "read" in str(sent["system"])
+        assert kinds.count("thinking") == str(said).count("'thinking': 'Hm.'")
+        marks = [str(part).count("ephemeral") for part in (body["messages"], sent["messages"])]
+        assert marks[1] <= marks[0], "more marks for the cache than there were"
+        if isinstance(system, list) and len(system) == 2:
+            assert sent["system"][0] == system[0]
+
+
+def said_by(body: bytes) -> Any:
+    """What a reply says; blank text is not refused, as it may have been there before."""
+    if body.startswith(b"{"):
+        found = json.loads(body)
+        blocks, reason = found["content"], found["stop_reason"]
+    else:
+        blocks, reason = [], None
+        for event in events(body):
+            match event.data:
+                case {"type": "content_block_start", "index": index, "content_block": block}:
+                    assert index == len(blocks)
+                    blocks.append({**block, "json": ""})
+                case {"type": "content_block_delta", "index": index, "delta": {"type": kind, **delta}}:
+                    key = {"text_delta": "text", "thinking_delta": "thinking", "signature_delta": "signature"}.get(kind)
+                    ((name, piece),) = delta.items()
+                    blocks[index][key or "json"] += piece
+                    assert name
+                case {"type": "message_delta", "delta": delta}:
+                    reason = delta["stop_reason"]
+        blocks = [{**one, "input": json.loads(one["json"])} if one["json"] else one for one in blocks]
+    own = ("text", "thinking", "name", "input")
+    return [{key: one[key] for key in own if key in one} for one in blocks], reason
+
+
+@pytest.mark.parametrize("size", [1, 300, 1 << 20])
+def test_blocks_after_a_failure_keep_the_numbers_that_the_client_needs(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were shifted by a call before it."""
+    call = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
+    blocks = [messages.text_block(0, "Look.", call), messages.thinking_block(1, "Hm."), messages.text_block(2, "On.")]
+    body = b"".join(messages.streamed(*blocks, stop_reason="max_tokens"))
+    exchange = opened()
+    stream = exchange.stream()
+
+    def fails(*_: Any) -> None:
+        raise RuntimeError("planted")
+
+    at = body.index(b'"On."')
+    out = [piece for part in cut(body[:at], size) for piece in stream.feed(part)]
+    monkeypatch.setattr(Reader, "feed", fails)
+    out += [piece for part in cut(body[at:], size) for piece in stream.feed(part)]
+    found = messages.read(b"".join([*out, *stream.finish()]))
+    assert exchange.report.failures == ["RuntimeError: planted"]
+    assert found.kinds == ["text", "tool_use", "thinking", "text"]
+    assert found.content == "Look.On."
+
+
+def test_frames_of_plain_text_take_the_fast_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a block of any index, until the first shift."""
+    fast = []
+    feed = FastPath.feed
+
+    def counted(path: FastPath, chunk: bytes) -> list[bytes] | None:
+        out = feed(path, chunk)
+        fast.append(out is not None)
+        return out
+
+    monkeypatch.setattr(FastPath, "feed", counted)
+    words = ["Let", " me", *(f" word{i}" for i in range(40))]
+    for index in (0, 7):
+        fast.clear()
+        others = [messages.thinking_block(i, "x") for i in range(index)]
+        frames = messages.streamed(*others, messages.text_block(index, *words))
+        exchange = opened()
+        stream = exchange.stream()
+        assert b"".join(out for frame in frames for out in stream.feed(frame)) == b"".join(frames)
+        assert sum(fast) > 30
+    fast.clear()
+    frames = messages.streamed(messages.thinking_block(0, *words), messages.text_block(1, "a"))
+    assert fed(opened().stream(), *frames) == b"".join(frames)
+    assert sum(fast) > 30
+
+
+def test_fast_path_takes_no_delta_of_another_block() -> None:
+    words = [f" word{i}" for i in range(20)]
+    head = [messages.START, *messages.text_block(0, "a"), messages.started(1, messages.text(""))]
+    frames = [*head, *messages.said(1, "Let", *words), *messages.said(0, " odd"), *messages.said(1, *words)]
+    out = fed(opened().stream(), *frames)
+    assert out == b"".join(frames)

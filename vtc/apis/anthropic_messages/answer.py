@@ -1,0 +1,73 @@
+"""Whole replies as streams, and replies that no model wrote.
+
+A stream has the order that Anthropic writes: the message without content, each block with one delta of its text or
+arguments, the reason with the usage, the stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from vtc.json_text import decode, encode
+from vtc.wire.sse import EventStream
+
+_EVENTS = EventStream(named_by="type")
+
+
+def message(text: str, *, id_: str, model: str) -> bytes:
+    """A reply that says `text`."""
+    return encode(
+        {
+            "id": id_,
+            "type": "message",
+            "role": "assistant",
+            "model": model,
+            "content": [{"type": "text", "text": text}],
+            "stop_reason": "end_turn",
+            "stop_sequence": None,
+            "usage": {"input_tokens": 0, "output_tokens": 0},
+        }
+    )
+
+
+def streamed(body: bytes) -> bytes:
+    """A whole reply as server-sent events. Raises ValueError if it is none."""
+    reply = decode(body)
+    if not isinstance(reply, dict) or not isinstance(reply.get("content"), list):
+        raise ValueError("the reply is no message")
+    return b"".join(_EVENTS.write(event, None, first=True) for event in _events(reply))
+
+
+def _events(reply: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    usage = reply.get("usage") or {}
+    used = {"output_tokens": usage.get("output_tokens") or 0}
+    open_: dict[str, Any] = {"content": [], "stop_reason": None, "stop_sequence": None}
+    began = {"input_tokens": usage.get("input_tokens") or 0, **usage, "output_tokens": 0}
+    yield {"type": "message_start", "message": {**reply, **open_, "usage": began}}
+    for index, block in enumerate(reply["content"]):
+        start, deltas = _cut(block)
+        yield {"type": "content_block_start", "index": index, "content_block": start}
+        for delta in deltas:
+            yield {"type": "content_block_delta", "index": index, "delta": delta}
+        yield {"type": "content_block_stop", "index": index}
+    how = {"stop_reason": reply.get("stop_reason") or "end_turn", "stop_sequence": reply.get("stop_sequence")}
+    yield {"type": "message_delta", "delta": how, "usage": used}
+    yield {"type": "message_stop"}
+
+
+def _cut(block: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[dict[str, Any]]]:
+    """The start of a block, and its deltas; a kind that has none comes whole in its start."""
+    match block:
+        case {"type": "text"}:
+            start = {key: value for key, value in block.items() if key != "citations"}
+            cited = [{"type": "citations_delta", "citation": one} for one in block.get("citations") or ()]
+            return {**start, "text": ""}, [{"type": "text_delta", "text": block.get("text") or ""}, *cited]
+        case {"type": "thinking"}:
+            said = {"type": "thinking_delta", "thinking": block.get("thinking") or ""}
+            signed = {"type": "signature_delta", "signature": block.get("signature") or ""}
+            return {**block, "thinking": "", "signature": ""}, [said, signed]
+        case {"type": "tool_use" | "server_tool_use" | "mcp_tool_use"}:
+            written = encode(block.get("input") or {}).decode()
+            return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": written}]
+    return block, []

@@ -1,0 +1,69 @@
+"""Frames that wait, and the shares that they get of what became of their text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from vtc.apis.base import Said
+from vtc.events import BlockEnd, Call, CallDelta, Event, Finish, Reasoning, Rewritten, Text
+from vtc.wire.framing import Frame
+
+type Made = list[Event | BlockEnd]
+"""What text became; a `BlockEnd` stands where one block of it was ended and the next begins."""
+
+
+class Waiting(msgspec.Struct, frozen=True, gc=False):
+    """A frame, or one choice's part of it, that has not left."""
+
+    frame: Frame
+    text: str = ""
+    """The text of its deltas that has not left."""
+    taken: int = 0
+    """Characters of the text that are decided."""
+    said: tuple[Said, ...] = ()
+    """What was decided of it."""
+    own: tuple[CallDelta | Finish, ...] = ()
+    """Its pieces of calls that pass, and its end."""
+    calls: tuple[CallDelta, ...] = ()
+    """Pieces of upstream's calls that are decided at the end of the choice."""
+    alone: bool = False
+    """True if the frame says nothing but its deltas."""
+    intact: bool = True
+    """True as long as it may leave as it came."""
+    shared: bool = False
+    """True if the frame holds other choices, too."""
+    written: bool = False
+    """True once a part of it has left."""
+
+
+def shared(waiting: Sequence[Waiting], events: Made) -> list[Waiting]:
+    """Give each frame its share of the events, by their characters; a frame that says nothing any more is left out."""
+    shares: list[Waiting] = []
+    frames = iter(waiting)
+    here, last = next(frames), waiting[-1]
+    taken, said, intact = here.taken, [*here.said], here.intact
+    for event in events:
+        left = 0 if isinstance(event, BlockEnd) else len(event.raw)
+        piece = type(event) if isinstance(event, Text | Reasoning) else None
+        intact = intact and not (left and piece is not Text)
+        # An event that stands for no characters belongs after all that are decided.
+        while left > (room := len(here.text) - taken) or not (left or room or here is last):
+            if room and piece:
+                said.append(piece(here.text[taken:]))
+            left -= room
+            if said or intact or here.own or here.calls or not here.alone:
+                shares.append(replace(here, taken=len(here.text), said=tuple(said), intact=intact))
+            here = next(frames)
+            taken, said, intact = here.taken, [*here.said], here.intact and not (left and piece is not Text)
+        if left and piece:
+            said.append(piece(here.text[taken : taken + left]))
+        taken += left
+        if isinstance(event, BlockEnd | Call | Rewritten):
+            intact = intact and isinstance(event, BlockEnd)
+            said.append(event)
+    if said or intact or here.own or here.calls or not here.alone or taken < len(here.text):
+        shares.append(replace(here, taken=taken, said=tuple(said), intact=intact))
+    return [*shares, *frames]
