@@ -48,7 +48,6 @@ def test_source_of_a_call_says_nothing_of_what_it_is() -> None:
     [
         ([piece("{", "a", 0, "p"), piece("}", index=0)], True),
         ([piece("{}", "a", 0, "p"), piece("{}", "a", 1, "q")], True),
-        ([piece("{}", "a", 1, "p")], False),
         ([piece("{}", "a", 0, "p"), piece("{}", "b", 0, "q")], False),
         ([piece("{", "a", 0, "p"), piece("}", "a", 0)], False),
         ([piece("{}", "", 0, "p")], False),

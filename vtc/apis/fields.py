@@ -21,7 +21,7 @@ type Declared = Callable[[Mapping[str, Any]], Sequence[Tool]]
 
 
 def raws(
-    body: bytes, keys: Sequence[str], read: Declared, cache: Cache | None
+    body: bytes, keys: Sequence[str], read: Declared, cache: Cache | None = None
 ) -> tuple[dict[str, msgspec.Raw], dict[str, Any], Sequence[Tool]]:
     """Split a body into the bytes of every field, what the fields say, and the tools that those of `keys` declare.
 

@@ -79,7 +79,6 @@ class ToolCallAccumulator:
         else:
             place = self._places.setdefault(piece.index, piece.index)
             if place not in self._calls:
-                self.clean = self.clean and place <= last + 1
                 return place
         known = self._calls.get(place)
         another = known is not None and bool(piece.id and known.id and piece.id != known.id)

@@ -15,6 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 import msgspec
+from msgspec.structs import replace
 
 from vtc.apis.base import Decoded, Said
 from vtc.apis.openai_chat.calls import LEGACY, entry_of, read_call, read_function_call
@@ -86,6 +87,8 @@ class ChunkCodec(msgspec.Struct):
     """By choice, the frame that has its role."""
     calls: dict[int, int] = {}
     """By choice, how many calls were written."""
+    begun: dict[int, int] = {}
+    """By choice, the number that upstream's next call should have."""
 
     def decode(self, frame: Frame) -> Decoded | None:
         data = frame.data
@@ -130,6 +133,7 @@ class ChunkCodec(msgspec.Struct):
         if not isinstance(entries, list) or not {*map(type, entries)} <= {dict}:
             return None
         deltas = [delta for entry in entries for delta in _deltas(entry.get("index") or 0, entry, entry.get("delta"))]
+        deltas = [self._counted(delta) if isinstance(delta, CallDelta) else delta for delta in deltas]
         cleaned = None
         if self.drop and (clean := without(chunk, self.drop)) != chunk:
             cleaned = frame = Frame(self.framing.write(clean, frame, first=True), encode(clean))
@@ -140,6 +144,14 @@ class ChunkCodec(msgspec.Struct):
         if not entries:
             return Decoded(frame=cleaned) if cleaned else None
         return Decoded(tuple(deltas), frame=cleaned)
+
+    def _counted(self, piece: CallDelta) -> CallDelta:
+        """Note the number of a call; one that leaves numbers out is not clean."""
+        if piece.index is None or not piece.name:
+            return piece
+        begun = self.begun.get(piece.choice, 0)
+        self.begun = {**self.begun, piece.choice: max(begun, piece.index + 1)}
+        return replace(piece, clean=False) if piece.index > begun else piece
 
     def _takes_role(self, frame: Frame, index: int) -> bool:
         """True if this frame is the first with the role of a choice."""
