@@ -5,8 +5,9 @@ from __future__ import annotations
 from vtc.apis.base import Api, BadRequest, Reply, Request
 from vtc.apis.ollama_chat import OllamaChat
 from vtc.apis.openai_chat import OpenAIChat
+from vtc.apis.openai_responses import OpenAIResponses
 
-APIS: tuple[Api, ...] = (OpenAIChat(), OllamaChat())
+APIS: tuple[Api, ...] = (OpenAIChat(), OllamaChat(), OpenAIResponses())
 
 
 def find(method: str, path: str) -> Api | None:

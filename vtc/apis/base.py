@@ -13,11 +13,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
 from vtc.events import (
+    BlockEnd,
     Call,
     CallDelta,
     Delta,
@@ -32,8 +33,11 @@ from vtc.events import (
 )
 from vtc.wire.framing import Frame, Framing
 
-type Said = Text | Reasoning | Rewritten | Call | CallDelta | Finish
-"""What is written in place of a frame's deltas; a `CallDelta` or `Finish` is one of the frame's own."""
+type Said = Text | Reasoning | Rewritten | Call | CallDelta | BlockEnd | Finish
+"""What is written in place of a frame's deltas; a `CallDelta` or `Finish` is one of the frame's own.
+
+A `BlockEnd` stands where a block was ended: before what is said of the next one, which the last block has not.
+"""
 
 
 def as_said(deltas: Iterable[Delta]) -> list[Said]:
@@ -98,8 +102,21 @@ class Codec(Protocol):
         """
         ...
 
+    def release(self) -> bytes:
+        """Give back the frames that the codec keeps, at the end of a reply and after a failure."""
+        ...
+
     def keep_alive(self) -> bytes | None:
         """Make a frame that tells a client nothing, for one that waits; None while none may be sent."""
+        ...
+
+
+@runtime_checkable
+class Following(Protocol):
+    """A codec that must know which frames left without it, since it repeats their text later or counts them."""
+
+    def passed(self, data: bytes) -> None:
+        """Take note of whole frames that left unread; may change the codec in place."""
         ...
 
 
@@ -123,6 +140,8 @@ class Request(ABC):
     """What the codec of the reply must know of the request; it is kept by `forget`."""
     fields: Mapping[str, Any]
     """The whole request as plain data, for profiles that match on it."""
+    unliftable: str = ""
+    """Why no call may be read from the text of the reply; empty if it may."""
 
     @abstractmethod
     def forget(self) -> None:

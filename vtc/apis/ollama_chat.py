@@ -116,6 +116,9 @@ class Codec(msgspec.Struct):
             lines.append({**end, "message": {"role": "assistant", "content": "", **(rest if done else {})}})
         return [*lines] if self.framing is _LINES else [_joined(lines)]
 
+    def release(self) -> bytes:
+        return b""
+
     def keep_alive(self) -> bytes | None:
         """Copy the last line without its text, as clients read every line as JSON; None before the first."""
         line = decode(self.last.data or b"{}", "replace") if self.last else None

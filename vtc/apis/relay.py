@@ -119,7 +119,8 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
     ended: bool = False
 
 
-type Outcome = list[Event | CallDelta | Finish]
+_WITHOUT_TEXT = CallDelta | BlockEnd | Finish
+type Outcome = list[Event | CallDelta | BlockEnd | Finish]
 """What the deltas of a frame, and text that waited, became."""
 
 
@@ -172,12 +173,13 @@ class Relay[P: Pipeline]:
         """End the reply: return what the choices that upstream did not finish still have."""
         codec = copy.copy(self.codec)
         out, after = self._end(codec, complete=False)
+        out += [held] if (held := codec.release()) else []
         self._keep(codec, after)
         return out
 
     def release(self) -> list[bytes]:
         """Give back all that waits, as it came; for after a failure."""
-        out: list[bytes] = []
+        out = [held] if (held := self.codec.release()) else []
         for choice in self._choices.values():
             while choice.waiting:
                 entry = choice.waiting.popleft()
@@ -254,7 +256,7 @@ def _read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choi
             continue
         if choice.paused and not isinstance(delta, BlockEnd | Finish):
             choice = replace(choice, paused=False)
-            events += pipeline.pause()
+            events += [*pipeline.pause(), BlockEnd(choice.index)]
         match delta:
             case TextDelta():
                 text += delta.text
@@ -328,7 +330,7 @@ def _is_unchanged(choice: Choice, entry: Waiting, events: Outcome) -> bool:
     for event in events:
         if isinstance(event, Text):
             left -= len(event.raw)
-        elif not isinstance(event, CallDelta | Finish):
+        elif not isinstance(event, _WITHOUT_TEXT):
             return False
     return not left
 
@@ -356,7 +358,7 @@ def _settle(codec: Codec, choice: Choice, entry: Waiting, events: Outcome) -> tu
         said, taken, intact = [*here.said], here.taken, here.intact
 
     for event in events:
-        count = 0 if isinstance(event, CallDelta | Finish) else len(event.raw)
+        count = 0 if isinstance(event, _WITHOUT_TEXT) else len(event.raw)
         while not count and here is not entry and taken == len(here.text):
             advance()  # it stands for no characters: it belongs after all that are decided
         while count:
@@ -374,7 +376,7 @@ def _settle(codec: Codec, choice: Choice, entry: Waiting, events: Outcome) -> tu
         if isinstance(event, Call | Rewritten):
             intact = False
             said.append(event)
-        elif isinstance(event, CallDelta | Finish):
+        elif isinstance(event, _WITHOUT_TEXT):
             said.append(event)
     while taken == len(here.text):
         if here is entry:

@@ -78,6 +78,7 @@ class Asked(Protocol):
     tool_choice: str
     parallel: bool
     stream: bool
+    unliftable: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +138,9 @@ class Planner:
         found = self.memory.made(("profiles", *self._looks.at(facts)), lambda: self._found(facts))
         client, model, guards = found.client, found.model, found.guards
         documented, reason = self._documented(client, facts, request)
-        if documented is None:
+        if request.unliftable:
+            protocol = _ToolProtocol(tools=tuple(request.tools), why=(request.unliftable,))
+        elif documented is None:
             protocol = self._native(model, request)
         else:
             protocol = self._text(found, documented)

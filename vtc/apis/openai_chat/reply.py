@@ -237,6 +237,9 @@ class ChunkCodec(msgspec.Struct):
             yield {"tool_calls": [{"index": index, key: {field: call.arguments}}]}
         self.calls = {**self.calls, choice: self.calls.get(choice, 0) + 1}
 
+    def release(self) -> bytes:
+        return b""
+
     def keep_alive(self) -> bytes:
         return b": keep-alive\n\n"
 
@@ -302,6 +305,9 @@ class BodyCodec(msgspec.Struct):
         ]
         self.reply = {**reply, "choices": choices}
         return [self.reply] if choice == self.last else []
+
+    def release(self) -> bytes:
+        return b""
 
     def keep_alive(self) -> None:
         return None

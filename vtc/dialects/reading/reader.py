@@ -106,7 +106,14 @@ class Reader(Delivery):
         return self._taken()
 
     def pause(self) -> list[Event]:
-        raise NotImplementedError
+        """End one block of text: decide about what is held as at the end of a message, and read on from the start."""
+        if not self._buffer:
+            return []  # not a word yet: the first block may begin inside of the reasoning
+        events = self.finish()
+        self._buffer, self._at, self._final = "", 0, False
+        self._said = self._called = False
+        self._go("start", self._grammar.start)
+        return events
 
     def _sink(self, end: int) -> None:
         if self._state == "guess":
