@@ -87,60 +87,64 @@ class BodyCodec(msgspec.Struct):
         for number, item in enumerate(reply["output"]):
             if item.get("type") in CALLS:
                 output += [item] if number in calls else []
-            elif item.get("type") != "message":
-                output.append(item)
+            elif item.get("type") == "message":
+                output += self._message(item, blocks)
             else:
-                output += self._message(item, blocks, reply)
-        for block in blocks:
-            output += self._items(block, {}, {}, f"{len(output)}_{reply.get('id')}")
+                output.append(item)
+        rest = [one for block in blocks for one in block]
+        made = self._items(rest)
+        if made and output and made[0]["type"] == output[-1].get("type") == "message" and output[-1]["content"]:
+            # It goes on, as a stream of it would.
+            *before, last = output[-1]["content"]
+            text = str(last.get("text") or "") + made.pop(0)["content"][0]["text"]
+            output[-1] = {**output[-1], "content": [*before, *self._items([Text(text)], last)[0]["content"]]}
+        output += made
+        tail = str(reply.get("id")).removeprefix("resp_")
+        for place, item in enumerate(output):
+            if not item.get("id"):
+                prefix = {"message": "msg", "reasoning": "rs"}.get(str(item.get("type")), "item")
+                output[place] = {**item, "id": f"{prefix}_vtc{place}_{tail}"}
         return [{**reply, "output": output}]
 
-    def _message(self, item: dict[str, Any], blocks: list[list[Said]], reply: Event) -> list[dict[str, Any]]:
-        """Write a message with what became of its parts; a call parts it in two."""
+    def _message(self, item: dict[str, Any], blocks: list[list[Said]]) -> list[dict[str, Any]]:
+        """Write a message with what became of its texts, of which each takes the next of `blocks`, the last the rest.
+
+        A call, or reasoning, parts it in two.
+        """
         parts = item.get("content") or []
         texts = [part for part in parts if part.get("type") == "output_text"]
-        is_last = len(blocks) <= len(texts)
         taken = [blocks.pop(0) if blocks else [] for _ in texts]
-        if is_last and taken and blocks:
-            taken[-1] += [one for block in blocks for one in block]
-            blocks.clear()
         if all(_is_text(block, str(part.get("text") or "")) for block, part in zip(taken, texts, strict=True)):
             return [item]
         items: list[dict[str, Any]] = []
         for part in parts:
-            if part.get("type") != "output_text":
-                items.append({**item, "content": [part]})
-                continue
-            items += self._items(taken.pop(0), item, part, f"{len(items)}_{reply.get('id')}")
-        joined: list[dict[str, Any]] = []
+            made = self._items(taken.pop(0), part) if part.get("type") == "output_text" else [_message(part)]
+            if items and made and items[-1]["type"] == made[0]["type"] == "message":
+                items[-1]["content"] += made.pop(0)["content"]
+            items += made
+        rest = {key: value for key, value in item.items() if key != "content"}
         for one in items:
-            if joined and joined[-1]["type"] == one["type"] == "message":
-                joined[-1] = {**joined[-1], "content": [*joined[-1]["content"], *one["content"]]}
-            else:
-                joined.append(one)
-        own = next((place for place, one in enumerate(joined) if one["type"] == "message"), None)
-        if own is not None and "id" in item:
-            joined[own] = {**joined[own], "id": item["id"]}
-        return joined
+            if one["type"] == "message":
+                one.update(rest)
+                rest = {key: value for key, value in rest.items() if key != "id"}
+        return items
 
-    def _items(self, block: Sequence[Said], item: Event, part: Event, name: str) -> list[dict[str, Any]]:
-        """Write what is said in place of one text as items."""
+    def _items(self, block: Sequence[Said], part: Event = {}) -> list[dict[str, Any]]:  # noqa: B006 - it is only read
+        """Write what is said in place of a text as items, those that are new without an id."""
         items: list[dict[str, Any]] = []
         for one in block:
+            last = items[-1]["content"][-1] if items and "content" in items[-1] else {}
             match one:
                 case Text(text) | Rewritten(text=text) if text:
-                    if items and items[-1]["type"] == "message":
+                    if last.get("type") == "output_text":
                         text = items.pop()["content"][0]["text"] + text
-                    same = {"logprobs": [], **part} if part.get("text") == text else {"logprobs": []}
-                    content = [{"annotations": [], **same, "type": "output_text", "text": text}]
-                    own = {"type": "message", "role": "assistant", "status": "completed", **item}
-                    items.append({**own, "id": f"msg_vtc{len(items)}_{name}", "content": content})
+                    more = {} if part.get("text") == text else {"annotations": [], "logprobs": []}
+                    items.append(_message({**part, **more, "type": "output_text", "text": text}))
                 case Reasoning(text) if not self.drop & REASONING_FIELDS:
-                    if items and items[-1]["type"] == "reasoning":
+                    if last.get("type") == "reasoning_text":
                         text = items.pop()["content"][0]["text"] + text
-                    thought = {"summary": [], "content": [{"type": "reasoning_text", "text": text}]}
-                    own = {"id": f"rs_vtc{len(items)}_{name}", "type": "reasoning", "status": "completed"}
-                    items.append({**own, **thought})
+                    content = [{"type": "reasoning_text", "text": text}]
+                    items.append({"type": "reasoning", "status": "completed", "summary": [], "content": content})
                 case Call(call=call):
                     items.append(done_item(call, self.form))
         return items
@@ -150,6 +154,10 @@ class BodyCodec(msgspec.Struct):
 
     def keep_alive(self) -> None:
         return None
+
+
+def _message(part: Event) -> dict[str, Any]:
+    return {"type": "message", "role": "assistant", "status": "completed", "content": [part]}
 
 
 def _is_text(block: Sequence[Said], text: str) -> bool:

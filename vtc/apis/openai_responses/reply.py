@@ -141,11 +141,10 @@ class EventCodec(msgspec.Struct):
             cleaned, event = Frame(self.framing.write(clean, frame, first=True), encode(clean)), clean
         self.last = cleaned or frame, event
         deltas = (*self._deltas(event),)
-        alone = bool(deltas) and all(isinstance(one, TextDelta | CallDelta) for one in deltas)
         if not deltas and "sequence_number" not in event and "output_index" not in event and "item_id" not in event:
             known = event["type"].startswith("response.")
             return Decoded(frame=cleaned) if known else None
-        return Decoded(deltas, alone, cleaned)
+        return Decoded(deltas, frame=cleaned)  # none is `alone`: one that leaves nothing shifts the numbers after it
 
     def _event(self, frame: Frame) -> Event | None:
         """Decode the data of a frame; None if they are no event."""
