@@ -138,7 +138,7 @@ class BodyCodec(msgspec.Struct):
                 case Text(text) | Rewritten(text=text) if text:
                     if last.get("type") == "output_text":
                         text = items.pop()["content"][0]["text"] + text
-                    more = {} if part.get("text") == text else {"annotations": [], "logprobs": []}
+                    more: dict[str, Any] = {} if part.get("text") == text else {"annotations": [], "logprobs": []}
                     items.append(_message({**part, **more, "type": "output_text", "text": text}))
                 case Reasoning(text) if not self.drop & REASONING_FIELDS:
                     if last.get("type") == "reasoning_text":

@@ -414,7 +414,7 @@ class EventCodec(msgspec.Struct):
         number, open_ = self._number(event), self.open
         if self.kinds[number] == "message" and open_:
             index, id_ = open_.index, open_.id
-            if "part" in event or "content_index" in event or event["type"] == TEXT:
+            if "part" in event or "content_index" in event or event["type"] in (TEXT, TEXT_DONE):
                 more = {"content_index": len(open_.parts), **more}
         else:
             index, id_ = self.sent[number]
