@@ -16,6 +16,7 @@ event.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -61,6 +62,8 @@ _OWN: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "reasoning": ("rs", {"summary": [], "content": []}, {"type": "reasoning_text"}),
 }
 """Items with text that VTC begins itself: how their ids begin, and what they and their parts have besides."""
+_TEXT_TYPE = b'"%b"' % TEXT.encode()
+_DELTA = re.compile(rb'"delta"\s*:\s*("(?:[^"\\]|\\.)*+")')  # no string holds the quotes around the name as they are
 _MOST_PASSED = 1 << 16
 """Bytes of frames that are kept until their text is read."""
 
@@ -264,7 +267,7 @@ class EventCodec(msgspec.Struct):
     def passed(self, data: bytes) -> None:
         if self.next is not None:
             self.next += data.count(self.framing.end)
-        if self.open and self.open.kind == "message":
+        if self.open and _TEXT_TYPE in data:
             self.said = (self.said, data)
             self.passed_size += len(data)
         if self.passed_size > _MOST_PASSED:
@@ -600,9 +603,8 @@ def _joined(chain: Chain) -> str:
 
 
 def _text_of(data: bytes) -> str:
-    """The text of whole frames."""
-    events = (decode(frame.data or b"{}", "replace") for frame in sse.FrameReader().feed(data))
-    return "".join(event["delta"] for event in events if event.get("type") == TEXT)
+    """The text of frames that are all of the type for text."""
+    return "".join(decode(b"[%b]" % b",".join(_DELTA.findall(data)), "replace"))
 
 
 def without(event: Event, drop: Iterable[str]) -> dict[str, Any]:
