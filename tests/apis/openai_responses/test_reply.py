@@ -36,7 +36,7 @@ from vtc.wire.framing import Frame
 from vtc.wire.sse import FrameReader
 
 API = OpenAIResponses()
-NAMES = {name: ("mcp__fs", "read") for name in ("mcp__fs.read", "mcp__fs__read")}
+NAMES = dict.fromkeys(("mcp__fs.read", "mcp__fs__read"), ("mcp__fs", "read"))
 RECORDED = {name: body for name, body in REPLIES.items() if name.startswith("responses/")}
 CALL = call_events("read", '{"filePath"', ': "a"}')
 
