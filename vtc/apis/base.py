@@ -170,6 +170,8 @@ class Reply:
 
     message: Message
     finish_reason: str | None = None
+    cut: bool = False
+    """True if it ran into a limit."""
 
 
 class Api(Protocol):

@@ -49,5 +49,5 @@ def _reply(deltas: Sequence[Delta]) -> Reply:
         tuple(ToolCallAccumulator(delta for delta in deltas if isinstance(delta, CallDelta)).calls()),
         reasoning="".join(delta.text for delta in deltas if isinstance(delta, ReasoningDelta)),
     )
-    ends = [delta.said for delta in deltas if isinstance(delta, Finish) and delta.said]
-    return Reply(message, ends[-1] if ends else None)
+    ends = [delta for delta in deltas if isinstance(delta, Finish) and delta.said]
+    return Reply(message, ends[-1].said, ends[-1].reason == "length") if ends else Reply(message)

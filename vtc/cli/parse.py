@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 from rich.markup import escape
 
+from vtc.apis.openai_responses.request import declared_tools
 from vtc.cli.common import completing, loaded, profile_directories
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description
@@ -109,7 +110,11 @@ def _dialects(profiles: Profiles, names: tuple[str, ...], model: ModelProfile) -
 def _tools(file: Path) -> Iterator[Tool]:
     try:
         value = json.loads(file.read_text("utf-8"))
-        for entry in value["tools"] if isinstance(value, dict) else value:
+        entries = value["tools"] if isinstance(value, dict) else value
+        if any(entry.get("type") in ("custom", "namespace") and "name" in entry for entry in entries):
+            yield from declared_tools(entries)[0]
+            return
+        for entry in entries:
             function = entry.get("function", entry)
             yield Tool(function["name"], function.get("description", ""), function.get("parameters", {}))
     except (ValueError, KeyError, TypeError, AttributeError) as error:

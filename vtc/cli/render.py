@@ -12,8 +12,10 @@ from vtc import apis
 from vtc.apis import BadRequest
 from vtc.cli.common import completing, planner, profile_directories
 from vtc.exchange import Exchange
+from vtc.json_text import encode
 from vtc.profiles.matching import Facts
 from vtc.profiles.planner import Settings
+from vtc.reporting import transcript
 
 
 @click.command(short_help="Print what the model is shown for a request.")
@@ -27,14 +29,18 @@ from vtc.profiles.planner import Settings
 )
 @click.option("--tools", type=click.Choice(["auto", "native", "prompt"]), default="prompt", show_default=True)
 @click.option("--user-agent", default="", help="The client's User-Agent header.")
+@click.option("--path", default="/v1/chat/completions", show_default=True, help="Where it would be sent.")
 @click.option("--json", "as_json", is_flag=True, help="The request's body as it would be sent.")
-def render(file: Any, directories: tuple[Path, ...], dialect: str, tools: Any, user_agent: str, as_json: bool) -> None:
-    """Print what the model is shown for the chat completion request in FILE (or standard input)."""
-    api = apis.find("POST", "/v1/chat/completions")
-    assert api is not None
+def render(
+    file: Any, directories: tuple[Path, ...], dialect: str, tools: Any, user_agent: str, path: str, as_json: bool
+) -> None:
+    """Print what the model is shown for the request in FILE (or standard input)."""
+    api = apis.find("POST", path)
+    if api is None:
+        raise click.BadParameter(f"{path}: no API that VTC knows", param_hint="--path")
     plans = planner(directories, Settings(tools=tools, dialect=dialect))
     try:
-        exchange = Exchange.open(api, file.read(), Facts(user_agent=user_agent), plans, "render")
+        exchange = Exchange.open(api, file.read(), Facts(user_agent=user_agent, path=path), plans, "render")
         body = json.loads(exchange.request())
     except BadRequest as error:
         raise click.ClickException(str(error)) from None
@@ -43,6 +49,8 @@ def render(file: Any, directories: tuple[Path, ...], dialect: str, tools: Any, u
         return
     for line in exchange.plan.why:
         click.secho(f"# {line}", dim=True)
+    if "messages" not in body:
+        click.echo(f"\n{transcript.written(transcript.asked(api, encode(body)))}")
     for message in body.get("messages", []):
         click.secho(f"\n[{message.get('role')}]", bold=True)
         content = message.get("content")

@@ -104,9 +104,8 @@ class Commands:
         if reply.message.reasoning:  # the server parted it off: none is looked for in the text
             reading = msgspec.structs.replace(reading, reasoning=None)
         known = secrets(dict(one.request.headers))
-        complete = reply.finish_reason != "length"
         name = f"{plan.model} {one.id[:8]}"
-        return Case.recorded(name, reply.message.text, reading, complete=complete, secrets=known)
+        return Case.recorded(name, reply.message.text, reading, complete=not reply.cut, secrets=known)
 
 
 def _told(text: str) -> str:

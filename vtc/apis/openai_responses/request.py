@@ -170,7 +170,11 @@ def _read(body: bytes) -> tuple[dict[str, msgspec.Raw], dict[str, Any], Declared
     except msgspec.DecodeError:
         # It takes Python's own decoder, so there are no bytes to keep: JavaScript cuts emoji in two when it cuts text.
         fields: dict[str, Any] = decode(body)
-        return {key: msgspec.Raw(encode(value)) for key, value in fields.items()}, fields, _declared(fields["tools"])
+        return (
+            {key: msgspec.Raw(encode(value)) for key, value in fields.items()},
+            fields,
+            declared_tools(fields["tools"]),
+        )
     tools = bytes(raw.get("tools", b"null"))
     known = _known(tools) if len(tools) <= _MOST_TOOLS else _known.__wrapped__(tools)
     fields = {key: known[0] if key == "tools" else decode(bytes(one)) for key, one in raw.items()}
@@ -181,10 +185,11 @@ def _read(body: bytes) -> tuple[dict[str, msgspec.Raw], dict[str, Any], Declared
 def _known(tools: bytes) -> tuple[Any, Declared]:
     """Declarations of tools, decoded; agents send the same ones with every request, and exchanges share them."""
     decoded = decode(tools)
-    return decoded, _declared(decoded)
+    return decoded, declared_tools(decoded)
 
 
-def _declared(entries: Iterable[Json] | None) -> Declared:
+def declared_tools(entries: Iterable[Json] | None) -> Declared:
+    """Read the entries of `tools`, those in namespaces, too."""
     tools: list[Tool] = []
     declared: list[str] = []
     names: dict[str, tuple[str, str]] = {}
