@@ -41,7 +41,7 @@ CALLS = [
 
 
 def test_the_apis_that_are_checked_are_all_there_are() -> None:
-    assert [api.name for api in APIS] == ["openai-chat"]
+    assert {api.name for api in APIS} == {"openai-chat", "ollama-chat"}
 
 
 @cache

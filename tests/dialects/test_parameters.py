@@ -7,7 +7,7 @@ from itertools import chain
 
 import pytest
 
-from tests.dialects.material import DIALECTS, calls, content, merged, random_cuts, raw, read, single_cuts
+from tests.dialects.material import DIALECTS, calls, content, described, merged, random_cuts, raw, read, single_cuts
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
 from vtc.events import Call, Event, Refusal, Tool
@@ -133,6 +133,22 @@ def test_a_closing_tag_that_text_follows_is_content(dialect: Description) -> Non
     arguments = {"filePath": "a.md", "content": f"a {closer(dialect, 'content').strip()} b {tail} c"}
     events = every_cut(dialect, reply(dialect, call(dialect, "write", arguments)))
     assert calls(events) == [("write", arguments)]
+
+
+SHOUT = described(
+    "{kind: dialect, name: shout, call: '<<CALL {name}>>{params}<<END>>', param: '<<{key}>>{value}<</{key}>>\n', "
+    "optional: ['<<END>>']}"
+)
+
+
+@pytest.mark.parametrize("end", ["<<END>>", ""])
+@pytest.mark.parametrize("after", ["", "\nSo."])
+def test_a_call_whose_only_closing_tag_may_be_missing(end: str, after: str) -> None:
+    arguments = {"command": "a <<CALL bash>> <<END>> b", "description": "x"}
+    text = call(SHOUT, "bash", arguments, 2).removesuffix("<<END>>") + end + after
+    events = every_cut(SHOUT, text, singly=True)
+    assert calls(events) == [("bash", arguments)]
+    assert content(events) == after.strip()
 
 
 @EACH

@@ -9,7 +9,7 @@ from vtc import apis
 from vtc.apis import BadRequest
 from vtc.reporting.transcript import Block, asked, compared, difference, replied, written
 
-API = apis.APIS[0]
+API = next(api for api in apis.APIS if api.name == "openai-chat")
 CALL = {
     "id": "c1",
     "type": "function",

@@ -8,7 +8,7 @@ from tests.apis import chat
 from vtc import apis
 from vtc.reporting.view import Bodies, diff, pane
 
-API = apis.APIS[0]
+API = next(api for api in apis.APIS if api.name == "openai-chat")
 TAG = chat.DIALECTS["tag"]("read", {"filePath": "/a"})
 CAME = b"".join(chat.streamed("I look.\n\n", TAG))
 CALL = chat.native(0, id="call_1", name="read", arguments='{"filePath":"/a"}')

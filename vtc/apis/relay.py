@@ -149,7 +149,7 @@ class Relay[P: Pipeline]:
         if isinstance(last, End):
             out, after = self._end(codec, complete=True)
             out.append(codec.forward(frame))
-        elif len(deltas) > 1 and any(delta.choice != deltas[0].choice for delta in deltas):
+        elif len(deltas) > 1 and len({delta.choice for delta in deltas}) > 1:
             out, after = self._several(codec, frame, deltas)
         else:
             choice = self._choice(last.choice if last else 0)
@@ -275,20 +275,22 @@ def _read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choi
             case BlockEnd():
                 choice = replace(choice, paused=True)
             case Finish(reason=reason):
-                choice, made, changed = _finish(_lifting(choice, events), calls, complete=reason != "length")
+                choice, made, changed = _finish(choice, calls, complete=reason != "length", lifted=_has_calls(events))
                 told = _reason(reason, choice, changed=changed)
                 events += [*made, delta if told == reason else replace(delta, reason=told)]
                 intact = intact and told == reason and not (changed and calls)
                 calls = [] if changed else calls
-    if events:
-        choice = _lifting(choice, events)
+    if not choice.lifted and _has_calls(events):
+        choice = replace(choice, lifted=True)
     return choice, replace(entry, text=text, calls=tuple(calls), intact=intact), events
 
 
-def _finish(choice: Choice, calls: Sequence[CallDelta], *, complete: bool) -> tuple[Choice, Outcome, bool]:
+def _finish(
+    choice: Choice, calls: Sequence[CallDelta], *, complete: bool, lifted: bool = False
+) -> tuple[Choice, Outcome, bool]:
     """End a choice. The last value is True if upstream's own calls are not to leave in the frames they came in."""
-    pieces = [*(piece for entry in choice.waiting for piece in entry.calls), *calls]
-    gathered = ToolCallAccumulator(pieces).numbered()
+    pieces = [*[piece for entry in choice.waiting for piece in entry.calls], *calls]
+    gathered = ToolCallAccumulator(pieces).numbered() if pieces else []
     made: Outcome = [*choice.pipeline.finish(complete=complete, calls=gathered)]
     changed = False
     if gathered:
@@ -298,18 +300,15 @@ def _finish(choice: Choice, calls: Sequence[CallDelta], *, complete: bool) -> tu
             choice = replace(choice, waiting=deque(map(_without_calls, choice.waiting)))
         else:
             made = [event for event in made if not isinstance(event, Call)]
-    return _lifting(replace(choice, ended=True), made), made, changed
+    return replace(choice, ended=True, lifted=choice.lifted or lifted or _has_calls(made)), made, changed
 
 
 def _without_calls(entry: Waiting) -> Waiting:
     return replace(entry, calls=(), intact=False) if entry.calls else entry
 
 
-def _lifting(choice: Choice, events: Outcome) -> Choice:
-    """Note that the client is given calls."""
-    if choice.lifted or not any(isinstance(event, Call) for event in events):
-        return choice
-    return replace(choice, lifted=True)
+def _has_calls(events: Outcome) -> bool:
+    return Call in [type(event) for event in events]
 
 
 def _reason(reason: Reason, choice: Choice, *, changed: bool) -> Reason:
@@ -337,59 +336,54 @@ def _is_unchanged(choice: Choice, entry: Waiting, events: Outcome) -> bool:
 
 def _settle(codec: Codec, choice: Choice, entry: Waiting, events: Outcome) -> tuple[Choice, list[bytes]]:
     """Give the frames that wait, and `entry`, what became of their text; return what leaves of them."""
-    frames = iter([*choice.waiting, entry])
+    shares = _shared([*choice.waiting, entry], events)
     out: list[bytes] = []
-    after: deque[Waiting] = deque()
-    here = next(frames)
-    said = [*here.said]
-    taken, intact = here.taken, here.intact
+    done = 0
+    for here in shares:
+        if here.taken < len(here.text) or (here.calls and not choice.ended):
+            break
+        out += _leave(codec, choice.index, here)
+        done += 1
+    waiting = deque(shares[done:])
+    if waiting and waiting[0].said and not waiting[0].calls:
+        here = waiting[0]
+        rest = here.text[here.taken :]
+        if not (here.intact and rest.isspace() and not here.written):
+            out += _leave(codec, choice.index, replace(here, intact=False))
+            waiting[0] = replace(here, text=rest, taken=0, said=(), intact=False, written=True)
+    return replace(choice, waiting=waiting), out
 
-    def leave() -> None:
-        """The frame is decided: it leaves, unless it must wait for one before it, or for its calls."""
-        if after or (here.calls and not choice.ended):
-            after.append(replace(here, taken=taken, said=tuple(said), intact=intact))
-        elif intact or said or here.calls or not here.alone:
-            out.extend(_leave(codec, choice.index, replace(here, said=tuple(said), intact=intact)))
 
-    def advance() -> None:
-        nonlocal here, said, taken, intact
-        leave()
-        here = next(frames)
-        said, taken, intact = [*here.said], here.taken, here.intact
-
+def _shared(waiting: Sequence[Waiting], events: Outcome) -> list[Waiting]:
+    """Give each frame its share of the events, by their characters; a frame that says nothing any more is left out."""
+    shares: list[Waiting] = []
+    frames = iter(waiting)
+    here, last = next(frames), waiting[-1]
+    taken, said, intact = here.taken, [*here.said], here.intact
     for event in events:
-        count = 0 if isinstance(event, _WITHOUT_TEXT) else len(event.raw)
-        while not count and here is not entry and taken == len(here.text):
-            advance()  # it stands for no characters: it belongs after all that are decided
-        while count:
-            while taken == len(here.text):
-                advance()
-            part = here.text[taken : taken + count]
-            taken += len(part)
-            count -= len(part)
-            if isinstance(event, Text):
-                said.append(Text(part))
-            else:
-                intact = False
-                if isinstance(event, Reasoning):
-                    said.append(Reasoning(part))
+        left = 0 if isinstance(event, _WITHOUT_TEXT) else len(event.raw)
+        piece = type(event) if isinstance(event, Text | Reasoning) else None
+        intact = intact and not (left and piece is not Text)
+        # An event that stands for no characters belongs after all that are decided.
+        while left > (room := len(here.text) - taken) or not (left or room or here is last):
+            if room and piece:
+                said.append(piece(here.text[taken:]))
+            left -= room
+            if said or intact or here.calls or not here.alone:
+                shares.append(replace(here, taken=len(here.text), said=tuple(said), intact=intact))
+            here = next(frames)
+            taken, said, intact = here.taken, [*here.said], here.intact and not (left and piece is not Text)
+        if left and piece:
+            said.append(piece(here.text[taken : taken + left]))
+        taken += left
         if isinstance(event, Call | Rewritten):
             intact = False
             said.append(event)
         elif isinstance(event, _WITHOUT_TEXT):
             said.append(event)
-    while taken == len(here.text):
-        if here is entry:
-            leave()
-            return replace(choice, waiting=after), out
-        advance()
-    rest = here.text[taken:]
-    if not (after or here.calls) and said and (not intact or here.written or not rest.isspace()):
-        out += _leave(codec, choice.index, replace(here, said=tuple(said), intact=False))
-        here = replace(here, text=rest, taken=0, said=(), intact=False, written=True)
-    else:
-        here = replace(here, taken=taken, said=tuple(said), intact=intact)
-    return replace(choice, waiting=deque([*after, here, *frames])), out
+    if said or intact or here.calls or not here.alone or taken < len(here.text):
+        shares.append(replace(here, taken=taken, said=tuple(said), intact=intact))
+    return [*shares, *frames]
 
 
 def _leave(codec: Codec, choice: int, entry: Waiting) -> list[bytes]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from vtc.dialects.arguments.json_object import JsonBody
-from vtc.dialects.reading.delivery import EXCERPT
+from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.reading.reader import PlainRule, Reader
 from vtc.dialects.syntax import tool_names
 from vtc.events import Call, Event, Reasoning, Refusal, Text, Tool, ToolCall
@@ -91,8 +91,8 @@ class ReplyPipeline:
             if client
             else ForStructuredClient(self._gap)
         )
-        stages: list[Stage] = [self._limit, self._identify, self._record, self._client]
-        self._stages = [guards, *stages] if guards else stages
+        self._guards = guards
+        self._stages: tuple[Stage, ...] = (self._limit, self._identify, self._record, self._client)
 
     @property
     def faults(self) -> list[Fault]:
@@ -135,21 +135,27 @@ class ReplyPipeline:
         out = self._staged(self._reader.finish(complete=complete) if self._reader else [])
         if self._thoughts and self._reader and not self._limit.delivered:
             out += self._staged(self._thoughts.calls(unclosed=self._reader.in_reasoning, complete=complete))
-        out += self._staged(self._meant(calls))
-        held: list[Event] = []
-        for stage in self._stages:
-            held = [*stage.feed(held), *stage.finish()]
+        if calls:
+            out += self._staged(self._meant(calls))
+        if self._guards:
+            out += self._judged(self._guards.finish())
         if complete:
             self._check_choice()
         else:
             self._record.faults.clear()  # the model was cut off: it would be again
-        return out + held
+        return out + self._client.note()
 
     def _staged(self, events: list[Event]) -> list[Event]:
+        """Put events through policies and stages."""
         if self._thoughts:
             self._thoughts.feed(events)
-        for stage in self._stages:
-            events = stage.feed(events)
+        return self._judged(self._guards.feed(events) if self._guards else events)
+
+    def _judged(self, events: list[Event]) -> list[Event]:
+        """Put what the policies passed through the stages."""
+        if events:
+            for stage in self._stages:
+                events = stage.feed(events)
         return events
 
     def _meant(self, calls: Iterable[ToolCall]) -> list[Event]:

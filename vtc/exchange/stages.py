@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
-from vtc.dialects.reading.delivery import EXCERPT
+from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.text_client import conversation
 from vtc.events import Call, Denied, Event, Intervention, Markup, Refusal, Rewritten, Text, Tool, ToolCall
 from vtc.profiles.plan import ReplyPlan, TextClient
@@ -32,11 +32,9 @@ type Fault = tuple[Literal["malformed", "arguments", "denied", "tool_choice"], s
 
 
 class Stage(Protocol):
-    """Events in, events out; `finish` returns what the stage still holds, or adds."""
+    """Events in, events out."""
 
     def feed(self, events: Sequence[Event]) -> list[Event]: ...
-
-    def finish(self) -> list[Event]: ...
 
 
 class Limit:
@@ -52,26 +50,25 @@ class Limit:
         """Names of those that were too many, and the client was not told of."""
 
     def feed(self, events: Sequence[Event]) -> list[Event]:
-        return [out for event in events for out in (self._held(event) if isinstance(event, Call) else (event,))]
+        out: list[Event] = []
+        for event in events:
+            out += self._held(event) if isinstance(event, Call) else (event,)
+        return out
 
-    def _held(self, event: Call) -> Iterable[Event]:
+    def _held(self, event: Call) -> Sequence[Event]:
         name, most, unknown = event.call.name, self.most, self._unknown_tools
         excerpt = event.raw[:EXCERPT]
         if event.dialect != NATIVE and unknown != "allow" and name not in self._tools:
             # It was read for a reactor, which did not want it.
-            yield Refusal("no tool of that name is offered", event.dialect, name, excerpt, malformed=False)
-            yield Markup(event.raw) if unknown == "drop" else Text(event.raw)
-        elif most is not None and len(self.delivered) >= most:
+            reason = "no tool of that name is offered"
+            shown = Markup(event.raw) if unknown == "drop" else Text(event.raw)
+            return Refusal(reason, event.dialect, name, excerpt, malformed=False), shown
+        if most is not None and len(self.delivered) >= most:
             self.extra.append(name)
             reason = f"only {most} call{'s' * (most > 1)} a reply: dropped"
-            yield Refusal(reason, event.dialect, name, excerpt, malformed=False)
-            yield Markup(event.raw)
-        else:
-            self.delivered.append(name)
-            yield event
-
-    def finish(self) -> list[Event]:
-        return []
+            return Refusal(reason, event.dialect, name, excerpt, malformed=False), Markup(event.raw)
+        self.delivered.append(name)
+        return (event,)
 
 
 class Ids:
@@ -117,9 +114,6 @@ class Identify:
             event = replace(event, call=call)
         return replace(event, call=replace(event.call, id=self._ids.take(event.call.id)))
 
-    def finish(self) -> list[Event]:
-        return []
-
 
 class Record:
     """Writes the report, and what may be worth asking again for; what is only said for that goes no further."""
@@ -145,9 +139,6 @@ class Record:
                     )
             out.append(event)
         return out
-
-    def finish(self) -> list[Event]:
-        return []
 
     def _refused(self, event: Refusal) -> None:
         if event.malformed:
@@ -213,7 +204,8 @@ class ForStructuredClient:
             return Text(event.raw) if event.raw else Rewritten("", self._gap.before(MESSAGE_GAP) + written)
         return Rewritten(event.raw, self._gap.before(MESSAGE_GAP) + event.message)
 
-    def finish(self) -> list[Event]:
+    def note(self) -> list[Event]:
+        """Return what is added at the end of the reply."""
         return []
 
 
@@ -256,7 +248,7 @@ class ForTextClient(ForStructuredClient):
             return Rewritten(event.raw, self._gap.before(MESSAGE_GAP) + message)
         return Rewritten(event.raw, self._gap.before(self._client.gap) + written)
 
-    def finish(self) -> list[Event]:
+    def note(self) -> list[Event]:
         """Tell a client that takes few calls what else the model called, so that the model will see it, too."""
         extra, most = self._limit.extra, self._limit.most
         if not extra or self._client.extra_calls == "drop":

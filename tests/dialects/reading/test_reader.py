@@ -308,6 +308,60 @@ def test_more_white_space_than_is_waited_for(dialect: str, before: str, behind: 
     assert raw(whole) == text
 
 
+# Text that needs no reading
+
+
+@given(st.data())
+@settings(max_examples=EXAMPLES)
+def test_plain_text_leaves_as_it_is_and_the_rule_stays(data: st.DataObject) -> None:
+    one = Reader(compiled(tuple(SIX), tuple(AGENT), THINK), AGENT)
+    one.feed(drawn(data, SIX) + data.draw(st.sampled_from(["", "x", " x", ">", "\n> x"])))
+    rule = one.plain
+    if rule is None:
+        return
+    text = data.draw(st.text(st.characters(codec="utf-8", exclude_characters=rule.stop), min_size=1))
+    if not text.endswith(tuple(rule.endings)):
+        assert one.feed(text) == [Text(text)]
+        assert one.plain == rule
+
+
+@pytest.mark.parametrize(
+    "text", ["", "x ", "x\n", "x\n>", "x\n> ", "x<", CALL, f"x{CALL}", "<bash><command>", "<think>"]
+)
+def test_where_a_line_begins_or_something_waits_all_text_must_be_fed(text: str) -> None:
+    one = reader()
+    one.feed(text)
+    assert one.plain is None
+
+
+def test_the_characters_that_stop_plain_text_are_those_that_open_markup() -> None:
+    one = reader()
+    one.feed("Hello")
+    assert one.plain is not None
+    assert {*one.plain.stop} == {*"<`~"}
+    assert {*one.plain.endings} == {*" \t\r\n>"}
+
+
+# Messages of several blocks
+
+
+def test_a_pause_decides_what_is_held_as_the_end_does() -> None:
+    for text in ("Hi. <ba", "Hi. <bash>\n<command>ls</command>\n", "a ` <bash>", "<think>hm", "x \n", CALL):
+        one, other = reader(), reader()
+        assert [*one.feed(text), *one.pause()] == [*other.feed(text), *other.finish()]
+
+
+def test_after_a_pause_the_next_block_is_read_from_its_beginning() -> None:
+    one = reader("bare-json", thinking=True)
+    assert raw([*one.feed("hm"), *one.pause()]) == "hm"
+    json_ = '{"name": "bash", "arguments": {"command": "ls"}}'
+    for text in ("Hi. `", "<think>so</think>", "~~~\nx"):
+        assert raw([*one.feed(text), *one.pause()]) == text
+        assert not one.in_reasoning
+        assert calls([*one.feed(json_), *one.pause()]) == [("bash", {"command": "ls"})]
+    assert raw([*one.feed("Bye."), *one.finish()]) == "Bye."
+
+
 # Calls in code, for a dialect whose markers stand for nothing else
 
 SPECIAL = described("{kind: dialect, name: special, call: '<|call|>{json}<|end|>', in_code: call}")
@@ -328,7 +382,7 @@ def test_a_long_text_is_not_kept() -> None:
     one = reader()
     for _ in range(2_000):
         one.feed("A line of text, and no call in it.\n")
-    assert len(one._buffer) < 100
+    assert one.held < 100
 
 
 @pytest.mark.parametrize("limit", [100, 1_000])
@@ -337,4 +391,4 @@ def test_a_call_that_is_too_long_is_not_kept(limit: int) -> None:
     one.feed("<write_file><path>a</path><content>")
     said = "".join(raw(one.feed("0123456789")) for _ in range(1_000))
     assert len(said) > 10_000 - limit
-    assert len(one._buffer) < 100
+    assert one.held < 100

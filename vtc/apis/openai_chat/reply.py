@@ -12,7 +12,7 @@ The older form of a call is `{"function_call": {"name": …, "arguments": …}}`
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar
 
 import msgspec
@@ -61,7 +61,7 @@ class _Delta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 class _Choice(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     delta: _Delta
     index: int | None = None
-    finish_reason: Any = None
+    finish_reason: str | None = None
     logprobs: Any = None
     stop_reason: Any = None
     token_ids: Any = None
@@ -97,7 +97,7 @@ class ChunkCodec(msgspec.Struct):
         return (None if self.drop else self._decode_text(frame, data)) or self._decode_any(frame, data)
 
     def _decode_text(self, frame: Frame, data: bytes) -> Decoded | None:
-        """Read a chunk that says some text or reasoning of one choice, as nearly all do; None for any other.
+        """Read a chunk that says text or reasoning of one choice, or its end, as nearly all do; None for any other.
 
         Decoded into the few fields that decide about it, it costs a third of what plain data would.
         """
@@ -109,12 +109,15 @@ class ChunkCodec(msgspec.Struct):
             return None
         choice = chunk.choices[0]
         delta, index = choice.delta, choice.index or 0
-        if choice.finish_reason or delta.tool_calls or delta.function_call:
+        if delta.tool_calls or delta.function_call:
             return None
         thought = delta.reasoning_content or delta.reasoning
+        is_first = bool(delta.role) and self._takes_role(frame, index)
+        if choice.finish_reason:
+            end = Finish(_REASONS.get(choice.finish_reason, "stop"), index, choice.finish_reason)
+            return None if thought else Decoded((TextDelta(delta.content or "", index), end))
         if bool(thought) == bool(delta.content):
             return None
-        is_first = bool(delta.role) and self._takes_role(frame, index)
         alone = not (is_first or delta.refusal) and chunk.usage is choice.logprobs is choice.token_ids is None
         said = TextDelta(delta.content, index) if delta.content else ReasoningDelta(thought or "", index)
         return Decoded((said,), alone)
@@ -127,7 +130,7 @@ class ChunkCodec(msgspec.Struct):
         except ValueError:
             return None
         entries = chunk.get("choices") if isinstance(chunk, dict) else None
-        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        if not isinstance(entries, list) or not {*map(type, entries)} <= {dict}:
             return None
         deltas = [delta for entry in entries for delta in _deltas(entry.get("index") or 0, entry, entry.get("delta"))]
         cleaned = None
@@ -166,11 +169,11 @@ class ChunkCodec(msgspec.Struct):
         chunk = decode(frame.data or b"{}", "replace")
         chunk = chunk if isinstance(chunk, dict) else {}
         entries = chunk.get("choices") or []
-        entry: dict[str, Any] = next((one for one in entries if (one.get("index") or 0) == choice), {})
+        entry: dict[str, Any] = ([one for one in entries if (one.get("index") or 0) == choice] or [{}])[0]
         head = {key: value for key, value in chunk.items() if key not in ("choices", "usage")}
         if entry and entries[0] is not entry:
             chunk = head  # what is said of all choices leaves with the first
-        ends = bool(entry.get("finish_reason")) and any(isinstance(one, Finish) for one in said)
+        ends = bool(entry.get("finish_reason")) and Finish in [type(one) for one in said]
         out: list[Mapping[str, Any]] = []
 
         def say(delta: dict[str, Any], reason: str | None = None) -> None:
@@ -218,24 +221,23 @@ class ChunkCodec(msgspec.Struct):
             others["content"] = ""  # as the first chunk of a reply has it
         if ends:
             return [{**head, "choices": [{"index": index, "delta": others, "finish_reason": None}]}] if others else []
-        more = any(value is not None for key, value in entry.items() if key not in ("index", "delta", "finish_reason"))
-        if others or more or chunk.get("usage") is not None:
+        more = [key for key, value in entry.items() if value is not None]
+        if others or {*more} - {"index", "delta", "finish_reason"} or chunk.get("usage") is not None:
             return [{**chunk, "choices": [{**entry, "delta": others, "finish_reason": None}]}]
         return []
 
-    def _call(self, call: ToolCall, choice: int) -> Iterable[dict[str, Any]]:
+    def _call(self, call: ToolCall, choice: int) -> tuple[dict[str, Any], dict[str, Any]]:
         """Write a call as two deltas: all but its arguments, then these."""
+        index = self.calls.get(choice, 0)
+        self.calls = {**self.calls, choice: index + 1}
         if self.legacy:
-            yield {"function_call": {"name": call.name, "arguments": ""}}
-            yield {"function_call": {"arguments": call.arguments}}
-        else:
-            index = self.calls.get(choice, 0)
-            entry = entry_of(ToolCall(call.name, "", call.id, call.source))
-            key = "custom" if "custom" in entry else "function"
-            field = "input" if key == "custom" else "arguments"
-            yield {"tool_calls": [{**entry, "index": index}]}
-            yield {"tool_calls": [{"index": index, key: {field: call.arguments}}]}
-        self.calls = {**self.calls, choice: self.calls.get(choice, 0) + 1}
+            head = {"name": call.name, "arguments": ""}
+            return {"function_call": head}, {"function_call": {"arguments": call.arguments}}
+        entry = entry_of(ToolCall(call.name, "", call.id, call.source))
+        rest = (
+            {"custom": {"input": call.arguments}} if "custom" in entry else {"function": {"arguments": call.arguments}}
+        )
+        return {"tool_calls": [{**entry, "index": index}]}, {"tool_calls": [{"index": index, **rest}]}
 
     def release(self) -> bytes:
         return b""
@@ -318,19 +320,20 @@ def _part(entry: Any, key: str) -> Mapping[str, Any]:
     return part if isinstance(part, Mapping) else {}
 
 
-def _deltas(choice: int, entry: Mapping[str, Any], part: Any) -> Iterable[Delta]:
+def _deltas(choice: int, entry: Mapping[str, Any], part: Any) -> list[Delta]:
     """Read one choice of a chunk, or of a whole reply; `part` is its delta or its message."""
     part = part if isinstance(part, Mapping) else {}
+    deltas: list[Delta] = []
     if thought := part.get("reasoning_content") or part.get("reasoning"):
-        yield ReasoningDelta(thought if isinstance(thought, str) else "", choice)
-    for call in part.get("tool_calls") or ():
-        yield _call_delta(call, choice)
+        deltas.append(ReasoningDelta(thought if isinstance(thought, str) else "", choice))
+    deltas += [_call_delta(call, choice) for call in part.get("tool_calls") or ()]
     if call := part.get("function_call"):
-        yield _function_delta(call, choice)
+        deltas.append(_function_delta(call, choice))
     content = part.get("content")
-    yield TextDelta(content if isinstance(content, str) else "", choice)
+    deltas.append(TextDelta(content if isinstance(content, str) else "", choice))
     if reason := entry.get("finish_reason"):
-        yield Finish(_REASONS.get(reason, "stop"), choice, str(reason))
+        deltas.append(Finish(_REASONS.get(reason, "stop"), choice, str(reason)))
+    return deltas
 
 
 def _call_delta(call: Mapping[str, Any], choice: int) -> CallDelta:

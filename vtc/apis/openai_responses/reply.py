@@ -167,7 +167,7 @@ class EventCodec(msgspec.Struct):
             self.kinds = (*self.kinds, of)
         if kind == TEXT:
             number = self._number(event)
-            self.speaking = True
+            self.speaking = self.speaking or bool(event.get("delta"))
             if number not in self.spoken:
                 self.spoken |= {number}
             yield TextDelta(str(event.get("delta") or ""))
@@ -177,7 +177,7 @@ class EventCodec(msgspec.Struct):
             yield finish_of(_part(event, "response"), self.form)
         elif kind == "error":
             yield Finish("length", said="error")
-        elif kind == TEXT_DONE or (kind == ADDED and self.speaking):
+        elif kind in (TEXT_DONE, ADDED) and self.speaking:
             self.speaking = False
             yield BlockEnd()
         if self._kind(event) in CALLS:

@@ -12,7 +12,6 @@ from vtc.dialects.arguments.gemma import GemmaBody
 from vtc.dialects.arguments.json_object import JsonBody, dumped, encodable, items
 from vtc.dialects.arguments.kwargs import KwargsBody
 from vtc.dialects.reading import repairs
-from vtc.dialects.reading.nesting import Nesting
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.forms import Form
 from vtc.events import Call, Tool, ToolCall
@@ -45,8 +44,8 @@ class OpenCall:
         self.size = 0
         self.spilled = False
         """Too long to hold: read to its end, but as text."""
-        self.ends = 0
-        """How often its opening tag may have ended, if that has attributes."""
+        self.earlier: list[Call] = []
+        """The calls before it in a section that must be the whole reply."""
         self._lenient = lenient
         self._escaped = False
         self._body = 0  # of the pieces of `_raw`, the first behind the head
@@ -56,12 +55,6 @@ class OpenCall:
         self._schema = self._tool.parameters if self._tool else {}
         self._declared = values.properties(self._schema)
         self._raw: list[str] = []
-        self.nesting = Nesting()
-        """What the open parameter's value quotes."""
-        self.closers = 0
-        """Closers of a parameter that follow each other, the last of which is read."""
-        self.paired = False
-        """The last of them pairs with an opener in the value."""
         self.undeclared = 0
         """Parameters so far that the tool does not declare."""
         self.balance = 0
@@ -131,7 +124,6 @@ class OpenCall:
     def open_param(self, key: str, param: int, is_string: bool | None = None) -> None:
         """Begin a parameter; `is_string` where the markup itself says whether it is one."""
         self._key, self._param, self._is_string = key, param, is_string
-        self.nesting = Nesting()
         self.undeclared += key not in self._declared
 
     def quotes(self, key: str) -> bool:
@@ -150,24 +142,8 @@ class OpenCall:
         """True if a parameter that the tool declares may follow one that it does not."""
         return bool(self._declared)
 
-    @property
-    def is_guess(self) -> bool:
-        """True if the open parameter may be none."""
-        return self._key is not None and self.begins_with_a_guess(self._key)
-
-    @property
-    def value_size(self) -> int:
-        """Characters of the open parameter's value so far."""
-        return sum(map(len, self._value))
-
-    @property
-    def closing_tag(self) -> tuple[int, str]:
-        """Which of the dialect's patterns the open parameter is written in, and its name where the closer has it."""
-        return self._param, "" if self.form.closers_alike else self._key or ""
-
-    def close_param(self) -> None:
-        """Take the value of the open parameter, which is complete."""
-        self.balance += self.nesting.balance + 1  # the closer that ends it is not one that it holds
+    def close_param(self, *, doubled: bool = False) -> None:
+        """Take the value of the open parameter, which is complete; `doubled` if it has several closers."""
         if self.spilled:
             return
         assert self._key is not None
@@ -177,7 +153,7 @@ class OpenCall:
             self.repairs[f"repeated:{self._key}"] = None
             if self._twice is None and dumped(given) != dumped(self._arguments[self._key]):
                 self._twice = self._key
-        if self.closers > 1:
+        if doubled:
             self.repairs["doubled-closer"] = None
         if self._tool and self._declared and self._key not in self._declared and not self._open_ended:
             self.repairs[f"undeclared:{self._key}"] = None

@@ -72,6 +72,13 @@ class Form:
         }
         return _loose(_trim(_markup(after, self.dialect, slots)))
 
+    def written_tail(self, name: str) -> tuple[Part, ...]:
+        """The same with at least some text in it: where all of it may be missing, as it is if nothing is."""
+        tail = self.tail(name)
+        if any(isinstance(part, Lit | Chars | OneOf) for part in tail):
+            return tail
+        return tuple(inner for part in tail for inner in (part.parts if isinstance(part, Maybe) else (part,)))
+
     def section_tail(self) -> tuple[Part, ...]:
         if not self.section:
             return ()

@@ -87,8 +87,9 @@ class Grammar:
 
     def _arguments(self, form: Form, name: str) -> Scan:
         """Right behind a head with {params}: a parameter, the end of a call without any, or a JSON object."""
-        tokens = [Token(f"p{i}", parts) for i, parts in enumerate(form.param_heads())]
-        tokens.append(Token("tail", form.tail(name)))
+        tail, loose = form.written_tail(name), form.tail(name)
+        tokens = [Token("tail0", tail), *(Token(f"p{i}", parts) for i, parts in enumerate(form.param_heads()))]
+        tokens += [Token("tail1", loose)] * (loose != tail)
         unquoted = (Lit("{"), Space(), Chars(r"\w", 64), Space(), Lit(":"))
         for i, opening in enumerate((opening_of_json(Lit("}")), unquoted)):
             tokens.append(Token(f"json{i}", (CODE_BLOCK, *opening)))
@@ -96,7 +97,7 @@ class Grammar:
 
     def _value(self, form: Form, name: str, index: int, key: str) -> Scan:
         """In a parameter's value: its closer, and what is counted to tell whether that closer is quoted."""
-        close, tail, heads = form.param_tail(index, key), form.tail(name), form.quoted_heads(name)
+        close, tail, heads = form.param_tail(index, key), form.written_tail(name), form.quoted_heads(name)
         return searching(
             [
                 *(Token(f"o{i}", parts) for i, parts in enumerate(form.quoted_params(key))),
@@ -113,18 +114,20 @@ class Grammar:
 
     def _closing(self, form: Form, name: str, index: int, key: str) -> Scan:
         """After a parameter's closer: structure, which makes it one, or anything else, which makes it content."""
-        close, tail = form.param_tail(index, key), form.tail(name)
+        close, tail, loose = form.param_tail(index, key), form.written_tail(name), form.tail(name)
         comma = form.dialect.param_separator.strip()
         between = (Maybe((Lit(comma), Space())),) if comma else ()
         return expecting(
             [
-                *(Token(f"p{i}", (*between, *parts)) for i, parts in enumerate(form.param_heads())),
                 # A closer of the call with one of a parameter after it ends a text that quotes the end of a call.
                 Token("stray", (*tail, Space(), *close)),
-                Token("tail", tail),
+                Token("tail0", tail),
                 Token("c", close),
                 *(Token(f"last{i}", parts) for i, parts in enumerate(form.last_tags(name))),
+                # Of any name, so that it may look like a closer.
+                *(Token(f"p{i}", (*between, *parts)) for i, parts in enumerate(form.param_heads())),
                 *(Token(f"m{i}", head) for i, head in enumerate(form.quoted_heads(name))),
+                *([Token("tail1", loose)] if loose != tail else ()),
             ]
         )
 

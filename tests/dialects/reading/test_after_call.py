@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.dialects.material import AGENT, DIALECTS
-from vtc.dialects.reading.delivery import EXCERPT
+from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.grammar import compiled
 from vtc.events import Call, Event, Markup, Refusal, Text

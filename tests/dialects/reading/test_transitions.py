@@ -1,0 +1,142 @@
+"""The table of the reader: every token has a step, every step a token, and docs/reader.md shows it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.dialects.material import AGENT, DIALECTS
+from vtc.dialects.reading.after_call import WHOLE
+from vtc.dialects.reading.code import INFO
+from vtc.dialects.reading.context import Verdict
+from vtc.dialects.reading.transitions import TABLE, Row, State, Step
+from vtc.dialects.syntax.grammar import ATTRIBUTES_END, Grammar
+from vtc.dialects.syntax.pattern import Scan
+
+PAGE = Path(__file__).parents[3] / "docs" / "reader.md"
+
+# Every dialect there is, each also with calls in code.
+GRAMMARS = [
+    Grammar([dialect, msgspec.structs.replace(dialect, in_code="call")], AGENT, ("<think>", "</think>"), ["<|end|>"])
+    for dialect in DIALECTS.values()
+]
+
+
+def scans(grammar: Grammar) -> Iterator[tuple[State, Scan]]:
+    """Every expression that looks for tokens, and the state it does so in."""
+    yield State.START, grammar.start
+    yield State.TEXT, grammar.text
+    yield State.INFO, INFO
+    yield State.FENCE, grammar.closing_fence("```")
+    yield State.SPAN, grammar.span
+    yield State.QUOTED, grammar.span_end
+    yield State.REASONING, grammar.reasoning
+    yield State.WHOLE, WHOLE
+    yield State.ATTRIBUTES, ATTRIBUTES_END
+    for form in {head.form for head in grammar.heads.values()}:
+        yield State.TAIL, grammar.tail(form, "f")
+        yield State.AFTER, grammar.after(form)
+        yield State.DAMAGED, grammar.damaged(form, "f")
+        yield State.SPILL, grammar.closer(form, "f")
+        if form.body == "params":
+            yield State.ARGUMENTS, grammar.arguments(form, "f")
+            for index in range(len(form.dialect.params)):
+                yield State.VALUE, grammar.value(form, "f", index, "key")
+                yield State.GUESS, grammar.guess(form, index, "key")
+                yield State.CLOSING, grammar.closing(form, "f", index, "key")
+
+
+def tokens(scan: Scan) -> set[str]:
+    """The names of its tokens, without the numbers that tell several of a kind apart."""
+    # Read from the expressions as written: to compile all of them would take far longer than the test.
+    groups = {*re.findall(r"\(\?P<(\w+)>", scan._streaming + scan._final)}
+    inner = "(?:name|id|index|json|key|string|type|next|attribute|head)_"
+    outer = {name for name in groups if not re.match(inner, name)}
+    return {name.rstrip("0123456789") for name in outer if not name.startswith("hold")}
+
+
+def steps(row: Row) -> Iterator[tuple[str, Step]]:
+    """What leads out of a state, and what it is called in the picture."""
+    yield from row.tokens.items()
+    for name, step in (("otherwise", row.otherwise), ("text", row.text), ("end of the reply", row.end)):
+        if step:
+            yield name, step
+
+
+def edges() -> dict[tuple[State, State], list[str]]:
+    """What leads from one state to another."""
+    found: dict[tuple[State, State], list[str]] = {}
+    for state, row in TABLE.items():
+        for name, step in steps(row):
+            found.setdefault((state, step.next), []).append(name)
+            for verdict, following in step.others.items():
+                if following is not step.next:
+                    found.setdefault((state, following), []).append(f"{name} ({verdict.name.lower()})")
+    return found
+
+
+def drawn() -> str:
+    lines = ["stateDiagram-v2", "    [*] --> start", "    [*] --> reasoning"]
+    for (state, following), names in edges().items():
+        if (kept := [name for name in dict.fromkeys(names) if name != "text"]) or state is not following:
+            lines.append(f"    {state.value} --> {following.value}: {', '.join(kept)}")
+    return "\n".join(lines) + "\n"
+
+
+def listed() -> str:
+    lines = ["| state | token | action | next | or |", "|---|---|---|---|---|"]
+    for state, row in TABLE.items():
+        for name, step in steps(row):
+            others = ", ".join(f"{verdict.name.lower()}: {other.value}" for verdict, other in step.others.items())
+            lines.append(f"| {state.value} | {name} | `{step.action.__qualname__}` | {step.next.value} | {others} |")
+    return "\n".join(lines) + "\n"
+
+
+def test_every_token_of_every_state_has_a_step_and_every_step_a_token() -> None:
+    found = {(state, token) for grammar in GRAMMARS for state, scan in scans(grammar) for token in tokens(scan)}
+    written = {(state, token) for state, row in TABLE.items() for token in row.tokens if token[-1] not in "0123456789"}
+    assert found == written
+
+
+def test_every_state_has_a_row_and_is_reached() -> None:
+    reached = {following for (state, following) in edges() if state is not following}
+    assert {*TABLE} == {*State} == reached | {State.START}
+
+
+def test_every_verdict_is_in_the_table() -> None:
+    used = {verdict for row in TABLE.values() for _, step in steps(row) for verdict in step.others}
+    assert used == {*Verdict}
+
+
+def test_where_a_token_must_follow_it_is_said_what_happens_if_none_does() -> None:
+    assert [state for state, row in TABLE.items() if row.text is None and row.otherwise is None] == []
+
+
+def test_a_token_with_a_number_has_the_step_of_its_kind() -> None:
+    assert TABLE[State.CLOSING].tokens["p7"] == TABLE[State.CLOSING].tokens["p"]
+
+
+def test_a_token_without_a_step_is_an_error_of_ours() -> None:
+    with pytest.raises(KeyError, match="unheard"):
+        TABLE[State.TEXT].tokens["unheard"]
+
+
+def test_no_call_is_looked_for_in_code_unless_the_dialect_says_so() -> None:
+    plain = [dialect for dialect in DIALECTS.values() if dialect.in_code == "text"]
+    assert plain
+    assert "h" not in tokens(Grammar(plain, AGENT).closing_fence("```"))
+
+
+def test_the_page_shows_the_table() -> None:
+    """Renew it: run this test with VTC_RENEW_DOCS=1."""
+    page = PAGE.read_text("utf-8")
+    renewed = re.sub(r"(?s)(```mermaid\n).*?(```\n)", lambda found: found[1] + drawn() + found[2], page)
+    renewed = re.sub(r"(?s)(<!-- table -->\n).*?(<!-- end -->)", lambda found: found[1] + listed() + found[2], renewed)
+    if os.environ.get("VTC_RENEW_DOCS"):
+        PAGE.write_text(renewed, "utf-8")
+    assert page == renewed or os.environ.get("VTC_RENEW_DOCS")

@@ -1,0 +1,209 @@
+"""The end of a call in either way: it is delivered, kept until its section is the whole reply, or given back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from vtc.dialects.arguments import envelope
+from vtc.dialects.reading import repairs
+from vtc.dialects.reading.context import Context, Verdict
+from vtc.dialects.reading.cursor import WHITE, Found
+from vtc.dialects.reading.open_call import OpenCall
+from vtc.dialects.reading.text import InText
+from vtc.dialects.syntax.forms import Form
+from vtc.dialects.syntax.pattern import Scan
+from vtc.events import Call, Event, Markup, Refusal
+
+EXCERPT = 200
+"""Characters of a refused call that its report shows."""
+WHOLE = Scan(r"\s*(?P<hold>\Z)", r"\s*(?P<end>\Z)")
+
+
+def hold(context: Context, call: OpenCall, text: str, *, value: bool = False) -> None:
+    """Keep more of a call's text, or give all of it back once it is too long."""
+    if call.spilled:
+        context.speech.say(text)
+        return
+    call.hold(text, value=value)
+    if call.size > context.most_held:
+        reason = f"longer than {context.most_held} bytes"
+        context.speech.say(_given_back(context, call.form, call.written, [*call.earlier, call.raw], reason))
+        call.earlier.clear()
+        call.spill()
+
+
+def mends(context: Context, call: OpenCall, repair: str) -> bool:
+    """True if a fault at the end of the reply is mended; it is noted then."""
+    if context.may_mend:
+        call.repairs[repair] = None
+    return context.may_mend
+
+
+def refuse(context: Context, call: OpenCall, reason: str) -> Verdict:
+    """Give a call back: its text is text, and reading goes on after it."""
+    if not call.spilled:
+        _give_back(context, call.form, call.written, [*call.earlier, call.raw], reason)
+    context.cursor.seek = context.cursor.at
+    context.inside = InText(context)
+    return Verdict.REFUSED
+
+
+def _give_back(context: Context, form: Form, name: str, held: list[Call | str], reason: str) -> None:
+    raw = _given_back(context, form, name, held, reason)
+    if form.whole_reply:
+        # What is no such section may still be a code block: read it again as text, which happens only once.
+        context.cursor.again(raw)
+    else:
+        context.speech.say(raw)
+
+
+def _given_back(context: Context, form: Form, name: str, held: list[Call | str], reason: str) -> str:
+    """The text of what is no call; the events say why it is none."""
+    raw = "".join(one if isinstance(one, str) else one.raw for one in held)
+    context.speech.refuse(Refusal(reason, form.dialect.name, name, raw[:EXCERPT]))
+    return raw
+
+
+def complete(context: Context, call: OpenCall, found: Found | None) -> Verdict | None:
+    """End a call of which all is there; None if it is delivered, or kept until its section ends."""
+    # White space before closers that are missing is not the call's.
+    if found and found[0].strip():
+        hold(context, call, context.cursor.take(found.end()))
+    context.cursor.seek = context.cursor.at
+    if call.spilled:
+        if call.form.whole_reply:  # still inside the section
+            context.inside = Spilled(context, call)
+            return Verdict.SPILLED
+        context.inside = InText(context)
+        return Verdict.REFUSED
+    try:
+        events = call.complete(context.unknown_tools)
+    except envelope.NotACall as error:
+        return refuse(context, call, str(error))
+    accept(context, call, events)
+    return None
+
+
+def accept(context: Context, call: OpenCall, events: list[Call]) -> None:
+    """Deliver calls, or keep them until their section proves to be the whole reply."""
+    waiting: list[Call] = []
+    if call.form.whole_reply:
+        waiting = [*call.earlier, *events]
+    else:
+        for event in events:
+            deliver(context, event)
+    context.inside = AfterCall(context, call.form, waiting, call.size)
+
+
+def deliver(context: Context, event: Call) -> None:
+    if event.call.name in context.tools or context.unknown_tools == "allow":
+        context.speech.called(event)
+        return
+    context.speech.called(Markup(event.raw))
+    reason = f"no tool {event.call.name!r} is offered: dropped"
+    context.speech.refuse(Refusal(reason, event.dialect, event.call.name, event.raw[:EXCERPT]))
+
+
+class AfterCall:
+    """After a call: closers that may still come, and in a section its next call."""
+
+    __slots__ = ("context", "form", "size", "waiting")
+
+    def __init__(self, context: Context, form: Form, waiting: list[Call], size: int) -> None:
+        self.context = context
+        self.form = form
+        self.waiting = waiting
+        """The calls of a section that must prove to be the whole reply."""
+        self.size = size
+        """Bytes of those."""
+
+    @property
+    def scan(self) -> Scan:
+        return self.context.grammar.after(self.form)
+
+    @property
+    def end(self) -> Scan:
+        return WHOLE
+
+    def plain(self, text: str) -> list[Event]:
+        raise NotImplementedError  # what follows a call is looked at
+
+    def release(self, reason: str) -> None:
+        if self.waiting:
+            self._refuse(reason)
+
+    def closer(self, found: Found) -> Verdict | None:
+        """Read a closer: of the section, or one that the call could do without."""
+        text = self.context.cursor.take(found.end())
+        if not self.form.whole_reply:
+            self.context.speech.emit(Markup(text))
+            return None
+        self.waiting[-1] = replace(self.waiting[-1], raw=self.waiting[-1].raw + text)
+        return Verdict.WHOLE
+
+    def other(self) -> None:
+        """Go on with text; calls that wait for the end of the reply are none, or this is the end."""
+        context, cursor = self.context, self.context.cursor
+        if not self.waiting:
+            if context.may_mend:
+                self._drop_stump()
+            context.inside = InText(context)
+        elif cursor.is_blank(cursor.at) and (not self.form.section_tail() or self._mends("missing-closer")):
+            self.whole()  # the reply ends before the section does, if that has an end at all
+        else:
+            self.not_whole()
+
+    def whole(self, _: Found | None = None) -> None:
+        for event in self.waiting:
+            deliver(self.context, event)
+        self.waiting.clear()
+        self.context.cursor.seek = self.context.cursor.at
+        self.context.inside = InText(self.context)
+
+    def not_whole(self) -> None:
+        self._refuse("it is not the whole reply")
+
+    def _refuse(self, reason: str) -> None:
+        _give_back(self.context, self.form, self.waiting[-1].call.name, [*self.waiting], reason)
+        self.context.inside = InText(self.context)
+
+    def _mends(self, repair: str) -> bool:
+        if self.context.may_mend:
+            self.waiting[-1] = replace(self.waiting[-1], repairs=(*self.waiting[-1].repairs, repair))
+        return self.context.may_mend
+
+    def _drop_stump(self) -> None:
+        """Leave out the beginning of a closing tag that the reply ends with."""
+        cursor = self.context.cursor
+        rest = cursor.text[cursor.at :]
+        if rest.strip(WHITE) and repairs.is_stump(rest, self.form.closing_tags("")):
+            self.context.speech.emit(Markup(cursor.take_all()))
+
+
+class Spilled:
+    """In what was a call until it broke: nothing opens a call up to its closer."""
+
+    __slots__ = ("_scan", "context")
+
+    def __init__(self, context: Context, call: OpenCall) -> None:
+        self.context = context
+        self._scan = context.grammar.closer(call.form, call.written)
+
+    @property
+    def scan(self) -> Scan:
+        return self._scan
+
+    def plain(self, text: str) -> list[Event]:
+        self.context.speech.say(text)
+        return self.context.speech.take()
+
+    def release(self, reason: str) -> None:
+        """Nothing: no call is held."""
+
+    def say(self, end: int) -> None:
+        self.context.speech.say(self.context.cursor.take(end))
+
+    def through(self, found: Found) -> None:
+        """Go on with text after the closer."""
+        self.say(found.end())
+        self.context.inside = InText(self.context)

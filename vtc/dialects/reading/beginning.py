@@ -1,0 +1,71 @@
+"""The opening tag of a call, wherever it stands."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from vtc.dialects.reading.after_call import AfterCall, hold
+from vtc.dialects.reading.call import InCall, open_json
+from vtc.dialects.reading.context import Context, Verdict
+from vtc.dialects.reading.cursor import Found
+from vtc.dialects.reading.open_call import OpenCall
+from vtc.dialects.syntax.forms import Form
+from vtc.dialects.syntax.grammar import Head
+
+
+class HasContext(Protocol):
+    @property
+    def context(self) -> Context: ...
+
+
+def begin_call(inside: HasContext, found: Found) -> Verdict | None:
+    """Begin a call; without a verdict its parameters follow."""
+    context = inside.context
+    assert found.lastgroup is not None
+    context.speech.say(context.cursor.take(found.start()))
+    head = context.grammar.heads[found.lastgroup]
+    if not head.attributes:
+        return _open(context, found, head.form)
+    return _open_with_attributes(context, found, head)
+
+
+def next_call(after: AfterCall, found: Found) -> Verdict | None:
+    """Begin the next call of a section; without a verdict its parameters follow."""
+    return _open(after.context, found, after.form, after)
+
+
+def _open(context: Context, found: Found, form: Form, after: AfterCall | None = None) -> Verdict | None:
+    call, groups = _opened(context, found, form, after), found.groupdict()
+    if form.body == "params":
+        hold(context, call, context.cursor.take(found.end()))
+        call.begin_body()
+        context.inside = InCall(context, call)
+        return None
+    if form.body == "kwargs":
+        return open_json(context, call, found.end())
+    if groups.get(f"json_{found.lastgroup}"):
+        return open_json(context, call, found.start(f"json_{found.lastgroup}"))
+    return open_json(context, call, context.cursor.text.index("{", found.start()))
+
+
+def _open_with_attributes(context: Context, found: Found, head: Head) -> Verdict:
+    call = _opened(context, found, head.form)
+    if not context.lenient or not call.declares(found[f"key_{found.lastgroup}"]):
+        context.speech.say(call.raw)  # the white space that it took
+        context.cursor.seek = found.start() + 1
+        return Verdict.CONTENT
+    hold(context, call, context.cursor.take(found.start(f"attribute_{found.lastgroup}")))
+    call.begin_body()
+    context.inside = InCall(context, call)
+    return Verdict.ATTRIBUTES
+
+
+def _opened(context: Context, found: Found, form: Form, after: AfterCall | None = None) -> OpenCall:
+    groups, token = found.groupdict(), found.lastgroup
+    written, id_ = groups.get(f"name_{token}") or "", groups.get(f"id_{token}")
+    index = groups.get(f"index_{token}") or ""
+    call = OpenCall(form, written, id_, context.tools, index=index, lenient=context.lenient)
+    if after:
+        call.earlier, call.size = after.waiting, after.size
+    call.hold(context.speech.take_space())
+    return call

@@ -1,0 +1,230 @@
+"""A call between its opening tag and its end, but for the values of parameters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from vtc.dialects.arguments.gemma import GemmaBody
+from vtc.dialects.arguments.json_object import JsonBody
+from vtc.dialects.arguments.kwargs import KwargsBody
+from vtc.dialects.reading.after_call import Spilled, accept, complete, hold, mends, refuse
+from vtc.dialects.reading.context import Context, Verdict
+from vtc.dialects.reading.cursor import Found
+from vtc.dialects.reading.open_call import OpenCall
+from vtc.dialects.reading.value import InValue, no_arguments, open_value
+from vtc.dialects.syntax.grammar import ATTRIBUTES_END
+from vtc.dialects.syntax.pattern import Scan
+from vtc.events import Event
+
+MOST_ENDS = 16
+"""Places at which an opening tag with attributes is taken to end."""
+
+type Body = JsonBody | KwargsBody | GemmaBody
+BODIES: dict[str, type[Body]] = {"json": JsonBody, "kwargs": KwargsBody, "gemma": GemmaBody}
+"""What reads the arguments of a call that are not between tags."""
+type Search = Callable[[str], object]
+_IN_STRING: Search = re.compile(r'["\\\x00-\x1f]').search
+"""Finds what is more than text in a JSON string."""
+
+
+def damage(context: Context, call: OpenCall, reason: str) -> Verdict:
+    """Note that the strict reading failed; where this call ends must show before it can be repaired."""
+    call.fault = reason
+    context.inside = InCall(context, call)
+    return Verdict.DAMAGED
+
+
+def value_ends(inside: InValue) -> Verdict:
+    """Try to repair a call when the reply ends in a value: a closer may be missing."""
+    if inside.context.may_mend and not inside.call.spilled:
+        return damage(inside.context, inside.call, "the reply ends inside it")
+    return ends(inside)
+
+
+def ends(inside: InValue | InCall | InJson) -> Verdict:
+    """Refuse a call when the reply ends inside of it."""
+    reason = "the reply ends inside it" if inside.context.complete else "the reply was cut off inside it"
+    return refuse(inside.context, inside.call, reason)
+
+
+def open_json(context: Context, call: OpenCall, at: int) -> Verdict:
+    """Begin arguments that know their own end."""
+    hold(context, call, context.cursor.take(at))
+    kind = call.form.body if call.form.body == "kwargs" else call.form.dialect.codec
+    call.json = BODIES[kind](lenient=context.lenient)
+    call.begin_body()
+    context.inside = InJson(context, call, call.json)
+    return Verdict.JSON
+
+
+class InCall:
+    """After the opening tag, after the arguments, and in a call that broke."""
+
+    __slots__ = ("_ends", "call", "context")
+
+    def __init__(self, context: Context, call: OpenCall) -> None:
+        self.context = context
+        self.call = call
+        self._ends = 0
+        """How often an opening tag with attributes may have ended."""
+
+    @property
+    def arguments(self) -> Scan:
+        return self.context.grammar.arguments(self.call.form, self.call.written)
+
+    @property
+    def attributes(self) -> Scan:
+        return ATTRIBUTES_END
+
+    @property
+    def tail(self) -> Scan:
+        return self.context.grammar.tail(self.call.form, self.call.written)
+
+    @property
+    def damaged(self) -> Scan:
+        return self.context.grammar.damaged(self.call.form, self.call.written)
+
+    def plain(self, text: str) -> list[Event]:
+        hold(self.context, self.call, text)
+        return self.context.speech.take()
+
+    def release(self, reason: str) -> None:
+        refuse(self.context, self.call, reason)
+
+    def hold(self, end: int) -> None:
+        if text := self.context.cursor.take(end):
+            hold(self.context, self.call, text)
+
+    # After the opening tag
+
+    def param(self, found: Found) -> Verdict | None:
+        return open_value(self.context, self.call, found)
+
+    def no_params(self, found: Found) -> Verdict | None:
+        """End a call that has no parameters."""
+        return self.done(found) if self.call.may_be_empty else self.no_arguments()
+
+    def no_arguments(self) -> Verdict:
+        return no_arguments(self.context, self.call)
+
+    def json_arguments(self, found: Found) -> Verdict:
+        return open_json(self.context, self.call, self.context.cursor.text.index("{", found.start()))
+
+    def attributes_end(self, found: Found) -> Verdict | None:
+        """End a tag with attributes, unless this is still inside of one."""
+        cursor, call = self.context.cursor, self.call
+        text = call.body + cursor.text[cursor.at : found.end()]
+        self._ends += 1
+        if self._ends > MOST_ENDS:
+            return refuse(self.context, call, f"its opening tag has more than {MOST_ENDS} ends")
+        if not call.read_attributes(text):
+            cursor.seek = found.start() + 1
+            return Verdict.CONTENT
+        if text.endswith("/>"):
+            return self.done(found) or Verdict.DONE
+        self.hold(found.end())
+        return None
+
+    # After the arguments
+
+    def done(self, found: Found) -> Verdict | None:
+        return complete(self.context, self.call, found)
+
+    def extra(self, found: Found) -> Verdict | None:
+        """Read a brace too many, or the fence of a code block, before the call's closers."""
+        return self._repaired("extra-brace" if found.lastgroup == "extra0" else "code-fence", found)
+
+    def wrong_closer(self, found: Found) -> Verdict | None:
+        return self._repaired("wrong-closer", found)
+
+    def next_call(self, _: Found) -> Verdict | None:
+        """End a call without closers, as the next one follows at once."""
+        return self._repaired("missing-closer", None)
+
+    def _repaired(self, repair: str, found: Found | None) -> Verdict | None:
+        if not self.context.lenient:
+            return refuse(self.context, self.call, "its closing tag is missing")
+        self.call.repairs[repair] = None
+        return complete(self.context, self.call, found)
+
+    def no_tail(self) -> Verdict | None:
+        """Read something else where a call's closers should follow."""
+        cursor, call = self.context.cursor, self.call
+        if cursor.is_blank(cursor.at) and mends(self.context, call, "missing-closer"):
+            return complete(self.context, call, None)
+        if self.context.lenient and not call.spilled and call.form.tail(""):
+            return damage(self.context, call, "its closing tag is missing")
+        return refuse(self.context, call, "its closing tag is missing")
+
+    # In a call that broke
+
+    def damage_end(self, found: Found | None = None) -> Verdict | None:
+        """Repair the text up to the next call, or to the end of the reply."""
+        context, cursor, call = self.context, self.context.cursor, self.call
+        end = len(cursor.text)
+        if found:
+            groups = (group for group in found.re.groupindex if group.startswith("next_"))
+            end = next(found.start(group) for group in groups if found[group])
+        hold(context, call, cursor.take(end))
+        may = context.complete and not call.spilled
+        events, rest = call.repaired(context.unknown_tools) if may else ([], "")
+        if not events:
+            return refuse(context, call, call.fault)
+        cursor.again(rest)
+        accept(context, call, events)
+        return None
+
+
+class InJson:
+    """Arguments that know their own end."""
+
+    __slots__ = ("_body", "call", "context")
+
+    def __init__(self, context: Context, call: OpenCall, body: Body) -> None:
+        self.context = context
+        self.call = call
+        self._body = body
+
+    @property
+    def passes(self) -> Search | None:
+        """Finds what is more than plain text; None if all text is to be read."""
+        return _IN_STRING if isinstance(self._body, JsonBody) and self._body.in_string else None
+
+    def plain(self, text: str) -> list[Event]:
+        assert isinstance(self._body, JsonBody)
+        self._body.write(text)
+        hold(self.context, self.call, text)
+        if not self.call.spilled:
+            return []
+        self._body.discard()
+        return self.context.speech.take()
+
+    def release(self, reason: str) -> None:
+        refuse(self.context, self.call, reason)
+
+    def read(self) -> Verdict | None:
+        """Read on; None at the end of the arguments."""
+        context, cursor, call, body = self.context, self.context.cursor, self.call, self._body
+        hold(context, call, cursor.take(body.feed(cursor.text, cursor.at, final=cursor.final)))
+        if call.spilled:
+            body.discard()
+        if body.error:
+            return self._broken(f"not JSON: {body.error}")
+        if body.done:
+            context.inside = InCall(context, call)
+            return None
+        if context.may_mend and not call.spilled:
+            return damage(context, call, "the reply ends inside it")
+        return Verdict.WAIT
+
+    def _broken(self, reason: str) -> Verdict:
+        context, call = self.context, self.call
+        if context.lenient and not call.spilled:
+            return damage(context, call, reason)
+        verdict = refuse(context, call, reason)
+        if not call.spilled and call.form.whole_reply:
+            return verdict
+        # What follows is still the inside of that call, up to its closer, and nothing in it opens one.
+        context.inside = Spilled(context, call)
+        return Verdict.SPILLED

@@ -1,0 +1,137 @@
+"""Code blocks and code spans: a call in one is an example.
+
+Code is told as CommonMark does, as far as it matters here: a fence stands on a line of its own, a code span ends
+with as many backticks as it began with and never outlives its paragraph.
+"""
+
+from __future__ import annotations
+
+from vtc.dialects.reading.beginning import begin_call
+from vtc.dialects.reading.context import Context, Verdict
+from vtc.dialects.reading.cursor import Found
+from vtc.dialects.reading.text import InText
+from vtc.dialects.syntax.pattern import Scan
+from vtc.events import Event
+
+INFO = Scan(
+    r"(?P<hold>`{1,63}\Z)|(?P<ticks>`{1,64})|(?P<newline>\n)",
+    r"(?P<ticks>`{1,64})|(?P<newline>\n)",
+)
+
+
+class InCode:
+    """A code block or a code span; `run` is what opened it."""
+
+    __slots__ = ("_run", "context")
+
+    def __init__(self, context: Context, run: str) -> None:
+        self.context = context
+        self._run = run
+
+    @property
+    def info(self) -> Scan:
+        return INFO
+
+    @property
+    def block(self) -> Scan:
+        return self.context.grammar.closing_fence(self._run)
+
+    @property
+    def span(self) -> Scan:
+        return self.context.grammar.span
+
+    @property
+    def span_end(self) -> Scan:
+        return self.context.grammar.span_end
+
+    def plain(self, text: str) -> list[Event]:
+        self.context.speech.say(text)
+        return self.context.speech.take()
+
+    def release(self, reason: str) -> None:
+        """Nothing: no call is held."""
+
+    def say(self, end: int) -> None:
+        self.context.speech.say(self.context.cursor.take(end))
+
+    def info_end(self, found: Found) -> None:
+        """Begin the block, after the line of its fence."""
+        self.say(found.end())
+
+    def info_ticks(self, found: Found) -> Verdict | None:
+        """Read a backtick on the line of a fence: that was the beginning of a code span."""
+        if self._run[0] == "~":
+            self.context.cursor.seek = found.start() + 1
+            return Verdict.CONTENT
+        return self.span_ticks(found)
+
+    def through(self, found: Found) -> None:
+        """End the block; its closing fence is text, too."""
+        self.say(found.end())
+        self._leave()
+
+    def up_to(self, found: Found) -> None:
+        """End the span: what ends its paragraph is read as text."""
+        self.say(found.start())
+        self._leave()
+
+    def span_ticks(self, found: Found) -> Verdict | None:
+        self.say(found.end())
+        if found[0] != self._run:
+            return None
+        self._leave()
+        return Verdict.ENDS
+
+    def call(self, found: Found) -> Verdict | None:
+        """Begin a call, in a dialect whose calls count in code."""
+        return begin_call(self, found)
+
+    def quoted_call(self, found: Found) -> Verdict | None:
+        """Read a call inside a code span, if the span is one: only its end will show that."""
+        assert found.lastgroup is not None
+        if self.context.grammar.heads[found.lastgroup].form.dialect.in_code == "call":
+            return begin_call(self, found)
+        self.say(found.start())
+        self.context.cursor.seek = found.end()
+        return Verdict.QUOTED
+
+    def hold(self, end: int) -> Verdict | None:
+        """Pass over text of a span that may quote a call."""
+        self.context.cursor.seek = end
+        return self._bounded(end)
+
+    def quoted_ticks(self, found: Found) -> Verdict | None:
+        if verdict := self._bounded(found.start()):
+            return verdict
+        if found[0] != self._run:
+            self.context.cursor.seek = found.end()
+            return Verdict.CONTENT
+        self.say(found.end())
+        self._leave()
+        return None
+
+    def unquoted(self, found: Found | None = None) -> Verdict | None:
+        """Read it again as text, which may be a call: the paragraph ended, and a lone backtick quotes nothing."""
+        cursor = self.context.cursor
+        if verdict := self._bounded(found.start() if found else len(cursor.text)):
+            return verdict
+        cursor.seek = cursor.at
+        self._leave()
+        return None
+
+    def _bounded(self, end: int) -> Verdict | None:
+        """Give up on a span that has no end within the limit: what is held of it is text."""
+        limit = self.context.cursor.at + self.context.most_held
+        if end <= limit:
+            return None
+        self.say(limit)
+        return Verdict.UNBOUNDED
+
+    def _leave(self) -> None:
+        self.context.inside = InText(self.context)
+
+
+def open_code(inside: InText, found: Found) -> None:
+    """Begin a code block, or what may be a code span."""
+    inside.say(found.end())
+    inside.context.inside = InCode(inside.context, found[0])

@@ -1,0 +1,104 @@
+"""What the classes for the states of a reader share, and what they say when a token is not what it seemed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, auto
+from typing import Literal, Protocol
+
+from vtc.dialects.reading.cursor import Cursor
+from vtc.dialects.reading.speech import Speech
+from vtc.dialects.syntax.grammar import Grammar
+from vtc.events import Event, Tool
+
+type Thoughts = Literal["reasoning_content", "keep", "drop"]
+type UnknownTools = Literal["text", "allow", "drop"]
+
+
+class Verdict(Enum):
+    """What an action found out; the table says which state follows. Without one, its usual state does."""
+
+    __hash__ = object.__hash__  # that of `Enum` is a call in Python
+
+    CONTENT = auto()
+    """The token is content and is passed over."""
+    QUOTED = auto()
+    """A call that a code span may quote."""
+    ENDS = auto()
+    """The code span ends."""
+    UNBOUNDED = auto()
+    """The code span is too long to be one."""
+    ATTRIBUTES = auto()
+    """The call's parameters stand in its opening tag."""
+    JSON = auto()
+    """The call's arguments are JSON, or have another grammar that knows its own end."""
+    GUESS = auto()
+    """A parameter begins that may be none."""
+    DONE = auto()
+    """The call is complete."""
+    REFUSED = auto()
+    """It is no call; its text is given back."""
+    SPILLED = auto()
+    """It is no call, and its text goes on."""
+    DAMAGED = auto()
+    """The strict reading failed; where the call ends must show."""
+    WHOLE = auto()
+    """The section of calls ends, which must be the whole reply."""
+    WAIT = auto()
+    """More text is needed."""
+
+
+class Inside(Protocol):
+    """The data of the current state."""
+
+    def plain(self, text: str) -> list[Event]:
+        """Take text in which no token begins."""
+
+    def release(self, reason: str) -> None:
+        """Give back the call that is held, if there is one."""
+
+
+class Context:
+    """One reader's settings, its text, what it says, and where it stands."""
+
+    __slots__ = (
+        "complete",
+        "cursor",
+        "grammar",
+        "inside",
+        "lenient",
+        "most_held",
+        "speech",
+        "think",
+        "tools",
+        "unknown_tools",
+    )
+
+    inside: Inside
+
+    def __init__(
+        self,
+        grammar: Grammar,
+        tools: Mapping[str, Tool],
+        *,
+        lenient: bool,
+        unknown_tools: UnknownTools,
+        most_held: int,
+        think: Thoughts,
+    ) -> None:
+        self.grammar = grammar
+        self.tools = tools
+        self.lenient = lenient
+        self.unknown_tools = unknown_tools
+        self.most_held = most_held
+        """Bytes of one call; characters of a code span whose end must show."""
+        self.think = think
+        self.complete = True
+        """The model ended its reply by itself."""
+        self.cursor = Cursor()
+        self.speech = Speech()
+
+    @property
+    def may_mend(self) -> bool:
+        """True if faults at the end of the text are mended."""
+        return self.cursor.final and self.complete and self.lenient

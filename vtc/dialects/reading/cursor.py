@@ -1,0 +1,58 @@
+"""The text that is read: forward only, with no more of it kept than a token may need.
+
+Everything before `at` is consumed. From there to the end the text is held back, and that is only what the expression of
+the current state says may still become a token.
+"""
+
+from __future__ import annotations
+
+import re
+
+from vtc.dialects.syntax.pattern import INDENT
+
+CONTEXT = INDENT + 2
+"""Characters that are kept of what was consumed, for a token that must start its line."""
+WHITE = " \t\r\n"
+
+type Found = re.Match[str]
+
+
+class Cursor:
+    """A text and the place in it up to which it was read."""
+
+    __slots__ = ("at", "final", "seek", "text")
+
+    def __init__(self) -> None:
+        self.text = ""
+        self.at = 0
+        self.seek = 0
+        """Where the search for the next token goes on."""
+        self.final = False
+        """No more text comes."""
+
+    def add(self, text: str) -> None:
+        """Append text, and forget what no token can need any more."""
+        keep = self.at - CONTEXT
+        if keep > 0:
+            self.text = self.text[keep:] + text
+            self.at -= keep
+            self.seek -= keep
+        else:
+            self.text += text
+
+    def take(self, end: int) -> str:
+        """Consume the text up to `end`."""
+        text = self.text[self.at : end]
+        self.at = self.seek = end
+        return text
+
+    def take_all(self) -> str:
+        return self.take(len(self.text))
+
+    def again(self, text: str) -> None:
+        """Put text that was consumed before the rest, to be read in another state."""
+        self.text, self.at, self.seek = text + self.text[self.at :], 0, 0
+
+    def is_blank(self, start: int) -> bool:
+        """True if only white space follows `start`."""
+        return not self.text[start:].strip(WHITE)

@@ -1,0 +1,108 @@
+"""What leaves the reader: events in order, and the white space that waits since a call may follow it."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+
+from vtc.dialects.reading.cursor import WHITE
+from vtc.events import Event, Markup, Refusal, Text
+
+
+class Last(Enum):
+    """What the visible reply ended with so far; white space between a call and the first text is dropped."""
+
+    NOTHING = auto()
+    CALL = auto()
+    """A call or a reasoning tag, and no text was said before it."""
+    TEXT = auto()
+    CALL_AFTER_TEXT = auto()
+
+
+class Speech:
+    """Collects events until they are taken."""
+
+    __slots__ = ("_events", "_pieces", "last", "space")
+
+    def __init__(self) -> None:
+        self._events: list[Event] = []
+        self._pieces: list[str] = []  # of a text, joined once: a reply read at once is cut at each of its tokens
+        self.space: list[str] = []
+        """White space after the last text."""
+        self.last = Last.NOTHING
+
+    def take(self) -> list[Event]:
+        if self._pieces:
+            self._join()
+        events = self._events
+        if events:
+            self._events = []
+        return events
+
+    def emit(self, event: Event) -> None:
+        """Add an event after all that was said."""
+        if self._pieces:
+            self._join()
+        self._events.append(event)
+
+    def say(self, text: str) -> None:
+        """Add visible text; white space at its end waits."""
+        body = text.rstrip(WHITE)
+        if not body:
+            if text:
+                self.space.append(text)
+            return
+        if self.space:
+            before = self.take_space()
+            if self.last is Last.CALL:
+                self.emit(Markup(before))
+            else:
+                self._pieces.append(before)
+        if self.last is Last.CALL and (said := body.lstrip(WHITE)) != body:
+            self.emit(Markup(body[: -len(said)]))
+            self._pieces.append(said)
+        else:
+            self._pieces.append(body)
+        self.last = Last.TEXT
+        if len(body) < len(text):
+            self.space.append(text[len(body) :])
+
+    def mark(self, event: Event) -> None:
+        """Add an event that keeps its place: the white space before it waits no longer."""
+        self.end()
+        self.emit(event)
+
+    def called(self, event: Event) -> None:
+        """Add a call, or what is left out like one."""
+        self.emit(event)
+        self.leave_out()
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Say why a call is none; its text follows."""
+        self.emit(refusal)
+
+    def leave_out(self) -> None:
+        """Note that white space is dropped from here to the next text, if that is the first."""
+        texted = self.last in (Last.TEXT, Last.CALL_AFTER_TEXT)
+        self.last = Last.CALL_AFTER_TEXT if texted else Last.CALL
+
+    def keep(self) -> None:
+        """Note that white space is kept from here on."""
+        texted = self.last in (Last.TEXT, Last.CALL_AFTER_TEXT)
+        self.last = Last.TEXT if texted else Last.NOTHING
+
+    def take_space(self) -> str:
+        space = self.space.pop() if len(self.space) == 1 else "".join(self.space)
+        self.space.clear()
+        return space
+
+    def end(self, *, as_text: bool = False) -> None:
+        """Let go of white space that waits for more: text, unless it stands after a call."""
+        if self.space:
+            space = self.take_space()
+            after_call = self.last in (Last.CALL, Last.CALL_AFTER_TEXT)
+            self.emit(Markup(space) if after_call and not as_text else Text(space))
+
+    def _join(self) -> None:
+        pieces = self._pieces
+        self._events.append(Text(pieces[0] if len(pieces) == 1 else "".join(pieces)))
+        pieces.clear()

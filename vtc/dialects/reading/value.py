@@ -1,0 +1,207 @@
+"""The value of a parameter, and the closers that may end it.
+
+<parameter=command>ls</parameter>     VALUE: a closer of the parameter stands here
+</parameter>                          CLOSING: one more, so the first was one
+<parameter=timeout>5…                 CLOSING: another parameter begins, so the value has ended
+"""
+
+from __future__ import annotations
+
+from vtc.dialects.reading.after_call import complete, hold, mends, refuse
+from vtc.dialects.reading.context import Context, Verdict
+from vtc.dialects.reading.cursor import Found
+from vtc.dialects.reading.nesting import NEXT_CALL, Nesting
+from vtc.dialects.reading.open_call import OpenCall
+from vtc.dialects.syntax.pattern import Scan
+from vtc.events import Event
+
+MOST_CLOSERS = 16
+"""Closers of a parameter in a row that are taken for one."""
+MOST_UNDECLARED = 32
+"""Undeclared parameters of one call where each has a closing tag, and so an expression, of its own."""
+MOST_GUESS = 1000
+"""Characters of a value that may be none."""
+SWALLOWED = "a parameter may have swallowed another call, as its closing tag is missing"
+
+
+def open_value(context: Context, call: OpenCall, found: Found) -> Verdict | None:
+    """Begin a parameter."""
+    token = found.lastgroup
+    assert token is not None
+    groups = found.groupdict()
+    key, param = groups[f"key_{token}"], int(token[1:])
+    guess = call.begins_with_a_guess(key)
+    if guess and not call.may_guess:
+        return no_arguments(context, call)
+    hold(context, call, context.cursor.take(found.end()))
+    said = groups.get(f"string_{token}") or groups.get(f"type_{token}")
+    call.open_param(key, param, said in ("true", "string") if said else None)
+    if call.undeclared > MOST_UNDECLARED and not call.form.closers_alike:
+        return refuse(context, call, f"it has more than {MOST_UNDECLARED} parameters that its tool does not declare")
+    context.inside = InValue(context, call, param, "" if call.form.closers_alike else key, guess=guess)
+    return Verdict.GUESS if guess else None
+
+
+def no_arguments(context: Context, call: OpenCall) -> Verdict:
+    return refuse(context, call, "no parameter follows the opening tag")
+
+
+class InValue:
+    """One parameter, from its opening tag to a closing tag with structure after it."""
+
+    __slots__ = ("_closers", "_guess", "_key", "_nesting", "_paired", "_param", "_size", "call", "context")
+
+    def __init__(self, context: Context, call: OpenCall, param: int, key: str, *, guess: bool) -> None:
+        self.context = context
+        self.call = call
+        self._param = param
+        self._key = key
+        self._nesting = Nesting()
+        self._guess = guess
+        """It may be none: a dialect of bare tags, and no declared parameter was read yet."""
+        self._size = 0
+        """Characters of a value that may be none."""
+        self._closers = 0
+        """Closers that follow each other, the last of which was just read."""
+        self._paired = False
+        """That pairs with an opener in the value."""
+
+    @property
+    def scan(self) -> Scan:
+        return self.context.grammar.value(self.call.form, self.call.written, self._param, self._key)
+
+    @property
+    def guess(self) -> Scan:
+        return self.context.grammar.guess(self.call.form, self._param, self._key)
+
+    @property
+    def closing(self) -> Scan:
+        return self.context.grammar.closing(self.call.form, self.call.written, self._param, self._key)
+
+    # Its text
+
+    def plain(self, text: str) -> list[Event]:
+        hold(self.context, self.call, text, value=True)
+        return self.context.speech.take() if self.call.spilled else []
+
+    def release(self, reason: str) -> None:
+        refuse(self.context, self.call, reason)
+
+    def hold(self, end: int) -> None:
+        if text := self.context.cursor.take(end):
+            hold(self.context, self.call, text, value=True)
+
+    def hold_guess(self, end: int) -> Verdict | None:
+        """Keep text of a value that may be none; refuse the call if that is too long."""
+        most = MOST_GUESS - self._size
+        end = min(end, self.context.cursor.at + most)
+        self._size += end - self.context.cursor.at
+        self.hold(end)
+        return no_arguments(self.context, self.call) if self._size == MOST_GUESS else None
+
+    # What it quotes
+
+    def quoted_param(self, found: Found) -> None:
+        self._nesting.open_parameter()
+        self.context.cursor.seek = found.end()
+
+    def quoted_call(self, found: Found) -> None:
+        self._nesting.open_call()
+        self.call.quotes_calls = True
+        self.context.cursor.seek = found.end()
+
+    def quoted_tail(self, found: Found) -> Verdict | None:
+        """Read a closer of the call: it never ends the value, only a parameter's closer does."""
+        return self._close_call(self._nesting.close_call(), found.end())
+
+    def lost_call(self, found: Found) -> Verdict | None:
+        """Read the same with another call right after it."""
+        kind = self._nesting.close_call()
+        if kind is None:
+            self._nesting.call_follows()
+        return self._close_call(kind, found.start(f"head_{found.lastgroup}"))
+
+    def _close_call(self, kind: int | None, end: int) -> Verdict | None:
+        if kind != NEXT_CALL:
+            self.context.cursor.seek = end
+            return None
+        hold(self.context, self.call, self.context.cursor.take(end))
+        return refuse(self.context, self.call, SWALLOWED)
+
+    # Its closer
+
+    def closer(self, found: Found) -> Verdict | None:
+        """Read a closer of the parameter: what follows decides whether it ends the value."""
+        if self._guess and (verdict := self.hold_guess(found.start())):
+            return verdict
+        self.hold(found.start())
+        self._paired = self._nesting.close_parameter()
+        self._closers = 1
+        self.context.cursor.seek = found.end()
+        return None
+
+    def closer_again(self, found: Found) -> Verdict | None:
+        """Read one more closer: a run of them is one closer."""
+        if self._paired or self._closers == MOST_CLOSERS:
+            return self.content()
+        self._closers += 1
+        self.context.cursor.seek = found.end()
+        return None
+
+    def content(self, _: Found | None = None) -> Verdict:
+        """Take the closers for content of the value."""
+        if self._guess:
+            return no_arguments(self.context, self.call)
+        self._nesting.balance -= self._closers - 1
+        return Verdict.CONTENT
+
+    def no_param(self, found: Found) -> Verdict:
+        """Refuse the call: in what may be no value stands a tag."""
+        return self.hold_guess(found.start()) or no_arguments(self.context, self.call)
+
+    def call_follows(self, _: Found) -> Verdict:
+        if not self._paired:
+            self._nesting.call_follows()
+        return self.content()
+
+    def next_param(self, found: Found) -> Verdict | None:
+        """Read a parameter's opener after the closer."""
+        if self._paired:
+            self._nesting.adjacent |= not self._nesting.calls
+            return self.content()
+        if self.call.quotes(found[f"key_{found.lastgroup}"]):
+            return self.content()
+        self._close()
+        return open_value(self.context, self.call, found)
+
+    def call_closer(self, found: Found) -> Verdict | None:
+        """End the call: even if an opener in the value pairs with the closer, as long as it quotes no open call."""
+        if self._guess:
+            return no_arguments(self.context, self.call)
+        if self._paired and self._nesting.calls:
+            return self.content()
+        self.call.unsure |= self._paired and self._nesting.adjacent
+        self._close()
+        return complete(self.context, self.call, found)
+
+    def last_tag(self, found: Found) -> Verdict | None:
+        """Read another closing tag after several closers, one of which stands for the call's."""
+        if self._closers == 1 or self._guess or not self.context.lenient:
+            return self.content()
+        self.call.repairs["wrong-closer"] = None
+        self._close()
+        return complete(self.context, self.call, found)
+
+    def content_or_end(self) -> Verdict | None:
+        """Read text after a closer, or the end of the reply, where only closers of the call are missing."""
+        cursor = self.context.cursor
+        ended = cursor.final and cursor.is_blank(cursor.seek) and not (self._paired or self._guess)
+        if not ended or not mends(self.context, self.call, "missing-closer"):
+            return self.content()
+        self._close()
+        return complete(self.context, self.call, None)
+
+    def _close(self) -> None:
+        self.call.balance += self._nesting.balance + 1  # the closer that ends the value is not one that it holds
+        self.call.close_param(doubled=self._closers > 1)
+        hold(self.context, self.call, self.context.cursor.take(self.context.cursor.seek))
