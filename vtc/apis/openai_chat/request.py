@@ -94,7 +94,7 @@ class Request(base.Request):
         for path in drop:
             key, _, rest = path.partition(".")
             if rest and key in fields:
-                fields[key] = without_path(decode(encode(fields[key])), rest.split("."))
+                fields[key] = _without(decode(encode(fields[key])), rest.split("."))
         return encode({**fields, **(set_ or {})})
 
     def _withhold(self, fields: dict[str, Any], names: Collection[str]) -> None:
@@ -123,17 +123,17 @@ def _name(declared: Any) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def without_path(value: Any, path: Sequence[str]) -> Any:
+def _without(value: Any, path: Sequence[str]) -> Any:
     """JSON without what stands at a dotted path; `*` is any key or index."""
     key, *rest = path
     if isinstance(value, list):
         is_this = [key in ("*", str(index)) for index in range(len(value))]
         if rest:
-            return [without_path(one, rest) if this else one for this, one in zip(is_this, value, strict=True)]
+            return [_without(one, rest) if this else one for this, one in zip(is_this, value, strict=True)]
         return [one for this, one in zip(is_this, value, strict=True) if not this]
     if isinstance(value, dict):
         if rest:
-            return {name: without_path(one, rest) if key in ("*", name) else one for name, one in value.items()}
+            return {name: _without(one, rest) if key in ("*", name) else one for name, one in value.items()}
         return {name: one for name, one in value.items() if key not in ("*", name)}
     return value
 
