@@ -36,7 +36,7 @@ from vtc.wire.framing import Frame, Framing
 type Said = Text | Reasoning | Rewritten | Call | CallDelta | BlockEnd | Finish
 """What is written in place of a frame's deltas; a `CallDelta` or `Finish` is one of the frame's own.
 
-A `BlockEnd` stands where a block was ended: before what is said of the next one, which the last block has not.
+After a `BlockEnd` the next block of the reply begins.
 """
 
 
@@ -90,7 +90,15 @@ class Codec(Protocol):
         ...
 
     def forward(self, frame: Frame) -> bytes:
-        """Pass a frame whose deltas came back unchanged: its own bytes, with new numbers if earlier ones shifted."""
+        """Pass a frame whose deltas came back unchanged: its own bytes, with new numbers if earlier ones shifted.
+
+        A frame may stay here until it shows whether it is needed (a block that only a call stood in never begins);
+        it leaves before the next one that is passed or written.
+        """
+        ...
+
+    def close(self) -> bytes:
+        """Return the frames that stayed in `forward`; for the end of a reply, or after a failure."""
         ...
 
     def write(self, frame: Frame, choice: int, said: Sequence[Said], *, first: bool) -> list[Mapping[str, Any]]:
@@ -100,10 +108,6 @@ class Codec(Protocol):
         fields that nobody here knows). Later parts, and what is added at the end of a reply, take from it only what
         every frame of the reply has (id, model). Of a frame with several choices all are written, in order.
         """
-        ...
-
-    def release(self) -> bytes:
-        """Give back the frames that the codec keeps, at the end of a reply and after a failure."""
         ...
 
     def keep_alive(self) -> bytes | None:
@@ -170,8 +174,9 @@ class Reply:
 
     message: Message
     finish_reason: str | None = None
-    cut: bool = False
-    """True if it ran into a limit."""
+    """The API's own word."""
+    complete: bool = True
+    """False if the model was cut off."""
 
 
 class Api(Protocol):

@@ -116,7 +116,7 @@ class Codec(msgspec.Struct):
             lines.append({**end, "message": {"role": "assistant", "content": "", **(rest if done else {})}})
         return [*lines] if self.framing is _LINES else [_joined(lines)]
 
-    def release(self) -> bytes:
+    def close(self) -> bytes:
         return b""
 
     def keep_alive(self) -> bytes | None:

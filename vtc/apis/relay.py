@@ -119,7 +119,7 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
     ended: bool = False
 
 
-_WITHOUT_TEXT = CallDelta | BlockEnd | Finish
+OWN = CallDelta | BlockEnd | Finish  # deltas that stand for no text
 type Outcome = list[Event | CallDelta | BlockEnd | Finish]
 """What the deltas of a frame, and text that waited, became."""
 
@@ -173,13 +173,13 @@ class Relay[P: Pipeline]:
         """End the reply: return what the choices that upstream did not finish still have."""
         codec = copy.copy(self.codec)
         out, after = self._end(codec, complete=False)
-        out += [held] if (held := codec.release()) else []
+        out = [piece for piece in [*out, codec.close()] if piece]
         self._keep(codec, after)
         return out
 
     def release(self) -> list[bytes]:
         """Give back all that waits, as it came; for after a failure."""
-        out = [held] if (held := self.codec.release()) else []
+        out: list[bytes] = []
         for choice in self._choices.values():
             while choice.waiting:
                 entry = choice.waiting.popleft()
@@ -189,7 +189,7 @@ class Relay[P: Pipeline]:
                     out += _leave(self.codec, choice.index, replace(entry, said=said, intact=False))
                 else:
                     out.append(self.codec.forward(entry.frame))
-        return out
+        return [piece for piece in [*out, self.codec.close()] if piece]
 
     def _choice(self, index: int) -> Choice:
         if index not in self._choices:
@@ -329,7 +329,7 @@ def _is_unchanged(choice: Choice, entry: Waiting, events: Outcome) -> bool:
     for event in events:
         if isinstance(event, Text):
             left -= len(event.raw)
-        elif not isinstance(event, _WITHOUT_TEXT):
+        elif not isinstance(event, OWN):
             return False
     return not left
 
@@ -361,7 +361,7 @@ def _shared(waiting: Sequence[Waiting], events: Outcome) -> list[Waiting]:
     here, last = next(frames), waiting[-1]
     taken, said, intact = here.taken, [*here.said], here.intact
     for event in events:
-        left = 0 if isinstance(event, _WITHOUT_TEXT) else len(event.raw)
+        left = 0 if isinstance(event, OWN) else len(event.raw)
         piece = type(event) if isinstance(event, Text | Reasoning) else None
         intact = intact and not (left and piece is not Text)
         # An event that stands for no characters belongs after all that are decided.
@@ -379,7 +379,7 @@ def _shared(waiting: Sequence[Waiting], events: Outcome) -> list[Waiting]:
         if isinstance(event, Call | Rewritten):
             intact = False
             said.append(event)
-        elif isinstance(event, _WITHOUT_TEXT):
+        elif isinstance(event, OWN):
             said.append(event)
     if said or intact or here.calls or not here.alone or taken < len(here.text):
         shares.append(replace(here, taken=taken, said=tuple(said), intact=intact))

@@ -50,4 +50,4 @@ def _reply(deltas: Sequence[Delta]) -> Reply:
         reasoning="".join(delta.text for delta in deltas if isinstance(delta, ReasoningDelta)),
     )
     ends = [delta for delta in deltas if isinstance(delta, Finish) and delta.said]
-    return Reply(message, ends[-1].said, ends[-1].reason == "length") if ends else Reply(message)
+    return Reply(message, ends[-1].said, ends[-1].reason != "length") if ends else Reply(message)

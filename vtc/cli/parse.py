@@ -112,7 +112,7 @@ def _tools(file: Path) -> Iterator[Tool]:
         value = json.loads(file.read_text("utf-8"))
         entries = value["tools"] if isinstance(value, dict) else value
         if any(entry.get("type") in ("custom", "namespace") and "name" in entry for entry in entries):
-            yield from declared_tools(entries)[0]
+            yield from declared_tools(entries)
             return
         for entry in entries:
             function = entry.get("function", entry)

@@ -29,7 +29,7 @@ from vtc.reporting import transcript
 )
 @click.option("--tools", type=click.Choice(["auto", "native", "prompt"]), default="prompt", show_default=True)
 @click.option("--user-agent", default="", help="The client's User-Agent header.")
-@click.option("--path", default="/v1/chat/completions", show_default=True, help="Where it would be sent.")
+@click.option("--path", default="/v1/chat/completions", show_default=True, help="Says which API the request is of.")
 @click.option("--json", "as_json", is_flag=True, help="The request's body as it would be sent.")
 def render(
     file: Any, directories: tuple[Path, ...], dialect: str, tools: Any, user_agent: str, path: str, as_json: bool

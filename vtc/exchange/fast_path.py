@@ -206,7 +206,7 @@ _STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
 _NUMBERS = rb"\[[-+.eE0-9,\s]*+\]"
 _TOKEN = re.compile(b"|".join((_STRING, _NUMBERS, _NUMBER, rb'[^"\[0-9-]++|.')), re.DOTALL)
 _HOLES = {b'"': _STRING, b"[": _NUMBERS, **dict.fromkeys([b"%d" % digit for digit in range(10)] + [b"-"], _NUMBER)}
-_PROBES = {hole: {_STRING: b'"vtc"', _NUMBERS: b"[7]", _NUMBER: b"7"}[kind] for hole, kind in _HOLES.items()}
+_PROBES = {hole: {_STRING: b'"vtc"', _NUMBERS: b"[-70707]", _NUMBER: b"-70707"}[kind] for hole, kind in _HOLES.items()}
 _NAME_END = re.compile(rb"\s*:")
 
 

@@ -86,9 +86,12 @@ class Stream:
                 fault = None
             except Exception as error:
                 rest, fault, self.broken = getattr(error, "decoded", b""), error, not final
-            if self.failed:
+            if self.failed and not self._relay.codec.renumbers:
                 return [rest]
             unread, rest = self._cut(rest, final=final)
+            if self.failed:
+                end = self._given_back(lambda: [self._relay.codec.close()]) if final else []
+                return [*map(self._passed, unread), *end, rest]
             while unread:
                 out += self._relay.feed(unread[0])
                 del unread[0]
@@ -99,7 +102,7 @@ class Stream:
                 out += [self._framing.end] * bool(out and not _is_ended(out[-1], self._framing.end))
                 out += last
         except Exception as error:
-            out += [*self._fail(error), *(frame.raw for frame in unread)]
+            out += [*self._fail(error), *map(self._passed, unread)]
             out += [frame.raw for frame in self._given_back(self._frames.finish)]
         return [*out, rest]
 
@@ -109,6 +112,11 @@ class Stream:
         logger.error("vtc: rewriting failed; the rest of this reply is forwarded unchanged", exc_info=error)
         self._report.failures.append(f"{type(error).__name__}: {error}")
         return self._given_back(self._relay.release)
+
+    def _passed(self, frame: Frame) -> bytes:
+        """Pass a frame after a failure: as it came, unless those before it got other numbers."""
+        codec = self._relay.codec
+        return (self._given_back(lambda: [codec.forward(frame)]) or [frame.raw])[0] if codec.renumbers else frame.raw
 
     def _cut(self, data: bytes, *, final: bool) -> tuple[list[Frame], bytes]:
         """Cut data into frames. A frame in whose middle the body ended is the second value: nothing may complete it."""

@@ -105,7 +105,7 @@ class Commands:
             reading = msgspec.structs.replace(reading, reasoning=None)
         known = secrets(dict(one.request.headers))
         name = f"{plan.model} {one.id[:8]}"
-        return Case.recorded(name, reply.message.text, reading, complete=not reply.cut, secrets=known)
+        return Case.recorded(name, reply.message.text, reading, complete=reply.complete, secrets=known)
 
 
 def _told(text: str) -> str:

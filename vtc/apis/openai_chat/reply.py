@@ -239,7 +239,7 @@ class ChunkCodec(msgspec.Struct):
         )
         return {"tool_calls": [{**entry, "index": index}]}, {"tool_calls": [{"index": index, **rest}]}
 
-    def release(self) -> bytes:
+    def close(self) -> bytes:
         return b""
 
     def keep_alive(self) -> bytes:
@@ -308,7 +308,7 @@ class BodyCodec(msgspec.Struct):
         self.reply = {**reply, "choices": choices}
         return [self.reply] if choice == self.last else []
 
-    def release(self) -> bytes:
+    def close(self) -> bytes:
         return b""
 
     def keep_alive(self) -> None:

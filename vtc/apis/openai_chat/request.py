@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 import msgspec
 
-from vtc.apis import base
+from vtc.apis import base, fields
 from vtc.apis.base import BadRequest
+from vtc.apis.fields import UNFIT
 from vtc.apis.openai_chat.reply import function_of
 from vtc.events import Message, Opaque, Tool, ToolCall
-from vtc.json_text import decode, encode
 
 TOOL_FIELDS = ("tools", "tool_choice", "parallel_tool_calls", "functions", "function_call")
 ROLES = {"developer": "system", "function": "tool"}
 """Roles by another name."""
 OWN_FIELDS = ("role", "content", "tool_calls", "function_call", "tool_call_id", "name")
 """What a message says of itself."""
-UNFIT = (ValueError, UnicodeError, AttributeError, TypeError, KeyError, RecursionError)
-"""What a body raises that is no request."""
-_MOST_TOOLS = 256 << 10
-"""Bytes of declarations beyond which they are not kept for the next request."""
-_raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class Request(base.Request):
@@ -33,7 +27,7 @@ class Request(base.Request):
 
     def __init__(self, body: bytes) -> None:
         try:
-            self._raw, self.fields, self.tools = _raws(body)
+            self._raw, self.fields, self.tools = fields.raws(body, ("tools", "functions"), _tools)
             messages = self.fields.get("messages", [])
             if not isinstance(messages, list):
                 raise TypeError("`messages` is no list")
@@ -57,10 +51,7 @@ class Request(base.Request):
     @cached_property
     def _raw_messages(self) -> list[msgspec.Raw]:
         """The bytes of every message."""
-        try:
-            return _raw_list.decode(self._raw.get("messages", b"[]"))
-        except msgspec.DecodeError:
-            return [msgspec.Raw(encode(message)) for message in self.fields["messages"]]
+        return fields.items(self._raw.get("messages", b"[]"), self.fields.get("messages", []))
 
     def read_messages(self, entries: Sequence[Mapping[str, Any]]) -> list[Message]:
         """Decode the messages; an API that declares tools in the same way may have others."""
@@ -83,19 +74,15 @@ class Request(base.Request):
         withheld: Collection[str] = (),
     ) -> bytes:
         gone = {*drop, *(() if tools is None else TOOL_FIELDS)}
-        fields: dict[str, Any] = {key: raw for key, raw in self._raw.items() if key not in gone}
+        kept: dict[str, Any] = {key: raw for key, raw in self._raw.items() if key not in gone}
         if withheld and tools is None:
-            self._withhold(fields, withheld)
+            self._withhold(kept, withheld)
         if messages is not None:
             originals = {id(message): raw for message, raw in zip(self.messages, self._raw_messages, strict=True)}
-            fields["messages"] = [originals.get(id(message)) or self.write_message(message) for message in messages]
+            kept["messages"] = [originals.get(id(message)) or self.write_message(message) for message in messages]
         if tools:
-            fields["tools"] = [tool.as_openai() for tool in tools]
-        for path in drop:
-            key, _, rest = path.partition(".")
-            if rest and key in fields:
-                fields[key] = _without(decode(encode(fields[key])), rest.split("."))
-        return encode({**fields, **(set_ or {})})
+            kept["tools"] = [tool.as_openai() for tool in tools]
+        return fields.changed(kept, drop, set_)
 
     def _withhold(self, fields: dict[str, Any], names: Collection[str]) -> None:
         """Leave out what declares the tools named, and what demands one of them."""
@@ -121,50 +108,6 @@ def _name(declared: Any) -> str | None:
     """The name of a declared tool, in any form."""
     name = (function_of(declared) or declared).get("name") if isinstance(declared, dict) else None
     return name if isinstance(name, str) else None
-
-
-def _without(value: Any, path: Sequence[str]) -> Any:
-    """JSON without what stands at a dotted path; `*` is any key or index."""
-    key, *rest = path
-    if isinstance(value, list):
-        is_this = [key in ("*", str(index)) for index in range(len(value))]
-        if rest:
-            return [_without(one, rest) if this else one for this, one in zip(is_this, value, strict=True)]
-        return [one for this, one in zip(is_this, value, strict=True) if not this]
-    if isinstance(value, dict):
-        if rest:
-            return {name: _without(one, rest) if key in ("*", name) else one for name, one in value.items()}
-        return {name: one for name, one in value.items() if key not in ("*", name)}
-    return value
-
-
-def _raws(body: bytes) -> tuple[dict[str, msgspec.Raw], dict[str, Any], Sequence[Tool]]:
-    """The bytes of every field, what the fields say, and the tools they declare.
-
-    Raises ValueError.
-    """
-    try:
-        raw = _raw_object.decode(body)
-    except msgspec.ValidationError:
-        raise
-    except msgspec.DecodeError:
-        # It takes Python's own decoder, so there are no bytes to keep: JavaScript cuts emoji in two when it cuts text.
-        fields: dict[str, Any] = decode(body)
-        return {key: msgspec.Raw(encode(value)) for key, value in fields.items()}, fields, _tools(fields)
-    known = {key: bytes(raw[key]) for key in ("tools", "functions") if key in raw}
-    if sum(map(len, known.values())) <= _MOST_TOOLS:
-        declared, tools = _declared(tuple(known.items()))
-    else:
-        declared, tools = _declared.__wrapped__(tuple(known.items()))
-    fields = {key: declared[key] if key in declared else decode(bytes(one)) for key, one in raw.items()}
-    return raw, fields, tools
-
-
-@lru_cache(maxsize=64)
-def _declared(fields: tuple[tuple[str, bytes], ...]) -> tuple[dict[str, Any], Sequence[Tool]]:
-    """Declarations of tools, decoded; agents send the same ones with every request, and exchanges share them."""
-    declared = {key: decode(raw) for key, raw in fields}
-    return declared, _tools(declared)
 
 
 def _tools(fields: Mapping[str, Any]) -> list[Tool]:

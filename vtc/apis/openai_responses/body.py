@@ -149,7 +149,7 @@ class BodyCodec(msgspec.Struct):
                     items.append(done_item(call, self.form))
         return items
 
-    def release(self) -> bytes:
+    def close(self) -> bytes:
         return b""
 
     def keep_alive(self) -> None:

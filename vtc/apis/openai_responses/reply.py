@@ -162,9 +162,7 @@ class EventCodec(msgspec.Struct):
     def _deltas(self, event: Event) -> Iterator[Delta]:
         kind = event["type"]
         if kind == ADDED or (kind == TEXT and self._kind(event) != "message"):
-            of = str(_part(event, "item").get("type") or "message")
-            self.places = {**self.places, **dict.fromkeys(_keys(event), len(self.kinds))}
-            self.kinds = (*self.kinds, of)
+            self._register(event)
         if kind == TEXT:
             number = self._number(event)
             self.speaking = self.speaking or bool(event.get("delta"))
@@ -182,6 +180,12 @@ class EventCodec(msgspec.Struct):
             yield BlockEnd()
         if self._kind(event) in CALLS:
             yield self._call_delta(event)
+
+    def _register(self, event: Event) -> None:
+        """Note that an item begins."""
+        of = str(_part(event, "item").get("type") or "message")
+        self.places = {**self.places, **dict.fromkeys(_keys(event), len(self.kinds))}
+        self.kinds = (*self.kinds, of)
 
     def _call_delta(self, event: Event) -> CallDelta:
         """Read an event of a call. The raw input of a custom tool is written as JSON, piece by piece."""
@@ -214,6 +218,8 @@ class EventCodec(msgspec.Struct):
         event = self._event(frame)
         if event is None:
             return frame.raw
+        if event["type"] == ADDED and not any(key in self.places for key in _keys(event) if isinstance(key, str)):
+            self._register(event)  # it comes after a failure, and was not decoded
         units = self._numbered(self._pass(frame, event))
         if len(units) == 1 and units[0] is frame:
             return frame.raw
@@ -277,7 +283,7 @@ class EventCodec(msgspec.Struct):
                 chain = chain[0]
             self.said, self.passed_size = (chain, _text_of(b"".join(reversed(pieces)))), 0
 
-    def release(self) -> bytes:
+    def close(self) -> bytes:
         units = self._numbered(self._kept())
         return b"".join(
             unit.raw if isinstance(unit, Frame) else self.framing.write(unit, None, first=True) for unit in units

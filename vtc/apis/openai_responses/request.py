@@ -7,17 +7,14 @@ neither text nor calls are opaque parts of it, in their place. `instructions` ar
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
-import msgspec
-
-from vtc.apis import base
+from vtc.apis import base, fields
 from vtc.apis.base import BadRequest
-from vtc.apis.openai_chat.request import UNFIT, without_path
+from vtc.apis.fields import UNFIT
 from vtc.apis.openai_responses.items import CALLS, Form, Json, call_of, item_of
 from vtc.events import Message, Opaque, Tool
-from vtc.json_text import decode, encode
 
 TOOL_FIELDS = ("tools", "tool_choice", "parallel_tool_calls")
 OUTPUTS = {f"{kind}_output": kind for kind in CALLS}
@@ -31,10 +28,6 @@ STATE = {
 }
 INPUT = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
 """What a custom tool takes: raw text."""
-_MOST_TOOLS = 256 << 10
-"""Bytes of declarations beyond which they are not kept for the next request."""
-_raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 class _Item(dict[str, Any]):
@@ -46,16 +39,17 @@ class Request(base.Request):
 
     def __init__(self, body: bytes) -> None:
         try:
-            self._raw, self.fields, declared = _read(body)
+            self._raw, self.fields, declared = fields.raws(body, ("tools",), _declared)
+            assert isinstance(declared, Declared)
             given = self.fields["input"]
             if not isinstance(given, str) and not all(isinstance(item, dict) for item in given):
                 raise TypeError("`input` is neither a string nor a list of items")
-            tools, self.declared, names, custom = declared
+            self.declared = declared.all
             self.model = str(self.fields.get("model") or "")
             most = self.fields.get("max_output_tokens")
-            self.form = Form(names, custom, most if isinstance(most, int) else None, self.model)
+            self.form = Form(declared.nested, declared.custom, most if isinstance(most, int) else None, self.model)
             self.tool_choice, allowed = _tool_choice(self.fields.get("tool_choice"), self.declared)
-            self.tools = [tool for tool in tools if allowed is None or tool.name in allowed]
+            self.tools = [tool for tool in declared if allowed is None or tool.name in allowed]
             self.call_ids = frozenset(str(one.get("call_id")) for one in self._items if one.get("type") in CALLS)
         except UNFIT as error:
             raise BadRequest(f"the body is no request for a response: {error}") from None
@@ -95,60 +89,53 @@ class Request(base.Request):
         withheld: Collection[str] = (),
     ) -> bytes:
         gone = {*drop, *(() if tools is None else TOOL_FIELDS)}
-        fields: dict[str, Any] = {key: raw for key, raw in self._raw.items() if key not in gone}
+        kept: dict[str, Any] = {key: raw for key, raw in self._raw.items() if key not in gone}
         if tools is not None:
             hosted = [one for one in self.fields.get("tools") or () if one.get("type") not in _OFFERED]
             if declared := [*hosted, *({**tool.as_openai()["function"], **_FUNCTION} for tool in tools)]:
-                fields["tools"] = declared
+                kept["tools"] = declared
         elif withheld:
-            self._withhold(fields, withheld)
+            self._withhold(kept, withheld)
         if messages is not None:
-            self._converse(fields, messages)
-        for path in drop:
-            key, _, rest = path.partition(".")
-            if rest and key in fields:
-                fields[key] = without_path(decode(encode(fields[key])), rest.split("."))
-        return encode({**fields, **(set_ or {})})
+            self._converse(kept, messages)
+        return fields.changed(kept, drop, set_)
 
-    def _converse(self, fields: dict[str, Any], messages: Sequence[Message]) -> None:
+    def _converse(self, kept: dict[str, Any], messages: Sequence[Message]) -> None:
         """Write the conversation: what is new and of the system goes to `instructions`."""
         told = [one for one in messages if one.role == "system" and (one.source is STATE or one.source is None)]
         system = {*map(id, told)}
         text = "\n\n".join(one.text for one in told)
         if text != (self.fields.get("instructions") or ""):
-            fields["instructions"] = text
+            kept["instructions"] = text
             if not text:
-                del fields["instructions"]
+                del kept["instructions"]
         places = {id(message): found for message, found in self._turns}
         if [id(one) for one in messages if id(one) not in system] == [*places]:
             return
-        try:
-            raws = _raw_list.decode(self._raw.get("input", b"[]"))
-        except msgspec.DecodeError:
-            raws = [msgspec.Raw(encode(item)) for item in self._items]
+        raws = fields.items(self._raw.get("input", b"[]"), self._items)
         items: list[Any] = []
         for message in messages:
             if id(message) in system:
                 continue
             found = places.get(id(message))
             items += _written(message, self.form) if found is None else [raws[place] for place in found]
-        fields["input"] = items
+        kept["input"] = items
 
-    def _withhold(self, fields: dict[str, Any], names: Collection[str]) -> None:
+    def _withhold(self, kept: dict[str, Any], names: Collection[str]) -> None:
         """Leave out what declares the tools named, and what demands one of them."""
-        kept = []
+        left = []
         for entry in self.fields.get("tools") or ():
             if entry.get("type") == "namespace":
-                left = [one for one in entry["tools"] if _qualified(entry, one) not in names]
-                kept += [{**entry, "tools": left}] if left else []
+                nested = [one for one in entry["tools"] if _qualified(entry, one) not in names]
+                left += [{**entry, "tools": nested}] if nested else []
             elif _name(entry) not in names:
-                kept.append(entry)
-        if kept:
-            fields["tools"] = kept
-        for key in () if kept else TOOL_FIELDS:
-            fields.pop(key, None)
+                left.append(entry)
+        if left:
+            kept["tools"] = left
+        for key in () if left else TOOL_FIELDS:
+            kept.pop(key, None)
         if self.tool_choice in names or _is_allowing(self.fields.get("tool_choice")):
-            fields.pop("tool_choice", None)
+            kept.pop("tool_choice", None)
 
 
 # Tools
@@ -157,58 +144,42 @@ _OFFERED = ("function", "custom", "namespace")
 _FUNCTION = {"type": "function", "strict": False}
 """Functions are strict unless they say otherwise, and a text client's are not."""
 
-type Declared = tuple[Sequence[Tool], Sequence[str], Mapping[str, tuple[str, str]], frozenset[str]]
-"""Tools, the names of all that is declared, tools in namespaces by flat names, names of custom tools."""
+
+class Declared(list[Tool]):
+    """The tools that are functions or custom ones, and what else is to be known of all that is declared."""
+
+    def __init__(self, tools: Iterable[Tool]) -> None:
+        super().__init__(tools)
+        self.all: list[str] = []
+        """Names of all that is declared."""
+        self.nested: dict[str, tuple[str, str]] = {}
+        """Namespace and name of tools, by flat names."""
+        self.custom: frozenset[str] = frozenset()
+        """Names of custom tools."""
 
 
-def _read(body: bytes) -> tuple[dict[str, msgspec.Raw], dict[str, Any], Declared]:
-    """Decode a body: the bytes of every field, what the fields say, and the tools. Raises ValueError."""
-    try:
-        raw = _raw_object.decode(body)
-    except msgspec.ValidationError:
-        raise
-    except msgspec.DecodeError:
-        # It takes Python's own decoder, so there are no bytes to keep: JavaScript cuts emoji in two when it cuts text.
-        fields: dict[str, Any] = decode(body)
-        return (
-            {key: msgspec.Raw(encode(value)) for key, value in fields.items()},
-            fields,
-            declared_tools(fields["tools"]),
-        )
-    tools = bytes(raw.get("tools", b"null"))
-    known = _known(tools) if len(tools) <= _MOST_TOOLS else _known.__wrapped__(tools)
-    fields = {key: known[0] if key == "tools" else decode(bytes(one)) for key, one in raw.items()}
-    return raw, fields, known[1]
+def _declared(fields: Mapping[str, Any]) -> Declared:
+    return declared_tools(fields.get("tools") or ())
 
 
-@lru_cache(maxsize=64)
-def _known(tools: bytes) -> tuple[Any, Declared]:
-    """Declarations of tools, decoded; agents send the same ones with every request, and exchanges share them."""
-    decoded = decode(tools)
-    return decoded, declared_tools(decoded)
-
-
-def declared_tools(entries: Iterable[Json] | None) -> Declared:
+def declared_tools(entries: Iterable[Json]) -> Declared:
     """Read the entries of `tools`, those in namespaces, too."""
-    tools: list[Tool] = []
-    declared: list[str] = []
-    names: dict[str, tuple[str, str]] = {}
-    custom: set[str] = set()
-    for entry in entries or ():
+    found = Declared(())
+    for entry in entries:
         group = entry if entry.get("type") == "namespace" else None
         for one in entry["tools"] if group else (entry,):
             name = _qualified(group, one) if group else _name(one)
             if group:
                 space, own = str(group["name"]), str(one.get("name"))
-                names |= {name: (space, own), f"{space}__{own}": (space, own)}
-            declared.append(name)
+                found.nested |= {name: (space, own), f"{space}__{own}": (space, own)}
+            found.all.append(name)
             if one.get("type") == "custom":
-                custom.add(name)
-                tools.append(Tool(name, _told(one), INPUT))
+                found.custom |= {name}
+                found.append(Tool(name, _told(one), INPUT))
             elif one.get("type") == "function" and isinstance(one.get("name"), str):
                 parameters = one.get("parameters")
-                tools.append(Tool(name, _told(one), parameters if isinstance(parameters, dict) else {}))
-    return tools, declared, names, frozenset(custom)
+                found.append(Tool(name, _told(one), parameters if isinstance(parameters, dict) else {}))
+    return found
 
 
 def _name(entry: Json) -> str:

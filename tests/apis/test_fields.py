@@ -1,0 +1,57 @@
+"""The fields of a request's body."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from vtc.apis import fields
+from vtc.events import Tool
+
+
+def read(said: Mapping[str, Any]) -> list[Tool]:
+    return [Tool(name) for name in said.get("tools", ())]
+
+
+def test_every_field_keeps_its_bytes() -> None:
+    raw, said, tools = fields.raws(b'{"a": [1,  2], "tools": ["x"]}', ("tools",), read)
+    assert {key: bytes(one) for key, one in raw.items()} == {"a": b"[1,  2]", "tools": b'["x"]'}
+    assert (said, tools) == ({"a": [1, 2], "tools": ["x"]}, [Tool("x")])
+    assert [bytes(one) for one in fields.items(raw["a"], said["a"])] == [b"1", b"2"]
+
+
+def test_declarations_are_shared_by_requests_that_have_the_same() -> None:
+    one, other = (fields.raws(b'{"tools": ["x"], "n": %d}' % n, ("tools",), read) for n in range(2))
+    assert one[2] is other[2]
+    many = b'{"tools": ["%s"]}' % (b"x" * (256 << 10))
+    assert fields.raws(many, ("tools",), read)[2] is not fields.raws(many, ("tools",), read)[2]
+
+
+def test_half_a_character_is_read() -> None:
+    raw, said, tools = fields.raws(b'{"a": ["\\ud83d"], "tools": ["x"]}', ("tools",), read)
+    assert (said["a"], tools) == (["\ud83d"], [Tool("x")])
+    assert [bytes(one) for one in fields.items(raw["a"], said["a"])] == [b'"\\ud83d"']
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"5", b"{"])
+def test_what_is_no_object_is_told_of(body: bytes) -> None:
+    with pytest.raises(ValueError, match="Expect"):
+        fields.raws(body, (), read)
+
+
+@pytest.mark.parametrize(
+    ("path", "left"),
+    [
+        ("a.b", {"a": {"c": [1, {"d": 2}]}}),
+        ("a.c.0", {"a": {"b": 1, "c": [{"d": 2}]}}),
+        ("a.c.*.d", {"a": {"b": 1, "c": [1, {}]}}),
+        ("a.*", {"a": {}}),
+        ("x.y", {"a": {"b": 1, "c": [1, {"d": 2}]}}),
+    ],
+)
+def test_what_stands_at_a_path_is_left_out(path: str, left: Any) -> None:
+    value = {"a": {"b": 1, "c": [1, {"d": 2}]}}
+    assert fields.without(value, path.split(".")) == left
+    assert fields.changed({**value}, [path], {"z": 1}) == fields.encode({**left, "z": 1})
