@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 CASES = ROOT / "tests" / "cases"
 LEARNT = ROOT / ".cache" / "fuzz"
-NAMES = ("reply", "stream", "request", "messages", "profile")
+NAMES = ("reply", "stream", "request", "messages", "responses", "profile")
 SLOW = 30
 """Seconds after which one input is a finding."""
 
@@ -82,7 +82,7 @@ def seeds(target: str) -> Iterator[bytes]:
             yield file.read_bytes()
         return
     from fuzz import targets
-    from tests.apis import chat, messages
+    from tests.apis import chat, messages, responses
     from tests.apis.replies import REPLIES
 
     replies = [_string(text) for text in _texts(CASES / "reading")]
@@ -102,6 +102,17 @@ def seeds(target: str) -> Iterator[bytes]:
             said = [messages.assistant(messages.call("read")), messages.user([messages.result("a")])]
             yield bytes([number, 8]) + chat.encoded(messages.request(messages=said, system="Be brief."))
             yield bytes([number, 0]) + chat.encoded(messages.message(messages.text("a")))
+    if target == "responses":
+        for number, text in enumerate(replies[::5]):
+            frames = responses.streamed_text(*text.decode(errors="replace").split(" "))
+            yield bytes([number % len(targets.CHOICES), 7]) + b"".join(frames)
+        for number, body in enumerate(body for name, body in REPLIES.items() if name.startswith("responses/")):
+            yield bytes([number, 7]) + body
+        for number in range(len(targets.CHOICES)):
+            said = [responses.said("user", "a"), responses.call("read"), responses.output("b")]
+            tools = [responses.READ, responses.namespace("fs", responses.LIST), responses.custom("patch")]
+            yield bytes([number, 8]) + chat.encoded(responses.request(input=said, instructions="Be.", tools=tools))
+            yield bytes([number, 0]) + chat.encoded(responses.response(responses.message("a")))
     if target == "request":
         prompts = [file.read_bytes() for file in sorted((CASES / "prompts").glob("*.md"))]
         for number in range(len(targets.CHOICES)):

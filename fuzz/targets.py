@@ -15,6 +15,7 @@ from typing import Any
 
 from tests.apis import chat
 from tests.apis import messages as anthropic
+from tests.apis import responses as openai_responses
 from vtc.apis import APIS, BadRequest, Request
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description
@@ -28,7 +29,9 @@ from vtc.profiles.plan import Plan
 from vtc.profiles.planner import Planner, Settings
 from vtc.wire.sse import FrameReader
 
-API, MESSAGES = (next(api for api in APIS if api.name == name) for name in ("openai-chat", "anthropic-messages"))
+API, MESSAGES, RESPONSES = (
+    next(api for api in APIS if api.name == name) for name in ("openai-chat", "anthropic-messages", "openai-responses")
+)
 PROFILES = load([builtin_directory()])
 NATIVE = Facts(user_agent="OpenAI/Python 3", host="127.0.0.1", path="/v1/chat/completions")
 TEXT = Facts(user_agent="Cline/3.82.0", host="127.0.0.1", path="/v1/chat/completions")
@@ -292,10 +295,76 @@ def _works(dialect: Description, tools: Mapping[str, Tool]) -> None:
         assert "".join(event.raw for event in events) == text
 
 
+def responses(data: bytes) -> None:
+    """Any bytes as a request of Responses, or as a reply, streamed and whole."""
+    if len(data) < 2:
+        return
+    choice, how, body = data[0], data[1], data[2:]
+    if how & 8:
+        try:
+            sent = Exchange.open(RESPONSES, body, NATIVE, planner(choice), "s").request()
+        except BadRequest as error:
+            assert error.__cause__ is None, "our own fault, though it did no harm"
+        else:
+            assert isinstance(json.loads(sent), dict)
+        return
+    exchange, other = opened_responses(choice), opened_responses(choice)
+    if body.lstrip().startswith(b"{"):
+        exchange.body(body)
+    else:
+        out = fed(exchange, cut(body, PIECES[how & 7]))
+        assert out == fed(other, cut(body, 1 << 20)), "the cut of the bytes matters"
+
+
+def opened_responses(choice: int) -> Exchange:
+    """An exchange of Responses that is waiting for its reply."""
+    asked = chat.encoded(openai_responses.request(stream=True))
+    return Exchange.open(RESPONSES, asked, NATIVE, planner(choice), "seed")
+
+
+def check_responses(opened: Callable[[], Exchange], texts: Sequence[str], size: int, status: str) -> None:
+    """A reply of Responses whose messages say these texts, in deltas of `size` characters."""
+    pieces = [[text[at : at + size] for at in range(0, len(text), size)] for text in texts]
+    items = [openai_responses.text_events(*one, id=f"msg_{place}") for place, one in enumerate(pieces)]
+    body = b"".join(openai_responses.streamed(*items, status=status))
+    exchange, other = opened(), opened()
+    out = fed(exchange, cut(body, 1 << 20))
+    assert not exchange.report.failures, exchange.report.failures
+    assert out == fed(opened(), cut(body, 50)), "the cut of the bytes matters"
+    make = openai_responses.response if status == "completed" else openai_responses.cut
+    whole = chat.encoded(make(*(item[-1]["item"] for item in items)))
+    rewritten = other.body(whole)
+    assert not other.report.failures, other.report.failures
+    streamed = openai_responses.read(out)
+    assert _told(streamed) == _told(openai_responses.read(rewritten)), "streamed and whole replies differ"
+    if not exchange.report.calls and _keeps_all(exchange):
+        assert rewritten == whole, "nothing was read, and the bytes differ"
+        assert [item["id"] for item in streamed.items] == [item[-1]["item"]["id"] for item in items]
+        assert streamed.content == "".join(texts), "nothing was read, and the text differs"
+
+
+def _told(found: openai_responses.Read) -> list[Any]:
+    return [found.content, found.reasoning, found.calls, found.status, found.reason]
+
+
+_NEEDED = """\
+{kind: dialect, name: tag, call: "<{name}>\\n{params}</{name}>", names: declared, param: "<{key}>{value}</{key}>\\n"}
+---
+{kind: dialect, name: hermes, call: "<tool_call>\\n{json}\\n</tool_call>"}
+---
+{kind: dialect, name: cline, call: "<{name}>\\n{params}</{name}>", names: declared, param: "<{key}>{value}</{key}>\\n"}
+"""
+_CALLS = [ToolCall("read", '{"filePath": "a\\n<b> \\"c\\""}', "c1"), ToolCall("list_files", '{"path": ""}')]
+
+
+@cache
+
+
 TARGETS: Mapping[str, Callable[[bytes], None]] = {
     "reply": reply,
     "stream": stream,
     "request": request,
     "messages": messages,
+    "responses": responses,
     "profile": profile,
 }

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fuzz import targets
-from tests.apis import chat, messages
+from tests.apis import chat, messages, responses
 from tests.dialects.material import DIALECTS
 from tests.exchanges import AGENT, API, SAID, fed
 from vtc.apis import APIS
@@ -41,7 +41,8 @@ CALLS = [
 
 
 def test_the_apis_that_are_checked_are_all_there_are() -> None:
-    assert [api.name for api in APIS] == ["openai-chat", "anthropic-messages", "ollama-chat"]
+    names = ["openai-chat", "anthropic-messages", "openai-responses", "ollama-chat"]
+    assert [api.name for api in APIS] == names
 
 
 @cache
@@ -95,6 +96,22 @@ def test_replies_of_messages_in_every_dialect(
         return Exchange.open(targets.MESSAGES, body, AGENT, writers[dialect], "seed")
 
     targets.check_messages(opened, ["".join(one) for one in said], size, reason)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@settings(max_examples=EXAMPLES // 16)
+@given(data=st.data(), size=st.sampled_from(targets.PIECES), status=st.sampled_from(["completed", "incomplete"]))
+def test_replies_of_responses_in_every_dialect(
+    dialect: str, size: int, status: str, data: st.DataObject, writers: dict[str, Planner]
+) -> None:
+    """In several messages, each of which may begin, hold and cut off calls."""
+    said = data.draw(st.lists(st.lists(st.sampled_from(pieces(dialect)), min_size=1, max_size=3), max_size=3))
+    body = chat.encoded(responses.request(stream=True))
+
+    def opened() -> Exchange:
+        return Exchange.open(targets.RESPONSES, body, AGENT, writers[dialect], "seed")
+
+    targets.check_responses(opened, ["".join(one) for one in said], size, status)
 
 
 POLICIES: dict[str, chat.Json] = {

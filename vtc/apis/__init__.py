@@ -6,8 +6,9 @@ from vtc.apis.anthropic_messages import AnthropicMessages
 from vtc.apis.base import Api, BadRequest, Reply, Request
 from vtc.apis.ollama_chat import OllamaChat
 from vtc.apis.openai_chat import OpenAIChat
+from vtc.apis.openai_responses import OpenAIResponses
 
-APIS: tuple[Api, ...] = (OpenAIChat(), AnthropicMessages(), OllamaChat())
+APIS: tuple[Api, ...] = (OpenAIChat(), AnthropicMessages(), OpenAIResponses(), OllamaChat())
 
 
 def find(method: str, path: str) -> Api | None:

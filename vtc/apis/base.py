@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -115,6 +115,15 @@ class Codec(Protocol):
         ...
 
 
+@runtime_checkable
+class Following(Protocol):
+    """A codec that must know which frames left without it, since it repeats their text later or counts them."""
+
+    def passed(self, data: bytes) -> None:
+        """Take note of whole frames that left unread; may change the codec in place."""
+        ...
+
+
 class Request(ABC):
     """A decoded request."""
 
@@ -135,6 +144,8 @@ class Request(ABC):
     """What the codec of the reply must know of the request; it is kept by `forget`."""
     fields: Mapping[str, Any]
     """The whole request as plain data, for profiles that match on it."""
+    unliftable: str = ""
+    """Why no call may be read from the text of the reply; empty if it may."""
 
     @abstractmethod
     def forget(self) -> None:

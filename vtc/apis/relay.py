@@ -328,7 +328,8 @@ def _settle(codec: Codec, choice: Choice, entry: Waiting, events: Made) -> tuple
         out += _leave(codec, choice.index, here)
         done += 1
     waiting = deque(shares[done:])
-    if waiting and waiting[0].said and not waiting[0].calls:
+    # The end of a block alone is no reason for a part of the next block's first frame to leave.
+    if waiting and not waiting[0].calls and any(not isinstance(one, BlockEnd) for one in waiting[0].said):
         here = waiting[0]
         rest = here.text[here.taken :]
         if not (here.intact and rest.isspace() and not here.written):

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.control import strip_control_codes
 from rich.markup import escape
 
+from vtc.apis.openai_responses.request import declared_tools
 from vtc.cli.common import completing, loaded, profile_directories
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description
@@ -110,7 +111,11 @@ def _dialects(profiles: Profiles, names: tuple[str, ...], model: ModelProfile) -
 def _tools(file: Path) -> Iterator[Tool]:
     try:
         value = json.loads(file.read_text("utf-8"))
-        for entry in value["tools"] if isinstance(value, dict) else value:
+        entries = value["tools"] if isinstance(value, dict) else value
+        if any(entry.get("type") in ("custom", "namespace") and "name" in entry for entry in entries):
+            yield from declared_tools(entries)
+            return
+        for entry in entries:
             function = entry.get("function", entry)
             schema = function.get("parameters", function.get("input_schema", {}))
             yield Tool(function["name"], function.get("description", ""), schema)

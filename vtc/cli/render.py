@@ -12,8 +12,10 @@ from vtc import apis
 from vtc.apis import BadRequest
 from vtc.cli.common import completing, planner, profile_directories
 from vtc.exchange import Exchange
+from vtc.json_text import encode
 from vtc.profiles.matching import Facts
 from vtc.profiles.planner import Settings
+from vtc.reporting import transcript
 
 
 @click.command(short_help="Print what the model is shown for a request.")
@@ -47,6 +49,8 @@ def render(
         return
     for line in exchange.plan.why:
         click.secho(f"# {line}", dim=True)
+    if "messages" not in body:
+        click.echo(f"\n{transcript.written(transcript.asked(api, encode(body)))}")
     system = [{"role": "system", "content": body["system"]}] if body.get("system") else []
     for message in [*system, *body.get("messages", [])]:
         click.secho(f"\n[{message.get('role')}]", bold=True)

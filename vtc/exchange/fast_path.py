@@ -19,10 +19,11 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from typing import cast
 
 import msgspec
 
-from vtc.apis.base import Decoded
+from vtc.apis.base import Decoded, Following
 from vtc.apis.relay import Relay
 from vtc.dialects.reading.reader import PlainRule
 from vtc.events import Delta, ReasoningDelta, TextDelta
@@ -45,11 +46,23 @@ type Match = Callable[[bytes], re.Match[bytes] | None]
 class FastPath:
     """Forwards chunks of one reply that need not be read."""
 
-    __slots__ = ("_end", "_failures", "_held", "_match", "_patience", "_relay", "_rule", "_shapes", "_whole")
+    __slots__ = (
+        "_end",
+        "_failures",
+        "_follows",
+        "_held",
+        "_match",
+        "_patience",
+        "_relay",
+        "_rule",
+        "_shapes",
+        "_whole",
+    )
 
     def __init__(self, relay: Relay[ReplyPipeline]) -> None:
         self._relay = relay
         self._end = relay.codec.framing.end
+        self._follows = isinstance(relay.codec, Following)
         self._held = b""  # frames that wait for what follows, and the beginning of one
         self._whole = 0  # bytes of the former
         self._match: Match | None = None  # None while every frame must be read
@@ -82,12 +95,17 @@ class FastPath:
         """Let frames leave, except those that wait since their text ends in white space."""
         if not (self._rule.endings and (text := found["text"]).endswith(_ENDINGS)):
             self._held, self._whole = begun, 0
-            return [data]
+            return self._passed(data)
         if text.endswith(_LINE_BEGINNING):
             return None
         start = self._waiting(data, found.start("frame"), text)
         self._held, self._whole = data[start:] + begun, len(data) - start
-        return [data[:start]] if start else []
+        return self._passed(data[:start]) if start else []
+
+    def _passed(self, data: bytes) -> list[bytes]:
+        if self._follows:
+            cast("Following", self._relay.codec).passed(data)
+        return [data]
 
     def _waiting(self, data: bytes, start: int, text: bytes) -> int:
         """Find where the frames begin that wait, given the last one and its text.
@@ -110,6 +128,10 @@ class FastPath:
         """Hand over what waits here, and the chunk."""
         data, self._held, self._whole = self._held + chunk, b"", 0
         return data
+
+    def rest(self) -> None:
+        """Forward nothing until a frame was read: the numbers of frames have changed."""
+        self._match = None
 
     def learn(self, *, whole: bool) -> None:
         """Look at the frame that went the long way last: does it say how to know others like it?

@@ -68,7 +68,10 @@ class Stream:
 
     def keep_alive(self) -> bytes | None:
         """Make a frame that tells a client nothing, for one that waits; None if there is no place for one."""
-        return None if self.failed else self._relay.codec.keep_alive()
+        made = None if self.failed else self._relay.codec.keep_alive()
+        if self._fast and self._relay.codec.renumbers:
+            self._fast.rest()
+        return made
 
     def _read(self, chunk: bytes, *, final: bool) -> list[bytes]:
         """Take a chunk the long way; what fails on it is passed on as it came, as is all that follows."""

@@ -80,6 +80,7 @@ class Asked(Protocol):
     tool_choice: str
     parallel: bool
     stream: bool
+    unliftable: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,9 @@ class Planner:
             found = cache.get_or_make(key, lambda: self._found(facts))
         client, model, guards = found.client, found.model, found.guards
         documented, reason = self._documented(client, facts, request, cache)
-        if documented is None:
+        if request.unliftable:
+            protocol = _ToolProtocol(tools=tuple(request.tools), why=(request.unliftable,))
+        elif documented is None:
             protocol = self._native(model, request)
         else:
             protocol = self._text(found, documented)

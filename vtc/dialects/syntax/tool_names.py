@@ -17,7 +17,8 @@ def bare(written: str) -> str:
 def resolve(written: str, offered: Collection[str]) -> str | None:
     """The offered name that `written` stands for, or None.
 
-    Exactly, then without a known prefix or a namespace, then the only one that differs just in case.
+    Exactly, then without a known prefix or a namespace, then the only one that differs just in how its namespace is
+    set off, then in case.
     """
     for name in (written, *(written[len(prefix) :] for prefix in PREFIXES if written.startswith(prefix))):
         if name in offered:
@@ -25,8 +26,16 @@ def resolve(written: str, offered: Collection[str]) -> str | None:
     bare = written.rpartition(":")[2].rpartition(".")[2]
     if bare in offered:
         return bare
+    same = [one for one in offered if "." in one and _flat(one) == _flat(written)]
+    if len(same) == 1:
+        return same[0]
     for name in (written, bare):
         same = [one for one in offered if one.casefold() == name.casefold()]
         if len(same) == 1:
             return same[0]
     return None
+
+
+def _flat(name: str) -> str:
+    """A name as servers that know no namespaces write it."""
+    return name.replace(".", "__")

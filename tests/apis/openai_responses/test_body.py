@@ -1,0 +1,135 @@
+"""Whole replies of Responses: they say the same as the stream of them would, however they are made."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.apis import responses, sdks
+from tests.apis.named_events import Json, events
+from tests.apis.openai_responses.test_reply import API, NAMES, run
+from tests.apis.responses import call, custom_call, message, open_reasoning, reasoning, response
+from tests.apis.toy import Toy
+from vtc.apis.openai_responses.items import Form
+from vtc.apis.relay import Relay
+from vtc.wire.framing import Frame
+
+
+def rewritten(reply: Json | bytes, form: Form | None = None, drop: tuple[str, ...] = (), **toy: Any) -> bytes:
+    """What leaves of a whole reply whose text the toy reads."""
+    body = reply if isinstance(reply, bytes) else json.dumps(reply).encode()
+    relay = Relay(API.codec(form, drop, whole=True), lambda: Toy(**toy))
+    return b"".join([*relay.feed(Frame(body, body)), *relay.finish()])
+
+
+def read(*items: Json, **how: Any) -> responses.Read:
+    return responses.read(rewritten(response(*items), **how))
+
+
+def joined(found: responses.Read) -> list[Any]:
+    """What is said, texts that follow each other as one: how a stream parts them is another matter."""
+    out: list[Any] = []
+    for one in map(responses._essence, found.items):
+        if out and one[0] == out[-1][0] and one[0] in ("message", "reasoning"):
+            out[-1] = (one[0], out[-1][1] + one[1])
+        else:
+            out.append(one)
+    return [one for one in out if one != ("message", "")]
+
+
+PIECES = ["Hi", "[a]", "[b]", "(th)", "~", "{x}", "[", "]", " ", "[c"]
+TEXTS = st.lists(st.sampled_from(PIECES), max_size=5)
+ITEM = st.one_of(
+    TEXTS.map(lambda said: ("message", said)),
+    TEXTS.map(lambda said: ("message", said)),
+    st.sampled_from(["bad", "old", "ok"]).map(lambda name: ("call", name)),
+    st.sampled_from(["bad", "ok"]).map(lambda name: ("custom", name)),
+    st.just(("reasoning", "hm")),
+)
+
+
+def item_events(place: int, kind: str, said: Any) -> list[Json]:
+    ids = {"call_id": f"call_{place}", "id": f"fc_{place}"}
+    match kind:
+        case "message":
+            return responses.text_events(*said, id=f"msg_{place}")
+        case "call":
+            return responses.call_events(said, '{"a"', ": 1}", **ids)
+        case "custom":
+            return responses.custom_call_events(said, 'raw "x"', "\n", **ids)
+    return responses.reasoning_events(said, id=f"rs_{place}")
+
+
+@given(said=st.lists(ITEM, max_size=4), structured=st.booleans(), guarded=st.booleans(), cut=st.booleans())
+def test_a_stream_and_a_whole_reply_become_the_same(
+    said: list[tuple[str, Any]], structured: bool, guarded: bool, cut: bool
+) -> None:
+    toy = {"structured": structured, "guarded": guarded}
+    parts = [item_events(place, *one) for place, one in enumerate(said)]
+    done = [part[-1]["item"] for part in parts]
+    streamed = responses.read(run(*responses.streamed(*parts, status="incomplete" if cut else "completed"), **toy))
+    body = rewritten((responses.cut if cut else response)(*done), **toy)
+    whole = responses.read(body)
+    assert (joined(streamed), streamed.reason) == (joined(whole), whole.reason)
+    assert responses.read(API.streamed(body, API.request(b'{"input": ""}'))) == whole
+
+
+def test_a_reply_in_which_nothing_changes_keeps_its_bytes() -> None:
+    body = json.dumps(response(reasoning("hm"), message("Hi"), call("read"), message("", "msg_2")), indent=1).encode()
+    assert rewritten(body) == body
+    assert rewritten(body, guarded=True) == body
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"error": "no"}', b'{"output": 5}'])
+def test_what_is_no_reply_passes(body: bytes) -> None:
+    assert rewritten(body or b"null") == (body or b"null")
+
+
+def test_a_message_keeps_its_id_and_its_other_parts() -> None:
+    refusal = {"type": "refusal", "refusal": "No."}
+    item = {**message("Hi[a]"), "phase": "x"}
+    item["content"] += [refusal, *message("Bye")["content"]]
+    found = read(item)
+    first, made, last = found.items
+    assert (first["id"], first["phase"], made["type"], last["phase"]) == ("msg_1", "x", "function_call", "x")
+    assert [part["type"] for part in last["content"]] == ["refusal", "output_text"]
+
+
+def test_texts_of_two_messages_stay_apart() -> None:
+    found = read(message("A~"), reasoning("hm"), message("B[b]", "msg_2"))
+    assert [responses._said(item) for item in found.items[:3]] == ["A", "hm", "B"]
+    assert found.calls == [("b", {})]
+
+
+def test_a_flat_name_is_parted_into_namespace_and_name() -> None:
+    found = read(call("mcp__fs__read"), form=Form(NAMES))
+    assert (found.calls, found.namespaces) == ([("read", {})], ["mcp__fs"])
+
+
+def test_what_the_client_is_not_sent_is_left_out() -> None:
+    found = read(open_reasoning("hm"), message("(hm)Hi"), drop=("reasoning",))
+    assert found.kinds == ["message"]
+    assert b'"usage"' not in rewritten(response(message("Hi")), drop=("usage",))
+
+
+async def test_the_stream_of_a_whole_reply_is_read_by_the_sdk() -> None:
+    items = [reasoning("hm"), open_reasoning("hm", "rs_2"), message("Hi"), call("read", filePath="a")]
+    body = response(*items, custom_call("patch", "x", call_id="call_2"))
+    out = API.streamed(json.dumps(body).encode(), API.request(b'{"input": ""}'))
+    assert await sdks.read_responses([out]) == responses.read(out) == responses.read(json.dumps(body).encode())
+    assert [event.name for event in events(out)[:2]] == ["response.created", "response.in_progress"]
+
+
+def test_what_is_no_reply_has_no_stream() -> None:
+    with pytest.raises(ValueError, match="no response"):
+        API.streamed(b'{"error": {}}', API.request(b'{"input": ""}'))
+
+
+async def test_a_reply_of_our_own_is_read_by_the_sdk() -> None:
+    body = API.reply(API.request(b'{"input": "", "model": "m"}'), "Stop.", digest="ab" * 32, created=1)
+    assert responses.read(body) == await sdks.read_responses([body], stream=False)
+    assert (responses.read(body).content, json.loads(body)["model"]) == ("Stop.", "m")

@@ -1,0 +1,391 @@
+"""Streamed replies of Responses: what is put in order, what passes as it came, and what the strictest clients read."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.apis import chat, responses, sdks
+from tests.apis.named_events import Json, StreamError, events, frame
+from tests.apis.replies import DEVIATIONS, REPLIES
+from tests.apis.responses import (
+    all_events,
+    call_events,
+    custom_call_events,
+    error,
+    numbered,
+    reasoning_events,
+    streamed,
+    text_events,
+)
+from tests.apis.toy import Toy
+from tests.exchanges import PROFILES, fed
+from vtc.apis.openai_responses import OpenAIResponses
+from vtc.apis.openai_responses.items import Form
+from vtc.apis.relay import Relay
+from vtc.events import BlockEnd, CallDelta, End, Finish, ReasoningDelta, TextDelta
+from vtc.exchange import Exchange
+from vtc.profiles.matching import Facts
+from vtc.profiles.planner import Planner, Settings
+from vtc.wire.framing import Frame
+from vtc.wire.sse import FrameReader
+
+API = OpenAIResponses()
+NAMES = dict.fromkeys(("mcp__fs.read", "mcp__fs__read"), ("mcp__fs", "read"))
+RECORDED = {name: body for name, body in REPLIES.items() if name.startswith("responses/")}
+CALL = call_events("read", '{"filePath"', ': "a"}')
+
+
+def run(*frames: bytes, form: Form | None = None, drop: tuple[str, ...] = (), **toy: Any) -> bytes:
+    """What leaves of a reply whose text the toy reads."""
+    relay = Relay(API.codec(form, drop), lambda: Toy(**toy))
+    reader = FrameReader()
+    came = [*reader.feed(b"".join(frames)), *reader.finish()]
+    return b"".join([*(out for one in came for out in relay.feed(one)), *relay.finish()])
+
+
+def read(*frames: bytes, **how: Any) -> responses.Read:
+    return responses.read(run(*frames, **how))
+
+
+def said(found: responses.Read) -> list[Any]:
+    """The items in short."""
+    return [
+        responses._said(item) if item["type"] in ("message", "reasoning") else (item["name"], item["type"])
+        for item in found.items
+    ]
+
+
+# As it came
+
+
+@pytest.mark.parametrize("name", [name for name in RECORDED if name not in DEVIATIONS])
+def test_a_recorded_stream_in_which_nothing_is_lifted_passes_byte_for_byte(name: str) -> None:
+    assert run(RECORDED[name]) == RECORDED[name]
+
+
+@pytest.mark.parametrize("name", [name for name in RECORDED if name in DEVIATIONS])
+async def test_a_recorded_stream_that_some_client_fails_at_is_put_in_order(name: str) -> None:
+    out = run(RECORDED[name], form=Form(model="lab"))
+    found = responses.read(out)
+    assert found == await sdks.read_responses([out])
+    assert [item["type"] for item in found.items] == ["message", "function_call"]
+    assert found.calls == [("read", {"filePath": "a.txt"})]
+    assert found.content.startswith(("Reading", "Looking"))
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        streamed(text_events("H", "i"), CALL, text_events("more", id="msg_2")),
+        streamed(text_events(), CALL),
+        streamed(text_events("a"), text_events("b", id="msg_2")),
+        streamed(custom_call_events("patch", "raw\n", '"text"')),
+        [frame(event) for event in all_events(text_events("Hi"), CALL)],
+        streamed(text_events("Hi"), status="incomplete"),
+        [*streamed(text_events("Hi")), b"data: [DONE]\n\n"],
+        [b": comment\n\n", *streamed(text_events("Hi"))],
+        streamed(text_events("Hi", "Ho"), CALL)[:9],
+        streamed(text_events("Hi", "Ho"))[:4],
+        numbered([*all_events(text_events("Hi"))[:-1], error()]),
+        numbered([*all_events(text_events("Hi"))[:5], {"type": "keepalive"}, *all_events(text_events("Hi"))[5:]]),
+    ],
+    ids=[
+        "call between texts",
+        "empty text",
+        "two messages",
+        "custom call",
+        "no numbers",
+        "cut",
+        "done marker",
+        "comment",
+        "breaks off after a message",
+        "breaks off in a message",
+        "error",
+        "keep-alive",
+    ],
+)
+def test_a_clean_stream_passes_byte_for_byte(frames: list[bytes]) -> None:
+    assert run(*frames) == b"".join(frames)
+
+
+def test_the_beginning_of_a_message_waits_for_its_first_text() -> None:
+    relay = Relay(API.codec(), Toy)
+    frames = [Frame(one, one.partition(b"data: ")[2].strip()) for one in streamed(text_events("H", "i"))]
+    assert [relay.feed(one) for one in frames[2:4]] == [[b""], [b""]]
+    assert relay.feed(frames[4]) == [b"".join(one.raw for one in frames[2:5])]
+
+
+def test_what_the_codec_keeps_is_given_back_after_a_failure() -> None:
+    relay = Relay(API.codec(), Toy)
+    frames = streamed(text_events("H", "[x"))
+    for one in frames[:4]:
+        relay.feed(Frame(one, one.partition(b"data: ")[2].strip()))
+    assert relay.release() == [b"".join(frames[2:4])]
+
+
+# Lifting
+
+
+def test_a_call_closes_the_message_and_text_after_it_begins_another() -> None:
+    found = read(*streamed(text_events("Look", "[a]", "Wait", "[b]", "[c]")))
+    assert said(found) == ["Look", ("a", "function_call"), "Wait", ("b", "function_call"), ("c", "function_call")]
+    assert found.status == "completed"
+    assert [item["id"] for item in found.items][:2] == ["msg_1", "fc_id1"]
+    assert found.ids == ["id1", "id2", "id3"]
+
+
+def test_a_message_of_which_all_is_lifted_leaves_no_item() -> None:
+    assert said(read(*streamed(text_events("[a]", "[", "b]")))) == [("a", "function_call"), ("b", "function_call")]
+
+
+def test_upstream_items_after_a_lifted_call_are_numbered_anew() -> None:
+    out = run(*streamed(text_events("Hi[a]"), CALL, reasoning_events("hm"), text_events("Bye", id="msg_2")))
+    found = responses.read(out)
+    assert found.kinds == ["message", "function_call", "function_call", "reasoning", "message"]
+    numbers = [event.data["sequence_number"] for event in events(out)]
+    assert numbers == [*range(len(numbers))]
+
+
+def test_a_stream_without_numbers_gets_none() -> None:
+    out = run(*(frame(event) for event in all_events(text_events("Hi[a]"))))
+    assert b"sequence_number" not in out
+    assert responses.read(out).calls == [("a", {})]
+
+
+def test_annotations_leave_with_text_that_is_unchanged_only() -> None:
+    note = {"type": "response.output_text.annotation.added", "item_id": "msg_1", "content_index": 0, "annotation": {}}
+    for text, kept in (["Hi", True], ["Hi~", False]):
+        item = text_events(text)
+        item[-2]["part"]["annotations"] = item[-1]["item"]["content"][0]["annotations"] = [{"type": "url"}]
+        item.insert(3, {**note, "annotation_index": 0})
+        out = run(*streamed(item))
+        (message,) = responses.read(out).items
+        assert bool(message["content"][0]["annotations"]) is kept
+
+
+def test_reasoning_in_the_text_becomes_an_item_ahead_of_the_message() -> None:
+    found = read(*streamed(text_events("(hm)", "Hi")))
+    assert (found.kinds, found.reasoning, found.content) == (["reasoning", "message"], "(hm)", "Hi")
+    assert found.items[1]["id"] == "msg_1"
+
+
+def test_reasoning_that_the_client_is_not_sent_is_dropped_with_its_item() -> None:
+    frames = streamed(reasoning_events("hm"), text_events("(hm)", "Hi"))
+    assert said(read(*frames, drop=("reasoning",))) == ["Hi"]
+
+
+def test_fields_that_the_client_is_not_sent_are_dropped() -> None:
+    out = run(*streamed(text_events("Hi")), drop=("usage", "tools"))
+    assert responses.read(out).content == "Hi"
+    assert b'"usage"' not in out
+    assert b'"tools"' not in out
+
+
+def test_a_cut_reply_gives_an_open_call_back_as_text() -> None:
+    found = read(*streamed(text_events("Hi[a"), status="incomplete"))
+    assert (said(found), found.reason) == (["Hi[a"], "max_output_tokens")
+
+
+@pytest.mark.parametrize(("most", "reason"), [(5, "length"), (6, "stop"), (None, "stop")])
+def test_a_reply_as_long_as_was_allowed_was_cut_off(most: int | None, reason: str) -> None:
+    """llama.cpp and Ollama say `completed` all the same."""
+    last = streamed(text_events("Hi"))[-1]
+    decoded = API.codec(Form(most=most)).decode(Frame(last, last.partition(b"data: ")[2].strip()))
+    assert decoded
+    assert decoded.deltas == (Finish(reason, said="completed"),)  # type: ignore[arg-type]
+
+
+# Upstream's own calls
+
+
+def test_unchanged_calls_that_a_policy_looks_at_pass_byte_for_byte() -> None:
+    frames = streamed(text_events("Hi"), CALL, custom_call_events("patch", 'raw\n"x"', call_id="call_2"))
+    assert run(*frames, guarded=True) == b"".join(frames)
+
+
+def test_a_refused_call_is_told_in_the_message_before_it() -> None:
+    found = read(*streamed(text_events("Hi"), call_events("bad", "{}")), guarded=True)
+    assert said(found) == ["Hi[bad {} call_1]"]
+
+
+def test_a_changed_call_keeps_its_ids() -> None:
+    found = read(*streamed(call_events("old", "{}", id="fc_9")), guarded=True)
+    assert (said(found), found.items[0]["id"], found.ids) == ([("new", "function_call")], "fc_9", ["call_1"])
+
+
+def test_a_text_client_reads_calls_in_the_message_before_them() -> None:
+    found = read(*streamed(text_events("Hi"), CALL), structured=False)
+    assert said(found) == ['Hi[read {"filePath": "a"} call_1]']
+
+
+@pytest.mark.parametrize("flat", NAMES)
+@pytest.mark.parametrize("guarded", [False, True])
+def test_a_flat_name_is_parted_into_namespace_and_name(flat: str, guarded: bool) -> None:
+    found = read(*streamed(call_events(flat, "{}")), form=Form(NAMES), guarded=guarded)
+    assert (found.calls, found.namespaces) == ([("read", {})], ["mcp__fs"])
+
+
+def test_a_lifted_call_of_a_custom_tool_has_raw_input() -> None:
+    found = read(*streamed(text_events("[patch]")), form=Form(custom=frozenset({"patch"})))
+    assert found.custom_calls == [("patch", "{}")]
+
+
+def test_interleaved_calls_are_a_failure_that_is_told() -> None:
+    first, other = all_events(CALL)[2:5], call_events("b", "{}", id="fc_2", call_id="call_2")[0]
+    frames = numbered([*all_events(CALL)[:2], first[0], {**other, "output_index": 1}, first[1]])
+    with pytest.raises(ValueError, match="another item"):
+        run(*frames)
+
+
+# Deltas
+
+
+def test_events_are_decoded_into_deltas() -> None:
+    codec = API.codec()
+
+    def deltas(event: Json) -> tuple[Any, ...] | None:
+        decoded = codec.decode(Frame(b"", json.dumps(event).encode()))
+        return decoded.deltas if decoded else None
+
+    found = [deltas(event) for event in all_events(reasoning_events("h"), text_events("a"), CALL)]
+    assert [one for one in found if one] == [
+        (ReasoningDelta("h"),),
+        (TextDelta("a"),),
+        (BlockEnd(),),
+        (CallDelta(2, "call_1", "read", "", CALL[0]["item"]),),
+        (CallDelta(2, arguments='{"filePath"'),),
+        (CallDelta(2, arguments=': "a"}'),),
+        (CallDelta(2),),
+        (CallDelta(2, source=CALL[-1]["item"]),),
+        (Finish("stop", said="completed"),),
+    ]
+    assert deltas({"type": "keepalive"}) is None
+    assert codec.decode(Frame(b"", b"[DONE]")) == codec.decode(Frame(b"", b" [DONE] "))
+    assert [*codec.decode(Frame(b"", b"[DONE]")).deltas] == [End()]  # type: ignore[union-attr]
+
+
+def test_a_call_without_deltas_has_the_arguments_of_its_end() -> None:
+    events_ = [event for event in all_events(CALL) if not event["type"].endswith("delta")]
+    assert said(read(*numbered(events_), structured=False)) == ['[read {"filePath": "a"} call_1]']
+
+
+def test_a_keep_alive_is_numbered_and_a_comment_before_the_first_event() -> None:
+    relay = Relay(API.codec(), Toy)
+    assert relay.codec.keep_alive() == b": keep-alive\n\n"
+    frames = [Frame(one, one.partition(b"data: ")[2].strip()) for one in streamed(text_events("Hi", "[a]"))]
+    out = [piece for one in frames[:5] for piece in relay.feed(one)]
+    out += [relay.codec.keep_alive() or b"", *(piece for one in frames[5:] for piece in relay.feed(one))]
+    assert events(b"".join(out))[5].data["type"] == "keepalive"
+    assert responses.read(b"".join(out)).calls == [("a", {})]
+
+
+# The whole way
+
+
+def exchange(settings: dict[str, Any] | None = None, **fields: Any) -> Exchange:
+    body = json.dumps(responses.request(stream=True, **fields)).encode()
+    facts = Facts(user_agent="codex", host="127.0.0.1", path=responses.PATH)
+    return Exchange.open(API, body, facts, Planner(PROFILES, Settings(**settings or {})), "seed")
+
+
+def with_calls_as_text(body: bytes) -> bytes:
+    """A recorded stream whose calls stand as text at the end of the message before them."""
+    came = [event.data for event in events(body)]
+    calls = [e["item"] for e in came if e["type"].endswith("item.done") and e["item"]["type"] == "function_call"]
+    text = "".join("\n" + chat.DIALECTS["hermes"](one["name"], json.loads(one["arguments"])) for one in calls)
+    indices = {e["output_index"] for e in came if e.get("item", {}).get("type") == "function_call"}
+    left = [e for e in came if e.get("output_index") not in indices]
+    first = next(place for place, e in enumerate(left) if e["type"] == "response.output_text.done")
+    said = left[first]["text"]
+    raw = json.dumps([*left[:first], *({**left[first - 1], "delta": piece} for piece in pieces(text)), *left[first:]])
+    spelled = json.dumps(said)[1:-1]
+    after: list[Json] = json.loads(raw.replace(f'"text": "{spelled}"', f'"text": "{spelled}{json.dumps(text)[1:-1]}"'))
+    output = [item for item in after[-1]["response"]["output"] if item["type"] != "function_call"]
+    after[-1]["response"]["output"] = output
+    return b"".join(numbered(after))
+
+
+def pieces(text: str, size: int = 5) -> list[str]:
+    return [text[start : start + size] for start in range(0, len(text), size)]
+
+
+@pytest.mark.parametrize("name", ["responses/openai.sse", "responses/lm-studio.sse"])
+async def test_recorded_calls_put_as_text_add_up_to_what_was_recorded(name: str) -> None:
+    one = exchange()
+    out = fed(one.stream(), with_calls_as_text(RECORDED[name]))
+    assert one.report.failures == []
+    wanted = await sdks.read_responses([RECORDED[name]])
+    assert await sdks.read_responses([out]) == wanted == responses.read(out)
+    assert len(one.report.calls) == len(wanted.calls) > 0
+
+
+async def test_a_recorded_leak_is_lifted() -> None:
+    one = exchange()
+    out = fed(one.stream(), RECORDED["responses/vllm-leak.sse"])
+    found = await sdks.read_responses([out])
+    assert found == responses.read(out)
+    assert found.calls == [("read", {"filePath": "a.txt"})]
+
+
+TEXT = "Let me look. It is a long text, so that some frames are not read.\n" * 3
+LONG = b"".join(
+    streamed(reasoning_events(*pieces("Thinking it over and over.")), text_events(*pieces(TEXT + "<read>é</read>")))
+)
+LIFTED = b"".join(
+    streamed(text_events(*pieces(TEXT + chat.DIALECTS["hermes"]("read", {"filePath": "/é"}) + "\nDone.")))
+)
+
+
+@pytest.mark.parametrize("body", [LONG, LIFTED])
+@given(cuts=st.lists(st.integers(0, 20_000), max_size=5))
+def test_no_cut_matters(body: bytes, cuts: list[int]) -> None:
+    whole = fed(exchange().stream(), body)
+    places = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
+    assert fed(exchange().stream(), *(body[a:b] for a, b in pairwise(places) if a < b)) == whole
+    assert fed(exchange().stream(), *FRAMES(body)) == whole
+    responses.read(whole)
+
+
+def FRAMES(body: bytes) -> list[bytes]:
+    return [one.raw for one in FrameReader().feed(body)]
+
+
+def test_text_that_left_unread_is_in_the_events_that_repeat_it() -> None:
+    """The fast path forwards most frames of this reply, and the codec must tell their text again."""
+    one = exchange()
+    stream = one.stream()
+    out = [piece for part in FRAMES(LIFTED) for piece in stream.feed(part)]
+    body = b"".join([*out, *stream.finish()])
+    found = responses.read(body)
+    assert found.items[0]["content"][0]["text"] == TEXT.rstrip()
+    assert (found.calls, found.items[2]["content"][0]["text"]) == ([("read", {"filePath": "/é"})], "\nDone.")
+    assert sum(part in LIFTED for part in out) > 30
+
+
+def test_text_that_left_unread_for_long_is_kept_as_text() -> None:
+    body = b"".join(streamed(text_events(*pieces("word " * 3000), "\n[x]" + chat.DIALECTS["hermes"]("read", {}))))
+    stream = exchange().stream()
+    out = b"".join([piece for part in FRAMES(body) for piece in stream.feed(part)] + stream.finish())
+    assert responses.read(out).content == "word " * 3000 + "\n[x]"
+
+
+def test_a_keep_alive_stops_the_fast_path() -> None:
+    """The frames after it have other numbers."""
+    stream = exchange().stream()
+    parts = FRAMES(LIFTED)
+    out = [piece for part in parts[:30] for piece in stream.feed(part)]
+    out += [stream.keep_alive() or b"", *(piece for part in parts[30:] for piece in stream.feed(part))]
+    assert responses.read(b"".join([*out, *stream.finish()])).calls == [("read", {"filePath": "/é"})]
+
+
+def test_an_error_of_the_server_ends_the_reply() -> None:
+    out = run(*numbered([*all_events(text_events("Hi[a"))[:5], error()]))
+    with pytest.raises(StreamError):
+        responses.read(out)
+    assert b"[a" in out

@@ -1,0 +1,132 @@
+r"""Items: what a conversation and a reply of Responses consist of.
+
+    {"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text", "text": …}]}
+    {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "read", "namespace": "fs", "arguments": "{…}"}
+    {"type": "custom_tool_call", "id": "ctc_1", "call_id": "call_2", "name": "apply_patch", "input": "*** Begin…"}
+    {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": …}], "content": […]}
+
+A tool in a namespace is known as `fs.read`; servers that know no namespaces also write `fs__read`. The raw input
+of a custom tool is its one argument, `input`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from vtc.events import ToolCall
+
+type Json = Mapping[str, Any]
+
+ADDED, DONE = "response.output_item.added", "response.output_item.done"
+CALLS = {
+    "function_call": ("function_call_arguments", "arguments", "fc"),
+    "custom_tool_call": ("custom_tool_call_input", "input", "ctc"),
+}
+"""The kinds of calls: how their events are called, the field with their arguments, how their ids begin."""
+PARTS = {
+    "output_text": ("content_part", "output_text", "text"),
+    "refusal": ("content_part", "refusal", "refusal"),
+    "reasoning_text": ("content_part", "reasoning_text", "text"),
+    "summary_text": ("reasoning_summary_part", "reasoning_summary_text", "text"),
+}
+"""The kinds of parts: how the events of the part and those of its text are called, the field with its text."""
+
+
+class Form(msgspec.Struct, frozen=True):
+    """What the codec of a reply must know of the request."""
+
+    names: Mapping[str, tuple[str, str]] = {}
+    """Namespace and name of a tool, by each flat name for both."""
+    custom: frozenset[str] = frozenset()
+    """Names of custom tools."""
+    most: int | None = None
+    """Tokens that the reply may have."""
+    model: str = ""
+
+
+def parted(item: Json, form: Form) -> Json:
+    """Part the flat name of a call into namespace and name."""
+    found = None if item.get("namespace") else form.names.get(str(item.get("name")))
+    return {**item, "namespace": found[0], "name": found[1]} if found else item
+
+
+def name_of(item: Json, form: Form) -> str:
+    """The name of the tool that an item calls, with its namespace."""
+    item = parted(item, form)
+    namespace, name = item.get("namespace"), str(item.get("name"))
+    return f"{namespace}.{name}" if namespace else name
+
+
+def call_of(item: Json, form: Form) -> ToolCall:
+    """Read an item that is a call."""
+    _, field, _ = CALLS[item["type"]]
+    said = item.get(field) or ""
+    if field == "input":
+        said = json.dumps({"input": said}, ensure_ascii=False)
+    elif not isinstance(said, str):
+        said = json.dumps(said, ensure_ascii=False)
+    return ToolCall(name_of(item, form), said or "{}", item.get("call_id") or item.get("id"), item)
+
+
+def item_of(call: ToolCall, form: Form) -> dict[str, Any]:
+    """Write a call as an item of a conversation, with the fields that VTC does not know."""
+    source = call.source if isinstance(call.source, dict) else {}
+    rest = {key: value for key, value in source.items() if key not in ("arguments", "input", "name", "namespace")}
+    if call.name in form.custom or source.get("type") == "custom_tool_call":
+        said = {"type": "custom_tool_call", "name": call.name, "input": _raw_input(call.arguments)}
+    else:
+        said = {"type": "function_call", "name": call.name, "arguments": call.arguments}
+    return {**rest, **parted({**said, "call_id": call.id}, form)}
+
+
+def _raw_input(arguments: str) -> str:
+    try:
+        decoded = json.loads(arguments)
+    except ValueError:
+        return arguments
+    found = decoded.get("input") if isinstance(decoded, dict) else None
+    return found if isinstance(found, str) else arguments
+
+
+def done_item(call: ToolCall, form: Form) -> dict[str, Any]:
+    """Write a call as a reply has it, with an id of its own, which is made of the call's."""
+    item = item_of(call, form)
+    prefix = CALLS[item["type"]][2]
+    own = f"{prefix}_{str(call.id).removeprefix('call_').removeprefix('fc_')}"
+    return {**item, "id": item.get("id") or own, "status": "completed"}
+
+
+def events_of(item: Json, index: int) -> Iterator[dict[str, Any]]:
+    """Write the events by which a stream tells of an item, without their numbers."""
+    at = {"item_id": item["id"], "output_index": index}
+    kind = item["type"]
+    lists = {key: item[key] for key in ("summary", "content") if isinstance(item.get(key), list)}
+    begun = {**item, **dict.fromkeys(lists, ())}
+    if "status" in item:
+        begun["status"] = "in_progress"
+    if kind in CALLS:
+        events, field, _ = CALLS[kind]
+        begun[field] = ""
+    yield {"type": ADDED, "output_index": index, "item": begun}
+    if kind in CALLS:
+        yield {"type": f"response.{events}.delta", **at, "delta": item[field]}
+        yield {"type": f"response.{events}.done", **at, "name": item["name"], field: item[field]}
+    for key, parts in lists.items():
+        for place, part in enumerate(parts):
+            yield from _part_events(part, {**at, f"{key}_index": place})
+    yield {"type": DONE, "output_index": index, "item": item}
+
+
+def _part_events(part: Json, at: Json) -> Iterator[dict[str, Any]]:
+    if part.get("type") not in PARTS:
+        return
+    around, events, field = PARTS[part["type"]]
+    yield {"type": f"response.{around}.added", **at, "part": {**part, field: ""}}
+    more: dict[str, Any] = {"logprobs": []} if events == "output_text" else {}
+    yield {"type": f"response.{events}.delta", **at, "delta": part[field], **more}
+    yield {"type": f"response.{events}.done", **at, field: part[field], **more}
+    yield {"type": f"response.{around}.done", **at, "part": part}
