@@ -347,19 +347,6 @@ def _told(found: openai_responses.Read) -> list[Any]:
     return [found.content, found.reasoning, found.calls, found.status, found.reason]
 
 
-_NEEDED = """\
-{kind: dialect, name: tag, call: "<{name}>\\n{params}</{name}>", names: declared, param: "<{key}>{value}</{key}>\\n"}
----
-{kind: dialect, name: hermes, call: "<tool_call>\\n{json}\\n</tool_call>"}
----
-{kind: dialect, name: cline, call: "<{name}>\\n{params}</{name}>", names: declared, param: "<{key}>{value}</{key}>\\n"}
-"""
-_CALLS = [ToolCall("read", '{"filePath": "a\\n<b> \\"c\\""}', "c1"), ToolCall("list_files", '{"path": ""}')]
-
-
-@cache
-
-
 TARGETS: Mapping[str, Callable[[bytes], None]] = {
     "reply": reply,
     "stream": stream,

@@ -83,7 +83,8 @@ class Message(msgspec.Struct, frozen=True):
 # Deltas: what one frame of a reply says, before its text was read
 
 type Reason = Literal["stop", "length", "tool_calls", "other"]
-"""Why a message ended: `length` cuts it off, and after `other` (a filter, say) calls do not change the reason."""
+"""Why a message ended: `length` cuts it off, and calls do not change `other` (a filter, or an API
+whose reason does not speak of calls)."""
 
 
 class TextDelta(msgspec.Struct, frozen=True, gc=False):

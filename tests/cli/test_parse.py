@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.apis import chat, messages
+from tests.apis import chat, messages, responses
 from vtc.cli import main
 
 CALL = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
@@ -126,3 +126,12 @@ def test_a_dialect_that_does_not_exist(tools: Path) -> None:
     assert result.exit_code == 2
     assert "no dialect 'hermez'" in result.output
     assert "qwen3-coder" in result.output
+
+
+def test_tools_of_a_request_for_a_response_may_be_in_a_namespace(tmp_path: Path) -> None:
+    path = tmp_path / "request.json"
+    tools = [responses.namespace("fs", responses.READ), responses.custom("patch")]
+    path.write_text(json.dumps(responses.request(tools=tools)))
+    written = chat.DIALECTS["hermes"]("fs__readFile", {}) + chat.DIALECTS["hermes"]("fs__read", {"filePath": "/a"})
+    (found,) = objects(run(path, "--json", text=written))
+    assert [call["name"] for call in found["calls"]] == ["fs.read"]

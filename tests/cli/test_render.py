@@ -6,7 +6,7 @@ import json
 
 from click.testing import CliRunner
 
-from tests.apis import messages
+from tests.apis import messages, responses
 from vtc.cli import main
 
 REQUEST = {
@@ -63,3 +63,15 @@ def test_what_is_no_request_is_said() -> None:
     done = CliRunner().invoke(main, ["render"], input="no json")
     assert done.exit_code == 1
     assert "no chat completion request" in done.output
+
+
+def test_a_request_for_a_response_is_shown_as_a_conversation() -> None:
+    items = [responses.said("user", "Read a"), responses.call("read", filePath="a"), responses.output("hello")]
+    body = json.dumps(responses.request(input=items))
+    path = ["--path", "/v1/responses"]
+    done = CliRunner().invoke(main, ["render", "--dialect", "tag", *path], input=body)
+    assert done.exit_code == 0, done.output
+    assert "[system]" in done.output
+    assert "## read" in done.output
+    assert "<filePath>a</filePath>" in done.output
+    assert CliRunner().invoke(main, ["render", "--path", "/x"], input=body).exit_code == 2

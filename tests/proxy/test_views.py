@@ -9,7 +9,7 @@ import pytest
 from mitmproxy import contentviews, http
 from mitmproxy.test import taddons, tflow, tutils
 
-from tests.apis import chat, messages
+from tests.apis import chat, messages, responses
 from vtc.proxy import views
 from vtc.proxy.views import METADATA, ExchangeView
 
@@ -92,3 +92,17 @@ def test_what_is_no_http_flow_is_refused(metadata: Any) -> None:
 def test_it_is_registered_once() -> None:
     views.register()
     assert contentviews.registry.available_views().count("vtc") == 1
+
+
+def test_a_stream_of_responses_is_shown_as_the_message_it_adds_up_to() -> None:
+    body = b"".join(
+        responses.streamed(
+            responses.reasoning_events("Hm"), responses.text_events("Hel", "lo"), responses.call_events("read", "{}")
+        )
+    )
+    found = flow(body, SSE, path=responses.PATH)
+    found.request.content = chat.encoded(responses.request("hi"))
+    assert shown(found).text == (
+        '[assistant]\n  (thought: "Hm", 2 characters)\n  Hello\n  -> read  call_1\n  finish_reason: completed'
+    )
+    assert shown(found, "request").text.startswith("[user]\n  hi\n \n[tools]\n  read(filePath): Does read.")

@@ -135,7 +135,7 @@ def _deltas(line: Mapping[str, Any]) -> Iterable[Delta]:
     yield TextDelta(str(message.get("content") or ""))
     if line.get("done"):
         reason = str(line.get("done_reason") or "")
-        yield Finish("length" if reason == "length" else "stop", said=reason)
+        yield Finish("length" if reason == "length" else "other", said=reason)  # calls do not change it
 
 
 def _joined(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

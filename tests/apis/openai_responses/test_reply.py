@@ -27,11 +27,15 @@ from tests.apis.toy import Toy
 from tests.exchanges import PROFILES, fed
 from vtc.apis.openai_responses import OpenAIResponses
 from vtc.apis.openai_responses.items import Form
+from vtc.apis.openai_responses.reply import EventCodec
 from vtc.apis.relay import Relay
-from vtc.events import BlockEnd, CallDelta, End, Finish, ReasoningDelta, TextDelta
+from vtc.events import BlockEnd, Call, CallDelta, End, Finish, ReasoningDelta, TextDelta
 from vtc.exchange import Exchange
+from vtc.exchange.stream import Stream
 from vtc.profiles.matching import Facts
 from vtc.profiles.planner import Planner, Settings
+from vtc.reporting.report import Report
+from vtc.wire import compression
 from vtc.wire.framing import Frame
 from vtc.wire.sse import FrameReader
 
@@ -121,7 +125,7 @@ def test_the_beginning_of_a_message_waits_for_its_first_text() -> None:
     assert relay.feed(frames[4]) == [b"".join(one.raw for one in frames[2:5])]
 
 
-def test_what_the_codec_keeps_is_given_back_after_a_failure() -> None:
+def test_kept_frames_are_given_back_after_a_failure() -> None:
     relay = Relay(API.codec(), Toy)
     frames = streamed(text_events("H", "[x"))
     for one in frames[:4]:
@@ -389,3 +393,23 @@ def test_an_error_of_the_server_ends_the_reply() -> None:
     with pytest.raises(StreamError):
         responses.read(out)
     assert b"[a" in out
+
+
+class Broken(EventCodec):
+    """Fails when it writes a call of `b`."""
+
+    def write(self, frame: Frame, choice: int, said: Any, *, first: bool) -> Any:
+        if any(isinstance(one, Call) and one.call.name == "b" for one in said):
+            raise RuntimeError("planted")
+        return super().write(frame, choice, said, first=first)
+
+
+def test_frames_after_a_failure_keep_the_numbers_that_the_client_needs() -> None:
+    """One call was lifted before, so that all after it have moved."""
+    report = Report()
+    pipeline: Any = Toy
+    stream = Stream(Broken(), pipeline, compression.decoder(""), report)
+    frames = streamed(text_events("Hi", "[a]", "more", "[b]", "end"), CALL, text_events("Bye", id="msg_2"))
+    found = responses.read(b"".join([*(out for one in frames for out in stream.feed(one)), *stream.finish()]))
+    assert report.failures == ["RuntimeError: planted"]
+    assert said(found) == ["Hi", ("a", "function_call"), "more[b]end", ("read", "function_call"), "Bye"]

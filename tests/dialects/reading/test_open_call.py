@@ -9,8 +9,9 @@ import pytest
 from tests.dialects.material import DIALECTS, TOOLS
 from vtc.dialects.arguments.envelope import NotACall
 from vtc.dialects.reading.open_call import OpenCall, unframed
-from vtc.dialects.syntax.grammar import CallSyntax
-from vtc.events import ToolCall
+from vtc.dialects.reading.reader import Reader
+from vtc.dialects.syntax.grammar import CallSyntax, compiled
+from vtc.events import Call, Tool, ToolCall
 
 NEWLINES = "<p={key}>\n{value}\n</p>"
 NONE = "<p={key}>{value}</p>"
@@ -140,3 +141,13 @@ def test_arguments_can_always_be_encoded() -> None:
     arguments = called(call).arguments
     arguments.encode()
     assert json.loads(arguments) == {"command": "\ud83d"}
+
+
+def test_a_body_that_is_mended_to_no_object_is_no_call() -> None:
+    """Found by the invariants: the brace belongs to nothing that the dialect knows."""
+    tools = {"read": Tool("read", "", {"type": "object", "properties": {"filePath": {"type": "string"}}})}
+    text = "<|tool_call>call:read{filePaknown{}<tool_call|>"
+    reader = Reader(compiled((DIALECTS["gemma4"],), ("read",)), tools)
+    events = [*reader.feed(text), *reader.finish()]
+    assert "".join(event.raw for event in events) == text
+    assert [event for event in events if isinstance(event, Call)] == []

@@ -24,6 +24,7 @@ OFFERED = ("read_file", "Search", "Read", "read", "ns.tool", "mcp__disk__list")
         ("Read", "Read"),
         ("read", "read"),
         ("ns.tool", "ns.tool"),
+        ("ns__tool", "ns.tool"),
         ("functions.ns.tool", "ns.tool"),
         ("mcp__disk__list", "mcp__disk__list"),
         # Never by guessing

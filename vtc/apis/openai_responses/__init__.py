@@ -1,4 +1,4 @@
-"""OpenAI Responses (`POST …/responses`), which agents such as Codex speak."""
+"""OpenAI Responses (`POST …/responses`), the API of Codex."""
 
 from __future__ import annotations
 

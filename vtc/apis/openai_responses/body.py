@@ -48,7 +48,7 @@ class BodyCodec(msgspec.Struct):
         return Decoded(deltas, frame=Frame(body, body))
 
     def _clean(self, reply: Event) -> Event:
-        """Leave out what the client is not sent, and part the flat names of calls."""
+        """Leave out the fields of `drop`, and part the flat names of calls."""
         output = [
             parted(item, self.form) if item.get("type") in CALLS else item
             for item in reply["output"]
@@ -107,7 +107,7 @@ class BodyCodec(msgspec.Struct):
         return [{**reply, "output": output}]
 
     def _message(self, item: dict[str, Any], blocks: list[list[Said]]) -> list[dict[str, Any]]:
-        """Write a message with what became of its texts, of which each takes the next of `blocks`, the last the rest.
+        """Write a message; each of its texts takes the next of `blocks`.
 
         A call, or reasoning, parts it in two.
         """
@@ -130,7 +130,7 @@ class BodyCodec(msgspec.Struct):
         return items
 
     def _items(self, block: Sequence[Said], part: Event = {}) -> list[dict[str, Any]]:  # noqa: B006 - it is only read
-        """Write what is said in place of a text as items, those that are new without an id."""
+        """Write one block as items, without ids."""
         items: list[dict[str, Any]] = []
         for one in block:
             last = items[-1]["content"][-1] if items and "content" in items[-1] else {}

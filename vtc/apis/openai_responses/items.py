@@ -1,4 +1,4 @@
-r"""Items: what a conversation and a reply of Responses consist of.
+r"""Items: the parts of a conversation and of a reply of Responses.
 
     {"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text", "text": …}]}
     {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "read", "namespace": "fs", "arguments": "{…}"}
@@ -37,7 +37,7 @@ PARTS = {
 
 
 class Form(msgspec.Struct, frozen=True):
-    """What the codec of a reply must know of the request."""
+    """All of a request that the codec of its reply must know."""
 
     names: Mapping[str, tuple[str, str]] = {}
     """Namespace and name of a tool, by each flat name for both."""

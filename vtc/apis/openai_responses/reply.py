@@ -6,7 +6,7 @@
     response.completed                                            repeats all items
 
 The events that begin a message are kept until some of its text leaves, and those that end it until something else
-begins: a call that was lifted out of it may leave nothing of it, or more text may follow. What the client was told is
+begins: a call that was lifted out of it may leave nothing of it, or more text may follow. The text that left is
 kept, since each event at an end repeats it. As long as all came in order, each frame leaves as it came.
 
 Upstream's items are told apart by the order in which they began: some servers number none, or give an id anew in every
@@ -61,7 +61,7 @@ _OWN: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     ),
     "reasoning": ("rs", {"summary": [], "content": []}, {"type": "reasoning_text"}),
 }
-"""Items with text that VTC begins itself: how their ids begin, and what they and their parts have besides."""
+"""Items with text that VTC begins itself: how their ids begin, and the fields of the item and of its part."""
 _TEXT_TYPE = b'"%b"' % TEXT.encode()
 _DELTA = re.compile(rb'"delta"\s*:\s*("(?:[^"\\]|\\.)*+")')  # no string holds the quotes around the name as they are
 _MOST_PASSED = 1 << 16
@@ -98,7 +98,7 @@ class EventCodec(msgspec.Struct):
 
     form: Form = Form()
     drop: frozenset[str] = frozenset()
-    # What upstream said
+    # Upstream's side
     last: tuple[Frame, Event | None] | None = None
     """The frame that was read last."""
     kinds: tuple[str, ...] = ()
@@ -111,7 +111,7 @@ class EventCodec(msgspec.Struct):
     """Items that have text."""
     filled: frozenset[int] = frozenset()
     """Calls that have arguments."""
-    # What the client was told
+    # The client's side
     renumbers: bool = False
     id: str = ""
     """Of the reply."""
@@ -325,7 +325,7 @@ class EventCodec(msgspec.Struct):
         return []
 
     def _head(self, frame: Frame, event: Event) -> list[Unit]:
-        """Pass `response.created` and the like, with what the AI SDK demands of them."""
+        """Pass `response.created` and the like, with the fields that the AI SDK demands."""
         response = event["response"]
         self.id = self.id or str(response.get("id") or "")
         whole = {"created_at": 0, "model": self.form.model, "output": [], **response, "id": self.id}
@@ -462,13 +462,13 @@ class EventCodec(msgspec.Struct):
         more: dict[str, Any] = {"logprobs": []} if self.open.kind == "message" else {}
         return {**self._at("delta"), "delta": text, **more}
 
-    def _at(self, what: str, around: bool = False) -> dict[str, Any]:
+    def _at(self, end: str, around: bool = False) -> dict[str, Any]:
         """Name the open part in an event about its text, or `around` that."""
         assert self.open
         assert self.open.part is not None
         names = PARTS.get(str(self.open.part.get("type")), PARTS["output_text"])
         at = {"item_id": self.open.id, "output_index": self.open.index, "content_index": len(self.open.parts)}
-        return {"type": f"response.{names[not around]}.{what}", **at}
+        return {"type": f"response.{names[not around]}.{end}", **at}
 
     def _to_message(self, number: int) -> list[Unit]:
         """Have a message open for text of upstream's item `number`."""
@@ -566,10 +566,9 @@ def finish_of(response: Event, form: Form) -> Finish:
     status = str(response.get("status"))
     why = str(_part(response, "incomplete_details").get("reason") or "")
     used = _part(response, "usage").get("output_tokens")
-    reason: Reason = "stop"
-    if status == "incomplete" and why != "max_output_tokens":
-        reason = "other"
-    elif status != "completed" or (form.most and isinstance(used, int) and used >= form.most):
+    reason: Reason = "other"  # it does not speak of calls, so that calls do not change it
+    filtered = status == "incomplete" and why != "max_output_tokens"
+    if not filtered and (status != "completed" or (form.most and isinstance(used, int) and used >= form.most)):
         reason = "length"
     return Finish(reason, said=f"{status} ({why})" if why else status)
 
@@ -580,7 +579,7 @@ def _part(event: Event, key: str) -> Event:
 
 
 def _keys(event: Event) -> list[str | int]:
-    """What may name the item of an event, the surest first."""
+    """List all that may name the item of an event, the surest first."""
     item = _part(event, "item")
     names = (event.get("item_id"), item.get("id"), item.get("call_id"), event.get("output_index"))
     return [name for name in names if isinstance(name, str | int)]

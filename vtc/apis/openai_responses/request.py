@@ -1,6 +1,6 @@
 """Requests of Responses. A request keeps the bytes of every field and item that is not changed.
 
-What the model says in one turn may be several items: reasoning, text, calls. They are one message here; items that are
+A turn of the model may be several items: reasoning, text, calls. They are one message here; items that are
 neither text nor calls are opaque parts of it, in their place. `instructions` are the first message.
 """
 
@@ -27,7 +27,7 @@ STATE = {
     "make: none is read from the text",
 }
 INPUT = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
-"""What a custom tool takes: raw text."""
+"""The parameters of a custom tool: raw text."""
 
 
 class _Item(dict[str, Any]):
@@ -101,7 +101,7 @@ class Request(base.Request):
         return fields.changed(kept, drop, set_)
 
     def _converse(self, kept: dict[str, Any], messages: Sequence[Message]) -> None:
-        """Write the conversation: what is new and of the system goes to `instructions`."""
+        """Write the conversation; a new system message goes to `instructions`."""
         told = [one for one in messages if one.role == "system" and (one.source is STATE or one.source is None)]
         system = {*map(id, told)}
         text = "\n\n".join(one.text for one in told)
@@ -122,7 +122,7 @@ class Request(base.Request):
         kept["input"] = items
 
     def _withhold(self, kept: dict[str, Any], names: Collection[str]) -> None:
-        """Leave out what declares the tools named, and what demands one of them."""
+        """Leave out the declarations of these tools, and a demand for one of them."""
         left = []
         for entry in self.fields.get("tools") or ():
             if entry.get("type") == "namespace":
@@ -146,7 +146,7 @@ _FUNCTION = {"type": "function", "strict": False}
 
 
 class Declared(list[Tool]):
-    """The tools that are functions or custom ones, and what else is to be known of all that is declared."""
+    """The functions and custom tools, and the names of all that is declared."""
 
     def __init__(self, tools: Iterable[Tool]) -> None:
         super().__init__(tools)
@@ -203,7 +203,7 @@ def _is_allowing(choice: Any) -> bool:
 
 
 def _tool_choice(choice: Any, declared: Collection[str]) -> tuple[str, Collection[str] | None]:
-    """Read what is demanded, and which tools are allowed; None for all."""
+    """Read the demand, and the tools that are allowed; None for all."""
     if not isinstance(choice, dict):
         return str(choice or "auto"), None
     if _is_allowing(choice):
@@ -225,7 +225,7 @@ def _meant(choice: Json, declared: Collection[str]) -> str:
 
 def _turns(items: Sequence[Json], form: Form) -> Iterator[tuple[Message, list[int]]]:
     names: dict[str, str] = {}  # of the tools, by the ids of their calls
-    turn: list[int] = []  # what the model said
+    turn: list[int] = []  # places of the model's items
     for place, item in enumerate(items):
         kind, role = item.get("type") or "message", str(item.get("role") or "")
         if kind in CALLS:
@@ -314,7 +314,7 @@ def _written(message: Message, form: Form) -> list[dict[str, Any]]:
 
 
 def _parts(content: Iterable[str | Opaque], kind: str, originals: Any) -> list[Any]:
-    """Write parts; one that says what it said before keeps its fields."""
+    """Write parts; one whose text is unchanged keeps its fields."""
     known = {str(one.get("text")): one for one in originals} if isinstance(originals, list) else {}
     made: dict[str, Any] = {"type": kind, **({"annotations": []} if kind == "output_text" else {})}
     return [part.part if isinstance(part, Opaque) else known.get(part) or {**made, "text": part} for part in content]

@@ -244,7 +244,10 @@ class OpenCall:
         """Raise `envelope.NotACall` where mended JSON may have lost an argument, or gained one."""
         tool = self._tools.get(event.call.name)
         schema = tool.parameters if tool else {}
-        keys = json.loads(event.call.arguments).keys()
+        arguments = json.loads(event.call.arguments)
+        if not isinstance(arguments, dict):
+            raise envelope.NotACall(f"{self.fault}, and its arguments are no object")
+        keys = arguments.keys()
         if lost := set(values.required(schema)) - keys:
             raise envelope.NotACall(f"{self.fault}, and {min(lost)!r} is missing")
         if Repair.JSON_REPAIRED in event.repairs and (gained := keys - set(values.properties(schema))):
