@@ -196,7 +196,7 @@ def test_a_cut_reply_gives_an_open_call_back_as_text() -> None:
     assert (said(found), found.reason) == (["Hi[a"], "max_output_tokens")
 
 
-@pytest.mark.parametrize(("most", "reason"), [(5, "length"), (6, "stop"), (None, "stop")])
+@pytest.mark.parametrize(("most", "reason"), [(5, "length"), (6, "other"), (None, "other")])
 def test_a_reply_as_long_as_was_allowed_was_cut_off(most: int | None, reason: str) -> None:
     """llama.cpp and Ollama say `completed` all the same."""
     last = streamed(text_events("Hi"))[-1]
@@ -267,7 +267,7 @@ def test_events_are_decoded_into_deltas() -> None:
         (CallDelta(2, arguments=': "a"}'),),
         (CallDelta(2),),
         (CallDelta(2, source=CALL[-1]["item"]),),
-        (Finish("stop", said="completed"),),
+        (Finish("other", said="completed"),),
     ]
     assert deltas({"type": "keepalive"}) is None
     assert codec.decode(Frame(b"", b"[DONE]")) == codec.decode(Frame(b"", b" [DONE] "))
