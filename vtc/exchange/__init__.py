@@ -181,8 +181,8 @@ class Exchange:
         """How a streamed reply is cut into frames."""
         return self._codec.framing
 
-    def stream(self, content_encoding: str = "") -> Stream:
-        """Make the way of a streamed reply, from bytes to bytes. Raises `UnsupportedEncoding`.
+    def stream(self, content_encoding: str = "", clock: Callable[[], float] = float) -> Stream:
+        """Make the way of a streamed reply, from bytes to bytes; `clock` measures it. Raises `UnsupportedEncoding`.
 
         From then on the exchange holds nothing of the conversation, as a stream may go on for long.
         """
@@ -190,7 +190,7 @@ class Exchange:
         self._request.forget()
         self._cache = None
         self._outgoing = self._outgoing and replace(self._outgoing, messages=None)
-        return self._stream(decoder, self.report, [], whole=False)
+        return self._stream(decoder, self.report, [], whole=False, clock=clock)
 
     def body(self, body: bytes) -> bytes:
         """Rewrite a whole reply, be it JSON or a stream; as it came if that fails."""
@@ -259,7 +259,13 @@ class Exchange:
         return outgoing.encoded(self._api, self._request, self._body, self.plan.request, asked)
 
     def _stream(
-        self, decoder: compression.Decoder, report: Report, pipelines: list[ReplyPipeline], *, whole: bool
+        self,
+        decoder: compression.Decoder,
+        report: Report,
+        pipelines: list[ReplyPipeline],
+        *,
+        whole: bool,
+        clock: Callable[[], float] = float,
     ) -> Stream:
         """Make the way of a reply; `pipelines` takes those of its choices."""
 
@@ -268,7 +274,7 @@ class Exchange:
             return pipelines[-1]
 
         codec = self._api.codec(self._request.form, self.plan.reply.drop, whole=whole)
-        return Stream(codec, pipeline, decoder, report)
+        return Stream(codec, pipeline, decoder, report, clock)
 
     def _pipeline(self, report: Report) -> ReplyPipeline:
         """Make the way of one choice of the reply."""

@@ -77,8 +77,14 @@ class FastPath:
             return None
         data = self._held + chunk if self._held else chunk
         if data.endswith(self._end):
-            found = match(data)
-            return self._forward(data, found, b"") if found else None
+            if (found := match(data)) is None:
+                return None
+            # Nearly every text ends in a letter that no white space is written with.
+            if data[found.end(_TEXT) - 1] in _DOUBTFUL_ENDINGS or self._follows:
+                return self._forward(data, found, b"")
+            if self._held:
+                self._held, self._whole = b"", 0
+            return [data]
         # The network has cut a frame.
         whole = data.rfind(self._end)
         whole = whole + len(self._end) if whole >= 0 else 0
@@ -245,6 +251,10 @@ def _string(token: bytes) -> str | None:
 _WHITE_ENDINGS = (b" ", rb"\n", rb"\t")
 _LINE_BEGINNING = b">"
 _ENDINGS = (*_WHITE_ENDINGS, _LINE_BEGINNING)
+_DOUBTFUL_ENDINGS = b" >nt"
+"""The last bytes of these."""
+_TEXT = 2
+"""The number of the group `text`."""
 _WHITE = re.compile(rb"(?: |\\n|\\t)+")
 _ESCAPES = {'"': b'\\"', "\\": b"\\\\", "/": b"\\/", "\n": b"\\n", "\t": b"\\t"}
 

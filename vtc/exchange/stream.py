@@ -28,7 +28,12 @@ class Stream:
     """
 
     def __init__(
-        self, codec: Codec, pipeline: Callable[[], ReplyPipeline], decoder: compression.Decoder, report: Report
+        self,
+        codec: Codec,
+        pipeline: Callable[[], ReplyPipeline],
+        decoder: compression.Decoder,
+        report: Report,
+        clock: Callable[[], float] = float,
     ) -> None:
         self._framing = codec.framing
         self._relay: Relay[ReplyPipeline] = Relay(codec, pipeline)
@@ -37,6 +42,9 @@ class Stream:
         self._fast = FastPath(self._relay) if isinstance(decoder, compression.Identity) else None
         self._report = report
         self._finished = False
+        self._clock = clock
+        self.seconds = 0.0
+        """Time spent on what had to be read, by the clock that was given."""
         self.failed = False
         """True after a fault of ours: from then on the reply is passed on as it comes."""
         self.broken = False
@@ -51,11 +59,13 @@ class Stream:
                 return out
         except Exception as error:
             return _joined([*self._fail(error), fast.take(chunk)])
+        started = self._clock()
         out = self._read(fast.take(chunk), final=False)
         try:
             fast.learn(whole=not self._frames.held)
         except Exception as error:
             out += self._fail(error)
+        self.seconds += self._clock() - started
         return _joined(out)
 
     def finish(self) -> list[bytes]:
@@ -63,8 +73,11 @@ class Stream:
         if self._finished:
             return []
         self._finished = True
+        started = self._clock()
         held = self._read(self._fast.take(b""), final=False) if self._fast else []
-        return _joined(held + self._read(b"", final=True))
+        out = _joined(held + self._read(b"", final=True))
+        self.seconds += self._clock() - started
+        return out
 
     def keep_alive(self) -> bytes | None:
         """Make a frame that tells a client nothing, for one that waits; None if there is no place for one."""

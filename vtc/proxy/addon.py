@@ -170,7 +170,7 @@ class VirtualToolCalling:
         if media_type != exchange.framing.media_type:
             return
         try:
-            stream = exchange.stream(response.headers.get("content-encoding", ""))
+            stream = exchange.stream(response.headers.get("content-encoding", ""), time.perf_counter)
         except UnsupportedEncoding as error:
             exchange.report.failures.append(str(error))
             response.stream = True
@@ -181,7 +181,6 @@ class VirtualToolCalling:
         live.encoding = response.headers.pop("content-encoding", "")
         if response.headers.pop("content-length", None) is not None and response.http_version == "HTTP/1.1":
             response.headers["transfer-encoding"] = "chunked"
-        live.stream = stream
         response.stream = _rewriting(stream, live, ctx.options.vtc_keep_alive, self.clock)
 
     async def response(self, flow: http.HTTPFlow) -> None:
@@ -190,7 +189,7 @@ class VirtualToolCalling:
             return
         if live.exchange.reads and not (live.answered or response.stream) and 200 <= response.status_code < 300:
             await self._whole(flow, live, response)
-        if live.stream and live.stream.broken and flow.killable:
+        if live.stream and live.stream.broken and flow.killable and ctx.options.vtc_mode == "rewrite":
             flow.kill()  # or the client would take what there is for the whole reply
         self._close(flow)
 
@@ -227,8 +226,8 @@ class VirtualToolCalling:
             return
         report = live.exchange.report
         self._measure(flow, live, report)
-        if live.seconds > SLOW:
-            logger.warning("vtc: %.0f ms of work on one exchange with model %s", live.seconds * 1e3, report.model)
+        if report.seconds > SLOW:
+            logger.warning("vtc: %.0f ms of work on one exchange with model %s", report.seconds * 1e3, report.model)
         summary = report.summary()
         if summary and ctx.options.vtc_mode == "observe":
             summary = summary.replace("vtc: ", "vtc (observing): ", 1)
@@ -239,7 +238,7 @@ class VirtualToolCalling:
 
     def _measure(self, flow: http.HTTPFlow, live: _Live, report: Report) -> None:
         """Put sizes and times into the report, and with the flow the reply as it came and, if streamed, as it went."""
-        report.seconds = live.seconds
+        report.seconds = live.seconds + (live.stream.seconds if live.stream else 0.0)
         report.elapsed = time.time() - flow.request.timestamp_start
         observing = ctx.options.vtc_mode == "observe"
         came_size, went_size = live.sizes
@@ -272,15 +271,20 @@ def _rewriting(
     tells it nothing. What is rewritten leaves in whole frames, so that it may stand between any two of them.
     """
     quiet = 0.0  # since then the client is sent nothing
+    came, went = live.came, live.went
+    live.stream = stream
 
     def rewrite(chunk: bytes) -> list[bytes]:
         nonlocal quiet
-        started = time.perf_counter()
         out = stream.feed(chunk) if chunk else stream.finish()
-        live.seconds += time.perf_counter() - started
-        live.came.add(chunk)
-        for one in out:
-            live.went.add(one)
+        if live.keep:
+            came.add(chunk)
+            for one in out:
+                went.add(one)
+        else:  # called for each chunk of a reply: without a call in nearly no time
+            came.size += len(chunk)
+            if out:
+                went.size += len(out[0])
         if out or not chunk or not keep_alive:
             quiet = 0.0
             return out
