@@ -19,7 +19,7 @@ from tests.e2e.test_text_clients import AGENT, profiles, request
 from tests.e2e.test_transport import gzipped
 from tests.e2e.upstream import JSON, SSE, Reply
 from vtc import exchange
-from vtc.apis import relay, tool_calls
+from vtc.apis import fields, relay, tool_calls
 from vtc.apis.openai_chat import OpenAIChat
 from vtc.apis.openai_chat import reply as codec
 from vtc.apis.openai_chat import request as chat_request
@@ -230,7 +230,7 @@ async def test_calls_that_upstream_made_itself(
 REQUEST = [
     Stage(chat_request, "_call"),
     Stage(chat_request, "_messages"),
-    Stage(chat_request, "_raws"),
+    Stage(fields, "raws"),
     Stage(chat_request.Request, "encode"),
     Stage(chat_request, "_encoded"),
     Stage(Planner, "plan"),
