@@ -115,6 +115,15 @@ class Codec(Protocol):
         ...
 
 
+class KeepsNothing:
+    """A codec whose `forward` lets every frame leave at once."""
+
+    __slots__ = ()
+
+    def close(self) -> bytes:
+        return b""
+
+
 @runtime_checkable
 class Following(Protocol):
     """A codec that must know which frames left without it, since it repeats their text later or counts them."""

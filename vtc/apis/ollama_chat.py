@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from vtc import events
 from vtc.apis import base
-from vtc.apis.base import BadRequest, Decoded, Said, as_said
+from vtc.apis.base import BadRequest, Decoded, KeepsNothing, Said, as_said
 from vtc.apis.openai_chat import request as openai_chat
 from vtc.apis.openai_chat.reply import without
 from vtc.events import Call, CallDelta, Delta, Finish, Reasoning, ReasoningDelta, TextDelta, ToolCall
@@ -69,7 +69,7 @@ def _entry(call: ToolCall, *, ids: bool) -> dict[str, Any]:
     return {"id": call.id, "function": function} if ids else {"function": function}
 
 
-class Codec(msgspec.Struct):
+class Codec(KeepsNothing, msgspec.Struct):
     """The lines of a reply, or the one of a whole reply. `ids` gives calls ids; `drop` names fields to leave out."""
 
     renumbers: ClassVar[bool] = False
@@ -115,9 +115,6 @@ class Codec(msgspec.Struct):
             end = line if done else {**head, "done": True, "done_reason": "stop"}
             lines.append({**end, "message": {"role": "assistant", "content": "", **(rest if done else {})}})
         return [*lines] if self.framing is _LINES else [_joined(lines)]
-
-    def close(self) -> bytes:
-        return b""
 
     def keep_alive(self) -> bytes | None:
         """Copy the last line without its text, as clients read every line as JSON; None before the first."""

@@ -14,7 +14,7 @@ import msgspec
 
 from vtc.apis.anthropic_messages.blocks import block_of
 from vtc.apis.anthropic_messages.reply import REASONS, THOUGHTS, stopped, without
-from vtc.apis.base import Decoded, Said
+from vtc.apis.base import Decoded, KeepsNothing, Said
 from vtc.events import (
     BlockEnd,
     Call,
@@ -32,7 +32,7 @@ from vtc.wire import whole
 from vtc.wire.framing import Frame
 
 
-class BodyCodec(msgspec.Struct):
+class BodyCodec(KeepsNothing, msgspec.Struct):
     """A whole reply is one frame; its blocks of text are told apart by what ends each of them."""
 
     framing: ClassVar[whole.WholeBody] = whole.WholeBody()
@@ -61,9 +61,6 @@ class BodyCodec(msgspec.Struct):
 
     def forward(self, frame: Frame) -> bytes:
         return frame.raw
-
-    def close(self) -> bytes:
-        return b""
 
     def write(self, frame: Frame, choice: int, said: Sequence[Said], *, first: bool) -> list[Mapping[str, Any]]:
         reply = decode(frame.raw, "replace")

@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis.base import Decoded, Said
+from vtc.apis.base import Decoded, KeepsNothing, Said
 from vtc.apis.openai_chat.calls import LEGACY, entry_of, read_call, read_function_call
 from vtc.events import (
     Call,
@@ -75,7 +75,7 @@ class _Chunk(msgspec.Struct, gc=False):
 _decode_chunk = msgspec.json.Decoder(_Chunk).decode
 
 
-class ChunkCodec(msgspec.Struct):
+class ChunkCodec(KeepsNothing, msgspec.Struct):
     """The chunks of a streamed reply. `legacy` writes calls in the older form; `drop` names fields to leave out."""
 
     framing: ClassVar[sse.EventStream] = sse.EventStream()
@@ -248,14 +248,11 @@ class ChunkCodec(msgspec.Struct):
         )
         return {"tool_calls": [{**entry, "index": index}]}, {"tool_calls": [{"index": index, **rest}]}
 
-    def close(self) -> bytes:
-        return b""
-
     def keep_alive(self) -> bytes:
         return b": keep-alive\n\n"
 
 
-class BodyCodec(msgspec.Struct):
+class BodyCodec(KeepsNothing, msgspec.Struct):
     """A whole reply: one frame, which is written anew when its last choice is."""
 
     framing: ClassVar[whole.WholeBody] = whole.WholeBody()
@@ -316,9 +313,6 @@ class BodyCodec(msgspec.Struct):
         ]
         self.reply = {**reply, "choices": choices}
         return [self.reply] if choice == self.last else []
-
-    def close(self) -> bytes:
-        return b""
 
     def keep_alive(self) -> None:
         return None

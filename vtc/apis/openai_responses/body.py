@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from vtc.apis.base import Decoded, Said
+from vtc.apis.base import Decoded, KeepsNothing, Said
+from vtc.apis.openai_responses.incoming import REASONING_FIELDS, Event, finish_of, without
 from vtc.apis.openai_responses.items import CALLS, Form, call_of, done_item, events_of, parted
-from vtc.apis.openai_responses.reply import REASONING_FIELDS, Event, EventCodec, finish_of, without
+from vtc.apis.openai_responses.reply import EventCodec
 from vtc.events import (
     BlockEnd,
     Call,
@@ -27,7 +28,7 @@ from vtc.wire import whole
 from vtc.wire.framing import Frame
 
 
-class BodyCodec(msgspec.Struct):
+class BodyCodec(KeepsNothing, msgspec.Struct):
     """A whole reply: one frame."""
 
     framing: ClassVar[whole.WholeBody] = whole.WholeBody()
@@ -148,9 +149,6 @@ class BodyCodec(msgspec.Struct):
                 case Call(call=call):
                     items.append(done_item(call, self.form))
         return items
-
-    def close(self) -> bytes:
-        return b""
 
     def keep_alive(self) -> None:
         return None
