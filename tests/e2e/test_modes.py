@@ -38,6 +38,24 @@ async def test_observe_changes_nothing_and_reports_what_would_be(stream: bool, s
     assert [call["name"] for call in flow.metadata["vtc"]["calls"]] == ["read"]
 
 
+async def test_without_a_cache_everything_else_is_the_same(start: Start) -> None:
+    called = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"filePath": "/a"}'}}
+    turns = [
+        {"role": "user", "content": "Look."},
+        {"role": "assistant", "content": "I look.", "tool_calls": [called]},
+        {"role": "tool", "tool_call_id": "c1", "content": "1"},
+    ]
+    asked = [chat.request(stream=True, messages=turns[:length]) for length in (1, 3, 3)]
+    sent, answered = [], []
+    for cache in ("on", "off"):
+        lab = await start(script, vtc_tools="prompt", vtc_cache=cache)
+        answered.append([chat.read((await lab.post(one)).body) for one in asked])
+        sent.append([seen.body for seen in lab.upstream.seen])
+    assert sent[0] == sent[1]
+    assert [[message.content for message in one] for one in answered] == [["Go"] * 3] * 2
+    assert [[message.calls for message in one] for one in answered] == [[[("read", {"filePath": "/a"})]] * 3] * 2
+
+
 async def test_observe_holds_nothing_back(start: Start) -> None:
     """A piece arrives before the next is sent, in the middle of a call too."""
     arrived = asyncio.Event()

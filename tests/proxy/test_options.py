@@ -64,6 +64,13 @@ def test_what_an_option_does(settings: dict[str, Any], attribute: str, value: An
     assert attrgetter(attribute)(plan()) == value
 
 
+def test_the_cache_is_there_unless_it_is_switched_off(configure: Any) -> None:
+    configure(vtc_mode="rewrite")
+    assert options.cache() is not None
+    configure(vtc_cache="off")
+    assert options.cache() is None
+
+
 def test_the_dialect(configure: Any) -> None:
     configure(vtc_dialect="bare-json")
     assert plan().reading.dialects[0].name == "bare-json"
@@ -84,6 +91,7 @@ def test_the_dialect(configure: Any) -> None:
         ({"vtc_mode": "on"}, "vtc_mode must be one of rewrite, observe, off, not 'on'"),
         ({"vtc_tools": "xml"}, "vtc_tools must be one of auto, native, prompt, not 'xml'"),
         ({"vtc_lenient": "yes"}, "vtc_lenient must be one of auto, on, off, not 'yes'"),
+        ({"vtc_cache": "no"}, "vtc_cache must be one of on, off, not 'no'"),
         ({"vtc_profiles": ["/nowhere/at/all"]}, "/nowhere/at/all:1: no such directory"),
     ],
 )

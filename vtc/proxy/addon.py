@@ -19,6 +19,8 @@ from mitmproxy import ctx, http
 from mitmproxy.addonmanager import Loader
 
 from vtc.apis import Api, BadRequest
+from vtc.dialects.bounded_cache import COMPILED
+from vtc.dialects.cache import ConversationCache
 from vtc.exchange import Exchange
 from vtc.exchange.stream import Stream
 from vtc.profiles.planner import Planner
@@ -85,9 +87,11 @@ class VirtualToolCalling:
         self.clock = clock
         self.planner: Planner | None = None
         """What decides about exchanges that begin now."""
+        self.cache: ConversationCache | None = None
+        """What exchanges leave for those that begin now; None with `vtc_cache=off`."""
         self._live: WeakKeyDictionary[http.HTTPFlow, _Live] = WeakKeyDictionary()
-        self._why: tuple[str, ...] = ()
-        """Why the last exchange was dealt with as it was."""
+        self._why = 0
+        """The hash of why the last exchange was dealt with as it was: of names in there nothing is to stay."""
         self._stats = Stats()
         reloader = Reloader(self)
         self._log = Log()
@@ -122,19 +126,21 @@ class VirtualToolCalling:
                 raise BadRequest("the body is streamed")
             if len(body) > ctx.options.vtc_max_body_bytes:
                 raise BadRequest(f"the body is longer than vtc_max_body_bytes ({len(body)} bytes)")
-            exchange = Exchange.open(api, body, flows.facts(flow), self.planner, flow.id)
+            exchange = Exchange.open(api, body, flows.facts(flow), self.planner, flow.id, self.cache)
             rewritten = exchange.request()
         except ValueError as error:
             left = f"left alone: {error}"
             known = secrets(flow.request.headers)
             self._say(flow, scrubbed({"request": [left]}, known), scrub(f"vtc: {left}", known), "left alone")
+            self.forget()
             return
         live = self._live[flow] = _Live(exchange, bodies.keep(), time.perf_counter() - started)
         went = len(rewritten) if ctx.options.vtc_mode == "rewrite" else len(body)
         exchange.report.sizes.update(request_came=len(body), request_went=went)
-        if exchange.plan.why != self._why:  # mitmproxy spends more on a record than VTC on a request
-            self._why = exchange.plan.why
-            logger.debug("vtc: %s", "; ".join(self._why))
+        why = exchange.plan.why
+        if hash(why) != self._why:  # mitmproxy spends more on a record than VTC on a request
+            self._why = hash(why)
+            logger.debug("vtc: %s", "; ".join(why))
         if ctx.options.vtc_mode == "rewrite":
             if answer := exchange.answer(int(flow.request.timestamp_start)):
                 content_type, content = answer
@@ -235,6 +241,12 @@ class VirtualToolCalling:
         said = report.as_dict(known)
         self._stats.add(said)
         self._say(flow, said, scrub(summary, known), report.outcome)
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop what an exchange left to all others, with `vtc_cache=off`; exchanges on their way make it again."""
+        if self.cache is None:
+            COMPILED.clear()
 
     def _measure(self, flow: http.HTTPFlow, live: _Live, report: Report) -> None:
         """Put sizes and times into the report, and with the flow the reply as it came and, if streamed, as it went."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from mitmproxy import ctx, exceptions
 from mitmproxy.addonmanager import Loader
 
+from vtc.dialects.cache import ConversationCache
 from vtc.profiles import loader as profile_loader
 from vtc.profiles.document import ProfileError
 from vtc.profiles.planner import CLIENT_PATTERNS, Planner, Settings, UnknownName
@@ -71,6 +72,14 @@ def add(loader: Loader) -> None:
         choices=("auto", "on", "off"),
     )
     loader.add_option(
+        "vtc_cache",
+        str,
+        "on",
+        "Whether what was made of past turns, system prompts and declarations of tools is kept in memory for the next "
+        "exchange. off: nothing is kept between exchanges, which then take longer.",
+        choices=("on", "off"),
+    )
+    loader.add_option(
         "vtc_log",
         str,
         "",
@@ -101,6 +110,11 @@ def add(loader: Loader) -> None:
 def directories() -> list[Path]:
     """Where profiles are read from; later ones win."""
     return [profile_loader.builtin_directory(), *(Path(one).expanduser() for one in ctx.options.vtc_profiles)]
+
+
+def cache() -> ConversationCache | None:
+    """Make the cache that the options ask for; None with `vtc_cache=off`."""
+    return ConversationCache() if ctx.options.vtc_cache == "on" else None
 
 
 def planner() -> Planner:

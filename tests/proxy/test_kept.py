@@ -1,0 +1,260 @@
+"""What stays in memory of exchanges that are over: with `vtc_cache=off` nothing that a client or a model said.
+
+All that the conversations below say of their own holds one word, `mark()`. It is looked for in every text and all bytes
+that can be reached from any object of this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import msgspec
+import pytest
+from mitmproxy import http
+from mitmproxy.test import taddons, tflow, tutils
+
+from tests.apis import chat
+from tests.exchanges import AGENT, API, fed, planner
+from vtc.dialects.bounded_cache import COMPILED
+from vtc.exchange import Exchange
+from vtc.proxy.addon import VirtualToolCalling
+
+POLICY = """\
+kind: policy
+name: checking
+match: {}
+guards:
+  arguments: {misfit: steer}
+  content: [{pattern: 'never said'}]
+  denied_tools: ["forbidden*"]
+  loop: {max_tool_messages: 9}
+"""
+
+
+def mark() -> str:
+    """Put the word together anew each time: it is in no object that lives on, this module's code included."""
+    return "".join(map(chr, (122, 113, 120, 109, 97, 114, 107)))
+
+
+# What is said
+
+
+def declared(number: int) -> list[chat.Json]:
+    """Tools whose every text holds the word: names, descriptions, schemas, those of a tool that is withheld."""
+    schema = {
+        "type": "string",
+        "description": f"The {mark()} path.",
+        "pattern": f"^({mark()}|.*)$",
+        "examples": [f"{mark()}.py"],
+    }
+    tools = [chat.tool(f"{mark()}_read{number}", **{f"{mark()}_path": schema}), chat.tool(f"forbidden_{mark()}")]
+    tools[0]["function"]["description"] = f"Reads what {mark()} wrote."
+    return tools
+
+
+def documented(number: int) -> str:
+    """The same in the system prompt of a text client."""
+    name, path = f"{mark()}_read{number}", f"{mark()}_path"
+    return (
+        f"You are {mark()}.\n\n# Tools\n\n## {name}\nDescription: Reads what {mark()} wrote.\nParameters:\n"
+        f"- {path}: (required) The {mark()} path.\nUsage:\n<{name}>\n<{path}>a {mark()} file</{path}>\n</{name}>\n\n"
+        f"# Rules\n\nSay {mark()}.\n"
+    )
+
+
+def native(number: int) -> chat.Json:
+    """A conversation of a native client, with a call, its result and a reply."""
+    name, arguments = f"{mark()}_read{number}", json.dumps({f"{mark()}_path": f"</parameter>{mark()}"})
+    called = {"id": "c1", "type": "function", "function": {"name": name, "arguments": arguments}}
+    turns = [
+        {"role": "system", "content": f"You are {mark()}."},
+        {"role": "user", "content": f"Look at {mark()}."},
+        {"role": "assistant", "content": f"I look at {mark()}.", "tool_calls": [called]},
+        {"role": "tool", "tool_call_id": "c1", "content": f"It says {mark()}."},
+    ]
+    return chat.request(stream=True, tools=declared(number), messages=turns, model=f"lab-{mark()}", user=mark())
+
+
+def text(number: int) -> chat.Json:
+    """A conversation of a text client."""
+    name, path = f"{mark()}_read{number}", f"{mark()}_path"
+    turns = [
+        {"role": "system", "content": documented(number)},
+        {"role": "user", "content": f"Look at {mark()}."},
+        {"role": "assistant", "content": f"I look at {mark()}.\n<{name}>\n<{path}>{mark()}</{path}>\n</{name}>"},
+        {"role": "user", "content": f"[{name} for '{mark()}'] Result:\n\nIt says {mark()}."},
+    ]
+    return chat.request(stream=True, tools=None, messages=turns, model=f"lab-{mark()}", user=mark())
+
+
+def replies(number: int) -> Sequence[str]:
+    """Calls that are well written, garbled, cut, of a tool that is not there, and none."""
+    name, path = f"{mark()}_read{number}", f"{mark()}_path"
+    hermes = chat.DIALECTS["hermes"](name, {path: mark()})
+    coder = chat.DIALECTS["qwen3-coder"](name, {path: mark()})
+    return (
+        f"I look at `{mark()}`.\n{hermes}",
+        f"{coder}\n{chat.DIALECTS['tag'](name, {path: mark()})}",
+        hermes.replace("</tool_call>", f"</{mark()}"),
+        coder.replace("</parameter>", "").replace("</function>", f"inv{name}>"),
+        chat.DIALECTS["invoke"](name, {f"{mark()}_none": mark(), path: mark()}),
+        chat.DIALECTS["tag"](f"{mark()}_other", {path: mark()})[:-3],
+        f"Nothing but {mark()}.",
+    )
+
+
+# What goes through
+
+
+def exchange(addon: VirtualToolCalling, body: bytes, reply: str, *, streamed: bool) -> None:
+    """Take one exchange through the addon's hooks, to its end."""
+    headers = http.Headers(content_type="application/json", user_agent=f"Cline/{mark()}")
+    request = tutils.treq(method=b"POST", path=b"/v1/chat/completions", headers=headers, content=body)
+    flow = tflow.tflow(req=request)
+    addon.request(flow)
+    if streamed:
+        flow.response = tutils.tresp(headers=http.Headers(content_type="text/event-stream"), content=None)
+        addon.responseheaders(flow)
+        assert callable(flow.response.stream)
+        for frame in [*chat.streamed(*(reply[i : i + 9] for i in range(0, len(reply), 9))), b""]:
+            flow.response.stream(frame.replace(b"chatcmpl-", f"chatcmpl-{mark()}-".encode()))
+    else:
+        whole = chat.encoded(chat.completion(reply))
+        flow.response = tutils.tresp(headers=http.Headers(content_type="application/json"), content=whole)
+        addon.responseheaders(flow)
+    asyncio.run(addon.response(flow))
+
+
+def converse(addon: VirtualToolCalling, most: int = 2) -> None:
+    """Have all conversations, as a stream and whole, each with as many replies."""
+    for number, reply in enumerate(replies(0)[:most]):
+        for conversation in (native, text):
+            for streamed in (True, False):
+                body = {**conversation(number), "stream": streamed}
+                exchange(addon, chat.encoded(body), reply.replace("_read0", f"_read{number}"), streamed=streamed)
+    unfit = tflow.tflow(req=tutils.treq(method=b"POST", path=b"/v1/chat/completions", content=mark().encode()))
+    addon.request(unfit)
+
+
+# What is left
+
+
+def untold(one: Any) -> list[object]:
+    """Find what an object holds that it does not tell the collector."""
+    kind = type(one)  # not what a stand-in for another object says that it is
+    if issubclass(kind, msgspec.Struct):
+        return [getattr(one, name) for name in one.__struct_fields__]
+    if issubclass(kind, re.Pattern):
+        return [one.pattern, *one.groupindex]
+    if issubclass(kind, re.Match):
+        return [one.string]
+    if issubclass(kind, msgspec.Raw | bytearray | memoryview):
+        return [bytes(one)]
+    return []
+
+
+def left() -> list[str]:
+    """Find the texts that hold the word; `gc.get_referrers` says what holds one."""
+    gc.unfreeze()  # by an addon that ran before: of frozen objects the collector tells nothing
+    gc.collect()
+    word = mark()
+    data = word.encode()
+    seen = {id(word), id(data)}
+    found: list[str] = []
+    # A module's dict is one of the objects; what else `_asyncio` tells of are objects that are freed already.
+    rest = [one for one in gc.get_objects() if type(one) is not ModuleType]
+    while rest:
+        held = {id(one): one for one in [*gc.get_referents(*rest), *(part for one in rest for part in untold(one))]}
+        rest.clear()
+        for key, one in held.items():
+            if key in seen:
+                continue
+            if issubclass(type(one), str | bytes):
+                if word in one if isinstance(one, str) else data in one:
+                    found.append(repr(one[:200]).replace(word, "[mark]"))  # or else the next search would find this
+            elif not gc.is_tracked(one):  # or else it is one of those that the collector told
+                seen.add(key)
+                rest.append(one)
+    return found
+
+
+@pytest.fixture
+def addon(tmp_path: Path) -> Iterator[Callable[..., VirtualToolCalling]]:
+    """Make an addon with some options."""
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    running = VirtualToolCalling()
+    with taddons.context(running) as context:
+
+        def configured(**options: Any) -> VirtualToolCalling:
+            context.options.reset()
+            context.configure(running, vtc_profiles=[str(tmp_path)], **options)
+            return running
+
+        yield configured
+
+
+def test_without_a_cache_nothing_that_was_said_is_reachable_when_all_is_over(
+    addon: Callable[..., VirtualToolCalling],
+) -> None:
+    converse(addon(vtc_cache="off"), 5)
+    for options in (
+        {"vtc_model": "qwen3-coder", "vtc_tools": "prompt"},
+        {"vtc_model": "hermes", "vtc_tools": "prompt"},
+        {"vtc_model": "qwen3", "vtc_tools": "native"},
+        {"vtc_model": "llama3", "vtc_mode": "observe"},
+    ):
+        converse(addon(vtc_cache="off", **options))
+    assert left() == []
+
+
+def test_what_the_cache_holds_is_found_until_it_is_switched_off(addon: Callable[..., VirtualToolCalling]) -> None:
+    """Or else the search would prove nothing."""
+    running = addon(vtc_model="qwen3-coder", vtc_tools="prompt")
+    converse(running)
+    assert running.cache is not None
+    assert running.cache.size > 0
+    assert COMPILED.size > 0
+    found = "\n".join(left())
+    for said in ("You are {}", "Reads what {} wrote.", "The {} path.", "I look at {}.", "{}_read1", "<{}_path>"):
+        assert said.format("[mark]") in found, said
+    for said in ("Look at {}.", "It says {}.", "Nothing but {}."):  # the user, a tool, the reply
+        assert said.format("[mark]") not in found, said
+    addon(vtc_cache="off")
+    assert left() == []
+
+
+def test_without_an_addon_only_names_stay_in_compiled_patterns() -> None:
+    for conversation in (native, text):
+        opened = Exchange.open(API, chat.encoded(conversation(0)), AGENT, planner(tools="prompt"), "seed")
+        opened.request()
+        stream = opened.stream()
+        fed(stream, *chat.streamed(replies(0)[0]))
+    del opened, stream
+    assert COMPILED.size > 0
+    COMPILED.clear()
+    assert left() == []
+
+
+def test_reading_the_profiles_again_drops_the_cache(addon: Callable[..., VirtualToolCalling]) -> None:
+    running = addon()
+    before = running.cache
+    addon(vtc_lenient="off")
+    assert running.cache is not before
+    assert running.cache is not None
+    assert running.cache.size == 0
+
+
+def test_an_addon_shares_its_cache_with_no_other() -> None:
+    one, other = VirtualToolCalling(), VirtualToolCalling()
+    for running in (one, other):
+        with taddons.context(running) as context:
+            context.configure(running, vtc_mode="rewrite")
+    assert one.cache is not None
+    assert one.cache is not other.cache

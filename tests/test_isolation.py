@@ -1,0 +1,195 @@
+"""What one conversation left in the cache never becomes a part of another.
+
+Conversations that are alike but for one part go through one cache, in turns. Each must come out as it does without a
+cache: the plan with its reasons, the request, and the reply.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from tests.apis import chat
+from tests.exchanges import API, PROFILES, fed
+from vtc.dialects.bounded_cache import COMPILED
+from vtc.dialects.cache import ConversationCache
+from vtc.exchange import Exchange
+from vtc.profiles.matching import Facts
+from vtc.profiles.planner import Planner, Settings
+from vtc.profiles.schema import Match
+
+
+class Talk(msgspec.Struct, frozen=True, kw_only=True):
+    """A conversation, part by part."""
+
+    text_client: bool = False
+    planner: str = "hermes"
+    agent: str = "Some/1"
+    model: str = "lab"
+    tool: str = "read"
+    parameter: str = "path"
+    described: str = "Reads it."
+    explained: str = "Which file."
+    default: Any = None
+    twin: str = ""
+    """The description of another tool of the same name."""
+    choice: str = "auto"
+    system: str = "Be kind."
+    turn: str = "I look."
+    argument: str = "a.py"
+    result: str = "1"
+    reply: str = "b.py"
+
+
+OTHERS: dict[str, tuple[Any, ...]] = {
+    "planner": ("qwen3-coder", "cline", "native", "other profiles"),
+    "agent": ("Some/2", "Cline/3"),
+    "model": ("lab-2", "qwen3"),
+    "tool": ("write", "Read", "rea"),
+    "parameter": ("paths", "file"),
+    "described": ("Writes it.", "", "Reads it.Which file."),
+    "explained": ("Which line.", "", "1-based line number"),
+    "default": (float("nan"), float("inf"), 0, 0.0, False, "None", []),
+    "twin": ("A first.", "A second."),
+    "choice": ("required",),
+    "system": ("Be short.", "Be kind.I look."),
+    "turn": ("I see.", "", "I look.\n\n", "I look at </path>."),
+    "argument": ("b.py", "", "</path>", "</parameter>", "1", "a.py\n"),
+    "result": ("2", "", "a.py"),
+    "reply": ("c.py", "</path>"),
+}
+"""By part, what else it may be; some differ only by where one part ends and the next begins."""
+PLANNERS = ("hermes", *OTHERS["planner"])
+TALKS = st.builds(
+    Talk,
+    text_client=st.booleans(),
+    **{part: st.sampled_from((getattr(Talk(), part), *others)) for part, others in OTHERS.items()},
+)
+
+
+@cache
+def planner(name: str) -> Planner:
+    if name == "native":
+        return Planner(PROFILES, Settings(tools="native"))
+    if name != "other profiles":
+        return Planner(PROFILES, Settings(tools="prompt", dialect=name))
+    # The names are the same; what they stand for is not.
+    hermes = replace(PROFILES.dialects["hermes"], prompt="Other words: {{ tools | length }}", result="Got {result}")
+    qwen = replace(PROFILES.models["qwen3"], match=Match(model="lab*"), lenient=False)
+    changed = {"dialects": {**PROFILES.dialects, "hermes": hermes}, "models": {**PROFILES.models, "qwen3": qwen}}
+    return Planner(dataclasses.replace(PROFILES, **changed), Settings(tools="prompt", dialect="hermes"))
+
+
+def request(talk: Talk) -> bytes:
+    schema = {"type": "string", "description": talk.explained, "default": talk.default}
+    described = [talk.twin, talk.described] if talk.twin else [talk.described]
+    if talk.text_client:
+        documents = "\n".join(
+            f"## {talk.tool}\nDescription: {text}\nParameters:\n- {talk.parameter}: (required) {talk.explained}\n"
+            f"Usage:\n<{talk.tool}>\n<{talk.parameter}>{talk.default}</{talk.parameter}>\n</{talk.tool}>\n"
+            for text in described
+        )
+        call = f"<{talk.tool}>\n<{talk.parameter}>{talk.argument}</{talk.parameter}>\n</{talk.tool}>"
+        messages = [
+            {"role": "system", "content": f"{talk.system}\n\n# Tools\n\n{documents}"},
+            {"role": "user", "content": "Look."},
+            {"role": "assistant", "content": f"{talk.turn}\n{call}"},
+            {"role": "user", "content": f"[{talk.tool} for '{talk.argument}'] Result:\n\n{talk.result}"},
+        ]
+        return chat.encoded(chat.request(model=talk.model, messages=messages, tools=None, stream=True))
+    tools = [chat.tool(talk.tool, **{talk.parameter: schema}) for _ in described]
+    for tool, text in zip(tools, described, strict=True):
+        tool["function"]["description"] = text
+    function = {"name": talk.tool, "arguments": json.dumps({talk.parameter: talk.argument})}
+    messages = [
+        {"role": "system", "content": talk.system},
+        {"role": "user", "content": "Look."},
+        {
+            "role": "assistant",
+            "content": talk.turn,
+            "tool_calls": [{"id": "c1", "type": "function", "function": function}],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": talk.result},
+    ]
+    fields = {"model": talk.model, "messages": messages, "tools": tools, "tool_choice": talk.choice}
+    return chat.encoded(chat.request(stream=True, **fields))
+
+
+type Outcome = tuple[object, ...]
+
+
+def outcome(talk: Talk, cache: ConversationCache | None) -> Outcome:
+    """All that comes of an exchange."""
+    facts = Facts(user_agent=talk.agent, path="/v1/chat/completions")
+    one = Exchange.open(API, request(talk), facts, planner(talk.planner), "seed", cache)
+    sent = one.request()
+    calls = [chat.DIALECTS[name](talk.tool, {talk.parameter: talk.reply}) for name in ("hermes", "tag")]
+    reply = fed(one.stream(), *chat.streamed("I will.\n", *calls))
+    return repr(one.plan), sent, reply, one.report.as_dict({})
+
+
+def check(talks: Iterable[Talk]) -> None:
+    """Take conversations through one cache, and each through none."""
+    shared = ConversationCache()
+    for talk in talks:
+        assert outcome(talk, shared) == outcome(talk, None)
+
+
+BOTH = pytest.mark.parametrize("text_client", [False, True], ids=["native client", "text client"])
+
+
+@BOTH
+@pytest.mark.parametrize("by", ["hermes", "qwen3-coder", "native"])
+@pytest.mark.parametrize("part", OTHERS)
+def test_conversations_that_differ_in_one_part_get_nothing_of_each_other(part: str, by: str, text_client: bool) -> None:
+    one = Talk(text_client=text_client, planner=by, agent="Cline/3" if text_client else "Some/1")
+    others = [replace(one, **{part: other}) for other in OTHERS[part]]
+    check(talk for other in others for talk in (one, other, one, other))
+
+
+@settings(max_examples=40)
+@given(st.lists(TALKS, min_size=2, max_size=4))
+def test_conversations_of_the_same_parts_in_any_mixture_get_nothing_of_each_other(talks: list[Talk]) -> None:
+    check([*talks, *talks])
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(st.text("ab", max_size=3), st.text("ab", max_size=3), st.text("ab", max_size=3)), max_size=4))
+def test_where_one_part_ends_and_the_next_begins_counts(parts: list[tuple[str, str, str]]) -> None:
+    check(Talk(described=one, explained=two, turn=three, system=two + three) for one, two, three in parts)
+
+
+@BOTH
+def test_a_conversation_that_differs_in_a_part_has_that_part_alone(text_client: bool) -> None:
+    """By the words themselves, should both ways of making them be wrong."""
+    shared = ConversationCache()
+    for word in ("alpha", "omega", "alpha"):
+        parts = {part: f"{word}{part}" for part in ("tool", "parameter", "described", "explained", "turn", "argument")}
+        talk = Talk(text_client=text_client, system=word, twin=f"{word}twin", result=word, reply=word, **parts)
+        for by in PLANNERS:
+            found = repr(outcome(replace(talk, planner=by), shared))
+            assert word in found
+            assert {"alpha": "omega", "omega": "alpha"}[word] not in found
+
+
+def test_the_cache_is_used() -> None:
+    """Or else all of the above would prove nothing."""
+    shared = ConversationCache()
+    for by in PLANNERS:
+        for text_client in (False, True):
+            talk = Talk(text_client=text_client, planner=by)
+            before = shared.size
+            outcome(talk, shared)
+            once = shared.size
+            outcome(talk, shared)
+            assert before < once == shared.size
+    assert COMPILED.size
