@@ -41,17 +41,21 @@ ANYTHING = PlainRule("", "")
 _PROBE = "vtc probe"
 
 type Match = Callable[[bytes], re.Match[bytes] | None]
+type Search = Callable[[bytes, int, int], re.Match[bytes] | None]
 
 
 class FastPath:
     """Forwards chunks of one reply that need not be read."""
 
     __slots__ = (
+        "_after",
+        "_before",
         "_end",
         "_failures",
         "_follows",
         "_held",
         "_match",
+        "_odd",
         "_patience",
         "_relay",
         "_rule",
@@ -66,6 +70,8 @@ class FastPath:
         self._held = b""  # frames that wait for what follows, and the beginning of one
         self._whole = 0  # bytes of the former
         self._match: Match | None = None  # None while every frame must be read
+        self._before, self._after = b"", b""  # what stood around the text of the frame that was read last
+        self._odd: Search = _odd("")
         self._rule = ANYTHING
         self._shapes: dict[type[Delta], bytes] = {}  # by what they say
         self._patience = self._failures = 0
@@ -75,6 +81,11 @@ class FastPath:
         match = self._match
         if match is None:
             return None
+        if not self._held:  # mostly the next frame is the same but for its text
+            start, end = len(self._before), len(chunk) - len(self._after)
+            same = start < end and chunk[:start] == self._before and chunk[end:] == self._after
+            if same and chunk[end - 1] not in b" >" and self._odd(chunk, start, end) is None and not self._follows:
+                return [chunk]
         data = self._held + chunk if self._held else chunk
         if data.endswith(self._end):
             if (found := match(data)) is None:
@@ -167,7 +178,10 @@ class FastPath:
             if shape is None:
                 return
             self._shapes[type(delta)] = shape
-        self._match, self._rule = _compiled(shape, rule.stop), rule
+        self._match, self._rule, self._odd = _compiled(shape, rule.stop), rule, _odd(rule.stop)
+        if found := _compiled(shape, "")(frame.raw):
+            start, end = found.span(_TEXT)
+            self._before, self._after = frame.raw[:start], frame.raw[end:]
 
     def _shape(self, frame: Frame, delta: TextDelta | ReasoningDelta) -> bytes | None:
         """Write the expression for frames like this one, with `TEXT` for its text; None if there is none.
@@ -263,6 +277,13 @@ _ESCAPES = {'"': b'\\"', "\\": b"\\\\", "/": b"\\/", "\n": b"\\n", "\t": b"\\t"}
 def _compiled(shape: bytes, stop: str) -> Match:
     """Compile a shape for texts without the characters of `stop`; it matches nothing but whole frames."""
     return re.compile(shape.replace(b"(?P<text>TEXT)", b"(?P<text>%b)" % _text(stop))).fullmatch
+
+
+@lru_cache(maxsize=256)
+def _odd(stop: str) -> Search:
+    """Compile what finds a byte in a text that needs a closer look."""
+    bytes_ = sorted({0x22, 0x5C, *range(0x20), *(character.encode()[0] for character in stop)})
+    return re.compile(b"[%b]" % b"".join(rb"\x%02x" % byte for byte in bytes_)).search
 
 
 def _text(stop: str) -> bytes:
