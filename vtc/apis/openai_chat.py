@@ -199,8 +199,8 @@ def _raws(body: bytes, cache: Cache | None) -> tuple[dict[str, msgspec.Raw], dic
         return {key: msgspec.Raw(encode(value)) for key, value in fields.items()}, fields, _tools(fields)
     known: dict[str, bytes] = {key: bytes(raw[key]) for key in ("tools", "functions") if key in raw}
     if known and cache is not None:
-        of = ("declared", *(part for entry in known.items() for part in entry))
-        declared, tools = cache.get_or_make(of, lambda: _declared(known))
+        key = ("declared", *(part for entry in known.items() for part in entry))
+        declared, tools = cache.get_or_make(key, lambda: _declared(known))
     else:
         declared, tools = _declared(known)
     fields = {key: declared[key] if key in declared else decode(bytes(one)) for key, one in raw.items()}
