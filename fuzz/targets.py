@@ -17,6 +17,7 @@ from tests.apis import chat
 from tests.apis import messages as anthropic
 from tests.apis import responses as openai_responses
 from vtc.apis import APIS, BadRequest, Request
+from vtc.dialects.cache import ConversationCache
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
@@ -190,7 +191,9 @@ def request(data: bytes) -> None:
         assert how % 5 == 0, "what is a request was refused"
         return
     assert isinstance(json.loads(sent), dict)
-    assert sent == Exchange.open(API, body, facts, planner(choice), "s").request()
+    cache = ConversationCache()
+    for _ in range(2):  # the second time, out of the cache
+        assert sent == Exchange.open(API, body, facts, planner(choice), "s", cache).request()
     if plan.write is None and not (plan.promote or plan.set or plan.drop):
         assert sent == body
 

@@ -1,4 +1,4 @@
-"""What one conversation left in the cache never becomes a part of another.
+"""Conversations that share a cache get nothing of each other.
 
 Conversations that are alike but for one part go through one cache, in turns. Each must come out as it does without a
 cache: the plan with its reasons, the request, and the reply.
@@ -67,7 +67,7 @@ OTHERS: dict[str, tuple[Any, ...]] = {
     "result": ("2", "", "a.py"),
     "reply": ("c.py", "</path>"),
 }
-"""By part, what else it may be; some differ only by where one part ends and the next begins."""
+"""By part, other values for it; some differ only by where one part ends and the next begins."""
 PLANNERS = ("hermes", *OTHERS["planner"])
 TALKS = st.builds(
     Talk,
@@ -82,7 +82,7 @@ def planner(name: str) -> Planner:
         return Planner(PROFILES, Settings(tools="native"))
     if name != "other profiles":
         return Planner(PROFILES, Settings(tools="prompt", dialect=name))
-    # The names are the same; what they stand for is not.
+    # The names of profiles are the same, the profiles are not.
     hermes = replace(PROFILES.dialects["hermes"], prompt="Other words: {{ tools | length }}", result="Got {result}")
     qwen = replace(PROFILES.models["qwen3"], match=Match(model="lab*"), lenient=False)
     changed = {"dialects": {**PROFILES.dialects, "hermes": hermes}, "models": {**PROFILES.models, "qwen3": qwen}}

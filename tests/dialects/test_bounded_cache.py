@@ -1,4 +1,4 @@
-"""What is kept fits into a number of bytes, and so do the patterns that all exchanges share."""
+"""A cache takes no more bytes than it may, and neither do the patterns that all exchanges share."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Making:
         return self.cache.get_or_make(text, make, len, now)
 
 
-def test_a_thing_is_made_once() -> None:
+def test_a_value_is_made_once() -> None:
     made = Making(BoundedCache(ENTRY * 4))
     assert [made("a"), made("b"), made("a")] == ["a", "b", "a"]
     assert (made.count, made.cache.size) == (2, 2 * ENTRY + 2)
 
 
-def test_when_there_is_too_much_the_one_not_asked_for_longest_goes_first() -> None:
+def test_a_full_cache_evicts_the_value_not_asked_for_longest() -> None:
     made = Making(BoundedCache(2 * ENTRY + 10))
     for text in ("aaaa", "bbbb", "aaaa", "cccc"):
         made(text)
@@ -53,7 +53,7 @@ def test_when_there_is_too_much_the_one_not_asked_for_longest_goes_first() -> No
     assert made.count == 4
 
 
-def test_what_is_larger_than_the_cache_is_made_each_time_and_drops_nothing() -> None:
+def test_a_value_larger_than_the_cache_is_made_each_time_and_evicts_nothing() -> None:
     made = Making(BoundedCache(ENTRY + 10))
     made("a")
     assert [made("b" * 11), made("b" * 11)] == ["b" * 11] * 2
@@ -61,26 +61,26 @@ def test_what_is_larger_than_the_cache_is_made_each_time_and_drops_nothing() -> 
     assert (made.count, made.cache.size) == (3, ENTRY + 1)
 
 
-def test_what_was_not_asked_for_since_is_dropped() -> None:
+def test_a_value_not_used_since_is_evicted() -> None:
     made = Making(BoundedCache(ENTRY * 4))
     made("a", 1)
     made("b", 1)
     made("a", 2)
-    made.cache.drop_unused(since=2)
+    made.cache.evict_unused(since=2)
     assert made.cache.size == ENTRY + 1
     made("a", 2)
     assert made.count == 2
 
 
-def test_after_a_drop_its_owner_is_told() -> None:
-    drops: list[int] = []
-    made = Making(BoundedCache(ENTRY + 10, after_drop=lambda: drops.append(made.cache.size)))
+def test_an_eviction_is_told_to_the_owner() -> None:
+    evictions: list[int] = []
+    made = Making(BoundedCache(ENTRY + 10, on_evict=lambda: evictions.append(made.cache.size)))
     made("a")
-    assert drops == []
+    assert evictions == []
     made("b")
     made("c" * 11)  # too large to be kept
     made.cache.clear()
-    assert drops == [ENTRY + 1, ENTRY + 1, 0]
+    assert evictions == [ENTRY + 1, ENTRY + 1, 0]
 
 
 # Compiled patterns
@@ -110,7 +110,7 @@ def read(dialects: tuple[Description, ...], number: int) -> None:
 
 def test_patterns_for_any_number_of_tools_take_no_more_memory_than_they_may(few: int) -> None:
     dialects = tuple(DIALECTS[name] for name in ("hermes", "qwen3-coder", "invoke", "glm-4.5", "tag"))
-    read(dialects, 0)  # what holds no names is compiled once for all
+    read(dialects, 0)  # patterns without names are compiled once for all
     COMPILED.clear()
     gc.collect()
     tracemalloc.start()
@@ -156,7 +156,7 @@ def test_garbled_closers_of_any_number_of_tools_are_bounded_too(few: int) -> Non
         assert COMPILED.size <= few
 
 
-def test_what_is_cleared_is_in_no_cache_of_python_either(few: int) -> None:
+def test_a_pattern_that_is_cleared_is_in_no_cache_of_python_either(few: int) -> None:
     read((DIALECTS["tag"],), 77)
     assert any("tool_77_" in key[1] for key in re._cache)  # type: ignore[attr-defined]
     COMPILED.clear()

@@ -1,4 +1,4 @@
-"""What is kept of conversations: what would be made again, as long as it is asked for, and no more than fits."""
+"""The cache of conversations gives the values that would be made again, and takes no more bytes than it may."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Making:
         return self.cache.get_or_make(of, make)
 
 
-def test_a_thing_is_made_once() -> None:
+def test_a_value_is_made_once() -> None:
     made = Making(ConversationCache())
     assert [made("a", "b"), made("a", "b"), made("ab"), made("a", "b", "")] == ["a-b", "a-b", "ab", "a-b-"]
     assert made.count == 3
@@ -54,7 +54,7 @@ def test_bytes_are_parts_like_texts() -> None:
     assert made.count == 2
 
 
-def test_what_no_exchange_asks_for_is_dropped() -> None:
+def test_a_value_that_no_exchange_asks_for_is_evicted() -> None:
     made = Making(ConversationCache(most_exchanges=2))
     made("a")
     size = made.cache.size
@@ -68,11 +68,11 @@ def test_what_no_exchange_asks_for_is_dropped() -> None:
     assert made.count == 2
 
 
-def test_of_what_a_thing_was_made_of_only_a_digest_is_kept() -> None:
+def test_of_a_key_only_a_digest_is_kept() -> None:
     cache = ConversationCache()
     cache.get_or_make(("a secret",), lambda: "made")
-    assert "secret" not in repr([vars(cache), vars(cache._kept)])
-    assert "made" in repr(vars(cache._kept))
+    assert "secret" not in repr([vars(cache), vars(cache._cache)])
+    assert "made" in repr(vars(cache._cache))
 
 
 def calls(count: int) -> tuple[ToolCall, ...]:
@@ -107,7 +107,7 @@ BASH = AGENT["bash"]
         (DIALECTS["hermes"], [BASH]),
     ],
 )
-def test_other_tools_and_other_dialects_give_other_things(others: tuple[Description, Sequence[Tool]]) -> None:
+def test_other_tools_and_other_dialects_give_other_values(others: tuple[Description, Sequence[Tool]]) -> None:
     cache = ConversationCache()
     assert ScopedCache(cache, TAG, [BASH]).get_or_make(("text",), lambda: 1) == 1
     assert ScopedCache(cache, *others).get_or_make(("text",), lambda: 2) == 2
@@ -138,7 +138,7 @@ def test_tools_that_no_digest_can_be_made_of_are_not_kept() -> None:
     assert cache.size == 0
 
 
-def test_without_a_cache_a_thing_is_made_once_for_a_scope() -> None:
+def test_without_a_cache_a_value_is_made_once_for_a_scope() -> None:
     scope = ScopedCache(None, TAG, [BASH])
     assert [scope.get_or_make(("text",), lambda number=number: number) for number in range(2)] == [0, 0]
     assert ScopedCache(None, TAG, [BASH]).get_or_make(("text",), lambda: 2) == 2
@@ -170,11 +170,11 @@ def test_a_prompt_is_kept_under_the_sections_that_were_left_out() -> None:
         documented_tools.Documentation((Tool("a", "b" * 400, {"c": "d" * 400}),), "e" * 200),
     ],
 )
-def test_a_thing_is_measured_with_all_that_it_holds(thing: object) -> None:
+def test_a_value_is_measured_with_all_that_it_holds(thing: object) -> None:
     assert 1000 < size_of(thing, MOST) < 3000
 
 
-def test_what_is_held_twice_is_measured_once() -> None:
+def test_a_text_held_twice_is_measured_once() -> None:
     text = "a" * 1000
     assert size_of([text, [text]], MOST) < 1500
 

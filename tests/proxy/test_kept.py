@@ -1,4 +1,4 @@
-"""What stays in memory of exchanges that are over: with `vtc_cache=off` nothing that a client or a model said.
+"""With `vtc_cache=off` nothing that a client or a model said stays in memory after an exchange.
 
 All that the conversations below say of their own holds one word, `mark()`. It is looked for in every text and all bytes
 that can be reached from any object of this process.
@@ -43,7 +43,7 @@ def mark() -> str:
     return "".join(map(chr, (122, 113, 120, 109, 97, 114, 107)))
 
 
-# What is said
+# The conversations
 
 
 def declared(number: int) -> list[chat.Json]:
@@ -110,7 +110,7 @@ def replies(number: int) -> Sequence[str]:
     )
 
 
-# What goes through
+# The exchanges
 
 
 def exchange(addon: VirtualToolCalling, body: bytes, reply: str, *, streamed: bool) -> None:
@@ -143,12 +143,12 @@ def converse(addon: VirtualToolCalling, most: int = 2) -> None:
     addon.request(unfit)
 
 
-# What is left
+# The search
 
 
 def untold(one: Any) -> list[object]:
-    """Find what an object holds that it does not tell the collector."""
-    kind = type(one)  # not what a stand-in for another object says that it is
+    """Find the objects that one holds without telling the collector."""
+    kind = type(one)  # a stand-in for another object says in `__class__` that it is that
     if issubclass(kind, msgspec.Struct):
         return [getattr(one, name) for name in one.__struct_fields__]
     if issubclass(kind, re.Pattern):
@@ -161,14 +161,14 @@ def untold(one: Any) -> list[object]:
 
 
 def left() -> list[str]:
-    """Find the texts that hold the word; `gc.get_referrers` says what holds one."""
+    """Find the texts that hold the word; `gc.get_referrers` gives their holders."""
     gc.unfreeze()  # by an addon that ran before: of frozen objects the collector tells nothing
     gc.collect()
     word = mark()
     data = word.encode()
     seen = {id(word), id(data)}
     found: list[str] = []
-    # A module's dict is one of the objects; what else `_asyncio` tells of are objects that are freed already.
+    # A module's dict is one of the objects. Of others, `_asyncio` gives some that are freed already.
     rest = [one for one in gc.get_objects() if type(one) is not ModuleType]
     while rest:
         held = {id(one): one for one in [*gc.get_referents(*rest), *(part for one in rest for part in untold(one))]}
@@ -214,7 +214,7 @@ def test_without_a_cache_nothing_that_was_said_is_reachable_when_all_is_over(
     assert left() == []
 
 
-def test_what_the_cache_holds_is_found_until_it_is_switched_off(addon: Callable[..., VirtualToolCalling]) -> None:
+def test_texts_in_the_cache_are_found_until_it_is_switched_off(addon: Callable[..., VirtualToolCalling]) -> None:
     """Or else the search would prove nothing."""
     running = addon(vtc_model="qwen3-coder", vtc_tools="prompt")
     converse(running)

@@ -178,10 +178,10 @@ class Request(ABC):
 
 
 class Cache(Protocol):
-    """Keeps for later requests what was made of this one's parts."""
+    """Keeps values that are made of parts of a request, for later ones with the same parts."""
 
-    def get_or_make[T](self, of: tuple[str | bytes, ...], make: Callable[[], T]) -> T:
-        """Get what was made of `of`, or make it; it is shared and must not be changed."""
+    def get_or_make[T](self, key: tuple[str | bytes, ...], make: Callable[[], T]) -> T:
+        """Get the value for `key`, all that it depends on, or make and keep it. It must not be changed."""
         ...
 
 

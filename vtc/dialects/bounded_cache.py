@@ -1,6 +1,6 @@
 """A cache that is bounded in bytes, and the one that all exchanges share: patterns compiled for names of tools.
 
-Counts would bound nothing: a client chooses how many tools it declares and how long their names are.
+A number of entries would bound nothing: a client chooses how many tools it declares and how long their names are.
 """
 
 from __future__ import annotations
@@ -13,66 +13,66 @@ from typing import NamedTuple
 MOST_COMPILED = 32 << 20
 """Bytes of compiled patterns that are kept."""
 ENTRY = 512
-"""Bytes that an entry takes besides what is kept in it."""
+"""Bytes that an entry takes besides its value."""
 
 
-class _Kept(NamedTuple):
-    thing: object
+class _Entry(NamedTuple):
+    value: object
     size: int
     used: int
 
 
 class BoundedCache:
-    """Keeps things by key, `most_bytes` of them; the one that was not asked for longest goes first."""
+    """Keeps values by key, up to a number of bytes. The entry that was not asked for longest is evicted first."""
 
-    def __init__(self, most_bytes: int, after_drop: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, most_bytes: int, on_evict: Callable[[], object] = lambda: None) -> None:
         self.most_bytes = most_bytes
         self.size = 0
-        """Bytes of what is kept now."""
-        self._after_drop = after_drop
-        self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
+        """Bytes of all entries."""
+        self._on_evict = on_evict
+        self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
 
     def get_or_make[T](self, key: Hashable, make: Callable[[], T], size_of: Callable[[T], int], now: int = 0) -> T:
-        """Get what is kept for `key`, or make it and keep it. It is shared and must not be changed.
+        """Get the value for `key`, or make and keep it. It is shared and must not be changed.
 
-        `size_of` measures it, in bytes; what is too large for the cache is made each time. `now` is what
-        `drop_unused` goes by.
+        `size_of` gives its bytes. A value that is larger than the cache is made each time. `now` is the time of use,
+        for `evict_unused`.
         """
-        known = self._kept.pop(key, None)
-        if known is not None:
-            self._kept[key] = known if known.used == now else known._replace(used=now)
-            return known.thing  # type: ignore[return-value]  # `make` made it
-        thing = make()
-        size = size_of(thing) + ENTRY
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self._entries[key] = entry if entry.used == now else entry._replace(used=now)
+            return entry.value  # type: ignore[return-value]  # `make` made it
+        value = make()
+        size = size_of(value) + ENTRY
         if size > self.most_bytes:
-            self._after_drop()
-            return thing
-        self._kept[key] = _Kept(thing, size, now)
+            self._on_evict()
+            return value
+        self._entries[key] = _Entry(value, size, now)
         self.size += size
         if self.size > self.most_bytes:
             while self.size > self.most_bytes:
-                self._drop()
-            self._after_drop()
-        return thing
+                self._evict()
+            self._on_evict()
+        return value
 
-    def drop_unused(self, since: int) -> None:
-        """Drop what was last asked for before `since`."""
-        while self._kept and next(iter(self._kept.values())).used < since:
-            self._drop()
+    def evict_unused(self, since: int) -> None:
+        """Evict entries that were last used before `since`."""
+        while self._entries and next(iter(self._entries.values())).used < since:
+            self._evict()
 
     def clear(self) -> None:
-        """Drop everything."""
-        self._kept.clear()
+        """Evict all entries."""
+        self._entries.clear()
         self.size = 0
-        self._after_drop()
+        self._on_evict()
 
-    def _drop(self) -> None:
-        _, dropped = self._kept.popitem(last=False)
-        self.size -= dropped.size
+    def _evict(self) -> None:
+        _, entry = self._entries.popitem(last=False)
+        self.size -= entry.size
 
 
-# Python keeps the patterns compiled last by itself, so that of one that is dropped here nothing would be freed.
-COMPILED = BoundedCache(MOST_COMPILED, after_drop=re.purge)
-"""Patterns with names of tools and of parameters in them. Of a client they hold nothing else."""
+# Python's own cache holds the patterns that were compiled last: without the purge, evicting one would free nothing.
+COMPILED = BoundedCache(MOST_COMPILED, on_evict=re.purge)
+"""Patterns with names of tools and parameters in them. They hold nothing else of a client."""
 PER_CHARACTER = 8
-"""Bytes that an expression takes, compiled, for each character that it is written with."""
+"""Bytes that a compiled pattern takes for each character of its text."""

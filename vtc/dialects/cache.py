@@ -1,8 +1,8 @@
-"""What is kept of conversations between exchanges, for the next turn: agents send everything again, with a little more.
+"""A cache for parts of conversations: agents send everything again with every turn, and a little more.
 
-What is kept is found by a digest of all that it was made of, so that it is what would be made again, and so that no
-client gets what was made of another's text. It is dropped when its conversation goes on no more: after some exchanges
-that did not ask for it, or when there is too much.
+A value is found by a digest of everything that it depends on. So it is the one that would be made again, and no client
+gets a value that was made of another's text. It is evicted when its conversation has ended: after some exchanges that
+did not ask for it, or when there is too much.
 """
 
 from __future__ import annotations
@@ -19,43 +19,43 @@ from vtc.dialects.syntax.description import Description
 from vtc.events import Tool
 
 MOST_BYTES = 32 << 20
-"""Of all conversations together."""
+"""Bytes of all conversations together."""
 MOST_EXCHANGES = 256
-"""Exchanges, of all conversations together, after which what none of them asked for is dropped."""
+"""Exchanges, of all conversations together, after which a value is evicted that none of them asked for."""
 
 
 class ConversationCache:
-    """Makes things once of what clients send with every request."""
+    """Keeps values that are made of parts of conversations."""
 
     def __init__(self, most_bytes: int = MOST_BYTES, most_exchanges: int = MOST_EXCHANGES) -> None:
         self._most_bytes = most_bytes
-        self._kept = BoundedCache(most_bytes)
+        self._cache = BoundedCache(most_bytes)
         self._most_exchanges = most_exchanges
         self._exchange = 0
 
     @property
     def size(self) -> int:
-        """Bytes of what is kept now."""
-        return self._kept.size
+        """Bytes of all values."""
+        return self._cache.size
 
     def next_exchange(self) -> None:
         """Begin another exchange."""
         self._exchange += 1
-        self._kept.drop_unused(self._exchange - self._most_exchanges)
+        self._cache.evict_unused(self._exchange - self._most_exchanges)
 
-    def get_or_make[T](self, of: tuple[str | bytes, ...], make: Callable[[], T]) -> T:
-        """Get what was made of `of`, or make it; it is shared and must not be changed.
+    def get_or_make[T](self, key: tuple[str | bytes, ...], make: Callable[[], T]) -> T:
+        """Get the value for `key`, or make and keep it. It is shared and must not be changed.
 
-        `of` must be all that it depends on.
+        `key` holds everything that the value depends on, and only its digest is kept.
         """
-        parts = [part if isinstance(part, bytes) else part.encode("utf-8", "surrogatepass") for part in of]
-        lengths = repr([*map(len, parts)]).encode()  # with them, no two tuples are the same bytes
-        key = hashlib.blake2b(b"".join([*parts, lengths]), digest_size=32).digest()
-        return self._kept.get_or_make(key, make, lambda made: size_of(made, self._most_bytes), self._exchange)
+        parts = [part if isinstance(part, bytes) else part.encode("utf-8", "surrogatepass") for part in key]
+        lengths = repr([*map(len, parts)]).encode()  # with them, no two keys are the same bytes
+        digest = hashlib.blake2b(b"".join([*parts, lengths]), digest_size=32).digest()
+        return self._cache.get_or_make(digest, make, lambda value: size_of(value, self._most_bytes), self._exchange)
 
 
 class ScopedCache:
-    """A cache for what also depends on a dialect and on the offered tools; without one, for what is made with it."""
+    """Keeps values that also depend on a dialect and on the offered tools; only for itself if `cache` is None."""
 
     def __init__(self, cache: ConversationCache | None, dialect: Description, tools: Iterable[Tool]) -> None:
         scope = b""
@@ -68,22 +68,22 @@ class ScopedCache:
         self._cache = ConversationCache() if cache is None else cache
         self._scope = hashlib.blake2b(scope).digest()
 
-    def get_or_make[T](self, of: tuple[str, ...], make: Callable[[], T]) -> T:
-        """Get what was made of `of` in this scope, or make it; it is shared and must not be changed."""
-        return self._cache.get_or_make((self._scope, *of), make)
+    def get_or_make[T](self, key: tuple[str, ...], make: Callable[[], T]) -> T:
+        """Get the value for `key` in this scope, or make and keep it. It is shared and must not be changed."""
+        return self._cache.get_or_make((self._scope, *key), make)
 
 
-def size_of(thing: object, most: int) -> int:
-    """Measure a thing and all that it holds, in bytes; no further than to `most`, as that takes time."""
+def size_of(value: object, most: int) -> int:
+    """Measure a value with all that it holds, in bytes. Stops beyond `most`, as counting takes time."""
     seen: set[int] = set()
-    size, rest = 0, [thing]
+    size, rest = 0, [value]
     while rest and size <= most:
         one = rest.pop()
         if id(one) in seen or isinstance(one, type):
             continue
         seen.add(id(one))
         size += getsizeof(one)
-        if isinstance(one, msgspec.Struct):  # one that the collector need not know tells it nothing
+        if isinstance(one, msgspec.Struct):  # one without `gc` tells the collector nothing
             rest += [getattr(one, name) for name in one.__struct_fields__]
         else:
             rest += get_referents(one)

@@ -85,11 +85,11 @@ class Exchange:
     ) -> Exchange:
         """Decode a request and decide about it; raises `BadRequest`, and then the body goes on as it came.
 
-        `seed` must differ for every exchange: the ids of calls are derived from it. What later exchanges can use is
-        kept in `cache`; without one, nothing is.
+        `seed` must differ for every exchange: the ids of calls are derived from it. Parts of the
+        conversation that later exchanges can use are kept in `cache`, and nowhere else.
         """
         if cache is None:
-            cache = ConversationCache()  # what is needed twice for this exchange is made once all the same
+            cache = ConversationCache()  # for this exchange alone, which needs some values twice
         with _as_it_came():
             cache.next_exchange()
             request = api.request(body, cache)

@@ -134,7 +134,7 @@ class Planner:
         self._framed = [dialect for dialect in profiles.dialects.values() if dialect.framed]
 
     def plan(self, facts: Facts, request: Asked, cache: ConversationCache | None = None) -> Plan:
-        """Decide about a request that came with these facts; what is found is kept in `cache`."""
+        """Decide about a request that came with these facts. The profiles found are kept in `cache`."""
         settings = self._settings
         if cache is None:
             found = self._found(facts)

@@ -88,10 +88,10 @@ class VirtualToolCalling:
         self.planner: Planner | None = None
         """What decides about exchanges that begin now."""
         self.cache: ConversationCache | None = None
-        """What exchanges leave for those that begin now; None with `vtc_cache=off`."""
+        """Keeps parts of conversations for exchanges that begin now; None with `vtc_cache=off`."""
         self._live: WeakKeyDictionary[http.HTTPFlow, _Live] = WeakKeyDictionary()
         self._why = 0
-        """The hash of why the last exchange was dealt with as it was: of names in there nothing is to stay."""
+        """The hash of the reasons for the last plan; not the reasons, in which there are names of tools."""
         self._stats = Stats()
         reloader = Reloader(self)
         self._log = Log()
@@ -244,7 +244,7 @@ class VirtualToolCalling:
         self.forget()
 
     def forget(self) -> None:
-        """Drop what an exchange left to all others, with `vtc_cache=off`; exchanges on their way make it again."""
+        """Drop compiled patterns if `vtc_cache=off`. Exchanges on their way compile theirs again."""
         if self.cache is None:
             COMPILED.clear()
 

@@ -75,8 +75,8 @@ def add(loader: Loader) -> None:
         "vtc_cache",
         str,
         "on",
-        "Whether what was made of past turns, system prompts and declarations of tools is kept in memory for the next "
-        "exchange. off: nothing is kept between exchanges, which then take longer.",
+        "Whether parts of past conversations (turns, system prompts, declarations of tools) are kept in memory, so "
+        "that next turns cost less. off: nothing is kept between exchanges, which then take longer.",
         choices=("on", "off"),
     )
     loader.add_option(

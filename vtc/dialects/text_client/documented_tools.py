@@ -84,7 +84,7 @@ class _Section(msgspec.Struct, frozen=True):
 def read(
     prompt: str, tool_sections: tuple[str, ...] = TOOL_SECTIONS, cache: ConversationCache | None = None
 ) -> Documentation:
-    """Find the tools that `prompt`, or one part of it, documents; what is found is kept in `cache`.
+    """Find the tools that `prompt`, or one part of it, documents, and keep them in `cache`.
 
     `tool_sections` are globs for the titles of sections that are left out of `rest` if they show how a call is written.
     """
