@@ -124,7 +124,9 @@ def exchange(addon: VirtualToolCalling, body: bytes, reply: str, *, streamed: bo
         addon.responseheaders(flow)
         assert callable(flow.response.stream)
         for frame in [*chat.streamed(*(reply[i : i + 9] for i in range(0, len(reply), 9))), b""]:
-            flow.response.stream(frame.replace(b"chatcmpl-", f"chatcmpl-{mark()}-".encode()))
+            for word in (b"chatcmpl-", chat.MODEL.encode()):
+                frame = frame.replace(word, word + mark().encode())
+            flow.response.stream(frame)
     else:
         whole = chat.encoded(chat.completion(reply))
         flow.response = tutils.tresp(headers=http.Headers(content_type="application/json"), content=whole)
