@@ -215,3 +215,14 @@ def test_call_after_plain_frames_is_lifted(shape: str) -> None:
         frames = shaped(shape, *(text[at : at + size] for at in range(0, len(text), size)))
         body = fed(opened().stream(), chat.ROLE, *frames, chat.STOP, chat.DONE)
         assert chat.read(body).calls == [("read", {"filePath": "/a"})]
+
+
+def test_frame_of_several_data_lines_is_read() -> None:
+    """Its data do not stand in it as they are, and the bytes around its text cannot be told."""
+    frames = [frame.replace(b', "', b',\ndata: "') for frame in chat.said(*[" word"] * 20)]
+    for size in (0, 1, 7):
+        watched = Watched(opened().stream())
+        body = b"".join([chat.ROLE, *frames])
+        chunks = [body[at : at + size] for at in range(0, len(body), size)] if size else [chat.ROLE, *frames]
+        assert b"".join(out for chunk in chunks for out in watched.stream.feed(chunk)) == body
+        assert watched.read == 21

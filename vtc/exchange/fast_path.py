@@ -178,10 +178,11 @@ class FastPath:
             if shape is None:
                 return
             self._shapes[type(delta)] = shape
+        if (found := _compiled(shape, "")(frame.raw)) is None:
+            return  # its data stand in several lines
         self._match, self._rule, self._odd = _compiled(shape, rule.stop), rule, _odd(rule.stop)
-        if found := _compiled(shape, "")(frame.raw):
-            start, end = found.span(_TEXT)
-            self._before, self._after = frame.raw[:start], frame.raw[end:]
+        start, end = found.span(_TEXT)
+        self._before, self._after = frame.raw[:start], frame.raw[end:]
 
     def _shape(self, frame: Frame, delta: TextDelta | ReasoningDelta) -> bytes | None:
         """Write the expression for frames like this one, with `TEXT` for its text; None if there is none.
