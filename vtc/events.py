@@ -34,7 +34,7 @@ class Tool:
 class ToolCall:
     """One call in its structured form; `arguments` is the text of a JSON object.
 
-    `source` is the API's own object, for the fields that nobody here knows (Gemini's thought signatures).
+    `source` is the API's own object, for the fields unknown to VTC (Gemini's thought signatures).
     """
 
     name: str

@@ -105,7 +105,7 @@ class Codec(Protocol):
         """Write `said` in place of the deltas that `frame` has for a choice; the result is data of new frames.
 
         A frame may leave in several parts, and the `first` also has all that it says besides its deltas (usage,
-        fields that nobody here knows). Later parts, and what is added at the end of a reply, take from it only what
+        fields unknown to VTC). Later parts, and what is added at the end of a reply, take from it only what
         every frame of the reply has (id, model). Of a frame with several choices all are written, in order.
         """
         ...

@@ -71,9 +71,9 @@ class Repair(StrEnum):
     JSON_PYTHON_LITERAL = "json-python-literal", "`True`, `False` or `None` stands for `true`, `false` or `null`."
 
     # Where it stands
-    TOOL_NAME = "tool-name", "The name has a prefix, markup behind it, or stands there twice; it means an offered tool."
+    TOOL_NAME = "tool-name", "The name has a prefix, markup after it, or is repeated; it means an offered tool."
     WRITTEN_TWICE = "written-twice", "The arguments stand there several times, each time the same."
     SOLE_PARAMETER = "sole-parameter", "The arguments are the text of the one parameter that the tool requires."
-    PARAMETER_NAME = "parameter-name", "The name of a parameter has markup behind it."
+    PARAMETER_NAME = "parameter-name", "The name of a parameter has markup after it."
     TYPED = "typed", "A list or an object is written as text, and the tool's schema allows no text there."
     CALL_IN_REASONING = "call-in-reasoning", "The call was written inside of the reasoning; there is no other."

@@ -1,4 +1,4 @@
-"""The decision about one exchange: what is done to the request, how its reply is read, and what becomes of that.
+"""The decision about one exchange: how to change the request, read the reply and write the result.
 
 Each part is all that its user needs: `outgoing` takes the `RequestPlan`, a reader is made from the `ReadingPlan`, and
 what was read is dealt with by the `ReplyPlan`. `planner` makes them.
@@ -75,7 +75,7 @@ class ReadingPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplyPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What becomes of the calls and the text that were read, and of upstream's own calls."""
+    """How to write the calls and the text that were read, and upstream's own calls."""
 
     client_text: TextClient | None = None
     """How the client reads calls as text; None for `tool_calls`."""

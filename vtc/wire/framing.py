@@ -1,6 +1,6 @@
 """How a reply is cut into frames on the wire: server-sent events, lines of JSON, or one whole body.
 
-A frame keeps every byte that it came in, so that a frame which nobody changed leaves byte-identical. Joining the `raw`
+A frame keeps every byte that it came in, so that an unchanged frame leaves byte-identical. Joining the `raw`
 of all frames gives the body back, and how the body was cut by the network makes no difference.
 """
 

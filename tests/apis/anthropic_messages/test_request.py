@@ -206,7 +206,7 @@ def test_system_message_among_the_others_stays_there() -> None:
 
 
 def test_calls_and_results_as_text() -> None:
-    """As the model is shown them that knows no tools; what no one here knows stays in place."""
+    """As the model is shown them that knows no tools; blocks of unknown types stay in place."""
     one = request(
         user("a"),
         {**CALLING, "content": [*CALLING["content"], {**call("read", "toolu_2"), **CACHE}]},

@@ -196,7 +196,7 @@ def bare(text: str) -> str:
 @pytest.mark.parametrize("dialect", BEGINNINGS)
 @pytest.mark.parametrize("text", PROSE)
 def test_what_cannot_be_markup_leaves_at_once(dialect: str, text: str) -> None:
-    """Held back is white space, and behind it a beginning of a head, a fence or a run of backticks; nothing else."""
+    """Held back is white space, and after it a beginning of a head, a fence or a run of backticks; nothing else."""
     one = reader(dialect)
     starts = [bare(start) for start in [*BEGINNINGS[dialect], *OTHERS]]
     left = 0

@@ -4,7 +4,7 @@
         {"type": "tool_result", "tool_use_id": "toolu_1", "content": "…"}, {"type": "text", "text": "…"}]}]}
 
 The system prompt is the first canonical message, and each result in a user's message is one of its own. A message
-of which nothing changed keeps its bytes; of any other the blocks that no one here knows stay as they are.
+of which nothing changed keeps its bytes; in any other the blocks of unknown types stay as they are.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ class JsonBody:
         """Read `text` from `at` on; returns where reading stopped.
 
         That is behind the value when `done`, at the fault when `error` is set, and otherwise before what cannot be
-        told yet (half an escape, a number that may go on); feed it again with more behind it.
+        told yet (half an escape, a number that may go on); feed it again with more text after it.
         """
         while not self.done and not self.error and at < len(text):
             here = at

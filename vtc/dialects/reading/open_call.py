@@ -215,7 +215,7 @@ class OpenCall:
         return self._events(items(text), unknown_tools)
 
     def repaired(self, unknown_tools: str) -> tuple[list[Call], str]:
-        """The events for what the strict reading failed on, and the text behind it; no events if it cannot be told."""
+        """The events for what the strict reading failed on, and the text after it; no events if it cannot be told."""
         body = self.body
         closers = self.syntax.closing_tags(self.written)
         rest = ""

@@ -37,7 +37,7 @@ class PlainRule(NamedTuple):
 class Reader:
     """Reads one message. `feed` and `finish` return events whose `raw` joined is the text that was fed.
 
-    `tools` are the offered tools by name; `think` says what becomes of text between reasoning tags, if the grammar
+    `tools` are the offered tools by name; `think` says where text between reasoning tags goes, if the grammar
     has them, and `thinking` that the reply begins inside.
     """
 

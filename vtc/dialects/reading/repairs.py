@@ -87,7 +87,7 @@ def _tolerated(
     """What the reader takes anyway, several values and braces too many included.
 
     With `cut` the last value may be cut off `behind` something that it holds, or in a string, too (quotes and braces
-    are added, nothing else), and behind it there may be what little there is of a closer.
+    are added, nothing else), and a fragment of a closer may follow it.
     """
     found: list[str] = []
     names: dict[str, None] = {}
@@ -301,6 +301,6 @@ _TAG = re.compile(r"</?[\w:.-]{1,64}>")
 
 
 def _framed(value: str, piece: str) -> str:
-    """A value with the newline behind it that a closer would stand on a line of its own for."""
+    """A value with the newline after it that a closer would stand on a line of its own for."""
     newline = piece.startswith("\n", len(value)) and piece.startswith("\n")
     return value + "\n" * newline

@@ -86,7 +86,7 @@ class Row(NamedTuple):
     otherwise: Step | None = None
     """When none of its tokens follows: at once where one must follow, else at the end of the text."""
     text: Step | None = None
-    """What becomes of the text before a token; none where a token must follow at once, white space aside."""
+    """Handles the text before a token; none where a token must follow at once, white space aside."""
     end: Step | None = None
     """When the text ends here and nothing else is left to do."""
     flows: bool = False

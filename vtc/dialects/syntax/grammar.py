@@ -178,7 +178,7 @@ class Grammar:
         return expecting(tokens)
 
     def _damaged(self, syntax: CallSyntax, name: str) -> Scan:
-        """In a call whose JSON broke: its closer with another call right behind it, which only then is one."""
+        """In a call whose JSON broke: its closer with another call right after it, which only then is one."""
         closers = [parts for parts in (syntax.tail(name), syntax.section_tail()) if parts]
         pairs = itertools.product(closers, self._heads_of(syntax.dialect, "m"))
         return searching(

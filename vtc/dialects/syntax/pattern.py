@@ -115,7 +115,7 @@ def check_findable(text: str, key: str, *, enclosed: bool) -> None:
 
 
 def _around(parts: Sequence[str | Slot]) -> tuple[str, list[str], list[str]]:
-    """The slot that a pattern is there for, and those before and behind it."""
+    """The slot that a pattern is there for, and those before and after it."""
     slots = [part.name for part in parts if isinstance(part, Slot)]
     at = next(i for i, slot in enumerate(slots) if slot in (*BODIES, "value", "calls"))
     return slots[at], slots[:at], slots[at + 1 :]
@@ -252,7 +252,7 @@ def _search(tokens: Sequence[Token], at_end: Sequence[Token], *, hold: bool) -> 
 
 
 class _Sought(msgspec.Struct, frozen=True):
-    """A token behind its first character, literals as single characters; `start` and `end` are asserted there."""
+    """A token after its first character, literals as single characters; `start` and `end` are asserted there."""
 
     name: str
     atoms: tuple[str | Part, ...]
