@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, ClassVar
 
 import msgspec
 
-from vtc.apis.base import Cache
-from vtc.events import Tool
+from vtc.apis.base import Cache, Request
+from vtc.events import Message, Tool
 from vtc.json_text import decode, encode
 
 UNFIT = (ValueError, UnicodeError, AttributeError, TypeError, KeyError, RecursionError)
@@ -43,6 +44,45 @@ def raws(
         declared, tools = _declared(known, read)
     fields = {key: declared[key] if key in declared else decode(bytes(one)) for key, one in raw.items()}
     return raw, fields, tools
+
+
+class FieldsRequest(Request):
+    """A request that keeps the bytes of each field of its body; an API says how messages and tools are written."""
+
+    TOOL_FIELDS: ClassVar[Sequence[str]]
+    """The fields that are about tools."""
+    _raw: Mapping[str, msgspec.Raw]
+
+    @abstractmethod
+    def _put(self, kept: dict[str, Any], messages: Sequence[Message]) -> None:
+        """Write the messages into the fields `kept`."""
+
+    @abstractmethod
+    def _declare(self, kept: dict[str, Any], tools: Sequence[Tool]) -> None:
+        """Write the declarations of tools, in place of those that were there."""
+
+    @abstractmethod
+    def _withhold(self, kept: dict[str, Any], names: Collection[str]) -> None:
+        """Leave out what declares the tools named, and what demands one of them."""
+
+    def encode(
+        self,
+        *,
+        messages: Sequence[Message] | None = None,
+        drop: Sequence[str] = (),
+        set_: Mapping[str, Any] | None = None,
+        tools: Sequence[Tool] | None = None,
+        withheld: Collection[str] = (),
+    ) -> bytes:
+        gone = {*drop, *(() if tools is None else self.TOOL_FIELDS)}
+        kept: dict[str, Any] = {key: raw for key, raw in self._raw.items() if key not in gone}
+        if tools is not None:
+            self._declare(kept, tools)
+        elif withheld:
+            self._withhold(kept, withheld)
+        if messages is not None:
+            self._put(kept, messages)
+        return changed(kept, drop, set_)
 
 
 def _declared(fields: Mapping[str, bytes], read: Declared) -> tuple[dict[str, Any], Sequence[Tool]]:

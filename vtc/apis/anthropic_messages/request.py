@@ -37,8 +37,10 @@ class SystemPrompt(msgspec.Struct, frozen=True):
     content: Any
 
 
-class Request(base.Request):
+class Request(fields.FieldsRequest):
     """A request; `form` is True if it asks for thinking, which else the reply must not show."""
+
+    TOOL_FIELDS = ("tools", "tool_choice")
 
     def __init__(self, body: bytes, cache: base.Cache | None = None) -> None:
         try:
@@ -81,24 +83,9 @@ class Request(base.Request):
     def forget(self) -> None:
         self.fields, self.messages, self._raw, self._groups = {}, [], {}, []
 
-    def encode(
-        self,
-        *,
-        messages: Sequence[Message] | None = None,
-        drop: Sequence[str] = (),
-        set_: Mapping[str, Any] | None = None,
-        tools: Sequence[Tool] | None = None,
-        withheld: Collection[str] = (),
-    ) -> bytes:
-        gone = {*drop, *(() if tools is None else ("tools", "tool_choice"))}
-        kept: dict[str, Any] = {key: raw for key, raw in self._raw.items() if key not in gone}
-        if withheld and tools is None:
-            self._withhold(kept, withheld)
-        if messages is not None:
-            self._put(kept, messages)
+    def _declare(self, kept: dict[str, Any], tools: Sequence[Tool]) -> None:
         if tools:
             kept["tools"] = [_declared(tool) for tool in tools]
-        return fields.changed(kept, drop, set_)
 
     def _withhold(self, kept: dict[str, Any], names: Collection[str]) -> None:
         """Leave out what declares the tools named, and what demands one of them."""

@@ -9,21 +9,22 @@ from typing import Any
 
 import msgspec
 
-from vtc.apis import base, fields
+from vtc.apis import fields
 from vtc.apis.base import BadRequest, Cache
 from vtc.apis.fields import UNFIT
 from vtc.apis.openai_chat.calls import entry_of, function_of
 from vtc.events import Message, Opaque, Tool, ToolCall
 
-TOOL_FIELDS = ("tools", "tool_choice", "parallel_tool_calls", "functions", "function_call")
 ROLES = {"developer": "system", "function": "tool"}
 """Roles by another name."""
 OWN_FIELDS = ("role", "content", "tool_calls", "function_call", "tool_call_id", "name")
 """What a message says of itself."""
 
 
-class Request(base.Request):
+class Request(fields.FieldsRequest):
     """A chat completion request. `form` is True for the older form of tools, which the reply must have, too."""
+
+    TOOL_FIELDS = ("tools", "tool_choice", "parallel_tool_calls", "functions", "function_call")
 
     def __init__(self, body: bytes, cache: Cache | None = None) -> None:
         try:
@@ -64,25 +65,13 @@ class Request(base.Request):
     def forget(self) -> None:
         self.fields, self.messages, self._raw, self._raw_messages = {}, [], {}, []
 
-    def encode(
-        self,
-        *,
-        messages: Sequence[Message] | None = None,
-        drop: Sequence[str] = (),
-        set_: Mapping[str, Any] | None = None,
-        tools: Sequence[Tool] | None = None,
-        withheld: Collection[str] = (),
-    ) -> bytes:
-        gone = {*drop, *(() if tools is None else TOOL_FIELDS)}
-        kept: dict[str, Any] = {key: raw for key, raw in self._raw.items() if key not in gone}
-        if withheld and tools is None:
-            self._withhold(kept, withheld)
-        if messages is not None:
-            originals = {id(message): raw for message, raw in zip(self.messages, self._raw_messages, strict=True)}
-            kept["messages"] = [originals.get(id(message)) or self.write_message(message) for message in messages]
+    def _put(self, kept: dict[str, Any], messages: Sequence[Message]) -> None:
+        originals = {id(message): raw for message, raw in zip(self.messages, self._raw_messages, strict=True)}
+        kept["messages"] = [originals.get(id(message)) or self.write_message(message) for message in messages]
+
+    def _declare(self, kept: dict[str, Any], tools: Sequence[Tool]) -> None:
         if tools:
             kept["tools"] = [tool.as_openai() for tool in tools]
-        return fields.changed(kept, drop, set_)
 
     def _withhold(self, fields: dict[str, Any], names: Collection[str]) -> None:
         """Leave out what declares the tools named, and what demands one of them."""
@@ -92,7 +81,7 @@ class Request(base.Request):
                 kept = [one for one in entries if _name(one) not in names]
                 fields[key] = kept
                 if not kept:
-                    for gone in TOOL_FIELDS:
+                    for gone in self.TOOL_FIELDS:
                         fields.pop(gone, None)
         if self.tool_choice in names:
             fields.pop("tool_choice", None)

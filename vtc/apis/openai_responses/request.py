@@ -16,7 +16,6 @@ from vtc.apis.fields import UNFIT
 from vtc.apis.openai_responses.items import CALLS, Form, Json, call_of, item_of
 from vtc.events import Message, Opaque, Tool
 
-TOOL_FIELDS = ("tools", "tool_choice", "parallel_tool_calls")
 OUTPUTS = {f"{kind}_output": kind for kind in CALLS}
 """The kinds of results, each with that of its call."""
 ROLES = {"developer": "system"}
@@ -34,8 +33,10 @@ class _Item(dict[str, Any]):
     """An item that is an opaque part of a message."""
 
 
-class Request(base.Request):
+class Request(fields.FieldsRequest):
     """A request for a response."""
+
+    TOOL_FIELDS = ("tools", "tool_choice", "parallel_tool_calls")
 
     def __init__(self, body: bytes, cache: base.Cache | None = None) -> None:
         try:
@@ -79,28 +80,12 @@ class Request(base.Request):
     def forget(self) -> None:
         self.fields, self.messages, self._turns, self._raw = {"input": ()}, [], [], {}
 
-    def encode(
-        self,
-        *,
-        messages: Sequence[Message] | None = None,
-        drop: Sequence[str] = (),
-        set_: Mapping[str, Any] | None = None,
-        tools: Sequence[Tool] | None = None,
-        withheld: Collection[str] = (),
-    ) -> bytes:
-        gone = {*drop, *(() if tools is None else TOOL_FIELDS)}
-        kept: dict[str, Any] = {key: raw for key, raw in self._raw.items() if key not in gone}
-        if tools is not None:
-            hosted = [one for one in self.fields.get("tools") or () if one.get("type") not in _OFFERED]
-            if declared := [*hosted, *({**tool.as_openai()["function"], **_FUNCTION} for tool in tools)]:
-                kept["tools"] = declared
-        elif withheld:
-            self._withhold(kept, withheld)
-        if messages is not None:
-            self._converse(kept, messages)
-        return fields.changed(kept, drop, set_)
+    def _declare(self, kept: dict[str, Any], tools: Sequence[Tool]) -> None:
+        hosted = [one for one in self.fields.get("tools") or () if one.get("type") not in _OFFERED]
+        if declared := [*hosted, *({**tool.as_openai()["function"], **_FUNCTION} for tool in tools)]:
+            kept["tools"] = declared
 
-    def _converse(self, kept: dict[str, Any], messages: Sequence[Message]) -> None:
+    def _put(self, kept: dict[str, Any], messages: Sequence[Message]) -> None:
         """Write the conversation; a new system message goes to `instructions`."""
         told = [one for one in messages if one.role == "system" and (one.source is STATE or one.source is None)]
         system = {*map(id, told)}
@@ -132,7 +117,7 @@ class Request(base.Request):
                 left.append(entry)
         if left:
             kept["tools"] = left
-        for key in () if left else TOOL_FIELDS:
+        for key in () if left else self.TOOL_FIELDS:
             kept.pop(key, None)
         if self.tool_choice in names or _is_allowing(self.fields.get("tool_choice")):
             kept.pop("tool_choice", None)
