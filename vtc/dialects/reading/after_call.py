@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from vtc.dialects.arguments import envelope
 from vtc.dialects.reading import repairs
-from vtc.dialects.reading.context import Context, Verdict
+from vtc.dialects.reading.context import Context, SaysText, Verdict
 from vtc.dialects.reading.cursor import WHITE, Found
 from vtc.dialects.reading.open_call import OpenCall
 from vtc.dialects.reading.text import InText
@@ -181,28 +181,18 @@ class AfterCall:
             self.context.speech.emit(Markup(cursor.take_all()))
 
 
-class Spilled:
+class Spilled(SaysText):
     """In what was a call until it broke: nothing opens a call up to its closer."""
 
-    __slots__ = ("_scan", "context")
+    __slots__ = ("_scan",)
 
     def __init__(self, context: Context, call: OpenCall) -> None:
-        self.context = context
+        super().__init__(context)
         self._scan = context.grammar.closer(call.syntax, call.written)
 
     @property
     def scan(self) -> Scan:
         return self._scan
-
-    def plain(self, text: str) -> list[Event]:
-        self.context.speech.say(text)
-        return self.context.speech.take()
-
-    def release(self, reason: str) -> None:
-        """Nothing: no call is held."""
-
-    def say(self, end: int) -> None:
-        self.context.speech.say(self.context.cursor.take(end))
 
     def through(self, found: Found) -> None:
         """Go on with text after the closer."""

@@ -7,11 +7,10 @@ with as many backticks as it began with and never outlives its paragraph.
 from __future__ import annotations
 
 from vtc.dialects.reading.beginning import begin_call
-from vtc.dialects.reading.context import Context, Verdict
+from vtc.dialects.reading.context import Context, SaysText, Verdict
 from vtc.dialects.reading.cursor import Found
 from vtc.dialects.reading.text import InText
 from vtc.dialects.syntax.pattern import Scan
-from vtc.events import Event
 
 INFO = Scan(
     r"(?P<hold>`{1,63}\Z)|(?P<ticks>`{1,64})|(?P<newline>\n)",
@@ -19,13 +18,13 @@ INFO = Scan(
 )
 
 
-class InCode:
+class InCode(SaysText):
     """A code block or a code span; `run` is what opened it."""
 
-    __slots__ = ("_run", "context")
+    __slots__ = ("_run",)
 
     def __init__(self, context: Context, run: str) -> None:
-        self.context = context
+        super().__init__(context)
         self._run = run
 
     @property
@@ -43,16 +42,6 @@ class InCode:
     @property
     def span_end(self) -> Scan:
         return self.context.grammar.span_end
-
-    def plain(self, text: str) -> list[Event]:
-        self.context.speech.say(text)
-        return self.context.speech.take()
-
-    def release(self, reason: str) -> None:
-        """Nothing: no call is held."""
-
-    def say(self, end: int) -> None:
-        self.context.speech.say(self.context.cursor.take(end))
 
     def info_end(self, found: Found) -> None:
         """Begin the block, after the line of its fence."""

@@ -102,3 +102,23 @@ class Context:
     def may_mend(self) -> bool:
         """True if faults at the end of the text are mended."""
         return self.cursor.final and self.complete and self.lenient
+
+
+class SaysText:
+    """A state outside of calls and reasoning: its text is visible."""
+
+    __slots__ = ("context",)
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+
+    def plain(self, text: str) -> list[Event]:
+        self.context.speech.say(text)
+        return self.context.speech.take()
+
+    def release(self, reason: str) -> None:
+        """Nothing: no call is held."""
+
+    def say(self, end: int) -> None:
+        context = self.context
+        context.speech.say(context.cursor.take(end))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vtc.dialects.reading.context import Context
+from vtc.dialects.reading.context import Context, SaysText
 from vtc.dialects.reading.cursor import Found
 from vtc.dialects.syntax.pattern import Scan
 from vtc.events import Event, Markup, Reasoning, Text
@@ -10,13 +10,10 @@ from vtc.events import Event, Markup, Reasoning, Text
 _KINDS: dict[str, type[Reasoning | Text | Markup]] = {"reasoning_content": Reasoning, "keep": Text, "drop": Markup}
 
 
-class InText:
+class InText(SaysText):
     """Plain text, and the beginning of a reply."""
 
-    __slots__ = ("context",)
-
-    def __init__(self, context: Context) -> None:
-        self.context = context
+    __slots__ = ()
 
     @property
     def start(self) -> Scan:
@@ -25,17 +22,6 @@ class InText:
     @property
     def scan(self) -> Scan:
         return self.context.grammar.text
-
-    def plain(self, text: str) -> list[Event]:
-        self.context.speech.say(text)
-        return self.context.speech.take()
-
-    def release(self, reason: str) -> None:
-        """Nothing: no call is held."""
-
-    def say(self, end: int) -> None:
-        context = self.context
-        context.speech.say(context.cursor.take(end))
 
     def marker(self, found: Found) -> None:
         """Take out a marker of the model's that is no part of its message."""
