@@ -151,16 +151,9 @@ class Read:
     content: str = ""
     reasoning: str = ""
     calls: list[tuple[str, Any]] = field(default_factory=list)
-    ids: list[Any] = field(default_factory=list)
+    ids: list[Any] = field(default_factory=list, compare=False)
+    """They differ from exchange to exchange."""
     done_reason: str | None = None
-
-    def __eq__(self, other: object) -> bool:
-        """Ids differ from exchange to exchange."""
-        return isinstance(other, Read) and self._said == other._said
-
-    @property
-    def _said(self) -> tuple[Any, ...]:
-        return self.content, self.reasoning, self.calls, self.done_reason
 
 
 def read(body: bytes, *, stream: bool = True, ids: bool = False) -> Read:

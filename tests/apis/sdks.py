@@ -10,6 +10,7 @@ from collections.abc import Iterable
 import anthropic
 import ollama as ollama_sdk
 import openai
+from openai.types.responses import Response
 
 from tests.apis import messages, ollama, responses
 from tests.apis.named_events import Json
@@ -32,11 +33,16 @@ async def read_messages(pieces: Iterable[bytes], *, stream: bool = True) -> mess
         key: Json = {"base_url": upstream.url, "api_key": "sk-none", "max_retries": 0}
         async with anthropic.AsyncAnthropic(http_client=transport, **key) as client:
             body = _without_stream(messages.request())
-            if stream:
-                async with client.messages.stream(**body) as events:
-                    final = await events.get_final_message()
-            else:
-                final = await client.messages.create(**body)
+            return await read_message(client, body, stream=stream)
+
+
+async def read_message(client: anthropic.AsyncAnthropic, body: Json, *, stream: bool) -> messages.Read:
+    """Ask, and read what anthropic-python makes of the reply."""
+    if stream:
+        async with client.messages.stream(**body) as events:
+            final = await events.get_final_message()
+    else:
+        final = await client.messages.create(**body)
     blocks = [block.model_dump(exclude_unset=True) for block in final.content]
     return messages.Read(blocks, final.stop_reason, final.stop_sequence)
 
@@ -49,13 +55,17 @@ async def read_responses(pieces: Iterable[bytes], *, stream: bool = True) -> res
         key: Json = {"base_url": f"{upstream.url}/v1", "api_key": "sk-none", "max_retries": 0}
         async with openai.AsyncOpenAI(http_client=transport, **key) as client:
             body = _without_stream(responses.request(tools=None))
-            if stream:
-                async with client.responses.stream(**body) as events:
-                    final = await events.get_final_response()
-            else:
-                final = await client.responses.create(**body)
+            final = await final_response(client, body, stream=stream)
     items = [item.model_dump(exclude_unset=True, exclude={"parsed_arguments"}) for item in final.output]
     return responses.Read(items, final.status, final.incomplete_details and final.incomplete_details.reason)
+
+
+async def final_response(client: openai.AsyncOpenAI, body: Json, *, stream: bool) -> Response:
+    """Ask, and return what openai-python makes of the reply."""
+    if not stream:
+        return await client.responses.create(**body)
+    async with client.responses.stream(**body) as events:
+        return await events.get_final_response()
 
 
 async def read_ollama(pieces: Iterable[bytes], *, stream: bool = True) -> ollama.Read:

@@ -9,7 +9,7 @@ from typing import Any
 import anthropic
 import pytest
 
-from tests.apis import chat, messages
+from tests.apis import chat, messages, sdks
 from tests.apis.messages import assistant, call, check_request, result, text, user
 from tests.apis.named_events import Json, frame
 from tests.e2e.conftest import PATIENCE, Lab, Start, by_turn
@@ -44,13 +44,7 @@ async def ask(lab: Lab, stream: bool, said: list[Json] | None = None, agent: str
     )
     body = {key: one for key, one in {**ASKED, "messages": said or QUESTION, **fields}.items() if one is not None}
     async with client:
-        if stream:
-            async with client.messages.stream(**body) as events:
-                final = await events.get_final_message()
-        else:
-            final = await client.messages.create(**body)
-    blocks = [block.model_dump(exclude_unset=True) for block in final.content]
-    return messages.Read(blocks, final.stop_reason, final.stop_sequence)
+        return await sdks.read_message(client, body, stream=stream)
 
 
 def profile(directory: Path, kind: str = "model", **settings: Any) -> list[str]:

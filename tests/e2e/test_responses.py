@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.apis import chat, responses
+from tests.apis import chat, responses, sdks
 from tests.apis.named_events import Json, events
 from tests.apis.responses import (
     call,
@@ -77,11 +77,7 @@ async def test_a_call_in_every_dialect_reaches_the_sdk(dialect: str, stream: boo
     lab = await start(replying(written if dialect == "bare-json" else f"Look:\n{written}", stream=stream), **read)
     body = {key: value for key, value in responses.request().items() if key != "stream"}
     async with lab.sdk() as client:
-        if stream:
-            async with client.responses.stream(**body) as found:
-                final = await found.get_final_response()
-        else:
-            final = await client.responses.create(**body)
+        final = await sdks.final_response(client, body, stream=stream)
     (made,) = [item for item in final.output if item.type == "function_call"]
     assert (made.name, json.loads(made.arguments)) == ("read", {"filePath": "/é"})
     assert final.output_text == ("" if dialect == "bare-json" else "Look:")
@@ -223,11 +219,7 @@ async def test_an_agent_in_a_loop_is_answered_by_us(stream: bool, start: Start, 
     lab = await start(replying("Never.", stream=stream), vtc_profiles=profile(tmp_path, guards={"loop": loop}))
     body = {key: value for key, value in responses.request(input=history).items() if key != "stream"}
     async with lab.sdk() as client:
-        if stream:
-            async with client.responses.stream(**body) as found:
-                final = await found.get_final_response()
-        else:
-            final = await client.responses.create(**body)
+        final = await sdks.final_response(client, body, stream=stream)
     assert final.output_text.startswith("Stopped:")
     assert (final.id[:5], lab.upstream.seen) == ("resp_", [])
 
