@@ -1,4 +1,4 @@
-"""The fields of a request's body: what they say, and the bytes in which they came."""
+"""The fields of JSON bodies: what they say, and the bytes in which those of a request came."""
 
 from __future__ import annotations
 
@@ -97,6 +97,21 @@ def items(raw: bytes, values: Sequence[Any]) -> list[msgspec.Raw]:
         return _raw_list.decode(raw)
     except msgspec.DecodeError:
         return [msgspec.Raw(encode(value)) for value in values]
+
+
+def part_of(value: Any, key: str) -> Mapping[str, Any]:
+    """Return the object that stands in another one under a key; empty if there is none."""
+    part = value.get(key) if isinstance(value, Mapping) else None
+    return part if isinstance(part, Mapping) else {}
+
+
+def without_names(value: Mapping[str, Any], names: Collection[str], within: Sequence[str]) -> dict[str, Any]:
+    """Leave out the fields named, and those of the objects that stand under the keys of `within`."""
+    clean = {key: one for key, one in value.items() if key not in names}
+    for key in within:
+        if isinstance(clean.get(key), dict):
+            clean[key] = without_names(clean[key], names, within)
+    return clean
 
 
 def without(value: Any, path: Sequence[str]) -> Any:

@@ -176,11 +176,6 @@ def index_of(value: Mapping[str, Any]) -> int | None:
     return index if isinstance(index, int) else None
 
 
-def part_of(value: Any, key: str) -> Mapping[str, Any]:
-    part = value.get(key) if isinstance(value, Mapping) else None
-    return part if isinstance(part, Mapping) else {}
-
-
 def block_of(call: ToolCall) -> dict[str, Any]:
     """Write a call as a block, with the fields that VTC does not know (`caller`)."""
     try:

@@ -19,8 +19,9 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from vtc.apis.anthropic_messages.blocks import OURS, Blocks, Out, but, index_of, part_of
+from vtc.apis.anthropic_messages.blocks import OURS, Blocks, Out, but, index_of
 from vtc.apis.base import Decoded, Said
+from vtc.apis.fields import part_of, without_names
 from vtc.events import (
     BlockEnd,
     Call,
@@ -259,15 +260,4 @@ def stopped(end: Finish, entry: Mapping[str, Any]) -> dict[str, Any]:
 
 def without(value: Mapping[str, Any], drop: frozenset[str]) -> dict[str, Any]:
     """Leave out the fields named, at the top of an event or message and in its `usage`."""
-    names = drop - _NEEDED
-
-    def kept(one: Any) -> Any:
-        return {key: each for key, each in one.items() if key not in names} if isinstance(one, dict) else one
-
-    clean: dict[str, Any] = kept(value)
-    for key in ("message", "usage"):
-        if isinstance(clean.get(key), dict):
-            clean[key] = kept(clean[key])
-    if isinstance(message := clean.get("message"), dict) and isinstance(message.get("usage"), dict):
-        clean["message"] = {**message, "usage": kept(message["usage"])}
-    return clean
+    return without_names(value, drop - _NEEDED, ("message", "usage"))

@@ -18,6 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from vtc.apis.base import Decoded, KeepsNothing, Said
+from vtc.apis.fields import part_of
 from vtc.apis.openai_chat.calls import LEGACY, entry_of, read_call, read_function_call
 from vtc.events import (
     Call,
@@ -139,7 +140,7 @@ class ChunkCodec(KeepsNothing, msgspec.Struct):
             cleaned = frame = Frame(self.framing.write(clean, frame, first=True), encode(clean))
             entries = clean["choices"]
         for entry in entries:
-            if _part(entry, "delta").get("role"):
+            if part_of(entry, "delta").get("role"):
                 self._takes_role(frame, entry.get("index") or 0)
         if not entries:
             return Decoded(frame=cleaned) if cleaned else None
@@ -166,7 +167,7 @@ class ChunkCodec(KeepsNothing, msgspec.Struct):
         # Calls that were read from the text before took the first places.
         chunk = decode(frame.data or b"{}", "replace")
         for entry in chunk["choices"]:
-            calls = _part(entry, "delta").get("tool_calls")
+            calls = part_of(entry, "delta").get("tool_calls")
             if calls:
                 entry["delta"]["tool_calls"] = [self._numbered(call, entry.get("index") or 0) for call in calls]
         return self.framing.write(chunk, frame, first=True)
@@ -221,7 +222,7 @@ class ChunkCodec(KeepsNothing, msgspec.Struct):
         self, chunk: dict[str, Any], head: dict[str, Any], entry: Mapping[str, Any], frame: Frame, *, ends: bool
     ) -> list[Mapping[str, Any]]:
         """Write what a chunk says besides text, calls and its end; with an end, most of it leaves with that."""
-        delta = {key: value for key, value in _part(entry, "delta").items() if value not in (None, "", [])}
+        delta = {key: value for key, value in part_of(entry, "delta").items() if value not in (None, "", [])}
         others = {key: value for key, value in delta.items() if key not in ("content", *CALL_FIELDS)}
         index = entry.get("index") or 0
         if "role" in others and self.roles.get(index) is not frame:
@@ -270,7 +271,7 @@ class BodyCodec(KeepsNothing, msgspec.Struct):
         choices = reply.get("choices") if isinstance(reply, dict) else None
         deltas: list[Delta] = []
         for place, choice in enumerate(choices or ()):
-            message = _part(choice, "message")
+            message = part_of(choice, "message")
             if isinstance(message.get("content"), str) or any(message.get(key) for key in CALL_FIELDS):
                 self.last = place
                 deltas += _deltas(place, choice, message, whole=True)
@@ -316,11 +317,6 @@ class BodyCodec(KeepsNothing, msgspec.Struct):
 
     def keep_alive(self) -> None:
         return None
-
-
-def _part(entry: Any, key: str) -> Mapping[str, Any]:
-    part = entry.get(key) if isinstance(entry, Mapping) else None
-    return part if isinstance(part, Mapping) else {}
 
 
 def _deltas(choice: int, entry: Mapping[str, Any], part: Any, *, whole: bool = False) -> list[Delta]:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from vtc.apis.base import Decoded
+from vtc.apis.fields import part_of, without_names
 from vtc.apis.openai_responses.items import ADDED, CALLS, DONE, Form, name_of
 from vtc.events import BlockEnd, CallDelta, Delta, End, Finish, Reason, ReasoningDelta, TextDelta
 from vtc.json_text import decode, encode
@@ -141,11 +142,6 @@ def finish_of(response: Event, form: Form) -> Finish:
     return Finish(reason, said=f"{status} ({why})" if why else status)
 
 
-def part_of(event: Event, key: str) -> Event:
-    part = event.get(key)
-    return part if isinstance(part, dict) else {}
-
-
 def keys_of(event: Event) -> list[str | int]:
     """List all that may name the item of an event, the surest first."""
     item = part_of(event, "item")
@@ -155,9 +151,4 @@ def keys_of(event: Event) -> list[str | int]:
 
 def without(event: Event, drop: Iterable[str]) -> dict[str, Any]:
     """Leave out the fields named, in an event, its response and its usage, its item and its part."""
-    gone = {*drop} - {"type"}
-    clean = {key: value for key, value in event.items() if key not in gone}
-    for key in ("response", "item", "part", "usage"):
-        if isinstance(clean.get(key), dict):
-            clean[key] = without(clean[key], gone)
-    return clean
+    return without_names(event, {*drop} - {"type"}, ("response", "item", "part", "usage"))

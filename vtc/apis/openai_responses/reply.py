@@ -18,6 +18,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from vtc.apis.base import Said
+from vtc.apis.fields import part_of
 from vtc.apis.openai_responses.incoming import (
     ENDS,
     PART,
@@ -27,7 +28,6 @@ from vtc.apis.openai_responses.incoming import (
     TEXT_DONE,
     Event,
     keys_of,
-    part_of,
 )
 from vtc.apis.openai_responses.items import ADDED, CALLS, DONE, done_item, events_of, parted
 from vtc.apis.openai_responses.outgoing import Open, Outgoing, Unit
