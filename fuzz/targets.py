@@ -16,7 +16,7 @@ from typing import Any
 from tests.apis import chat
 from tests.apis import messages as anthropic
 from tests.apis import responses as openai_responses
-from vtc.apis import APIS, BadRequest, Request
+from vtc.apis import APIS, Api, BadRequest, Request
 from vtc.dialects.cache import ConversationCache
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description
@@ -200,23 +200,7 @@ def request(data: bytes) -> None:
 
 def messages(data: bytes) -> None:
     """Any bytes as a request of Anthropic Messages, or as a reply, streamed and whole."""
-    if len(data) < 2:
-        return
-    choice, how, body = data[0], data[1], data[2:]
-    if how & 8:
-        try:
-            sent = Exchange.open(MESSAGES, body, NATIVE, planner(choice), "s").request()
-        except BadRequest as error:
-            assert error.__cause__ is None, "our own fault, though it did no harm"
-        else:
-            assert isinstance(json.loads(sent), dict)
-        return
-    exchange, other = opened_messages(choice), opened_messages(choice)
-    if body.lstrip().startswith(b"{"):
-        exchange.body(body)
-    else:
-        out = fed(exchange, cut(body, PIECES[how & 7]))
-        assert out == fed(other, cut(body, 1 << 20)), "the cut of the bytes matters"
+    request_or_reply(MESSAGES, opened_messages, data)
 
 
 def opened_messages(choice: int) -> Exchange:
@@ -300,18 +284,23 @@ def _works(dialect: Description, tools: Mapping[str, Tool]) -> None:
 
 def responses(data: bytes) -> None:
     """Any bytes as a request of Responses, or as a reply, streamed and whole."""
+    request_or_reply(RESPONSES, opened_responses, data)
+
+
+def request_or_reply(api: Api, opened: Callable[[int], Exchange], data: bytes) -> None:
+    """Any bytes as a request of an API, or as a reply that one of `opened` waits for."""
     if len(data) < 2:
         return
     choice, how, body = data[0], data[1], data[2:]
     if how & 8:
         try:
-            sent = Exchange.open(RESPONSES, body, NATIVE, planner(choice), "s").request()
+            sent = Exchange.open(api, body, NATIVE, planner(choice), "s").request()
         except BadRequest as error:
             assert error.__cause__ is None, "our own fault, though it did no harm"
         else:
             assert isinstance(json.loads(sent), dict)
         return
-    exchange, other = opened_responses(choice), opened_responses(choice)
+    exchange, other = opened(choice), opened(choice)
     if body.lstrip().startswith(b"{"):
         exchange.body(body)
     else:
