@@ -97,7 +97,7 @@ def test_work_grows_with_the_text_and_not_faster(head: str) -> None:
     dialects = [DIALECTS[name] for name in COMMON]
     for fragment in FRAGMENTS:
         texts = [head + fragment * count for count in (100, 800)]
-        few, many = (steps(partial(read, [text], dialects, tags=("<think>", "</think>"))) for text in texts)
+        few, many = (steps(partial(read, [text], dialects, tags=(("<think>", "</think>"),))) for text in texts)
         assert many < 10 * few + 1_000, fragment
 
 
@@ -178,7 +178,7 @@ def test_a_name_is_a_name(name: str, dialect: str) -> None:
 
 def test_a_name_too_long_for_a_call_spoils_no_other() -> None:
     exchange = opened(tools=named("x" * 10_000, "y" * 129, "z" * 128))
-    written = "".join(chat.DIALECTS["tag"](name, {"a": "x"}) for name in ("z" * 128, "y" * 129))
+    written = "".join(chat.DIALECTS["tag"](name, {"a": "x"}) for name in ("y" * 129, "z" * 128))
     found = chat.read(fed(exchange.stream(), *chat.streamed(written)))
     assert exchange.report.failures == []
     assert found.calls == [("z" * 128, {"a": "x"})]

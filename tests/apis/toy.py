@@ -55,7 +55,7 @@ class Toy:
     def finish(self, *, complete: bool, calls: Sequence[ToolCall] = ()) -> list[Event]:
         return [*self.release(), *map(self._upstreams, calls)]
 
-    def reasoned(self) -> None:
+    def reasoned(self, text: str) -> None:
         self.reasoning_seen = True
 
     def release(self) -> list[Event]:

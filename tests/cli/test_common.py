@@ -31,7 +31,7 @@ def test_wrong_profiles_end_the_program(tmp_path: Path, capsys: pytest.CaptureFi
     ("words", "incomplete", "names"),
     [
         (["parse", "--dialect"], "qwen3", ["qwen3-coder"]),
-        (["explain", "--model"], "deepseek", ["deepseek-r1", "deepseek-v3"]),
+        (["explain", "--model"], "deepseek", ["deepseek-r1", "deepseek-v3", "deepseek-v4"]),
         ([], "sch", ["schema"]),
     ],
 )

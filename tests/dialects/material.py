@@ -73,12 +73,12 @@ def read(
     tools: Mapping[str, Tool] = AGENT,
     *,
     complete: bool = True,
-    tags: tuple[str, str] | None = None,
+    tags: tuple[tuple[str, str], ...] = (),
     **options: Any,
 ) -> list[Event]:
     """The events of a reply that arrives as `chunks`; `options` are those of the reader."""
     # Arguments as the writer gives them, so that both share what is compiled.
-    grammar = compiled(tuple(dialects), tuple(sorted(tools)), *([tags] if tags else []))
+    grammar = compiled(tuple(dialects), tuple(sorted(tools)), tags)
     reader = Reader(grammar, tools, **options)
     events = [event for chunk in chunks for event in reader.feed(chunk)]
     return events + reader.finish(complete=complete)

@@ -127,10 +127,11 @@ def test_frames_cut_by_the_network_are_not_read(cuts: list[int]) -> None:
     assert watched.reads(*chunks) == 0
 
 
-def test_reasoning_is_not_read() -> None:
+def test_reasoning_is_read_only_where_a_call_may_begin() -> None:
     watched = Watched(opened().stream())
-    frames = [chat.chunk({"reasoning_content": text}) for text in ["So", " <b", "> `x`", "\n"] * 10]
+    frames = [chat.chunk({"reasoning_content": text}) for text in ["So", " it", " seems", "."] * 10]
     assert watched.reads(chat.ROLE, *frames) <= 4
+    assert watched.reads(chat.chunk({"reasoning_content": " <b"})) == 1
 
 
 @pytest.mark.parametrize("text", ["\n", "word\n", "word "])

@@ -23,17 +23,14 @@ CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'
 def pipeline(plan: ReplyPlan, think: Think | None = None) -> tuple[ReplyPipeline, Report]:
     report = Report()
     read = (DIALECTS["hermes"],)
-    tags = (think.open, think.close) if think else None
-    thoughts = None
-    if plan.calls_in_reasoning != "ignore":
-        thoughts = Thoughts(Reader(compiled(read, tuple(TOOLS)), TOOLS), plan.calls_in_reasoning)
+    tags = ((think.open, think.close),) if think else ()
     one = ReplyPipeline(
         plan,
         TOOLS,
         Ids("seed", (), lambda digest: f"call_{digest[:24]}"),
         report,
         reader=Reader(compiled(read, tuple(TOOLS), tags), TOOLS),
-        thoughts=thoughts,
+        thoughts=Thoughts(Reader(compiled(read, tuple(TOOLS)), TOOLS)),
         guards=chain(plan.guards, TOOLS) if plan.guards else None,
     )
     return one, report
@@ -72,19 +69,20 @@ def test_an_allow_list_restricts_what_is_lifted(allowed: tuple[str, ...], found:
 
 
 @pytest.mark.parametrize(
-    ("calls", "text", "found"),
+    ("text", "found"),
     [
-        ("ignore", f"<think>so {CALL}", 0),
-        ("unclosed", f"<think>so {CALL}", 1),
-        ("unclosed", f"<think>so {CALL}</think>Hi.", 0),
-        ("rescue", f"<think>so {CALL}</think>Hi.", 1),
-        ("rescue", f"<think>so {CALL}</think>{CALL}", 1),
-        ("rescue", "<think>so</think>Hi.", 0),
+        (f"<think>so {CALL}", 1),
+        (f"<think>so\n{CALL}\n{CALL}\n", 2),
+        (f"<think>so {CALL}</think>", 1),
+        (f"<think>so {CALL} as said</think>", 0),
+        (f"<think>so {CALL} as said", 0),
+        (f"<think>so {CALL}</think>Hi.", 0),
+        (f"<think>so {CALL}</think>{CALL}", 1),
+        ("<think>so</think>Hi.", 0),
     ],
 )
-def test_calls_inside_of_reasoning_count_as_the_profile_says(calls: str, text: str, found: int) -> None:
-    plan = ReplyPlan(calls_in_reasoning=calls)  # type: ignore[arg-type]
-    events, report = whole(plan, text, Think())
+def test_a_call_that_ends_the_reasoning_counts_if_the_reply_says_nothing_else(text: str, found: int) -> None:
+    events, report = whole(ReplyPlan(), text, Think())
     assert sum(isinstance(event, Call) for event in events) == found
     assert "".join(event.raw for event in events) == text
     assert all(isinstance(event, Call | Reasoning | Text | Markup) for event in events)

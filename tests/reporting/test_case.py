@@ -9,13 +9,13 @@ from msgspec.structs import replace
 
 from tests.dialects.material import DIALECTS
 from vtc.events import Tool
-from vtc.profiles.plan import ReadingPlan
-from vtc.profiles.schema import Reasoning
+from vtc.profiles.plan import ReadingPlan, Thinking
 from vtc.reporting import case
 from vtc.reporting.case import Case
 
 READ = Tool("read", "Reads.", {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]})
 PLAN = ReadingPlan(dialects=(DIALECTS["hermes"], DIALECTS["tag"]), tools={"read": READ})
+TAGS = (("<think>", "</think>"),)
 CALL = '<tool_call>\n{"name": "read", "arguments": {"path": "a"}}\n</tool_call>'
 
 
@@ -40,15 +40,15 @@ def differences(one: Case) -> list[str]:
         (CALL.replace("read", "rm"), PLAN, True, {"refusals": ("no tool 'rm' is offered",)}),
         (
             f"<think>Well.</think>{CALL}",
-            replace(PLAN, reasoning=Reasoning()),
+            replace(PLAN, thinking=Thinking(TAGS)),
             True,
-            {"reasoning": "Well.", "tags": ("<think>", "</think>")},
+            {"reasoning": "Well.", "tags": TAGS},
         ),
         (
             f"Well.</think>{CALL}",
-            replace(PLAN, reasoning=Reasoning(prefilled=True, to="drop")),
+            replace(PLAN, thinking=Thinking(TAGS, "drop", may_begin_inside=True, begins_inside=True)),
             True,
-            {"reader": {"think": "drop", "thinking": True}, "content": ""},
+            {"reader": {"think": "drop", "begins": "reasoning"}, "content": ""},
         ),
         (
             f"{CALL}<|im_end|>",

@@ -58,8 +58,8 @@ class Pipeline(Protocol):
         ...
 
     def feed(self, text: str) -> list[Event]: ...
-    def reasoned(self) -> None:
-        """Upstream parted the reasoning off itself: none is to be looked for in the text."""
+    def reasoned(self, text: str) -> None:
+        """Take reasoning that upstream parted off itself: none is to be looked for in the text."""
 
     def pause(self) -> list[Event]:
         """End one block of text; the message goes on with another."""
@@ -236,7 +236,7 @@ def _read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choi
                 if delta.text:
                     events += pipeline.feed(delta.text)
             case ReasoningDelta():
-                pipeline.reasoned()
+                pipeline.reasoned(delta.text)
             case CallDelta():
                 if pipeline.structured and not choice.native:
                     choice = replace(choice, native=True)

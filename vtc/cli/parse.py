@@ -20,8 +20,9 @@ from vtc.dialects.syntax.grammar import compiled
 from vtc.events import Call, Reasoning, Refusal, Text, Tool
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, best
-from vtc.profiles.planner import UNKNOWN_MODEL
+from vtc.profiles.planner import UNKNOWN_MODEL, UNKNOWN_SERVER, read_dialects
 from vtc.profiles.schema import ModelProfile
+from vtc.profiles.thinking import thinking
 
 
 @click.command(short_help="Read a model's reply: message, calls, repairs, refusals.")
@@ -61,12 +62,14 @@ def parse(
     profile = best(profiles.models, Facts(model=model), profiles.sources).profile or UNKNOWN_MODEL
     dialects = _dialects(profiles, names, profile)
     tools = {tool.name: tool for tool in _tools(tools_file)}
-    think = profile.reasoning if model else None
-    grammar = compiled(dialects, tuple(sorted(tools)), (think.open, think.close) if think else None)
+    known = profile if model and profile is not UNKNOWN_MODEL else None
+    think = thinking(known, UNKNOWN_SERVER, Facts(model=model), None, text_client=False)
+    grammar = compiled(dialects, tuple(sorted(tools)), think.tags)
     console = Console(highlight=False)
     refused = False
     for text, reason in _replies(file, finish_reason, lines):
-        reader = Reader(grammar, tools, lenient=lenient, think=think.to if think else "keep")
+        inside = think.may_begin_inside
+        reader = Reader(grammar, tools, lenient=lenient, think=think.to, begins="unknown" if inside else "text")
         events = [*reader.feed(text), *reader.finish(complete=reason != "length")]
         found = {
             "content": "".join(event.raw for event in events if isinstance(event, Text)),
@@ -103,9 +106,7 @@ def _dialects(profiles: Profiles, names: tuple[str, ...], model: ModelProfile) -
         )
     if names:
         return tuple(known[name] for name in names)
-    if model.accept == "auto":
-        return tuple(dialect for dialect in known.values() if dialect.framed)
-    return tuple(known[name] for name in model.accept)
+    return read_dialects(profiles, model)
 
 
 def _tools(file: Path) -> Iterator[Tool]:

@@ -36,7 +36,6 @@ from vtc.guards.chain import chain
 from vtc.profiles.matching import Facts
 from vtc.profiles.plan import Plan
 from vtc.profiles.planner import Planner
-from vtc.profiles.schema import Reasoning
 from vtc.reporting.report import Report
 from vtc.wire import compression
 from vtc.wire.framing import Framing
@@ -163,7 +162,7 @@ class Exchange:
         """Whether an assistant's message holds a call that could not be read, and none that could."""
         if message.calls or not self.plan.reading.dialects:
             return False
-        reader = self._reader(self.plan.reading.reasoning)
+        reader = self._reader(whole=True)
         events = [*reader.feed(message.text), *reader.finish()]
         return any(isinstance(event, Refusal) for event in events) and not any(
             isinstance(event, Call) for event in events
@@ -270,42 +269,40 @@ class Exchange:
         """Make the way of a reply; `pipelines` takes those of its choices."""
 
         def pipeline() -> ReplyPipeline:
-            pipelines.append(self._pipeline(report))
+            pipelines.append(self._pipeline(report, whole=whole))
             return pipelines[-1]
 
         codec = self._api.codec(self._request.form, self.plan.reply.drop, whole=whole)
         return Stream(codec, pipeline, decoder, report, clock)
 
-    def _pipeline(self, report: Report) -> ReplyPipeline:
+    def _pipeline(self, report: Report, *, whole: bool) -> ReplyPipeline:
         """Make the way of one choice of the reply."""
-        plan, think = self.plan.reply, self.plan.reading.reasoning
+        plan, think = self.plan.reply, self.plan.reading.thinking
         reads = bool(self.plan.reading.dialects and self._tools)
-        thoughts = None
-        if reads and plan.calls_in_reasoning != "ignore":
-            thoughts = Thoughts(self._reader(None), plan.calls_in_reasoning)
         openers = conversation.openers(plan.client_text.dialect, self._tools) if plan.client_text else {}
         return ReplyPipeline(
             plan,
             self._tools,
             self._ids,
             report,
-            reader=self._reader(think) if reads else None,
-            thoughts=thoughts,
-            prefilled=bool(reads and think and think.prefilled and think.to != "keep"),
+            reader=self._reader(whole=whole) if reads else None,
+            thoughts=Thoughts(self._reader(apart=True), think.begins_inside and not whole) if reads else None,
+            learned=think.learned,
             guards=chain(plan.guards, self._tools, openers) if plan.guards else None,
         )
 
-    def _reader(self, think: Reasoning | None) -> Reader:
-        plan = self.plan.reading
-        tags = (think.open, think.close) if think else None
+    def _reader(self, *, whole: bool = False, apart: bool = False) -> Reader:
+        """Make a reader of the text of a reply, or of its reasoning alone (`apart`)."""
+        plan, think = self.plan.reading, self.plan.reading.thinking
+        unknown, inside = whole and think.may_begin_inside, think.begins_inside
         return Reader(
-            compiled(plan.dialects, tuple(sorted(plan.tools)), tags, plan.markers),
+            compiled(plan.dialects, tuple(sorted(plan.tools)), think.tags, plan.markers),
             plan.tools,
             lenient=plan.lenient,
             unknown_tools=plan.unknown_tools,
             max_call_bytes=plan.max_call_bytes,
-            think=think.to if think else "keep",
-            thinking=bool(think and think.prefilled),
+            think=think.to,
+            begins="text" if apart else "unknown" if unknown else "reasoning" if inside else "text",
         )
 
 

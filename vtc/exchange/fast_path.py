@@ -25,9 +25,8 @@ import msgspec
 
 from vtc.apis.base import Decoded, Following
 from vtc.apis.relay import Relay
-from vtc.dialects.reading.reader import PlainRule
 from vtc.events import Delta, ReasoningDelta, TextDelta
-from vtc.exchange.reply import ReplyPipeline
+from vtc.exchange.reply import ANYTHING, ReplyPipeline
 from vtc.wire.framing import Frame
 
 MOST_PATIENCE = 8
@@ -36,8 +35,6 @@ MOST_BEGUN = 1 << 16
 """Bytes of a frame that has only begun which wait here; the long way takes more."""
 MOST_LEARNED = 1 << 14
 """Bytes of a frame beyond which it is not learned from."""
-ANYTHING = PlainRule("", "")
-"""The rule for reasoning, which is not read."""
 _PROBE = "vtc probe"
 
 type Match = Callable[[bytes], re.Match[bytes] | None]
@@ -162,7 +159,7 @@ class FastPath:
         if isinstance(delta, TextDelta):
             rule = self._relay.pipelines[delta.choice].plain
         elif isinstance(delta, ReasoningDelta):
-            rule = ANYTHING
+            rule = self._relay.pipelines[delta.choice].plain_reasoning
         else:
             return
         if rule is None:

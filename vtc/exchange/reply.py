@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.reading.reader import PlainRule, Reader
@@ -32,31 +31,47 @@ from vtc.exchange.stages import (
     Stage,
 )
 from vtc.guards.chain import Chain
-from vtc.profiles.plan import ReplyPlan
+from vtc.profiles.plan import Learned, ReplyPlan
 from vtc.reporting.report import Report
+
+ANYTHING = PlainRule("", "")
+"""The rule for what is not read."""
 
 
 @dataclass(slots=True)
 class Thoughts:
-    """Looks for calls inside of the reasoning of a reply that holds no other."""
+    """Looks for calls at the end of the reasoning, for a reply that stops there."""
 
     reader: Reader
-    when: Literal["unclosed", "rescue"]
-    events: list[Event] = field(default_factory=list)
+    guessed: bool = False
+    """The reply was taken to begin inside of its reasoning; if that never ends, it is the answer."""
+    said: list[str] = field(default_factory=list)
+    """Its text without these calls, if it was guessed."""
+    last: list[Call] = field(default_factory=list)
+    """The calls after which no text came so far."""
 
-    def feed(self, events: Iterable[Event]) -> None:
-        """Read the reasoning among some events."""
+    def feed(self, text: str) -> None:
+        """Read a part of the reasoning."""
+        self._note(self.reader.feed(text))
+
+    def finish(self) -> list[Event]:
+        """Return the calls that the reasoning ends with; what they were written with stays in it."""
+        self._note(self.reader.finish())
+        return [replace(call, raw="", repairs=(*call.repairs, Repair.CALL_IN_REASONING)) for call in self.last]
+
+    def _note(self, events: Iterable[Event]) -> None:
         for event in events:
-            if isinstance(event, Reasoning):
-                self.events += self.reader.feed(event.raw)
+            if isinstance(event, Call):
+                self.last.append(event)
+            elif isinstance(event, Text):
+                if not event.raw.isspace():  # calls before it were examples
+                    self._say(call.raw for call in self.last)
+                    self.last.clear()
+                self._say([event.raw])
 
-    def calls(self, *, unclosed: bool, complete: bool) -> list[Event]:
-        """Return the calls; what they were written with stays in the reasoning."""
-        if self.when == "unclosed" and not unclosed:
-            return []
-        events = [*self.events, *self.reader.finish(complete=complete)]
-        calls = [event for event in events if isinstance(event, Call)]
-        return [replace(call, raw="", repairs=(*call.repairs, Repair.CALL_IN_REASONING)) for call in calls]
+    def _say(self, texts: Iterable[str]) -> None:
+        if self.guessed:
+            self.said += texts
 
 
 class ReplyPipeline:
@@ -71,7 +86,7 @@ class ReplyPipeline:
         *,
         reader: Reader | None = None,
         thoughts: Thoughts | None = None,
-        prefilled: bool = False,
+        learned: Learned | None = None,
         guards: Chain | None = None,
     ) -> None:
         client = plan.client_text
@@ -84,8 +99,8 @@ class ReplyPipeline:
         self._reader = reader
         self._thoughts = thoughts
         self._native = False  # upstream made calls itself
-        self._guessed: list[str] | None = [] if prefilled else None  # reasoning that may prove to be the answer
-        self._reads_text = thoughts is not None or (guards is not None and guards.reads_text)
+        self._learned = learned
+        self._reads_text = guards is not None and guards.reads_text
         self._gap = Gap()
         self._limit = Limit(plan, tools)
         self._identify = Identify(ids, structured=self.structured)
@@ -107,7 +122,12 @@ class ReplyPipeline:
         """Tell which text would pass without a difference to anything; None if all of it must be fed."""
         if self._reads_text or not self._gap.tail or self._gap.tail[-1] == "\n":
             return None  # the line breaks that are missing before a call would not be the same
-        return self._reader.plain if self._reader else PlainRule("", "")
+        return self._reader.plain if self._reader else ANYTHING
+
+    @property
+    def plain_reasoning(self) -> PlainRule | None:
+        """Tell the same of reasoning that upstream parted off."""
+        return self._thoughts.reader.plain if self._thoughts else ANYTHING
 
     def feed(self, text: str) -> list[Event]:
         events: list[Event] = self._reader.feed(text) if self._reader else [Text(text)]
@@ -119,9 +139,11 @@ class ReplyPipeline:
                 return events
         return self._staged(events)
 
-    def reasoned(self) -> None:
+    def reasoned(self, text: str) -> None:
         if self._reader:
             self._reader.reasoned()
+        if self._thoughts:
+            self._thoughts.feed(text)
 
     def pause(self) -> list[Event]:
         return self._staged(self._reader.pause() if self._reader else [])
@@ -136,32 +158,40 @@ class ReplyPipeline:
 
     def finish(self, *, complete: bool, calls: Sequence[ToolCall] = ()) -> list[Event]:
         out = self._staged(self._reader.finish(complete=complete) if self._reader else [])
-        if self._thoughts and self._reader and not self._limit.delivered:
-            out += self._staged(self._thoughts.calls(unclosed=self._reader.in_reasoning, complete=complete))
+        if complete and self._thoughts and self._reader and not (self._limit.delivered or calls or self._gap.tail):
+            out += self._staged(self._thought(self._thoughts, self._reader))
         if calls:
             out += self._staged(self._meant(calls))
         if self._guards:
             out += self._judged(self._guards.finish())
         if complete:
-            out += self._unclosed()
+            self._learn()
             self._check_choice()
         else:
             self._record.faults.clear()  # the model was cut off: it would be again
         return out + self._client.note()
 
-    def _unclosed(self) -> list[Event]:
-        """Say what was taken for reasoning that began in the prompt, where the whole reply is of it: a wrong guess."""
-        text = "".join(self._guessed or ()).strip()
-        if not text or self._gap.tail or self._limit.delivered or not (self._reader and self._reader.in_reasoning):
-            return []
-        return self._staged([Rewritten("", text)])
+    def _thought(self, thoughts: Thoughts, reader: Reader) -> list[Event]:
+        """Say what stands in the reasoning of a reply that says nothing else: calls; all of it after a wrong guess."""
+        calls = thoughts.finish()
+        text = "".join(thoughts.said).strip() if reader.in_reasoning else ""
+        return [Rewritten("", text), *calls] if text else calls
+
+    def _learn(self) -> None:
+        """Note whether the reply began inside of the reasoning: the next one will, too."""
+        if not (self._learned and self._reader):
+            return
+        inside = self._reader.began_inside
+        if inside is None and self._reader.in_reasoning:
+            inside = False  # what was taken for reasoning never ended
+        if inside is not None:
+            self._learned.begins_inside = inside
 
     def _staged(self, events: list[Event]) -> list[Event]:
         """Put events through policies and stages."""
-        if self._thoughts:
-            self._thoughts.feed(events)
-        if self._guessed is not None:
-            self._guessed += [event.raw for event in events if isinstance(event, Reasoning)]
+        for event in events:
+            if isinstance(event, Reasoning) and self._thoughts:
+                self._thoughts.feed(event.raw)
         return self._judged(self._guards.feed(events) if self._guards else events)
 
     def _judged(self, events: list[Event]) -> list[Event]:

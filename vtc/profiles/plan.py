@@ -13,10 +13,11 @@ from typing import Any, Literal
 import msgspec
 
 from vtc.dialects.syntax.description import Description
+from vtc.dialects.syntax.grammar import Tags
 from vtc.events import Tool
 from vtc.guards.chain import Guards
 from vtc.guards.loops import Loop
-from vtc.profiles.schema import FinalCall, Reasoning, Retry
+from vtc.profiles.schema import FinalCall, Retry
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,27 @@ class RequestPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Limits beyond which the agent is stopped, or told that it goes round in circles."""
 
 
+@dataclass(slots=True)
+class Learned:
+    """What an upstream did with a model before: facts, never text. Its replies change it."""
+
+    begins_inside: bool | None = None
+    """Whether its last reply began inside of the reasoning; None if none has shown it."""
+
+
+class Thinking(msgspec.Struct, frozen=True):
+    """How a reply marks its reasoning, and where that goes."""
+
+    tags: Tags
+    to: Literal["reasoning_content", "keep", "drop"] = "reasoning_content"
+    may_begin_inside: bool = False
+    """The prompt may have opened the first of the tags."""
+    begins_inside: bool = False
+    """A stream is taken to begin inside; a whole reply shows it."""
+    learned: Learned | None = None
+    """Takes what this reply shows."""
+
+
 class ReadingPlan(msgspec.Struct, frozen=True, kw_only=True):
     """How the text of the reply is read."""
 
@@ -69,7 +91,8 @@ class ReadingPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Malformed calls are repaired."""
     unknown_tools: Literal["text", "allow", "drop"] = "text"
     max_call_bytes: int = 1 << 20
-    reasoning: Reasoning | None = None
+    thinking: Thinking = Thinking(())
+    """How its reasoning is marked."""
     markers: tuple[str, ...] = ()
     """Texts that are taken out, as they are no part of the reply."""
 
@@ -93,7 +116,6 @@ class ReplyPlan(msgspec.Struct, frozen=True, kw_only=True):
     unknown_tools: Literal["text", "allow", "drop"] = "text"
     """What becomes of a call that was read for a reactor and that the reactor left alone: as
     `ReadingPlan.unknown_tools`."""
-    calls_in_reasoning: Literal["ignore", "unclosed", "rescue"] = "ignore"
     drop: frozenset[str] = frozenset()
     """Names of fields that the client is not sent."""
     retry: Retry | None = None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, Protocol
 
 from msgspec.structs import replace
@@ -30,6 +31,7 @@ from vtc.profiles.schema import (
     Retry,
     ServerProfile,
 )
+from vtc.profiles.thinking import thinking
 
 CLIENT_PATTERNS = ("cline", "kilo", "roo")
 """Parts of the user agents of clients that read calls out of the text, when they declare no tools."""
@@ -89,6 +91,7 @@ class _Found:
 
     client: ClientProfile
     model: ModelProfile
+    server: ServerProfile
     guards: tuple[Guards, ...]
     set: Mapping[str, Any]
     drop: tuple[str, ...]
@@ -131,7 +134,6 @@ class Planner:
         kinds: list[Mapping[str, Matched]] = [profiles.clients, profiles.models, profiles.servers, profiles.policies]
         self._looks = Looks(one for kind in kinds for one in kind.values())
         self._number = str(next(_numbers))
-        self._framed = [dialect for dialect in profiles.dialects.values() if dialect.framed]
 
     def plan(self, facts: Facts, request: Asked, cache: ConversationCache | None = None) -> Plan:
         """Decide about a request that came with these facts. The profiles found are kept in `cache`."""
@@ -185,7 +187,13 @@ class Planner:
                 lenient=lenient,
                 unknown_tools=model.unknown_tools,
                 max_call_bytes=settings.max_call_bytes,
-                reasoning=model.reasoning,
+                thinking=thinking(
+                    None if model is UNKNOWN_MODEL else model,
+                    found.server,
+                    facts,
+                    cache,
+                    text_client=protocol.client_text is not None,
+                ),
                 markers=model.markers,
             ),
             reply=ReplyPlan(
@@ -197,7 +205,6 @@ class Planner:
                 ids=model.ids,
                 lenient=lenient,
                 unknown_tools=model.unknown_tools,
-                calls_in_reasoning=model.reasoning.calls if model.reasoning else "ignore",
                 drop=found.response_drop,
                 retry=found.retry,
                 buffered=buffered,
@@ -211,13 +218,14 @@ class Planner:
         prompted = self._tools(model) == "prompt" and (request.tools or _has_calls(request.messages))
         write = dialect if prompted else None
         # A model that is not prompted in a dialect writes what its profile accepts.
-        expected = [dialect] if write or self._settings.dialect or model.accept == "auto" else []
+        named = model.accept == "auto" and model is not UNKNOWN_MODEL
+        expected = [dialect] if write or self._settings.dialect or named else []
         dialects = self._read(model, *expected) if allowed else ()
         why = []
         if write:
             why.append(f"the model knows no tools: conversation{' and tools' * allowed} written as {write.name}")
         if dialects:
-            why.append(_read_as(dialects))
+            why.append(_read_as(dialects, model, *expected))
         else:
             why.append("nothing is read: the request " + ("forbids calls" if request.tools else "offers no tools"))
         return _ToolProtocol(
@@ -259,7 +267,7 @@ class Planner:
             promote=promote,
             client_text=TextClient(own, client.tool_sections, client.call_gap, client.extra_calls, client.final_call),
             max_calls=client.max_calls or model.max_calls,
-            why=(*why, _read_as(dialects)),
+            why=(*why, _read_as(dialects, model, *expected)),
         )
 
     def _found(self, facts: Facts) -> _Found:
@@ -286,6 +294,7 @@ class Planner:
         return _Found(
             client,
             model,
+            server,
             guards=tuple(one for one in guards if one != Guards()),
             set={key: value for fields in sets for key, value in fields.items()},
             drop=tuple(path for one in said for path in one.request.drop),
@@ -330,17 +339,32 @@ class Planner:
         return self.profiles.dialects[self._settings.dialect or model.dialect]
 
     def _read(self, model: ModelProfile, *first: Description) -> tuple[Description, ...]:
-        """The dialects that are read, those that are expected before the others."""
-        known = self.profiles.dialects
-        if model.accept == "auto":
-            accepted = self._framed
-        else:
-            accepted = [known[name] for name in model.accept]
-        return tuple({one.name: one for one in [*first, *accepted]}.values())
+        return read_dialects(self.profiles, model, *first)
 
 
-def _read_as(dialects: Iterable[Description]) -> str:
-    return f"calls are read as {', '.join(one.name for one in dialects)}"
+def read_dialects(profiles: Profiles, model: ModelProfile, *first: Description) -> tuple[Description, ...]:
+    """List the dialects that are read: those that are expected, then every framed one, as models write others', too."""
+    own = () if model.accept == "auto" else model.accept
+    read: dict[str, Description] = {}
+    for dialect in (*first, *(profiles.dialects[name] for name in own), *_rescue(tuple(profiles.dialects.values()))):
+        read.setdefault(dialect.name, dialect)
+    return tuple(read.values())
+
+
+@lru_cache(maxsize=4)
+def _rescue(dialects: tuple[Description, ...]) -> list[Description]:
+    """List the framed dialects. A tag that is a tool's name may be any element amid text: such calls end the reply."""
+    framed = [dialect for dialect in dialects if dialect.framed]
+    return [replace(one, ends_reply=True) if one.names == "declared" else one for one in framed]
+
+
+def _read_as(dialects: Sequence[Description], model: ModelProfile, *first: Description) -> str:
+    """Name the dialects that are expected, and count the others."""
+    own = () if model.accept == "auto" else model.accept
+    names = list(dict.fromkeys([*(one.name for one in first), *own]))
+    if others := len(dialects) - len(names):
+        names.append(f"any of {others} other dialects" if names else f"any of {others} dialects")
+    return f"calls are read as {', '.join(names)}"
 
 
 def _has_calls(messages: Iterable[Message]) -> bool:

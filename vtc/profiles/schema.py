@@ -46,12 +46,10 @@ class Reasoning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     open: Text = "<think>"
     close: Text = "</think>"
-    prefilled: bool = False
-    """The prompt ends with `open`, so the reply begins inside."""
+    prefilled: bool | Literal["asked"] = False
+    """The prompt ends with `open`, so the reply begins inside, unless the request turns thinking off. `asked`: only if
+    it turns thinking on."""
     to: Literal["reasoning_content", "keep", "drop"] = "reasoning_content"
-    calls: Literal["ignore", "unclosed", "rescue"] = "ignore"
-    """Calls inside of it, in a reply that holds no other: never; if the reply ends in it, as when `close` was
-    forgotten; or always."""
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -110,6 +108,8 @@ class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
     description: str = ""
     priority: int = 0
     match: Match
+    parts_reasoning: bool = False
+    """It takes the reasoning out of the text itself, so that a reply does not begin inside of it."""
     special_tokens: dict[str, Any] = {}
     """Fields of the request that keep special tokens in the text, for models whose calls are marked by some; servers
     strip them when a request declares no tools."""
@@ -157,7 +157,8 @@ class ModelProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=T
     dialect: str = "tag"
     """How calls are written for it in prompt and history (`tools: prompt`)."""
     accept: tuple[str, ...] | Literal["auto"] = "auto"
-    """The dialects read from its replies; `auto` is every framed dialect."""
+    """The dialects that its replies are expected in. Every framed dialect is read besides, as models write others',
+    too; `auto` is those alone."""
     lenient: bool | None = None
     """Whether malformed calls are repaired; None leaves it to the option and the protocol."""
     reasoning: Reasoning | None = None

@@ -50,7 +50,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
     finish: Literal["complete", "length"] = "complete"
     alone: bool = False
     """Other text before or after it would change what it reads as."""
-    tags: tuple[str, str] | None = None
+    tags: tuple[tuple[str, str], ...] = ()
     """What the model thinks between."""
     markers: tuple[str, ...] = ()
     reader: dict[str, Any] = {}
@@ -59,16 +59,16 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
     def recorded(cls, name: str, text: str, plan: ReadingPlan, *, complete: bool, secrets: Iterable[str] = ()) -> Self:
         """Record how a plan reads `text` today, scrubbed of secrets."""
         secrets = tuple(secrets)
-        think = plan.reasoning
+        think = plan.thinking
         reader: dict[str, Any] = {}
         if not plan.lenient:
             reader["lenient"] = False
         if plan.unknown_tools != "text":
             reader["unknown_tools"] = plan.unknown_tools
-        if think and think.to != "reasoning_content":
+        if think.to != "reasoning_content":
             reader["think"] = think.to
-        if think and think.prefilled:
-            reader["thinking"] = True
+        if think.may_begin_inside:
+            reader["begins"] = "reasoning" if think.begins_inside else "text"
         case = cls(
             name=name,
             text=scrub(text, secrets),
@@ -76,7 +76,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
             tools={name: scrubbed(dict(tool.parameters), secrets) for name, tool in plan.tools.items()},
             finish="complete" if complete else "length",
             alone=True,
-            tags=(think.open, think.close) if think else None,
+            tags=think.tags,
             markers=plan.markers,
             reader=reader,
         )

@@ -22,7 +22,7 @@ from vtc.dialects.syntax.tool_names import PREFIXES
 from vtc.dialects.writing.calls import write_calls
 from vtc.events import Call, Markup, Reasoning, Text, ToolCall
 
-THINK = ("<think>", "</think>")
+THINK = (("<think>", "</think>"),)
 EXAMPLES = settings().max_examples
 SIX = [DIALECTS[name] for name in COMMON]
 CALL = "<bash>\n<command>ls</command>\n</bash>"
@@ -53,7 +53,7 @@ def fragments(dialect: Description) -> list[str]:
         "}",
         "]",
     ]
-    around = ["x", " ", "\n", "\n\n", "`", "```\n", "<", "</", ">", "<div>", *THINK, "\r\n", "é", " " * 260]
+    around = ["x", " ", "\n", "\n\n", "`", "```\n", "<", "</", ">", "<div>", *THINK[0], "\r\n", "é", " " * 260]
     return sorted(markup) + bodies + around
 
 
@@ -63,7 +63,7 @@ options = st.fixed_dictionaries(
         "unknown_tools": st.sampled_from(["text", "allow", "drop"]),
         "max_call_bytes": st.sampled_from([40, 200, 1 << 20]),
         "think": st.sampled_from(["reasoning_content", "keep", "drop"]),
-        "thinking": st.booleans(),
+        "begins": st.sampled_from(["text", "reasoning", "unknown"]),
         "complete": st.booleans(),
     }
 )
@@ -177,7 +177,7 @@ BEGINNINGS = {
     "tools-tag": ["<tools>{", "<tools>[{", "<tools>```json{"],
     "bare-json": ['{"name":"bash', '{"arguments":', '{"type":'],
 }
-OTHERS = ["```", "~~~", THINK[0]]
+OTHERS = ["```", "~~~", *THINK[0]]
 PROSE = [
     "If a < b and c <= d, then <div class='x'> or </div>, <tool> or <tools> or <tool_call> alone.",
     "Use <function=(x)> or <invoke ...>, <read> a <bash-script>; <b>bold</b> {x} {'a': 1} [\"name\"].",
@@ -290,7 +290,7 @@ def test_release_gives_back_what_is_held_as_text(cut: int) -> None:
 @given(data=st.data())
 def test_release_loses_nothing(dialect: str, data: st.DataObject) -> None:
     text = drawn(data, [DIALECTS[dialect]])
-    one = reader(dialect, thinking=data.draw(st.booleans()))
+    one = reader(dialect, begins=data.draw(st.sampled_from(["text", "reasoning"])))
     assert raw([*one.feed(text), *one.release()]) == text
 
 
@@ -367,7 +367,7 @@ def test_a_pause_decides_what_is_held_as_the_end_does() -> None:
 
 
 def test_after_a_pause_the_next_block_is_read_from_its_beginning() -> None:
-    one = reader("bare-json", thinking=True)
+    one = reader("bare-json", begins="reasoning")
     assert raw([*one.feed("hm"), *one.pause()]) == "hm"
     json_ = '{"name": "bash", "arguments": {"command": "ls"}}'
     for text in ("Hi. `", "<think>so</think>", "~~~\nx"):

@@ -13,7 +13,7 @@ CALL = "<read_file><path>a</path></read_file>"
 
 
 def reader(**options: object) -> Reader:
-    grammar = compiled((DIALECTS["tag"],), tuple(sorted(AGENT)), ("<think>", "</think>"), ("<|im_end|>",))
+    grammar = compiled((DIALECTS["tag"],), tuple(sorted(AGENT)), (("<think>", "</think>"),), ("<|im_end|>",))
     return Reader(grammar, AGENT, **options)  # type: ignore[arg-type]
 
 
@@ -79,11 +79,11 @@ def test_reasoning_is_no_speech() -> None:
     assert calls(events) == 1
     assert said(read(text, think="keep")) == f"<think>\nI could {CALL}</think>\n\nHello"
     assert said(read(text, think="drop"), Reasoning) == ""
-    assert said(read("so</think>Hi", thinking=True), Reasoning) == "so"
+    assert said(read("so</think>Hi", begins="reasoning"), Reasoning) == "so"
 
 
 def test_a_reply_that_begins_in_reasoning_does_not_if_that_came_by_another_way() -> None:
-    one = reader(thinking=True)
+    one = reader(begins="reasoning")
     one.reasoned()
     events = [*one.feed(f"Hi. {CALL}"), *one.finish()]
     assert (said(events), said(events, Reasoning), calls(events)) == ("Hi.", "", 1)

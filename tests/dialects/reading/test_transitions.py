@@ -22,7 +22,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "reader.md"
 
 # Every dialect there is, each also with calls in code.
 GRAMMARS = [
-    Grammar([dialect, msgspec.structs.replace(dialect, in_code="call")], AGENT, ("<think>", "</think>"), ["<|end|>"])
+    Grammar([dialect, msgspec.structs.replace(dialect, in_code="call")], AGENT, (("<think>", "</think>"),), ["<|end|>"])
     for dialect in DIALECTS.values()
 ]
 
@@ -35,12 +35,15 @@ def scans(grammar: Grammar) -> Iterator[tuple[State, Scan]]:
     yield State.FENCE, grammar.closing_fence("```")
     yield State.SPAN, grammar.span
     yield State.QUOTED, grammar.span_end
-    yield State.REASONING, grammar.reasoning
+    for scan in (*grammar.reasoning, grammar.begun_reasoning):
+        yield State.REASONING, scan
+    yield State.UNKNOWN, grammar.begun_reasoning
     yield State.WHOLE, WHOLE
     yield State.ATTRIBUTES, ATTRIBUTES_END
     for syntax in {head.syntax for head in grammar.heads.values()}:
         yield State.TAIL, grammar.tail(syntax, "f")
         yield State.AFTER, grammar.after(syntax)
+        yield State.UNDECIDED, grammar.undecided(syntax)
         yield State.DAMAGED, grammar.damaged(syntax, "f")
         yield State.SPILL, grammar.closer(syntax, "f")
         if syntax.body == "params":
@@ -81,7 +84,7 @@ def edges() -> dict[tuple[State, State], list[str]]:
 
 
 def drawn() -> str:
-    lines = ["stateDiagram-v2", "    [*] --> start", "    [*] --> reasoning"]
+    lines = ["stateDiagram-v2", "    [*] --> start"]
     for (state, following), names in edges().items():
         if (kept := [name for name in dict.fromkeys(names) if name != "text"]) or state is not following:
             lines.append(f"    {state.value} --> {following.value}: {', '.join(kept)}")

@@ -81,7 +81,7 @@ def test_the_longer_of_two_names_is_tried_first() -> None:
 
 
 def test_markers_are_found_in_text() -> None:
-    grammar = Grammar([], (), None, ["<|end|>"])
+    grammar = Grammar([], (), (), ["<|end|>"])
     found = grammar.text.at_end.search("a <|end|>")
     assert found is not None
     assert found.lastgroup == "marker0"

@@ -66,7 +66,7 @@ def _given_back(context: Context, syntax: CallSyntax, name: str, held: list[Call
 
 
 def complete(context: Context, call: OpenCall, found: Found | None) -> Verdict | None:
-    """End a call of which all is there; None if it is delivered, or kept until its section ends."""
+    """End a call of which all is there; as `accept`, or the verdict that it is none."""
     # White space before closers that are missing is not the call's.
     if found and found[0].strip():
         hold(context, call, context.cursor.take(found.end()))
@@ -81,19 +81,22 @@ def complete(context: Context, call: OpenCall, found: Found | None) -> Verdict |
         events = call.complete(context.unknown_tools)
     except envelope.NotACall as error:
         return refuse(context, call, str(error))
-    accept(context, call, events)
+    return accept(context, call, events)
+
+
+def accept(context: Context, call: OpenCall, events: list[Call]) -> Verdict | None:
+    """Deliver calls, or keep them until what follows shows that they are none, or cannot show it any more."""
+    syntax = call.syntax
+    if syntax.whole_reply:
+        context.inside = AfterCall(context, syntax, [*call.earlier, *events], call.size)
+        return None
+    if syntax.dialect.in_code == "text" and (call.in_line or syntax.dialect.ends_reply):
+        context.inside = Undecided(context, syntax, events, call.size)
+        return Verdict.UNDECIDED
+    for event in events:
+        deliver(context, event)
+    context.inside = AfterCall(context, syntax, [], call.size)
     return None
-
-
-def accept(context: Context, call: OpenCall, events: list[Call]) -> None:
-    """Deliver calls, or keep them until their section proves to be the whole reply."""
-    waiting: list[Call] = []
-    if call.syntax.whole_reply:
-        waiting = [*call.earlier, *events]
-    else:
-        for event in events:
-            deliver(context, event)
-    context.inside = AfterCall(context, call.syntax, waiting, call.size)
 
 
 def deliver(context: Context, event: Call) -> None:
@@ -179,6 +182,32 @@ class AfterCall:
         rest = cursor.text[cursor.at :]
         if rest.strip(WHITE) and repairs.is_partial_closer(rest, self.syntax.closing_tags("")):
             self.context.speech.emit(Markup(cursor.take_all()))
+
+
+class Undecided(AfterCall):
+    """After calls that are examples if text follows them: on the line in whose middle they stand, or at all."""
+
+    __slots__ = ()
+
+    @property
+    def scan(self) -> Scan:
+        return self.context.grammar.undecided(self.syntax)
+
+    def closer(self, found: Found) -> None:
+        """Read a closer that the call could do without."""
+        text = self.context.cursor.take(found.end())
+        self.waiting[-1] = replace(self.waiting[-1], raw=self.waiting[-1].raw + text)
+
+    def decided(self, _: Found) -> None:
+        """Deliver the calls: the line ends, or another call follows, or a marker of the model's."""
+        self.whole()
+        self.context.inside = AfterCall(self.context, self.syntax, [], self.size)
+
+    def other(self, _: Found | None = None) -> None:
+        if self.context.cursor.is_blank(self.context.cursor.at):
+            self.whole()
+        else:
+            self._refuse("text follows it: it is quoted")
 
 
 class Spilled(SaysText):

@@ -67,5 +67,6 @@ def _opened(context: Context, found: Found, syntax: CallSyntax, after: AfterCall
     call = OpenCall(syntax, written, id_, context.tools, index=index, lenient=context.lenient)
     if after:
         call.earlier, call.size = after.waiting, after.size
+    call.in_line = context.speech.in_line
     call.hold(context.speech.take_space())
     return call

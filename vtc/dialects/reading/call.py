@@ -173,8 +173,7 @@ class InCall:
         if not events:
             return refuse(context, call, call.fault)
         cursor.again(rest)
-        accept(context, call, events)
-        return None
+        return accept(context, call, events)
 
 
 class InJson:

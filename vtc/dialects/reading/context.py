@@ -12,6 +12,9 @@ from vtc.dialects.syntax.grammar import Grammar
 from vtc.events import Event, Tool
 
 type Thoughts = Literal["reasoning_content", "keep", "drop"]
+type Begins = Literal["text", "reasoning", "unknown"]
+"""What a reply begins with: `reasoning` if the prompt opened it. `unknown` until a closing tag shows it, which takes
+the whole reply."""
 type UnknownTools = Literal["text", "allow", "drop"]
 
 
@@ -44,6 +47,12 @@ class Verdict(Enum):
     """The strict reading failed; where the call ends must show."""
     WHOLE = auto()
     """The section of calls ends, which must be the whole reply."""
+    UNDECIDED = auto()
+    """The call is complete, and what follows may show that it is quoted."""
+    REASONING = auto()
+    """The reply begins inside of the reasoning."""
+    UNKNOWN = auto()
+    """It may."""
     WAIT = auto()
     """More text is needed."""
 
@@ -62,6 +71,8 @@ class Context:
     """One reader's settings, its text, what it says, and where it stands."""
 
     __slots__ = (
+        "began_inside",
+        "begins",
         "complete",
         "cursor",
         "grammar",
@@ -85,6 +96,7 @@ class Context:
         unknown_tools: UnknownTools,
         most_held: int,
         think: Thoughts,
+        begins: Begins,
     ) -> None:
         self.grammar = grammar
         self.tools = tools
@@ -93,6 +105,9 @@ class Context:
         self.most_held = most_held
         """Bytes of one call; characters of a code span whose end must show."""
         self.think = think
+        self.begins = begins
+        self.began_inside: bool | None = None
+        """Whether the reply began inside of the reasoning; None as long as it does not show."""
         self.complete = True
         """The model ended its reply by itself."""
         self.cursor = Cursor()

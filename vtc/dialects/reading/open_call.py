@@ -45,6 +45,8 @@ class OpenCall:
         self.size = 0
         self.spilled = False
         """Too long to hold: read to its end, but as text."""
+        self.in_line = False
+        """Text stands before it, on the same line."""
         self.earlier: list[Call] = []
         """The calls before it in a section that must be the whole reply."""
         self._lenient = lenient

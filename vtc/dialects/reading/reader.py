@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from vtc.dialects.reading.call import InJson
-from vtc.dialects.reading.context import Context, Thoughts, UnknownTools, Verdict
+from vtc.dialects.reading.context import Begins, Context, Thoughts, UnknownTools, Verdict
 from vtc.dialects.reading.cursor import CONTEXT, WHITE
 from vtc.dialects.reading.speech import Last
 from vtc.dialects.reading.text import InReasoning, InText
@@ -38,7 +38,7 @@ class Reader:
     """Reads one message. `feed` and `finish` return events whose `raw` joined is the text that was fed.
 
     `tools` are the offered tools by name; `think` says where text between reasoning tags goes, if the grammar
-    has them, and `thinking` that the reply begins inside.
+    has them, and `begins` whether the reply begins inside.
     """
 
     __slots__ = ("_context", "_cursor", "_first", "_row", "_scan", "_speech", "_state")
@@ -52,17 +52,22 @@ class Reader:
         unknown_tools: UnknownTools = "text",
         max_call_bytes: int = 1 << 20,
         think: Thoughts = "reasoning_content",
-        thinking: bool = False,
+        begins: Begins = "text",
     ) -> None:
         self._context = context = Context(
-            grammar, tools, lenient=lenient, unknown_tools=unknown_tools, most_held=max_call_bytes, think=think
+            grammar,
+            tools,
+            lenient=lenient,
+            unknown_tools=unknown_tools,
+            most_held=max_call_bytes,
+            think=think,
+            begins=begins,
         )
         self._cursor = context.cursor
         self._speech = context.speech
         self._first: Callable[[str], object] | None = None
         """Finds where a token may begin in text that is still to come; None if all text is to be read."""
-        context.inside = InReasoning(context) if thinking else InText(context)
-        self._enter(State.REASONING if thinking else State.START)
+        self._restart()
 
     def feed(self, text: str) -> list[Event]:
         """Read on; everything that can be told by now is returned."""
@@ -117,13 +122,18 @@ class Reader:
 
     def reasoned(self) -> None:
         """The reasoning came by another way: a reply that was to begin inside of it does not."""
-        if self._state is State.REASONING and not self._cursor.text:
-            self._restart()
+        if self._state is State.START:
+            self._context.begins, self._context.began_inside = "text", False
 
     @property
     def in_reasoning(self) -> bool:
         """True if the text so far ends inside of the reasoning."""
         return self._state is State.REASONING
+
+    @property
+    def began_inside(self) -> bool | None:
+        """Whether the reply began inside of the reasoning; None if that did not show."""
+        return self._context.began_inside
 
     @property
     def held(self) -> int:

@@ -30,6 +30,11 @@ class Speech:
         """White space after the last text."""
         self.last = Last.NOTHING
 
+    @property
+    def in_line(self) -> bool:
+        """True if text stands before, on the same line."""
+        return self.last is Last.TEXT and not any("\n" in text for text in self.space)
+
     def take(self) -> list[Event]:
         if self._pieces:
             self._join()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vtc.dialects.reading.context import Context, SaysText
+from vtc.dialects.reading.context import Context, SaysText, Verdict
 from vtc.dialects.reading.cursor import Found
 from vtc.dialects.syntax.pattern import Scan
 from vtc.events import Event, Markup, Reasoning, Text
@@ -30,26 +30,46 @@ class InText(SaysText):
 
     def think(self, found: Found) -> None:
         """Begin reasoning."""
-        write_tag(self.context, found)
-        self.context.inside = InReasoning(self.context)
+        context = self.context
+        context.begins = "text"
+        if context.began_inside is None:
+            context.began_inside = False
+        write_tag(context, found)
+        assert found.lastgroup is not None
+        context.inside = InReasoning(context, int(found.lastgroup.removeprefix("think")))
 
-    def other(self, _: Found | None = None) -> None:
-        """Nothing: what stands here is read as text."""
-        self.context.cursor.seek = self.context.cursor.at
+    def stray(self, found: Found) -> None:
+        """Read a closing tag that nothing opened: the reply began inside, and was not taken to. It stays text."""
+        if self.context.began_inside is None:
+            self.context.began_inside = True
+        self.say(found.end())
+
+    def other(self, _: Found | None = None) -> Verdict | None:
+        """Read what stands here as text, unless the reply begins inside of the reasoning."""
+        context = self.context
+        context.cursor.seek = context.cursor.at
+        begins, context.begins = context.begins, "text"
+        if begins == "text":
+            return None
+        context.inside = InReasoning(context)
+        return Verdict.REASONING if begins == "reasoning" else Verdict.UNKNOWN
 
 
 class InReasoning:
-    """Between the reasoning tags."""
+    """Between the reasoning tags; `pair` is which, of the grammar's, or None if no opening tag was read."""
 
-    __slots__ = ("_kind", "context")
+    __slots__ = ("_kind", "_open_again", "_pair", "context")
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: Context, pair: int | None = None) -> None:
         self.context = context
+        self._pair = pair
+        self._open_again = False
         self._kind = _KINDS[context.think]
 
     @property
     def scan(self) -> Scan:
-        return self.context.grammar.reasoning
+        grammar = self.context.grammar
+        return grammar.begun_reasoning if self._pair is None else grammar.reasoning[self._pair]
 
     def plain(self, text: str) -> list[Event]:
         return [self._kind(text)] if text else []
@@ -61,11 +81,40 @@ class InReasoning:
         if text := self.context.cursor.take(end):
             self.context.speech.emit(self._kind(text))
 
-    def close(self, found: Found) -> None:
+    def quoted(self, found: Found) -> None:
+        """Pass over a closing tag in backticks."""
+        self.context.cursor.seek = found.end()
+
+    def pass_over(self, end: int) -> None:
+        """Keep what may be reasoning until its end shows."""
+        self.context.cursor.seek = end
+
+    def opened(self, found: Found) -> None:
+        """Pass over an opening tag: the next closing tag is its own."""
+        self._open_again = True
+        self.context.cursor.seek = found.end()
+
+    def none(self) -> None:
+        """Read it all as text: no closing tag came. A model may be cut off as it thinks."""
+        if self.context.complete:
+            self.context.began_inside = False
+            self.context.cursor.seek = self.context.cursor.at
+        else:
+            self.say(len(self.context.cursor.text))
+        self.context.inside = InText(self.context)
+
+    def close(self, found: Found) -> Verdict | None:
         """End reasoning: the reply begins."""
+        if self._open_again:
+            self._open_again = False
+            self.context.cursor.seek = found.end()
+            return Verdict.CONTENT
+        if self.context.began_inside is None:
+            self.context.began_inside = True
         self.say(found.start())
         write_tag(self.context, found)
         self.context.inside = InText(self.context)
+        return None
 
 
 def write_tag(context: Context, found: Found) -> None:

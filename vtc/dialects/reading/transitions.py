@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, NamedTuple
 
-from vtc.dialects.reading.after_call import AfterCall, Spilled
+from vtc.dialects.reading.after_call import AfterCall, Spilled, Undecided
 from vtc.dialects.reading.beginning import begin_call, next_call
 from vtc.dialects.reading.call import InCall, InJson, ends, value_ends
 from vtc.dialects.reading.code import InCode, open_code
@@ -35,6 +35,8 @@ class State(Enum):
     QUOTED = "quoted"
     """In a code span, after the opening tag of a call."""
     REASONING = "reasoning"
+    UNKNOWN = "unknown"
+    """At the beginning of a whole reply, which may be reasoning that the prompt opened."""
     ARGUMENTS = "arguments"
     """After a call's opening tag: parameters follow."""
     ATTRIBUTES = "attributes"
@@ -50,6 +52,8 @@ class State(Enum):
     """After those: closers follow."""
     AFTER = "after"
     """After a call."""
+    UNDECIDED = "undecided"
+    """After a call that is quoted if text follows."""
     WHOLE = "whole"
     """After a section that must be the whole reply."""
     DAMAGED = "damaged"
@@ -96,13 +100,22 @@ class Row(NamedTuple):
 
 
 _OF_CALL = {Verdict.JSON: State.JSON, Verdict.ATTRIBUTES: State.ATTRIBUTES}
-_NO_CALL = {Verdict.REFUSED: State.TEXT, Verdict.SPILLED: State.SPILL}
+_COMPLETE = {Verdict.UNDECIDED: State.UNDECIDED, Verdict.REFUSED: State.TEXT}
+_NO_CALL = {**_COMPLETE, Verdict.SPILLED: State.SPILL}
 _TO_CONTENT = {Verdict.CONTENT: State.VALUE, Verdict.REFUSED: State.TEXT}
 _UNBOUNDED = {Verdict.UNBOUNDED: State.SPAN}
 
 
 def _begin(here: State) -> Step:
     return Step(begin_call, State.ARGUMENTS, {**_OF_CALL, Verdict.CONTENT: here})
+
+
+def _reasoning(here: State) -> Tokens:
+    return Tokens(
+        quoted=Step(InReasoning.quoted, here),
+        opened=Step(InReasoning.opened, here),
+        unthink=Step(InReasoning.close, State.START, {Verdict.CONTENT: here}),
+    )
 
 
 _DONE = Step(InCall.done, State.AFTER, _NO_CALL)
@@ -112,13 +125,14 @@ TABLE: Mapping[State, Row] = {
     State.START: Row(
         lambda inside: inside.start,
         Tokens(h=_begin(State.START), think=Step(InText.think, State.REASONING)),
-        otherwise=Step(InText.other, State.TEXT),
+        otherwise=Step(InText.other, State.TEXT, {Verdict.REASONING: State.REASONING, Verdict.UNKNOWN: State.UNKNOWN}),
     ),
     State.TEXT: Row(
         lambda inside: inside.scan,
         Tokens(
             h=_begin(State.TEXT),
             marker=Step(InText.marker, State.TEXT),
+            stray=Step(InText.stray, State.TEXT),
             fence=Step(open_code, State.INFO),
             tilde=Step(open_code, State.INFO),
             ticks=Step(open_code, State.SPAN),
@@ -176,9 +190,15 @@ TABLE: Mapping[State, Row] = {
     ),
     State.REASONING: Row(
         lambda inside: inside.scan,
-        Tokens(unthink=Step(InReasoning.close, State.START)),
+        _reasoning(State.REASONING),
         text=Step(InReasoning.say, State.REASONING),
         flows=True,
+    ),
+    State.UNKNOWN: Row(
+        lambda inside: inside.scan,
+        _reasoning(State.UNKNOWN),
+        text=Step(InReasoning.pass_over, State.UNKNOWN),
+        end=Step(InReasoning.none, State.START),
     ),
     State.ARGUMENTS: Row(
         lambda inside: inside.arguments,
@@ -263,6 +283,14 @@ TABLE: Mapping[State, Row] = {
         ),
         otherwise=Step(AfterCall.other, State.TEXT),
     ),
+    State.UNDECIDED: Row(
+        lambda inside: inside.scan,
+        Tokens(
+            o=Step(Undecided.closer, State.UNDECIDED),
+            decided=Step(Undecided.decided, State.AFTER),
+        ),
+        otherwise=Step(Undecided.other, State.TEXT),
+    ),
     State.WHOLE: Row(
         lambda inside: inside.end,
         Tokens(end=Step(AfterCall.whole, State.TEXT)),
@@ -270,8 +298,8 @@ TABLE: Mapping[State, Row] = {
     ),
     State.DAMAGED: Row(
         lambda inside: inside.damaged,
-        Tokens(d=Step(InCall.damage_end, State.AFTER, {Verdict.REFUSED: State.TEXT})),
-        otherwise=Step(InCall.damage_end, State.AFTER, {Verdict.REFUSED: State.TEXT}),
+        Tokens(d=Step(InCall.damage_end, State.AFTER, _COMPLETE)),
+        otherwise=Step(InCall.damage_end, State.AFTER, _COMPLETE),
         text=Step(InCall.hold, State.DAMAGED),
         flows=True,
     ),

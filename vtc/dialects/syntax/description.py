@@ -51,6 +51,8 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
     """Texts of the markup that models write in several ways: each as the patterns have it, then as it is read, too."""
     anchor: Literal["anywhere", "line"] = "anywhere"
     """`line`: a call counts only when nothing else stands on its lines."""
+    ends_reply: bool = False
+    """A call counts only if no text follows it but other calls."""
     id: str = ""
     """The id that a call's header amounts to, e.g. `functions.{name}:{index}`."""
     names: Literal["declared", "any"] = "any"

@@ -16,7 +16,20 @@ from functools import lru_cache
 from vtc.dialects.bounded_cache import COMPILED
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.forms import CODE_BLOCK, QUOTES, CallSyntax, call_syntaxes, closers, opening_of_json, variants
-from vtc.dialects.syntax.pattern import Chars, Group, Lit, Maybe, Part, Scan, Space, Token, expecting, searching
+from vtc.dialects.syntax.pattern import (
+    SPACE,
+    Chars,
+    Group,
+    Lit,
+    Maybe,
+    OneOf,
+    Part,
+    Scan,
+    Space,
+    Token,
+    expecting,
+    searching,
+)
 from vtc.dialects.syntax.prefilter import Prefilter
 
 PER_HEAD, PER_NAME = 512, 64
@@ -28,8 +41,11 @@ FENCES = (
     Token("tilde", (Lit("~~~"), Maybe((Chars("~", 61),))), line_start=True),
 )
 TICKS = Token("ticks", (Lit("`"), Maybe((Chars("`", 63),))))
+IN_LINE = r"[ \t\r]{0,256}+"
 BLANK_LINE = Token("blank", (Lit("\n"), Maybe((Chars(" \\t\\r", 64),)), Lit("\n")))
 
+type Tags = tuple[tuple[str, str], ...]
+"""Pairs of an opening and a closing tag of reasoning; a prompt that ends inside of it opened the first."""
 
 _numbers = itertools.count()
 
@@ -51,7 +67,7 @@ class Grammar:
         self,
         dialects: Sequence[Description],
         tools: Iterable[str],
-        reasoning: tuple[str, str] | None = None,
+        reasoning: Tags = (),
         markers: Iterable[str] = (),
     ) -> None:
         self._number = next(_numbers)
@@ -65,14 +81,21 @@ class Grammar:
         anywhere = [head for head in self.heads.values() if not head.syntax.whole_reply]
         tokens = [head.token for head in anywhere]
         in_code = [head.token for head in anywhere if head.syntax.dialect.in_code == "call"]
-        think = [Token("think", (Lit(reasoning[0]),))] if reasoning else []
+        think = [Token(f"think{i}", (Lit(tag),)) for i, (tag, _) in enumerate(reasoning)]
+        stray = [Token("stray", (Lit(tag),)) for _, tag in reasoning[:1]]
         self.start = expecting([*think, *(h.token for h in self.heads.values() if h.syntax.whole_reply)])
         dropped = [Token(f"marker{i}", (Lit(marker),)) for i, marker in enumerate(markers)]
-        self.text = Prefilter([*tokens, *dropped, *FENCES, TICKS])
-        self.reasoning = searching([Token("unthink", (Lit(reasoning[1]),))] if reasoning else [])
+        self.text = Prefilter([*tokens, *dropped, *stray, *FENCES, TICKS])
+        # In backticks a tag is quoted.
+        closers = [[Token("quoted", (Lit(f"`{tag}`"),)), Token("unthink", (Lit(tag),))] for _, tag in reasoning]
+        self.reasoning = [searching(tokens) for tokens in closers]
+        again = [Token("quoted0", (Lit(f"`{tag}`"),)) for tag, _ in reasoning[:1]]
+        again += [Token("opened", (Lit(tag),)) for tag, _ in reasoning[:1]]
+        self.begun_reasoning = searching([*again, *(closers[0] if closers else [])])
         self.span = Prefilter([*tokens, *FENCES, TICKS, BLANK_LINE])
         self.span_end = searching([*FENCES, TICKS, BLANK_LINE])
         self._in_code = in_code
+        self._markers = dropped
         # Bounded, as names and keys are what a model writes.
         kept = self._kept
         self.closing_fence = kept(self._closing_fence)
@@ -82,12 +105,13 @@ class Grammar:
         self.closing = kept(self._closing)
         self.tail = kept(self._tail)
         self.after = kept(self._after)
+        self.undecided = kept(self._undecided)
         self.damaged = kept(self._damaged)
         self.closer = kept(self._closer)
 
     def size(self) -> int:
         """Measure the grammar without the scans that are made when they are needed, in bytes."""
-        fixed = sum(scan.size() for scan in (self.start, self.reasoning, self.span_end))
+        fixed = sum(scan.size() for scan in (self.start, *self.reasoning, self.span_end))
         return fixed + PER_HEAD * len(self.heads) + sum(PER_NAME + len(name) for name in self.tools)
 
     def _kept[*Of](self, make: Callable[[*Of], Scan]) -> Callable[[*Of], Scan]:
@@ -177,6 +201,14 @@ class Grammar:
             ]
         return expecting(tokens)
 
+    def _undecided(self, syntax: CallSyntax) -> Scan:
+        """Behind a call that may be quoted: closers that may still come, and what shows that it is not."""
+        line_end = [] if syntax.dialect.ends_reply else [Token("decided", (OneOf(("\n", "\\n")),))]
+        calls = self._heads_of(syntax.dialect, "decided")
+        markers = [Token(f"decided{len(calls) + i}", marker.parts) for i, marker in enumerate(self._markers)]
+        tokens = [Token(f"o{i}", parts) for i, parts in enumerate(closers(syntax))]
+        return expecting([*tokens, *line_end, *calls, *markers], IN_LINE if line_end else SPACE)
+
     def _damaged(self, syntax: CallSyntax, name: str) -> Scan:
         """In a call whose JSON broke: its closer with another call right after it, which only then is one."""
         closers = [parts for parts in (syntax.tail(name), syntax.section_tail()) if parts]
@@ -232,12 +264,12 @@ _NOTHING = Scan("(?P<tail>)", "(?P<tail>)")
 def compiled(
     dialects: tuple[Description, ...],
     tools: tuple[str, ...],
-    reasoning: tuple[str, str] | None = None,
+    reasoning: Tags = (),
     markers: tuple[str, ...] = (),
 ) -> Grammar:
     """The grammar for these dialects and tool names; agents offer the same tools again and again.
 
-    `reasoning` is the tag that opens reasoning and the one that closes it, `markers` are taken out of visible text.
+    `reasoning` are pairs of tags that open and close it, `markers` are taken out of visible text.
     """
 
     def make() -> Grammar:

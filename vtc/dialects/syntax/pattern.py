@@ -31,7 +31,7 @@ from vtc.dialects.syntax.parts import (
     whole_of,
 )
 
-__all__ = ["Chars", "Group", "Lit", "Maybe", "OneOf", "Part", "Space", "beginning", "whole"]  # from `parts.py`
+__all__ = ["SPACE", "Chars", "Group", "Lit", "Maybe", "OneOf", "Part", "Space", "beginning", "whole"]  # from `parts.py`
 
 BODIES = ("json", "args", "params", "kwargs")
 SLOTS = {
@@ -220,10 +220,10 @@ def searching(tokens: Sequence[Token], at_end: Sequence[Token] = ()) -> Scan:
     )
 
 
-def expecting(tokens: Sequence[Token], at_end: Sequence[Token] = ()) -> Scan:
+def expecting(tokens: Sequence[Token], space: str = SPACE) -> Scan:
     """For a state in which, after white space, one of `tokens` must follow (used with `match`)."""
-    while_open, final = _search(tokens, (), hold=True), _search(tokens, at_end, hold=False)
-    return Scan(rf"{SPACE}(?:{while_open}|(?P<hold_>\\?\Z))", rf"{SPACE}(?:{final})")
+    while_open, final = _search(tokens, (), hold=True), _search(tokens, (), hold=False)
+    return Scan(rf"{space}(?:{while_open}|(?P<hold_>\\?\Z))", rf"{space}(?:{final})")
 
 
 def _search(tokens: Sequence[Token], at_end: Sequence[Token], *, hold: bool) -> str:

@@ -1,0 +1,96 @@
+"""Where a reply thinks, from the request, what was learned, the server's profile and the model's, in this order."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pytest
+
+from vtc.dialects.cache import ConversationCache
+from vtc.profiles.matching import Facts
+from vtc.profiles.plan import Thinking
+from vtc.profiles.schema import Match, ModelProfile, Reasoning, ServerProfile
+from vtc.profiles.thinking import COMMON_TAGS, asked_to_think, thinking
+
+SERVER = ServerProfile(name="server", match=Match())
+PARTS = ServerProfile(name="parts", match=Match(), parts_reasoning=True)
+
+
+def decided(
+    prefilled: bool | Literal["asked"],
+    body: dict[str, Any] | None = None,
+    server: ServerProfile = SERVER,
+    cache: ConversationCache | None = None,
+    host: str = "one",
+) -> Thinking:
+    model = ModelProfile(name="mine", match=Match(), reasoning=Reasoning(prefilled=prefilled))
+    return thinking(model, server, Facts(host=host, model="m", body=body or {}), cache, text_client=False)
+
+
+@pytest.mark.parametrize(
+    ("body", "asked"),
+    [
+        ({}, None),
+        ({"chat_template_kwargs": {"enable_thinking": False}}, False),
+        ({"chat_template_kwargs": {"thinking": True}}, True),
+        ({"chat_template_kwargs": None}, None),
+        ({"enable_thinking": True}, True),
+        ({"think": False}, False),
+        ({"thinking": {"type": "disabled"}}, False),
+        ({"thinking": {"type": "adaptive"}}, True),
+        ({"thinking": False}, False),
+        ({"reasoning_effort": "none"}, False),
+        ({"reasoning_effort": "low"}, True),
+        ({"reasoning": {"effort": "high"}}, True),
+        ({"reasoning": "x", "thinking": 7, "think": "much"}, None),
+    ],
+)
+def test_switches_of_a_request(body: dict[str, Any], asked: bool | None) -> None:
+    assert asked_to_think(body) is asked
+
+
+ON, OFF = {"thinking": True}, {"thinking": False}
+
+
+@pytest.mark.parametrize(
+    ("prefilled", "body", "server", "may", "begins"),
+    [
+        (True, {}, SERVER, True, True),
+        (True, ON, SERVER, True, True),
+        (True, OFF, SERVER, False, False),
+        (True, {}, PARTS, True, False),
+        ("asked", {}, SERVER, False, False),
+        ("asked", ON, SERVER, True, True),
+        (False, ON, SERVER, False, False),
+    ],
+)
+def test_a_reply_begins_inside_if_profiles_and_request_say_so(
+    prefilled: bool | Literal["asked"], body: dict[str, Any], server: ServerProfile, may: bool, begins: bool
+) -> None:
+    found = decided(prefilled, body, server)
+    assert (found.may_begin_inside, found.begins_inside) == (may, begins)
+
+
+def test_what_an_upstream_did_counts_for_the_same_host_model_and_switch() -> None:
+    cache = ConversationCache()
+    first = decided(True, cache=cache)
+    assert first.begins_inside
+    assert first.learned is not None
+    first.learned.begins_inside = False
+    assert not decided(True, cache=cache).begins_inside
+    assert decided(True, ON, cache=cache).begins_inside
+    assert decided(True, cache=cache, host="two").begins_inside
+    assert decided(True).begins_inside
+    learned = decided(True, server=PARTS, cache=cache, host="two").learned
+    assert learned is not None
+    learned.begins_inside = True
+    assert decided(True, server=PARTS, cache=cache, host="two").begins_inside
+
+
+def test_a_model_without_a_profile_keeps_its_tags_and_a_text_client_those_it_prompts_for() -> None:
+    facts = Facts(host="one", model="m")
+    assert thinking(None, SERVER, facts, None, text_client=False) == Thinking(COMMON_TAGS, "keep")
+    assert thinking(None, SERVER, facts, None, text_client=True) == Thinking((), "keep")
+    model = ModelProfile(name="mine", match=Match(), reasoning=Reasoning(open="<a>", close="</a>"))
+    assert thinking(model, SERVER, facts, None, text_client=False).tags == (("<a>", "</a>"), *COMMON_TAGS)
+    assert thinking(model, SERVER, facts, None, text_client=True).tags == (("<a>", "</a>"),)

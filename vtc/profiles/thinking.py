@@ -1,0 +1,75 @@
+"""Where a reply thinks: which tags stand around it, and whether the prompt opened the first of them already.
+
+Many templates end the prompt with `<think>`, so that only `</think>` shows in the reply. Whether one did is known, in
+this order, from the request's own switches, from what this upstream did with this model before, from the server's
+profile (some part the thinking off themselves) and from the model's profile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from vtc.dialects.cache import ConversationCache
+from vtc.profiles.matching import Facts
+from vtc.profiles.plan import Learned, Thinking
+from vtc.profiles.schema import ModelProfile, ServerProfile
+
+COMMON_TAGS = (("<think>", "</think>"), ("<thinking>", "</thinking>"), ("<thought>", "</thought>"))
+"""Tags that models of any family write; others are read only for the models whose profiles name them."""
+SWITCHES = ("chat_template_kwargs.enable_thinking", "chat_template_kwargs.thinking", "enable_thinking", "think")
+"""Dotted paths of what turns thinking on or off: templates on vLLM and SGLang; DashScope, SiliconFlow; Ollama."""
+EFFORTS = ("reasoning_effort", "reasoning.effort")
+"""Those of words that say how much; OpenAI, OpenRouter."""
+
+
+def thinking(
+    model: ModelProfile | None,
+    server: ServerProfile,
+    facts: Facts,
+    cache: ConversationCache | None,
+    *,
+    text_client: bool,
+) -> Thinking:
+    """Decide how the reasoning of a reply is read; `model` is None if it is not known.
+
+    A model that is not known keeps its tags where they are, but no call between them is one.
+    """
+    if model is None or model.reasoning is None:
+        return Thinking(() if text_client else COMMON_TAGS, "keep")
+    own = model.reasoning
+    others = () if text_client else COMMON_TAGS  # such clients read tags that they prompt for themselves
+    tags = tuple(dict.fromkeys([(own.open, own.close), *others]))
+    asked = asked_to_think(facts.body)
+    if asked is False or not own.prefilled or (own.prefilled == "asked" and not asked):
+        return Thinking(tags, own.to)
+    learned = Learned()
+    if cache is not None:
+        learned = cache.get_or_make(("thinking", facts.host, facts.model, str(asked)), Learned)
+    begins_inside = not server.parts_reasoning if learned.begins_inside is None else learned.begins_inside
+    return Thinking(tags, own.to, may_begin_inside=True, begins_inside=begins_inside, learned=learned)
+
+
+def asked_to_think(body: Mapping[str, Any]) -> bool | None:
+    """Return what a request says about thinking: true, false, or None if it says nothing."""
+    for path in SWITCHES:
+        value = _at(body, path)
+        if isinstance(value, bool):
+            return value
+    said = _at(body, "thinking")
+    kind = said.get("type") if isinstance(said, Mapping) else said
+    if isinstance(kind, bool):
+        return kind
+    if kind in ("enabled", "disabled", "adaptive"):
+        return bool(kind != "disabled")
+    for path in EFFORTS:
+        effort = _at(body, path)
+        if isinstance(effort, str):
+            return effort != "none"
+    return None
+
+
+def _at(body: Any, path: str) -> Any:
+    for key in path.split("."):
+        body = body.get(key) if isinstance(body, Mapping) else None
+    return body
