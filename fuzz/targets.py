@@ -127,7 +127,7 @@ def check_reply(opened: Callable[[], Exchange], text: str, size: int, finish: st
 
 def _keeps_all(exchange: Exchange) -> bool:
     """Whether only calls are taken out of the text."""
-    return exchange.plan.reading.reasoning is None and not exchange.plan.reading.markers
+    return exchange.plan.reading.thinking.to == "keep" and not exchange.plan.reading.markers
 
 
 def stream(data: bytes) -> None:

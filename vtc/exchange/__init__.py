@@ -24,10 +24,12 @@ from dataclasses import dataclass, replace
 from vtc.apis import Api, BadRequest, Request, summary
 from vtc.dialects.cache import ConversationCache
 from vtc.dialects.reading.reader import Reader
+from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
 from vtc.dialects.text_client import conversation
 from vtc.events import Call, Message, Refusal, ToolCall
 from vtc.exchange import request as outgoing
+from vtc.exchange.leftovers import Leftovers
 from vtc.exchange.reply import ReplyPipeline, Thoughts
 from vtc.exchange.stages import Fault, Ids
 from vtc.exchange.stream import Stream
@@ -279,6 +281,11 @@ class Exchange:
         """Make the way of one choice of the reply."""
         plan, think = self.plan.reply, self.plan.reading.thinking
         reads = bool(self.plan.reading.dialects and self._tools)
+        dialects = self.plan.reading.dialects
+
+        def beside_calls() -> tuple[Reader, Leftovers]:
+            return self._reader(whole=whole, dialects=()), Leftovers(dialects, self._reader(apart=True))
+
         openers = conversation.openers(plan.client_text.dialect, self._tools) if plan.client_text else {}
         return ReplyPipeline(
             plan,
@@ -288,15 +295,19 @@ class Exchange:
             reader=self._reader(whole=whole) if reads else None,
             thoughts=Thoughts(self._reader(apart=True), think.begins_inside and not whole) if reads else None,
             learned=think.learned,
+            beside_calls=beside_calls if reads else None,
             guards=chain(plan.guards, self._tools, openers) if plan.guards else None,
         )
 
-    def _reader(self, *, whole: bool = False, apart: bool = False) -> Reader:
-        """Make a reader of the text of a reply, or of its reasoning alone (`apart`)."""
+    def _reader(
+        self, *, whole: bool = False, apart: bool = False, dialects: Sequence[Description] | None = None
+    ) -> Reader:
+        """Make a reader of the text of a reply, or of a part of it that holds no reasoning (`apart`)."""
         plan, think = self.plan.reading, self.plan.reading.thinking
+        read = plan.dialects if dialects is None else tuple(dialects)
         unknown, inside = whole and think.may_begin_inside, think.begins_inside
         return Reader(
-            compiled(plan.dialects, tuple(sorted(plan.tools)), think.tags, plan.markers),
+            compiled(read, tuple(sorted(plan.tools)), think.tags, plan.markers),
             plan.tools,
             lenient=plan.lenient,
             unknown_tools=plan.unknown_tools,

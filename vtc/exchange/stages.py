@@ -145,9 +145,10 @@ class Record:
     def _refused(self, event: Refusal) -> None:
         if event.malformed:
             self.faults.append(("malformed", event.reason))
-        self._report.refusals.append(
-            {"reason": event.reason, "dialect": event.dialect, "name": event.name, "excerpt": event.excerpt}
-        )
+        told = {"reason": event.reason, "name": event.name, "excerpt": event.excerpt}
+        last = self._report.refusals[-1:]
+        if not any(told.items() <= one.items() for one in last):  # not once for each dialect that could be meant
+            self._report.refusals.append({**told, "dialect": event.dialect})
 
     def intervened(self, event: Intervention) -> None:
         """Note what a policy did."""
