@@ -200,10 +200,8 @@ class Api(Protocol):
     """One HTTP shape; a row of the registry (`apis/__init__.py`)."""
 
     name: str
-
-    def handles(self, method: str, path: str) -> bool:
-        """True for a request of this API."""
-        ...
+    path: str
+    """How the paths of its requests end; they are all POST."""
 
     def request(self, body: bytes, cache: Cache | None = None) -> Request:
         """Decode a request; declarations of tools may be kept in `cache`, nowhere else. Raises `BadRequest`."""

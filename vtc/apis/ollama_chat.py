@@ -150,9 +150,7 @@ class OllamaChat:
     """The row of the registry; see `base.Api`."""
 
     name = "ollama-chat"
-
-    def handles(self, method: str, path: str) -> bool:
-        return method == "POST" and path.partition("?")[0].rstrip("/").endswith("/api/chat")
+    path = "/api/chat"
 
     def request(self, body: bytes, cache: base.Cache | None = None) -> Request:
         return Request(body, cache)

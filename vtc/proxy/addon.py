@@ -115,9 +115,13 @@ class VirtualToolCalling:
 
     def request(self, flow: http.HTTPFlow) -> None:
         api = self._api(flow)
-        if api is None or self.planner is None or ctx.options.vtc_mode == "off":
+        if self.planner is None or ctx.options.vtc_mode == "off":
             return
         if not flow.live and (flow.response or flow.error):  # opened from a file: mitmproxy runs all hooks again
+            return
+        if api is None:
+            if unread := flows.unread(flow):
+                self._left_alone(flow, unread)
             return
         started = time.perf_counter()
         try:
@@ -129,9 +133,7 @@ class VirtualToolCalling:
             exchange = Exchange.open(api, body, flows.facts(flow), self.planner, flow.id, self.cache)
             rewritten = exchange.request()
         except ValueError as error:
-            left = f"left alone: {error}"
-            known = secrets(flow.request.headers)
-            self._say(flow, scrubbed({"request": [left]}, known), scrub(f"vtc: {left}", known), "left alone")
+            self._left_alone(flow, str(error))
             self.forget()
             return
         live = self._live[flow] = _Live(exchange, bodies.keep(), time.perf_counter() - started)
@@ -155,6 +157,10 @@ class VirtualToolCalling:
                 # A reply that cannot be decoded could not be read; clients take identity as they take any other.
                 flow.request.headers["accept-encoding"] = "identity"
 
+    def _left_alone(self, flow: http.HTTPFlow, why: str) -> None:
+        left, known = f"left alone: {why}", secrets(flow.request.headers)
+        self._say(flow, scrubbed({"request": [left]}, known), scrub(f"vtc: {left}", known), "left alone")
+
     def _api(self, flow: http.HTTPFlow) -> Api | None:
         return None if AGAIN in flow.metadata else flows.api(flow)
 
@@ -164,7 +170,9 @@ class VirtualToolCalling:
         live, response = self._live.get(flow), flow.response
         if live and live.exchange.plan.reply.buffered and ctx.options.vtc_mode == "rewrite":
             return  # it is looked at whole, whatever form upstream gave it
-        if response is None or self._api(flow) is None or not (200 <= response.status_code < 300):
+        if response is None or not (200 <= response.status_code < 300):
+            return
+        if self._api(flow) is None and not flows.unread(flow):
             return
         media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if media_type not in STREAMED or (live and live.answered):

@@ -16,9 +16,7 @@ class AnthropicMessages:
     """The row of the registry; see `base.Api`."""
 
     name = "anthropic-messages"
-
-    def handles(self, method: str, path: str) -> bool:
-        return method == "POST" and path.partition("?")[0].rstrip("/").endswith("/v1/messages")
+    path = "/v1/messages"
 
     def request(self, body: bytes, cache: base.Cache | None = None) -> Request:
         return Request(body, cache)

@@ -15,9 +15,7 @@ class OpenAIChat:
     """The row of the registry; see `base.Api`."""
 
     name = "openai-chat"
-
-    def handles(self, method: str, path: str) -> bool:
-        return method == "POST" and path.partition("?")[0].rstrip("/").endswith("/chat/completions")
+    path = "/chat/completions"
 
     def request(self, body: bytes, cache: base.Cache | None = None) -> Request:
         return Request(body, cache)

@@ -16,9 +16,7 @@ class OpenAIResponses:
     """The row of the registry; see `base.Api`."""
 
     name = "openai-responses"
-
-    def handles(self, method: str, path: str) -> bool:
-        return method == "POST" and path.partition("?")[0].endswith("/responses")
+    path = "/responses"
 
     def request(self, body: bytes, cache: base.Cache | None = None) -> Request:
         return Request(body, cache)
