@@ -27,7 +27,7 @@ UNREAD = {
     "/completions": "a prompt without messages, and what completes it, are not read",
     "/api/generate": "a prompt without messages, and what completes it, are not read",
 }
-"""Paths close to those of the APIs, and why a request to one, or below it, is left alone; the first that fits counts."""
+"""Paths close to those of the APIs, and why requests to them, or below, are left alone; the first that fits counts."""
 
 
 def unread(method: str, path: str) -> str:

@@ -158,10 +158,12 @@ def declared_tools(entries: Iterable[Json]) -> Declared:
                 space, own = str(group["name"]), str(one.get("name"))
                 found.nested |= {name: (space, own), f"{space}__{own}": (space, own)}
             found.all.append(name)
+            if not isinstance(one.get("name"), str):
+                continue
             if one.get("type") == "custom":
                 found.custom |= {name}
                 found.append(Tool(name, _told(one), INPUT))
-            elif one.get("type") == "function" and isinstance(one.get("name"), str):
+            elif one.get("type") == "function":
                 parameters = one.get("parameters")
                 found.append(Tool(name, _told(one), parameters if isinstance(parameters, dict) else {}))
     return found
