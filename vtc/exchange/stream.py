@@ -116,7 +116,8 @@ class Stream:
                 out += last
         except Exception as error:
             out += [*self._fail(error), *map(self._passed, unread)]
-            out += [frame.raw for frame in self._given_back(self._frames.finish)]
+            if final or not self._relay.codec.renumbers:  # a frame that has only begun gets its number when it is whole
+                out += [frame.raw for frame in self._given_back(self._frames.finish)]
         return [*out, rest]
 
     def _fail(self, error: Exception) -> list[bytes]:
