@@ -114,7 +114,6 @@ def test_any_frame_passes(api: Api, data: bytes) -> None:
 
 
 @each
-@pytest.mark.parametrize("whole", [False, True])
-def test_end_of_nothing_is_nothing(api: Api, whole: bool) -> None:
-    relay = Relay(api.codec(whole=whole), Toy)
+def test_end_of_nothing_is_nothing(api: Api) -> None:
+    relay = Relay(api.codec(), Toy)
     assert relay.finish() == relay.finish() == relay.release() == []

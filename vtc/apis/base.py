@@ -207,16 +207,23 @@ class Api(Protocol):
         """Decode a request; declarations of tools may be kept in `cache`, nowhere else. Raises `BadRequest`."""
         ...
 
-    def codec(self, form: Any = None, drop: Collection[str] = (), *, whole: bool = False) -> Codec:
-        """Make the codec of one reply, streamed or `whole`; `drop` are names of fields that the client is not sent."""
+    def codec(self, form: Any = None, drop: Collection[str] = ()) -> Codec:
+        """Make the codec of one streamed reply; `drop` are names of fields that the client is not sent."""
         ...
 
     def unstreamed(self) -> tuple[Mapping[str, Any], Sequence[str]]:
         """Fields to set and to drop in a streaming request so that the reply comes whole."""
         ...
 
-    def streamed(self, body: bytes, request: Request) -> bytes:
-        """Turn a whole reply into the stream that `request` asked for. Raises ValueError if it is none."""
+    def unfold(self, reply: Any, request: Request | None) -> Iterable[Mapping[str, Any]]:
+        """Tell a whole reply by the events of a stream: all that it says, or what `request` asks to be told.
+
+        Raises `UNFIT` (`fields.py`) if it is none.
+        """
+        ...
+
+    def fold(self, events: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+        """Add up the events of a stream to a whole reply."""
         ...
 
     def reply(self, request: Request, text: str, *, digest: str, created: int) -> bytes:

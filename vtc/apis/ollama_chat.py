@@ -20,16 +20,14 @@ from msgspec.structs import replace
 
 from vtc import events
 from vtc.apis import base
-from vtc.apis.base import BadRequest, Decoded, KeepsNothing, Said, as_said
+from vtc.apis.base import BadRequest, Decoded, KeepsNothing, Said
 from vtc.apis.openai_chat import request as openai_chat
 from vtc.apis.openai_chat.reply import without
 from vtc.events import Call, CallDelta, Delta, Finish, Reasoning, ReasoningDelta, TextDelta, ToolCall
 from vtc.json_text import decode, encode
-from vtc.wire.framing import Frame, Framing
+from vtc.wire.framing import Frame
 from vtc.wire.ndjson import Lines
-from vtc.wire.whole import WholeBody
 
-_LINES, _WHOLE = Lines(), WholeBody()
 _EVERY_LINE = ("model", "created_at")
 
 
@@ -70,13 +68,13 @@ def _entry(call: ToolCall, *, ids: bool) -> dict[str, Any]:
 
 
 class Codec(KeepsNothing, msgspec.Struct):
-    """The lines of a reply, or the one of a whole reply. `ids` gives calls ids; `drop` names fields to leave out."""
+    """The lines of a reply. `ids` gives calls ids; `drop` names fields to leave out."""
 
+    framing: ClassVar[Lines] = Lines()
     renumbers: ClassVar[bool] = False
 
     ids: bool = False
     drop: frozenset[str] = frozenset()
-    framing: Framing = _LINES
     last: Frame | None = None
 
     def decode(self, frame: Frame) -> Decoded | None:
@@ -114,7 +112,7 @@ class Codec(KeepsNothing, msgspec.Struct):
         if any(isinstance(one, Finish) for one in said):
             end = line if done else {**head, "done": True, "done_reason": "stop"}
             lines.append({**end, "message": {"role": "assistant", "content": "", **(rest if done else {})}})
-        return [*lines] if self.framing is _LINES else [_joined(lines)]
+        return [*lines]
 
     def keep_alive(self) -> bytes | None:
         """Copy the last line without its text, as clients read every line as JSON; None before the first."""
@@ -135,17 +133,6 @@ def _deltas(line: Mapping[str, Any]) -> Iterable[Delta]:
         yield Finish("length" if reason == "length" else "other", said=reason)  # calls do not change it
 
 
-def _joined(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Join lines to the whole reply that they add up to."""
-    messages = [line["message"] for line in lines]
-    message = {**messages[-1], "content": "".join(one["content"] for one in messages)}
-    if thinking := "".join(one.get("thinking") or "" for one in messages):
-        message["thinking"] = thinking
-    if calls := [call for one in messages for call in one.get("tool_calls") or ()]:
-        message["tool_calls"] = calls
-    return {**lines[-1], "message": message}
-
-
 class OllamaChat:
     """The row of the registry; see `base.Api`."""
 
@@ -155,19 +142,31 @@ class OllamaChat:
     def request(self, body: bytes, cache: base.Cache | None = None) -> Request:
         return Request(body, cache)
 
-    def codec(self, form: Any = None, drop: Collection[str] = (), *, whole: bool = False) -> Codec:
-        return Codec(bool(form), frozenset(drop), _WHOLE if whole else _LINES)
+    def codec(self, form: Any = None, drop: Collection[str] = ()) -> Codec:
+        return Codec(bool(form), frozenset(drop))
 
     def unstreamed(self) -> tuple[Mapping[str, Any], Sequence[str]]:
         return {"stream": False}, ()
 
-    def streamed(self, body: bytes, request: base.Request) -> bytes:
-        line, codec = decode(body), self.codec(request.form)
-        if not isinstance(line, dict) or not isinstance(line.get("message"), dict):
-            raise ValueError("the reply is none of Ollama's chat API")
-        frame = Frame(b"", encode({**line, "message": {**line["message"], "thinking": ""}}))
-        lines = codec.write(frame, 0, as_said(_deltas(line)), first=True)
-        return b"".join(_LINES.write(line, None, first=True) for line in lines)
+    def unfold(self, reply: Any, request: base.Request | None) -> Iterable[Mapping[str, Any]]:
+        message, head = reply["message"], {key: reply[key] for key in _EVERY_LINE if key in reply}
+        if request is None:
+            return [reply]
+        told = [{"thinking": message["thinking"]}] if message.get("thinking") else []
+        told += [{"content": message["content"]}] if message.get("content") else []
+        told += [{"tool_calls": [call]} for call in message.get("tool_calls") or ()]
+        lines = [{**head, "message": {"role": "assistant", "content": "", **one}, "done": False} for one in told]
+        rest = {key: value for key, value in message.items() if key not in ("thinking", "tool_calls")}
+        return [*lines, {**reply, "message": {**rest, "content": ""}}]
+
+    def fold(self, events: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+        messages = [line["message"] for line in events]
+        message = {**messages[-1], "content": "".join(one["content"] for one in messages)}
+        if thinking := "".join(one.get("thinking") or "" for one in messages):
+            message["thinking"] = thinking
+        if calls := [call for one in messages for call in one.get("tool_calls") or ()]:
+            message["tool_calls"] = calls
+        return {**events[-1], "message": message}
 
     def reply(self, request: base.Request, text: str, *, digest: str, created: int) -> bytes:
         head = {"model": request.model, "created_at": datetime.fromtimestamp(created, UTC).isoformat()}

@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from vtc.apis import Api, BadRequest, Request, summary
+from vtc.apis import Api, BadRequest, Request, summary, whole
 from vtc.dialects.cache import ConversationCache
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description
@@ -124,7 +124,7 @@ class Exchange:
         body = self._api.reply(self._request, text, digest=digest, created=created)
         if not self._request.stream:
             return "application/json", body
-        return self.framing.media_type, self._api.streamed(body, self._request)
+        return self.framing.media_type, whole.streamed(self._api, body, self._request)
 
     def _rewritten(self) -> _Outgoing:
         if self._outgoing is None:
@@ -191,7 +191,7 @@ class Exchange:
         self._request.forget()
         self._cache = None
         self._outgoing = self._outgoing and replace(self._outgoing, messages=None)
-        return self._stream(decoder, self.report, [], whole=False, clock=clock)
+        return self._stream(decoder, self.report, [], clock)
 
     def body(self, body: bytes) -> bytes:
         """Rewrite a whole reply, be it JSON or a stream; as it came if that fails."""
@@ -229,19 +229,28 @@ class Exchange:
         """Read and rewrite one reply."""
         report = Report()
         pipelines: list[ReplyPipeline] = []
-        whole = not self.framing.matches(body)
-        stream = self._stream(compression.decoder(""), report, pipelines, whole=whole)
-        rewritten = b"".join([*stream.feed(body), *stream.finish()])
-        if whole and stream.failed:  # what was read of it is not what was sent
-            return _Reply(rewritten, Report(failures=report.failures), [])
-        return _Reply(rewritten, report, [fault for pipeline in pipelines for fault in pipeline.faults])
+        is_stream = self.framing.matches(body)
+        try:
+            came = body if is_stream else whole.streamed(self._api, body)
+            stream = self._stream(compression.decoder(""), report, pipelines)
+            went = b"".join([*stream.feed(came), *stream.finish()])
+            if not (is_stream or stream.failed):
+                went = whole.folded(self._api, body, came, went)
+        except whole.NoReply:
+            return _Reply(body, report, [])
+        except Exception as error:
+            logger.exception("vtc: the reply is passed on as it came")
+            report.failures.append(f"{type(error).__name__}: {error}")
+        if report.failures and not is_stream:  # what was read of it is not what is sent
+            return _Reply(body, Report(failures=report.failures), [])
+        return _Reply(went, report, [fault for pipeline in pipelines for fault in pipeline.faults])
 
     def _as_asked(self, body: bytes) -> bytes:
         """Return a whole reply in the form that the client asked for."""
         if not self.plan.reply.buffered or self.framing.matches(body):
             return body
         try:
-            return self._api.streamed(body, self._request)
+            return whole.streamed(self._api, body, self._request)
         except ValueError as error:
             self.report.failures.append(str(error))
         except Exception as error:
@@ -264,8 +273,6 @@ class Exchange:
         decoder: compression.Decoder,
         report: Report,
         pipelines: list[ReplyPipeline],
-        *,
-        whole: bool,
         clock: Callable[[], float] = float,
     ) -> Stream:
         """Make the way of a reply; `pipelines` takes those of its choices."""
@@ -274,7 +281,7 @@ class Exchange:
             pipelines.append(self._pipeline(report, whole=whole))
             return pipelines[-1]
 
-        codec = self._api.codec(self._request.form, self.plan.reply.drop, whole=whole)
+        codec = self._api.codec(self._request.form, self.plan.reply.drop)
         return Stream(codec, pipeline, decoder, report, clock)
 
     def _pipeline(self, report: Report, *, whole: bool) -> ReplyPipeline:

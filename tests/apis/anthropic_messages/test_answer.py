@@ -8,7 +8,14 @@ import pytest
 
 from tests.apis import messages
 from tests.apis.named_events import events
-from vtc.apis.anthropic_messages.answer import message, streamed
+from vtc.apis.anthropic_messages import AnthropicMessages
+from vtc.apis.anthropic_messages.answer import message
+from vtc.apis.whole import streamed as streamed_of
+
+
+def streamed(body: bytes) -> bytes:
+    return streamed_of(AnthropicMessages(), body)
+
 
 REPLY = messages.message(
     messages.thinking("Hm.", "sig"),
@@ -34,7 +41,7 @@ def test_stream_of_a_reply_that_lacks_what_clients_need_has_it() -> None:
 
 @pytest.mark.parametrize("body", [b"[]", b"{}", b"x", b'{"type": "error"}', b'{"content": "x"}'])
 def test_what_is_no_message_is_told_of(body: bytes) -> None:
-    with pytest.raises(ValueError, match=r"no message|Expecting"):
+    with pytest.raises(ValueError, match=r"no reply of anthropic-messages|Expecting"):
         streamed(body)
 
 

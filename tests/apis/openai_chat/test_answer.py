@@ -10,9 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.apis import chat
-from vtc.apis.openai_chat.answer import completion, streamed
+from vtc.apis.openai_chat import OpenAIChat
+from vtc.apis.openai_chat.answer import completion
+from vtc.apis.whole import streamed as streamed_of
 
+API = OpenAIChat()
 CALL = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"a": 1}'}, "extra_content": 1}
+
+
+def streamed(body: bytes, *, usage: bool) -> bytes:
+    asked = {"stream_options": {"include_usage": True}} if usage else {}
+    return streamed_of(API, body, API.request(chat.encoded(chat.request(stream=True, **asked))))
 
 
 def body(content: Any = "Hi", finish: str = "stop", *, message: Any = None, **fields: Any) -> bytes:

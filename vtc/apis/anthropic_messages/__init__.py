@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from vtc.apis import base
-from vtc.apis.anthropic_messages.answer import message, streamed
-from vtc.apis.anthropic_messages.body import BodyCodec
+from vtc.apis.anthropic_messages.answer import folded, message, unfolded
 from vtc.apis.anthropic_messages.reply import StreamCodec
 from vtc.apis.anthropic_messages.request import Request
 
@@ -21,14 +20,17 @@ class AnthropicMessages:
     def request(self, body: bytes, cache: base.Cache | None = None) -> Request:
         return Request(body, cache)
 
-    def codec(self, form: Any = None, drop: Collection[str] = (), *, whole: bool = False) -> StreamCodec | BodyCodec:
-        return (BodyCodec if whole else StreamCodec)(thinks=bool(form), drop=frozenset(drop))
+    def codec(self, form: Any = None, drop: Collection[str] = ()) -> StreamCodec:
+        return StreamCodec(thinks=bool(form), drop=frozenset(drop))
 
     def unstreamed(self) -> tuple[Mapping[str, Any], Sequence[str]]:
         return {"stream": False}, ()
 
-    def streamed(self, body: bytes, request: base.Request) -> bytes:
-        return streamed(body)
+    def unfold(self, reply: Any, request: base.Request | None) -> Iterable[Mapping[str, Any]]:
+        return unfolded(reply)
+
+    def fold(self, events: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+        return folded(events)
 
     def reply(self, request: base.Request, text: str, *, digest: str, created: int) -> bytes:
         return message(text, id_=f"msg_{digest[:24]}", model=request.model)

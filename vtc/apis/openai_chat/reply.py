@@ -35,7 +35,7 @@ from vtc.events import (
     ToolCall,
 )
 from vtc.json_text import decode, encode
-from vtc.wire import sse, whole
+from vtc.wire import sse
 from vtc.wire.framing import Frame
 
 CALL_FIELDS = ("tool_calls", "function_call")
@@ -79,7 +79,7 @@ _decode_chunk = msgspec.json.Decoder(_Chunk).decode
 class ChunkCodec(KeepsNothing, msgspec.Struct):
     """The chunks of a streamed reply. `legacy` writes calls in the older form; `drop` names fields to leave out."""
 
-    framing: ClassVar[sse.EventStream] = sse.EventStream()
+    framing: ClassVar[sse.EventStream] = sse.EventStream(last=b"data: [DONE]\n\n")
     renumbers: ClassVar[bool] = False
 
     legacy: bool = False
@@ -253,79 +253,13 @@ class ChunkCodec(KeepsNothing, msgspec.Struct):
         return b": keep-alive\n\n"
 
 
-class BodyCodec(KeepsNothing, msgspec.Struct):
-    """A whole reply: one frame, which is written anew when its last choice is."""
-
-    framing: ClassVar[whole.WholeBody] = whole.WholeBody()
-    renumbers: ClassVar[bool] = False
-
-    legacy: bool = False
-    drop: frozenset[str] = frozenset()
-    reply: dict[str, Any] | None = None
-    """The reply as far as it was written."""
-    last: int = 0
-    """The last choice that says anything."""
-
-    def decode(self, frame: Frame) -> Decoded | None:
-        reply = decode(frame.raw, "replace")
-        choices = reply.get("choices") if isinstance(reply, dict) else None
-        deltas: list[Delta] = []
-        for place, choice in enumerate(choices or ()):
-            message = part_of(choice, "message")
-            if isinstance(message.get("content"), str) or any(message.get(key) for key in CALL_FIELDS):
-                self.last = place
-                deltas += _deltas(place, choice, message, whole=True)
-                if not choice.get("finish_reason"):
-                    deltas.append(Finish("stop", place))
-        if self.drop and isinstance(reply, dict) and (clean := without(reply, self.drop)) != reply:
-            body = encode(clean)
-            return Decoded(tuple(deltas), frame=Frame(body, body))
-        return Decoded(tuple(deltas))
-
-    def forward(self, frame: Frame) -> bytes:
-        return frame.raw
-
-    def write(self, frame: Frame, choice: int, said: Sequence[Said], *, first: bool) -> list[Mapping[str, Any]]:
-        reply = self.reply or decode(frame.raw, "replace")
-        entry = {**reply["choices"][choice]}
-        message = {**entry["message"]}
-        text = "".join(
-            one.raw if isinstance(one, Text) else one.text for one in said if isinstance(one, Text | Rewritten)
-        )
-        thoughts = "".join(one.raw for one in said if isinstance(one, Reasoning))
-        calls = [entry_of(one.call) for one in said if isinstance(one, Call)]
-        native = [one for one in said if isinstance(one, CallDelta)]
-        if text != (message.get("content") or "") or calls:
-            message["content"] = text or None if calls or native else text
-        if thoughts and "reasoning_content" not in self.drop:
-            message["reasoning_content"] = (message.get("reasoning_content") or "") + thoughts
-        if not native:
-            for key in CALL_FIELDS:
-                message.pop(key, None)
-        if calls and self.legacy:
-            message["function_call"] = calls[0]["function"]
-        elif calls:
-            message["tool_calls"] = [*(one.source for one in native if one.index != LEGACY), *calls]
-        for one in said:
-            if isinstance(one, Finish) and one.reason != _REASONS.get(entry.get("finish_reason") or "", "stop"):
-                entry["finish_reason"] = _reason(one, entry.get("finish_reason"), legacy=self.legacy)
-        choices = [
-            {**entry, "message": message} if place == choice else one for place, one in enumerate(reply["choices"])
-        ]
-        self.reply = {**reply, "choices": choices}
-        return [self.reply] if choice == self.last else []
-
-    def keep_alive(self) -> None:
-        return None
-
-
-def _deltas(choice: int, entry: Mapping[str, Any], part: Any, *, whole: bool = False) -> list[Delta]:
-    """Read one choice of a chunk, or of a whole reply; `part` is its delta or its message."""
+def _deltas(choice: int, entry: Mapping[str, Any], part: Any) -> list[Delta]:
+    """Read one choice of a chunk; `part` is its delta."""
     part = part if isinstance(part, Mapping) else {}
     deltas: list[Delta] = []
     if thought := part.get("reasoning_content") or part.get("reasoning"):
         deltas.append(ReasoningDelta(thought if isinstance(thought, str) else "", choice))
-    deltas += [read_call(call, choice, whole=whole) for call in part.get("tool_calls") or ()]
+    deltas += [read_call(call, choice) for call in part.get("tool_calls") or ()]
     if call := part.get("function_call"):
         deltas.append(read_function_call(call, choice))
     content = part.get("content")

@@ -184,8 +184,11 @@ class Outgoing(Incoming):
                 self.open = Open("message", self.opening_number, self.count, id_, item)
                 self.count += 1
                 units.append(self._placed(frame, event))
-            elif self.open:
+            else:
+                if self.open is None:  # a call came after the last part
+                    units.append(self._begin("message", self.opening_number)[0])
                 units.append(self._placed(frame, event))
+                assert self.open
                 self.open = replace(self.open, part=event["part"])
             self.said = None
         return units

@@ -157,9 +157,7 @@ class EventCodec(Outgoing):
             self.opening, self.opening_number = (frame,), number
             return []
         if kind == PART:
-            if not (begins or is_open):
-                return self._swallow()  # a call came after the last part: its text goes to a message of its own
-            self.opening, self.opening_number = (*self.opening, frame), number
+            self.opening, self.opening_number = (*(self.opening if begins else ()), frame), number
             return []
         if kind == TEXT:
             units = self._to_message(number)
