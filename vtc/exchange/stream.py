@@ -2,7 +2,7 @@
 
     chunk -> undo the content coding -> cut into frames -> relay -> bytes that may leave
 
-A whole body takes the same way as the stream that says the same. A chunk in which nothing can begin takes the fast path.
+A whole body goes this way as the stream that says the same. A chunk in which nothing can begin takes the fast path.
 """
 
 from __future__ import annotations
