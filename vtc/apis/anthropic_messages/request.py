@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from vtc.apis import base, fields
-from vtc.apis.anthropic_messages.blocks import block_of
+from vtc.apis.anthropic_messages.reply import block_of
 from vtc.apis.base import BadRequest
 from vtc.apis.fields import UNFIT
 from vtc.events import Message, Opaque, Tool, ToolCall

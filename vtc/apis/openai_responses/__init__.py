@@ -22,7 +22,7 @@ class OpenAIResponses:
         return Request(body, cache)
 
     def codec(self, form: Any = None, drop: Collection[str] = ()) -> EventCodec:
-        return EventCodec(form or Form(), frozenset(drop))
+        return EventCodec(form=form or Form(), drop=frozenset(drop))
 
     def unstreamed(self) -> tuple[Mapping[str, Any], Sequence[str]]:
         return {"stream": False}, ("stream_options",)
