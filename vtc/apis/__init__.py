@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from vtc.apis.anthropic_messages import AnthropicMessages
+from vtc.apis import anthropic_messages, ollama_chat, openai_chat, openai_responses
 from vtc.apis.base import Api, BadRequest, Reply, Request
-from vtc.apis.ollama_chat import OllamaChat
-from vtc.apis.openai_chat import OpenAIChat
-from vtc.apis.openai_responses import OpenAIResponses
 
-APIS: tuple[Api, ...] = (OpenAIChat(), AnthropicMessages(), OpenAIResponses(), OllamaChat())
+APIS = (openai_chat.API, anthropic_messages.API, openai_responses.API, ollama_chat.API)
 
 
 def find(method: str, path: str) -> Api | None:

@@ -11,7 +11,7 @@ name their tool, and often no call: they are matched by their order. The format 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
@@ -133,44 +133,39 @@ def _deltas(line: Mapping[str, Any]) -> Iterable[Delta]:
         yield Finish("length" if reason == "length" else "other", said=reason)  # calls do not change it
 
 
-class OllamaChat:
-    """The row of the registry; see `base.Api`."""
+def _unfolded(reply: Any, request: base.Request | None) -> Sequence[Mapping[str, Any]]:
+    message, head = reply["message"], {key: reply[key] for key in _EVERY_LINE if key in reply}
+    if request is None:
+        return [reply]
+    told = [{"thinking": message["thinking"]}] if message.get("thinking") else []
+    told += [{"content": message["content"]}] if message.get("content") else []
+    told += [{"tool_calls": [call]} for call in message.get("tool_calls") or ()]
+    lines = [{**head, "message": {"role": "assistant", "content": "", **one}, "done": False} for one in told]
+    rest = {key: value for key, value in message.items() if key not in ("thinking", "tool_calls")}
+    return [*lines, {**reply, "message": {**rest, "content": ""}}]
 
-    name = "ollama-chat"
-    path = "/api/chat"
 
-    def request(self, body: bytes, cache: base.Cache | None = None) -> Request:
-        return Request(body, cache)
+def _folded(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    messages = [line["message"] for line in lines]
+    message = {**messages[-1], "content": "".join(one["content"] for one in messages)}
+    if thinking := "".join(one.get("thinking") or "" for one in messages):
+        message["thinking"] = thinking
+    if calls := [call for one in messages for call in one.get("tool_calls") or ()]:
+        message["tool_calls"] = calls
+    return {**lines[-1], "message": message}
 
-    def codec(self, form: Any = None, drop: Collection[str] = ()) -> Codec:
-        return Codec(bool(form), frozenset(drop))
 
-    def unstreamed(self) -> tuple[Mapping[str, Any], Sequence[str]]:
-        return {"stream": False}, ()
+def _answer(request: base.Request, text: str, _digest: str, created: int) -> Mapping[str, Any]:
+    head = {"model": request.model, "created_at": datetime.fromtimestamp(created, UTC).isoformat()}
+    return {**head, "message": {"role": "assistant", "content": text}, "done": True, "done_reason": "stop"}
 
-    def unfold(self, reply: Any, request: base.Request | None) -> Iterable[Mapping[str, Any]]:
-        message, head = reply["message"], {key: reply[key] for key in _EVERY_LINE if key in reply}
-        if request is None:
-            return [reply]
-        told = [{"thinking": message["thinking"]}] if message.get("thinking") else []
-        told += [{"content": message["content"]}] if message.get("content") else []
-        told += [{"tool_calls": [call]} for call in message.get("tool_calls") or ()]
-        lines = [{**head, "message": {"role": "assistant", "content": "", **one}, "done": False} for one in told]
-        rest = {key: value for key, value in message.items() if key not in ("thinking", "tool_calls")}
-        return [*lines, {**reply, "message": {**rest, "content": ""}}]
 
-    def fold(self, events: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-        messages = [line["message"] for line in events]
-        message = {**messages[-1], "content": "".join(one["content"] for one in messages)}
-        if thinking := "".join(one.get("thinking") or "" for one in messages):
-            message["thinking"] = thinking
-        if calls := [call for one in messages for call in one.get("tool_calls") or ()]:
-            message["tool_calls"] = calls
-        return {**events[-1], "message": message}
-
-    def reply(self, request: base.Request, text: str, *, digest: str, created: int) -> bytes:
-        head = {"model": request.model, "created_at": datetime.fromtimestamp(created, UTC).isoformat()}
-        return encode({**head, "message": {"role": "assistant", "content": text}, "done": True, "done_reason": "stop"})
-
-    def call_id(self, digest: str) -> str:
-        return f"call_{digest[:24]}"
+API = base.Api(
+    "ollama-chat",
+    "/api/chat",
+    Request,
+    lambda form, drop: Codec(bool(form), drop),
+    _unfolded,
+    _folded,
+    _answer,
+)

@@ -35,6 +35,7 @@ from vtc.exchange.stages import Fault, Ids
 from vtc.exchange.stream import Stream
 from vtc.guards import loops
 from vtc.guards.chain import chain
+from vtc.json_text import encode
 from vtc.profiles.matching import Facts
 from vtc.profiles.plan import Plan
 from vtc.profiles.planner import Planner
@@ -121,7 +122,7 @@ class Exchange:
             call = ToolCall(final.tool, json.dumps({final.argument: text}, ensure_ascii=False))
             text = conversation.as_read(call, client.dialect, self._tools)
         digest = hashlib.sha256(self._seed.encode()).hexdigest()
-        body = self._api.reply(self._request, text, digest=digest, created=created)
+        body = encode(self._api.answer(self._request, text, digest, created))
         if not self._request.stream:
             return "application/json", body
         return self.framing.media_type, whole.streamed(self._api, body, self._request)
@@ -132,7 +133,7 @@ class Exchange:
             with _as_it_came():
                 stop, steer = self._loops()
                 messages = outgoing.prepared(request, plan, self._tools, steer, self.report.request, self._cache)
-                body = outgoing.encoded(self._api, request, self._body, plan, messages)
+                body = outgoing.encoded(request, self._body, plan, messages)
             self._outgoing = _Outgoing(body, messages, stop)
         return self._outgoing
 
@@ -266,7 +267,7 @@ class Exchange:
         question = f"Nothing of your last reply was carried out:\n{faults}\nWrite the whole reply again, corrected."
         said = Message("assistant", (summary.text(self._api, body) or "(nothing)",))
         asked = [*messages, said, Message("user", (question,))]
-        return outgoing.encoded(self._api, self._request, self._body, self.plan.request, asked)
+        return outgoing.encoded(self._request, self._body, self.plan.request, asked)
 
     def _stream(
         self,

@@ -8,13 +8,12 @@ import pytest
 
 from tests.apis import messages
 from tests.apis.named_events import events
-from vtc.apis.anthropic_messages import AnthropicMessages
-from vtc.apis.anthropic_messages.answer import message
+from vtc.apis.anthropic_messages import API
 from vtc.apis.whole import streamed as streamed_of
 
 
 def streamed(body: bytes) -> bytes:
-    return streamed_of(AnthropicMessages(), body)
+    return streamed_of(API, body)
 
 
 REPLY = messages.message(
@@ -46,7 +45,9 @@ def test_what_is_no_message_is_told_of(body: bytes) -> None:
 
 
 def test_a_reply_of_our_own() -> None:
-    body = message("Stopped.", id_="msg_1", model="m")
+    body = json.dumps(
+        API.answer(API.request(json.dumps(messages.request()).encode()), "Stopped.", "ab" * 32, 5)
+    ).encode()
     assert messages.read(body) == messages.Read([messages.text("Stopped.")], "end_turn")
     kinds = [event.name for event in events(streamed(body))]
     block = [f"content_block_{what}" for what in ("start", "delta", "stop")]

@@ -12,9 +12,8 @@ from tests.apis.messages import call, message, read, text, thinking
 from tests.apis.named_events import Json
 from tests.apis.rewriting import rewritten as through
 from tests.apis.toy import Toy
-from vtc.apis.anthropic_messages import AnthropicMessages
+from vtc.apis.anthropic_messages import API
 
-API = AnthropicMessages()
 SEARCH = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "x"}}
 
 

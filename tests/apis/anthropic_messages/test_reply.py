@@ -16,7 +16,7 @@ from tests.apis.named_events import Json, StreamError, events, frame
 from tests.apis.replies import REPLIES
 from tests.apis.rewriting import rewritten
 from tests.apis.toy import Toy, White
-from vtc.apis.anthropic_messages import AnthropicMessages
+from vtc.apis.anthropic_messages import API
 from vtc.apis.anthropic_messages.reply import StreamCodec
 from vtc.apis.relay import Relay
 from vtc.events import Call, Event
@@ -405,4 +405,4 @@ def test_streamed_replies_are_well_formed_and_say_what_whole_ones_do(
     out = run(*frames, thinks=thinks, **how)
     found = read(out)
     body = json.dumps(messages.message(*(entry(i, *one) for i, one in enumerate(said)), stop_reason=reason)).encode()
-    assert read(rewritten(AnthropicMessages(), body, lambda: Toy(structured, guarded), thinks)) == found
+    assert read(rewritten(API, body, lambda: Toy(structured, guarded), thinks)) == found

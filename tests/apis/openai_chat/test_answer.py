@@ -10,11 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.apis import chat
-from vtc.apis.openai_chat import OpenAIChat
-from vtc.apis.openai_chat.answer import completion
+from vtc.apis.openai_chat import API
 from vtc.apis.whole import streamed as streamed_of
 
-API = OpenAIChat()
 CALL = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"a": 1}'}, "extra_content": 1}
 
 
@@ -80,6 +78,6 @@ def test_what_is_no_chat_completion_is_told_of(body: bytes) -> None:
 
 
 def test_a_reply_of_our_own() -> None:
-    own = completion("Stopped.", id_="chatcmpl-1", model="m", created=5)
+    own = chat.encoded(API.answer(API.request(chat.encoded(chat.request())), "Stopped.", "ab" * 32, 5))
     assert chat.read(own) == chat.read(streamed(own, usage=False)) == chat.Read("Stopped.", finish_reason="stop")
     assert json.loads(own)["created"] == 5

@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 from tests.apis import chat
 from tests.apis.rewriting import rewritten as through
 from tests.apis.toy import Toy
-from vtc.apis.openai_chat import OpenAIChat
+from vtc.apis.openai_chat import API
 from vtc.apis.openai_chat.reply import ChunkCodec
 from vtc.apis.relay import Relay
 from vtc.wire import sse
 
-API = OpenAIChat()
 CALL = {"id": "a", "type": "function", "function": {"name": "read", "arguments": '{"x": 1}'}}
 
 

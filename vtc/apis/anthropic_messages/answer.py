@@ -7,29 +7,29 @@ arguments, the reason with the usage, the stop.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from vtc.json_text import decode, encode
+from vtc.apis.base import Request
+from vtc.apis.blocks import Json
+from vtc.json_text import decode
 
 
-def message(text: str, *, id_: str, model: str) -> bytes:
-    """A reply that says `text`."""
-    return encode(
-        {
-            "id": id_,
-            "type": "message",
-            "role": "assistant",
-            "model": model,
-            "content": [{"type": "text", "text": text}],
-            "stop_reason": "end_turn",
-            "stop_sequence": None,
-            "usage": {"input_tokens": 0, "output_tokens": 0},
-        }
-    )
+def answer(request: Request, text: str, digest: str, _created: int) -> Json:
+    """Make a whole reply that says a text."""
+    return {
+        "id": f"msg_{digest[:24]}",
+        "type": "message",
+        "role": "assistant",
+        "model": request.model,
+        "content": [{"type": "text", "text": text}],
+        "stop_reason": "end_turn",
+        "stop_sequence": None,
+        "usage": {"input_tokens": 0, "output_tokens": 0},
+    }
 
 
-def unfolded(reply: Any) -> Iterator[dict[str, Any]]:
+def unfolded(reply: Any, _: Request | None = None) -> Iterator[Json]:
     """Tell a whole reply by the events of a stream."""
     if not isinstance(reply["content"], list):
         raise TypeError("`content` is no list")
@@ -49,7 +49,7 @@ def unfolded(reply: Any) -> Iterator[dict[str, Any]]:
     yield {"type": "message_stop"}
 
 
-def folded(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def folded(events: Iterable[Json]) -> dict[str, Any]:
     """Add up the events of a stream to a whole reply."""
     reply: dict[str, Any] = {}
     blocks: dict[int, Any] = {}
@@ -77,7 +77,7 @@ def folded(events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     return {**reply, "content": [*blocks.values()]}
 
 
-def _cut(block: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[dict[str, Any]]]:
+def _cut(block: Json) -> tuple[Json, list[dict[str, Any]]]:
     """The start of a block, and its deltas; a kind that has none comes whole in its start."""
     match block:
         case {"type": "text"}:

@@ -10,25 +10,22 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from vtc.apis.base import Request
-from vtc.json_text import encode
 
 SAID = ("role", "content", "reasoning", "reasoning_content", "tool_calls")
 """Fields of a message that get chunks of their own; the others share one."""
 
 
-def completion(text: str, *, id_: str, model: str, created: int) -> bytes:
-    """A chat completion that says `text`."""
+def answer(request: Request, text: str, digest: str, created: int) -> dict[str, Any]:
+    """Make a chat completion that says a text."""
     message = {"role": "assistant", "content": text}
-    return encode(
-        {
-            "id": id_,
-            "object": "chat.completion",
-            "created": created,
-            "model": model,
-            "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}],
-            "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
-        }
-    )
+    return {
+        "id": f"chatcmpl-{digest[:24]}",
+        "object": "chat.completion",
+        "created": created,
+        "model": request.model,
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
+    }
 
 
 def unfolded(reply: Any, request: Request | None) -> Iterator[dict[str, Any]]:

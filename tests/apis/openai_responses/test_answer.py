@@ -129,6 +129,6 @@ def test_what_is_no_reply_has_no_stream() -> None:
 
 
 async def test_a_reply_of_our_own_is_read_by_the_sdk() -> None:
-    body = API.reply(API.request(b'{"input": "", "model": "m"}'), "Stop.", digest="ab" * 32, created=1)
+    body = json.dumps(API.answer(API.request(b'{"input": "", "model": "m"}'), "Stop.", "ab" * 32, 1)).encode()
     assert responses.read(body) == await sdks.read_responses([body], stream=False)
     assert (responses.read(body).content, json.loads(body)["model"]) == ("Stop.", "m")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from vtc.apis.base import Request
+from vtc.apis.blocks import Json
 from vtc.apis.openai_responses.incoming import ENDS
 from vtc.apis.openai_responses.items import events_of
-from vtc.json_text import encode
 
 
-def unfolded(reply: Any) -> Iterator[Mapping[str, Any]]:
+def unfolded(reply: Any, _: Request | None = None) -> Iterator[Json]:
     """Tell a whole reply by the events of a stream."""
     return ({**event, "sequence_number": number} for number, event in enumerate(_events(reply)))
 
@@ -29,13 +30,13 @@ def _events(reply: Any) -> Iterator[dict[str, Any]]:
     yield {"type": f"response.{status}", "response": {**reply, "status": status, "output": output}}
 
 
-def folded(events: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
+def folded(events: Iterable[Json]) -> Json:
     """The whole reply, which the last event of a stream repeats."""
     return next(event["response"] for event in events if event["type"] in ENDS)
 
 
-def response(text: str, *, digest: str, model: str, created: int) -> bytes:
-    """Write a whole reply that says `text`."""
+def answer(request: Request, text: str, digest: str, created: int) -> Json:
+    """Make a whole reply that says a text."""
     part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
     item = {
         "type": "message",
@@ -46,21 +47,19 @@ def response(text: str, *, digest: str, model: str, created: int) -> bytes:
     }
     counts = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
     details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
-    return encode(
-        {
-            "id": f"resp_{digest[:48]}",
-            "object": "response",
-            "created_at": created,
-            "status": "completed",
-            "error": None,
-            "incomplete_details": None,
-            "instructions": None,
-            "metadata": {},
-            "model": model,
-            "output": [item],
-            "parallel_tool_calls": True,
-            "tool_choice": "auto",
-            "tools": [],
-            "usage": {**counts, **details},
-        }
-    )
+    return {
+        "id": f"resp_{digest[:48]}",
+        "object": "response",
+        "created_at": created,
+        "status": "completed",
+        "error": None,
+        "incomplete_details": None,
+        "instructions": None,
+        "metadata": {},
+        "model": request.model,
+        "output": [item],
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+        "usage": {**counts, **details},
+    }
