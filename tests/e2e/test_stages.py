@@ -19,7 +19,7 @@ from tests.e2e.test_text_clients import AGENT, profiles, request
 from tests.e2e.test_transport import gzipped
 from tests.e2e.upstream import JSON, SSE, Reply
 from vtc import exchange
-from vtc.apis import fields, relay, tool_calls, whole
+from vtc.apis import fields, folding, relay, tool_calls
 from vtc.apis.openai_chat import reply as codec
 from vtc.apis.openai_chat import request as chat_request
 from vtc.dialects.reading import open_call
@@ -134,7 +134,7 @@ def stats(lab: Lab) -> Any:
     return lab.proxy.addon._stats.as_dict()["models"]["unknown"]
 
 
-BODY = [*REPLY, *(Stage(whole, name) for name in ("streamed", "folded"))]
+BODY = [*REPLY, *(Stage(folding, name) for name in ("streamed", "folded"))]
 
 
 @pytest.mark.parametrize("stage", BODY, ids=str)
@@ -284,7 +284,7 @@ async def test_a_reply_that_is_settled_first(
         vtc_profiles=profiles(tmp_path, model=mine),
     )
     # It becomes a stream twice: to be read, and for the client.
-    stage = Stage(whole, name, 1) if name == "streamed" else Stage(exchange.Exchange, name)
+    stage = Stage(folding, name, 1) if name == "streamed" else Stage(exchange.Exchange, name)
     calls = stage.plant(monkeypatch)
     answer = await lab.post(ASK)
     assert calls() > 0

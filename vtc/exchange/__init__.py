@@ -21,7 +21,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from vtc.apis import Api, BadRequest, Request, summary, whole
+from vtc.apis import Api, BadRequest, Request, folding, summary
 from vtc.dialects.cache import ConversationCache
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description
@@ -125,7 +125,7 @@ class Exchange:
         body = encode(self._api.answer(self._request, text, digest, created))
         if not self._request.stream:
             return "application/json", body
-        return self.framing.media_type, whole.streamed(self._api, body, self._request)
+        return self.framing.media_type, folding.streamed(self._api, body, self._request)
 
     def _rewritten(self) -> _Outgoing:
         if self._outgoing is None:
@@ -192,7 +192,7 @@ class Exchange:
         self._request.forget()
         self._cache = None
         self._outgoing = self._outgoing and replace(self._outgoing, messages=None)
-        return self._stream(decoder, self.report, [], clock)
+        return self._stream(decoder, self.report, [], whole=False, clock=clock)
 
     def body(self, body: bytes) -> bytes:
         """Rewrite a whole reply, be it JSON or a stream; as it came if that fails."""
@@ -232,12 +232,12 @@ class Exchange:
         pipelines: list[ReplyPipeline] = []
         is_stream = self.framing.matches(body)
         try:
-            came = body if is_stream else whole.streamed(self._api, body)
-            stream = self._stream(compression.decoder(""), report, pipelines)
+            came = body if is_stream else folding.streamed(self._api, body)
+            stream = self._stream(compression.decoder(""), report, pipelines, whole=not is_stream)
             went = b"".join([*stream.feed(came), *stream.finish()])
             if not (is_stream or stream.failed):
-                went = whole.folded(self._api, body, came, went)
-        except whole.NoReply:
+                went = folding.folded(self._api, body, came, went)
+        except folding.NoReply:
             return _Reply(body, report, [])
         except Exception as error:
             logger.exception("vtc: the reply is passed on as it came")
@@ -251,7 +251,7 @@ class Exchange:
         if not self.plan.reply.buffered or self.framing.matches(body):
             return body
         try:
-            return whole.streamed(self._api, body, self._request)
+            return folding.streamed(self._api, body, self._request)
         except ValueError as error:
             self.report.failures.append(str(error))
         except Exception as error:
@@ -274,6 +274,8 @@ class Exchange:
         decoder: compression.Decoder,
         report: Report,
         pipelines: list[ReplyPipeline],
+        *,
+        whole: bool,
         clock: Callable[[], float] = float,
     ) -> Stream:
         """Make the way of a reply; `pipelines` takes those of its choices."""
