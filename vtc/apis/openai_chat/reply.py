@@ -92,33 +92,29 @@ class ChunkCodec(KeepsNothing, msgspec.Struct):
     """By choice, the number that upstream's next call should have."""
 
     def decode(self, frame: Frame) -> Decoded | None:
+        """Read a chunk.
+
+        Nearly all say text or reasoning of one choice, or its end. Decoded into the few fields that decide about
+        these, a chunk costs a third of what plain data would.
+        """
         data = frame.data
         if data is None:
             return None
-        return (None if self.drop else self._decode_text(frame, data)) or self._decode_any(frame, data)
-
-    def _decode_text(self, frame: Frame, data: bytes) -> Decoded | None:
-        """Read a chunk that says text or reasoning of one choice, or its end, as nearly all do; None for any other.
-
-        Decoded into the few fields that decide about it, it costs a third of what plain data would.
-        """
         try:
             chunk = _decode_chunk(data)
         except (msgspec.DecodeError, UnicodeError):
-            return None
-        if len(chunk.choices) != 1:
-            return None
-        choice = chunk.choices[0]
+            return self._decode_any(frame, data)
+        choice = chunk.choices[0] if len(chunk.choices) == 1 else None
+        if self.drop or choice is None or choice.delta.tool_calls or choice.delta.function_call:
+            return self._decode_any(frame, data)
         delta, index = choice.delta, choice.index or 0
-        if delta.tool_calls or delta.function_call:
-            return None
         thought = delta.reasoning_content or delta.reasoning
         is_first = bool(delta.role) and self._takes_role(frame, index)
-        if choice.finish_reason:
+        if choice.finish_reason and not thought:
             end = Finish(_REASONS.get(choice.finish_reason, "stop"), index, choice.finish_reason)
-            return None if thought else Decoded((TextDelta(delta.content or "", index), end))
-        if bool(thought) == bool(delta.content):
-            return None
+            return Decoded((TextDelta(delta.content or "", index), end))
+        if choice.finish_reason or bool(thought) == bool(delta.content):
+            return self._decode_any(frame, data)
         alone = not (is_first or delta.refusal) and chunk.usage is choice.logprobs is choice.token_ids is None
         said = TextDelta(delta.content, index) if delta.content else ReasoningDelta(thought or "", index)
         return Decoded((said,), alone)
