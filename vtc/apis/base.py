@@ -65,7 +65,7 @@ class Decoded(msgspec.Struct, frozen=True, gc=False):
     alone: bool = False
     """True if the frame says nothing else: it is not missed once its deltas are gone."""
     frame: Frame | None = None
-    """Stands for the frame that came, where a part of it is not passed on."""
+    """Stands for the frame that came, where a part of that is not passed on, or to keep what was decoded."""
 
 
 class Codec(Protocol):

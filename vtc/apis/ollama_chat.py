@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from vtc import events
 from vtc.apis import base
-from vtc.apis.base import BadRequest, Decoded, KeepsNothing, Said
+from vtc.apis.base import Decoded, KeepsNothing, Said
 from vtc.apis.openai_chat import request as openai_chat
 from vtc.apis.openai_chat.reply import without
 from vtc.events import Call, CallDelta, Delta, Finish, Reasoning, ReasoningDelta, TextDelta, ToolCall
@@ -34,10 +34,12 @@ _EVERY_LINE = ("model", "created_at")
 class Request(openai_chat.Request):
     """A chat request; tools are declared as in chat completions. `form` is True if calls have ids."""
 
-    def __init__(self, body: bytes, cache: base.Cache | None = None) -> None:
-        super().__init__(body, cache)
+    NAME = "chat request of Ollama"
+
+    def _decode(self, body: bytes, cache: base.Cache | None) -> None:
+        super()._decode(body, cache)
         if "messages" not in self.fields or not self.model:
-            raise BadRequest("the body is no chat request of Ollama: it needs `model` and `messages`")
+            raise ValueError("it needs `model` and `messages`")
         self.stream = self.fields.get("stream") is not False
         self.tool_choice, self.parallel, self.form = "auto", True, bool(self.call_ids)
 
