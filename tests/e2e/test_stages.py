@@ -76,7 +76,7 @@ REPLY = [
     *(Stage(codec.ChunkCodec, "write", call) for call in (0, 1)),
     *(Stage(codec.ChunkCodec, name) for name in ("_rest", "_call")),
     *(Stage(sse.EventStream, "write", call) for call in (0, 1, 2)),
-    *(Stage(relay.Relay, name) for name in ("_choice", "_keep")),
+    Stage(relay.Relay, "_choice"),
     *(Stage(relay, name) for name in ("_read", "_settle", "_leave", "_finish", "_is_unchanged")),
     *(Stage(FastPath, "learn", call) for call in (0, 2)),
     *(Stage(FastPath, "feed", call) for call in (2, 9)),
