@@ -95,6 +95,12 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
         return (self.section,) if isinstance(self.section, str) else self.section
 
     @property
+    def result_opening(self) -> str:
+        """The tag that a result begins with, which nobody but the client has to write; empty if it is none."""
+        opening = _opening(self.result)
+        return opening if _is_marker(opening) and opening[0] in "<[" else ""
+
+    @property
     def rescued(self) -> Description | None:
         """What of it can be read from any model, as nobody writes it by chance; None if there is no such part.
 

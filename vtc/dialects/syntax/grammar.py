@@ -95,7 +95,10 @@ class Grammar:
         self.span = Prefilter([*tokens, *FENCES, TICKS, BLANK_LINE])
         self.span_end = searching([*FENCES, TICKS, BLANK_LINE])
         self._in_code = in_code
-        self._orphans = _closing_tags({head.syntax.dialect for head in anywhere})
+        armed = {head.syntax.dialect for head in anywhere}
+        self._orphans = _closing_tags(armed)
+        openings = sorted({opening for one in armed if (opening := one.result_opening)})
+        self._results = [Token(f"invented{i}", (Lit(opening),)) for i, opening in enumerate(openings)]
         self._markers = dropped
         # Bounded, as names and keys are what a model writes.
         kept = self._kept
@@ -199,6 +202,8 @@ class Grammar:
         """Behind a call: closers that may still come, and in a section its next call."""
         dialect = syntax.dialect
         tokens = self._closers(syntax)
+        if not syntax.whole_reply:
+            tokens += self._results
         if syntax.section and (dialect.section_required or syntax.whole_reply):
             inner = CallSyntax(dialect, syntax.call)
             heads = variants(inner, self.tools)
@@ -223,7 +228,8 @@ class Grammar:
         line_end = [] if syntax.dialect.ends_reply else [Token("decided", (OneOf(("\n", "\\n")),))]
         heads = [head for head in self.heads.values() if head.syntax.dialect is syntax.dialect]
         calls = [Token(f"decided{i}", head.token.parts) for i, head in enumerate(heads)]
-        markers = [Token(f"decided{len(calls) + i}", marker.parts) for i, marker in enumerate(self._markers)]
+        others = [*self._markers, *self._results]
+        markers = [Token(f"decided{len(calls) + i}", token.parts) for i, token in enumerate(others)]
         return expecting([*self._closers(syntax), *line_end, *calls, *markers], IN_LINE if line_end else SPACE)
 
     def _damaged(self, syntax: CallSyntax, name: str) -> Scan:
