@@ -204,7 +204,9 @@ def variants(syntax: CallSyntax, tools: tuple[str, ...]) -> list[tuple[Part, ...
     head = syntax.head(tools)
     heads = [head]
     if head and isinstance(head[0], Maybe):
-        heads = [(*head[0].parts, *head[1:]), _trim(head[1:])]
+        first, *rest = head[0].parts
+        spelled = [Lit(word) for word in first.words] if isinstance(first, OneOf) else [first]
+        heads = [*((one, *rest, *head[1:]) for one in spelled), _trim(head[1:])]
     if syntax.body in ("params", "kwargs"):
         return heads
     if syntax.body == "json" and syntax.dialect.names == "declared":
