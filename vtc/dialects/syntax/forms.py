@@ -204,9 +204,8 @@ def variants(syntax: CallSyntax, tools: tuple[str, ...]) -> list[tuple[Part, ...
     head = syntax.head(tools)
     heads = [head]
     if head and isinstance(head[0], Maybe):
-        first, *rest = head[0].parts
-        spelled = [Lit(word) for word in first.words] if isinstance(first, OneOf) else [first]
-        heads = [*((one, *rest, *head[1:]) for one in spelled), _trim(head[1:])]
+        heads = [(*head[0].parts, *head[1:]), _trim(head[1:])]
+    heads = [spelled for parts in heads for spelled in _by_spelling(parts)]
     if syntax.body in ("params", "kwargs"):
         return heads
     if syntax.body == "json" and syntax.dialect.names == "declared":
@@ -223,6 +222,13 @@ def variants(syntax: CallSyntax, tools: tuple[str, ...]) -> list[tuple[Part, ...
         for parts in heads
         for opening in openings
     ]
+
+
+def _by_spelling(parts: tuple[Part, ...]) -> list[tuple[Part, ...]]:
+    """What begins with literal text, as what is searched for must: once for each spelling of that."""
+    if parts and isinstance(first := parts[0], OneOf):
+        return [(Lit(word), *parts[1:]) for word in first.words]
+    return [parts]
 
 
 def opening_of_json(*others: Part) -> tuple[Part, ...]:
