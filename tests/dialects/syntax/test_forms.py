@@ -42,7 +42,7 @@ def test_white_space_in_a_closer_is_loose(text: str) -> None:
 
 @pytest.mark.parametrize("quote", ['"', "'", '\\"'])
 def test_an_attribute_has_either_quote_also_escaped(quote: str) -> None:
-    (head,) = one("invoke").param_heads()
+    head, _ = one("invoke").param_heads()
     found = re.fullmatch(whole(head, "p"), f"<parameter name={quote}path{quote}>")
     assert found
     assert found["key_p"] == "path"
@@ -71,7 +71,7 @@ def test_a_section_that_was_not_opened_may_still_be_closed() -> None:
 def test_typed_parameters_say_what_they_are() -> None:
     text = '<p name="{key}" string="{string}" type="{type}">{value}</p>'
     typed = Description(kind="dialect", name="t", call="<f name={name}>{params}</f>", param=text)
-    (head,) = call_syntaxes(typed)[0].param_heads()
+    head, _ = call_syntaxes(typed)[0].param_heads()
     found = re.fullmatch(whole(head, "p"), '<p name="a" string="true" type="number">')
     assert found
     assert found.groupdict() == {"key_p": "a", "string_p": "true", "type_p": "number"}
