@@ -163,11 +163,5 @@ def _answer(request: base.Request, text: str, _digest: str, created: int) -> Map
 
 
 API = base.Api(
-    "ollama-chat",
-    "/api/chat",
-    Request,
-    lambda form, drop: Codec(bool(form), drop),
-    _unfolded,
-    _folded,
-    _answer,
+    "ollama-chat", "/api/chat", Request, lambda form, drop: Codec(bool(form), drop), _unfolded, _folded, _answer
 )
