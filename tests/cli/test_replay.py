@@ -84,4 +84,4 @@ def test_what_cannot_be_read(name: str, text: str, said: str, tmp_path: Path) ->
 def test_a_setting_that_does_not_exist(tmp_path: Path) -> None:
     result = run("--dialect", "hermez", saved(tmp_path, "x"))
     assert result.exit_code == 2
-    assert "there is no dialect profile 'hermez'" in " ".join(result.output.split())
+    assert "there is no dialect 'hermez'" in " ".join(result.output.split())

@@ -6,6 +6,7 @@ import click
 
 from vtc import __version__
 from vtc.cli.check import check
+from vtc.cli.demo import demo
 from vtc.cli.explain import explain
 from vtc.cli.parse import parse
 from vtc.cli.profiles import profiles
@@ -29,5 +30,5 @@ def main() -> None:
     """Virtual Tool Calling: any LLM client with any model's way of calling tools."""
 
 
-for command in (run, parse, render, explain, check, profiles, schema, replay, stats):
+for command in (run, demo, parse, render, explain, check, profiles, schema, replay, stats):
     main.add_command(command)

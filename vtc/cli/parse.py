@@ -21,7 +21,7 @@ from vtc.events import Call, Reasoning, Refusal, Text, Tool
 from vtc.json_text import encode
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, best
-from vtc.profiles.planner import UNKNOWN_MODEL, UNKNOWN_SERVER, read_dialects
+from vtc.profiles.planner import UNKNOWN_MODEL, UNKNOWN_SERVER, UnknownName, read_dialects
 from vtc.profiles.schema import ModelProfile
 from vtc.profiles.thinking import thinking
 
@@ -102,9 +102,7 @@ def parse(
 def _dialects(profiles: Profiles, names: tuple[str, ...], model: ModelProfile) -> tuple[Description, ...]:
     known = profiles.dialects
     if unknown := [name for name in names if name not in known]:
-        raise click.BadParameter(
-            f"no dialect {unknown[0]!r}; known are {', '.join(sorted(known))}", param_hint="--dialect"
-        )
+        raise click.BadParameter(str(UnknownName("dialect", unknown[0], tuple(known))), param_hint="--dialect")
     if names:
         return tuple(known[name] for name in names)
     return read_dialects(profiles, model)

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from vtc.cli.common import completing, planner, profile_directories
-from vtc.profiles.planner import Planner, Settings
+from vtc.profiles.planner import Planner, Settings, UnknownName
 from vtc.reporting import case
 
 
@@ -60,7 +60,7 @@ def _cases(file: Path, plans: Planner) -> Iterator[dict[str, Any]]:
     known = plans.profiles.dialects
     for one in case.read(file.read_text("utf-8")):
         if missing := [name for name in one.dialects if name not in known]:
-            raise ValueError(f"case {one.name!r}: there is no dialect {missing[0]!r}")
+            raise ValueError(f"case {one.name!r}: {UnknownName('dialect', missing[0], tuple(known))}")
         if not one.dialects:
             raise ValueError(f"case {one.name!r}: no `dialects`; write down those that are read")
         events = one.events([one.text], [known[name] for name in one.dialects], one.toolset())

@@ -31,6 +31,7 @@ from vtc.profiles.schema import (
     ServerProfile,
 )
 from vtc.profiles.thinking import thinking
+from vtc.profiles.validation import nearest
 
 CLIENT_PATTERNS = ("cline", "kilo", "roo")
 """Parts of the user agents of clients that read calls out of the text, when they declare no tools."""
@@ -67,7 +68,8 @@ class UnknownName(ValueError):
     """A setting names a profile that does not exist; `setting` is the setting."""
 
     def __init__(self, setting: str, name: str, known: Sequence[str]) -> None:
-        super().__init__(f"there is no {setting} profile {name!r}; known are {', '.join(sorted(known)) or 'none'}")
+        kind = setting if setting == "dialect" else f"{setting} profile"
+        super().__init__(f"there is no {kind} {name!r}{nearest(name, known)}; `vtc profiles` lists all")
         self.setting = setting
 
 

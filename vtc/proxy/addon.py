@@ -32,6 +32,7 @@ from vtc.proxy.flows import METADATA
 from vtc.proxy.log import Log
 from vtc.proxy.metrics import Metrics
 from vtc.proxy.reload import Reloader
+from vtc.proxy.startup import Startup
 from vtc.proxy.stats import Stats
 from vtc.reporting.report import Report
 from vtc.scrub import scrub, scrubbed, secrets
@@ -95,7 +96,7 @@ class VirtualToolCalling:
         self._stats = Stats()
         reloader = Reloader(self)
         self._log = Log()
-        self.addons = [reloader, Commands(self, reloader, self._stats), self._log, Metrics(self._stats)]
+        self.addons = [Startup(), reloader, Commands(self, reloader, self._stats), self._log, Metrics(self._stats)]
 
     def load(self, loader: Loader) -> None:
         options.add(loader)

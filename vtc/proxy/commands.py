@@ -72,7 +72,7 @@ class Commands:
             with Path(path).expanduser().open("a", encoding="utf-8") as file:
                 file.write("".join(f"{case.write(one)}\n" for one in cases))
         except (ValueError, OSError) as error:
-            raise exceptions.CommandError(f"vtc.save: {error}") from error
+            raise exceptions.CommandError(f"vtc.save: {error}") from None
         done = f"vtc: {len(cases)} case{'s' * (len(cases) != 1)} added to {path}"
         logger.info(done)
         return done

@@ -143,6 +143,6 @@ def planner() -> Planner:
     try:
         return Planner(profile_loader.load(directories()), settings)
     except ProfileError as error:
-        raise exceptions.OptionsError(f"vtc: the profiles are not usable\n{error}") from error
+        raise exceptions.OptionsError(f"vtc: the profiles are not usable\n{error}") from None
     except UnknownName as error:
-        raise exceptions.OptionsError(f"vtc_{error.setting}: {error}") from error
+        raise exceptions.OptionsError(f"vtc_{error.setting}: {error}") from None
