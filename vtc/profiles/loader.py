@@ -24,7 +24,7 @@ from vtc.profiles import validation
 from vtc.profiles.document import Document, KeyPath, Problem, ProfileError, read
 from vtc.profiles.schema import ClientProfile, ModelProfile, PolicyProfile, ServerProfile
 
-__all__ = ["KINDS", "Profile", "ProfileError", "Profiles", "Source", "builtin_directory", "load", "schema", "signature"]
+__all__ = ["KINDS", "Profile", "ProfileError", "Profiles", "Source", "builtin_directory", "load", "signature"]
 
 type Profile = ClientProfile | ModelProfile | PolicyProfile | ServerProfile | Description
 
@@ -39,8 +39,6 @@ KINDS: Mapping[str, type[Profile]] = {
     "server": ServerProfile,
 }
 """What may stand after `kind:`."""
-
-DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,24 +135,6 @@ def load(directories: Sequence[Path]) -> Profiles:
         policies={profile.name: profile for profile in profiles if isinstance(profile, PolicyProfile)},
         sources={key: source for key, (_, source) in merged.items()},
     )
-
-
-def schema(kind: str) -> dict[str, Any]:
-    """The JSON Schema of a kind of profile; of `profile`, one that goes by what stands after `kind:`."""
-    if kind in KINDS:
-        return {"$schema": DRAFT, **msgspec.json.schema(KINDS[kind])}
-    refs, components = msgspec.json.schema_components(KINDS.values(), ref_template="#/$defs/{name}")
-    return {
-        "$schema": DRAFT,
-        "type": "object",
-        "required": ["kind"],
-        "properties": {"kind": {"enum": [*KINDS]}},
-        "allOf": [
-            {"if": {"properties": {"kind": {"const": name}}}, "then": ref}
-            for name, ref in zip(KINDS, refs, strict=True)
-        ],
-        "$defs": components,
-    }
 
 
 def signature(directories: Sequence[Path]) -> Mapping[str, tuple[int, int]]:
