@@ -33,7 +33,7 @@ def test_nothing_changes(api: str, tmp_path: Path) -> None:
     assert result.exit_code == 0
     lines = result.output.splitlines()
     assert [line.split()[0] for line in lines] == ["same", "same", "2"]
-    assert "vtc: hermes -> tool_calls, 1 call" in lines[1]
+    assert "vtc: read, hermes -> tool_calls" in lines[1]
     assert lines[-1] == "2 same, 0 changed, 0 skipped"
 
 

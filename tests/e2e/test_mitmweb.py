@@ -43,8 +43,8 @@ REPLIES = {
     "again": chat.said(CALL),
 }
 COMMENTS = {
-    "rewritten": "vtc: qwen3-coder -> tool_calls, 1 call, 3 tools -> qwen3-coder prompt",
-    "repaired": "1 repaired (recovered 1 call: missing-closer)",
+    "rewritten": "vtc: read, qwen3-coder -> tool_calls, 3 tools -> qwen3-coder prompt",
+    "repaired": "1 repaired (missing-closer)",
     "refused": "1 left as text (no tool 'rm' is offered)",
 }
 

@@ -111,7 +111,10 @@ async def test_it_starts_and_works_and_says_at_the_end_what_it_did(confdir: Path
             output, _ = await process.communicate()
     assert chat.read(response.content).calls == [("read", {"filePath": "/a"})]
     assert process.returncode == 0
-    assert "vtc: tag -> tool_calls, 1 call, 3 tools -> tag prompt 127.0.0.1/v1/chat/completions" in output.decode()
+    assert (
+        f"vtc: read, tag -> tool_calls, 3 tools -> tag prompt - {chat.MODEL} at 127.0.0.1/v1/chat/completions"
+        in output.decode()
+    )
     for name in ("client openai-sdk", "model unknown"):
         assert f"vtc: {name}: 1 exchanges, 1 calls (0 repaired), 0 left as text, 0 failed open" in output.decode()
     assert "vtc: dialect tag: 1 calls (0 repaired), 0 left as text" in output.decode()

@@ -216,10 +216,17 @@ def test_other_flows_have_no_report(headers: http.Headers, flows: Flows) -> None
     flow = flows.asked(path="/v1/embeddings")
     flow.response = tutils.tresp(headers=headers.copy(), content=b"{}")
     flows.addon.responseheaders(flow)
-    assert not flow.response.stream
+    assert flow.response.stream is (headers is SSE)  # mitmproxy would keep a stream back up to its end
     flows.responded(flow)
     flows.addon.error(flow)
     assert (flow.metadata, flow.comment, flow.marked) == ({}, "", "")
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/api/generate?x=1"])
+def test_a_request_without_tools_in_its_api_is_told(path: str, flows: Flows) -> None:
+    flow = flows.asked(path=path)
+    assert flow.comment == f"vtc: left alone: {path.partition('?')[0]} has no tools in it"
+    assert flow.marked == ":zzz:"
 
 
 # What stays

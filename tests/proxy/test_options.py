@@ -92,7 +92,7 @@ def test_the_dialect(configure: Any) -> None:
         ({"vtc_tools": "xml"}, "vtc_tools must be one of auto, native, prompt, not 'xml'"),
         ({"vtc_lenient": "yes"}, "vtc_lenient must be one of auto, on, off, not 'yes'"),
         ({"vtc_cache": "no"}, "vtc_cache must be one of on, off, not 'no'"),
-        ({"vtc_profiles": ["/nowhere/at/all"]}, "/nowhere/at/all:1: no such directory"),
+        ({"vtc_profiles": ["/nowhere/at/all"]}, "/nowhere/at/all: no such directory"),
     ],
 )
 def test_what_is_refused(settings: dict[str, Any], message: str, configure: Any) -> None:

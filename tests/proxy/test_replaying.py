@@ -66,7 +66,7 @@ def planner(directory: Path | None = None, **settings: Any) -> Planner:
 @pytest.mark.parametrize("text", ["Hello", f"I look.\n{CALL}"])
 def test_with_the_same_profiles_nothing_changes(text: str, stream: bool, api: str) -> None:
     found = replayed(captured(text, api=api, stream=stream), planner())
-    assert (found["result"], found["reason"]) == ("same", "vtc: hermes -> tool_calls, 1 call" if CALL in text else "")
+    assert (found["result"], found["reason"]) == ("same", "vtc: read, hermes -> tool_calls" if CALL in text else "")
     prompted = captured(text, api=api, stream=stream, vtc_tools="prompt", vtc_dialect="hermes")
     assert replayed(prompted, planner(tools="prompt", dialect="hermes"))["result"] == "same"
 
@@ -91,7 +91,7 @@ def test_what_other_profiles_change(tmp_path: Path) -> None:
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_of_a_flow_that_vtc_never_saw_what_it_would_do(stream: bool, api: str) -> None:
     found = replayed(captured(CALL, seen=False, api=api, stream=stream), planner())
-    assert (found["result"], found["reason"]) == ("changed", "vtc: hermes -> tool_calls, 1 call")
+    assert (found["result"], found["reason"]) == ("changed", "vtc: read, hermes -> tool_calls")
     (reply,) = found["changes"]
     assert "-  <tool_call>" in reply.splitlines()
     assert any(line.startswith("+  -> read") for line in reply.splitlines())

@@ -76,8 +76,14 @@ class Profiles:
         return {kind: len(getattr(self, kind)) for kind in ("clients", "models", "servers", "policies", "dialects")}
 
     def counted(self) -> str:
-        """`5 clients, 40 models, …`"""
-        return ", ".join(f"{count} {kind}" for kind, count in self.counts().items())
+        """`5 clients, 1 policy, …`"""
+        kinds = {plural(kind, 2): kind for kind in KINDS}
+        return ", ".join(f"{count} {plural(kinds[several], count)}" for several, count in self.counts().items())
+
+
+def plural(kind: str, count: int) -> str:
+    """`policies` for several, `policy` for one."""
+    return kind if count == 1 else f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
 
 
 def builtin_directory() -> Path:
@@ -101,7 +107,7 @@ def load(directories: Sequence[Path]) -> Profiles:
         is_builtin = directory.resolve() == builtin_directory()
         sources: dict[tuple[str, str], Source] = {}
         if not directory.exists():
-            unreadable.append(Problem(str(directory), 1, "", "no such directory; create it or correct the path"))
+            unreadable.append(Problem(str(directory), 0, "", "no such directory; create it or correct the path"))
         for document in _documents(directory, unreadable):
             documents.append(document)
             profile = _profile(document, problems, is_builtin=is_builtin)
@@ -148,8 +154,8 @@ def signature(directories: Sequence[Path]) -> Mapping[str, tuple[int, int]]:
 
 
 def _files(directory: Path) -> Iterator[str]:
-    """Paths of the profiles in a directory, or of the one that this is."""
-    if directory.is_file() and _is_profile(directory.name):
+    """Paths of the profiles in a directory, or of the one that this is, whatever its name."""
+    if directory.is_file():
         yield str(directory)
     for folder, folders, names in os.walk(directory):  # faster than `Path.rglob`; this is done every second
         folders[:] = [name for name in folders if name != EXAMPLES]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, Literal, Protocol
 
 from msgspec.structs import replace
@@ -57,6 +57,10 @@ class Settings:
     lenient: Literal["auto", "on", "off"] = "auto"
     client_patterns: tuple[str, ...] = CLIENT_PATTERNS
     max_call_bytes: int = 1 << 20
+
+    def chosen(self) -> dict[str, Any]:
+        """What differs from the defaults, as plain data: kept with an exchange, so that it can be replayed."""
+        return {one.name: value for one in fields(self) if (value := getattr(self, one.name)) != one.default}
 
 
 def agent_pattern(agent: str, patterns: Iterable[str]) -> str | None:
@@ -123,7 +127,7 @@ class Planner:
 
     def __init__(self, profiles: Profiles, settings: Settings) -> None:
         self.profiles = profiles
-        self._settings = settings
+        self.settings = settings
         for setting, name, known in (
             ("client", settings.client, profiles.clients),
             ("model", settings.model, profiles.models),
@@ -138,7 +142,7 @@ class Planner:
 
     def plan(self, facts: Facts, request: Asked, cache: ConversationCache | None = None) -> Plan:
         """Decide about a request that came with these facts. The profiles found are kept in `cache`."""
-        settings = self._settings
+        settings = self.settings
         if cache is None:
             found = self._found(facts)
         else:  # the number, as another planner may find other profiles
@@ -220,7 +224,7 @@ class Planner:
         write = dialect if prompted else None
         # A model that is not prompted in a dialect writes what its profile accepts.
         named = model.accept == "auto" and model is not UNKNOWN_MODEL
-        expected = [dialect] if write or self._settings.dialect or named else []
+        expected = [dialect] if write or self.settings.dialect or named else []
         dialects = self._read(model, *expected) if allowed else ()
         why = []
         if write:
@@ -248,10 +252,10 @@ class Planner:
         if any(guards.on_calls for guards in found.guards):
             own = replace(own, in_code="call")  # such clients carry out calls in code blocks, too
         dialect = self._dialect(model)
-        how = self._settings.tools if self._settings.tools != "auto" else "native" if model.promote else model.tools
-        promote = how == "native" and (model.promote or self._settings.tools == "native")
+        how = self.settings.tools if self.settings.tools != "auto" else "native" if model.promote else model.tools
+        promote = how == "native" and (model.promote or self.settings.tools == "native")
         write = dialect if how == "prompt" and dialect is not own else None
-        expected = [write, own] if write else [own, dialect] if self._settings.dialect else [own]
+        expected = [write, own] if write else [own, dialect] if self.settings.dialect else [own]
         dialects = self._read(model, *expected)
         why = []
         if promote:
@@ -273,7 +277,7 @@ class Planner:
 
     def _found(self, facts: Facts) -> _Found:
         """Find the profiles, and put together what they say; of what only one can decide the last does."""
-        settings = self._settings
+        settings = self.settings
         chosen_client, why_client = self._chosen(self.profiles.clients, settings.client, facts)
         chosen_model, why_model = self._chosen(self.profiles.models, settings.model, facts)
         chosen_server, why_server = self._chosen(self.profiles.servers, settings.server, facts)
@@ -322,7 +326,7 @@ class Planner:
         documented = _documented_tools(request, client.tool_sections, cache)
         if client.tool_protocol == "text":
             return documented, f"client profile {client.name} says tool_protocol: text"
-        agent, patterns = facts.user_agent[:80], self._settings.client_patterns
+        agent, patterns = facts.user_agent[:80], self.settings.client_patterns
         if not patterns:
             return None, "the request declares no tools; vtc_client_patterns is empty: no text client is looked for"
         if pattern := agent_pattern(facts.user_agent, patterns):
@@ -334,10 +338,10 @@ class Planner:
         return None, f"the request declares no tools, {lacking} and the prompt documents no tools"
 
     def _tools(self, model: ModelProfile) -> str:
-        return self._settings.tools if self._settings.tools != "auto" else model.tools
+        return self.settings.tools if self.settings.tools != "auto" else model.tools
 
     def _dialect(self, model: ModelProfile) -> Description:
-        return self.profiles.dialects[self._settings.dialect or model.dialect]
+        return self.profiles.dialects[self.settings.dialect or model.dialect]
 
     def _read(self, model: ModelProfile, *first: Description) -> tuple[Description, ...]:
         return read_dialects(self.profiles, model, *first)

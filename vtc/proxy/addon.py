@@ -34,6 +34,7 @@ from vtc.proxy.metrics import Metrics
 from vtc.proxy.reload import Reloader
 from vtc.proxy.startup import Startup
 from vtc.proxy.stats import Stats
+from vtc.reporting import hints
 from vtc.reporting.report import Report
 from vtc.scrub import scrub, scrubbed, secrets
 from vtc.wire.compression import UnsupportedEncoding
@@ -46,6 +47,7 @@ MARKS = {
     "refused": ":warning:",
     "denied": ":no_entry:",
     "failed": ":boom:",
+    "error": ":x:",
     "left alone": ":zzz:",
 }
 """By outcome, for the flow list and for `~marker`."""
@@ -53,7 +55,7 @@ MARKS = {
 STREAMED = ("text/event-stream", "application/x-ndjson")
 """Media types of replies that are passed on as they come, whoever reads them."""
 SLOW = 0.1
-"""Seconds of work on one exchange beyond which it is a warning."""
+"""Seconds of work on one exchange beyond which it is a warning, if they are also more than a 50th of its time."""
 
 
 @dataclass(slots=True)
@@ -91,6 +93,8 @@ class VirtualToolCalling:
         self.cache: ConversationCache | None = None
         """Keeps parts of conversations for exchanges that begin now; None with `vtc_cache=off`."""
         self._live: WeakKeyDictionary[http.HTTPFlow, _Live] = WeakKeyDictionary()
+        self._unread: WeakKeyDictionary[http.HTTPFlow, Passing] = WeakKeyDictionary()
+        """Replies that are streamed unread, where they are kept."""
         self._why = 0
         """The hash of the reasons for the last plan; not the reasons, in which there are names of tools."""
         self._stats = Stats()
@@ -139,6 +143,7 @@ class VirtualToolCalling:
             return
         live = self._live[flow] = _Live(exchange, bodies.keep(), time.perf_counter() - started)
         went = len(rewritten) if ctx.options.vtc_mode == "rewrite" else len(body)
+        exchange.report.settings = self.planner.settings.chosen()
         exchange.report.sizes.update(request_came=len(body), request_went=went)
         why = exchange.plan.why
         if hash(why) != self._why:  # mitmproxy spends more on a record than VTC on a request
@@ -171,15 +176,14 @@ class VirtualToolCalling:
         live, response = self._live.get(flow), flow.response
         if live and live.exchange.plan.reply.buffered and ctx.options.vtc_mode == "rewrite":
             return  # it is looked at whole, whatever form upstream gave it
-        if response is None or not (200 <= response.status_code < 300):
+        if response is None or response.stream or AGAIN in flow.metadata or not (200 <= response.status_code < 300):
             return
-        if self._api(flow) is None and not flows.unread(flow):
-            return
-        media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        media_type = bodies.media_type(response)
         if media_type not in STREAMED or (live and live.answered):
             return
         if live is None or not live.exchange.reads:
-            response.stream = True  # nothing is done to it, and mitmproxy would keep it back up to its end
+            # Nothing is done to it, and mitmproxy would keep it back up to its end.
+            response.stream = self._unread.setdefault(flow, Passing(keep=True)).pass_on if bodies.keep() else True
             return
         exchange = live.exchange
         if media_type != exchange.framing.media_type:
@@ -200,8 +204,11 @@ class VirtualToolCalling:
 
     async def response(self, flow: http.HTTPFlow) -> None:
         live, response = self._live.get(flow), flow.response
+        self._keep_unread(flow)
         if live is None or response is None:
             return
+        if response.status_code >= 400 and not live.answered:
+            live.exchange.report.errors.append(hints.explained(response.status_code, bodies.beginning(response)))
         if live.exchange.reads and not (live.answered or response.stream) and 200 <= response.status_code < 300:
             await self._whole(flow, live, response)
         if live.stream and live.stream.broken and flow.killable and ctx.options.vtc_mode == "rewrite":
@@ -216,6 +223,12 @@ class VirtualToolCalling:
             exchange.report.failures.append(f"the body cannot be decoded: {error}")
             return
         if not body:
+            return
+        if not exchange.framing.matches(body) and not bodies.is_json(body):
+            said = " ".join(body[:80].decode(errors="replace").split())
+            exchange.report.errors.append(
+                f"the reply is no JSON but {bodies.media_type(response) or 'untyped'}: {said}"
+            )
             return
         if len(body) > ctx.options.vtc_max_body_bytes:
             exchange.report.failures.append(f"the reply is longer than vtc_max_body_bytes ({len(body)} bytes)")
@@ -233,7 +246,20 @@ class VirtualToolCalling:
                 response.headers["content-type"] = exchange.framing.media_type
 
     def error(self, flow: http.HTTPFlow) -> None:
+        self._keep_unread(flow)
+        live = self._live.get(flow)
+        if live and flow.error and not flow.server_conn.timestamp_tcp_setup:
+            host, port = flow.request.host, flow.request.port
+            live.exchange.report.errors.append(
+                f"the model server at {host}:{port} cannot be reached ({flow.error.msg}): is it running?"
+            )
         self._close(flow)
+
+    def _keep_unread(self, flow: http.HTTPFlow) -> None:
+        """Give a flow its reply that was streamed unread, as nothing else keeps it."""
+        passed = self._unread.pop(flow, None)
+        if passed and flow.response and flow.response.raw_content is None:
+            flow.response.raw_content = passed.kept()
 
     def _close(self, flow: http.HTTPFlow) -> None:
         live = self._live.pop(flow, None)
@@ -241,8 +267,10 @@ class VirtualToolCalling:
             return
         report = live.exchange.report
         self._measure(flow, live, report)
-        if report.seconds > SLOW:
-            logger.warning("vtc: %.0f ms of work on one exchange with model %s", report.seconds * 1e3, report.model)
+        if report.seconds > max(SLOW, report.elapsed / 50):
+            # The first of all has every dialect compiled.
+            level = logging.WARNING if self._stats.rows else logging.DEBUG
+            logger.log(level, "vtc: %.0f ms of work on one exchange with model %s", report.seconds * 1e3, report.model)
         summary = report.summary()
         if summary and ctx.options.vtc_mode == "observe":
             summary = summary.replace("vtc: ", "vtc (observing): ", 1)
@@ -280,7 +308,8 @@ class VirtualToolCalling:
         if summary:
             flow.comment = summary
             flow.marked = MARKS.get(outcome, "")
-            logger.info("%s %s%s", summary, flow.request.pretty_host, flow.request.path.partition("?")[0])
+            model = f"{report['asked']} at " if report.get("asked") else ""
+            logger.info("%s - %s%s%s", summary, model, flow.request.pretty_host, flow.request.path.partition("?")[0])
 
 
 def _rewriting(

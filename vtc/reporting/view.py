@@ -92,6 +92,7 @@ def _done(report: Mapping[str, Any]) -> Iterator[str]:
         reason = f": {policy['reason']}" if policy.get("reason") else ""
         yield f"policy: {policy['policy']}{tool} -> {policy['action']}{reason}"
     yield from (f"failed open: {failure}" for failure in report.get("failures", ()))
+    yield from report.get("errors", ())
 
 
 def _figures(report: Mapping[str, Any]) -> Iterator[str]:
