@@ -37,6 +37,30 @@ def test_nothing_changes(api: str, tmp_path: Path) -> None:
     assert lines[-1] == "2 same, 0 changed, 0 skipped"
 
 
+def test_flows_are_replayed_with_the_options_of_their_capture(tmp_path: Path) -> None:
+    path = saved(tmp_path, CALL, vtc_tools="prompt", vtc_dialect="hermes")
+    saved(tmp_path, CALL, vtc_model="mistral", vtc_lenient="off")
+    assert run(path).output.endswith("2 same, 0 changed, 0 skipped\n")
+    assert run("--tools", "native", path).output.endswith("1 same, 1 changed, 0 skipped\n")
+
+
+def test_a_profile_of_the_capture_that_is_not_here_is_told(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "mine.yaml").write_text("kind: model\nname: mine\nmatch: {}\n")
+    path = saved(tmp_path, "Hello", vtc_profiles=[str(tmp_path / "mine")], vtc_model="mine")
+    result = run(path)
+    assert "skipped" in result.output
+    assert "there is no model profile 'mine'" in result.output
+    assert run("--profiles", tmp_path / "mine", path).output.endswith("1 same, 0 changed, 0 skipped\n")
+
+
+def test_a_file_without_exchanges(tmp_path: Path) -> None:
+    (tmp_path / "flows").touch()
+    result = run(tmp_path / "flows")
+    assert result.exit_code == 1
+    assert "no exchange with a model in it" in result.output
+
+
 def test_what_changes_is_shown_and_is_an_exit_code(tmp_path: Path) -> None:
     path = saved(tmp_path, "Hello", CALL, seen=False)
     result = run(path)

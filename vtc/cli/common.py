@@ -78,6 +78,24 @@ def planner(directories: tuple[Path, ...], settings: Settings) -> Planner:
         raise click.BadParameter(str(error), param_hint=f"--{error.setting}") from None
 
 
+def forced[F: Callable[..., Any]](command: F) -> F:
+    """Give a command the options that settle what profiles would decide, as `vtc_tools` and the like do."""
+    for one in (
+        click.option("--tools", type=click.Choice(["auto", "native", "prompt"]), help="How tools reach the model."),
+        click.option("--dialect", help="In which the model is prompted.", shell_complete=completing("dialects")),
+        click.option("--client", help="The client profile.", shell_complete=completing("clients")),
+        click.option("--server", help="The server profile.", shell_complete=completing("servers")),
+        click.option("--lenient", type=click.Choice(["auto", "on", "off"]), help="Whether calls are repaired."),
+    ):
+        command = one(command)
+    return command
+
+
+def settings(**given: Any) -> Settings:
+    """The settings that were given on the command line; those that were not (None) are the default."""
+    return Settings(**{key: value for key, value in given.items() if value is not None})
+
+
 def show_table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "", figures: bool = False) -> None:
     """Print a table: for a terminal as wide as that is, otherwise plain and uncut; `figures` go to the right."""
     if title:

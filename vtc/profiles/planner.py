@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, Protocol
 
+import msgspec
 from msgspec.structs import replace
 
 from vtc.dialects.cache import ConversationCache
@@ -139,6 +140,11 @@ class Planner:
         kinds: list[Mapping[str, Matched]] = [profiles.clients, profiles.models, profiles.servers, profiles.policies]
         self._looks = Looks(one for kind in kinds for one in kind.values())
         self._number = str(next(_numbers))
+
+    def with_settings(self, given: Mapping[str, Any]) -> Planner:
+        """A planner with these settings, plain data, but for those that this one was given; raises ValueError."""
+        settings = msgspec.convert({**given, **self.settings.chosen()}, Settings)
+        return self if settings == self.settings else Planner(self.profiles, settings)
 
     def plan(self, facts: Facts, request: Asked, cache: ConversationCache | None = None) -> Plan:
         """Decide about a request that came with these facts. The profiles found are kept in `cache`."""

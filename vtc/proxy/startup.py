@@ -20,6 +20,9 @@ from vtc.proxy import options
 
 logger = logging.getLogger(__name__)
 
+connections = logging.getLogger("mitmproxy.proxy.server")
+"""Says each connection, which are many lines for one of ours; with `flow_detail=0` that is too much."""
+
 EVERYWHERE = ("", "0.0.0.0", "::")
 """Addresses that stand for all network interfaces."""
 
@@ -34,6 +37,10 @@ class Startup:
         logging.getLogger("mitmproxy.addons.script").addFilter(without_trace)
         for fault in faults():
             logger.error("vtc: %s", fault)  # an error while it starts ends mitmproxy
+
+    def configure(self, updated: set[str]) -> None:
+        if "flow_detail" in updated:
+            connections.setLevel(logging.WARNING if ctx.options.flow_detail == 0 else logging.NOTSET)
 
     def running(self) -> None:
         server = ctx.master.addons.get("proxyserver")
