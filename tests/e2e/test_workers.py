@@ -39,7 +39,7 @@ async def nginx(directory: Path, *ports: int) -> AsyncIterator[str]:
     found = re.search(r"^```nginx \S+\n(.*?)^```", PAGE, re.M | re.S)
     assert found
     text = found[1]
-    for shown, real in (("8080", own), ("8081", ports[0]), ("8082", ports[1])):
+    for shown, real in (("8088", own), ("8081", ports[0]), ("8082", ports[1])):
         assert f"127.0.0.1:{shown};" in text
         text = text.replace(f"127.0.0.1:{shown};", f"127.0.0.1:{real};")
     kept = "".join(f"{kind}_temp_path {directory};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))

@@ -40,6 +40,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """How tools reach the model."""
     dialect: str | None = None
     """The dialect in which the model is prompted."""
+    server: str | None = None
+    """The server profile, if the server is not recognised."""
     observe: bool = False
     """Change nothing, and tell what would have been done."""
     log: str | None = None

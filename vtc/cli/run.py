@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 
 import click
 
-from vtc.cli import config
+from vtc.cli import common, config
 from vtc.cli.common import completing, planner, profile_directories
 from vtc.cli.config import Config
+from vtc.cli.recognise import recognised
 from vtc.profiles.document import ProfileError
-from vtc.profiles.planner import Settings
 from vtc.proxy import launch
 
 
@@ -29,6 +29,7 @@ from vtc.proxy import launch
 @profile_directories
 @click.option("--tools", type=click.Choice(["auto", "native", "prompt"]), help="How tools reach the model.")
 @click.option("--dialect", help="The dialect in which the model is prompted.", shell_complete=completing("dialects"))
+@click.option("--server", help="The server profile, if it is not recognised.", shell_complete=completing("servers"))
 @click.option("--observe", is_flag=True, help="Change nothing, and tell what would have been done.")
 @click.option("--log", type=click.Path(dir_okay=False, path_type=Path), help="Add a line of JSON for each exchange.")
 @click.option("-v", "--verbose", is_flag=True, help="mitmproxy's own lines, too: connections and requests.")
@@ -61,14 +62,16 @@ def run(
     directories = given.pop("directories") or tuple(config.beside(file, path) for path in settings.profiles)
     log = given.pop("log") or (config.beside(file, settings.log) if settings.log else None)
     given = {key: value or getattr(settings, key) for key, value in given.items()}
-    planner(
-        directories, Settings(tools=given["tools"] or "auto", dialect=given["dialect"] or "")
-    )  # ends if it cannot be
+    plans = planner(directories, common.settings(**{key: given[key] for key in ("tools", "dialect", "server")}))
     program: Literal["mitmweb", "mitmdump"] = "mitmweb" if web or settings.web else "mitmdump"
     quiet = ["--set", "flow_detail=0"] if program == "mitmdump" and not verbose else []
+    server = _server(upstream or settings.upstream)
+    if server and not dry_run and not given["server"]:
+        given["server"], said = recognised(server, plans.profiles)
+        click.echo(f"vtc: {said}", err=True)
     command = launch.command(
         program,
-        _server(upstream or settings.upstream),
+        server,
         host or settings.host or "127.0.0.1",
         next(one for one in (port, settings.port, launch.PORT) if one is not None),
         [*quiet, *_options(directories, log=log, **given), *settings.arguments(), *more],
@@ -113,9 +116,15 @@ def _server(upstream: str) -> str:
 
 
 def _options(
-    directories: tuple[Path, ...], tools: str | None, dialect: str | None, observe: bool, log: Path | None
+    directories: tuple[Path, ...],
+    tools: str | None,
+    dialect: str | None,
+    server: str | None,
+    observe: bool,
+    log: Path | None,
 ) -> list[str]:
     options = [f"vtc_profiles={directory.absolute()}" for directory in directories]
     options += [f"vtc_tools={tools}"] * bool(tools) + [f"vtc_dialect={dialect}"] * bool(dialect)
+    options += [f"vtc_server={server}"] * bool(server)
     options += ["vtc_mode=observe"] * observe + [f"vtc_log={log}"] * bool(log)
     return [part for option in options for part in ("--set", option)]

@@ -24,9 +24,9 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 def schema(kind: str) -> dict[str, Any]:
     """Make the JSON Schema of a kind of profile; of `profile`, one that goes by what stands after `kind:`."""
     if kind in KINDS:
-        return {"$schema": DRAFT, **_described(msgspec.json.schema(KINDS[kind]), kind)}
+        return {"$schema": DRAFT, **_described(msgspec.json.schema(KINDS[kind]), KINDS[kind])}
     refs, components = msgspec.json.schema_components(KINDS.values(), ref_template="#/$defs/{name}")
-    described = _described({"$defs": components}, *KINDS)
+    described = _described({"$defs": components}, *KINDS.values())
     return {
         "$schema": DRAFT,
         "type": "object",
@@ -52,17 +52,27 @@ def markdown() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def table(model: type[msgspec.Struct]) -> str:
+    """Write the keys of one class as a Markdown table."""
+    one = _described(msgspec.json.schema(model), model)["$defs"][model.__name__]
+    return _table(one)
+
+
 def _tables(found: Mapping[str, Any], top: str) -> Iterator[tuple[str, str]]:
     """The names of a schema's mappings, the profile itself first, and their keys as tables."""
     definitions = found["$defs"]
     for name in sorted(definitions, key=lambda name: (name != top, name)):
         one = definitions[name]
         told = f"{_flat(one['description'])}\n\n" if "description" in one else ""
-        lines = ["| key | value | |", "|---|---|---|"]
-        for key, value in one["properties"].items():
-            needed = " (needed)" if key in one.get("required", ()) else ""
-            lines.append(f"| `{key}`{needed} | {_cell(_type(value))} | {_cell(_flat(value['description']))} |")
-        yield name, told + "\n".join(lines)
+        yield name, told + _table(one)
+
+
+def _table(one: Mapping[str, Any]) -> str:
+    lines = ["| key | value | |", "|---|---|---|"]
+    for key, value in one["properties"].items():
+        needed = " (needed)" if key in one.get("required", ()) else ""
+        lines.append(f"| `{key}`{needed} | {_cell(_type(value))} | {_cell(_flat(value['description']))} |")
+    return "\n".join(lines)
 
 
 def _type(value: Mapping[str, Any]) -> str:
@@ -100,9 +110,9 @@ def _flat(text: str) -> str:
     return " ".join(text.split())
 
 
-def _described(found: dict[str, Any], *kinds: str) -> dict[str, Any]:
+def _described(found: dict[str, Any], *models: type[msgspec.Struct]) -> dict[str, Any]:
     """Put the descriptions into a schema that msgspec made."""
-    classes = {one.__name__: one for kind in kinds for one in _inside(KINDS[kind])}
+    classes = {one.__name__: one for model in models for one in _inside(model)}
     for name, one in found["$defs"].items():
         for key, value in one["properties"].items():
             value["description"] = descriptions(classes[name])[key]

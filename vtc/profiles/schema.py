@@ -120,6 +120,8 @@ class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
     """Of several that match equally well the one with the highest is taken."""
     match: Match
     """The requests that it is for, by host and port."""
+    owned_by: tuple[str, ...] = ()
+    """The `owned_by` of models in its list of them (`GET /v1/models`), by which `vtc run` recognises it."""
     parts_reasoning: bool = False
     """It takes the reasoning out of the text itself, so that a reply does not begin inside of it."""
     special_tokens: dict[str, Any] = {}
