@@ -25,7 +25,7 @@ from playwright.async_api import Browser, Locator, Page, async_playwright, expec
 
 from tests.apis import chat
 from tests.e2e.conftest import PATH, PATIENCE
-from tests.e2e.upstream import Reply, serving
+from tests.e2e.upstream import JSON, Reply, Seen, serving
 from tests.proxy.test_replaying import saved
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -81,6 +81,13 @@ class Mitmweb:
         return await self.pane.inner_text()
 
 
+def answer(seen: Seen) -> Reply:
+    """The reply that the request asks for; none to the question for models, by which `vtc run` knows its server."""
+    if seen.method == "GET":
+        return Reply([b"{}"], JSON, status=404)
+    return Reply([chat.ROLE, *REPLIES[seen.json["user"]], chat.STOP, chat.DONE])
+
+
 async def ask(client: httpx.AsyncClient, user: str) -> httpx.Response:
     """An exchange; `user` is which reply is given."""
     body = chat.request("What does note.txt say?", stream=True, user=user)
@@ -126,7 +133,7 @@ async def running(upstream: str, confdir: Path) -> AsyncIterator[tuple[str, str]
 async def browser(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Browser, str, httpx.AsyncClient]]:
     """A browser, mitmweb after an exchange of each kind, and a client of its proxy: once for all, they start slowly."""
     async with (
-        serving(lambda seen: Reply([chat.ROLE, *REPLIES[seen.json["user"]], chat.STOP, chat.DONE])) as upstream,
+        serving(answer) as upstream,
         running(upstream.url, tmp_path_factory.mktemp("mitmproxy")) as (proxy, url),
         httpx.AsyncClient(base_url=proxy, trust_env=False, timeout=PATIENCE) as client,
         async_playwright() as playwright,

@@ -24,8 +24,9 @@ BIN = "Scripts" if os.name == "nt" else "bin"
 
 def python(version: str) -> str:
     """A Python of this version; skips the test if there is none."""
-    for command in (f"python{version}", sys.executable):
-        ask = [command, "-c", "import sys; print('%d.%d %s' % (*sys.version_info[:2], sys.executable))"]
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
+    for command in (f"python{version}", sys.executable, *pyenv.glob(f"{version}.*/bin/python3")):
+        ask = [str(command), "-c", "import sys; print('%d.%d %s' % (*sys.version_info[:2], sys.executable))"]
         try:
             found = subprocess.run(ask, capture_output=True, text=True, check=True).stdout.split()
         except (OSError, subprocess.CalledProcessError):
