@@ -50,7 +50,7 @@ def test_a_profile_of_the_capture_that_is_not_here_is_told(tmp_path: Path) -> No
     path = saved(tmp_path, "Hello", vtc_profiles=[str(tmp_path / "mine")], vtc_model="mine")
     result = run(path)
     assert "skipped" in result.output
-    assert "there is no model profile 'mine'" in result.output
+    assert "there is no model 'mine'" in result.output
     assert run("--profiles", tmp_path / "mine", path).output.endswith("1 same, 0 changed, 0 skipped\n")
 
 

@@ -83,8 +83,8 @@ def test_the_dialect(configure: Any) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"vtc_client": "nobody"}, r"vtc_client: there is no client profile 'nobody'; `vtc profiles` lists all"),
-        ({"vtc_model": "qwen"}, r"vtc_model: there is no model profile 'qwen' \(did you mean 'qwen3'\?\)"),
+        ({"vtc_client": "nobody"}, r"vtc_client: there is no client 'nobody'; `vtc profiles` lists all"),
+        ({"vtc_model": "qwen"}, r"vtc_model: there is no model 'qwen' \(did you mean 'qwen3'\?\)"),
         ({"vtc_dialect": "hermez"}, r"vtc_dialect: there is no dialect 'hermez' \(did you mean 'hermes'\?\)"),
         ({"vtc_max_call_bytes": 0}, "vtc_max_call_bytes must be at least 1, not 0"),
         ({"vtc_max_body_bytes": -1}, "vtc_max_body_bytes must be at least 1, not -1"),

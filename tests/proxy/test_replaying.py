@@ -80,9 +80,9 @@ def test_what_other_settings_change_is_shown_for_each_side() -> None:
 
 
 def test_what_other_profiles_change(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text("kind: model\nname: mine\nmatch: {model: [lab-*]}\naccept: [tag]\n")
+    (tmp_path / "mine.yaml").write_text("kind: policy\nname: mine\nmatch: {}\nguards: {denied_tools: [read]}\n")
     found = replayed(captured(CALL), planner(tmp_path))
-    (reply,) = found["changes"]
+    _, reply = found["changes"]  # the tool is not offered either
     assert "+  <tool_call>" in reply.splitlines()
     assert any(line.startswith("-  -> read  call_") for line in reply.splitlines())
 
@@ -115,7 +115,7 @@ def test_an_error_of_the_server_is_no_reply() -> None:
 
 
 def test_no_secret_is_shown() -> None:
-    found = replayed(captured(f"open-sesame {CALL} sk-abcdefgh123", seen=False), planner())
+    found = replayed(captured(f"open-sesame sk-abcdefgh123\n{CALL}", seen=False), planner())
     assert "[secret]" in str(found)
     assert "open-sesame" not in str(found)
     assert "sk-abcdefgh123" not in str(found)

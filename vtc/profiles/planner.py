@@ -73,8 +73,7 @@ class UnknownName(ValueError):
     """A setting names a profile that does not exist; `setting` is the setting."""
 
     def __init__(self, setting: str, name: str, known: Sequence[str]) -> None:
-        kind = setting if setting == "dialect" else f"{setting} profile"
-        super().__init__(f"there is no {kind} {name!r}{nearest(name, known)}; `vtc profiles` lists all")
+        super().__init__(f"there is no {setting} {name!r}{nearest(name, known)}; `vtc profiles` lists all")
         self.setting = setting
 
 
