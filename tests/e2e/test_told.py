@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from mitmproxy.addons.view import View
+from mitmproxy.flow import Flow
 
 from tests.apis import chat
 from tests.e2e.conftest import Start
@@ -111,3 +114,34 @@ async def test_the_models_name_of_the_request_is_in_report_and_log(
     await lab.post({**ASK, "model": "my-finetune-7b"})
     assert (await lab.report())["asked"] == "my-finetune-7b"
     assert any("my-finetune-7b at 127.0.0.1" in message for message in caplog.messages)
+
+
+async def test_the_list_shows_that_a_call_is_held_back(start: Start) -> None:
+    """Each look at the clock is ten seconds later."""
+    call = chat.DIALECTS["hermes"]("read", {"filePath": "a" * 40})
+    lab = await start(chat.streamed("I look. ", *call))
+    view = View()
+    lab.proxy.master.addons.add(view)
+    lab.proxy.addon.clock = itertools.count(1, 10).__next__
+    shown: list[tuple[str, str]] = []
+
+    def updated(flow: Flow) -> None:
+        shown.append((flow.comment, flow.marked))
+
+    view.sig_view_update.connect(updated)
+    await lab.post(ASK)
+    held = [comment for comment, mark in shown if mark == ":hourglass_flowing_sand:"]
+    assert held
+    sizes = [float(comment.split(", ")[1].split(" kB")[0]) for comment in held]
+    assert all(comment.startswith("vtc: holding back what may be a call, ") for comment in held)
+    assert sizes == sorted(sizes)
+    assert (await lab.flow()).comment == "vtc: read, hermes -> tool_calls"
+
+
+async def test_what_was_held_back_and_no_call_leaves_no_mark(start: Start) -> None:
+    lab = await start(chat.streamed(*"<tool_call> is how Qwen begins"))
+    lab.proxy.addon.clock = itertools.count(1, 10).__next__
+    await lab.post(ASK)
+    flow = await lab.flow()
+    assert "holding" not in flow.comment
+    assert flow.marked != ":hourglass_flowing_sand:"

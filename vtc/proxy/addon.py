@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from weakref import WeakKeyDictionary
 
 from mitmproxy import ctx, http
@@ -51,6 +52,9 @@ MARKS = {
     "left alone": ":zzz:",
 }
 """By outcome, for the flow list and for `~marker`."""
+
+HOLDING = "vtc: holding back what may be a call"
+"""How the comment of a flow begins while nothing of its reply may leave."""
 
 STREAMED = ("text/event-stream", "application/x-ndjson")
 """Media types of replies that are passed on as they come, whoever reads them."""
@@ -200,7 +204,7 @@ class VirtualToolCalling:
         live.encoding = response.headers.pop("content-encoding", "")
         if response.headers.pop("content-length", None) is not None and response.http_version == "HTTP/1.1":
             response.headers["transfer-encoding"] = "chunked"
-        response.stream = _rewriting(stream, live, ctx.options.vtc_keep_alive, self.clock)
+        response.stream = _rewriting(stream, live, ctx.options.vtc_keep_alive, self.clock, partial(_holding, flow))
 
     async def response(self, flow: http.HTTPFlow) -> None:
         live, response = self._live.get(flow), flow.response
@@ -305,6 +309,8 @@ class VirtualToolCalling:
         """Tell people; nothing secret is in there any more."""
         flow.metadata[METADATA] = report
         self._log.write(flow, report, outcome)
+        if flow.comment.startswith(HOLDING):
+            flow.comment = flow.marked = ""
         if summary:
             flow.comment = summary
             flow.marked = MARKS.get(outcome, "")
@@ -313,19 +319,25 @@ class VirtualToolCalling:
 
 
 def _rewriting(
-    stream: Stream, live: _Live, keep_alive: int = 0, clock: Callable[[], float] = time.monotonic
+    stream: Stream,
+    live: _Live,
+    keep_alive: int = 0,
+    clock: Callable[[], float] = time.monotonic,
+    holding: Callable[[int], None] | None = None,
 ) -> Callable[[bytes], list[bytes]]:
     """Make the stream callable.
 
     A client that is sent nothing for `keep_alive` seconds although bytes still come from upstream gets a frame that
-    tells it nothing. What is rewritten leaves in whole frames, so that it may stand between any two of them.
+    tells it nothing; `holding` is called each second meanwhile, with the bytes that came. What is rewritten leaves in
+    whole frames, so that such a frame may stand between any two of them.
     """
-    quiet = 0.0  # since then the client is sent nothing
+    quiet = told = 0.0  # since then the client is sent nothing, and people nothing new
+    sent = 0
     came, went = live.came, live.went
     live.stream = stream
 
     def rewrite(chunk: bytes) -> list[bytes]:
-        nonlocal quiet
+        nonlocal quiet, told, sent
         out = stream.feed(chunk) if chunk else stream.finish()
         if live.keep:
             came.add(chunk)
@@ -335,17 +347,28 @@ def _rewriting(
             came.size += len(chunk)
             if out:
                 went.size += len(out[0])
-        if out or not chunk or not keep_alive:
+        if out or not chunk:
             quiet = 0.0
             return out
         now = clock()
-        quiet = quiet or now
-        if now - quiet < keep_alive or (frame := stream.keep_alive()) is None:
+        if not quiet:
+            quiet, told, sent = now, now, came.size - len(chunk)
+        if holding and now - told >= 1:
+            told = now
+            holding(came.size - sent)
+        if not keep_alive or now - quiet < keep_alive or (frame := stream.keep_alive()) is None:
             return out
         quiet = now
         return [frame]
 
     return rewrite
+
+
+def _holding(flow: http.HTTPFlow, size: int) -> None:
+    """Show in the list of flows that a call is on its way."""
+    flow.comment, flow.marked = f"{HOLDING}, {size / 1000:.1f} kB so far", ":hourglass_flowing_sand:"
+    if view := ctx.master.addons.get("view"):
+        view.update([flow])
 
 
 def _observing(stream: Stream, live: _Live) -> Callable[[bytes], list[bytes]]:
