@@ -32,6 +32,7 @@ from vtc.proxy.commands import Commands
 from vtc.proxy.flows import METADATA
 from vtc.proxy.log import Log
 from vtc.proxy.metrics import Metrics
+from vtc.proxy.page import Page
 from vtc.proxy.reload import Reloader
 from vtc.proxy.startup import Startup
 from vtc.proxy.stats import Stats
@@ -104,7 +105,8 @@ class VirtualToolCalling:
         self._stats = Stats()
         reloader = Reloader(self)
         self._log = Log()
-        self.addons = [Startup(), reloader, Commands(self, reloader, self._stats), self._log, Metrics(self._stats)]
+        commands = Commands(self, reloader, self._stats)
+        self.addons = [Startup(), reloader, commands, self._log, Metrics(self._stats), Page(self._stats)]
 
     def load(self, loader: Loader) -> None:
         options.add(loader)

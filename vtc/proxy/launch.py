@@ -13,8 +13,8 @@ from vtc.proxy import script
 PORT = 8088
 """Where clients connect: 8080, mitmproxy's own, is also llama.cpp's."""
 
-COLUMNS = ("comment", "method", "status", "size", "time", "path")
-"""Those of mitmweb's flow list: the comment first, as it says what differs and the path is nearly always the same."""
+COLUMNS = ("comment", "method", "status", "size", "time")
+"""Those of mitmweb's flow list: beside a path, which is nearly always the same, the comment would be too narrow."""
 
 REVERSE = ("--set", "connection_strategy=lazy")
 """So that a client of a server that is down gets a 502 that says so, and the flow is listed."""
