@@ -14,7 +14,7 @@ from mitmproxy.addons.view import View
 from mitmproxy.flow import Flow
 
 from tests.apis import chat
-from tests.e2e.conftest import Start
+from tests.e2e.conftest import Start, by_turn
 from tests.e2e.upstream import JSON, SSE, Reply
 from vtc.proxy import launch
 
@@ -145,3 +145,26 @@ async def test_what_was_held_back_and_no_call_leaves_no_mark(start: Start) -> No
     flow = await lab.flow()
     assert "holding" not in flow.comment
     assert flow.marked != ":hourglass_flowing_sand:"
+
+
+async def test_what_looks_like_a_call_in_no_dialect_is_told_where_replies_are_kept(start: Start) -> None:
+    lab = await start(chat.streamed("I look. ", "@@rea", "d(path=a.py)@@"), vtc_keep_bodies="on")
+    for stream in (True, False):
+        await lab.post(chat.request(stream=stream))
+        flow = await lab.flow()
+        assert flow.comment == "vtc: a possible call was not read: I look. @@read(path=a.py)@@"
+        assert flow.marked == ":warning:"
+    lab.set(vtc_keep_bodies="off")
+    await lab.post(ASK)
+    assert (await lab.flow()).comment == ""
+
+
+async def test_a_plain_answer_and_native_calls_are_no_such_thing(start: Start) -> None:
+    native = chat.chunk(
+        {"tool_calls": [chat.native(0, id="a", name="read", arguments='{"filePath": "x"}')]}, "tool_calls"
+    )
+    replies = by_turn(chat.streamed("I would use read next."), [chat.ROLE, native, chat.DONE])
+    lab = await start(replies, vtc_keep_bodies="on")
+    for _ in range(2):
+        await lab.post(ASK)
+        assert (await lab.flow()).comment == ""

@@ -273,6 +273,8 @@ class VirtualToolCalling:
             return
         report = live.exchange.report
         self._measure(flow, live, report)
+        if live.exchange.reads and not (report.calls or report.refusals or report.failures or report.errors):
+            report.unread = bodies.possible_call(flow, live.came.kept(live.encoding), live.exchange.plan.tools)
         if report.seconds > max(SLOW, report.elapsed / 50):
             # The first of all has every dialect compiled.
             level = logging.WARNING if self._stats.rows else logging.DEBUG

@@ -6,10 +6,16 @@ bytes, so that it is saved with the flow; of a streamed reply mitmproxy keeps no
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 from mitmproxy import ctx, http
 
+from vtc.apis import summary
+from vtc.events import Tool
 from vtc.json_text import decode
+from vtc.proxy import flows
+from vtc.reporting import unread
 from vtc.wire import compression
 
 _skip = msgspec.json.Decoder(msgspec.Raw).decode
@@ -58,6 +64,21 @@ def is_json(body: bytes) -> bool:
         except ValueError:
             return False
     return True
+
+
+def possible_call(flow: http.HTTPFlow, came: bytes | None, tools: Iterable[Tool]) -> str:
+    """What looks like a call in a reply in which none was found, if the reply was kept; empty if nothing does."""
+    api = flows.api(flow)
+    if api is None or not came:
+        return ""
+    try:
+        messages = [reply.message for reply in summary.replies(api, came)]
+    except ValueError:
+        return ""
+    if any(message.calls for message in messages):
+        return ""
+    names = [tool.name for tool in tools]
+    return next(filter(None, (unread.possible_call(message.text, names) for message in messages)), "")
 
 
 class Passing:

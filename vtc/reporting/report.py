@@ -40,6 +40,8 @@ class Report:
     failures: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     """What came in the place of a reply, and what that means."""
+    unread: str = ""
+    """What looks like a call in no dialect that is read, where nothing else was found."""
     sizes: dict[str, int] = field(default_factory=dict)
     """Bytes of `request_came`, `request_went`, `reply_came` and `reply_went`, decoded, as far as they were seen."""
     seconds: float = 0.0
@@ -57,7 +59,7 @@ class Report:
             return "error"
         if actions.intersection(DENYING):
             return "denied"
-        if self.refusals:
+        if self.refusals or self.unread:
             return "refused"
         if self.repaired:
             return "repaired"
@@ -104,6 +106,7 @@ class Report:
             times = f" {entry['count']} times" if entry["count"] > 1 else ""
             of = f" {entry['tool']}" if entry["tool"] else ""
             parts.append(f"{entry['policy']} {entry['action']}{of}{times} ({entry['reason']})")
+        parts += [f"a possible call was not read: {self.unread}"] if self.unread else []
         parts += [f"failed open: {failure}" for failure in self.failures]
         parts += self.errors
         if self.calls:

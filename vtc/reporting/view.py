@@ -96,6 +96,8 @@ def _done(report: Mapping[str, Any]) -> Iterator[str]:
         yield f"policy: {policy['policy']}{tool} -> {policy['action']}{reason}"
     yield from (f"failed open: {failure}" for failure in report.get("failures", ()))
     yield from report.get("errors", ())
+    if unread := report.get("unread"):
+        yield f"a possible call was not read: {unread}"
 
 
 def _figures(report: Mapping[str, Any]) -> Iterator[str]:
