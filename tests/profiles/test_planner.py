@@ -16,9 +16,10 @@ from vtc.guards.reactors import Reactor, Then, When
 from vtc.profiles.loader import Source, builtin_directory, load
 from vtc.profiles.matching import Facts
 from vtc.profiles.plan import Plan
-from vtc.profiles.planner import Planner, Settings, UnknownName
+from vtc.profiles.planner import Planner
 from vtc.profiles.schema import Match, ModelProfile, Reasoning
 from vtc.profiles.schema import Request as Change
+from vtc.profiles.settings import Settings, UnknownName
 
 CLINE = "Cline/3.82.0"
 DOCUMENTED = "# Tools\n\n## go\nDescription: Go.\nParameters:\n- a: (required) x\nUsage:\n<go>\n<a>x</a>\n</go>\n"

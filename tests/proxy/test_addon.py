@@ -307,4 +307,4 @@ def test_stats_as_a_command_and_at_the_end(caplog: pytest.LogCaptureFixture) -> 
         "model unknown",
         "dialect tag",
     ]
-    assert all("1 calls (0 repaired), 0 left as text" in line for line in told)
+    assert all("1 call (0 repaired), 0 left as text" in line for line in told)

@@ -31,7 +31,7 @@ def test_the_latest_exchange_is_the_first() -> None:
     assert shown.index("model-two") < shown.index("model-one")
     assert "vtc: read, hermes -&gt; tool_calls" in shown
     assert f'href="/vtc/{second.id}"' in shown
-    assert "2 exchanges, 1 calls" in shown
+    assert "2 exchanges, 1 call" in shown
 
 
 def test_without_exchanges_it_says_what_to_do() -> None:

@@ -14,7 +14,8 @@ from mitmproxy.test import taddons, tflow, tutils
 from tests.apis import chat
 from tests.apis.shapes import SHAPES, asked
 from vtc.profiles import loader
-from vtc.profiles.planner import Planner, Settings
+from vtc.profiles.planner import Planner
+from vtc.profiles.settings import Settings
 from vtc.proxy.addon import VirtualToolCalling
 from vtc.proxy.replaying import replayed
 

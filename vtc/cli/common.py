@@ -19,7 +19,8 @@ from rich.text import Text
 from vtc.profiles import loader
 from vtc.profiles.document import ProfileError
 from vtc.profiles.loader import Profiles
-from vtc.profiles.planner import Planner, Settings, UnknownName
+from vtc.profiles.planner import Planner
+from vtc.profiles.settings import Settings, UnknownName
 
 profile_directories = click.option(
     "--profiles",

@@ -21,8 +21,9 @@ from vtc.events import Call, Reasoning, Refusal, Text, Tool
 from vtc.json_text import encode
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, best
-from vtc.profiles.planner import UNKNOWN_MODEL, UNKNOWN_SERVER, UnknownName, read_dialects
+from vtc.profiles.planner import UNKNOWN_MODEL, UNKNOWN_SERVER, read_dialects
 from vtc.profiles.schema import ModelProfile
+from vtc.profiles.settings import UnknownName
 from vtc.profiles.thinking import thinking
 
 

@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.progress import Progress
 
 from vtc.cli.common import completing, forced, planner, profile_directories, settings
-from vtc.profiles.planner import Planner, UnknownName
+from vtc.profiles.planner import Planner
+from vtc.profiles.settings import UnknownName
 from vtc.reporting import case
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
-from typing import Any, Literal, Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -31,11 +31,8 @@ from vtc.profiles.schema import (
     Retry,
     ServerProfile,
 )
+from vtc.profiles.settings import Settings, UnknownName
 from vtc.profiles.thinking import thinking
-from vtc.profiles.validation import nearest
-
-CLIENT_PATTERNS = ("cline", "kilo", "roo")
-"""Parts of the user agents of clients that read calls out of the text, when they declare no tools."""
 
 TEXT_DIALECT = "cline"
 """The dialect of a text client whose profile names none."""
@@ -46,35 +43,9 @@ UNKNOWN_SERVER = ServerProfile(name="unknown", match=Match())
 _numbers = itertools.count()
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What the user set; an empty string or `auto` leaves the choice to the profiles."""
-
-    client: str = ""
-    model: str = ""
-    server: str = ""
-    tools: Literal["auto", "native", "prompt"] = "auto"
-    dialect: str = ""
-    lenient: Literal["auto", "on", "off"] = "auto"
-    client_patterns: tuple[str, ...] = CLIENT_PATTERNS
-    max_call_bytes: int = 1 << 20
-
-    def chosen(self) -> dict[str, Any]:
-        """What differs from the defaults, as plain data: kept with an exchange, so that it can be replayed."""
-        return {one.name: value for one in fields(self) if (value := getattr(self, one.name)) != one.default}
-
-
 def agent_pattern(agent: str, patterns: Iterable[str]) -> str | None:
     """The first of some parts of User-Agents that `agent` holds, upper and lower case alike; an empty one is none."""
     return next((pattern for pattern in patterns if pattern and pattern.casefold() in agent.casefold()), None)
-
-
-class UnknownName(ValueError):
-    """A setting names a profile that does not exist; `setting` is the setting."""
-
-    def __init__(self, setting: str, name: str, known: Sequence[str]) -> None:
-        super().__init__(f"there is no {setting} {name!r}{nearest(name, known)}; `vtc profiles` lists all")
-        self.setting = setting
 
 
 class Asked(Protocol):
@@ -327,7 +298,10 @@ class Planner:
         if client.tool_protocol == "native":
             return None, f"client profile {client.name} says tool_protocol: native"
         if request.tools and client.tool_protocol == "auto":
-            return None, f"the request declares {len(request.tools)} tools: a native client"
+            return (
+                None,
+                f"the request declares {len(request.tools)} tool{'s' * (len(request.tools) != 1)}: a native client",
+            )
         documented = _documented_tools(request, client.tool_sections, cache)
         if client.tool_protocol == "text":
             return documented, f"client profile {client.name} says tool_protocol: text"
