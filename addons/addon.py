@@ -38,7 +38,7 @@ except ModuleNotFoundError as error:
     # An error while it starts ends mitmproxy.
     logger.error(
         f"VTC cannot be loaded: {error}. Install it into the environment that mitmproxy runs in: "
-        f"{sys.executable} -m pip install {source} (with pipx: pipx inject mitmproxy {source}; "
+        f"{sys.executable} -m pip install {source} (with pipx: pipx inject --include-apps mitmproxy {source}; "
         f"with uv: uv tool install mitmproxy --with {source})"
     )
     addons = []

@@ -134,7 +134,7 @@ def test_what_is_generated_is_up_to_date(page: Path) -> None:
 
 NOT_RUN = ("code", "docker ", "install ", "systemctl ", "export ", "nginx ")
 """Beginnings of commands of other programs, which a test of ours cannot run."""
-INSTALLERS = ("pip install .", "uv tool install .", "pipx inject mitmproxy .")
+INSTALLERS = ("pip install .", "uv tool install .", "pipx inject --include-apps mitmproxy .", "pip wheel --no-deps .")
 """Run by tests/install/test_install.py."""
 
 

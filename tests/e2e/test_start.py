@@ -89,7 +89,7 @@ async def test_it_says_what_it_lacks(confdir: Path, tmp_path: Path) -> None:
         output, _ = await process.communicate()
     assert process.returncode
     assert "VTC cannot be loaded: No module named 'msgspec'. Install it into the environment" in output.decode()
-    assert f"pipx inject mitmproxy {ADDON.parents[1]}" in output.decode()
+    assert f"pipx inject --include-apps mitmproxy {ADDON.parents[1]}" in output.decode()
     assert "Traceback" not in output.decode()
 
 

@@ -78,6 +78,7 @@ def test_the_versions_of_python_are_bounded_by_those_that_are_tested() -> None:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
+    assert "pip wheel --no-deps ." in README
     venv.create(folder / "build", with_pip=True)
     run(folder / "build" / BIN / "python", "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", folder, ROOT)
     return next(folder.glob("virtual_tool_calling-*.whl"))
@@ -101,14 +102,16 @@ def test_a_wheel(wheel: Path, tmp_path: Path) -> None:
 
 @pytest.mark.install
 def test_pipx_inject(tmp_path: Path) -> None:
-    assert "pipx inject mitmproxy ." in README
+    assert "pipx inject --include-apps mitmproxy ." in README
     tools = environment(tmp_path / "tools", sys.executable)
     run(tools / "python", "-m", "pip", "install", "--quiet", "pipx")
     homes = {"PIPX_HOME": str(tmp_path / "pipx"), "PIPX_BIN_DIR": str(tmp_path / "bin")}
     homes["PIPX_DEFAULT_PYTHON"] = python(VERSIONS[0])
     run(tools / "pipx", "install", "--quiet", "mitmproxy<13", **homes)
-    run(tools / "pipx", "inject", "--quiet", "mitmproxy", ".", cwd=ROOT, **homes)
+    run(tools / "pipx", "inject", "--quiet", "--include-apps", "mitmproxy", ".", cwd=ROOT, **homes)
     loads(tmp_path / "bin" / "mitmdump", ROOT / "addons" / "addon.py", tmp_path)
+    program, _, script = run(tmp_path / "bin" / "vtc", "run", "--dry-run", cwd=tmp_path).split()[:3]
+    loads(Path(program), Path(script), tmp_path)
 
 
 @pytest.mark.install
