@@ -83,7 +83,7 @@ def forced[F: Callable[..., Any]](command: F) -> F:
     """Give a command the options that settle what profiles would decide, as `vtc_tools` and the like do."""
     for one in (
         click.option("--tools", type=click.Choice(["auto", "native", "prompt"]), help="How tools reach the model."),
-        click.option("--dialect", help="The dialect in which the model is prompted.", shell_complete=completing("dialects")),
+        click.option("--dialect", help="The dialect for the model's prompt.", shell_complete=completing("dialects")),
         click.option("--client", help="The client profile.", shell_complete=completing("clients")),
         click.option("--server", help="The server profile.", shell_complete=completing("servers")),
         click.option("--lenient", type=click.Choice(["auto", "on", "off"]), help="Whether calls are repaired."),
