@@ -222,13 +222,6 @@ def test_other_flows_have_no_report(headers: http.Headers, flows: Flows) -> None
     assert (flow.metadata, flow.comment, flow.marked) == ({}, "", "")
 
 
-@pytest.mark.parametrize("path", ["/v1/completions", "/api/generate?x=1"])
-def test_a_request_without_tools_in_its_api_is_told(path: str, flows: Flows) -> None:
-    flow = flows.asked(path=path)
-    assert flow.comment == f"vtc: left alone: {path.partition('?')[0]} has no tools in it"
-    assert flow.marked == ":zzz:"
-
-
 # What stays
 
 
