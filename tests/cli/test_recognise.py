@@ -56,3 +56,11 @@ def test_one_that_is_down_is_told() -> None:
     assert found is None
     assert f"{url} cannot be reached now" in said
     assert "is the model server running?" in said
+
+
+def test_a_hosted_api_is_known_by_its_name_and_not_asked() -> None:
+    """There is no server of this name: asking it would fail, and be told."""
+    assert recognised("https://no-such-host.openrouter.ai", PROFILES) == (
+        "hosted",
+        "https://no-such-host.openrouter.ai is one of: hosted APIs",
+    )

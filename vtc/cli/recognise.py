@@ -6,8 +6,10 @@ import json
 import urllib.request
 from typing import Any
 from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
 
 from vtc.profiles.loader import Profiles
+from vtc.profiles.matching import Facts, best
 
 SECONDS = 3
 """For the answer; a server that is slower is asked no more."""
@@ -16,7 +18,14 @@ MOST = 1 << 20
 
 
 def recognised(upstream: str, profiles: Profiles) -> tuple[str | None, str]:
-    """The server profile of `upstream`, None if it is not known, and what to tell the user."""
+    """The server profile of `upstream`, None if it is not known, and what to tell the user.
+
+    A hosted API that is known by its name is not asked: it would want a key, and is hardly down.
+    """
+    url = urlsplit(upstream)
+    named = best(profiles.servers, Facts(host=url.hostname or "", port=url.port or 0), profiles.sources).profile
+    if named and url.scheme == "https":
+        return named.name, f"{upstream} is one of: {named.description or named.name}"
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with direct.open(f"{upstream}/v1/models", timeout=SECONDS) as answer:
