@@ -98,6 +98,9 @@ def test_a_wheel(wheel: Path, tmp_path: Path) -> None:
     programs = environment(tmp_path / "venv", sys.executable)
     run(programs / "python", "-m", "pip", "install", "--quiet", wheel)
     works(programs, tmp_path)
+    assert "| `name` (needed) |" in run(programs / "vtc", "schema", "--markdown", cwd=tmp_path)  # from the source
+    page = "from vtc.proxy import page; print(page._template().render(flows=[], figures=[]))"
+    assert "no exchange yet" in run(programs / "python", "-c", page, cwd=tmp_path)
 
 
 @pytest.mark.install
