@@ -13,6 +13,7 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from weakref import WeakKeyDictionary
 
 from mitmproxy import ctx, http
@@ -31,8 +32,11 @@ from vtc.proxy.commands import Commands
 from vtc.proxy.flows import METADATA
 from vtc.proxy.log import Log
 from vtc.proxy.metrics import Metrics
+from vtc.proxy.page import Page
 from vtc.proxy.reload import Reloader
+from vtc.proxy.startup import Startup
 from vtc.proxy.stats import Stats
+from vtc.reporting import hints
 from vtc.reporting.report import Report
 from vtc.scrub import scrub, scrubbed, secrets
 from vtc.wire.compression import UnsupportedEncoding
@@ -45,14 +49,18 @@ MARKS = {
     "refused": ":warning:",
     "denied": ":no_entry:",
     "failed": ":boom:",
+    "error": ":x:",
     "left alone": ":zzz:",
 }
 """By outcome, for the flow list and for `~marker`."""
 
+HOLDING = "vtc: holding back what may be a call"
+"""How the comment of a flow begins while nothing of its reply may leave."""
+
 STREAMED = ("text/event-stream", "application/x-ndjson")
 """Media types of replies that are passed on as they come, whoever reads them."""
 SLOW = 0.1
-"""Seconds of work on one exchange beyond which it is a warning."""
+"""Seconds of work on one exchange beyond which it is a warning, if they are also more than a 50th of its time."""
 
 
 @dataclass(slots=True)
@@ -90,12 +98,15 @@ class VirtualToolCalling:
         self.cache: ConversationCache | None = None
         """Keeps parts of conversations for exchanges that begin now; None with `vtc_cache=off`."""
         self._live: WeakKeyDictionary[http.HTTPFlow, _Live] = WeakKeyDictionary()
+        self._unread: WeakKeyDictionary[http.HTTPFlow, Passing] = WeakKeyDictionary()
+        """Replies that are streamed unread, where they are kept."""
         self._why = 0
         """The hash of the reasons for the last plan; not the reasons, in which there are names of tools."""
         self._stats = Stats()
         reloader = Reloader(self)
         self._log = Log()
-        self.addons = [reloader, Commands(self, reloader, self._stats), self._log, Metrics(self._stats)]
+        commands = Commands(self, reloader, self._stats)
+        self.addons = [Startup(), reloader, commands, self._log, Metrics(self._stats), Page(self._stats)]
 
     def load(self, loader: Loader) -> None:
         options.add(loader)
@@ -138,6 +149,7 @@ class VirtualToolCalling:
             return
         live = self._live[flow] = _Live(exchange, bodies.keep(), time.perf_counter() - started)
         went = len(rewritten) if ctx.options.vtc_mode == "rewrite" else len(body)
+        exchange.report.settings = self.planner.settings.chosen()
         exchange.report.sizes.update(request_came=len(body), request_went=went)
         why = exchange.plan.why
         if hash(why) != self._why:  # mitmproxy spends more on a record than VTC on a request
@@ -170,15 +182,14 @@ class VirtualToolCalling:
         live, response = self._live.get(flow), flow.response
         if live and live.exchange.plan.reply.buffered and ctx.options.vtc_mode == "rewrite":
             return  # it is looked at whole, whatever form upstream gave it
-        if response is None or not (200 <= response.status_code < 300):
+        if response is None or response.stream or AGAIN in flow.metadata or not (200 <= response.status_code < 300):
             return
-        if self._api(flow) is None and not flows.unread(flow):
-            return
-        media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        media_type = bodies.media_type(response)
         if media_type not in STREAMED or (live and live.answered):
             return
         if live is None or not live.exchange.reads:
-            response.stream = True  # nothing is done to it, and mitmproxy would keep it back up to its end
+            # Nothing is done to it, and mitmproxy would keep it back up to its end.
+            response.stream = self._unread.setdefault(flow, Passing(keep=True)).pass_on if bodies.keep() else True
             return
         exchange = live.exchange
         if media_type != exchange.framing.media_type:
@@ -195,12 +206,15 @@ class VirtualToolCalling:
         live.encoding = response.headers.pop("content-encoding", "")
         if response.headers.pop("content-length", None) is not None and response.http_version == "HTTP/1.1":
             response.headers["transfer-encoding"] = "chunked"
-        response.stream = _rewriting(stream, live, ctx.options.vtc_keep_alive, self.clock)
+        response.stream = _rewriting(stream, live, ctx.options.vtc_keep_alive, self.clock, partial(_holding, flow))
 
     async def response(self, flow: http.HTTPFlow) -> None:
         live, response = self._live.get(flow), flow.response
+        self._keep_unread(flow)
         if live is None or response is None:
             return
+        if response.status_code >= 400 and not live.answered:
+            live.exchange.report.errors.append(hints.explained(response.status_code, bodies.beginning(response)))
         if live.exchange.reads and not (live.answered or response.stream) and 200 <= response.status_code < 300:
             await self._whole(flow, live, response)
         if live.stream and live.stream.broken and flow.killable and ctx.options.vtc_mode == "rewrite":
@@ -215,6 +229,12 @@ class VirtualToolCalling:
             exchange.report.failures.append(f"the body cannot be decoded: {error}")
             return
         if not body:
+            return
+        if not exchange.framing.matches(body) and not bodies.is_json(body):
+            said = " ".join(body[:80].decode(errors="replace").split())
+            exchange.report.errors.append(
+                f"the reply is no JSON but {bodies.media_type(response) or 'untyped'}: {said}"
+            )
             return
         if len(body) > ctx.options.vtc_max_body_bytes:
             exchange.report.failures.append(f"the reply is longer than vtc_max_body_bytes ({len(body)} bytes)")
@@ -232,7 +252,20 @@ class VirtualToolCalling:
                 response.headers["content-type"] = exchange.framing.media_type
 
     def error(self, flow: http.HTTPFlow) -> None:
+        self._keep_unread(flow)
+        live = self._live.get(flow)
+        if live and flow.error and not flow.server_conn.timestamp_tcp_setup:
+            host, port = flow.request.host, flow.request.port
+            live.exchange.report.errors.append(
+                f"the model server at {host}:{port} cannot be reached ({flow.error.msg}): is it running?"
+            )
         self._close(flow)
+
+    def _keep_unread(self, flow: http.HTTPFlow) -> None:
+        """Give a flow its reply that was streamed unread, as nothing else keeps it."""
+        passed = self._unread.pop(flow, None)
+        if passed and flow.response and flow.response.raw_content is None:
+            flow.response.raw_content = passed.kept()
 
     def _close(self, flow: http.HTTPFlow) -> None:
         live = self._live.pop(flow, None)
@@ -240,8 +273,12 @@ class VirtualToolCalling:
             return
         report = live.exchange.report
         self._measure(flow, live, report)
-        if report.seconds > SLOW:
-            logger.warning("vtc: %.0f ms of work on one exchange with model %s", report.seconds * 1e3, report.model)
+        if live.exchange.reads and not (report.calls or report.refusals or report.failures or report.errors):
+            report.unread = bodies.possible_call(flow, live.came.kept(live.encoding), live.exchange.plan.tools)
+        if report.seconds > max(SLOW, report.elapsed / 50):
+            # The first of all has every dialect compiled.
+            level = logging.WARNING if self._stats.rows else logging.DEBUG
+            logger.log(level, "vtc: %.0f ms of work on one exchange with model %s", report.seconds * 1e3, report.model)
         summary = report.summary()
         if summary and ctx.options.vtc_mode == "observe":
             summary = summary.replace("vtc: ", "vtc (observing): ", 1)
@@ -276,26 +313,35 @@ class VirtualToolCalling:
         """Tell people; nothing secret is in there any more."""
         flow.metadata[METADATA] = report
         self._log.write(flow, report, outcome)
+        if flow.comment.startswith(HOLDING):
+            flow.comment = flow.marked = ""
         if summary:
             flow.comment = summary
             flow.marked = MARKS.get(outcome, "")
-            logger.info("%s %s%s", summary, flow.request.pretty_host, flow.request.path.partition("?")[0])
+            model = f"{report['asked']} at " if report.get("asked") else ""
+            logger.info("%s - %s%s%s", summary, model, flow.request.pretty_host, flow.request.path.partition("?")[0])
 
 
 def _rewriting(
-    stream: Stream, live: _Live, keep_alive: int = 0, clock: Callable[[], float] = time.monotonic
+    stream: Stream,
+    live: _Live,
+    keep_alive: int = 0,
+    clock: Callable[[], float] = time.monotonic,
+    holding: Callable[[int], None] | None = None,
 ) -> Callable[[bytes], list[bytes]]:
     """Make the stream callable.
 
     A client that is sent nothing for `keep_alive` seconds although bytes still come from upstream gets a frame that
-    tells it nothing. What is rewritten leaves in whole frames, so that it may stand between any two of them.
+    tells it nothing; `holding` is called each second meanwhile, with the bytes that came. What is rewritten leaves in
+    whole frames, so that such a frame may stand between any two of them.
     """
-    quiet = 0.0  # since then the client is sent nothing
+    quiet = told = 0.0  # since then the client is sent nothing, and people nothing new
+    sent = 0
     came, went = live.came, live.went
     live.stream = stream
 
     def rewrite(chunk: bytes) -> list[bytes]:
-        nonlocal quiet
+        nonlocal quiet, told, sent
         out = stream.feed(chunk) if chunk else stream.finish()
         if live.keep:
             came.add(chunk)
@@ -305,17 +351,28 @@ def _rewriting(
             came.size += len(chunk)
             if out:
                 went.size += len(out[0])
-        if out or not chunk or not keep_alive:
+        if out or not chunk:
             quiet = 0.0
             return out
         now = clock()
-        quiet = quiet or now
-        if now - quiet < keep_alive or (frame := stream.keep_alive()) is None:
+        if not quiet:
+            quiet, told, sent = now, now, came.size - len(chunk)
+        if holding and now - told >= 1:
+            told = now
+            holding(came.size - sent)
+        if not keep_alive or now - quiet < keep_alive or (frame := stream.keep_alive()) is None:
             return out
         quiet = now
         return [frame]
 
     return rewrite
+
+
+def _holding(flow: http.HTTPFlow, size: int) -> None:
+    """Show in the list of flows that a call is on its way."""
+    flow.comment, flow.marked = f"{HOLDING}, {size / 1000:.1f} kB so far", ":hourglass_flowing_sand:"
+    if view := ctx.master.addons.get("view"):
+        view.update([flow])
 
 
 def _observing(stream: Stream, live: _Live) -> Callable[[bytes], list[bytes]]:

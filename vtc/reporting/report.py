@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from vtc.scrub import scrub, scrubbed
 
-type Outcome = Literal["failed", "denied", "refused", "repaired", "rewritten", ""]
+type Outcome = Literal["failed", "error", "denied", "refused", "repaired", "rewritten", ""]
 
 DENYING = ("refused", "stopped", "dropped", "exhausted")
 """What policies do that leaves a call, or a whole request, undone."""
+
+MOST_NAMES = 4
+"""Names of tools that a summary has."""
 
 
 @dataclass(slots=True)
@@ -20,6 +24,11 @@ class Report:
 
     client: str = ""
     model: str = ""
+    """The model profile's name."""
+    asked: str = ""
+    """The model's name in the request."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """What the user's options set, where that is not the default."""
     form: str = "tool_calls"
     """What calls become: `tool_calls`, or the dialect of a client that reads text."""
     why: list[str] = field(default_factory=list)
@@ -29,6 +38,10 @@ class Report:
     policies: list[dict[str, Any]] = field(default_factory=list)
     """What policies did: `{"policy": "denied_tools", "action": "refused", "tool": "bash", "reason": …, "count": 1}`."""
     failures: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    """What came in the place of a reply, and what that means."""
+    unread: str = ""
+    """What looks like a call in no dialect that is read, where nothing else was found."""
     sizes: dict[str, int] = field(default_factory=dict)
     """Bytes of `request_came`, `request_went`, `reply_came` and `reply_went`, decoded, as far as they were seen."""
     seconds: float = 0.0
@@ -42,9 +55,11 @@ class Report:
         actions = {entry["action"] for entry in self.policies}
         if self.failures or "failed" in actions:
             return "failed"
+        if self.errors:
+            return "error"
         if actions.intersection(DENYING):
             return "denied"
-        if self.refusals:
+        if self.refusals or self.unread:
             return "refused"
         if self.repaired:
             return "repaired"
@@ -72,23 +87,31 @@ class Report:
             self.policies.append(entry)
 
     def summary(self) -> str:
-        """`vtc: qwen3-coder -> tool_calls, 2 calls, 1 repaired`; empty when nothing was done."""
+        """`vtc: read x2, 1 repaired (json-cut), hermes -> tool_calls`; empty when nothing was done.
+
+        First what differs from one exchange to the next: a list of flows shows the beginning.
+        """
         parts = []
         if self.calls:
-            count = len(self.calls)
-            dialects = ", ".join(dict.fromkeys(call["dialect"] for call in self.calls))
-            parts.append(f"{dialects} -> {self.form}, {count} call{'s' * (count > 1)}")
+            names = Counter(call["name"] for call in self.calls)
+            parts += [f"{name} x{count}" if count > 1 else name for name, count in names.items()]
+            if len(parts) > MOST_NAMES:
+                parts[MOST_NAMES:] = [f"{len(parts) - MOST_NAMES} more"]
         if self.repaired:
-            repairs = dict.fromkeys(repair for call in self.calls for repair in call["repairs"])
-            recovered = f"recovered {self.repaired} call{'s' * (self.repaired > 1)}: {', '.join(repairs)}"
-            parts.append(f"{self.repaired} repaired ({recovered})")
+            repairs = dict.fromkeys(repair.partition(":")[0] for call in self.calls for repair in call["repairs"])
+            parts.append(f"{self.repaired} repaired ({', '.join(repairs)})")
         if self.refusals:
             parts.append(f"{len(self.refusals)} left as text ({self.refusals[0]['reason']})")
         for entry in self.policies:
             times = f" {entry['count']} times" if entry["count"] > 1 else ""
             of = f" {entry['tool']}" if entry["tool"] else ""
             parts.append(f"{entry['policy']} {entry['action']}{of}{times} ({entry['reason']})")
-        parts = [*parts, *(f"failed open: {failure}" for failure in self.failures), *self.request]
+        parts += [f"a possible call was not read: {self.unread}"] if self.unread else []
+        parts += [f"failed open: {failure}" for failure in self.failures]
+        parts += self.errors
+        if self.calls:
+            parts.append(f"{', '.join(dict.fromkeys(call['dialect'] for call in self.calls))} -> {self.form}")
+        parts += self.request
         return scrub("vtc: " + ", ".join(parts)) if parts else ""
 
     def as_dict(self, known: Iterable[str] = ()) -> dict[str, Any]:
