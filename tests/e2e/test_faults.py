@@ -22,7 +22,15 @@ from tests.exchanges import opened
 from vtc.wire import compression
 
 ASK = chat.request(stream=True)
-SAID = ["Let me", " look.\n\n", "<read>\n<file", "Path>/a</filePath>\n</re", "ad>", "\nDone", " it."]
+SAID = [
+    "Let me",
+    " look.\n\n",
+    '<tool_call>\n{"name": ',
+    '"read", "arguments": {"filePath": "/a"}}\n</tool_',
+    "call>",
+    "\nDone",
+    " it.",
+]
 STREAM = chat.streamed(*SAID)
 CALL = ("read", {"filePath": "/a"})
 CALLED = chat.Read("Let me look.\nDone it.", "", [CALL], [], "tool_calls")

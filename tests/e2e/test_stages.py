@@ -35,7 +35,7 @@ from vtc.proxy import addon
 from vtc.wire import compression, sse
 
 ASK = chat.request(stream=True)
-CALL = chat.DIALECTS["tag"]("read", {"filePath": "/a"})
+CALL = chat.DIALECTS["invoke"]("read", {"filePath": "/a"})
 TEXT = f"Let me look.\n\n{CALL}\nDone it. <read> is `<read>`."
 
 

@@ -111,7 +111,7 @@ def test_it_never_raises_and_never_ends_the_body(loaded: Flows, pieces: list[byt
 
 def test_it_never_raises_even_where_we_are_at_fault(flows: Flows, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = flows.streaming()
-    stream(chat.said("a")[0])
+    stream(chat.said("Well")[0])
 
     def broken(*_: Any) -> Any:
         raise ZeroDivisionError("planted")

@@ -44,7 +44,8 @@ def test_by_default_a_request_is_left_alone_and_calls_are_rescued(configure: Any
     asked = found.request
     assert (asked.write, asked.prompt_tools, dict(asked.set), asked.drop) == (None, False, {}, ())
     assert {"tag", "hermes", "invoke"} <= {dialect.name for dialect in found.reading.dialects}
-    assert "bare-json" not in {dialect.name for dialect in found.reading.dialects}
+    (bare,) = (dialect for dialect in found.reading.dialects if dialect.name == "bare-json")
+    assert bare.section_required  # JSON counts as the whole reply only
 
 
 @pytest.mark.parametrize(

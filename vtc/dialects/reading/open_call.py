@@ -144,7 +144,7 @@ class OpenCall:
     def sole_parameter(self) -> str | None:
         """The one parameter that may stand without tags: required text, where the call is no word of a sentence."""
         dialect = self.syntax.dialect
-        if self._tool is None or dialect.names == "any" or dialect.ends_reply or self.in_line:
+        if self._tool is None or dialect.names == "any" or dialect.ends_reply or self.in_line or not dialect.json_body:
             return None
         return values.sole(self._schema)
 

@@ -108,6 +108,11 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
         return (self.section,) if isinstance(self.section, str) else self.section
 
     @property
+    def may_be_quoted(self) -> bool:
+        """False if its calls count wherever they stand, as for a client that looks for them in all of the text."""
+        return self.in_code == "text" and self.json_body
+
+    @property
     def result_opening(self) -> str:
         """The tag that a result begins with, which nobody but the client has to write; empty if it is none."""
         opening = _opening(self.result)
