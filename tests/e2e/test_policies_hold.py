@@ -147,14 +147,15 @@ async def test_arguments_that_a_rule_cannot_read_do_not_pass_it(arguments: str, 
     assert b"Deleting files is forbidden" in body
 
 
-async def test_a_rule_that_raises_is_skipped_for_that_call_alone(start: Start, tmp_path: Path) -> None:
-    rules = [
-        {"name": "rm", "when": {"arguments": {"starts_with(command, 'rm') && command": "."}}, "then": {"refuse": "No."}}
-    ]
-    reply = calling("native", True, ("bash", {"command": 5}), ("bash", {"command": "rm x"}))
-    lab = await start(reply, vtc_profiles=guarded(tmp_path, reactors=rules))
-    assert (await lab.post(chat.request(stream=True, tools=[BASH]))).message.calls == [("bash", {"command": 5})]
-    assert [entry[:2] for entry in await policies(lab)] == [("reactors.rm", "failed"), ("reactors.rm", "refused")]
+async def test_a_rule_that_raises_refuses_that_call_alone(start: Start, tmp_path: Path) -> None:
+    when = {"arguments": {"starts_with(command, 'rm')": {"equals": True}}}
+    rules = [{"name": "rm", "when": when, "then": {"refuse": "No."}}]
+    said = [("bash", {"command": 5}), ("bash", {"command": "rm x"}), ("bash", {"command": "ls"})]
+    for on_failure, passing, told in (("refuse", said[2:], "refused"), ("pass", [said[0], said[2]], "failed")):
+        guards = guarded(tmp_path, reactors=rules, on_failure=on_failure)
+        lab = await start(calling("native", True, *said), vtc_profiles=guards)
+        assert (await lab.post(chat.request(stream=True, tools=[BASH]))).message.calls == passing
+        assert [entry[:2] for entry in await policies(lab)] == [("reactors.rm", told), ("reactors.rm", "refused")]
 
 
 # What is asked of the model and then held against it

@@ -37,6 +37,7 @@ from vtc.profiles.matching import Facts
 from vtc.profiles.plan import Plan
 from vtc.profiles.planner import Planner
 from vtc.reporting.report import Report
+from vtc.scrub import told
 from vtc.wire import compression
 from vtc.wire.framing import Framing
 
@@ -211,7 +212,7 @@ class Exchange:
                 self.report.intervened("retry", "failed", "", str(error))
                 break
             except Exception as error:
-                logger.exception("vtc: upstream is not asked again")
+                logger.error("vtc: upstream is not asked again\n%s", told(error))
                 self.report.failures.append(f"{type(error).__name__}: {error}")
                 break
             reply = self._attempt(body)
@@ -243,7 +244,7 @@ class Exchange:
         except ValueError as error:
             self.report.failures.append(str(error))
         except Exception as error:
-            logger.exception("vtc: the reply is passed on whole")
+            logger.error("vtc: the reply is passed on whole\n%s", told(error))
             self.report.failures.append(f"{type(error).__name__}: {error}")
         return body
 
@@ -334,7 +335,7 @@ def _as_it_came() -> Iterator[None]:
     except BadRequest:
         raise
     except Exception as error:
-        logger.exception("vtc: the request is passed on as it came")
+        logger.error("vtc: the request is passed on as it came\n%s", told(error))
         raise BadRequest(f"{type(error).__name__}: {error}") from error
 
 

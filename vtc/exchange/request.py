@@ -17,7 +17,7 @@ from vtc.dialects.text_client import conversation, documented_tools
 from vtc.dialects.writing import history
 from vtc.dialects.writing.calls import write_calls
 from vtc.events import Message, Opaque, Tool, ToolCall
-from vtc.exchange.native_calls import NotInOrder, in_order, is_custom
+from vtc.exchange.native_calls import NotInOrder, in_order
 from vtc.profiles.plan import RequestPlan, TextClient
 
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
@@ -73,7 +73,7 @@ def _is_broken(call: ToolCall) -> bool:
     source = call.source.get("function") if isinstance(call.source, Mapping) else None
     if isinstance(source, Mapping) and isinstance(source.get("arguments"), str) and not source["arguments"].strip():
         return True
-    if is_custom(call):
+    if call.is_custom:
         return False
     try:
         _decode_object(call.arguments)

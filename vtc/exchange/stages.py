@@ -136,24 +136,20 @@ class Record:
                     self.intervened(event)
                     continue
                 case Call(call=call) if event.dialect != NATIVE or not self._structured:
-                    self._report.calls.append(
-                        {"name": call.name, "id": call.id, "dialect": event.dialect, "repairs": [*event.repairs]}
-                    )
+                    self._report.called(call.name, call.id, event.dialect, event.repairs)
             out.append(event)
         return out
 
     def _refused(self, event: Refusal) -> None:
         if event.malformed:
             self.faults.append(("malformed", event.reason))
-        self._report.refusals.append(
-            {"reason": event.reason, "dialect": event.dialect, "name": event.name, "excerpt": event.excerpt}
-        )
+        self._report.refused(event.reason, event.dialect, event.name, event.excerpt)
 
     def intervened(self, event: Intervention) -> None:
         """Note what a policy did."""
-        self._report.intervened(event.policy, event.action, event.tool, event.reason)
+        self._report.intervened(event.policy, event.action, event.tool, event.reason, event.detail)
         if event.policy == "arguments" and event.action in ("passed", "refused"):
-            self.faults.append(("arguments", f"the arguments of `{event.tool}`: {event.reason}"))
+            self.faults.append(("arguments", f"the arguments of `{event.tool}`: {event.detail or event.reason}"))
         elif event.action == "refused":
             self.faults.append(("denied", f"the call of `{event.tool}`: {event.reason}"))
 

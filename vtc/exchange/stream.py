@@ -15,6 +15,7 @@ from vtc.apis.relay import Relay
 from vtc.exchange.fast_path import FastPath
 from vtc.exchange.reply import ReplyPipeline
 from vtc.reporting.report import Report
+from vtc.scrub import told
 from vtc.wire import compression
 from vtc.wire.framing import Frame
 
@@ -122,7 +123,7 @@ class Stream:
     def _fail(self, error: Exception) -> list[bytes]:
         """Rewrite no more of this reply; return what waited."""
         self.failed, self._fast = True, None
-        logger.error("vtc: rewriting failed; the rest of this reply is forwarded unchanged", exc_info=error)
+        logger.error("vtc: rewriting failed; the rest of this reply is forwarded unchanged\n%s", told(error))
         self._report.failures.append(f"{type(error).__name__}: {error}")
         return self._given_back(self._relay.release)
 
@@ -143,8 +144,8 @@ class Stream:
     def _given_back[T](self, give: Callable[[], list[T]]) -> list[T]:
         try:
             return give()
-        except Exception:
-            logger.exception("vtc: what was held of the reply is lost")
+        except Exception as error:
+            logger.error("vtc: what was held of the reply is lost\n%s", told(error))
             return []
 
 

@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 import regex  # for its partial matches: whether a text is the beginning of one
 
-from vtc.events import Event, Intervention, Markup, Refusal, Rewritten, Text
+from vtc.events import Event, Intervention, Markup, OnFailure, Refusal, Rewritten, Text
 
 type Pattern = Annotated[str, msgspec.Meta(min_length=1)]
 
@@ -45,6 +45,7 @@ class Content:
     """One rule on the text between calls."""
 
     reads_text = True
+    on_failure: OnFailure = "pass"
 
     def __init__(self, rule: Rule, policy: str = "content") -> None:
         self._policy = policy

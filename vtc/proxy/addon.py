@@ -29,12 +29,12 @@ from vtc.proxy.asking import AGAIN, Asker
 from vtc.proxy.bodies import Passing
 from vtc.proxy.commands import Commands
 from vtc.proxy.flows import METADATA
-from vtc.proxy.log import Log
+from vtc.proxy.log import Log, where
 from vtc.proxy.metrics import Metrics
 from vtc.proxy.reload import Reloader
 from vtc.proxy.stats import Stats
 from vtc.reporting.report import Report
-from vtc.scrub import scrub, scrubbed, secrets
+from vtc.scrub import escaped, scrub, scrubbed, secrets
 from vtc.wire.compression import UnsupportedEncoding
 
 logger = logging.getLogger(__name__)
@@ -131,7 +131,8 @@ class VirtualToolCalling:
         except ValueError as error:
             left = f"left alone: {error}"
             known = secrets(flow.request.headers)
-            self._say(flow, scrubbed({"request": [left]}, known), scrub(f"vtc: {left}", known), "left alone")
+            said: dict[str, object] = escaped(scrubbed({"request": [left]}, known))
+            self._say(flow, said, escaped(scrub(f"vtc: {left}", known)), "left alone")
             self.forget()
             return
         live = self._live[flow] = _Live(exchange, bodies.keep(), time.perf_counter() - started)
@@ -271,7 +272,7 @@ class VirtualToolCalling:
         if summary:
             flow.comment = summary
             flow.marked = MARKS.get(outcome, "")
-            logger.info("%s %s%s", summary, flow.request.pretty_host, flow.request.path.partition("?")[0])
+            logger.info("%s %s%s", summary, flow.request.pretty_host, where(flow))
 
 
 def _rewriting(
