@@ -32,7 +32,7 @@ from vtc.exchange.reply import ReplyPipeline, Thoughts
 from vtc.exchange.stages import Fault, Ids
 from vtc.exchange.stream import Stream
 from vtc.guards import loops
-from vtc.guards.chain import chain
+from vtc.guards.chain import chain, refusable
 from vtc.profiles.matching import Facts
 from vtc.profiles.plan import Plan
 from vtc.profiles.planner import Planner
@@ -280,7 +280,9 @@ class Exchange:
         """Make the way of one choice of the reply."""
         plan, think = self.plan.reply, self.plan.reading.thinking
         reads = bool(self.plan.reading.dialects and self._tools)
-        openers = conversation.openers(plan.client_text.dialect, self._tools) if plan.client_text else {}
+        openers: list[str] = []
+        if client := plan.client_text:
+            openers = conversation.openers(client.dialect, refusable(plan.guards, [*self._tools, *client.known_tools]))
         return ReplyPipeline(
             plan,
             self._tools,
@@ -289,7 +291,8 @@ class Exchange:
             reader=self._reader(whole=whole) if reads else None,
             thoughts=Thoughts(self._reader(apart=True), think.begins_inside and not whole) if reads else None,
             learned=think.learned,
-            guards=chain(plan.guards, self._tools, openers) if plan.guards else None,
+            guards=chain(plan.guards, self._tools, is_text=bool(client)) if plan.guards or client else None,
+            openers=openers,
         )
 
     def _reader(self, *, whole: bool = False, apart: bool = False) -> Reader:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -10,10 +10,10 @@ import msgspec
 from vtc.events import Call, Denied, Event, Intervention, Manner, OnFailure, Text, Tool
 from vtc.guards.access import Access
 from vtc.guards.arguments import Arguments
-from vtc.guards.content import Content, Rule
+from vtc.guards.content import Content, Joined, Rule
 from vtc.guards.loops import Loop
-from vtc.guards.openers import Openers
-from vtc.guards.patterns import Patterns, any_match, check
+from vtc.guards.names import Names, is_name
+from vtc.guards.patterns import Patterns, any_match, check, each
 from vtc.guards.reactors import MOST_REASON, Reactor, Reactors
 
 
@@ -63,6 +63,12 @@ class Guards(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """True if nothing may leave that these policies have not seen."""
         refuses = bool(self.arguments and self.arguments.misfit) or any(one.then.guards for one in self.reactors)
         return self.on_failure == "refuse" and (self.is_access or refuses)
+
+    @property
+    def spelled(self) -> list[str]:
+        """Names of tools that the policies spell out, and do not match by a pattern."""
+        reactors = [name for one in self.reactors for name in each(one.when.tools)]
+        return [name for name in (*each(self.denied_tools), *reactors) if is_name(name)]
 
     def may_refuse(self, name: str) -> bool:
         """Whether a call of this tool may be one that is not to be carried out."""
@@ -144,19 +150,32 @@ def _failed(guard: Guard, error: Exception, tool: str = "", *, refuses: bool = F
     return [told, *([Text(held)] if held else [])]
 
 
-def chain(configured: Sequence[Guards], tools: Mapping[str, Tool], openers: Mapping[str, str] | None = None) -> Chain:
-    """The guards of several profiles.
+def chain(configured: Sequence[Guards], tools: Mapping[str, Tool], *, is_text: bool = False) -> Chain:
+    """The guards of several profiles; `is_text` if the client reads calls out of the text.
 
-    Reactors come first, so that what they make of a call is what the others look at. `openers` are how calls of the
-    tools begin, by name, for a client that reads them out of the text.
+    Reactors come first, so that what they make of a call is what the others look at.
     """
     found: list[Guard] = [Content(rule) for guards in configured for rule in guards.content]
+    if is_text or any(guards.on_calls for guards in configured):
+        found.append(Names(tools))
     found += [Reactors(guards.reactors, tools, guards.on_failure) for guards in configured if guards.reactors]
     found += [guards.access() for guards in configured if guards.is_access]
     checks = [(guards.arguments, guards.on_failure) for guards in configured if guards.arguments]
     found += [Arguments(tools, coerce=one.coerce, manner=one.misfit, on_failure=how) for one, how in checks]
-    begun = (openers or {}).items()
-    refusable = [opener for name, opener in begun if any(one.may_refuse(name) for one in configured)]
-    if refusable:
-        found.append(Openers(refusable))
     return Chain(found)
+
+
+def refusable(configured: Sequence[Guards], known: Collection[str]) -> list[str]:
+    """The names of tools, of those `known` and those that policies spell out, whose calls may be refused."""
+    spelled = [name for guards in configured for name in guards.spelled]
+    return [name for name in {**dict.fromkeys(known), **dict.fromkeys(spelled)} if _may_refuse(configured, name)]
+
+
+def _may_refuse(configured: Sequence[Guards], name: str) -> bool:
+    return any(guards.may_refuse(name) for guards in configured)
+
+
+def joined(configured: Sequence[Guards]) -> Joined | None:
+    """What looks again at texts that meet, for the rules of several profiles; None without any."""
+    rules = [rule for guards in configured for rule in guards.content]
+    return Joined(rules) if rules else None

@@ -30,6 +30,8 @@ class TextClient:
     """Newlines between the text and a call that is written for it."""
     extra_calls: Literal["note", "drop"]
     final_call: FinalCall | None = None
+    known_tools: tuple[str, ...] = ()
+    """All tools that it knows how to use, also those that its prompt does not document; empty if that is unknown."""
 
 
 class RequestPlan(msgspec.Struct, frozen=True, kw_only=True):

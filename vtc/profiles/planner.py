@@ -265,7 +265,14 @@ class Planner:
             write=write,
             prompt_tools=bool(write),
             promote=promote,
-            client_text=TextClient(own, client.tool_sections, client.call_gap, client.extra_calls, client.final_call),
+            client_text=TextClient(
+                own,
+                client.tool_sections,
+                client.call_gap,
+                client.extra_calls,
+                client.final_call,
+                client.known_tools,
+            ),
             max_calls=client.max_calls or model.max_calls,
             why=(*why, _read_as(dialects, model, *expected)),
         )
