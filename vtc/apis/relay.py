@@ -18,6 +18,7 @@ from typing import Literal, Protocol
 import msgspec
 from msgspec.structs import replace
 
+from vtc.apis import unread
 from vtc.apis.base import Codec
 from vtc.apis.tool_calls import ToolCallAccumulator
 from vtc.apis.waiting import Made, Waiting, shared
@@ -90,6 +91,8 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
     lifted: bool = False
     """True once the client was given calls that it would not have been given otherwise."""
     ended: bool = False
+    strict: bool = False
+    """True if calls leave in frames of our own only."""
 
 
 type Fate = Literal["none", "kept", "written"]
@@ -99,8 +102,10 @@ type Fate = Literal["none", "kept", "written"]
 class Relay[P: Pipeline]:
     """Frames in, bytes out, for one reply."""
 
-    def __init__(self, codec: Codec, pipeline: Callable[[], P]) -> None:
+    def __init__(self, codec: Codec, pipeline: Callable[[], P], *, strict: bool = False) -> None:
         self.codec = codec
+        self.strict = strict
+        """True if no frame may leave that could not be read."""
         self.pipelines: dict[int, P] = {}
         """By choice."""
         self._pipeline = pipeline
@@ -110,9 +115,9 @@ class Relay[P: Pipeline]:
         """The last frame and its one delta, if it left as it came and none of the choice waits."""
 
     def feed(self, frame: Frame) -> list[bytes]:
-        """Take a frame; return what may leave now."""
+        """Take a frame; return what may leave now. Raises `Unread` if it is strict, and then nothing has changed."""
         codec = copy.copy(self.codec)
-        decoded = codec.decode(frame)
+        decoded = unread.decoded(codec, frame) if self.strict else codec.decode(frame)
         if decoded is None:
             return [frame.raw]
         self.plain = None
@@ -165,7 +170,7 @@ class Relay[P: Pipeline]:
     def _choice(self, index: int) -> Choice:
         if index not in self._choices:
             pipeline = self.pipelines[index] = self._pipeline()
-            self._choices[index] = Choice(index, pipeline, deque())
+            self._choices[index] = Choice(index, pipeline, deque(), strict=self.strict)
         return self._choices[index]
 
     def _keep(self, codec: Codec, choices: Iterable[Choice]) -> None:
@@ -262,7 +267,10 @@ def _read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choi
 def _finish(
     choice: Choice, calls: Sequence[CallDelta], *, complete: bool, lifted: bool = False
 ) -> tuple[Choice, Made, Fate]:
-    """End a choice; upstream's own calls that are clean, and that no stage changed, leave in their frames."""
+    """End a choice; upstream's own calls that are clean, and that no stage changed, leave in their frames.
+
+    Where no frame may leave that was not read, calls are written anew: what else a frame of one says may be another.
+    """
     pieces = [*[piece for entry in choice.waiting for piece in entry.calls], *calls]
     accumulated = ToolCallAccumulator(pieces)
     gathered = accumulated.calls()
@@ -272,7 +280,7 @@ def _finish(
         return replace(choice, lifted=choice.lifted or _has_calls(made)), made, "none"
     left = [event.call for event in made if isinstance(event, Call)]
     rewritten = any(isinstance(event, Rewritten) for event in made)
-    if accumulated.clean and not rewritten and _is_same(left, gathered):
+    if accumulated.clean and not rewritten and not choice.strict and _is_same(left, gathered):
         return choice, [event for event in made if not isinstance(event, Call)], "kept"
     waiting = deque(map(_without_calls, choice.waiting))
     return replace(choice, waiting=waiting, lifted=choice.lifted or _has_calls(made)), made, "written"

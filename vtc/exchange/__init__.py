@@ -21,7 +21,10 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
+from msgspec.structs import replace as replace_fields
+
 from vtc.apis import Api, BadRequest, Request, summary
+from vtc.apis.base import Codec
 from vtc.dialects.cache import ConversationCache
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.grammar import compiled
@@ -34,14 +37,19 @@ from vtc.exchange.stream import Stream
 from vtc.guards import loops
 from vtc.guards.chain import chain, refusable
 from vtc.profiles.matching import Facts
-from vtc.profiles.plan import Plan
+from vtc.profiles.plan import Plan, ReplyPlan
 from vtc.profiles.planner import Planner
 from vtc.reporting.report import Report
 from vtc.scrub import told
 from vtc.wire import compression
 from vtc.wire.framing import Framing
+from vtc.wire.sse import EventStream
 
 logger = logging.getLogger(__name__)
+
+
+WITHHELD = "The reply was withheld: it could not be read, and a policy holds here that refuses calls."
+"""What a client is told in place of a whole reply."""
 
 
 class NoAnswer(Exception):
@@ -67,6 +75,7 @@ class Exchange:
         self._request = request
         self._body = body
         self._tools = {tool.name: tool for tool in plan.tools}
+        self._several = request.fields.get("n") not in (None, 1)
         self._seed = seed
         form = _alphanumeric9 if plan.reply.ids == "alphanumeric9" else api.call_id
         self._ids = Ids(seed, request.call_ids, form)
@@ -114,16 +123,20 @@ class Exchange:
         stop = self._rewritten().stop
         if not stop:
             return None
-        text, client = f"Stopped: {stop}. Say how to go on.", self.plan.reply.client_text
+        body = self._own(f"Stopped: {stop}. Say how to go on.", created)
+        if not self._request.stream:
+            return "application/json", body
+        return self.framing.media_type, self._api.streamed(body, self._request)
+
+    def _own(self, text: str, created: int) -> bytes:
+        """Make a whole reply of our own."""
+        client = self.plan.reply.client_text
         final = client.final_call if client else None
         if client and final and final.tool in self._tools:
             call = ToolCall(final.tool, json.dumps({final.argument: text}, ensure_ascii=False))
             text = conversation.as_read(call, client.dialect, self._tools)
         digest = hashlib.sha256(self._seed.encode()).hexdigest()
-        body = self._api.reply(self._request, text, digest=digest, created=created)
-        if not self._request.stream:
-            return "application/json", body
-        return self.framing.media_type, self._api.streamed(body, self._request)
+        return self._api.reply(self._request, text, digest=digest, created=created)
 
     def _rewritten(self) -> _Outgoing:
         if self._outgoing is None:
@@ -270,15 +283,29 @@ class Exchange:
         """Make the way of a reply; `pipelines` takes those of its choices."""
 
         def pipeline() -> ReplyPipeline:
-            pipelines.append(self._pipeline(report, whole=whole))
+            # Clients that do not look at a choice's number would join the calls of several.
+            plan = self.plan.reply
+            if pipelines and plan.is_strict and not self._several:
+                plan = replace_fields(plan, max_calls=0, limits_native=True)
+            pipelines.append(self._pipeline(report, plan, whole=whole))
             return pipelines[-1]
 
-        codec = self._api.codec(self._request.form, self.plan.reply.drop, whole=whole)
-        return Stream(codec, pipeline, decoder, report, clock)
+        def codec(*, whole: bool = True) -> Codec:
+            return self._api.codec(self._request.form, self.plan.reply.drop, whole=whole)
 
-    def _pipeline(self, report: Report, *, whole: bool) -> ReplyPipeline:
+        return Stream(
+            codec(whole=whole),
+            pipeline,
+            decoder,
+            report,
+            clock,
+            refusal=(lambda: self._own(WITHHELD, created=0)) if self.plan.reply.is_strict else None,
+            whole=codec if not whole and isinstance(self.framing, EventStream) else None,
+        )
+
+    def _pipeline(self, report: Report, plan: ReplyPlan, *, whole: bool) -> ReplyPipeline:
         """Make the way of one choice of the reply."""
-        plan, think = self.plan.reply, self.plan.reading.thinking
+        think = self.plan.reading.thinking
         reads = bool(self.plan.reading.dialects and self._tools)
         openers: list[str] = []
         if client := plan.client_text:

@@ -1,8 +1,11 @@
-"""A reply on its way to the client, from bytes to bytes: the one place where it fails open.
+"""A reply on its way to the client, from bytes to bytes: the one place where it fails open, or closed.
 
     chunk -> undo the content coding -> cut into frames -> relay -> bytes that may leave
 
 A whole body is one frame, and takes the same way. A chunk in which nothing can begin takes the fast path.
+
+After a fault the rest passes as it came. Where a policy refuses calls it does not: a frame that cannot be read is left
+out, and after a fault of ours nothing leaves any more.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from collections.abc import Callable
 
 from vtc.apis.base import Codec
 from vtc.apis.relay import Relay
+from vtc.apis.unread import Unread
 from vtc.exchange.fast_path import FastPath
 from vtc.exchange.reply import ReplyPipeline
 from vtc.reporting.report import Report
@@ -35,13 +39,21 @@ class Stream:
         decoder: compression.Decoder,
         report: Report,
         clock: Callable[[], float] = float,
+        *,
+        refusal: Callable[[], bytes] | None = None,
+        whole: Callable[[], Codec] | None = None,
     ) -> None:
-        self._framing = codec.framing
-        self._relay: Relay[ReplyPipeline] = Relay(codec, pipeline)
-        self._decoder = decoder
-        self._frames = codec.framing.reader()
-        self._fast = FastPath(self._relay) if isinstance(decoder, compression.Identity) else None
+        """`refusal` makes the body that stands for a whole one that may not leave; with None it fails open.
+
+        `whole` makes the codec for a body that turns out not to be a stream but one JSON value.
+        """
+        self._pipeline = pipeline
+        self._refusal = refusal
+        self._whole = whole
         self._report = report
+        self._decoder = decoder
+        self._use(codec)
+        self._fast = FastPath(self._relay) if isinstance(decoder, compression.Identity) else None
         self._finished = False
         self._clock = clock
         self.seconds = 0.0
@@ -49,7 +61,12 @@ class Stream:
         self.failed = False
         """True after a fault of ours: from then on the reply is passed on as it comes."""
         self.broken = False
-        """True if the body is not what its content coding says, so that the rest of it is lost."""
+        """True if the rest of the body is lost: it is not what its content coding says, or it may not leave."""
+
+    def _use(self, codec: Codec) -> None:
+        self._framing = codec.framing
+        self._frames = codec.framing.reader()
+        self._relay: Relay[ReplyPipeline] = Relay(codec, self._pipeline, strict=self._refusal is not None)
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Take the next bytes of the body."""
@@ -59,11 +76,12 @@ class Stream:
             if (out := fast.feed(chunk)) is not None:
                 return out
         except Exception as error:
-            return _joined([*self._fail(error), fast.take(chunk)])
+            return _joined([*self._fail(error), *([] if self._refusal else [fast.take(chunk)])])
         started = self._clock()
         out = self._read(fast.take(chunk), final=False)
         try:
-            fast.learn(whole=not self._frames.held)
+            if self._fast is fast:
+                fast.learn(whole=not self._frames.held)
         except Exception as error:
             out += self._fail(error)
         self.seconds += self._clock() - started
@@ -99,16 +117,22 @@ class Stream:
                 rest = self._decoder.finish() if final else self._decoder.feed(chunk)
                 fault = None
             except Exception as error:
-                rest, fault, self.broken = getattr(error, "decoded", b""), error, not final
+                rest, fault, self.broken = getattr(error, "decoded", b""), error, True
             if self.failed and not self._relay.codec.renumbers:
                 return [rest]
+            rest = self._begun(rest)
             unread, rest = self._cut(rest, final=final)
             if self.failed:
                 end = self._given_back(lambda: [self._relay.codec.close()]) if final else []
                 return [*map(self._passed, unread), *end, rest]
             while unread:
-                out += self._relay.feed(unread[0])
+                try:
+                    out += self._relay.feed(unread[0])
+                except Unread as error:
+                    out += self._leave_out(error)
                 del unread[0]
+            if rest and self._refusal:
+                rest = b"".join(self._leave_out(Unread("it was cut off")))
             if fault:
                 raise fault
             if final and (last := self._relay.finish()):
@@ -116,16 +140,49 @@ class Stream:
                 out += [self._framing.end] * bool(out and not _is_ended(out[-1], self._framing.end))
                 out += last
         except Exception as error:
+            if self._refusal:
+                return [*out, *self._fail(error)]
             out += [*self._fail(error), *map(self._passed, unread)]
             out += [frame.raw for frame in self._given_back(self._frames.finish)]
         return [*out, rest]
 
     def _fail(self, error: Exception) -> list[bytes]:
-        """Rewrite no more of this reply; return what waited."""
-        self.failed, self._fast = True, None
+        """Rewrite no more of this reply; return what waited, or what stands for it where nothing may leave unseen."""
+        self._fast = None
+        if self._refusal:
+            logger.error("vtc: rewriting failed; the rest of this reply is withheld\n%s", told(error))
+            return self._withhold(f"rewriting failed: {type(error).__name__}", str(error))
+        self.failed = True
         logger.error("vtc: rewriting failed; the rest of this reply is forwarded unchanged\n%s", told(error))
         self._report.failures.append(f"{type(error).__name__}: {error}")
         return self._given_back(self._relay.release)
+
+    def _leave_out(self, error: Unread) -> list[bytes]:
+        """Leave out a frame that cannot be read; of a whole body nothing is left then."""
+        if not self._framing.end:
+            return self._withhold("the reply could not be read", str(error))
+        self._report.intervened("unread_calls", "dropped", "", "a part of the reply could not be read", str(error))
+        return []
+
+    def _withhold(self, reason: str, detail: str) -> list[bytes]:
+        """Let nothing leave any more."""
+        self._report.intervened("unread_calls", "refused", "", f"{reason}, so it was withheld", detail)
+        if self._refusal and not self._framing.end:
+            instead, self._refusal = self._refusal(), bytes
+            return [instead]
+        self.broken = True
+        return []
+
+    def _begun(self, data: bytes) -> bytes:
+        """Look at the beginning of a body: some servers send one JSON value as a stream."""
+        if self._whole is None or not (beginning := data.lstrip(b"\xef\xbb\xbf \t\r\n")):
+            return data
+        make, self._whole = self._whole, None
+        if beginning.startswith(b"{"):
+            data = b"".join(frame.raw for frame in self._frames.finish()) + data
+            self._fast = None
+            self._use(make())
+        return data
 
     def _passed(self, frame: Frame) -> bytes:
         """Pass a frame after a failure: as it came, unless those before it got other numbers."""

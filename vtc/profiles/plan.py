@@ -130,6 +130,11 @@ class ReplyPlan(msgspec.Struct, frozen=True, kw_only=True):
         return any(guards.on_calls for guards in self.guards)
 
     @property
+    def is_strict(self) -> bool:
+        """True if nothing may leave that was not read: a policy that refuses calls would not have seen it."""
+        return any(guards.is_strict for guards in self.guards)
+
+    @property
     def checks_text(self) -> bool:
         """True if a policy must see the text before the client does."""
         return any(guards.content for guards in self.guards)

@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from vtc.json_text import encode
-from vtc.wire.framing import Frame
+from vtc.wire.framing import Frame, FrameTooLong
+
+MOST_WHOLE = 64 * 2**20
+"""Bytes of a body that are kept."""
 
 
 class Reader:
@@ -14,15 +17,19 @@ class Reader:
 
     def __init__(self) -> None:
         self._held: list[bytes] = []
+        self._size = 0
 
     @property
     def held(self) -> bool:
         return bool(self._held)
 
     def feed(self, chunk: bytes) -> list[Frame]:
-        """Keep the chunk; the frame comes at the end."""
+        """Keep the chunk; the frame comes at the end. Raises `FrameTooLong`."""
+        if self._size > MOST_WHOLE:
+            raise FrameTooLong(f"the reply is longer than {MOST_WHOLE >> 20} MiB")
         if chunk:
             self._held.append(chunk)
+            self._size += len(chunk)
         return []
 
     def finish(self) -> list[Frame]:

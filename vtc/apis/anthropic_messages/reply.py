@@ -84,11 +84,15 @@ class StreamCodec(Blocks):
             value, cleaned = clean, Frame(self.framing.write(clean, frame, first=True), encode(clean))
             self.last = cleaned, clean
         found = self._read(value)
+        if found is None:
+            return None if cleaned is None else Decoded(frame=cleaned)
         return found if cleaned is None else Decoded(found.deltas, found.alone, cleaned)
 
-    def _read(self, value: Mapping[str, Any]) -> Decoded:
+    def _read(self, value: Mapping[str, Any]) -> Decoded | None:
         index = index_of(value)
         match value.get("type"):
+            case "content_block_start" | "content_block_delta" if index is None:
+                return None
             case "content_block_start" if index is not None:
                 return self._read_start(index, part_of(value, "content_block"))
             case "content_block_delta" if index is not None:
@@ -100,6 +104,8 @@ class StreamCodec(Blocks):
                 if self.kinds[index] == "tool_use":
                     rest = "" if index in self.filled else self.inputs.get(index, "")
                     return Decoded((CallDelta(index, arguments=rest),), alone=True)
+            case "message_start" if part_of(value, "message").get("content"):
+                return None
             case "message_start":
                 self.usage = part_of(part_of(value, "message"), "usage")
             case "message_delta" if reason := part_of(value, "delta").get("stop_reason"):

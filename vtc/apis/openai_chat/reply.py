@@ -104,7 +104,7 @@ class ChunkCodec(KeepsNothing, msgspec.Struct):
         """
         try:
             chunk = _decode_chunk(data)
-        except (msgspec.DecodeError, UnicodeError):
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
             return None
         if len(chunk.choices) != 1:
             return None
@@ -268,11 +268,13 @@ class BodyCodec(KeepsNothing, msgspec.Struct):
 
     def decode(self, frame: Frame) -> Decoded | None:
         reply = decode(frame.raw, "replace")
-        choices = reply.get("choices") if isinstance(reply, dict) else None
+        choices = (reply.get("choices") if isinstance(reply, dict) else None) or []
+        if not isinstance(choices, list) or not {*map(type, choices)} <= {dict}:
+            return None
         deltas: list[Delta] = []
-        for place, choice in enumerate(choices or ()):
+        for place, choice in enumerate(choices):
             message = part_of(choice, "message")
-            if isinstance(message.get("content"), str) or any(message.get(key) for key in CALL_FIELDS):
+            if isinstance(message.get("content"), str | list) or any(message.get(key) for key in CALL_FIELDS):
                 self.last = place
                 deltas += _deltas(place, choice, message, whole=True)
                 if not choice.get("finish_reason"):
@@ -295,8 +297,9 @@ class BodyCodec(KeepsNothing, msgspec.Struct):
         thoughts = "".join(one.raw for one in said if isinstance(one, Reasoning))
         calls = [entry_of(one.call) for one in said if isinstance(one, Call)]
         native = [one for one in said if isinstance(one, CallDelta)]
-        if text != (message.get("content") or "") or calls:
-            message["content"] = text or None if calls or native else text
+        if text != _text(message.get("content")) or calls:
+            told = text or None if calls or native else text
+            message["content"] = told if not isinstance(message.get("content"), list) else _parts(message, text)
         if thoughts and "reasoning_content" not in self.drop:
             message["reasoning_content"] = (message.get("reasoning_content") or "") + thoughts
         if not native:
@@ -328,11 +331,23 @@ def _deltas(choice: int, entry: Mapping[str, Any], part: Any, *, whole: bool = F
     deltas += [read_call(call, choice, whole=whole) for call in part.get("tool_calls") or ()]
     if call := part.get("function_call"):
         deltas.append(read_function_call(call, choice))
-    content = part.get("content")
-    deltas.append(TextDelta(content if isinstance(content, str) else "", choice))
+    deltas.append(TextDelta(_text(part.get("content")), choice))
     if reason := entry.get("finish_reason"):
         deltas.append(Finish(_REASONS.get(reason, "stop"), choice, str(reason)))
     return deltas
+
+
+def _text(content: Any) -> str:
+    """The text of a message, which some servers send in parts."""
+    if not isinstance(content, list):
+        return content if isinstance(content, str) else ""
+    return "".join([str(part_of({"": part}, "").get("text") or "") for part in content])
+
+
+def _parts(message: Mapping[str, Any], text: str) -> list[Any]:
+    """The parts of a message, with another text in place of its own."""
+    others = [part for part in message["content"] if not (isinstance(part, dict) and part.get("type") == "text")]
+    return [*others, *([{"type": "text", "text": text}] if text else [])]
 
 
 def _reason(end: Finish, upstream: str | None, *, legacy: bool) -> str:
