@@ -72,3 +72,7 @@ def whole(*calls: tuple[str, str], content: Any = None, **message: Any) -> bytes
 
 def actions(exchange: Exchange) -> Sequence[tuple[str, str]]:
     return [(entry["policy"], entry["action"]) for entry in exchange.report.policies]
+
+
+RULES = ("hermes", "qwen3-coder", "gemma4", "minimax-m3", "tag", "pythonic", "harmony", "cline")
+"""Dialects of every kind of body."""

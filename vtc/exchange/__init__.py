@@ -141,10 +141,16 @@ class Exchange:
     def _rewritten(self) -> _Outgoing:
         if self._outgoing is None:
             plan, request = self.plan.request, self._request
-            with _as_it_came():
-                stop, steer = self._loops()
-                messages = outgoing.prepared(request, plan, self._tools, steer, self.report.request, self._cache)
-                body = outgoing.encoded(self._api, request, self._body, plan, messages)
+            try:
+                with _as_it_came():
+                    stop, steer = self._loops()
+                    messages = outgoing.prepared(request, plan, self._tools, steer, self.report.request, self._cache)
+                    body = outgoing.encoded(self._api, request, self._body, plan, messages)
+            except BadRequest as error:
+                if not self.plan.reply.is_strict:
+                    raise
+                self.report.failures.append(f"the request went on as it came: {error}")
+                stop, messages, body = "", None, self._body  # its reply is held to the policies all the same
             self._outgoing = _Outgoing(body, messages, stop)
         return self._outgoing
 
@@ -194,8 +200,10 @@ class Exchange:
         """How a streamed reply is cut into frames."""
         return self._codec.framing
 
-    def stream(self, content_encoding: str = "", clock: Callable[[], float] = float) -> Stream:
+    def stream(self, content_encoding: str = "", clock: Callable[[], float] = float, *, whole: bool = False) -> Stream:
         """Make the way of a streamed reply, from bytes to bytes; `clock` measures it. Raises `UnsupportedEncoding`.
+
+        A `whole` one is kept up to its end, and left alone if it is too long.
 
         From then on the exchange holds nothing of the conversation, as a stream may go on for long.
         """
@@ -203,7 +211,7 @@ class Exchange:
         self._request.forget()
         self._cache = None
         self._outgoing = self._outgoing and replace(self._outgoing, messages=None)
-        return self._stream(decoder, self.report, [], whole=False, clock=clock)
+        return self._stream(decoder, self.report, [], whole=whole, clock=clock)
 
     def body(self, body: bytes) -> bytes:
         """Rewrite a whole reply, be it JSON or a stream; as it came if that fails."""
@@ -236,6 +244,14 @@ class Exchange:
             reply = first
         self.report.adopt(reply.report)
         return self._as_asked(reply.body)
+
+    def withheld(self, reason: str) -> bytes | None:
+        """Make what stands for a whole reply that could not be looked at; None if it may pass."""
+        if not self.plan.reply.is_strict:
+            self.report.failures.append(reason)
+            return None
+        self.report.intervened("unread_calls", "refused", "", f"{reason}, so it was withheld")
+        return self._own(WITHHELD, created=0)
 
     def _attempt(self, body: bytes) -> _Reply:
         """Read and rewrite one reply."""

@@ -211,6 +211,10 @@ class Planner:
             ),
         )
 
+    def refuses(self, facts: Facts) -> bool:
+        """True if a policy that refuses calls holds for a request of which only these facts are known."""
+        return any(guards.is_strict for guards in self._found(facts).guards)
+
     def _native(self, model: ModelProfile, request: Asked) -> _ToolProtocol:
         """Decide for a client that sends tools and reads calls as the API's own fields."""
         dialect = self._dialect(model)

@@ -23,6 +23,7 @@ from vtc.dialects.bounded_cache import COMPILED
 from vtc.dialects.cache import ConversationCache
 from vtc.exchange import Exchange
 from vtc.exchange.stream import Stream
+from vtc.json_text import encode
 from vtc.profiles.planner import Planner
 from vtc.proxy import bodies, flows, options, views
 from vtc.proxy.asking import AGAIN, Asker
@@ -68,6 +69,8 @@ class _Live:
     """What a streamed reply goes through on its way to the client."""
     encoding: str = ""
     """The content-encoding in which a streamed reply comes."""
+    killed: bool = False
+    """Nothing of the reply may leave."""
     came: Passing = field(init=False)
     went: Passing = field(init=False)
 
@@ -134,6 +137,8 @@ class VirtualToolCalling:
             said: dict[str, object] = escaped(scrubbed({"request": [left]}, known))
             self._say(flow, said, escaped(scrub(f"vtc: {left}", known)), "left alone")
             self.forget()
+            if ctx.options.vtc_mode == "rewrite" and self.planner.refuses(flows.facts(flow)):
+                _refuse(flow, str(error))
             return
         live = self._live[flow] = _Live(exchange, bodies.keep(), time.perf_counter() - started)
         went = len(rewritten) if ctx.options.vtc_mode == "rewrite" else len(body)
@@ -163,26 +168,28 @@ class VirtualToolCalling:
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         live, response = self._live.get(flow), flow.response
-        if live and live.exchange.plan.reply.buffered and ctx.options.vtc_mode == "rewrite":
-            return  # it is looked at whole, whatever form upstream gave it
         if response is None or self._api(flow) is None or not (200 <= response.status_code < 300):
             return
+        if live and live.answered:
+            return
         media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if media_type not in STREAMED or (live and live.answered):
-            return
+        is_stream = media_type in STREAMED
         if live is None or not live.exchange.reads:
-            response.stream = True  # nothing is done to it, and mitmproxy would keep it back up to its end
+            response.stream = response.stream or is_stream  # nothing is done to it, and mitmproxy would keep it
             return
-        exchange = live.exchange
-        if media_type != exchange.framing.media_type:
-            return
+        exchange, rewrites = live.exchange, ctx.options.vtc_mode == "rewrite"
+        # Whole replies are looked at when they are there. With `stream_large_bodies` mitmproxy keeps none for that.
+        whole = not is_stream or media_type != exchange.framing.media_type
+        if (whole or (exchange.plan.reply.buffered and rewrites)) and not _streams_large():
+            return  # of what is buffered it is no matter in which form upstream gave it
         try:
-            stream = exchange.stream(response.headers.get("content-encoding", ""), time.perf_counter)
+            stream = exchange.stream(response.headers.get("content-encoding", ""), time.perf_counter, whole=whole)
         except UnsupportedEncoding as error:
-            exchange.report.failures.append(str(error))
-            response.stream = True
+            strict = exchange.withheld(str(error)) is not None and rewrites
+            response.stream = _withholding if strict else True
+            live.killed = strict
             return
-        if ctx.options.vtc_mode == "observe":
+        if not rewrites:
             response.stream = _observing(stream, live)
             return
         live.encoding = response.headers.pop("content-encoding", "")
@@ -196,7 +203,11 @@ class VirtualToolCalling:
             return
         if live.exchange.reads and not (live.answered or response.stream) and 200 <= response.status_code < 300:
             await self._whole(flow, live, response)
-        if live.stream and live.stream.broken and flow.killable and ctx.options.vtc_mode == "rewrite":
+        if (
+            (live.killed or (live.stream and live.stream.broken))
+            and flow.killable
+            and ctx.options.vtc_mode == "rewrite"
+        ):
             flow.kill()  # or the client would take what there is for the whole reply
         self._close(flow)
 
@@ -205,12 +216,13 @@ class VirtualToolCalling:
         try:
             body = bodies.decoded(response, ctx.options.vtc_max_body_bytes)
         except ValueError as error:
-            exchange.report.failures.append(f"the body cannot be decoded: {error}")
+            _withhold(exchange, response, f"the body cannot be decoded: {error}", rewrites=rewrites)
             return
         if not body:
             return
         if len(body) > ctx.options.vtc_max_body_bytes:
-            exchange.report.failures.append(f"the reply is longer than vtc_max_body_bytes ({len(body)} bytes)")
+            reason = f"the reply is longer than vtc_max_body_bytes ({len(body)} bytes)"
+            _withhold(exchange, response, reason, rewrites=rewrites)
             return
         started = time.perf_counter()
         retry = exchange.plan.reply.retry if rewrites else None
@@ -273,6 +285,34 @@ class VirtualToolCalling:
             flow.comment = summary
             flow.marked = MARKS.get(outcome, "")
             logger.info("%s %s%s", summary, flow.request.pretty_host, where(flow))
+
+
+def _refuse(flow: http.HTTPFlow, reason: str) -> None:
+    """Answer a request whose reply no policy would see."""
+    if flow.request.stream:  # it has gone on already
+        flow.kill()
+        return
+    message = f"vtc: a policy that refuses calls holds here, and this request cannot be read: {reason}"
+    body = encode({"error": {"message": message, "type": "invalid_request_error"}})
+    flow.response = http.Response.make(400, body, {"content-type": "application/json"})
+
+
+def _withhold(exchange: Exchange, response: http.Response, reason: str, *, rewrites: bool) -> None:
+    """Put something in the place of a whole reply that could not be looked at, unless it may pass."""
+    body = exchange.withheld(reason)
+    if body is not None and rewrites:
+        response.headers.pop("content-encoding", None)
+        response.content = body
+        response.headers["content-type"] = "application/json"
+
+
+def _streams_large() -> bool:
+    return bool("stream_large_bodies" in ctx.options and ctx.options.stream_large_bodies)
+
+
+def _withholding(_: bytes) -> list[bytes]:
+    """Let nothing of a body leave."""
+    return []
 
 
 def _rewriting(
