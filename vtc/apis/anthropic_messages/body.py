@@ -44,7 +44,7 @@ class BodyCodec(KeepsNothing, msgspec.Struct):
     def decode(self, frame: Frame) -> Decoded | None:
         reply = decode(frame.raw, "replace")
         if not isinstance(reply, dict) or not isinstance(reply.get("content"), list):
-            return Decoded()
+            return None
         cleaned = None
         if self.drop and (clean := self._without(reply)) != reply:
             reply, body = clean, encode(clean)
