@@ -39,6 +39,11 @@ from vtc.events import (
 )
 from vtc.wire.framing import Frame
 
+MOST_CHOICES = 256
+"""Choices of one reply that are told apart: twice as many as any server makes."""
+MOST_CALLS = 512
+"""Calls of upstream's own in one message: they are dealt with at its end, while all other streams wait."""
+
 
 class Pipeline(Protocol):
     """One choice of a reply: text in, events out. The `raw` of all events, joined, is that text."""
@@ -169,6 +174,8 @@ class Relay[P: Pipeline]:
 
     def _choice(self, index: int) -> Choice:
         if index not in self._choices:
+            if len(self._choices) >= MOST_CHOICES:
+                raise ValueError(f"the reply has more than {MOST_CHOICES} choices")
             pipeline = self.pipelines[index] = self._pipeline()
             self._choices[index] = Choice(index, pipeline, deque(), strict=self.strict)
         return self._choices[index]
@@ -274,6 +281,8 @@ def _finish(
     pieces = [*[piece for entry in choice.waiting for piece in entry.calls], *calls]
     accumulated = ToolCallAccumulator(pieces)
     gathered = accumulated.calls()
+    if len(gathered) > MOST_CALLS and choice.pipeline.takes_calls:
+        raise ValueError(f"the reply has more than {MOST_CALLS} calls")
     made: Made = [*choice.pipeline.finish(complete=complete, calls=gathered)]
     choice = replace(choice, ended=True, lifted=choice.lifted or lifted)
     if not gathered:

@@ -109,13 +109,13 @@ class Identify:
     def __init__(self, ids: Ids, *, structured: bool) -> None:
         self._ids = ids
         self._structured = structured
-        self._spelled: list[tuple[Call, ToolCall]] = []
+        self._spelled: dict[int, tuple[Call, ToolCall]] = {}  # by the id of the event, which is kept so
         self._given: set[str | None] = {None, ""}
 
     def named(self, call: ToolCall, name: str) -> Call:
         """Make the event for a call of upstream's, under the name of the tool that it means, for policies to see."""
         event = Call("", replace(call, name=name), NATIVE)
-        self._spelled.append((event, call))
+        self._spelled[id(event)] = event, call
         return event
 
     def feed(self, events: Sequence[Event]) -> list[Event]:
@@ -123,7 +123,7 @@ class Identify:
 
     def _identified(self, event: Call) -> Call:
         if self._structured and event.dialect == NATIVE:
-            event = replace(event, call=next((call for known, call in self._spelled if known is event), event.call))
+            event = replace(event, call=self._spelled.get(id(event), (event, event.call))[1])
             if event.call.id not in self._given:  # upstream's own, also where a past turn had it
                 self._given.add(event.call.id)
                 return event

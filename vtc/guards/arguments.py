@@ -97,6 +97,7 @@ class Arguments:
     ) -> None:
         self.on_failure: OnFailure = "refuse" if manner and on_failure == "refuse" else "pass"
         self._tools = tools
+        self._checkers: dict[str, Checker] = {}
         self._coerce = coerce
         self._manner = manner
 
@@ -110,7 +111,9 @@ class Arguments:
             return self._misfit(event, Fault(f"they are no JSON: {error}"))
         coerced, text = None, ""
         try:
-            checker = Checker(self._tools[name])
+            if name not in self._checkers:
+                self._checkers[name] = Checker(self._tools[name])
+            checker = self._checkers[name]
             fault = checker.fault(arguments)
             if fault.told and self._coerce and isinstance(arguments, dict):
                 coerced = checker.coerced(arguments)

@@ -165,7 +165,8 @@ class Joined:
         whole = left + text[: self._most]
         begun: tuple[Rule, int] | None = None
         for rule, pattern in self._rules:
-            for start in range(max(0, len(left) - rule.most), len(left)):
+            may_begin = pattern.search(left, max(0, len(left) - rule.most), partial=True)
+            for start in range(may_begin.start(), len(left)) if may_begin else ():
                 found = pattern.match(whole, start, start + rule.most)
                 if found and found.end() > len(left):
                     return rule, found.end() - len(left)

@@ -244,8 +244,8 @@ class Planner:
 
     def _text(self, found: _Found, documented: Sequence[Tool]) -> _ToolProtocol:
         """Decide for a client that documents tools in its prompt and reads calls out of the text."""
-        if not documented:
-            return _ToolProtocol(why=("its prompt documents no tools, so there is nothing to read: left alone",))
+        if not documented and not any(guards.is_strict for guards in found.guards):
+            return _ToolProtocol(why=("no tools are found in its prompt, so there is nothing to read: left alone",))
         client, model = found.client, found.model
         own = self.profiles.dialects[client.dialect or TEXT_DIALECT]
         if any(guards.on_calls for guards in found.guards):
@@ -330,13 +330,19 @@ class Planner:
         if request.tools and client.tool_protocol == "auto":
             return None, f"the request declares {len(request.tools)} tools: a native client"
         documented = _documented_tools(request, client.tool_sections, cache)
+        longest = max((len(message.text) for message in request.messages if message.role == "system"), default=0)
+        too_long = f", its prompt is too long to be looked through ({longest} characters)"
+        if documented or longest <= documented_tools.MOST_PROMPT:
+            too_long = ""
         if client.tool_protocol == "text":
-            return documented, f"client profile {client.name} says tool_protocol: text"
+            return documented, f"client profile {client.name} says tool_protocol: text{too_long}"
         agent, patterns = facts.user_agent[:80], self._settings.client_patterns
         if not patterns:
             return None, "the request declares no tools; vtc_client_patterns is empty: no text client is looked for"
         if pattern := agent_pattern(facts.user_agent, patterns):
-            reason = f"user agent {agent!r} holds {pattern!r} and the request declares no tools: a text client"
+            reason = (
+                f"user agent {agent!r} holds {pattern!r} and the request declares no tools: a text client{too_long}"
+            )
             return documented, reason
         if documented:
             return documented, f"the system prompt documents {len(documented)} tools: a text client"

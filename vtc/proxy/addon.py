@@ -8,6 +8,7 @@ its final call may come twice or not at all.
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import time
@@ -52,6 +53,8 @@ MARKS = {
 
 STREAMED = ("text/event-stream", "application/x-ndjson")
 """Media types of replies that are passed on as they come, whoever reads them."""
+LONG = 1 << 17
+"""Bytes of a whole reply beyond which it is dealt with beside the event loop, where all other streams go on."""
 SLOW = 0.1
 """Seconds of work on one exchange beyond which it is a warning."""
 
@@ -227,7 +230,12 @@ class VirtualToolCalling:
         started = time.perf_counter()
         retry = exchange.plan.reply.retry if rewrites else None
         asker = Asker(flow, retry.seconds) if retry else None
-        rewritten = await exchange.rewrite_with_retry(body, asker) if asker else exchange.body(body)
+        if asker:
+            rewritten = await exchange.rewrite_with_retry(body, asker)
+        elif len(body) > LONG:
+            rewritten = await asyncio.to_thread(exchange.body, body)
+        else:
+            rewritten = exchange.body(body)
         live.seconds += time.perf_counter() - started - (asker.waited if asker else 0)
         live.came.add(body)
         live.went.add(rewritten)
