@@ -126,6 +126,8 @@ class VirtualToolCalling:
         if not flow.live and (flow.response or flow.error):  # opened from a file: mitmproxy runs all hooks again
             return
         started = time.perf_counter()
+        if flow.is_replay == "request":
+            _renew(flow)
         try:
             body = bodies.decoded(flow.request, ctx.options.vtc_max_body_bytes)
             if body is None:
@@ -196,7 +198,9 @@ class VirtualToolCalling:
             response.stream = _observing(stream, live)
             return
         live.encoding = response.headers.pop("content-encoding", "")
-        if response.headers.pop("content-length", None) is not None and response.http_version == "HTTP/1.1":
+        counted = response.headers.pop("content-length", None) is not None
+        # A client of HTTP/1.0 reads up to the end of the connection.
+        if counted and response.http_version == "HTTP/1.1" and flow.request.http_version != "HTTP/1.0":
             response.headers["transfer-encoding"] = "chunked"
         response.stream = _rewriting(stream, live, ctx.options.vtc_keep_alive, self.clock)
 
@@ -293,6 +297,17 @@ class VirtualToolCalling:
             flow.comment = summary
             flow.marked = MARKS.get(outcome, "")
             logger.info("%s %s%s", summary, flow.request.pretty_host, where(flow))
+
+
+def _renew(flow: http.HTTPFlow) -> None:
+    """Make a flow that is sent again what it was when it came: what was done to it then is done anew."""
+    came = flow.metadata.pop(flows.CAME["request"], None)
+    if isinstance(came, bytes):
+        flow.request.content = came
+    for key in (METADATA, flows.CAME["reply"]):
+        flow.metadata.pop(key, None)
+    if flow.comment.startswith("vtc"):
+        flow.comment, flow.marked = "", ""
 
 
 def _refuse(flow: http.HTTPFlow, reason: str) -> None:
