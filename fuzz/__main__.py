@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 CASES = ROOT / "tests" / "cases"
 LEARNT = ROOT / ".cache" / "fuzz"
-NAMES = ("reply", "stream", "request", "messages", "responses", "profile")
+NAMES = ("reply", "stream", "request", "messages", "responses", "profile", "policies")
 SLOW = 30
 """Seconds after which one input is a finding."""
 
@@ -102,6 +102,12 @@ def seeds(target: str) -> Iterator[bytes]:
             said = [messages.assistant(messages.call("read")), messages.user([messages.result("a")])]
             yield bytes([number, 8]) + chat.encoded(messages.request(messages=said, system="Be brief."))
             yield bytes([number, 0]) + chat.encoded(messages.message(messages.text("a")))
+    if target == "policies":
+        from tests.attacks.seeds import SEEDS
+
+        for number, (body, whole) in enumerate(SEEDS):
+            for client in range(5):
+                yield bytes([number % 4 + 16 * client, (number + client) % 6 + 8 * whole]) + body
     if target == "responses":
         for number, text in enumerate(replies[::5]):
             frames = responses.streamed_text(*text.decode(errors="replace").split(" "))

@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from fuzz.policies import policies
 from tests.apis import chat
 from tests.apis import messages as anthropic
 from tests.apis import responses as openai_responses
@@ -346,4 +347,5 @@ TARGETS: Mapping[str, Callable[[bytes], None]] = {
     "messages": messages,
     "responses": responses,
     "profile": profile,
+    "policies": policies,
 }

@@ -115,3 +115,26 @@ def told(body: bytes) -> str:
                 content = part.get("content") if isinstance(part, dict) else None
                 said += [content] if isinstance(content, str) else [str(one.get("text")) for one in _each(content)]
     return "".join(said)
+
+
+def named(body: bytes) -> set[str]:
+    """The names of all calls in a reply of Anthropic Messages, OpenAI Responses or Ollama, in any of its JSON."""
+    text = body.decode("utf-8", "replace")
+    lines = [line.removeprefix("data:").strip() for line in re.split(r"\r\n|\r|\n", text)]
+    found: set[str] = set()
+    rest = [parsed(text.lstrip("\ufeff")), *map(parsed, lines)]
+    while rest:
+        value = rest.pop()
+        if isinstance(value, dict):
+            kind, name = value.get("type"), value.get("name")
+            if kind in ("tool_use", "function_call", "custom_tool_call") and isinstance(name, str):
+                found.add(name)
+            for entry in _each(value.get("tool_calls")):
+                function = entry.get("function")
+                if isinstance(function, dict) and isinstance(function.get("name"), str):
+                    found.add(function["name"])
+            found |= {*value["names"]} if isinstance(value.get("names"), list) and {*value} == {"names"} else set()
+            rest += [one for key, one in value.items() if key != "tools"]
+        elif isinstance(value, list):
+            rest += value
+    return found

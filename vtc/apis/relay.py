@@ -264,7 +264,7 @@ def _read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choi
                 told = _reason(reason, choice, fate)
                 events += made
                 own.append(delta if told == reason else replace(delta, reason=told))
-                intact = intact and told == reason and not (calls and fate == "written")
+                intact = intact and told == reason and not (calls and fate == "written") and not choice.strict
                 calls = [] if fate == "written" else calls
     if not choice.lifted and _has_calls(events):
         choice = replace(choice, lifted=True)
