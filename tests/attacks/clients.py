@@ -120,7 +120,9 @@ def told(body: bytes) -> str:
 def named(body: bytes) -> set[str]:
     """The names of all calls in a reply of Anthropic Messages, OpenAI Responses or Ollama, in any of its JSON."""
     text = body.decode("utf-8", "replace")
-    lines = [line.removeprefix("data:").strip() for line in re.split(r"\r\n|\r|\n", text)]
+    lines = re.split(r"\r\n|\r|\n", text)
+    if any(line.startswith("data:") for line in lines):
+        lines = [line.removeprefix("data:").strip() for line in lines if line.startswith("data:")]
     found: set[str] = set()
     rest = [parsed(text.lstrip("\ufeff")), *map(parsed, lines)]
     while rest:

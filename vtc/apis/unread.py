@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 from vtc.apis.base import Codec, Decoded
@@ -15,6 +16,7 @@ from vtc.wire.framing import Frame
 SAYING = ("choices", "message", "delta", "content", "content_block", "output", "item", "response", "tool_calls")
 """Keys of all APIs under which a client may find a call."""
 
+_DATA = re.compile(rb"data:|\{")
 _CALLING = (b"tool_use", b"function_call", b"tool_call", b"\\u")
 """What stands in the JSON of every call; an escape may stand for any of it."""
 _NO_JSON = [bytes([one]) for one in (*b"<", *range(ord("A"), ord("Z") + 1), *range(ord("a"), ord("z") + 1))]
@@ -27,8 +29,8 @@ class Unread(ValueError):
 
 def decoded(codec: Codec, frame: Frame) -> Decoded | None:
     """Decode a frame; None for one in which no client finds a call. Raises `Unread` for any other that is not read."""
-    if isinstance(codec.framing, sse.EventStream) and b"data:" in sse.other_lines(frame.raw):
-        raise Unread("data stand in a comment")  # some clients end lines where no server does
+    if isinstance(codec.framing, sse.EventStream) and _DATA.search(sse.other_lines(frame.raw)):
+        raise Unread("data stand in a comment")  # some clients end lines where no server does, or mind no fields
     came, frame = frame, _without_calls(codec, frame)
     try:
         found = codec.decode(frame)

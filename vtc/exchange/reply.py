@@ -228,8 +228,12 @@ class ReplyPipeline:
     def _made(self, call: ToolCall, repairs: tuple[str, ...]) -> list[Event]:
         """Make the event for a call of upstream's that is written anew, unless the client has it already."""
         fault = "" if call.name else "it has no name"
-        if self._text_client and (call.name, json.loads(call.arguments)) in self._text_client.given:
-            fault = "the text holds the same call"
+        if self._text_client:
+            try:
+                given = (call.name, json.loads(call.arguments)) in self._text_client.given
+            except (ValueError, RecursionError):  # of a tool that is not offered, so that nothing was put in order
+                return [Refusal("its arguments are no JSON", NATIVE, call.name, ""), self._as_text(call)]
+            fault = "the text holds the same call" if given else fault
         if fault:
             return [Refusal(fault, NATIVE, call.name, call.arguments[:EXCERPT])]
         return [Call("", call, NATIVE, repairs)]
