@@ -40,7 +40,6 @@ def test_what_says_nothing_passes(name: str, data: str) -> None:
         f'{{"x": {DEEP}}}',
         '{"choices": 5, "item": 5, "content_block": {}, "delta": {"x": 1}, "x": ' + "1" * 5_000 + "}",
         '{"message": {"content"',
-        '"\\',
         "{",
     ],
 )

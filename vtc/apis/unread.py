@@ -19,8 +19,6 @@ SAYING = ("choices", "message", "delta", "content", "content_block", "output", "
 _DATA = re.compile(rb"data:|\{")
 _CALLING = (b"tool_use", b"function_call", b"tool_call", b"\\u")
 """What stands in the JSON of every call; an escape may stand for any of it."""
-_NO_JSON = [bytes([one]) for one in (*b"<", *range(ord("A"), ord("Z") + 1), *range(ord("a"), ord("z") + 1))]
-"""How data begin that no client takes for JSON, in whatever encoding: a page of HTML, a word."""
 
 
 class Unread(ValueError):
@@ -97,5 +95,5 @@ def _says_nothing(data: bytes) -> bool:
     try:
         value = decode(data, "replace")
     except ValueError:
-        return data.lstrip()[:1] in _NO_JSON
+        return b"{" not in data  # a page of HTML, a word
     return not isinstance(value, dict) or not any(value.get(key) for key in SAYING)
