@@ -84,7 +84,7 @@ def figures(dialects: Mapping[str, Description], rounds: int, *, largest: Sequen
     yield _of_dialects(
         "a delta at 4 MB / at 8 KB", {name: one / other for name, (one, other) in grown.items()}, "x", 1.2
     )
-    framed = reader(*(one for one in known if one.framed))
+    framed = reader(*(one.rescued for one in known if one.rescued))
     answer = samples.said(samples.ANSWER, 20_000)
     prose = samples.pieces(samples.repeated(samples.PROSE, 20_000 * samples.PIECE))
     for what, deltas in (("what models say, as tokens", answer), ("prose full of markup, in fours", prose)):

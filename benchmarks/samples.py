@@ -127,6 +127,52 @@ def lines(deltas: Iterable[str]) -> list[bytes]:
     return [*said, line(next(numbers), "", done=True, done_reason="stop", **counts)]
 
 
+def events(deltas: Iterable[str]) -> list[bytes]:
+    """Make the events of a streamed reply of Anthropic Messages."""
+    usage = {"input_tokens": 812, "output_tokens": 1}
+    head = {"id": "msg_01", "type": "message", "role": "assistant", "model": "a-model", "content": [], "usage": usage}
+
+    def of_block(what: str, **fields: Any) -> dict[str, Any]:
+        return {"type": f"content_block_{what}", "index": 0, **fields}
+
+    said = [of_block("delta", delta={"type": "text_delta", "text": text}) for text in deltas]
+    reply = [
+        {"type": "message_start", "message": {**head, "stop_reason": None, "stop_sequence": None}},
+        of_block("start", content_block={"type": "text", "text": ""}),
+        *said,
+        of_block("stop"),
+        {"type": "message_delta", "delta": {"stop_reason": "end_turn", "stop_sequence": None}, "usage": usage},
+        {"type": "message_stop"},
+    ]
+    return [b"event: %b\ndata: %b\n\n" % (event["type"].encode(), _encoded(event)) for event in reply]
+
+
+def numbered_events(deltas: Iterable[str]) -> list[bytes]:
+    """Make the events of a streamed reply of OpenAI Responses: each has a number."""
+    given = [*deltas]
+    item = {"id": "msg_01", "type": "message", "role": "assistant"}
+    part = {"type": "output_text", "annotations": [], "logprobs": []}
+    response = {"id": "resp_01", "object": "response", "created_at": 1753000000, "model": "a-model", "output": []}
+    place = {"item_id": "msg_01", "output_index": 0, "content_index": 0}
+    done = {**item, "status": "completed", "content": [{**part, "text": "".join(given)}]}
+
+    def of_text(what: str, **fields: Any) -> dict[str, Any]:
+        return {"type": f"response.output_text.{what}", **place, **fields, "logprobs": []}
+
+    reply = [
+        {"type": "response.created", "response": {**response, "status": "in_progress"}},
+        {"type": "response.output_item.added", "output_index": 0, "item": {**item, "content": []}},
+        {"type": "response.content_part.added", **place, "part": {**part, "text": ""}},
+        *(of_text("delta", delta=text) for text in given),
+        of_text("done", text="".join(given)),
+        {"type": "response.content_part.done", **place, "part": done["content"][0]},
+        {"type": "response.output_item.done", "output_index": 0, "item": done},
+        {"type": "response.completed", "response": {**response, "status": "completed", "output": [done]}},
+    ]
+    numbered = [{**event, "sequence_number": number} for number, event in enumerate(reply)]
+    return [b"event: %b\ndata: %b\n\n" % (event["type"].encode(), _encoded(event)) for event in numbered]
+
+
 def _encoded(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
@@ -225,6 +271,8 @@ SHAPES: Mapping[str, Shape] = {
         path="/api/chat",
         media_type="application/x-ndjson",
     ),
+    "messages": Shape("Anthropic Messages", lambda size: events(said(TALK, size)), path="/v1/messages"),
+    "responses": Shape("OpenAI Responses", lambda size: numbered_events(said(TALK, size)), path="/v1/responses"),
     "guarded": Shape(
         "plain text under denied_tools", lambda size: reply(said(TALK, size)), model="a-model/Guarded-32B"
     ),
@@ -282,7 +330,17 @@ def request(
 def asked(shape: Shape, *, messages: int = 20, tools_: int = 10) -> dict[str, Any]:
     """Make the request whose reply has a shape."""
     body = request(shape.model, messages=messages, tools_=tools_)
-    return as_ollama(body) if shape.path == "/api/chat" else body
+    declared = [tool["function"] for tool in body["tools"]]
+    match shape.path:
+        case "/api/chat":
+            return as_ollama(body)
+        case "/v1/messages":
+            offered = [{"name": one["name"], "input_schema": one["parameters"]} for one in declared]
+            return {**body, "messages": body["messages"][1:2], "max_tokens": 1024, "tools": offered}
+        case "/v1/responses":
+            offered = [{"type": "function", **one} for one in declared]
+            return {"model": body["model"], "stream": True, "input": "Write me the files.", "tools": offered}
+    return body
 
 
 def as_ollama(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 CASES = ROOT / "tests" / "cases"
 LEARNT = ROOT / ".cache" / "fuzz"
-NAMES = ("reply", "stream", "request", "messages", "responses", "profile", "policies")
+NAMES = ("reply", "stream", "request", "messages", "responses", "ollama", "profile", "policies")
 SLOW = 30
 """Seconds after which one input is a finding."""
 
@@ -82,8 +82,9 @@ def seeds(target: str) -> Iterator[bytes]:
             yield file.read_bytes()
         return
     from fuzz import targets
-    from tests.apis import chat, messages, responses
+    from tests.apis import chat, responses
     from tests.apis.replies import REPLIES
+    from tests.apis.shapes import SHAPES
 
     replies = [_string(text) for text in _texts(CASES / "reading")]
     for number, text in enumerate(replies):
@@ -92,33 +93,27 @@ def seeds(target: str) -> Iterator[bytes]:
     if target == "stream":
         for number, text in enumerate(replies[::5]):
             yield bytes([number % len(targets.CHOICES), 7]) + b"".join(chat.streamed(text.decode(errors="replace")))
-    if target == "messages":
+    if target in targets.OTHERS:
+        shape = SHAPES[targets.OTHERS[target].name]
         for number, text in enumerate(replies[::5]):
-            frames = messages.streamed_text(*text.decode(errors="replace").split(" "))
+            frames = shape.streamed(*text.decode(errors="replace").split(" "))
             yield bytes([number % len(targets.CHOICES), 7]) + b"".join(frames)
-        for number, body in enumerate(body for name, body in REPLIES.items() if name.startswith("messages/")):
+        for number, body in enumerate(body for name, body in REPLIES.items() if name.startswith(f"{target}/")):
             yield bytes([number, 7]) + body
+        more = {
+            "messages": {"system": "Be brief."},
+            "responses": {"instructions": "Be.", "tools": [responses.namespace("fs", responses.LIST)]},
+        }
         for number in range(len(targets.CHOICES)):
-            said = [messages.assistant(messages.call("read")), messages.user([messages.result("a")])]
-            yield bytes([number, 8]) + chat.encoded(messages.request(messages=said, system="Be brief."))
-            yield bytes([number, 0]) + chat.encoded(messages.message(messages.text("a")))
+            asked = shape.request(**shape.history, **more.get(target, {}))
+            yield bytes([number, 8]) + chat.encoded(asked)
+            yield bytes([number, 0]) + chat.encoded(shape.whole("a"))
     if target == "policies":
         from tests.attacks.seeds import SEEDS
 
         for number, (body, whole) in enumerate(SEEDS):
             for client in range(5):
                 yield bytes([number % 4 + 16 * client, (number + client) % 6 + 8 * whole]) + body
-    if target == "responses":
-        for number, text in enumerate(replies[::5]):
-            frames = responses.streamed_text(*text.decode(errors="replace").split(" "))
-            yield bytes([number % len(targets.CHOICES), 7]) + b"".join(frames)
-        for number, body in enumerate(body for name, body in REPLIES.items() if name.startswith("responses/")):
-            yield bytes([number, 7]) + body
-        for number in range(len(targets.CHOICES)):
-            said = [responses.said("user", "a"), responses.call("read"), responses.output("b")]
-            tools = [responses.READ, responses.namespace("fs", responses.LIST), responses.custom("patch")]
-            yield bytes([number, 8]) + chat.encoded(responses.request(input=said, instructions="Be.", tools=tools))
-            yield bytes([number, 0]) + chat.encoded(responses.response(responses.message("a")))
     if target == "request":
         prompts = [file.read_bytes() for file in sorted((CASES / "prompts").glob("*.md"))]
         for number in range(len(targets.CHOICES)):

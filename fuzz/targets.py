@@ -9,14 +9,15 @@ import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 from fuzz.policies import policies
-from tests.apis import chat
+from tests.apis import chat, ollama
 from tests.apis import messages as anthropic
 from tests.apis import responses as openai_responses
+from tests.apis.shapes import asked as asked_of
 from vtc.apis import APIS, Api, BadRequest, Request
 from vtc.dialects.cache import ConversationCache
 from vtc.dialects.reading.reader import Reader
@@ -31,9 +32,9 @@ from vtc.profiles.plan import Plan
 from vtc.profiles.planner import Planner, Settings
 from vtc.wire.sse import FrameReader
 
-API, MESSAGES, RESPONSES = (
-    next(api for api in APIS if api.name == name) for name in ("openai-chat", "anthropic-messages", "openai-responses")
-)
+API, MESSAGES, RESPONSES, OLLAMA = APIS
+OTHERS = {"messages": MESSAGES, "responses": RESPONSES, "ollama": OLLAMA}
+"""By target, the APIs that are no chat completions."""
 PROFILES = load([builtin_directory()])
 NATIVE = Facts(user_agent="OpenAI/Python 3", host="127.0.0.1", path="/v1/chat/completions")
 TEXT = Facts(user_agent="Cline/3.82.0", host="127.0.0.1", path="/v1/chat/completions")
@@ -128,7 +129,7 @@ def check_reply(opened: Callable[[], Exchange], text: str, size: int, finish: st
 
 def _keeps_all(exchange: Exchange) -> bool:
     """Whether only calls are taken out of the text."""
-    return exchange.plan.reading.reasoning is None and not exchange.plan.reading.markers
+    return exchange.plan.reading.thinking.to == "keep" and not exchange.plan.reading.markers
 
 
 def stream(data: bytes) -> None:
@@ -197,17 +198,6 @@ def request(data: bytes) -> None:
         assert sent == Exchange.open(API, body, facts, planner(choice), "s", cache).request()
     if plan.write is None and not (plan.promote or plan.set or plan.drop):
         assert sent == body
-
-
-def messages(data: bytes) -> None:
-    """Any bytes as a request of Anthropic Messages, or as a reply, streamed and whole."""
-    request_or_reply(MESSAGES, opened_messages, data)
-
-
-def opened_messages(choice: int) -> Exchange:
-    """An exchange of Messages that is waiting for its reply."""
-    asked = chat.encoded(anthropic.request(stream=True, thinking={"type": "enabled"} if choice % 2 else None))
-    return Exchange.open(MESSAGES, asked, NATIVE, planner(choice), "seed")
 
 
 def check_messages(opened: Callable[[], Exchange], texts: Sequence[str], size: int, reason: str) -> None:
@@ -283,13 +273,8 @@ def _works(dialect: Description, tools: Mapping[str, Tool]) -> None:
         assert "".join(event.raw for event in events) == text
 
 
-def responses(data: bytes) -> None:
-    """Any bytes as a request of Responses, or as a reply, streamed and whole."""
-    request_or_reply(RESPONSES, opened_responses, data)
-
-
-def request_or_reply(api: Api, opened: Callable[[int], Exchange], data: bytes) -> None:
-    """Any bytes as a request of an API, or as a reply that one of `opened` waits for."""
+def request_or_reply(api: Api, data: bytes) -> None:
+    """Any bytes as a request of an API, or as a reply, streamed and whole."""
     if len(data) < 2:
         return
     choice, how, body = data[0], data[1], data[2:]
@@ -301,18 +286,16 @@ def request_or_reply(api: Api, opened: Callable[[int], Exchange], data: bytes) -
         else:
             assert isinstance(json.loads(sent), dict)
         return
-    exchange, other = opened(choice), opened(choice)
     if body.lstrip().startswith(b"{"):
-        exchange.body(body)
-    else:
-        out = fed(exchange, cut(body, PIECES[how & 7]))
-        assert out == fed(other, cut(body, 1 << 20)), "the cut of the bytes matters"
+        opened_for(api, choice).body(body)
+    out = fed(opened_for(api, choice), cut(body, PIECES[how & 7]))
+    assert out == fed(opened_for(api, choice), cut(body, 1 << 20)), "the cut of the bytes matters"
 
 
-def opened_responses(choice: int) -> Exchange:
-    """An exchange of Responses that is waiting for its reply."""
-    asked = chat.encoded(openai_responses.request(stream=True))
-    return Exchange.open(RESPONSES, asked, NATIVE, planner(choice), "seed")
+def opened_for(api: Api, choice: int) -> Exchange:
+    """An exchange of an API that is waiting for its reply."""
+    thinking = {"thinking": {"type": "enabled"}} if api is MESSAGES and choice % 2 else {}
+    return Exchange.open(api, asked_of(api.name, stream=True, **thinking), NATIVE, planner(choice), "seed")
 
 
 def check_responses(opened: Callable[[], Exchange], texts: Sequence[str], size: int, status: str) -> None:
@@ -336,6 +319,22 @@ def check_responses(opened: Callable[[], Exchange], texts: Sequence[str], size: 
         assert streamed.content == "".join(texts), "nothing was read, and the text differs"
 
 
+def check_ollama(opened: Callable[[], Exchange], text: str, size: int, reason: str) -> None:
+    """A reply of Ollama that says this text, in lines of `size` characters."""
+    lines = ollama.streamed_text(*(text[at : at + size] for at in range(0, len(text), size)), done_reason=reason)
+    exchange, other = opened(), opened()
+    out = fed(exchange, cut(b"".join(lines), 1 << 20))
+    assert not exchange.report.failures, exchange.report.failures
+    assert out == fed(opened(), cut(b"".join(lines), 50)), "the cut of the bytes matters"
+    whole = chat.encoded(ollama.message(text, done_reason=reason))
+    rewritten = other.body(whole)
+    assert not other.report.failures, other.report.failures
+    assert ollama.read(out) == ollama.read(rewritten, stream=False), "streamed and whole replies differ"
+    if not exchange.report.calls and _keeps_all(exchange):
+        assert rewritten == whole, "nothing was read, and the bytes differ"
+        assert ollama.read(out).content == text, "nothing was read, and the text differs"
+
+
 def _told(found: openai_responses.Read) -> list[Any]:
     return [found.content, found.reasoning, found.calls, found.status, found.reason]
 
@@ -344,8 +343,7 @@ TARGETS: Mapping[str, Callable[[bytes], None]] = {
     "reply": reply,
     "stream": stream,
     "request": request,
-    "messages": messages,
-    "responses": responses,
+    **{name: partial(request_or_reply, api) for name, api in OTHERS.items()},
     "profile": profile,
     "policies": policies,
 }

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fuzz import targets
-from tests.apis import chat, messages, responses
+from tests.apis import chat, messages, ollama, responses
 from tests.dialects.material import DIALECTS
 from tests.exchanges import AGENT, API, SAID, fed
 from vtc.apis import APIS
@@ -112,6 +112,21 @@ def test_replies_of_responses_in_every_dialect(
         return Exchange.open(targets.RESPONSES, body, AGENT, writers[dialect], "seed")
 
     targets.check_responses(opened, ["".join(one) for one in said], size, status)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@settings(max_examples=EXAMPLES // 32)
+@given(data=st.data(), size=st.sampled_from(targets.PIECES), reason=st.sampled_from(["stop", "length"]))
+def test_replies_of_ollama_in_every_dialect(
+    dialect: str, size: int, reason: str, data: st.DataObject, writers: dict[str, Planner]
+) -> None:
+    text = "".join(data.draw(st.lists(st.sampled_from(pieces(dialect)), max_size=5)))
+    body = chat.encoded(ollama.request())
+
+    def opened() -> Exchange:
+        return Exchange.open(targets.OLLAMA, body, AGENT, writers[dialect], "seed")
+
+    targets.check_ollama(opened, text, size, reason)
 
 
 POLICIES: dict[str, chat.Json] = {

@@ -14,13 +14,12 @@ from tests.apis import chat, ollama
 from tests.apis.toy import Toy
 from tests.exchanges import AGENT, fed, planner
 from vtc.apis import BadRequest, find
-from vtc.apis.ollama_chat import OllamaChat, Request
+from vtc.apis.folding import streamed
+from vtc.apis.ollama_chat import API, Request
 from vtc.apis.relay import Relay
 from vtc.events import ToolCall
 from vtc.exchange import Exchange
 from vtc.wire.ndjson import LineReader
-
-API = OllamaChat()
 
 
 def run(*lines: bytes, structured: bool = True, guarded: bool = False, form: bool = False) -> bytes:
@@ -200,12 +199,12 @@ def test_plain_lines_are_not_read() -> None:
 @pytest.mark.parametrize("thinking", [None, "Well"])
 def test_whole_reply_as_a_stream(thinking: str | None) -> None:
     body = ollama.message("Hi", ollama.call("n", x=1), thinking=thinking)
-    stream = API.streamed(chat.encoded(body), Request(chat.encoded(ollama.request())))
+    stream = streamed(API, chat.encoded(body), Request(chat.encoded(ollama.request())))
     assert ollama.read(stream) == ollama.read(chat.encoded(body), stream=False)
 
 
 def test_reply_of_our_own() -> None:
     request = Request(chat.encoded(ollama.request()))
-    body = API.reply(request, "Stopped.", digest="0" * 64, created=0)
-    assert ollama.read(body, stream=False).content == ollama.read(API.streamed(body, request)).content == "Stopped."
+    body = chat.encoded(API.answer(request, "Stopped.", "0" * 64, 0))
+    assert ollama.read(body, stream=False).content == ollama.read(streamed(API, body, request)).content == "Stopped."
     assert json.loads(body)["created_at"].startswith("1970-01-01T00:00:00")

@@ -23,6 +23,7 @@ def calls(*entries: dict[str, Any], **fields: Any) -> bytes:
 
 
 PART = chat.native(0, arguments="{}")
+OTHER = chat.native(1, arguments="{}")
 END = chat.chunk({}, "tool_calls")
 
 
@@ -41,7 +42,7 @@ def run(*frames: bytes, structured: bool = True) -> bytes:
     [
         [calls(entry(0, "a")), calls(PART), END, chat.USED, chat.DONE],
         [chat.chunk({"role": "assistant", "content": None, "tool_calls": [entry(0, "a", sig="x")]}), calls(PART), END],
-        [chat.ROLE, *chat.said("Hi"), calls(entry(0, "a"), entry(1, "b")), calls(PART), END, chat.DONE],
+        [chat.ROLE, *chat.said("Hi"), calls(entry(0, "a"), entry(1, "b")), calls(PART, OTHER), END, chat.DONE],
         [calls(entry(0, "a"), PART), chat.chunk({"tool_calls": [PART]}, "tool_calls")],
         [chat.chunk({"function_call": {"name": "a", "arguments": "{"}}), chat.chunk({}, "function_call")],
         [calls(entry(0, "a")), calls(PART)],

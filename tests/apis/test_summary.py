@@ -7,15 +7,13 @@ from typing import Any
 import pytest
 
 from tests.apis import chat, messages
-from vtc.apis import summary
-from vtc.apis.anthropic_messages import AnthropicMessages
+from vtc.apis import anthropic_messages, openai_chat, summary
 from vtc.apis.base import Reply
-from vtc.apis.openai_chat import OpenAIChat
 from vtc.events import ToolCall
 
 
 def replies(body: bytes) -> list[Reply]:
-    return summary.replies(OpenAIChat(), body)
+    return summary.replies(openai_chat.API, body)
 
 
 def test_stream_of_messages_is_the_message_it_adds_up_to() -> None:
@@ -24,7 +22,7 @@ def test_stream_of_messages_is_the_message_it_adds_up_to() -> None:
         messages.text_block(1, "Let", " me"),
         messages.call_block(2, "read", '{"filePath"', ': "/a"}'),
     ]
-    (reply,) = summary.replies(AnthropicMessages(), b"".join(messages.streamed(*blocks, stop_reason="tool_use")))
+    (reply,) = summary.replies(anthropic_messages.API, b"".join(messages.streamed(*blocks, stop_reason="tool_use")))
     message = reply.message
     assert (message.text, message.reasoning, reply.finish_reason, reply.complete) == (
         "Let me",
@@ -34,10 +32,10 @@ def test_stream_of_messages_is_the_message_it_adds_up_to() -> None:
     )
     assert message.calls == (ToolCall("read", '{"filePath": "/a"}', "toolu_1"),)
     whole = chat.encoded(messages.message(messages.text("Let me"), messages.call("read"), stop_reason="max_tokens"))
-    (reply,) = summary.replies(AnthropicMessages(), whole)
+    (reply,) = summary.replies(anthropic_messages.API, whole)
     assert (reply.message.text, reply.finish_reason, reply.complete) == ("Let me", "max_tokens", False)
     with pytest.raises(ValueError, match="no reply of anthropic-messages"):
-        summary.replies(AnthropicMessages(), chat.encoded(messages.error()))
+        summary.replies(anthropic_messages.API, chat.encoded(messages.error()))
 
 
 def test_a_stream_is_the_message_it_adds_up_to() -> None:
@@ -115,7 +113,7 @@ def test_of_a_stream_that_broke_off_what_had_come() -> None:
 def test_what_is_no_chat_completion(body: bytes) -> None:
     with pytest.raises(ValueError, match=r".+"):
         replies(body)
-    assert summary.text(OpenAIChat(), body) == ""
+    assert summary.text(openai_chat.API, body) == ""
 
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"a": 1}'}}
@@ -123,7 +121,7 @@ CALL = {"id": "c1", "type": "function", "function": {"name": "read", "arguments"
 
 def test_text_of_a_reply_has_its_calls() -> None:
     def text(content: Any, **message: Any) -> str:
-        return summary.text(OpenAIChat(), chat.encoded(chat.completion(content, message=message)))
+        return summary.text(openai_chat.API, chat.encoded(chat.completion(content, message=message)))
 
     assert text("Hi") == "Hi"
     assert text(None, tool_calls=[CALL]) == '{"name": "read", "arguments": "{\\"a\\": 1}"}'

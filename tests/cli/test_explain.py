@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from tests.apis import chat
+from tests.apis.shapes import SHAPES, asked
 from tests.proxy.test_replaying import saved
 from vtc.cli import main
 
@@ -30,10 +31,11 @@ def test_explain_where_nothing_matches() -> None:
     assert "model: none" in lines
 
 
-def test_explain_the_plan_for_a_request(tmp_path: Path) -> None:
+@pytest.mark.parametrize("api", SHAPES)
+def test_explain_the_plan_for_a_request(api: str, tmp_path: Path) -> None:
     path = tmp_path / "request.json"
-    path.write_text(json.dumps(chat.request(model="Qwen/Qwen3-8B")))
-    result = run("explain", "--request", str(path))
+    path.write_bytes(asked(api, model="Qwen/Qwen3-8B"))
+    result = run("explain", "--request", str(path), "--path", SHAPES[api].path)
     assert result.exit_code == 0
     assert "model: qwen3" in result.output
     plan = result.output.partition("plan\n")[2]
@@ -53,6 +55,16 @@ def test_explain_of_what_is_no_request(body: str, path: str, said: str, tmp_path
     assert said in result.output
 
 
+@pytest.mark.parametrize("api", SHAPES)
+def test_explain_what_policies_do_to_a_call_of_a_request(api: str, tmp_path: Path) -> None:
+    path = tmp_path / "request.json"
+    path.write_bytes(asked(api))
+    (tmp_path / "mine.yaml").write_text("{kind: policy, name: mine, match: {}, guards: {denied_tools: [read]}}")
+    call = '{"name": "read", "arguments": {"filePath": "/a"}}'
+    arguments = ("--request", str(path), "--path", SHAPES[api].path, "--profiles", str(tmp_path), "--call", call)
+    assert "denied_tools refused read" in run("explain", *arguments).output
+
+
 def test_explain_for_programs(tmp_path: Path) -> None:
     found = json.loads(run("explain", "--json", "--model", "qwen2.5:7b").output)
     assert found["model"]["profile"] == "qwen2.5"
@@ -63,11 +75,12 @@ def test_explain_for_programs(tmp_path: Path) -> None:
     assert "plan" in json.loads(run("explain", "--json", "--request", str(path)).output)
 
 
-def test_explain_saved_flows(tmp_path: Path) -> None:
-    path = saved(tmp_path, "Hello", model="Qwen/Qwen3-8B")
+@pytest.mark.parametrize("api", SHAPES)
+def test_explain_saved_flows(api: str, tmp_path: Path) -> None:
+    path = saved(tmp_path, "Hello", api=api, model="Qwen/Qwen3-8B")
     result = run("explain", "--flow", str(path))
     assert result.exit_code == 0
-    assert result.output.splitlines()[0] == "address/v1/chat/completions"
+    assert result.output.splitlines()[0] == f"address{SHAPES[api].path}"
     assert "model: qwen3" in result.output.splitlines()
     (found,) = json.loads(run("explain", "--json", "--flow", str(path)).output)
     assert found["model"]["profile"] == "qwen3"

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.apis import chat, messages, responses
+from tests.apis import chat, responses
+from tests.apis.shapes import SHAPES, asked
 from vtc.cli import main
 
 CALL = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
@@ -52,9 +53,10 @@ def test_a_long_reply_is_printed_as_it_is_and_at_once(tools: Path) -> None:
     assert result.output == f"message\n{text}\n"
 
 
-def test_tools_are_taken_from_a_request_of_messages(tmp_path: Path) -> None:
+@pytest.mark.parametrize("api", SHAPES)
+def test_tools_are_taken_from_a_request_of_every_api(api: str, tmp_path: Path) -> None:
     path = tmp_path / "request.json"
-    path.write_text(json.dumps(messages.request()))
+    path.write_bytes(asked(api))
     (found,) = objects(run(path, "--json", text=chat.DIALECTS["tag"]("read", {"filePath": "5"})))
     assert [call["arguments"] for call in found["calls"]] == [{"filePath": "5"}]
 
@@ -126,6 +128,23 @@ def test_a_dialect_that_does_not_exist(tools: Path) -> None:
     assert result.exit_code == 2
     assert "no dialect 'hermez'" in result.output
     assert "qwen3-coder" in result.output
+
+
+@pytest.mark.parametrize(
+    ("api", "hosted"),
+    [
+        ("openai-chat", {"type": "custom", "custom": {"name": "bash"}}),
+        ("anthropic-messages", {"type": "bash_20250124", "name": "bash"}),
+        ("openai-responses", {"type": "image_generation"}),
+    ],
+)
+def test_tools_that_are_no_functions_are_not_offered(api: str, hosted: chat.Json, tmp_path: Path) -> None:
+    path = tmp_path / "request.json"
+    path.write_bytes(asked(api, tools=[*SHAPES[api].request()["tools"], hosted]))
+    for name, calls in (("read", 1), ("bash", 0), ("custom", 0)):
+        written = chat.DIALECTS["hermes"](name, {"filePath": "/a"})
+        (found,) = objects(run(path, "--json", text=written))
+        assert len(found["calls"]) == calls
 
 
 def test_tools_of_a_request_for_a_response_may_be_in_a_namespace(tmp_path: Path) -> None:

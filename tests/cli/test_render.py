@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+from typing import Any
 
+import pytest
 from click.testing import CliRunner
 
-from tests.apis import messages, responses
+from tests.apis.shapes import SHAPES, asked
 from vtc.cli import main
 
 REQUEST = {
@@ -46,16 +49,37 @@ def test_the_body_can_be_had_as_json() -> None:
     assert "tools" not in body
 
 
-def test_request_of_another_api_is_told_by_its_path() -> None:
-    said = [messages.user("Read a.txt"), messages.assistant(messages.call("read", filePath="a.txt"))]
-    body = json.dumps(messages.request(messages=[*said, messages.user([messages.result("hello")])], system="Be brief."))
-    command = ["render", "--dialect", "hermes", "--path", messages.PATH]
-    done = CliRunner().invoke(main, command, input=body)
+def rendered(api: str, *arguments: str, **fields: Any) -> str:
+    body = asked(api, **SHAPES[api].history, **fields)
+    done = CliRunner().invoke(main, ["render", "--path", SHAPES[api].path, *arguments], input=body)
     assert done.exit_code == 0, done.output
-    assert "[system]\nBe brief." in done.output
-    assert '[assistant]\n<tool_call>\n{"name": "read", "arguments": {"filePath": "a.txt"}}' in done.output
-    assert "[user]\n<tool_response>\nhello\n</tool_response>" in done.output
-    done = CliRunner().invoke(main, ["render", "--path", "/v1/messages/batches"], input=body)
+    return done.output
+
+
+@pytest.mark.parametrize("api", SHAPES)
+def test_request_of_every_api_is_shown_as_a_conversation(api: str) -> None:
+    shown = rendered(api, "--dialect", "hermes")
+    assert "[system]\n# Tools" in shown
+    calling = '[assistant]\n<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}}\n</tool_call>'
+    assert f"[user]\nRead it\n\n{calling}\n\n[user]\n<tool_response>\nhello\n</tool_response>\n" in shown
+    assert "\ntools:\n" not in shown
+
+
+@pytest.mark.parametrize("api", SHAPES)
+def test_calls_and_tools_that_the_server_writes_itself_are_shown(api: str) -> None:
+    shown = rendered(api, "--tools", "native")
+    assert re.search(r"\[assistant\]\n-> read.*\n     filePath: /a\n\n\[tool\]\nhello\n\ntools:\n\[", shown)
+    assert "null" not in shown
+
+
+def test_system_prompt_beside_the_messages_is_shown_first() -> None:
+    assert "[system]\nBe brief." in rendered("anthropic-messages", "--dialect", "hermes", system="Be brief.")
+    assert "[system]\nBe brief." in rendered("openai-responses", "--dialect", "hermes", instructions="Be brief.")
+
+
+@pytest.mark.parametrize("path", ["/v1/messages/batches", "/x"])
+def test_request_of_no_api_is_refused(path: str) -> None:
+    done = CliRunner().invoke(main, ["render", "--path", path], input=asked("anthropic-messages"))
     assert (done.exit_code, "no API that VTC knows" in done.output) == (2, True)
 
 
@@ -63,15 +87,3 @@ def test_what_is_no_request_is_said() -> None:
     done = CliRunner().invoke(main, ["render"], input="no json")
     assert done.exit_code == 1
     assert "no chat completion request" in done.output
-
-
-def test_a_request_for_a_response_is_shown_as_a_conversation() -> None:
-    items = [responses.said("user", "Read a"), responses.call("read", filePath="a"), responses.output("hello")]
-    body = json.dumps(responses.request(input=items))
-    path = ["--path", "/v1/responses"]
-    done = CliRunner().invoke(main, ["render", "--dialect", "tag", *path], input=body)
-    assert done.exit_code == 0, done.output
-    assert "[system]" in done.output
-    assert "## read" in done.output
-    assert "<filePath>a</filePath>" in done.output
-    assert CliRunner().invoke(main, ["render", "--path", "/x"], input=body).exit_code == 2

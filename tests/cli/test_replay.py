@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from tests.apis.shapes import SHAPES
 from tests.proxy.test_replaying import CALL, saved
 from vtc.cli import main
 from vtc.reporting import case
@@ -26,8 +27,9 @@ def run(*arguments: object) -> Result:
     return CliRunner().invoke(main, ["replay", *map(str, arguments)])
 
 
-def test_nothing_changes(tmp_path: Path) -> None:
-    result = run(saved(tmp_path, "Hello", CALL))
+@pytest.mark.parametrize("api", SHAPES)
+def test_nothing_changes(api: str, tmp_path: Path) -> None:
+    result = run(saved(tmp_path, "Hello", CALL, api=api))
     assert result.exit_code == 0
     lines = result.output.splitlines()
     assert [line.split()[0] for line in lines] == ["same", "same", "2"]

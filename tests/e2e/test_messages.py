@@ -78,15 +78,6 @@ async def test_reply_without_a_call_keeps_its_bytes(stream: bool, start: Start) 
     assert lab.upstream.seen[0].json == messages.request(stream=stream)
 
 
-async def test_other_paths_are_left_alone(start: Start) -> None:
-    leak = replying(chat.DIALECTS["hermes"]("read", {"filePath": "/a"}), False)
-    lab = await start(leak)
-    for path in ("count_tokens", "batches"):
-        answer = await lab.post(messages.request(), path=f"{messages.PATH}/{path}")
-        assert answer.body == b"".join(leak.pieces)  # type: ignore[arg-type]
-        assert "vtc" not in (await lab.flow()).metadata
-
-
 @STREAM
 async def test_reply_that_was_cut_off_is_no_call(stream: bool, start: Start) -> None:
     lab = await start(replying("Look:\n<read><filePath>/a", stream, "max_tokens"))

@@ -174,7 +174,7 @@ async def test_only_one_call(why: str, stream: bool, start: Start, tmp_path: Pat
     """D10: by profile or because the request forbids more, the first is kept and the report names the others."""
     profiles = model_profile(tmp_path, max_calls=1) if why == "max_calls" else []
     fields = {"parallel_tool_calls": False} if why == "parallel_tool_calls" else {}
-    lab = await start(replying(THREE + "\nBye", stream), vtc_profiles=profiles)
+    lab = await start(replying("Hi.\n" + THREE, stream), vtc_profiles=profiles)
     message = (await lab.post(chat.request(stream=stream, **fields))).message
     assert message.calls == [("read", {"filePath": "a"})]
     assert "<" not in message.content

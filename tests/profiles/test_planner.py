@@ -238,7 +238,7 @@ def test_a_tag_that_no_profile_expects_counts_at_the_end_of_a_reply_only() -> No
 def test_auto_is_every_dialect_with_markup_of_its_own() -> None:
     names = {dialect.name for dialect in planned(profile={"accept": "auto"}).reading.dialects}
     known = load([builtin_directory()]).dialects
-    assert names == {name for name, dialect in known.items() if dialect.framed}
+    assert names == {name for name, dialect in known.items() if dialect.rescued}
     assert "bare-json" in known.keys() - names
 
 

@@ -15,6 +15,7 @@ from mitmproxy.addons.view import View
 from mitmproxy.test import taddons, tflow, tutils
 
 from tests.apis import chat
+from tests.apis.shapes import SHAPES, asked
 from tests.dialects.material import DIALECTS
 from vtc.proxy.addon import VirtualToolCalling
 from vtc.reporting import case
@@ -31,14 +32,15 @@ class Session:
         self.context = context
 
     def exchange(
-        self, text: str, *, path: str = "/v1/chat/completions", key: str = "none", **fields: Any
+        self, text: str, *, path: str = "", key: str = "none", api: str = "openai-chat", **fields: Any
     ) -> http.HTTPFlow:
         """A whole exchange that went through the addon and is listed."""
+        shape = SHAPES[api]
         headers = http.Headers(content_type="application/json", authorization=f"Bearer {key}", user_agent="tests")
-        body = chat.encoded(chat.request(**fields))
+        body, path = asked(api, stream=False, **fields), path or shape.path
         flow = tflow.tflow(req=tutils.treq(method=b"POST", path=path.encode(), headers=headers, content=body))
         self.addon.request(flow)
-        reply = chat.encoded(chat.completion(text))
+        reply = chat.encoded(shape.whole(text))
         flow.response = http.Response.make(200, reply, {"content-type": "application/json"})
         self.addon.responseheaders(flow)
         asyncio.run(self.addon.response(flow))
@@ -66,11 +68,12 @@ def test_mitmweb_can_run_every_command(session: Session) -> None:
     assert all(session.context.master.commands.commands[name].help for name in ours)
 
 
-def test_explain(session: Session, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("api", SHAPES)
+def test_explain(api: str, session: Session, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", "vtc")
-    session.exchange(CALL)
+    session.exchange(CALL, api=api)
     lines = session.call("vtc.explain @all").splitlines()
-    assert lines[0] == "POST address/v1/chat/completions"
+    assert lines[0] == f"POST address{SHAPES[api].path}"
     for line in ("  call: read, hermes -> tool_calls", "Why", "What would be planned now"):
         assert line in lines
     assert any("written as hermes" in line for line in lines)
@@ -88,14 +91,15 @@ def test_explain_a_flow_that_was_never_seen(session: Session) -> None:
     assert "It would be left alone: the body is no chat completion request" in session.call("vtc.explain @all")
 
 
-def test_diff(session: Session) -> None:
-    session.exchange(f"I look.\n{CALL}")
+@pytest.mark.parametrize("api", SHAPES)
+def test_diff(api: str, session: Session) -> None:
+    session.exchange(f"I look.\n{CALL}", api=api)
     lines = session.call("vtc.diff @all").splitlines()
     assert "--- as the client sent it" in lines
     assert "-[tools]" in lines
     assert "+[system]" in lines
     assert "-  <tool_call>" in lines
-    assert any(line.startswith("+  -> read  call_") for line in lines)
+    assert any(line.startswith("+  -> read") for line in lines)
 
 
 def test_diff_of_what_was_not_changed_or_not_kept(session: Session) -> None:
@@ -107,12 +111,13 @@ def test_diff_of_what_was_not_changed_or_not_kept(session: Session) -> None:
     assert "the reply was changed and not kept as it came" in session.call("vtc.diff @all")
 
 
-def test_save_makes_a_capture_a_test(session: Session, tmp_path: Path) -> None:
+@pytest.mark.parametrize("api", SHAPES)
+def test_save_makes_a_capture_a_test(api: str, session: Session, tmp_path: Path) -> None:
     """The file is a list of cases that read as they say, and it is added to."""
-    session.exchange(f"I look.\n{CALL}")
+    session.exchange(f"I look.\n{CALL}", api=api)
     path = tmp_path / "cases.yaml"
     assert session.call(f"vtc.save @all '{path}'") == f"vtc: 1 case added to {path}"
-    session.exchange(CALL.removesuffix("</tool_call>"))
+    session.exchange(CALL.removesuffix("</tool_call>"), api=api)
     assert session.call(f"vtc.save @all '{path}'") == f"vtc: 2 cases added to {path}"
     cases = case.read(path.read_text("utf-8"))
     assert [one.repairs for one in cases] == [(), (), ("missing-closer",)]

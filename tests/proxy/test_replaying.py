@@ -11,7 +11,8 @@ from mitmproxy import http
 from mitmproxy.io import FlowWriter
 from mitmproxy.test import taddons, tflow, tutils
 
-from tests.apis import chat, messages
+from tests.apis import chat
+from tests.apis.shapes import SHAPES, asked
 from vtc.profiles import loader
 from vtc.profiles.planner import Planner, Settings
 from vtc.proxy.addon import VirtualToolCalling
@@ -22,21 +23,26 @@ TAG = chat.DIALECTS["tag"]("read", {"filePath": "/a"})
 
 
 def captured(
-    text: str, *, seen: bool = True, status: int = 200, of_messages: bool = False, **fields: Any
+    text: str, *, seen: bool = True, status: int = 200, api: str = "openai-chat", stream: bool = False, **fields: Any
 ) -> http.HTTPFlow:
     """A flow as it was captured, with what VTC did to it if it had seen it."""
+    shape = SHAPES[api]
     options = {key: fields.pop(key) for key in list(fields) if key.startswith("vtc_")}
     headers = http.Headers(content_type="application/json", authorization="Bearer open-sesame")
-    body = chat.encoded((messages if of_messages else chat).request(**fields))
-    path = b"/v1/messages" if of_messages else b"/v1/chat/completions"
-    flow = tflow.tflow(req=tutils.treq(method=b"POST", path=path, headers=headers, content=body))
+    body = asked(api, stream=stream, **fields)
+    flow = tflow.tflow(req=tutils.treq(method=b"POST", path=shape.path.encode(), headers=headers, content=body))
     addon = VirtualToolCalling()
     with taddons.context(addon) as context:
         context.configure(addon, **{"vtc_keep_bodies": "on", "vtc_mode": "rewrite" if seen else "off", **options})
         addon.request(flow)
-        reply = chat.encoded(messages.message(messages.text(text)) if of_messages else chat.completion(text))
-        flow.response = http.Response.make(status, reply, {"content-type": "application/json"})
+        reply = b"".join(shape.streamed(*text)) if stream else chat.encoded(shape.whole(text))
+        kind = shape.media_type if stream else "application/json"
+        flow.response = http.Response.make(status, reply, {"content-type": kind})
         addon.responseheaders(flow)
+        if callable(flow.response.stream):
+            for piece in (reply, b""):
+                flow.response.stream(piece)
+            flow.response.raw_content = None  # as mitmproxy has it of a streamed body
         asyncio.run(addon.response(flow))
     return flow
 
@@ -55,11 +61,13 @@ def planner(directory: Path | None = None, **settings: Any) -> Planner:
     return Planner(loader.load(directories), Settings(**settings))
 
 
+@pytest.mark.parametrize("api", SHAPES)
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("text", ["Hello", f"I look.\n{CALL}"])
-def test_with_the_same_profiles_nothing_changes(text: str) -> None:
-    assert replayed(captured(text), planner())["result"] == "same"
-    assert replayed(captured(text, of_messages=True), planner())["result"] == "same"
-    prompted = captured(text, vtc_tools="prompt", vtc_dialect="hermes")
+def test_with_the_same_profiles_nothing_changes(text: str, stream: bool, api: str) -> None:
+    found = replayed(captured(text, api=api, stream=stream), planner())
+    assert (found["result"], found["reason"]) == ("same", "vtc: hermes -> tool_calls, 1 call" if CALL in text else "")
+    prompted = captured(text, api=api, stream=stream, vtc_tools="prompt", vtc_dialect="hermes")
     assert replayed(prompted, planner(tools="prompt", dialect="hermes"))["result"] == "same"
 
 
@@ -79,10 +87,14 @@ def test_what_other_profiles_change(tmp_path: Path) -> None:
     assert any(line.startswith("-  -> read  call_") for line in reply.splitlines())
 
 
-def test_of_a_flow_that_vtc_never_saw_what_it_would_do() -> None:
-    found = replayed(captured(CALL, seen=False), planner())
+@pytest.mark.parametrize("api", SHAPES)
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_of_a_flow_that_vtc_never_saw_what_it_would_do(stream: bool, api: str) -> None:
+    found = replayed(captured(CALL, seen=False, api=api, stream=stream), planner())
     assert (found["result"], found["reason"]) == ("changed", "vtc: hermes -> tool_calls, 1 call")
-    assert "+  finish_reason: tool_calls" in found["changes"][0].splitlines()
+    (reply,) = found["changes"]
+    assert "-  <tool_call>" in reply.splitlines()
+    assert any(line.startswith("+  -> read") for line in reply.splitlines())
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from mitmproxy import contentviews, http
 from mitmproxy.test import taddons, tflow, tutils
 
-from tests.apis import chat, messages, responses
+from tests.apis import chat, messages, ollama, responses
 from vtc.proxy import views
 from vtc.proxy.views import METADATA, ExchangeView
 
@@ -47,6 +47,13 @@ def test_stream_of_messages_is_the_message_it_adds_up_to() -> None:
     body = b"".join(messages.streamed(*blocks, stop_reason="tool_use"))
     found = shown(flow(body, SSE, path=messages.PATH))
     said = "[assistant]\n  Hello\n  -> read  toolu_1\n       filePath: /a\n  finish_reason: tool_use"
+    assert (found.view_name, found.text) == ("VTC", said)
+
+
+def test_stream_of_ollama_is_the_message_it_adds_up_to() -> None:
+    body = b"".join(ollama.streamed(*ollama.said("Hel", "lo"), ollama.piece("", ollama.call("read", filePath="/a"))))
+    found = shown(flow(body, ollama.NDJSON["content-type"], path=ollama.PATH))
+    said = "[assistant]\n  Hello\n  -> read\n       filePath: /a\n  finish_reason: stop"
     assert (found.view_name, found.text) == ("VTC", said)
 
 

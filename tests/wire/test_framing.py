@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from vtc.wire.framing import Framing
 from vtc.wire.ndjson import Lines
 from vtc.wire.sse import EventStream
-from vtc.wire.whole import WholeBody
 
-FRAMINGS: list[Framing] = [EventStream(), EventStream("type"), Lines(), WholeBody()]
+FRAMINGS: list[Framing] = [EventStream(), EventStream("type"), Lines()]
 each = pytest.mark.parametrize("framing", FRAMINGS, ids=lambda one: type(one).__name__)
 
 

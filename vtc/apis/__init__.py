@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
-from vtc.apis.anthropic_messages import AnthropicMessages
+from vtc.apis import anthropic_messages, ollama_chat, openai_chat, openai_responses
 from vtc.apis.base import Api, BadRequest, Reply, Request
-from vtc.apis.ollama_chat import OllamaChat
-from vtc.apis.openai_chat import OpenAIChat
-from vtc.apis.openai_responses import OpenAIResponses
 
-APIS: tuple[Api, ...] = (OpenAIChat(), AnthropicMessages(), OpenAIResponses(), OllamaChat())
+APIS = (openai_chat.API, anthropic_messages.API, openai_responses.API, ollama_chat.API)
 
 
 def find(method: str, path: str) -> Api | None:
     """The API that a request belongs to, or None."""
-    return next((api for api in APIS if api.handles(method, path)), None)
+    path = path.partition("?")[0].rstrip("/")
+    return next((api for api in APIS if method == "POST" and path.endswith(api.path)), None)
 
 
-__all__ = ["APIS", "Api", "BadRequest", "Reply", "Request", "find"]
+UNREAD = {
+    "/v1/messages/count_tokens": "tokens are counted of the request as it is, without what VTC would write into it",
+    "/responses/input_tokens": "tokens are counted of the request as it is, without what VTC would write into it",
+    "/v1/messages/batches": "the requests and replies of a batch are not read",
+    "/responses/compact": "a conversation that the server makes shorter is not read",
+    "/v1/responses": "a response that the server kept, or one over a WebSocket, is not read",
+    "/chat/completions": "a completion that the server kept is not read",
+    "/completions": "a prompt without messages, and what completes it, are not read",
+    "/api/generate": "a prompt without messages, and what completes it, are not read",
+}
+"""Paths close to those of the APIs, and why requests to them, or below, are left alone; the first that fits counts."""
+
+
+def unread(method: str, path: str) -> str:
+    """Tell why a request that looks like one of an API is left alone; empty for one that looks like none."""
+    path = f"{path.partition('?')[0].rstrip('/')}/"
+    if method in ("OPTIONS", "HEAD") or find(method, path):
+        return ""
+    return next((why for close, why in UNREAD.items() if f"{close}/" in path), "")
+
+
+__all__ = ["APIS", "Api", "BadRequest", "Reply", "Request", "find", "unread"]

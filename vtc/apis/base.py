@@ -65,7 +65,7 @@ class Decoded(msgspec.Struct, frozen=True, gc=False):
     alone: bool = False
     """True if the frame says nothing else: it is not missed once its deltas are gone."""
     frame: Frame | None = None
-    """Stands for the frame that came, where a part of it is not passed on."""
+    """Stands for the frame that came, where a part of that is not passed on, or to keep what was decoded."""
 
 
 class Codec(Protocol):
@@ -196,35 +196,36 @@ class Reply:
     """False if the model was cut off."""
 
 
-class Api(Protocol):
+@dataclass(frozen=True, slots=True)
+class Api:
     """One HTTP shape; a row of the registry (`apis/__init__.py`)."""
 
     name: str
+    path: str
+    """How the paths of its requests end; they are all POST."""
+    make_request: Callable[[bytes, Cache | None], Request]
+    make_codec: Callable[[Any, frozenset[str]], Codec]
+    """Makes the codec of one reply, from the `form` of its request and names of fields that the client is not sent."""
+    unfold: Callable[[Any, Request | None], Iterable[Mapping[str, Any]]]
+    """Tells a whole reply by the events of a stream: all that it says, or what the request asks to be told.
 
-    def handles(self, method: str, path: str) -> bool:
-        """True for a request of this API."""
-        ...
+    Raises `UNFIT` (`fields.py`) if it is none.
+    """
+    fold: Callable[[Sequence[Mapping[str, Any]]], Mapping[str, Any]]
+    """Adds up the events of a stream to a whole reply."""
+    answer: Callable[[Request, str, str, int], Mapping[str, Any]]
+    """Makes a whole reply that says a text; for its id 64 hex digits, for its time seconds since 1970."""
+    call_ids: str = "call_"
+    """How ids of calls begin."""
 
     def request(self, body: bytes, cache: Cache | None = None) -> Request:
         """Decode a request; declarations of tools may be kept in `cache`, nowhere else. Raises `BadRequest`."""
-        ...
+        return self.make_request(body, cache)
 
-    def codec(self, form: Any = None, drop: Collection[str] = (), *, whole: bool = False) -> Codec:
-        """Make the codec of one reply, streamed or `whole`; `drop` are names of fields that the client is not sent."""
-        ...
-
-    def unstreamed(self) -> tuple[Mapping[str, Any], Sequence[str]]:
-        """Fields to set and to drop in a streaming request so that the reply comes whole."""
-        ...
-
-    def streamed(self, body: bytes, request: Request) -> bytes:
-        """Turn a whole reply into the stream that `request` asked for. Raises ValueError if it is none."""
-        ...
-
-    def reply(self, request: Request, text: str, *, digest: str, created: int) -> bytes:
-        """Make a whole reply that says `text`; `digest` is 64 hex digits for its id, `created` seconds since 1970."""
-        ...
+    def codec(self, form: Any = None, drop: Collection[str] = ()) -> Codec:
+        """Make the codec of one reply."""
+        return self.make_codec(form, frozenset(drop))
 
     def call_id(self, digest: str) -> str:
         """Make the id of a call from 64 hex digits."""
-        ...
+        return f"{self.call_ids}{digest[:24]}"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
 from typing import Any, ClassVar
 
 import msgspec
 
-from vtc.apis.base import Cache, Request
+from vtc.apis.base import BadRequest, Cache, Request
 from vtc.events import Message, Tool
 from vtc.json_text import decode, encode
 
@@ -17,6 +19,8 @@ UNFIT = (ValueError, UnicodeError, AttributeError, TypeError, KeyError, Recursio
 _raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 
+type Group = tuple[Sequence[Message], Sequence[int]]
+"""Messages, and the places of the entries of the conversation that they are."""
 type Declared = Callable[[Mapping[str, Any]], Sequence[Tool]]
 """Reads the tools that some fields declare."""
 
@@ -47,11 +51,67 @@ def raws(
 
 
 class FieldsRequest(Request):
-    """A request that keeps the bytes of each field of its body; an API says how messages and tools are written."""
+    """A request that keeps the bytes of each field of its body, and of each entry of its conversation.
 
+    An API says how messages and tools are read and written.
+    """
+
+    NAME: ClassVar[str]
+    """What the body is, for the error where it is none."""
     TOOL_FIELDS: ClassVar[Sequence[str]]
     """The fields that are about tools."""
     _raw: Mapping[str, msgspec.Raw]
+
+    def __init__(self, body: bytes, cache: Cache | None = None) -> None:
+        with self._fit():
+            self._decode(body, cache)
+
+    @contextmanager
+    def _fit(self) -> Iterator[None]:
+        try:
+            yield
+        except UNFIT as error:
+            raise BadRequest(f"the body is no {self.NAME}: {error!r}") from None
+
+    @cached_property
+    def messages(self) -> Sequence[Message]:  # type: ignore[override]  # made when asked for, as most are left alone
+        return [message for group, _ in self._groups for message in group]
+
+    @cached_property
+    def _groups(self) -> Sequence[Group]:
+        with self._fit():
+            return [*self._read()]
+
+    def forget(self) -> None:
+        self.fields, self.messages, self._raw, self._groups = {}, [], {}, []
+
+    @abstractmethod
+    def _decode(self, body: bytes, cache: Cache | None) -> None:
+        """Decode all but the messages. Raises `UNFIT`."""
+
+    @abstractmethod
+    def _read(self) -> Iterable[Group]:
+        """Decode the messages. Raises `UNFIT`."""
+
+    def _entries(
+        self, entries: Sequence[msgspec.Raw], messages: Sequence[Message], add: Callable[[list[Any], Message], None]
+    ) -> list[Any]:
+        """Write messages as entries of the conversation, which now has `entries`; what is unchanged keeps its own.
+
+        `add` writes a message that was changed, or is new.
+        """
+        groups = {id(group[0]): (group, places) for group, places in self._groups if group}
+        written: list[Any] = []
+        at = 0
+        while at < len(messages):
+            group, places = groups.get(id(messages[at]), ((), ()))
+            if group and [*map(id, group)] == [*map(id, messages[at : at + len(group)])]:
+                written += [entries[place] for place in places]
+                at += len(group)
+            else:
+                add(written, messages[at])
+                at += 1
+        return written
 
     @abstractmethod
     def _put(self, kept: dict[str, Any], messages: Sequence[Message]) -> None:

@@ -11,7 +11,7 @@ name their tool, and often no call: they are matched by their order. The format 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
@@ -20,26 +20,26 @@ from msgspec.structs import replace
 
 from vtc import events
 from vtc.apis import base
-from vtc.apis.base import BadRequest, Decoded, KeepsNothing, Said, as_said
+from vtc.apis.base import Decoded, KeepsNothing, Said
 from vtc.apis.openai_chat import request as openai_chat
 from vtc.apis.openai_chat.reply import without
 from vtc.events import Call, CallDelta, Delta, Finish, Reasoning, ReasoningDelta, TextDelta, ToolCall
 from vtc.json_text import decode, encode
-from vtc.wire.framing import Frame, Framing
+from vtc.wire.framing import Frame
 from vtc.wire.ndjson import Lines
-from vtc.wire.whole import WholeBody
 
-_LINES, _WHOLE = Lines(), WholeBody()
 _EVERY_LINE = ("model", "created_at")
 
 
 class Request(openai_chat.Request):
     """A chat request; tools are declared as in chat completions. `form` is True if calls have ids."""
 
-    def __init__(self, body: bytes, cache: base.Cache | None = None) -> None:
-        super().__init__(body, cache)
+    NAME = "chat request of Ollama"
+
+    def _decode(self, body: bytes, cache: base.Cache | None) -> None:
+        super()._decode(body, cache)
         if "messages" not in self.fields or not self.model:
-            raise BadRequest("the body is no chat request of Ollama: it needs `model` and `messages`")
+            raise ValueError("it needs `model` and `messages`")
         self.stream = self.fields.get("stream") is not False
         self.tool_choice, self.parallel, self.form = "auto", True, bool(self.call_ids)
 
@@ -70,13 +70,13 @@ def _entry(call: ToolCall, *, ids: bool) -> dict[str, Any]:
 
 
 class Codec(KeepsNothing, msgspec.Struct):
-    """The lines of a reply, or the one of a whole reply. `ids` gives calls ids; `drop` names fields to leave out."""
+    """The lines of a reply. `ids` gives calls ids; `drop` names fields to leave out."""
 
+    framing: ClassVar[Lines] = Lines()
     renumbers: ClassVar[bool] = False
 
     ids: bool = False
     drop: frozenset[str] = frozenset()
-    framing: Framing = _LINES
     last: Frame | None = None
 
     def decode(self, frame: Frame) -> Decoded | None:
@@ -114,7 +114,7 @@ class Codec(KeepsNothing, msgspec.Struct):
         if any(isinstance(one, Finish) for one in said):
             end = line if done else {**head, "done": True, "done_reason": "stop"}
             lines.append({**end, "message": {"role": "assistant", "content": "", **(rest if done else {})}})
-        return [*lines] if self.framing is _LINES else [_joined(lines)]
+        return [*lines]
 
     def keep_alive(self) -> bytes | None:
         """Copy the last line without its text, as clients read every line as JSON; None before the first."""
@@ -135,8 +135,19 @@ def _deltas(line: Mapping[str, Any]) -> Iterable[Delta]:
         yield Finish("length" if reason == "length" else "other", said=reason)  # calls do not change it
 
 
-def _joined(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Join lines to the whole reply that they add up to."""
+def _unfolded(reply: Any, request: base.Request | None) -> Sequence[Mapping[str, Any]]:
+    message, head = reply["message"], {key: reply[key] for key in _EVERY_LINE if key in reply}
+    if request is None:
+        return [reply]
+    told = [{"thinking": message["thinking"]}] if message.get("thinking") else []
+    told += [{"content": message["content"]}] if message.get("content") else []
+    told += [{"tool_calls": [call]} for call in message.get("tool_calls") or ()]
+    lines = [{**head, "message": {"role": "assistant", "content": "", **one}, "done": False} for one in told]
+    rest = {key: value for key, value in message.items() if key not in ("thinking", "tool_calls")}
+    return [*lines, {**reply, "message": {**rest, "content": ""}}]
+
+
+def _folded(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     messages = [line["message"] for line in lines]
     message = {**messages[-1], "content": "".join(one["content"] for one in messages)}
     if thinking := "".join(one.get("thinking") or "" for one in messages):
@@ -146,34 +157,17 @@ def _joined(lines: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {**lines[-1], "message": message}
 
 
-class OllamaChat:
-    """The row of the registry; see `base.Api`."""
+def _answer(request: base.Request, text: str, _digest: str, created: int) -> Mapping[str, Any]:
+    head = {"model": request.model, "created_at": datetime.fromtimestamp(created, UTC).isoformat()}
+    return {**head, "message": {"role": "assistant", "content": text}, "done": True, "done_reason": "stop"}
 
-    name = "ollama-chat"
 
-    def handles(self, method: str, path: str) -> bool:
-        return method == "POST" and path.partition("?")[0].rstrip("/").endswith("/api/chat")
-
-    def request(self, body: bytes, cache: base.Cache | None = None) -> Request:
-        return Request(body, cache)
-
-    def codec(self, form: Any = None, drop: Collection[str] = (), *, whole: bool = False) -> Codec:
-        return Codec(bool(form), frozenset(drop), _WHOLE if whole else _LINES)
-
-    def unstreamed(self) -> tuple[Mapping[str, Any], Sequence[str]]:
-        return {"stream": False}, ()
-
-    def streamed(self, body: bytes, request: base.Request) -> bytes:
-        line, codec = decode(body), self.codec(request.form)
-        if not isinstance(line, dict) or not isinstance(line.get("message"), dict):
-            raise ValueError("the reply is none of Ollama's chat API")
-        frame = Frame(b"", encode({**line, "message": {**line["message"], "thinking": ""}}))
-        lines = codec.write(frame, 0, as_said(_deltas(line)), first=True)
-        return b"".join(_LINES.write(line, None, first=True) for line in lines)
-
-    def reply(self, request: base.Request, text: str, *, digest: str, created: int) -> bytes:
-        head = {"model": request.model, "created_at": datetime.fromtimestamp(created, UTC).isoformat()}
-        return encode({**head, "message": {"role": "assistant", "content": text}, "done": True, "done_reason": "stop"})
-
-    def call_id(self, digest: str) -> str:
-        return f"call_{digest[:24]}"
+API = base.Api(
+    "ollama-chat",
+    "/api/chat",
+    Request,
+    lambda form, drop: Codec(bool(form), drop),
+    _unfolded,
+    _folded,
+    _answer,
+)

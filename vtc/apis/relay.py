@@ -134,7 +134,8 @@ class Relay[P: Pipeline]:
         elif len(deltas) > 1 and len({delta.choice for delta in deltas}) > 1:
             out, after = self._several(codec, frame, deltas)
         else:
-            choice = self._choice(last.choice if last else 0)
+            index = last.choice if last else 0
+            choice = self._choices.get(index) or self._choice(index)
             choice, entry, events = _read(choice, Waiting(frame, alone=decoded.alone), deltas)
             after = [choice]
             if not events and not choice.ended and (choice.waiting or entry.text or entry.calls):
@@ -146,7 +147,8 @@ class Relay[P: Pipeline]:
                 out = [codec.forward(frame)]
                 if last and len(deltas) == 1 and out[0] is frame.raw:
                     self.plain = frame, last
-        self._keep(codec, after)
+        self.codec = codec
+        self._choices.update((choice.index, choice) for choice in after)
         self._last = frame if deltas else self._last
         return out
 
@@ -155,7 +157,8 @@ class Relay[P: Pipeline]:
         codec = copy.copy(self.codec)
         out, after = self._end(codec, complete=False)
         out = [piece for piece in [*out, codec.close()] if piece]
-        self._keep(codec, after)
+        self.codec = codec
+        self._choices.update((choice.index, choice) for choice in after)
         return out
 
     def release(self) -> list[bytes]:
@@ -173,24 +176,20 @@ class Relay[P: Pipeline]:
         return [piece for piece in [*out, self.codec.close()] if piece]
 
     def _choice(self, index: int) -> Choice:
-        if index not in self._choices:
-            if len(self._choices) >= MOST_CHOICES:
-                raise ValueError(f"the reply has more than {MOST_CHOICES} choices")
-            pipeline = self.pipelines[index] = self._pipeline()
-            self._choices[index] = Choice(index, pipeline, deque(), strict=self.strict)
-        return self._choices[index]
-
-    def _keep(self, codec: Codec, choices: Iterable[Choice]) -> None:
-        self.codec = codec
-        for choice in choices:
-            self._choices[choice.index] = choice
+        """Begin a choice."""
+        if len(self._choices) >= MOST_CHOICES:
+            raise ValueError(f"the reply has more than {MOST_CHOICES} choices")
+        pipeline = self.pipelines[index] = self._pipeline()
+        choice = self._choices[index] = Choice(index, pipeline, deque(), strict=self.strict)
+        return choice
 
     def _several(self, codec: Codec, frame: Frame, deltas: Sequence[Delta]) -> tuple[list[bytes], list[Choice]]:
         """Take a frame of several choices: whole if nothing changes, else by choice."""
         parts = []
         for index in dict.fromkeys(delta.choice for delta in deltas):
             own = [delta for delta in deltas if delta.choice == index]
-            parts.append(_read(self._choice(index), Waiting(frame, shared=True), own))
+            choice = self._choices.get(index) or self._choice(index)
+            parts.append(_read(choice, Waiting(frame, shared=True), own))
         if all(not choice.waiting and _is_unchanged(choice, entry, events) for choice, entry, events in parts):
             return [codec.forward(frame)], [choice for choice, _, _ in parts]
         out: list[bytes] = []

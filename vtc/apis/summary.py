@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from vtc.apis import folding
 from vtc.apis.base import Api, Reply
 from vtc.apis.tool_calls import ToolCallAccumulator
 from vtc.events import CallDelta, Delta, End, Finish, Message, ReasoningDelta, TextDelta
@@ -17,7 +18,7 @@ def replies(api: Api, body: bytes) -> list[Reply]:
     """
     codec = api.codec()
     if not codec.framing.matches(body):
-        codec = api.codec(whole=True)
+        body = folding.streamed(api, body)
     reader = codec.framing.reader()
     choices: dict[int, list[Delta]] = {}
     for frame in [*reader.feed(body), *reader.finish()]:

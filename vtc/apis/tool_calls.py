@@ -94,8 +94,14 @@ class ToolCallAccumulator:
         return last + 1
 
     def calls(self) -> list[ToolCall]:
-        """Return the calls in the order of their numbers; no arguments at all are `{}`."""
+        """Return the calls in the order of their numbers; no arguments at all are `{}`.
+
+        Where they are JSON as text, clients expect some.
+        """
+        calls = [call for _, call in sorted(self._calls.items())]
+        written = ["".join(call.arguments) for call in calls]
+        if any(not text and "function" in call.source for text, call in zip(written, calls, strict=True)):
+            self.clean = False
         return [
-            ToolCall(call.name, "".join(call.arguments) or "{}", call.id, call.source)
-            for _, call in sorted(self._calls.items())
+            ToolCall(call.name, text or "{}", call.id, call.source) for text, call in zip(written, calls, strict=True)
         ]

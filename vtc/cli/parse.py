@@ -12,12 +12,13 @@ from rich.console import Console
 from rich.control import strip_control_codes
 from rich.markup import escape
 
-from vtc.apis.openai_responses.request import declared_tools
+from vtc.apis import APIS
 from vtc.cli.common import completing, loaded, profile_directories
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
 from vtc.events import Call, Reasoning, Refusal, Text, Tool
+from vtc.json_text import encode
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, best
 from vtc.profiles.planner import UNKNOWN_MODEL, UNKNOWN_SERVER, read_dialects
@@ -61,7 +62,7 @@ def parse(
     profiles = loaded(directories)
     profile = best(profiles.models, Facts(model=model), profiles.sources).profile or UNKNOWN_MODEL
     dialects = _dialects(profiles, names, profile)
-    tools = {tool.name: tool for tool in _tools(tools_file)}
+    tools = _tools(tools_file)
     known = profile if model and profile is not UNKNOWN_MODEL else None
     think = thinking(known, UNKNOWN_SERVER, Facts(model=model), None, text_client=False)
     grammar = compiled(dialects, tuple(sorted(tools)), think.tags)
@@ -109,19 +110,23 @@ def _dialects(profiles: Profiles, names: tuple[str, ...], model: ModelProfile) -
     return read_dialects(profiles, model)
 
 
-def _tools(file: Path) -> Iterator[Tool]:
+_FORMS = frozenset({"type", "function", "input_schema"})
+"""Keys that tell an entry of `tools` from a bare function."""
+
+
+def _tools(file: Path) -> dict[str, Tool]:
+    """Read the tools in the form of any API; each leaves out entries that are not in its own."""
     try:
         value = json.loads(file.read_text("utf-8"))
         entries = value["tools"] if isinstance(value, dict) else value
-        if any(entry.get("type") in ("custom", "namespace") and "name" in entry for entry in entries):
-            yield from declared_tools(entries)
-            return
-        for entry in entries:
-            function = entry.get("function", entry)
-            schema = function.get("parameters", function.get("input_schema", {}))
-            yield Tool(function["name"], function.get("description", ""), schema)
+        bare = [entry for entry in entries if not _FORMS & entry.keys()]
+        body = encode({"model": "any", "messages": [], "input": [], "tools": entries, "functions": bare})
+        found = {tool.name: tool for api in reversed(APIS) for tool in api.request(body).tools}
+        if entries and not found:
+            raise ValueError("none of them is a function")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise click.BadParameter(f"{file}: no list of tools as in a request: {error}", param_hint="--tools") from None
+    return found
 
 
 def _replies(file: Any, reason: str, lines: bool) -> Iterator[tuple[str, str]]:

@@ -49,15 +49,12 @@ def render(
         return
     for line in exchange.plan.why:
         click.secho(f"# {line}", dim=True)
-    if "messages" not in body:
-        click.echo(f"\n{transcript.written(transcript.asked(api, encode(body)))}")
-    system = [{"role": "system", "content": body["system"]}] if body.get("system") else []
-    for message in [*system, *body.get("messages", [])]:
-        click.secho(f"\n[{message.get('role')}]", bold=True)
-        content = message.get("content")
-        for part in content if isinstance(content, list) else [content]:
-            said = part["text"] if isinstance(part, dict) and part.get("type") == "text" else part
-            click.echo(said if isinstance(said, str) else json.dumps(said, ensure_ascii=False))
+    for message in api.request(encode(body)).messages:
+        click.secho(f"\n[{message.role}]", bold=True)
+        for part in message.content:
+            click.echo(part if isinstance(part, str) else json.dumps(part.part, ensure_ascii=False))
+        for call in message.calls:
+            click.echo(transcript.called(call))
     for key in ("tools", "tool_choice"):
         if key in body:
             click.secho(f"\n{key}:", bold=True)

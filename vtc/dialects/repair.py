@@ -29,6 +29,7 @@ class Repair(StrEnum):
     WRONG_CLOSER = "wrong-closer", "Another closing tag stands where the call's should."
     CORRUPT_CLOSER = "corrupt-closer", "Of the call's closing tag only a part is there, or it is garbled."
     DOUBLED_CLOSER = "doubled-closer", "A parameter's closing tag stands there several times and counts once."
+    ORPHAN_CLOSER = "orphan-closer", "A parameter's closing tag stands there that nothing opened."
     MISSING_PARAMETER_CLOSER = (
         "missing-parameter-closer",
         "A parameter's closing tag is missing before the next parameter or the end of the call.",
@@ -47,6 +48,8 @@ class Repair(StrEnum):
     # Objects
     CODE_FENCE = "code-fence", "The fence of a Markdown code block stands inside of the call."
     EXTRA_BRACE = "extra-brace", "More braces are closed than were opened."
+    NO_ARGUMENTS = "no-arguments", "Nothing is written where the arguments should be; the call has none."
+    DOUBLED_BRACES = "doubled-braces", "The object's braces stand there twice, as in the template of a prompt."
     ARRAY_OF_CALLS = "array-of-calls", "A list of calls stands where one call should."
     SEVERAL_OBJECTS = "several-objects", "Several objects stand where one call should; each is a call."
     ARGUMENTS_KEY = (
@@ -75,5 +78,5 @@ class Repair(StrEnum):
     WRITTEN_TWICE = "written-twice", "The arguments stand there several times, each time the same."
     SOLE_PARAMETER = "sole-parameter", "The arguments are the text of the one parameter that the tool requires."
     PARAMETER_NAME = "parameter-name", "The name of a parameter has markup after it."
-    TYPED = "typed", "A list or an object is written as text, and the tool's schema allows no text there."
+    TYPED = "typed", "A number, a list or the like is written as text, and the tool's schema allows no text there."
     CALL_IN_REASONING = "call-in-reasoning", "The call was written inside of the reasoning; there is no other."

@@ -23,19 +23,21 @@ from dataclasses import dataclass, replace
 
 from msgspec.structs import replace as replace_fields
 
-from vtc.apis import Api, BadRequest, Request, summary
-from vtc.apis.base import Codec
+from vtc.apis import Api, BadRequest, Request, folding, summary, unread
 from vtc.dialects.cache import ConversationCache
 from vtc.dialects.reading.reader import Reader
+from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
 from vtc.dialects.text_client import conversation
 from vtc.events import Call, Message, Refusal, ToolCall
 from vtc.exchange import request as outgoing
+from vtc.exchange.leftovers import Leftovers
 from vtc.exchange.reply import ReplyPipeline, Thoughts
 from vtc.exchange.stages import Fault, Ids
 from vtc.exchange.stream import Stream
 from vtc.guards import loops
 from vtc.guards.chain import chain, refusable
+from vtc.json_text import encode
 from vtc.profiles.matching import Facts
 from vtc.profiles.plan import Plan, ReplyPlan
 from vtc.profiles.planner import Planner
@@ -126,7 +128,7 @@ class Exchange:
         body = self._own(f"Stopped: {stop}. Say how to go on.", created)
         if not self._request.stream:
             return "application/json", body
-        return self.framing.media_type, self._api.streamed(body, self._request)
+        return self.framing.media_type, folding.streamed(self._api, body, self._request)
 
     def _own(self, text: str, created: int) -> bytes:
         """Make a whole reply of our own."""
@@ -136,7 +138,7 @@ class Exchange:
             call = ToolCall(final.tool, json.dumps({final.argument: text}, ensure_ascii=False))
             text = conversation.as_read(call, client.dialect, self._tools)
         digest = hashlib.sha256(self._seed.encode()).hexdigest()
-        return self._api.reply(self._request, text, digest=digest, created=created)
+        return encode(self._api.answer(self._request, text, digest, created))
 
     def _rewritten(self) -> _Outgoing:
         if self._outgoing is None:
@@ -145,7 +147,7 @@ class Exchange:
                 with _as_it_came():
                     stop, steer = self._loops()
                     messages = outgoing.prepared(request, plan, self._tools, steer, self.report.request, self._cache)
-                    body = outgoing.encoded(self._api, request, self._body, plan, messages)
+                    body = outgoing.encoded(request, self._body, plan, messages)
             except BadRequest as error:
                 if not self.plan.reply.is_strict:
                     raise
@@ -211,7 +213,17 @@ class Exchange:
         self._request.forget()
         self._cache = None
         self._outgoing = self._outgoing and replace(self._outgoing, messages=None)
-        return self._stream(decoder, self.report, [], whole=whole, clock=clock)
+        as_one = self._as_one if whole or isinstance(self.framing, EventStream) else None
+        stream = self._stream(decoder, self.report, [], whole=False, clock=clock, as_one=as_one)
+        if whole:
+            stream.collect()
+        return stream
+
+    def _as_one(self, body: bytes) -> bytes:
+        """Rewrite a body that came like a stream and is none."""
+        reply = self._attempt(body)
+        self.report.adopt(reply.report)
+        return reply.body
 
     def body(self, body: bytes) -> bytes:
         """Rewrite a whole reply, be it JSON or a stream; as it came if that fails."""
@@ -257,19 +269,41 @@ class Exchange:
         """Read and rewrite one reply."""
         report = Report()
         pipelines: list[ReplyPipeline] = []
-        whole = not self.framing.matches(body)
-        stream = self._stream(compression.decoder(""), report, pipelines, whole=whole)
-        rewritten = b"".join([*stream.feed(body), *stream.finish()])
-        if whole and stream.failed:  # what was read of it is not what was sent
-            return _Reply(rewritten, Report(failures=report.failures), [])
-        return _Reply(rewritten, report, [fault for pipeline in pipelines for fault in pipeline.faults])
+        strict, is_stream = self.plan.reply.is_strict, self.framing.matches(body)
+        unseen = ""  # why some of it was not looked at
+        went = body
+        try:
+            came = body if is_stream else folding.streamed(self._api, body)
+            stream = self._stream(compression.decoder(""), report, pipelines, whole=not is_stream)
+            went = b"".join([*stream.feed(came), *stream.finish()])
+            if not (is_stream or stream.failed):
+                unseen = "it could not be read" if stream.left_out else ""
+                # Where nothing may leave unseen, what keeps its bytes holds no call that only others would find.
+                kept = not (strict and unread.calls(body))
+                went = folding.folded(self._api, body, came, went) if kept else folding.joined(self._api, went)
+        except folding.NoReply as error:
+            if not strict or unread.says_nothing(body):
+                return _Reply(body, report, [])
+            unseen = str(error)
+        except Exception as error:
+            unseen = f"{type(error).__name__}: {error}"
+            if not strict or (isinstance(error, ValueError) and unread.says_nothing(body)):
+                logger.error("vtc: the reply is passed on as it came\n%s", told(error))
+                report.failures.append(unseen)
+        if strict and not is_stream and unseen and not report.failures:
+            report = Report()
+            report.intervened("unread_calls", "refused", "", "the reply could not be read, so it was withheld", unseen)
+            return _Reply(self._own(WITHHELD, created=0), report, [])
+        if report.failures and not is_stream:  # what was read of it is not what is sent
+            return _Reply(body, Report(failures=report.failures), [])
+        return _Reply(went, report, [fault for pipeline in pipelines for fault in pipeline.faults])
 
     def _as_asked(self, body: bytes) -> bytes:
         """Return a whole reply in the form that the client asked for."""
         if not self.plan.reply.buffered or self.framing.matches(body):
             return body
         try:
-            return self._api.streamed(body, self._request)
+            return folding.streamed(self._api, body, self._request)
         except ValueError as error:
             self.report.failures.append(str(error))
         except Exception as error:
@@ -285,7 +319,7 @@ class Exchange:
         question = f"Nothing of your last reply was carried out:\n{faults}\nWrite the whole reply again, corrected."
         said = Message("assistant", (summary.text(self._api, body) or "(nothing)",))
         asked = [*messages, said, Message("user", (question,))]
-        return outgoing.encoded(self._api, self._request, self._body, self.plan.request, asked)
+        return outgoing.encoded(self._request, self._body, self.plan.request, asked)
 
     def _stream(
         self,
@@ -295,6 +329,7 @@ class Exchange:
         *,
         whole: bool,
         clock: Callable[[], float] = float,
+        as_one: Callable[[bytes], bytes] | None = None,
     ) -> Stream:
         """Make the way of a reply; `pipelines` takes those of its choices."""
 
@@ -306,23 +341,18 @@ class Exchange:
             pipelines.append(self._pipeline(report, plan, whole=whole))
             return pipelines[-1]
 
-        def codec(*, whole: bool = True) -> Codec:
-            return self._api.codec(self._request.form, self.plan.reply.drop, whole=whole)
-
-        return Stream(
-            codec(whole=whole),
-            pipeline,
-            decoder,
-            report,
-            clock,
-            refusal=(lambda: self._own(WITHHELD, created=0)) if self.plan.reply.is_strict else None,
-            whole=codec if not whole and isinstance(self.framing, EventStream) else None,
-        )
+        codec = self._api.codec(self._request.form, self.plan.reply.drop)
+        return Stream(codec, pipeline, decoder, report, clock, strict=self.plan.reply.is_strict, whole=as_one)
 
     def _pipeline(self, report: Report, plan: ReplyPlan, *, whole: bool) -> ReplyPipeline:
         """Make the way of one choice of the reply."""
         think = self.plan.reading.thinking
         reads = bool(self.plan.reading.dialects and self._tools)
+        dialects = self.plan.reading.dialects
+
+        def beside_calls() -> tuple[Reader, Leftovers]:
+            return self._reader(whole=whole, dialects=()), Leftovers(dialects, self._reader(apart=True))
+
         openers: list[str] = []
         if client := plan.client_text:
             openers = conversation.openers(client.dialect, refusable(plan.guards, [*self._tools, *client.known_tools]))
@@ -334,16 +364,20 @@ class Exchange:
             reader=self._reader(whole=whole) if reads else None,
             thoughts=Thoughts(self._reader(apart=True), think.begins_inside and not whole) if reads else None,
             learned=think.learned,
+            beside_calls=beside_calls if reads else None,
             guards=chain(plan.guards, self._tools, is_text=bool(client)) if plan.guards or client else None,
             openers=openers,
         )
 
-    def _reader(self, *, whole: bool = False, apart: bool = False) -> Reader:
-        """Make a reader of the text of a reply, or of its reasoning alone (`apart`)."""
+    def _reader(
+        self, *, whole: bool = False, apart: bool = False, dialects: Sequence[Description] | None = None
+    ) -> Reader:
+        """Make a reader of the text of a reply, or of a part of it that holds no reasoning (`apart`)."""
         plan, think = self.plan.reading, self.plan.reading.thinking
+        read = plan.dialects if dialects is None else tuple(dialects)
         unknown, inside = whole and think.may_begin_inside, think.begins_inside
         return Reader(
-            compiled(plan.dialects, tuple(sorted(plan.tools)), think.tags, plan.markers),
+            compiled(read, tuple(sorted(plan.tools)), think.tags, plan.markers),
             plan.tools,
             lenient=plan.lenient,
             unknown_tools=plan.unknown_tools,

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from vtc.dialects.arguments import values
+from vtc.dialects.arguments import fitting, values
 from vtc.dialects.arguments.json_object import JsonBody
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
@@ -47,7 +47,7 @@ def in_order(call: ToolCall, tools: Mapping[str, Tool], *, lenient: bool) -> InO
     repairs += notes
     calls: list[ToolCall] = []
     for text, value in objects:
-        fitted, notes = _fitted(value, schema)
+        fitted, notes = fitting.fitted(value, schema)
         repairs += [note for note in notes if note not in repairs]
         text = json.dumps(fitted, ensure_ascii=False) if notes or text is None else text
         id_ = None if calls else call.id  # of several calls only the first can have it
@@ -76,7 +76,7 @@ def _objects(
     """Read arguments: each object with its text, None if it must be written anew, and the repairs that it took."""
     bare = text.strip()
     if bare in ("", "null", "None"):
-        return [("{}", {})], []
+        return [(None, {})], [Repair.NO_ARGUMENTS]
     try:
         value = json.loads(bare)
     except (ValueError, RecursionError):
@@ -87,7 +87,7 @@ def _objects(
         try:
             found, notes = _objects(value, schema, lenient=lenient, depth=1)
         except NotInOrder:
-            if value and (sole := _sole(schema)):
+            if value and (sole := values.sole(schema)):
                 return [(None, {sole: value})], [Repair.SOLE_PARAMETER]
             raise
         if value.strip():
@@ -117,33 +117,3 @@ def _broken(text: str, *, lenient: bool) -> tuple[list[tuple[str | None, Any]], 
         if isinstance(value, dict):
             return [(None, value)], [*body.repairs]
     raise NotInOrder("its arguments are not a whole JSON object")
-
-
-def _sole(schema: Mapping[str, Any]) -> str | None:
-    """Return the one parameter of a tool, if it is required text."""
-    declared = values.properties(schema)
-    required = values.required(schema)
-    if len(required) == 1 and required[0] in declared and values.is_text(declared[required[0]], schema):
-        return required[0]
-    return None
-
-
-def _fitted(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Fit arguments to their schema where there is but one way: names with markup, lists and objects as text."""
-    declared = values.properties(schema)
-    fitted: dict[str, Any] = {}
-    notes: list[str] = []
-    for key, value in arguments.items():
-        name = key
-        if key not in declared:
-            found = _NAME.match(key.strip())
-            if found and found[0] in declared and found[0] not in arguments:
-                name = found[0]
-                notes.append(Repair.PARAMETER_NAME.of(name))
-        if isinstance(value, str) and name in declared and not values.takes_text(declared[name], schema):
-            typed, fits = values.read(value, declared[name], schema)
-            if fits and isinstance(typed, list | dict):  # numbers are up to policies: few tools mind
-                value = typed
-                notes.append(Repair.TYPED.of(name))
-        fitted[name] = value
-    return fitted, notes

@@ -8,7 +8,7 @@ Without a reader text is text.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from vtc.dialects.reading.after_call import EXCERPT
@@ -17,6 +17,7 @@ from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
 from vtc.events import Call, Event, Reasoning, Refusal, Rewritten, Text, Tool, ToolCall
 from vtc.exchange.leaving import Leaving
+from vtc.exchange.leftovers import Leftovers
 from vtc.exchange.native_calls import NotInOrder, in_order
 from vtc.exchange.stages import (
     MESSAGE_GAP,
@@ -89,6 +90,7 @@ class ReplyPipeline:
         reader: Reader | None = None,
         thoughts: Thoughts | None = None,
         learned: Learned | None = None,
+        beside_calls: Callable[[], tuple[Reader, Leftovers]] | None = None,
         guards: Chain | None = None,
         openers: Collection[str] = (),
     ) -> None:
@@ -103,6 +105,8 @@ class ReplyPipeline:
         self._thoughts = thoughts
         self._native = False  # upstream made calls itself
         self._learned = learned
+        self._beside_calls = beside_calls
+        self._leftovers: Leftovers | None = None  # once upstream made calls itself
         self._gap = Gap()
         self._limit = Limit(plan, tools)
         self._identify = Identify(ids, structured=self.structured)
@@ -126,6 +130,8 @@ class ReplyPipeline:
         """Tell which text would pass without a difference to anything; None if all of it must be fed."""
         if self._reads_text or not self._gap.tail or self._gap.tail[-1] == "\n":
             return None  # the line breaks that are missing before a call would not be the same
+        if self._leftovers and not self._leftovers.decided:
+            return None
         return self._reader.plain if self._reader else ANYTHING
 
     @property
@@ -135,6 +141,8 @@ class ReplyPipeline:
 
     def feed(self, text: str) -> list[Event]:
         events: list[Event] = self._reader.feed(text) if self._reader else [Text(text)]
+        if self._leftovers:
+            events = self._leftovers.feed(events)
         if not self._reads_text:
             if not events:
                 return events
@@ -153,15 +161,22 @@ class ReplyPipeline:
         return self._staged(self._reader.pause() if self._reader else [])
 
     def release(self) -> list[Event]:
-        reader, self._reader, self._native = self._reader, None, True
-        return self._staged(reader.release()) if reader else []
+        reader, self._native = self._reader, True
+        if reader is None or self._beside_calls is None:
+            self._reader = None
+            return self._staged(reader.release()) if reader else []
+        self._reader, self._leftovers = self._beside_calls()
+        return self._staged(self._leftovers.feed(reader.release()))
 
     def late(self) -> None:
         reason = "upstream went on after the end of its message"
         self._report.intervened("unread_calls", "dropped", "", reason)
 
     def finish(self, *, complete: bool, calls: Sequence[ToolCall] = ()) -> list[Event]:
-        out = self._staged(self._reader.finish(complete=complete) if self._reader else [])
+        events = self._reader.finish(complete=complete) if self._reader else []
+        if self._leftovers:
+            events = [*self._leftovers.feed(events), *self._leftovers.finish(calls)]
+        out = self._staged(events)
         if complete and self._thoughts and self._reader and not (self._limit.delivered or calls or self._gap.tail):
             out += self._staged(self._thought(self._thoughts, self._reader))
         if calls:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis import Api, Request
+from vtc.apis import Request
 from vtc.dialects.cache import ConversationCache
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.text_client import conversation, documented_tools
@@ -97,13 +97,13 @@ def _whole(call: ToolCall, tools: Mapping[str, Tool]) -> ToolCall:
     return with_fields(call, arguments=found.arguments)
 
 
-def encoded(api: Api, request: Request, body: bytes, plan: RequestPlan, messages: Sequence[Message] | None) -> bytes:
+def encoded(request: Request, body: bytes, plan: RequestPlan, messages: Sequence[Message] | None) -> bytes:
     """The request with these messages, or its own; `body`, as it came, if nothing changes."""
     set_, drop = dict(plan.set), tuple(plan.drop)
     if plan.unstreamed:
-        whole, gone = api.unstreamed()
-        set_ = {key: value for key, value in {**set_, **whole}.items() if key not in gone}
-        drop = (*drop, *gone)
+        set_ = {**set_, "stream": False}
+        set_.pop("stream_options", None)
+        drop = (*drop, "stream_options")
     withheld = plan.withheld if plan.write is None and plan.client_text is None else frozenset[str]()
     if messages is None and not (set_ or drop or withheld):
         return body

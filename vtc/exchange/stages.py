@@ -157,7 +157,11 @@ class Record:
     def _refused(self, event: Refusal) -> None:
         if event.malformed:
             self.faults.append(("malformed", event.reason))
-        self._report.refused(event.reason, event.dialect, event.name, event.excerpt)
+        told = (event.reason, event.name, event.excerpt)
+        last = self._report.refusals[-1:]
+        if not any((one["reason"], one["name"], one["excerpt"]) == told for one in last):
+            # not once for each dialect that could be meant
+            self._report.refused(event.reason, event.dialect, event.name, event.excerpt)
 
     def intervened(self, event: Intervention) -> None:
         """Note what a policy did."""

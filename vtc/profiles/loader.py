@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +55,7 @@ class Source:
         return "built-in" if self.builtin else f"{self.path}:{self.line}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Profiles:
     """All profiles by name, and where each came from by kind and name."""
 
@@ -63,6 +65,13 @@ class Profiles:
     dialects: Mapping[str, Description]
     policies: Mapping[str, PolicyProfile]
     sources: Mapping[tuple[str, str], Source]
+
+    @cached_property
+    def rescued(self) -> tuple[Description, ...]:
+        """What is read from every model; the dialects that most models write first."""
+        written = Counter(name for model in self.models.values() for name in model.accept if model.accept != "auto")
+        found = [dialect.rescued for dialect in self.dialects.values()]
+        return tuple(sorted(filter(None, found), key=lambda one: -written[one.name]))
 
     def counts(self) -> dict[str, int]:
         """How many there are of each kind."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, Literal, Protocol
 
 from msgspec.structs import replace
@@ -360,19 +359,15 @@ class Planner:
 
 
 def read_dialects(profiles: Profiles, model: ModelProfile, *first: Description) -> tuple[Description, ...]:
-    """List the dialects that are read: those that are expected, then every framed one, as models write others', too."""
+    """List the dialects that are read: those that are expected, then all others as far as no one writes them by chance.
+
+    Where two would read the same text, the one that more models write is named.
+    """
     own = () if model.accept == "auto" else model.accept
     read: dict[str, Description] = {}
-    for dialect in (*first, *(profiles.dialects[name] for name in own), *_rescue(tuple(profiles.dialects.values()))):
+    for dialect in (*first, *(profiles.dialects[name] for name in own), *profiles.rescued):
         read.setdefault(dialect.name, dialect)
     return tuple(read.values())
-
-
-@lru_cache(maxsize=4)
-def _rescue(dialects: tuple[Description, ...]) -> list[Description]:
-    """List the framed dialects. A tag that is a tool's name may be any element amid text: such calls end the reply."""
-    framed = [dialect for dialect in dialects if dialect.framed]
-    return [replace(one, ends_reply=True) if one.names == "declared" else one for one in framed]
 
 
 def _read_as(dialects: Sequence[Description], model: ModelProfile, *first: Description) -> str:

@@ -121,9 +121,13 @@ class VirtualToolCalling:
 
     def request(self, flow: http.HTTPFlow) -> None:
         api = self._api(flow)
-        if api is None or self.planner is None or ctx.options.vtc_mode == "off":
+        if self.planner is None or ctx.options.vtc_mode == "off":
             return
         if not flow.live and (flow.response or flow.error):  # opened from a file: mitmproxy runs all hooks again
+            return
+        if api is None:
+            if unread := flows.unread(flow):
+                self._left_alone(flow, unread)
             return
         started = time.perf_counter()
         if flow.is_replay == "request":
@@ -137,10 +141,7 @@ class VirtualToolCalling:
             exchange = Exchange.open(api, body, flows.facts(flow), self.planner, flow.id, self.cache)
             rewritten = exchange.request()
         except ValueError as error:
-            left = f"left alone: {error}"
-            known = secrets(flow.request.headers)
-            said: dict[str, object] = escaped(scrubbed({"request": [left]}, known))
-            self._say(flow, said, escaped(scrub(f"vtc: {left}", known)), "left alone")
+            self._left_alone(flow, str(error))
             self.forget()
             if ctx.options.vtc_mode == "rewrite" and self.planner.refuses(flows.facts(flow)):
                 _refuse(flow, str(error))
@@ -166,6 +167,11 @@ class VirtualToolCalling:
                 # A reply that cannot be decoded could not be read; clients take identity as they take any other.
                 flow.request.headers["accept-encoding"] = "identity"
 
+    def _left_alone(self, flow: http.HTTPFlow, why: str) -> None:
+        left, known = f"left alone: {why}", secrets(flow.request.headers)
+        said: dict[str, object] = escaped(scrubbed({"request": [left]}, known))
+        self._say(flow, said, escaped(scrub(f"vtc: {left}", known)), "left alone")
+
     def _api(self, flow: http.HTTPFlow) -> Api | None:
         return None if AGAIN in flow.metadata else flows.api(flow)
 
@@ -173,7 +179,9 @@ class VirtualToolCalling:
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         live, response = self._live.get(flow), flow.response
-        if response is None or self._api(flow) is None or not (200 <= response.status_code < 300):
+        if response is None or not (200 <= response.status_code < 300):
+            return
+        if self._api(flow) is None and not flows.unread(flow):
             return
         if live and live.answered:
             return

@@ -24,6 +24,11 @@ def api(flow: http.HTTPFlow) -> apis.Api | None:
     return apis.find(flow.request.method, flow.request.path)
 
 
+def unread(flow: http.HTTPFlow) -> str:
+    """Tell why a flow that looks like one of an API is left alone; empty for one that looks like none."""
+    return apis.unread(flow.request.method, flow.request.path)
+
+
 def facts(flow: http.HTTPFlow) -> Facts:
     """What profiles are matched on, but for what the body says."""
     headers = {name.lower(): value for name, value in flow.request.headers.items()}

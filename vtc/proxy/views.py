@@ -14,7 +14,7 @@ from vtc.reporting import view
 PRIORITY = 2
 """More than that of mitmproxy's own views for JSON and text, which is 1."""
 
-_READABLE = ("application/json", "text/event-stream")
+_READABLE = ("application/json", "application/x-ndjson", "text/event-stream")
 
 
 class ExchangeView(contentviews.Contentview):

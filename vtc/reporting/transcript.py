@@ -80,7 +80,7 @@ def _message(message: Message, finish_reason: str | None = None) -> Block:
     if message.reasoning:
         parts.append(_folded(message.reasoning))
     parts += [part if isinstance(part, str) else _opaque(part) for part in message.content]
-    parts += map(_call, message.calls)
+    parts += map(called, message.calls)
     if finish_reason:
         parts.append(f"finish_reason: {finish_reason}")
     about = " ".join(filter(None, (message.name, message.call_id))) if message.role == "tool" else ""
@@ -98,7 +98,8 @@ def _opaque(part: Opaque) -> str:
     return f"({kind}, {len(json.dumps(part.part)):,} characters)"
 
 
-def _call(call: ToolCall) -> str:
+def called(call: ToolCall) -> str:
+    """Write a call for people: its tool and id, and a line for each argument."""
     return "\n".join([f"-> {call.name}  {call.id or ''}".rstrip(), *_arguments(call.arguments)])
 
 

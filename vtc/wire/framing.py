@@ -1,4 +1,4 @@
-"""How a reply is cut into frames on the wire: server-sent events, lines of JSON, or one whole body.
+"""How a reply is cut into frames on the wire: server-sent events, or lines of JSON.
 
 A frame keeps every byte that it came in, so that an unchanged frame leaves byte-identical. Joining the `raw`
 of all frames gives the body back, and how the body was cut by the network makes no difference.
@@ -52,6 +52,8 @@ class Framing(Protocol):
     """The content type of such a body."""
     end: bytes
     """Ends a frame that came without its terminator, before another one follows."""
+    last: bytes
+    """Ends a stream; empty where its last event does."""
 
     def reader(self) -> FrameReader:
         """Start reading a body."""

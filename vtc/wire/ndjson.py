@@ -54,6 +54,7 @@ class Lines:
 
     media_type = "application/x-ndjson"
     end = b"\n"
+    last = b""
 
     def reader(self) -> LineReader:
         return LineReader()

@@ -137,14 +137,15 @@ class EventStream:
     """The framing of server-sent events.
 
     `named_by` is the key of the data that also names the event (`event: message_stop`), for APIs that name each one;
-    without it a new frame has the event line of the frame that it stands for.
+    without it a new frame has the event line of the frame that it stands for. `last` is a frame that ends a stream.
     """
 
     media_type = "text/event-stream"
     end = b"\n\n"
 
-    def __init__(self, named_by: str = "") -> None:
+    def __init__(self, named_by: str = "", last: bytes = b"") -> None:
         self._named_by = named_by
+        self.last = last
 
     def reader(self) -> FrameReader:
         return FrameReader()

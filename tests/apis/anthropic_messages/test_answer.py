@@ -8,7 +8,13 @@ import pytest
 
 from tests.apis import messages
 from tests.apis.named_events import events
-from vtc.apis.anthropic_messages.answer import message, streamed
+from vtc.apis.anthropic_messages import API
+from vtc.apis.folding import streamed as streamed_of
+
+
+def streamed(body: bytes) -> bytes:
+    return streamed_of(API, body)
+
 
 REPLY = messages.message(
     messages.thinking("Hm.", "sig"),
@@ -34,12 +40,14 @@ def test_stream_of_a_reply_that_lacks_what_clients_need_has_it() -> None:
 
 @pytest.mark.parametrize("body", [b"[]", b"{}", b"x", b'{"type": "error"}', b'{"content": "x"}'])
 def test_what_is_no_message_is_told_of(body: bytes) -> None:
-    with pytest.raises(ValueError, match=r"no message|Expecting"):
+    with pytest.raises(ValueError, match=r"no reply of anthropic-messages|Expecting"):
         streamed(body)
 
 
 def test_a_reply_of_our_own() -> None:
-    body = message("Stopped.", id_="msg_1", model="m")
+    body = json.dumps(
+        API.answer(API.request(json.dumps(messages.request()).encode()), "Stopped.", "ab" * 32, 5)
+    ).encode()
     assert messages.read(body) == messages.Read([messages.text("Stopped.")], "end_turn")
     kinds = [event.name for event in events(streamed(body))]
     block = [f"content_block_{what}" for what in ("start", "delta", "stop")]

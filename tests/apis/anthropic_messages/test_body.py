@@ -1,4 +1,4 @@
-"""Whole replies of Anthropic Messages: one frame, written anew only if something of it changed."""
+"""Whole replies of Anthropic Messages: read and written as the stream that says the same."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ import pytest
 from tests.apis import messages
 from tests.apis.messages import call, message, read, text, thinking
 from tests.apis.named_events import Json
+from tests.apis.rewriting import rewritten as through
 from tests.apis.toy import Toy
-from vtc.apis.anthropic_messages.body import BodyCodec
-from vtc.apis.relay import Relay
-from vtc.wire.framing import Frame
+from vtc.apis.anthropic_messages import API
 
 SEARCH = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "x"}}
 
 
 def relayed(body: bytes, *, structured: bool = True, guarded: bool = False, **codec: Any) -> bytes:
-    one = Relay(BodyCodec(**codec), lambda: Toy(structured, guarded))
-    return b"".join([*one.feed(Frame(body, body)), *one.finish()])
+    return through(API, body, lambda: Toy(structured, guarded), codec.get("thinks"), codec.get("drop", ()))
 
 
 def rewritten(*content: Json, stop_reason: str | None = "end_turn", **how: Any) -> messages.Read:
@@ -112,7 +110,3 @@ def test_own_calls_that_a_policy_changes_are_made_anew() -> None:
     found = rewritten(text("a"), odd, call("bad", "toolu_2"), stop_reason="tool_use", guarded=True)
     assert found.blocks == [text("a"), {**odd, "name": "new"}, text("[bad {} toolu_2]")]
     assert rewritten(text("a"), call("bad"), stop_reason="tool_use", guarded=True).stop_reason == "end_turn"
-
-
-def test_nothing_is_sent_while_it_waits() -> None:
-    assert BodyCodec().keep_alive() is None

@@ -14,13 +14,13 @@ from tests.apis import messages
 from tests.apis.messages import START, call_block, delta, end, read, said, started, stopped, streamed, text_block
 from tests.apis.named_events import Json, StreamError, events, frame
 from tests.apis.replies import REPLIES
+from tests.apis.rewriting import rewritten
 from tests.apis.toy import Toy, White
-from vtc.apis.anthropic_messages.body import BodyCodec
+from vtc.apis.anthropic_messages import API
 from vtc.apis.anthropic_messages.reply import StreamCodec
 from vtc.apis.relay import Relay
 from vtc.events import Call, Event
 from vtc.wire import sse
-from vtc.wire.framing import Frame
 
 
 class Repairing(Toy):
@@ -405,5 +405,4 @@ def test_streamed_replies_are_well_formed_and_say_what_whole_ones_do(
     out = run(*frames, thinks=thinks, **how)
     found = read(out)
     body = json.dumps(messages.message(*(entry(i, *one) for i, one in enumerate(said)), stop_reason=reason)).encode()
-    whole = Relay(BodyCodec(thinks), lambda: Toy(structured, guarded))
-    assert read(b"".join(whole.feed(Frame(body, body)))) == found
+    assert read(rewritten(API, body, lambda: Toy(structured, guarded), thinks)) == found

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from tests.apis import messages
 from tests.apis.messages import assistant, call, check_request, result, text, thinking, user
 from tests.apis.named_events import Json
-from vtc.apis import BadRequest
-from vtc.apis.anthropic_messages import AnthropicMessages
+from vtc.apis import BadRequest, find
+from vtc.apis.anthropic_messages import API
 from vtc.apis.anthropic_messages.request import Request
 from vtc.events import Message, Opaque, Tool, ToolCall
 
@@ -58,8 +58,8 @@ def rewritten(one: Request, changed: list[Message], **how: Any) -> Any:
     ],
 )
 def test_paths(path: str, handled: bool) -> None:
-    assert AnthropicMessages().handles("POST", path) is handled
-    assert not AnthropicMessages().handles("GET", path)
+    assert (find("POST", path) is API) is handled
+    assert find("GET", path) is None
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.apis import chat
-from vtc.apis.openai_chat.answer import completion, streamed
+from vtc.apis.folding import streamed as streamed_of
+from vtc.apis.openai_chat import API
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"a": 1}'}, "extra_content": 1}
+
+
+def streamed(body: bytes, *, usage: bool) -> bytes:
+    asked = {"stream_options": {"include_usage": True}} if usage else {}
+    return streamed_of(API, body, API.request(chat.encoded(chat.request(stream=True, **asked))))
 
 
 def body(content: Any = "Hi", finish: str = "stop", *, message: Any = None, **fields: Any) -> bytes:
@@ -72,6 +78,6 @@ def test_what_is_no_chat_completion_is_told_of(body: bytes) -> None:
 
 
 def test_a_reply_of_our_own() -> None:
-    own = completion("Stopped.", id_="chatcmpl-1", model="m", created=5)
+    own = chat.encoded(API.answer(API.request(chat.encoded(chat.request())), "Stopped.", "ab" * 32, 5))
     assert chat.read(own) == chat.read(streamed(own, usage=False)) == chat.Read("Stopped.", finish_reason="stop")
     assert json.loads(own)["created"] == 5

@@ -1,4 +1,4 @@
-"""Whole chat completions: one frame, written anew only if something of it changed."""
+"""Whole chat completions: read and written as the stream that says the same."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.apis import chat
+from tests.apis.rewriting import rewritten as through
 from tests.apis.toy import Toy
-from vtc.apis.openai_chat.reply import BodyCodec, ChunkCodec
+from vtc.apis.openai_chat import API
+from vtc.apis.openai_chat.reply import ChunkCodec
 from vtc.apis.relay import Relay
 from vtc.wire import sse
-from vtc.wire.framing import Frame
 
 CALL = {"id": "a", "type": "function", "function": {"name": "read", "arguments": '{"x": 1}'}}
 
 
 def relayed(body: bytes, toy: Toy | None = None, *, legacy: bool = False, structured: bool = True) -> bytes:
-    one = Relay(BodyCodec(legacy), lambda: toy or Toy(structured))
-    return b"".join([*one.feed(Frame(body, body)), *one.finish()])
+    return through(API, body, lambda: toy or Toy(structured), legacy)
 
 
 def rewritten(body: Any, **how: bool) -> Any:
@@ -109,8 +109,8 @@ def test_whole_and_streamed_replies_say_the_same(content: str, reason: str | Non
     body = b"".join([*chat.said(content), *[chat.chunk({}, reason)] * bool(reason)])
     out = [piece for frame in sse.FrameReader().feed(body) for piece in relay.feed(frame)]
     streamed = chat.read(b"".join([*out, *relay.finish()]))
-    if reason is None and not whole.calls:
-        streamed.finish_reason = None
+    if reason is None and not whole.calls:  # a whole reply has ended, and a stream without a reason was cut off
+        whole.finish_reason = None
     if reason is None and whole.calls:
         assert streamed.finish_reason == whole.finish_reason == "tool_calls"
     assert streamed == whole

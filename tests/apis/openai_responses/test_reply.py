@@ -25,7 +25,7 @@ from tests.apis.responses import (
 )
 from tests.apis.toy import Toy
 from tests.exchanges import PROFILES, fed
-from vtc.apis.openai_responses import OpenAIResponses
+from vtc.apis.openai_responses import API
 from vtc.apis.openai_responses.items import Form
 from vtc.apis.openai_responses.reply import EventCodec
 from vtc.apis.relay import Relay
@@ -39,7 +39,6 @@ from vtc.wire import compression
 from vtc.wire.framing import Frame
 from vtc.wire.sse import FrameReader
 
-API = OpenAIResponses()
 NAMES = dict.fromkeys(("mcp__fs.read", "mcp__fs__read"), ("mcp__fs", "read"))
 RECORDED = {name: body for name, body in REPLIES.items() if name.startswith("responses/")}
 CALL = call_events("read", '{"filePath"', ': "a"}')

@@ -347,12 +347,12 @@ Block = Callable[..., Json]
 
 
 def _ended_in_a_string(dialect: str, block: Block) -> Iterator[Json]:
-    """The reply ended in a string: what was written is what was meant."""
+    """The reply ended in a string: what was written is what was meant if a closer follows."""
     written = ("bash", {"command": "[-] one\n[ ] two"})
     opening = '{"name": "bash", "arguments": {"command": "[-] one'
     for how, newline in (("escaped", r"\n"), ("raw", "\n")):
         body = f"{opening}{newline}[ ] two"
-        yield block(f"string with {how} newline not closed, nothing behind", body, [written], "")
+        yield block(f"string with {how} newline not closed, nothing behind", body, None, "")
         if dialect != "bare-json":
             closer = BLOCKS[dialect][1].strip()
             yield block(f"string with {how} newline not closed", body, [written], closer)
@@ -420,7 +420,10 @@ def _cut_json(dialect: str, opener: str, closer: str) -> Iterator[Json]:
 
 
 def ended(written: str) -> list[tuple[str, Json]] | None:
-    """The call in JSON that ended in a string or before its braces, if that is all that the tool requires."""
+    """The call in JSON that ended before its braces, if that is all that the tool requires.
+
+    In a string it was cut: half a command is not the command.
+    """
     stack, in_string, skip = [], False, False
     for character in written:
         if skip:
@@ -433,10 +436,10 @@ def ended(written: str) -> list[tuple[str, Json]] | None:
             stack.append("}" if character == "{" else "]")
         elif character in "}]":
             stack.pop()
-    if in_string and written.endswith('"') and not written.endswith(r"\""):
-        return None  # nothing is in that string yet
+    if in_string:
+        return None
     try:
-        call = json.loads(written + '"' * in_string + "".join(reversed(stack)))
+        call = json.loads(written + "".join(reversed(stack)))
         name, arguments = call["name"], call["arguments"]
     except (ValueError, KeyError):
         return None

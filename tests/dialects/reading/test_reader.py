@@ -171,11 +171,21 @@ def test_text_without_tools_is_left_as_it_is(dialect: str, text: str) -> None:
 
 BEGINNINGS = {
     "hermes": ["<tool_call>{", "<tool_call>[{", "<tool_call>```json{"],
-    "qwen3-coder": ["<tool_call><function=bash", "<function=a.b"],
-    "invoke": ['<function_calls><invoke name="bash', '<invoke name="x', '<antml:invoke name="x'],
+    "qwen3-coder": [
+        f"{wrapper}<function{between}{name}"
+        for wrapper in ("", "<tool_call>", "<function_invocation>", "<zyphra_tool_call>")
+        for between in ("=", "", 'name="')
+        for name in ("bash", "a.b")
+    ],
+    "invoke": [
+        '<function_calls><invoke name="bash',
+        '<tool_calls><invoke name="bash',
+        '<invoke name="x',
+        '<antml:invoke name="x',
+    ],
     "tag": [f"<{prefix}{name}" for prefix in ("", *PREFIXES) for name in AGENT],
     "tools-tag": ["<tools>{", "<tools>[{", "<tools>```json{"],
-    "bare-json": ['{"name":"bash', '{"arguments":', '{"type":'],
+    "bare-json": ['{"name":"bash', '{"arguments":', '{"type":', '{"tool_calls":[', '{"function_calls":['],
 }
 OTHERS = ["```", "~~~", *THINK[0]]
 PROSE = [

@@ -52,8 +52,9 @@ def mended(text: str) -> tuple[list[object], list[str], str] | None:
 @pytest.mark.parametrize(
     ("text", "value", "name"),
     [
-        ('{"a": "x', {"a": "x"}, "json-cut"),
-        ('{"a": "x ', {"a": "x "}, "json-cut"),
+        ('{"a": "x</invoke>', {"a": "x"}, "json-cut"),
+        ('{{"a": {"b": 1}}}', {"a": {"b": 1}}, "doubled-braces"),
+        ('{{"a": {{"b": 1}}}}', {"a": {"b": 1}}, "doubled-braces"),
         ('{"a": {"b": [1', {"a": {"b": [1]}}, "json-cut"),
         ("{'a': True}", {"a": True}, "python-literal"),
         ('{"a": 1}\n```', {"a": 1}, "code-fence"),

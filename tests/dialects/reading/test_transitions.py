@@ -48,6 +48,7 @@ def scans(grammar: Grammar) -> Iterator[tuple[State, Scan]]:
         yield State.SPILL, grammar.closer(syntax, "f")
         if syntax.body == "params":
             yield State.ARGUMENTS, grammar.arguments(syntax, "f")
+            yield State.SOLE, grammar.sole(syntax, "f")
             for index in range(len(syntax.dialect.params)):
                 yield State.VALUE, grammar.value(syntax, "f", index, "key")
                 yield State.GUESS, grammar.guess(syntax, index, "key")

@@ -13,7 +13,9 @@ from vtc.dialects.syntax.grammar import FENCES, TICKS, Grammar
 from vtc.dialects.syntax.pattern import Chars, Finder, Lit, Maybe, OneOf, Part, Space, Token, searching
 from vtc.dialects.syntax.prefilter import Prefilter, beginnings
 
-HEADS = [head.token for head in Grammar([one for one in DIALECTS.values() if one.framed], AGENT).heads.values()]
+HEADS = [
+    head.token for head in Grammar([one.rescued for one in DIALECTS.values() if one.rescued], AGENT).heads.values()
+]
 TOKENS = [*HEADS, *FENCES, TICKS]
 ONE, TWO = searching(TOKENS), Prefilter(TOKENS)
 PIECES = [
@@ -72,7 +74,7 @@ def test_what_a_token_begins_with(parts: tuple[Part, ...], texts: list[str]) -> 
 
 
 def test_the_first_step_is_the_same_for_other_tools() -> None:
-    framed = [one for one in DIALECTS.values() if one.framed]
+    framed = [one.rescued for one in DIALECTS.values() if one.rescued]
     grammars = [Grammar(framed, tools).text for tools in (("read_file",), ("bash", "grep"))]
     assert all(isinstance(one, Prefilter) for one in grammars)
     assert len({id(one.outer) for one in grammars if isinstance(one, Prefilter)}) == 1

@@ -1,39 +1,17 @@
 """Anthropic Messages (`POST …/v1/messages`), as Claude Code and the Anthropic SDKs speak it."""
 
-from __future__ import annotations
-
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
-
-from vtc.apis import base
-from vtc.apis.anthropic_messages.answer import message, streamed
-from vtc.apis.anthropic_messages.body import BodyCodec
+from vtc.apis.anthropic_messages.answer import answer, folded, unfolded
 from vtc.apis.anthropic_messages.reply import StreamCodec
 from vtc.apis.anthropic_messages.request import Request
+from vtc.apis.base import Api
 
-
-class AnthropicMessages:
-    """The row of the registry; see `base.Api`."""
-
-    name = "anthropic-messages"
-
-    def handles(self, method: str, path: str) -> bool:
-        return method == "POST" and path.partition("?")[0].rstrip("/").endswith("/v1/messages")
-
-    def request(self, body: bytes, cache: base.Cache | None = None) -> Request:
-        return Request(body, cache)
-
-    def codec(self, form: Any = None, drop: Collection[str] = (), *, whole: bool = False) -> StreamCodec | BodyCodec:
-        return (BodyCodec if whole else StreamCodec)(thinks=bool(form), drop=frozenset(drop))
-
-    def unstreamed(self) -> tuple[Mapping[str, Any], Sequence[str]]:
-        return {"stream": False}, ()
-
-    def streamed(self, body: bytes, request: base.Request) -> bytes:
-        return streamed(body)
-
-    def reply(self, request: base.Request, text: str, *, digest: str, created: int) -> bytes:
-        return message(text, id_=f"msg_{digest[:24]}", model=request.model)
-
-    def call_id(self, digest: str) -> str:
-        return f"toolu_{digest[:24]}"
+API = Api(
+    "anthropic-messages",
+    "/v1/messages",
+    Request,
+    lambda form, drop: StreamCodec(thinks=bool(form), drop=drop),
+    unfolded,
+    folded,
+    answer,
+    call_ids="toolu_",
+)

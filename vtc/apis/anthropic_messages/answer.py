@@ -6,40 +6,33 @@ arguments, the reason with the usage, the stop.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from vtc.json_text import decode, encode
-from vtc.wire.sse import EventStream
-
-_EVENTS = EventStream(named_by="type")
-
-
-def message(text: str, *, id_: str, model: str) -> bytes:
-    """A reply that says `text`."""
-    return encode(
-        {
-            "id": id_,
-            "type": "message",
-            "role": "assistant",
-            "model": model,
-            "content": [{"type": "text", "text": text}],
-            "stop_reason": "end_turn",
-            "stop_sequence": None,
-            "usage": {"input_tokens": 0, "output_tokens": 0},
-        }
-    )
+from vtc.apis.base import Request
+from vtc.apis.blocks import Json
+from vtc.json_text import decode
 
 
-def streamed(body: bytes) -> bytes:
-    """A whole reply as server-sent events. Raises ValueError if it is none."""
-    reply = decode(body)
-    if not isinstance(reply, dict) or not isinstance(reply.get("content"), list):
-        raise ValueError("the reply is no message")
-    return b"".join(_EVENTS.write(event, None, first=True) for event in _events(reply))
+def answer(request: Request, text: str, digest: str, _created: int) -> Json:
+    """Make a whole reply that says a text."""
+    return {
+        "id": f"msg_{digest[:24]}",
+        "type": "message",
+        "role": "assistant",
+        "model": request.model,
+        "content": [{"type": "text", "text": text}],
+        "stop_reason": "end_turn",
+        "stop_sequence": None,
+        "usage": {"input_tokens": 0, "output_tokens": 0},
+    }
 
 
-def _events(reply: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def unfolded(reply: Any, _: Request | None = None) -> Iterator[Json]:
+    """Tell a whole reply by the events of a stream."""
+    if not isinstance(reply["content"], list):
+        raise TypeError("`content` is no list")
     usage = reply.get("usage") or {}
     used = {"output_tokens": usage.get("output_tokens") or 0}
     open_: dict[str, Any] = {"content": [], "stop_reason": None, "stop_sequence": None}
@@ -56,7 +49,35 @@ def _events(reply: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     yield {"type": "message_stop"}
 
 
-def _cut(block: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[dict[str, Any]]]:
+def folded(events: Iterable[Json]) -> dict[str, Any]:
+    """Add up the events of a stream to a whole reply."""
+    reply: dict[str, Any] = {}
+    blocks: dict[int, Any] = {}
+    inputs: dict[int, str] = {}
+    for event in events:
+        match event:
+            case {"type": "message_start", "message": message}:
+                reply = message
+            case {"type": "content_block_start", "index": index, "content_block": block}:
+                blocks[index] = block
+            case {"type": "content_block_delta", "index": index, "delta": {"partial_json": piece}}:
+                inputs[index] = inputs.get(index, "") + piece
+            case {"type": "content_block_delta", "index": index, "delta": {"citation": citation}}:
+                blocks[index]["citations"] = [*(blocks[index].get("citations") or ()), citation]
+            case {"type": "content_block_delta", "index": index, "delta": delta}:
+                for key in ("text", "thinking", "signature"):
+                    if key in delta:
+                        blocks[index][key] += delta[key]
+            case {"type": "message_delta", "delta": how}:
+                reply |= how
+                if "usage" in reply:
+                    reply["usage"] |= event.get("usage") or {}
+    for index, written in inputs.items():
+        blocks[index]["input"] = decode(written.encode()) if written else {}
+    return {**reply, "content": [*blocks.values()]}
+
+
+def _cut(block: Json) -> tuple[Json, list[dict[str, Any]]]:
     """The start of a block, and its deltas; a kind that has none comes whole in its start."""
     match block:
         case {"type": "text"}:
@@ -68,6 +89,6 @@ def _cut(block: Mapping[str, Any]) -> tuple[Mapping[str, Any], list[dict[str, An
             signed = {"type": "signature_delta", "signature": block.get("signature") or ""}
             return {**block, "thinking": "", "signature": ""}, [said, signed]
         case {"type": "tool_use" | "server_tool_use" | "mcp_tool_use"}:
-            written = encode(block.get("input") or {}).decode()
+            written = json.dumps(block.get("input") or {}, ensure_ascii=False)
             return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": written}]
     return block, []

@@ -9,34 +9,23 @@ r"""Streamed replies of Anthropic Messages.
     {"type": "message_delta", "delta": {"stop_reason": "tool_use", "stop_sequence": null}, "usage": {…}}
     {"type": "message_stop"}
 
-A call takes a block of its own, so every later block gets another index (`blocks.py`).
+A call takes a block of its own, so every later block gets another index. A text block without text is refused when the
+client sends it back, so it does not begin.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import msgspec
 
-from vtc.apis.anthropic_messages.blocks import OURS, Blocks, Out, but, index_of
-from vtc.apis.base import Decoded, Said
+from vtc.apis.base import Decoded
+from vtc.apis.blocks import OURS, Blocks, Event, Json, Open, Unit
 from vtc.apis.fields import part_of, without_names
-from vtc.events import (
-    BlockEnd,
-    Call,
-    CallDelta,
-    Delta,
-    End,
-    Finish,
-    Reason,
-    Reasoning,
-    ReasoningDelta,
-    Rewritten,
-    Text,
-    TextDelta,
-)
-from vtc.json_text import encode
+from vtc.events import BlockEnd, CallDelta, Delta, End, Finish, Reason, ReasoningDelta, TextDelta, ToolCall
+from vtc.json_text import decode, encode
 from vtc.wire import sse
 from vtc.wire.framing import Frame
 
@@ -54,6 +43,9 @@ THOUGHTS = frozenset({"thinking", "reasoning", "reasoning_content"})
 _NEEDED = frozenset({"type", "index", "message", "content", "content_block", "delta", "stop_reason", "role", "error"})
 """Fields without which a reply says nothing; they are never dropped."""
 _WORDS: dict[Reason, str] = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
+_START, _DELTA, _STOP = (f"content_block_{what}" for what in ("start", "delta", "stop"))
+_DROPPED = "dropped"
+"""The kind of blocks that the client is not sent."""
 
 
 class StreamCodec(Blocks):
@@ -66,204 +58,227 @@ class StreamCodec(Blocks):
 
     thinks: bool = False
     drop: frozenset[str] = frozenset()
+    # As read; frames that wait have been read and have not left.
+    blocks: dict[int, str] = msgspec.field(default_factory=dict)
+    """The kinds of upstream's blocks that it has not ended."""
+    filled: frozenset[int] = frozenset()
+    """Text blocks that hold text."""
     inputs: dict[int, str] = msgspec.field(default_factory=dict)
-    """Arguments in the starts of calls."""
-    usage: Mapping[str, Any] = {}
+    """Arguments in the starts of calls, where no others came."""
+    usage: Json = msgspec.field(default_factory=dict)
+    # As passed and written.
+    places: dict[int, int] = msgspec.field(default_factory=dict)
+    """The client's indexes of upstream's blocks."""
+    ended: bool = False
+
+    @property
+    def kinds(self) -> tuple[str, str]:
+        return "text", "thinking" if self.thinks and not self.drop & THOUGHTS else ""
+
+    # Reading
 
     def decode(self, frame: Frame) -> Decoded | None:
         if frame.data is None:
             return None
-        value = self._value(frame)
-        if value is None:
+        try:
+            value = decode(frame.data, "replace")
+        except ValueError:
+            value = None
+        if not isinstance(value, dict):
             return Decoded((End(),)) if frame.data.strip() == b"[DONE]" else None
-        if value.get("type") == "ping":
-            begins = any(up not in self.filled for up in self.starts)
-            return Decoded() if begins or self.stop else None
-        cleaned = None
-        if self.drop and (clean := without(value, self.drop)) != value:
-            value, cleaned = clean, Frame(self.framing.write(clean, frame, first=True), encode(clean))
-            self.last = cleaned, clean
-        found = self._read(value)
-        if found is None:
-            return None if cleaned is None else Decoded(frame=cleaned)
-        return found if cleaned is None else Decoded(found.deltas, found.alone, cleaned)
+        if value.get("type") == "ping" and not (self.starts or self.stops):
+            return None
+        if self.drop and (clean := without_names(value, self.drop - _NEEDED, ("message", "usage"))) != value:
+            frame, value = Frame(self.framing.write(clean, frame, first=True), encode(clean)), clean
+        index = value.get("index")
+        number = index if isinstance(index, int) else OURS
+        kind = self._kind(number, value)
+        deltas = self._deltas(value, number, kind)
+        is_text = value.get("type") == _DELTA and bool(deltas) and isinstance(deltas[0], TextDelta)
+        alone = is_text or (bool(deltas) and kind == "tool_use")
+        return Decoded(tuple(deltas), alone, Event(frame.raw, frame.data, value, number, kind))
 
-    def _read(self, value: Mapping[str, Any]) -> Decoded | None:
-        index = index_of(value)
-        match value.get("type"):
-            case "content_block_start" | "content_block_delta" if index is None:
-                return None
-            case "content_block_start" if index is not None:
-                return self._read_start(index, part_of(value, "content_block"))
-            case "content_block_delta" if index is not None:
-                return self._read_delta(index, part_of(value, "delta"))
-            case "content_block_stop" if index is not None and index in self.open:
-                self.open -= {index}
-                if self.kinds[index] == "text":
-                    return Decoded((BlockEnd(),))
-                if self.kinds[index] == "tool_use":
-                    rest = "" if index in self.filled else self.inputs.get(index, "")
-                    return Decoded((CallDelta(index, arguments=rest),), alone=True)
-            case "message_start" if part_of(value, "message").get("content"):
-                return None
-            case "message_start":
-                self.usage = part_of(part_of(value, "message"), "usage")
-            case "message_delta" if reason := part_of(value, "delta").get("stop_reason"):
-                return Decoded((Finish(REASONS.get(str(reason), "stop"), said=str(reason)),))
-            case "message_stop":
-                return Decoded((End(),))
-        return Decoded()
+    def _kind(self, number: int, value: Json) -> str:
+        """Tell the kind of the block that an event is about, and note that it begins or ends."""
+        if value.get("type") == _START and number != OURS:
+            kind = str(part_of(value, "content_block").get("type"))
+            is_dropped = kind in self.drop or (kind == "thinking" and self.drop & THOUGHTS)
+            self.blocks = {**self.blocks, number: _DROPPED if is_dropped else kind}
+            self.filled -= {number}
+        kind = self.blocks.get(number, "")
+        if value.get("type") == _STOP and kind:
+            self.blocks = {up: one for up, one in self.blocks.items() if up != number}
+        return kind
 
-    def _read_start(self, index: int, block: Mapping[str, Any]) -> Decoded:
-        kind = str(block.get("type"))
-        self.kinds = {**self.kinds, index: kind}
-        self.open |= {index}
-        self.filled -= {index}
-        delta: Delta
-        if kind == "tool_use":
-            self.inputs = {**self.inputs, index: encode(block["input"]).decode() if block.get("input") else ""}
-            delta = CallDelta(index, block.get("id"), block.get("name") or "", source=block)
-            return Decoded((delta,), alone=True)
-        if kind == "thinking":
-            return Decoded((ReasoningDelta(block.get("thinking") or ""),))
-        text = block.get("text") if kind == "text" else ""
-        if text:
-            self.filled |= {index}
-        return Decoded((TextDelta(text or ""),))  # in any case the text before it is complete
-
-    def _read_delta(self, index: int, delta: Mapping[str, Any]) -> Decoded:
-        kind = self.kinds.get(index) if index in self.open else None
-        match delta:
-            case {"type": "text_delta", "text": str(text)}:
-                if text and index not in self.filled:
-                    self.filled |= {index}
+    def _deltas(self, value: Json, number: int, kind: str) -> Sequence[Delta]:
+        block, delta = part_of(value, "content_block"), part_of(value, "delta")
+        match value.get("type"), kind:
+            case "content_block_start", "tool_use":
+                self.inputs = {**self.inputs, number: json.dumps(block["input"]) if block.get("input") else ""}
+                return (CallDelta(number, block.get("id"), block.get("name") or "", source=block),)
+            case "content_block_start", "thinking":
+                return (ReasoningDelta(block.get("thinking") or ""),)
+            case "content_block_start", _ if number != OURS:
+                return (self._said(number, block.get("text") if kind == "text" else ""),)  # the text before is complete
+            case "content_block_delta", _ if delta.get("type") == "text_delta":
+                text = self._said(number, delta.get("text"))
                 # It must not be taken for one of an open block, which leaves in another way.
-                return Decoded((TextDelta(text),) if kind == "text" else (TextDelta(""), TextDelta(text)), alone=True)
-            case {"type": "thinking_delta", "thinking": str(text)} if kind == "thinking":
-                return Decoded((ReasoningDelta(text),))
-            case {"type": "input_json_delta", "partial_json": str(piece)} if kind == "tool_use":
-                if piece and index not in self.filled:
-                    self.filled |= {index}
-                return Decoded((CallDelta(index, arguments=piece),), alone=True)
-        return Decoded()
+                return (text,) if kind == "text" else (TextDelta(""), text)
+            case "content_block_delta", "thinking" if delta.get("type") == "thinking_delta":
+                return (ReasoningDelta(delta["thinking"]),)
+            case "content_block_delta", "tool_use" if delta.get("type") == "input_json_delta":
+                if delta["partial_json"] and self.inputs.get(number):
+                    self.inputs = {**self.inputs, number: ""}
+                return (CallDelta(number, arguments=delta["partial_json"]),)
+            case "content_block_stop", "text":
+                return (BlockEnd(),)
+            case "content_block_stop", "tool_use":
+                return (CallDelta(number, arguments=self.inputs.get(number, "")),)
+            case "message_start", _:
+                self.usage = part_of(part_of(value, "message"), "usage")
+            case "message_delta", _ if reason := delta.get("stop_reason"):
+                return (Finish(REASONS.get(str(reason), "stop"), said=str(reason)),)
+            case "message_stop", _:
+                return (End(),)
+        return ()
+
+    def _said(self, number: int, text: Any) -> TextDelta:
+        if text and number not in self.filled:
+            self.filled |= {number}
+        return TextDelta(str(text or ""))
 
     # Passing
 
-    def forward(self, frame: Frame) -> bytes:
-        value = self._value(frame)
-        if value is None:
-            return frame.raw
-        out = [*self._passed(frame, value)]
-        return frame.raw if len(out) == 1 and out[0].as_it_came and out[0].like is frame else self._written(out)
-
-    def close(self) -> bytes:
-        return self._written(self._over())
-
-    def _written(self, out: Iterable[Out]) -> bytes:
-        return b"".join(
-            one.like.raw if one.like and one.as_it_came else self.framing.write(one.value, one.like, first=True)
-            for one in out
-        )
-
-    def _passed(self, frame: Frame, value: dict[str, Any]) -> Iterator[Out]:
+    def _pass(self, event: Event) -> Iterator[Unit]:
         """Pass a frame, after those that stayed here and are needed now."""
-        index = index_of(value)
-        match value.get("type"):
-            case "content_block_start" if index is not None:
-                block = part_of(value, "content_block")
-                if index == self.text:  # some servers use an index again
-                    yield from self._text_closed()
-                self.closed -= {index}
-                self.gone -= {index}
-                if block.get("type") in self.drop or (block.get("type") == "thinking" and self.drop & THOUGHTS):
-                    self.gone |= {index}
-                elif block.get("type") == "text":
-                    self.starts = {**self.starts, index: (frame,)}
-                    if block.get("text"):
-                        yield from self._begun(index)
-                else:
-                    yield from self._over()
-                    yield self._placed(index, frame, value)
-            case _ if index in self.gone:
-                return
-            case "content_block_delta":
-                if index in self.starts or index in self.closed:
-                    yield from self._begun(index)
-                yield self._moved(frame, value)
-            case "content_block_stop" if index in self.starts and index in self.filled:  # and nothing of that was left
-                self.starts = but(self.starts, index)
-            case "content_block_stop" if index in self.starts:
-                yield from self._begun(index)
-                self.stop = (frame,)
-            case "content_block_stop" if index in self.closed:
-                return
-            case "content_block_stop" if index is not None and self._is_last_text(index):
-                self.stop = (frame,)
-            case "ping" if self._stays(frame):
-                return
-            case "content_block_stop":
-                self.text = None if index == self.text else self.text
-                yield self._moved(frame, value)
-            case kind:
-                if kind in ("message_delta", "message_stop", "error"):
-                    self.ended = True
-                    yield from self._over()
-                yield self._moved(frame, value)
+        type_, number, open_ = event.value.get("type"), event.number, self.open
+        is_open = open_ is not None and open_.number == number
+        if event.kind == _DROPPED:
+            return
+        if type_ == _START and event.kind == "text":
+            if is_open:  # some servers use an index again
+                yield from self._close()
+            yield from self._flush()
+            self.starts = (event,)
+            if event.value["content_block"].get("text"):
+                yield from self._to("text", number)
+        elif type_ == _START and event.kind:
+            yield from self._flush()
+            self._take(number)
+            yield self._placed(event)
+        elif type_ == _STOP and event.kind == "text":
+            begins = bool(self.starts) and self.starts[0].number == number
+            if begins and number in self.filled:  # and nothing of that was left
+                yield from self._dropped()
+            elif begins:
+                yield from self._to("text", number)
+                self.stops = (event,)
+            elif is_open and open_.place == self.count - 1:
+                self.stops = (event,)
+            elif is_open:
+                self.open = None
+                yield self._placed(event)
+        elif type_ == _DELTA and event.kind == "text":
+            if not is_open:
+                yield from self._to("text", number)
+            yield self._placed(event)
+        elif type_ == "ping" and self.starts:
+            self.starts += (event,)
+        elif type_ == "ping" and self.stops:
+            self.stops += (event,)
+        else:
+            if type_ in ("message_delta", "message_stop", "error"):
+                self.ended = True
+                yield from self._flush()
+            yield self._placed(event)
 
-    def _is_last_text(self, index: int) -> bool:
-        return index == self.text and self.places[index] == self.next - 1
+    def _flush(self) -> Iterator[Unit]:
+        if self.stops or (self.open and (self.open.kind != "text" or self.open.number == OURS)):
+            yield from self._close()
+        if self.starts and self.starts[0].number in self.filled:
+            yield from self._dropped()
+        elif self.starts:
+            yield from self._to("text", self.starts[0].number)
+
+    def _dropped(self) -> Iterator[Unit]:
+        """Leave out a block that does not begin, but no pings."""
+        _, *pings = self.starts
+        self.starts = ()
+        yield from pings
+
+    def _placed(self, event: Event) -> Unit:
+        """Give an event of a block the client's index."""
+        place = self.places.get(event.number, event.number)
+        return event if place == event.number else {**event.value, "index": place}
+
+    def _take(self, number: int) -> int:
+        """Take the next of the client's indexes."""
+        place, self.count = self.count, self.count + 1
+        if number != OURS:
+            self.places = {**self.places, number: place}
+            self.renumbers |= number != place
+        return place
 
     # Writing
 
-    def write(self, frame: Frame, choice: int, said: Sequence[Said], *, first: bool) -> list[Mapping[str, Any]]:
-        value = self._value(frame) or {}
-        index, kind, block = index_of(value), value.get("type"), part_of(value, "content_block")
-        is_text = part_of(value, "delta").get("type") == "text_delta" or block.get("type") == "text"
-        target = index if is_text and index is not None and self.kinds.get(index) == "text" else None
-        out: list[Out] = []
-        if first and target is not None and block:
-            empty = {**value, "content_block": {**block, "text": ""}}
-            start = Frame(self.framing.write(empty, frame, first=True), encode(empty))
-            self.starts = {**self.starts, target: (start,)}
-        for one in said:
-            match one:
-                case Text(raw=text) | Rewritten(text=text) if text:
-                    last = OURS if self.text is None else self.text
-                    up = last if target is None else target
-                    out += self._begun(up)
-                    delta = {"type": "text_delta", "text": text}
-                    out.append(Out({"type": "content_block_delta", "index": self.places[up], "delta": delta}))
-                case Reasoning(raw=text) if self.thinks and not self.drop & THOUGHTS:
-                    out += self._thought(text)
-                case Call(call=call):
-                    out += self._call(call)
-                case Finish() if first or not self.ended:
-                    self.ended = True
-                    out += self._over()
-                    out.append(Out(self._finished(one, value if kind == "message_delta" and first else None)))
-        is_call = index is not None and self.kinds.get(index) == "tool_use"
-        passes = not is_call or any(isinstance(one, CallDelta) for one in said)
-        if first and passes and not is_text and kind != "message_delta":
-            out += self._passed(frame, value)
-        return [one.value for one in out]
+    def _says_more(self, event: Event) -> bool:
+        block, delta = part_of(event.value, "content_block"), part_of(event.value, "delta")
+        is_said = event.kind == "tool_use" or event.value.get("type") == "message_delta" or bool(block.get("text"))
+        return bool(event.value) and not is_said and delta.get("type") != "text_delta"
 
-    def _finished(self, end: Finish, value: Mapping[str, Any] | None) -> dict[str, Any]:
-        if value is None:
+    def _begin(self, kind: str, number: int, starts: Sequence[Event]) -> Iterator[Unit]:
+        yield from self._close()
+        self.open = Open(kind, number, self._take(number))
+        if not starts:
+            block = {"type": kind, kind: "", **({"signature": ""} if kind == "thinking" else {})}
+            yield {"type": _START, "index": self.open.place, "content_block": block}
+        yield from map(self._placed, starts)
+
+    def _piece(self, text: str) -> Json:
+        delta = {"type": f"{self.open.kind}_delta", self.open.kind: text}
+        return {"type": _DELTA, "index": self.open.place, "delta": delta}
+
+    def _close(self) -> Iterator[Unit]:
+        open_, stops = self.open, self.stops
+        self.open, self.stops = None, ()
+        if open_ and not stops:
+            yield {"type": _STOP, "index": open_.place}
+        yield from map(self._placed, stops)
+
+    def _call(self, call: ToolCall) -> Iterator[Unit]:
+        place = self._take(OURS)
+        delta = {"type": "input_json_delta", "partial_json": call.arguments}
+        yield {"type": _START, "index": place, "content_block": {**block_of(call), "input": {}}}
+        yield {"type": _DELTA, "index": place, "delta": delta}
+        yield {"type": _STOP, "index": place}
+
+    def _finish(self, end: Finish, event: Event, *, first: bool) -> Iterator[Unit]:
+        if self.ended and not first:
+            return
+        self.ended = True
+        yield from self._flush()
+        value = event.value
+        if not first or value.get("type") != "message_delta":
             value = {"type": "message_delta", "usage": {"output_tokens": self.usage.get("output_tokens") or 0}}
-        return {**value, "delta": stopped(end, part_of(value, "delta"))}
+        yield {**value, "delta": _stopped(end, part_of(value, "delta"))}
 
     def keep_alive(self) -> bytes:
         return b'event: ping\ndata: {"type":"ping"}\n\n'
 
 
-def stopped(end: Finish, entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the stop reason into a delta or message; upstream's own word where it says the same."""
-    said = entry.get("stop_reason")
+def _stopped(end: Finish, delta: Mapping[str, Any]) -> Json:
+    """Write the stop reason; upstream's own word where it says the same."""
+    said = delta.get("stop_reason")
     if said and (end.reason == "other" or REASONS.get(said, "stop") == end.reason):
-        return dict(entry)
-    return {**entry, "stop_reason": _WORDS.get(end.reason, "end_turn"), "stop_sequence": None}
+        return delta
+    return {**delta, "stop_reason": _WORDS.get(end.reason, "end_turn"), "stop_sequence": None}
 
 
-def without(value: Mapping[str, Any], drop: frozenset[str]) -> dict[str, Any]:
-    """Leave out the fields named, at the top of an event or message and in its `usage`."""
-    return without_names(value, drop - _NEEDED, ("message", "usage"))
+def block_of(call: ToolCall) -> dict[str, Any]:
+    """Write a call as a block, with the fields that VTC does not know (`caller`)."""
+    try:
+        arguments = json.loads(call.arguments)
+    except ValueError:
+        arguments = {}
+    source = call.source if isinstance(call.source, dict) else {}
+    return {**source, "type": "tool_use", "id": call.id, "name": call.name, "input": arguments}

@@ -10,16 +10,14 @@ of which nothing changed keeps its bytes; in any other the blocks of unknown typ
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 import msgspec
 
 from vtc.apis import base, fields
-from vtc.apis.anthropic_messages.blocks import block_of
-from vtc.apis.base import BadRequest
-from vtc.apis.fields import UNFIT
+from vtc.apis.anthropic_messages.reply import block_of
 from vtc.events import Message, Opaque, Tool, ToolCall
 
 BILLING = "x-anthropic-billing-header:"
@@ -42,46 +40,35 @@ class Request(fields.FieldsRequest):
 
     TOOL_FIELDS = ("tools", "tool_choice")
 
-    def __init__(self, body: bytes, cache: base.Cache | None = None) -> None:
-        try:
-            self._raw, self.fields, self.tools = fields.raws(body, ("tools",), _tools, cache)
-            messages = self.fields["messages"]
-            if not isinstance(messages, list):
-                raise TypeError("`messages` is no list")
-            self.call_ids = frozenset(
-                block["id"]
-                for entry in messages
-                for block in _blocks(entry["content"])
-                if block.get("type") == "tool_use" and isinstance(block.get("id"), str)
-            )
-            choice = self.fields.get("tool_choice") or {}
-            kind = choice.get("type") or "auto"
-            self.declared = [name for one in self.fields.get("tools") or () if isinstance(name := one.get("name"), str)]
-            self.form = (self.fields.get("thinking") or {}).get("type") in _THINKING
-        except UNFIT as error:
-            raise BadRequest(f"the body is no request of Anthropic Messages: {error!r}") from None
+    NAME = "request of Anthropic Messages"
+
+    def _decode(self, body: bytes, cache: base.Cache | None) -> None:
+        self._raw, self.fields, self.tools = fields.raws(body, ("tools",), _tools, cache)
+        messages = self.fields["messages"]
+        if not isinstance(messages, list):
+            raise TypeError("`messages` is no list")
+        self.call_ids = frozenset(
+            block["id"]
+            for entry in messages
+            for block in _blocks(entry["content"])
+            if block.get("type") == "tool_use" and isinstance(block.get("id"), str)
+        )
+        choice = self.fields.get("tool_choice") or {}
+        kind = choice.get("type") or "auto"
+        self.declared = [name for one in self.fields.get("tools") or () if isinstance(name := one.get("name"), str)]
+        self.form = (self.fields.get("thinking") or {}).get("type") in _THINKING
         self.model = str(self.fields.get("model") or "")
         self.stream = self.fields.get("stream") is True
         self.tool_choice = {"any": "required", "tool": str(choice.get("name") or "required")}.get(kind, str(kind))
         self.parallel = choice.get("disable_parallel_tool_use") is not True
 
-    @cached_property
-    def messages(self) -> Sequence[Message]:  # type: ignore[override]  # made when asked for, as most are left alone
-        try:
-            return [message for group in self._groups for message in group]
-        except UNFIT as error:
-            raise BadRequest(f"the body is no request of Anthropic Messages: {error!r}") from None
-
-    @cached_property
-    def _groups(self) -> list[list[Message]]:
-        """The canonical messages that the system prompt and each message are."""
+    def _read(self) -> Iterator[fields.Group]:
         system = self.fields.get("system")
+        if system:
+            yield (Message("system", _content(system), source=SystemPrompt(system)),), ()
         names: dict[Any, str] = {}
-        groups = [[Message("system", _content(system), source=SystemPrompt(system))] if system else []]
-        return groups + [_messages(entry, names) for entry in self.fields["messages"]]
-
-    def forget(self) -> None:
-        self.fields, self.messages, self._raw, self._groups = {}, [], {}, []
+        for place, entry in enumerate(self.fields["messages"]):
+            yield _messages(entry, names), (place,)
 
     def _declare(self, kept: dict[str, Any], tools: Sequence[Tool]) -> None:
         if tools:
@@ -98,34 +85,20 @@ class Request(fields.FieldsRequest):
 
     def _put(self, kept: dict[str, Any], messages: Sequence[Message]) -> None:
         """Write the messages into the fields `system` and `messages`."""
-        raws: list[Any] = [None, *fields.items(self._raw["messages"], self.fields["messages"])]
-        first = {id(group[0]): place for place, group in enumerate(self._groups) if group}
-        called = {call.id for message in messages for call in message.calls if call.id}
-        entries: list[Any] = []
-        system: list[Message] = []
-        at = 0
-        while at < len(messages):
-            message = messages[at]
-            place = first.get(id(message))
-            group = self._groups[place] if place is not None else [message]
-            whole = [id(one) for one in messages[at : at + len(group)]] == [id(one) for one in group]
-            if message.role == "system" and (
-                isinstance(message.source, SystemPrompt) or not (entries or message.source)
-            ):
-                system.append(message)
-                at += 1
-            elif place is not None and whole:
-                entries.append(raws[place])
-                at += len(group)
-            else:
-                _add(entries, _entry(message, called))
-                at += 1
-        if [id(one) for one in system] == [id(one) for one in self._groups[0]]:
-            pass
-        elif system:
+        opening = len([*takewhile(lambda message: message.role == "system", messages)])
+        system = [
+            message
+            for place, message in enumerate(messages)
+            if isinstance(message.source, SystemPrompt) or (message.source is None and place < opening)
+        ]
+        if [*map(id, system)] != [id(one) for one in self.messages if isinstance(one.source, SystemPrompt)]:
             kept["system"] = _system(system)
-        else:
-            kept.pop("system", None)
+            if not system:
+                del kept["system"]
+        called = {call.id for message in messages for call in message.calls if call.id}
+        rest = [message for message in messages if not any(message is one for one in system)]
+        raws = fields.items(self._raw["messages"], self.fields["messages"])
+        entries = self._entries(raws, rest, lambda out, message: _add(out, _entry(message, called)))
         kept["messages"] = [entry for entry in entries if not isinstance(entry, dict) or _finished(entry)]
 
 

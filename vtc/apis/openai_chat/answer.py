@@ -6,42 +6,80 @@ with the finish reason, the usage if it was asked for, `[DONE]`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from vtc.json_text import decode, encode
+from vtc.apis.base import Request
 
-DONE = b"data: [DONE]\n\n"
 SAID = ("role", "content", "reasoning", "reasoning_content", "tool_calls")
 """Fields of a message that get chunks of their own; the others share one."""
 
 
-def completion(text: str, *, id_: str, model: str, created: int) -> bytes:
-    """A chat completion that says `text`."""
+def answer(request: Request, text: str, digest: str, created: int) -> dict[str, Any]:
+    """Make a chat completion that says a text."""
     message = {"role": "assistant", "content": text}
-    return encode(
-        {
-            "id": id_,
-            "object": "chat.completion",
-            "created": created,
-            "model": model,
-            "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}],
-            "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
-        }
-    )
+    return {
+        "id": f"chatcmpl-{digest[:24]}",
+        "object": "chat.completion",
+        "created": created,
+        "model": request.model,
+        "choices": [{"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
+    }
 
 
-def streamed(body: bytes, *, usage: bool) -> bytes:
-    """A chat completion as server-sent events, with a usage chunk if `usage`; raises ValueError if it is none."""
-    reply = decode(body)
-    if not isinstance(reply, dict) or not isinstance(reply.get("choices"), list):
-        raise ValueError("the reply is no chat completion")
+def unfolded(reply: Any, request: Request | None) -> Iterator[dict[str, Any]]:
+    """Tell a chat completion by chunks; one for each choice if no client asked for them."""
     head = {key: value for key, value in reply.items() if key not in ("choices", "usage")}
     head["object"] = "chat.completion.chunk"
-    chunks = [{**head, "choices": [choice]} for entry in reply["choices"] for choice in _choices(entry)]
-    if usage and reply.get("usage") is not None:
-        chunks.append({**head, "choices": [], "usage": reply["usage"]})
-    return b"".join(b"data: " + encode(chunk) + b"\n\n" for chunk in chunks) + DONE
+    asked = request.fields.get("stream_options") if request else {"include_usage": True}
+    for entry in reply["choices"]:
+        for choice in _choices(entry) if request else (_whole(entry),):
+            yield {**head, "choices": [choice]}
+    if isinstance(asked, dict) and asked.get("include_usage") and reply.get("usage") is not None:
+        yield {**head, "choices": [], "usage": reply["usage"]}
+
+
+def folded(chunks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Add up chunks to a chat completion."""
+    reply: dict[str, Any] = {}
+    choices: dict[int, dict[str, Any]] = {}
+    for chunk in chunks:
+        reply.update(chunk)
+        for entry in chunk["choices"]:
+            choice = choices.setdefault(entry["index"], {"message": {"content": ""}})
+            _add(choice["message"], {key: value for key, value in entry["delta"].items() if key != "tool_calls"})
+            for call in entry["delta"].get("tool_calls") or ():
+                calls = choice["message"].setdefault("tool_calls", {})
+                _add(calls.setdefault(call["index"], {}), {key: call[key] for key in call if key != "index"})
+            choice.update((key, value) for key, value in entry.items() if key != "delta")
+    for choice in choices.values():
+        message = choice["message"]
+        if "tool_calls" in message:
+            message["tool_calls"] = [*message["tool_calls"].values()]
+        if "tool_calls" in message or "function_call" in message:
+            message["content"] = message["content"] or None
+    return {**reply, "object": "chat.completion", "choices": [*choices.values()]}
+
+
+def _add(said: dict[str, Any], more: Mapping[str, Any]) -> None:
+    """Add a piece of a message, or of a call."""
+    for key, value in more.items():
+        if isinstance(value, dict):
+            _add(said.setdefault(key, {}), value)
+        elif isinstance(value, str) and isinstance(said.get(key), str) and key != "role":
+            said[key] += value
+        else:
+            said[key] = value
+
+
+def _whole(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """What a choice becomes in one chunk."""
+    rest = {key: value for key, value in entry.items() if key != "message"}
+    delta = {**(entry.get("message") or {})}
+    if delta.get("tool_calls"):
+        delta["tool_calls"] = [{**call, "index": number} for number, call in enumerate(delta["tool_calls"])]
+    return {"index": 0, **rest, "delta": delta, "finish_reason": entry.get("finish_reason") or "stop"}
 
 
 def _choices(entry: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -13,7 +13,7 @@ LEGACY = -1
 _KNOWN = ("index", "id", "type", "function", "custom", "name", "arguments")
 
 
-def read_call(call: Mapping[str, Any], choice: int, *, whole: bool) -> CallDelta:
+def read_call(call: Mapping[str, Any], choice: int) -> CallDelta:
     """Read an entry of `tool_calls`, or a piece of one; it is not clean if it breaks a rule that clients rely on."""
     function = function_of(call)
     index, id_, name, arguments = (
@@ -22,7 +22,7 @@ def read_call(call: Mapping[str, Any], choice: int, *, whole: bool) -> CallDelta
         function.get("name") or "",
         function.get("arguments"),
     )
-    clean = (whole or isinstance(index, int)) and (not name or bool(id_ and call.get("type") in ("function", "custom")))
+    clean = isinstance(index, int) and (not name or bool(id_ and call.get("type") in ("function", "custom")))
     clean = clean and isinstance(arguments, str | None)
     return CallDelta(
         index if isinstance(index, int) else None,

@@ -35,7 +35,7 @@ from vtc.events import (
     ToolCall,
 )
 from vtc.json_text import decode, encode
-from vtc.wire import sse, whole
+from vtc.wire import sse
 from vtc.wire.framing import Frame
 
 CALL_FIELDS = ("tool_calls", "function_call")
@@ -79,7 +79,7 @@ _decode_chunk = msgspec.json.Decoder(_Chunk).decode
 class ChunkCodec(KeepsNothing, msgspec.Struct):
     """The chunks of a streamed reply. `legacy` writes calls in the older form; `drop` names fields to leave out."""
 
-    framing: ClassVar[sse.EventStream] = sse.EventStream()
+    framing: ClassVar[sse.EventStream] = sse.EventStream(last=b"data: [DONE]\n\n")
     renumbers: ClassVar[bool] = False
 
     legacy: bool = False
@@ -92,33 +92,29 @@ class ChunkCodec(KeepsNothing, msgspec.Struct):
     """By choice, the number that upstream's next call should have."""
 
     def decode(self, frame: Frame) -> Decoded | None:
+        """Read a chunk.
+
+        Nearly all say text or reasoning of one choice, or its end. Decoded into the few fields that decide about
+        these, a chunk costs a third of what plain data would.
+        """
         data = frame.data
         if data is None:
             return None
-        return (None if self.drop else self._decode_text(frame, data)) or self._decode_any(frame, data)
-
-    def _decode_text(self, frame: Frame, data: bytes) -> Decoded | None:
-        """Read a chunk that says text or reasoning of one choice, or its end, as nearly all do; None for any other.
-
-        Decoded into the few fields that decide about it, it costs a third of what plain data would.
-        """
         try:
             chunk = _decode_chunk(data)
         except (msgspec.DecodeError, UnicodeError, RecursionError):
-            return None
-        if len(chunk.choices) != 1:
-            return None
-        choice = chunk.choices[0]
+            return self._decode_any(frame, data)
+        choice = chunk.choices[0] if len(chunk.choices) == 1 else None
+        if self.drop or choice is None or choice.delta.tool_calls or choice.delta.function_call:
+            return self._decode_any(frame, data)
         delta, index = choice.delta, choice.index or 0
-        if delta.tool_calls or delta.function_call:
-            return None
         thought = delta.reasoning_content or delta.reasoning
         is_first = bool(delta.role) and self._takes_role(frame, index)
-        if choice.finish_reason:
+        if choice.finish_reason and not thought:
             end = Finish(_REASONS.get(choice.finish_reason, "stop"), index, choice.finish_reason)
-            return None if thought else Decoded((TextDelta(delta.content or "", index), end))
-        if bool(thought) == bool(delta.content):
-            return None
+            return Decoded((TextDelta(delta.content or "", index), end))
+        if choice.finish_reason or bool(thought) == bool(delta.content):
+            return self._decode_any(frame, data)
         alone = not (is_first or delta.refusal) and chunk.usage is choice.logprobs is choice.token_ids is None
         said = TextDelta(delta.content, index) if delta.content else ReasoningDelta(thought or "", index)
         return Decoded((said,), alone)
@@ -253,101 +249,20 @@ class ChunkCodec(KeepsNothing, msgspec.Struct):
         return b": keep-alive\n\n"
 
 
-class BodyCodec(KeepsNothing, msgspec.Struct):
-    """A whole reply: one frame, which is written anew when its last choice is."""
-
-    framing: ClassVar[whole.WholeBody] = whole.WholeBody()
-    renumbers: ClassVar[bool] = False
-
-    legacy: bool = False
-    drop: frozenset[str] = frozenset()
-    reply: dict[str, Any] | None = None
-    """The reply as far as it was written."""
-    last: int = 0
-    """The last choice that says anything."""
-
-    def decode(self, frame: Frame) -> Decoded | None:
-        reply = decode(frame.raw, "replace")
-        choices = (reply.get("choices") if isinstance(reply, dict) else None) or []
-        if not isinstance(choices, list) or not {*map(type, choices)} <= {dict}:
-            return None
-        deltas: list[Delta] = []
-        for place, choice in enumerate(choices):
-            message = part_of(choice, "message")
-            if isinstance(message.get("content"), str | list) or any(message.get(key) for key in CALL_FIELDS):
-                self.last = place
-                deltas += _deltas(place, choice, message, whole=True)
-                if not choice.get("finish_reason"):
-                    deltas.append(Finish("stop", place))
-        if self.drop and isinstance(reply, dict) and (clean := without(reply, self.drop)) != reply:
-            body = encode(clean)
-            return Decoded(tuple(deltas), frame=Frame(body, body))
-        return Decoded(tuple(deltas))
-
-    def forward(self, frame: Frame) -> bytes:
-        return frame.raw
-
-    def write(self, frame: Frame, choice: int, said: Sequence[Said], *, first: bool) -> list[Mapping[str, Any]]:
-        reply = self.reply or decode(frame.raw, "replace")
-        entry = {**reply["choices"][choice]}
-        message = {**entry["message"]}
-        text = "".join(
-            one.raw if isinstance(one, Text) else one.text for one in said if isinstance(one, Text | Rewritten)
-        )
-        thoughts = "".join(one.raw for one in said if isinstance(one, Reasoning))
-        calls = [entry_of(one.call) for one in said if isinstance(one, Call)]
-        native = [one for one in said if isinstance(one, CallDelta)]
-        if text != _text(message.get("content")) or calls:
-            told = text or None if calls or native else text
-            message["content"] = told if not isinstance(message.get("content"), list) else _parts(message, text)
-        if thoughts and "reasoning_content" not in self.drop:
-            message["reasoning_content"] = (message.get("reasoning_content") or "") + thoughts
-        if not native:
-            for key in CALL_FIELDS:
-                message.pop(key, None)
-        if calls and self.legacy:
-            message["function_call"] = calls[0]["function"]
-        elif calls:
-            message["tool_calls"] = [*(one.source for one in native if one.index != LEGACY), *calls]
-        for one in said:
-            if isinstance(one, Finish) and one.reason != _REASONS.get(entry.get("finish_reason") or "", "stop"):
-                entry["finish_reason"] = _reason(one, entry.get("finish_reason"), legacy=self.legacy)
-        choices = [
-            {**entry, "message": message} if place == choice else one for place, one in enumerate(reply["choices"])
-        ]
-        self.reply = {**reply, "choices": choices}
-        return [self.reply] if choice == self.last else []
-
-    def keep_alive(self) -> None:
-        return None
-
-
-def _deltas(choice: int, entry: Mapping[str, Any], part: Any, *, whole: bool = False) -> list[Delta]:
-    """Read one choice of a chunk, or of a whole reply; `part` is its delta or its message."""
+def _deltas(choice: int, entry: Mapping[str, Any], part: Any) -> list[Delta]:
+    """Read one choice of a chunk; `part` is its delta."""
     part = part if isinstance(part, Mapping) else {}
     deltas: list[Delta] = []
     if thought := part.get("reasoning_content") or part.get("reasoning"):
         deltas.append(ReasoningDelta(thought if isinstance(thought, str) else "", choice))
-    deltas += [read_call(call, choice, whole=whole) for call in part.get("tool_calls") or ()]
+    deltas += [read_call(call, choice) for call in part.get("tool_calls") or ()]
     if call := part.get("function_call"):
         deltas.append(read_function_call(call, choice))
-    deltas.append(TextDelta(_text(part.get("content")), choice))
+    content = part.get("content")
+    deltas.append(TextDelta(content if isinstance(content, str) else "", choice))
     if reason := entry.get("finish_reason"):
         deltas.append(Finish(_REASONS.get(reason, "stop"), choice, str(reason)))
     return deltas
-
-
-def _text(content: Any) -> str:
-    """The text of a message, which some servers send in parts."""
-    if not isinstance(content, list):
-        return content if isinstance(content, str) else ""
-    return "".join([str(part_of({"": part}, "").get("text") or "") for part in content])
-
-
-def _parts(message: Mapping[str, Any], text: str) -> list[Any]:
-    """The parts of a message, with another text in place of its own."""
-    others = [part for part in message["content"] if not (isinstance(part, dict) and part.get("type") == "text")]
-    return [*others, *([{"type": "text", "text": text}] if text else [])]
 
 
 def _reason(end: Finish, upstream: str | None, *, legacy: bool) -> str:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from vtc.apis import fields
-from vtc.apis.base import BadRequest, Cache
-from vtc.apis.fields import UNFIT
+from vtc.apis.base import Cache
 from vtc.apis.openai_chat.calls import entry_of, function_of
 from vtc.events import Message, Opaque, Tool, ToolCall
 
@@ -26,15 +22,14 @@ class Request(fields.FieldsRequest):
 
     TOOL_FIELDS = ("tools", "tool_choice", "parallel_tool_calls", "functions", "function_call")
 
-    def __init__(self, body: bytes, cache: Cache | None = None) -> None:
-        try:
-            self._raw, self.fields, self.tools = fields.raws(body, ("tools", "functions"), _tools, cache)
-            messages = self.fields.get("messages", [])
-            if not isinstance(messages, list):
-                raise TypeError("`messages` is no list")
-            self.call_ids = _call_ids(messages)
-        except UNFIT as error:
-            raise BadRequest(f"the body is no chat completion request: {error}") from None
+    NAME = "chat completion request"
+
+    def _decode(self, body: bytes, cache: Cache | None) -> None:
+        self._raw, self.fields, self.tools = fields.raws(body, ("tools", "functions"), _tools, cache)
+        messages = self.fields.get("messages", [])
+        if not isinstance(messages, list):
+            raise TypeError("`messages` is no list")
+        self.call_ids = _call_ids(messages)
         self.model = str(self.fields.get("model") or "")
         self.stream = self.fields.get("stream") is True
         self.form = not self.fields.get("tools") and bool(self.fields.get("functions"))
@@ -42,17 +37,9 @@ class Request(fields.FieldsRequest):
         self.tool_choice = _tool_choice(self.fields)
         self.parallel = self.fields.get("parallel_tool_calls") is not False and not self.form
 
-    @cached_property
-    def messages(self) -> Sequence[Message]:  # type: ignore[override]  # made when asked for, as most are left alone
-        try:
-            return self.read_messages(self.fields.get("messages", []))
-        except UNFIT as error:
-            raise BadRequest(f"the body is no chat completion request: {error}") from None
-
-    @cached_property
-    def _raw_messages(self) -> list[msgspec.Raw]:
-        """The bytes of every message."""
-        return fields.items(self._raw.get("messages", b"[]"), self.fields.get("messages", []))
+    def _read(self) -> Iterator[fields.Group]:
+        messages = self.read_messages(self.fields.get("messages", []))
+        return (((message,), (place,)) for place, message in enumerate(messages))
 
     def read_messages(self, entries: Sequence[Mapping[str, Any]]) -> list[Message]:
         """Decode the messages; an API that declares tools in the same way may have others."""
@@ -62,12 +49,9 @@ class Request(fields.FieldsRequest):
         """Encode a message that was changed, with the fields of the original that VTC does not know."""
         return _encoded(message)
 
-    def forget(self) -> None:
-        self.fields, self.messages, self._raw, self._raw_messages = {}, [], {}, []
-
     def _put(self, kept: dict[str, Any], messages: Sequence[Message]) -> None:
-        originals = {id(message): raw for message, raw in zip(self.messages, self._raw_messages, strict=True)}
-        kept["messages"] = [originals.get(id(message)) or self.write_message(message) for message in messages]
+        raws = fields.items(self._raw.get("messages", b"[]"), self.fields.get("messages", []))
+        kept["messages"] = self._entries(raws, messages, lambda out, message: out.append(self.write_message(message)))
 
     def _declare(self, kept: dict[str, Any], tools: Sequence[Tool]) -> None:
         if tools:

@@ -1,39 +1,17 @@
 """OpenAI Responses (`POST …/responses`), the API of Codex."""
 
-from __future__ import annotations
-
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
-
-from vtc.apis import base
-from vtc.apis.openai_responses.body import BodyCodec, response, streamed
+from vtc.apis.base import Api
+from vtc.apis.openai_responses.answer import answer, folded, unfolded
 from vtc.apis.openai_responses.items import Form
 from vtc.apis.openai_responses.reply import EventCodec
 from vtc.apis.openai_responses.request import Request
 
-
-class OpenAIResponses:
-    """The row of the registry; see `base.Api`."""
-
-    name = "openai-responses"
-
-    def handles(self, method: str, path: str) -> bool:
-        return method == "POST" and path.partition("?")[0].endswith("/responses")
-
-    def request(self, body: bytes, cache: base.Cache | None = None) -> Request:
-        return Request(body, cache)
-
-    def codec(self, form: Any = None, drop: Collection[str] = (), *, whole: bool = False) -> EventCodec | BodyCodec:
-        return (BodyCodec if whole else EventCodec)(form or Form(), frozenset(drop))
-
-    def unstreamed(self) -> tuple[Mapping[str, Any], Sequence[str]]:
-        return {"stream": False}, ("stream_options",)
-
-    def streamed(self, body: bytes, request: base.Request) -> bytes:
-        return streamed(body)
-
-    def reply(self, request: base.Request, text: str, *, digest: str, created: int) -> bytes:
-        return response(text, digest=digest, model=request.model, created=created)
-
-    def call_id(self, digest: str) -> str:
-        return f"call_{digest[:24]}"
+API = Api(
+    "openai-responses",
+    "/responses",
+    Request,
+    lambda form, drop: EventCodec(form=form or Form(), drop=drop),
+    unfolded,
+    folded,
+    answer,
+)

@@ -6,12 +6,13 @@ They are told apart by the order in which they began: some servers number none, 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, ClassVar
+from collections.abc import Iterator
+from typing import ClassVar
 
 import msgspec
 
 from vtc.apis.base import Decoded
+from vtc.apis.blocks import Blocks, Event, Json
 from vtc.apis.fields import part_of, without_names
 from vtc.apis.openai_responses.items import ADDED, CALLS, DONE, Form, name_of
 from vtc.events import BlockEnd, CallDelta, Delta, End, Finish, Reason, ReasoningDelta, TextDelta
@@ -29,21 +30,19 @@ THOUGHTS = ("response.reasoning_text.delta", "response.reasoning_summary_text.de
 ENDS = ("response.completed", "response.incomplete", "response.failed")
 REASONING_FIELDS = frozenset({"reasoning", "reasoning_content"})
 """Names by which a profile says that the client is not sent any reasoning."""
-type Event = Mapping[str, Any]
+_WITHIN = ("response", "item", "part", "usage")
 
 
-class Incoming(msgspec.Struct):
+class Incoming(Blocks):
     """Reads the events of a streamed reply; `drop` names fields to leave out."""
 
     framing: ClassVar[sse.EventStream] = sse.EventStream(named_by="type")
 
     form: Form = Form()
     drop: frozenset[str] = frozenset()
-    last: tuple[Frame, Event | None] | None = None
-    """The frame that was read last."""
-    kinds: tuple[str, ...] = ()
-    """The types of the items, in order."""
-    places: dict[str | int, int] = {}
+    items: tuple[str, ...] = ()
+    """The types of upstream's items, in order."""
+    names: dict[str | int, int] = msgspec.field(default_factory=dict)
     """Items by all that may name them."""
     speaking: bool = False
     """True in a text."""
@@ -53,84 +52,71 @@ class Incoming(msgspec.Struct):
     """Calls that have arguments."""
 
     def decode(self, frame: Frame) -> Decoded | None:
-        event = self.event_of(frame)
-        if event is None:
-            return Decoded((End(),)) if (frame.data or b"").strip() == b"[DONE]" else None
-        cleaned = None
-        if self.drop and (clean := without(event, self.drop)) != event:
-            cleaned, event = Frame(self.framing.write(clean, frame, first=True), encode(clean)), clean
-        self.last = cleaned or frame, event
-        deltas = (*self._deltas(event),)
-        if not deltas and "sequence_number" not in event and "output_index" not in event and "item_id" not in event:
-            known = event["type"].startswith("response.")
-            return Decoded(frame=cleaned) if known else None
-        return Decoded(deltas, frame=cleaned)  # none is `alone`: one that leaves nothing shifts the numbers after it
-
-    def event_of(self, frame: Frame) -> Event | None:
-        """Decode the data of a frame; None if they are no event."""
-        if self.last and self.last[0] is frame:
-            return self.last[1]
         try:
-            event = decode(frame.data or b"null", "replace")
+            value = decode(frame.data or b"null", "replace")
         except ValueError:
+            value = None
+        if not isinstance(value, dict) or not isinstance(value.get("type"), str):
+            return Decoded((End(),)) if (frame.data or b"").strip() == b"[DONE]" else None
+        if self.drop and (clean := without_names(value, self.drop - {"type"}, _WITHIN)) != value:
+            frame, value = Frame(self.framing.write(clean, frame, first=True), encode(clean)), clean
+        about = "item_id" in value or "item" in value or "output_index" in value
+        type_ = value["type"]
+        if type_ == ADDED or (type_ == TEXT and not (about and self._kind(value) == "message")):
+            of = str(part_of(value, "item").get("type") or "message")
+            self.names = {**self.names, **dict.fromkeys(_names(value), len(self.items))}
+            self.items = (*self.items, of)
+        kind = self._kind(value) if about else ""
+        event = Event(frame.raw, frame.data, value, self._number(value), kind)
+        deltas = (*self._deltas(event),)
+        if not deltas and not about and "sequence_number" not in value and not type_.startswith("response."):
             return None
-        return event if isinstance(event, dict) and isinstance(event.get("type"), str) else None
+        return Decoded(deltas, frame=event)  # none is `alone`: one that leaves nothing shifts the numbers after it
+
+    def _number(self, value: Json) -> int:
+        """Find the item that an event is about: the last one, if nothing tells."""
+        return next((self.names[name] for name in _names(value) if name in self.names), len(self.items) - 1)
+
+    def _kind(self, value: Json) -> str:
+        return self.items[self._number(value)] if self.items else ""
 
     def _deltas(self, event: Event) -> Iterator[Delta]:
-        kind = event["type"]
-        if kind == ADDED or (kind == TEXT and self.kind_of(event) != "message"):
-            self.register(event)
-        if kind == TEXT:
-            number = self.number_of(event)
-            self.speaking = self.speaking or bool(event.get("delta"))
-            if number not in self.spoken:
-                self.spoken |= {number}
-            yield TextDelta(str(event.get("delta") or ""))
-        elif kind in THOUGHTS:
-            yield ReasoningDelta(str(event.get("delta") or ""))
-        elif kind in ENDS:
-            yield finish_of(part_of(event, "response"), self.form)
-        elif kind == "error":
+        value, type_ = event.value, event.value["type"]
+        if type_ == TEXT:
+            self.speaking = self.speaking or bool(value.get("delta"))
+            if event.number not in self.spoken:
+                self.spoken |= {event.number}
+            yield TextDelta(str(value.get("delta") or ""))
+        elif type_ in THOUGHTS:
+            yield ReasoningDelta(str(value.get("delta") or ""))
+        elif type_ in ENDS:
+            yield _finish_of(part_of(value, "response"), self.form)
+        elif type_ == "error":
             yield Finish("length", said="error")
-        elif kind in (TEXT_DONE, ADDED) and self.speaking:
+        elif type_ in (TEXT_DONE, ADDED) and self.speaking:
             self.speaking = False
             yield BlockEnd()
-        if self.kind_of(event) in CALLS:
+        if event.kind in CALLS:
             yield self._call_delta(event)
-
-    def register(self, event: Event) -> None:
-        """Note that an item begins."""
-        of = str(part_of(event, "item").get("type") or "message")
-        self.places = {**self.places, **dict.fromkeys(keys_of(event), len(self.kinds))}
-        self.kinds = (*self.kinds, of)
 
     def _call_delta(self, event: Event) -> CallDelta:
         """Read an event of a call. The raw input of a custom tool is written as JSON, piece by piece."""
-        kind, number, item = event["type"], self.number_of(event), part_of(event, "item")
-        _, field, _ = CALLS[self.kinds[number]]
+        value, type_, number, item = event.value, event.value["type"], event.number, part_of(event.value, "item")
+        _, field, _ = CALLS[event.kind]
         raw = field == "input"
-        if kind == ADDED:
+        if type_ == ADDED:
             id_ = item.get("call_id") or item.get("id")
             return CallDelta(number, id_, name_of(item, self.form), '{"input": "' if raw else "", item)
-        piece = event["delta"] if kind.endswith(".delta") else ""
+        piece = value["delta"] if type_.endswith(".delta") else ""
         if number not in self.filled:
-            piece = piece or event.get(field) or item.get(field) or ""
+            piece = piece or value.get(field) or item.get(field) or ""
             self.filled |= {number} if piece else frozenset()
         if raw:
-            piece = json.dumps(piece, ensure_ascii=False)[1:-1] + ('"}' if kind == DONE else "")
+            piece = json.dumps(piece, ensure_ascii=False)[1:-1] + ('"}' if type_ == DONE else "")
         return CallDelta(number, arguments=piece, source=item or None)
 
-    def number_of(self, event: Event) -> int:
-        """Find the item that an event is about: the last one, if nothing tells."""
-        return next((self.places[key] for key in keys_of(event) if key in self.places), len(self.kinds) - 1)
 
-    def kind_of(self, event: Event) -> str:
-        """The type of the item that an event is about; empty if it is about none."""
-        about = "item_id" in event or "item" in event or "output_index" in event
-        return self.kinds[self.number_of(event)] if about and self.kinds else ""
-
-
-def finish_of(response: Event, form: Form) -> Finish:
+def _finish_of(response: Json, form: Form) -> Finish:
     """Read the end of a reply. Some servers do not tell that it was cut off: its length does."""
     status = str(response.get("status"))
     why = str(part_of(response, "incomplete_details").get("reason") or "")
@@ -142,13 +128,8 @@ def finish_of(response: Event, form: Form) -> Finish:
     return Finish(reason, said=f"{status} ({why})" if why else status)
 
 
-def keys_of(event: Event) -> list[str | int]:
+def _names(value: Json) -> list[str | int]:
     """List all that may name the item of an event, the surest first."""
-    item = part_of(event, "item")
-    names = (event.get("item_id"), item.get("id"), item.get("call_id"), event.get("output_index"))
+    item = part_of(value, "item")
+    names = (value.get("item_id"), item.get("id"), item.get("call_id"), value.get("output_index"))
     return [name for name in names if isinstance(name, str | int)]
-
-
-def without(event: Event, drop: Iterable[str]) -> dict[str, Any]:
-    """Leave out the fields named, in an event, its response and its usage, its item and its part."""
-    return without_names(event, {*drop} - {"type"}, ("response", "item", "part", "usage"))

@@ -1,23 +1,26 @@
-"""Streamed replies of Responses.
+"""Streamed replies of Responses as they leave.
 
     response.created, response.in_progress
     response.output_item.added, response.content_part.added, response.output_text.delta, …
     response.output_text.done, response.content_part.done, response.output_item.done
     response.completed                                            repeats all items
 
-The events that begin a message are kept until some of its text leaves, and those that end it until something else
-begins: a call that was lifted out of it may leave nothing of it, or more text may follow. The text that left is
-kept, since each event at an end repeats it. As long as all came in order, each frame leaves as it came.
+The text that left is kept, since the events that end an item repeat it. As long as all came in order, each frame leaves
+as it came.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
+from vtc.apis import blocks
 from vtc.apis.base import Said
+from vtc.apis.blocks import Event, Json, Unit
 from vtc.apis.fields import part_of
 from vtc.apis.openai_responses.incoming import (
     ENDS,
@@ -26,201 +29,361 @@ from vtc.apis.openai_responses.incoming import (
     REASONING_FIELDS,
     TEXT,
     TEXT_DONE,
-    Event,
-    keys_of,
+    Incoming,
 )
-from vtc.apis.openai_responses.items import ADDED, CALLS, DONE, done_item, events_of, parted
-from vtc.apis.openai_responses.outgoing import Open, Outgoing, Unit
-from vtc.events import Call, CallDelta, Finish, Reasoning, Rewritten, Text
+from vtc.apis.openai_responses.items import ADDED, CALLS, DONE, PARTS, done_item, events_of, parted
+from vtc.events import Finish, ToolCall
 from vtc.json_text import decode
 from vtc.wire.framing import Frame
 
+_OWN: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
+    "message": (
+        "msg",
+        {"role": "assistant", "content": []},
+        {"type": "output_text", "annotations": [], "logprobs": []},
+    ),
+    "reasoning": ("rs", {"summary": [], "content": []}, {"type": "reasoning_text"}),
+}
+"""Items with text that VTC begins itself: how their ids begin, and the fields of the item and of its part."""
+_TEXT_TYPE = b'"%b"' % TEXT.encode()
+_DELTA = re.compile(rb'"delta"\s*:\s*("(?:[^"\\]|\\.)*+")')  # no string holds the quotes around the name as they are
+_NUMBER = re.compile(rb'"sequence_number"\s*:\s*(\d+)')
+_MOST_PASSED = 1 << 16
+"""Bytes of frames that are kept until their text is read."""
 
-class EventCodec(Outgoing):
+type Chain = tuple[Any, str | bytes] | None
+"""Pieces of text, each with those before it, so that adding one copies none; bytes are frames that say them."""
+
+
+class Open(blocks.Open, frozen=True, gc=False):
+    """An item that the client was told the beginning of, and not the end."""
+
+    id: str
+    item: Json
+    parts: tuple[Json, ...] = ()
+    """Those that are done."""
+    part: Json | None = None
+    """The one that is not."""
+    settled: bool = False
+    """True once the arguments of a call were told whole."""
+
+
+class EventCodec(Incoming):
     """The events of a streamed reply."""
 
-    def forward(self, frame: Frame) -> bytes:
-        event = self.event_of(frame)
-        if event is None:
-            return frame.raw
-        if event["type"] == ADDED and not any(key in self.places for key in keys_of(event) if isinstance(key, str)):
-            self.register(event)  # it comes after a failure, and was not decoded
-        units = self._numbered(self._pass(frame, event))
-        if len(units) == 1 and units[0] is frame:
-            return frame.raw
-        return b"".join(
-            unit.raw if isinstance(unit, Frame) else self.framing.write(unit, frame, first=place == 0)
-            for place, unit in enumerate(units)
-        )
+    id: str = ""
+    """Of the reply."""
+    next: int | None = None
+    """The number of the next event, if they have numbers."""
+    sent: dict[int, tuple[int, str]] = msgspec.field(default_factory=dict)
+    """Upstream's items that are no messages and began: their index and id."""
+    done: tuple[Json, ...] = ()
+    """Items that are done."""
+    said: Chain = None
+    """The text of the open part, or the arguments of the open call."""
+    passed_size: int = 0
+    unread: bytes = b""
+    """The last frames that left unread."""
 
-    def write(self, frame: Frame, choice: int, said: Sequence[Said], *, first: bool) -> list[Mapping[str, Any]]:
-        event = self.event_of(frame) or {"type": ""}
-        number = self.number_of(event)
-        units: list[Unit] = []
-        told = event["type"] == TEXT or not event["type"] or not first
-        for one in said:
-            match one:
-                case Text(text) | Rewritten(text=text) if text:
-                    units += self._say(text, number)
-                case Reasoning(text):
-                    units += self._think(text, number)
-                case Call(call=call):
-                    units += self._close()
-                    item = done_item(call, self.form)
-                    units += events_of(item, self.count)
-                    self.count, self.done = self.count + 1, (*self.done, item)
-                case CallDelta():
-                    units += self._pass(frame, event)
-                    told = True
-                case Finish() if event["type"] in ENDS or event["type"] == "error":
-                    units += self._pass(frame, event)
-                    told = True
-        if not told and self.kind_of(event) not in CALLS:
-            units += self._pass(frame, event)
+    @property
+    def kinds(self) -> tuple[str, str]:
+        return "message", "" if self.drop & REASONING_FIELDS else "reasoning"
+
+    def write(self, frame: Frame, choice: int, said: Sequence[Said], *, first: bool) -> list[Json]:
         self.renumbers = True
-        return [decode(unit.data or b"{}") if isinstance(unit, Frame) else unit for unit in self._numbered(units)]
+        return super().write(frame, choice, said, first=first)
 
-    def close(self) -> bytes:
-        units = self._numbered(self._kept())
-        return b"".join(
-            unit.raw if isinstance(unit, Frame) else self.framing.write(unit, None, first=True) for unit in units
-        )
+    def _numbered(self, units: Sequence[Unit]) -> Sequence[Unit]:
+        """Number the events that leave; those of upstream keep theirs as long as none was added or taken away."""
+        if self.unread and (numbers := _NUMBER.findall(self.unread)):
+            self.next = int(numbers[-1]) + 1
+        self.unread = b""
+        self.renumbers = self.renumbers or not all(isinstance(unit, Event) for unit in units)
+        out: list[Unit] = []
+        for unit in units:
+            value = unit.value if isinstance(unit, Event) else unit
+            number = value.get("sequence_number")
+            if not self.renumbers:
+                self.next = number + 1 if isinstance(number, int) else self.next
+            elif self.next is not None:
+                unit = unit if number == self.next else {**value, "sequence_number": self.next}
+                self.next += 1
+            out.append(unit)
+        return out
 
-    def _kept(self) -> list[Unit]:
-        """Let the frames leave that are kept."""
-        units: list[Unit] = []
-        if self.closing:
-            units += self._close(item=any(self._is(frame, DONE) for frame in self.closing), made=False)
-        return [*units, *self._begin_upstreams()]
+    def passed(self, data: bytes) -> None:
+        """Take note of frames that left unread (`base.Following`)."""
+        self.unread = data
+        if self.open and _TEXT_TYPE in data:
+            self.said = (self.said, data)
+            self.passed_size += len(data)
+        if self.passed_size > _MOST_PASSED:
+            chain, pieces = self.said, []
+            while chain and isinstance(chain[1], bytes):
+                pieces.append(chain[1])
+                chain = chain[0]
+            self.said, self.passed_size = (chain, _text_of(b"".join(reversed(pieces)))), 0
 
     def keep_alive(self) -> bytes:
         """Make an event of a type that no client knows: comments do not reset the timer of Codex."""
         if not self.id:
             return b": keep-alive\n\n"  # openai-python fails at any event before the first
-        if self.next is None:
-            return self.framing.write({"type": "keepalive"}, None, first=True)
-        self.renumbers, self.next = True, self.next + 1
-        return self.framing.write({"type": "keepalive", "sequence_number": self.next - 1}, None, first=True)
+        return self._written(self._numbered([{"type": "keepalive"}]), None)
 
-    # An event of upstream's -> what leaves for it
+    # Passing
 
-    def _pass(self, frame: Frame, event: Event) -> list[Unit]:
-        kind = event["type"]
-        if isinstance(event.get("response"), dict):
-            return self._end(frame, event) if kind in ENDS else self._head(frame, event)
-        of = self.kind_of(event)
-        if not of:
-            return [*self._kept(), frame] if kind == "error" else [frame]
-        if of == "reasoning" and self.drop & REASONING_FIELDS:
-            return self._swallow()
-        if of == "message":
-            return self._message(frame, event, kind)
-        return self._other(frame, event, kind, self.number_of(event))
+    def _pass(self, event: Event) -> Iterator[Unit]:
+        type_ = event.value["type"]
+        if isinstance(event.value.get("response"), dict):
+            yield from self._ended(event) if type_ in ENDS else self._head(event)
+        elif event.kind == "message":
+            yield from self._message(event, type_)
+        elif event.kind == "reasoning" and self.drop & REASONING_FIELDS:
+            self.renumbers = True
+        elif event.kind:
+            yield from self._other(event, type_)
+        else:
+            if type_ == "error":
+                yield from self._flush()
+            yield event
 
-    def _swallow(self) -> list[Unit]:
-        self.renumbers = True
-        return []
-
-    def _head(self, frame: Frame, event: Event) -> list[Unit]:
+    def _head(self, event: Event) -> Iterator[Unit]:
         """Pass `response.created` and the like, with the fields that the AI SDK demands."""
-        response = event["response"]
+        value, response = event.value, event.value["response"]
         self.id = self.id or str(response.get("id") or "")
         whole = {"created_at": 0, "model": self.form.model, "output": [], **response, "id": self.id}
         if whole == response:
-            return [frame]
-        if self.next is None and event["type"] == "response.created":
-            number = event.get("sequence_number")
+            yield event
+            return
+        if self.next is None and value["type"] == "response.created":
+            number = value.get("sequence_number")
             self.next = number if isinstance(number, int) else 0
-        return [{**event, "response": whole}]
+        yield {**value, "response": whole}
 
-    def _end(self, frame: Frame, event: Event) -> list[Unit]:
-        units = self._close()
-        if self.opening:
-            self.opening, self.renumbers = (), True
-        response = event["response"]
-        changed = self.renumbers or not all(isinstance(unit, Frame) for unit in units)
-        if not changed:
-            return [*units, frame]
+    def _ended(self, event: Event) -> Iterator[Unit]:
+        closing = [*self._close()]
+        yield from closing
+        self.renumbers = self.renumbers or bool(self.starts)  # of a message that said nothing
+        self.starts = ()
+        if not self.renumbers and all(isinstance(unit, Event) for unit in closing):
+            yield event
+            return
+        response = event.value["response"]
         output = response.get("output") or ()
         same = [*map(_essence, output)] == [*map(_essence, self.done)]
         whole = {**response, "id": self.id or response.get("id"), "output": output if same else self.done}
-        return [*units, {**event, "response": whole}]
+        yield {**event.value, "response": whole}
 
-    def _message(self, frame: Frame, event: Event, kind: str) -> list[Unit]:
+    def _message(self, event: Event, type_: str) -> Iterator[Unit]:
         """Pass an event of a message, or keep it."""
-        number, open_ = self.number_of(event), self.open
+        number, open_ = event.number, self.open
         is_open = open_ is not None and open_.kind == "message" and open_.number == number
-        begins = bool(self.opening) and self.opening_number == number
-        if kind == ADDED:
-            if self.opening:
-                self._swallow()  # of a message that said nothing
-            self.opening, self.opening_number = (frame,), number
-            return []
-        if kind == PART:
-            if not (begins or is_open):
-                return self._swallow()  # a call came after the last part: its text goes to a message of its own
-            self.opening, self.opening_number = (*self.opening, frame), number
-            return []
-        if kind == TEXT:
-            units = self._to_message(number)
-            self.said = (self.said, str(event.get("delta") or ""))
-            return [*units, self._placed(frame, event)]
-        units = []
-        if kind in (TEXT_DONE, PART_DONE, DONE):
-            if begins and number in self.spoken and _said(event):
-                # All of its text was taken away.
-                self.opening = () if kind == DONE else tuple(one for one in self.opening if self._is(one, ADDED))
-                begins = False
-                if kind != DONE or not is_open:
-                    return self._swallow()
+        begins = bool(self.starts) and self.starts[0].number == number
+        ends = type_ in (TEXT_DONE, PART_DONE, DONE)
+        if type_ == ADDED:
+            self.renumbers = self.renumbers or bool(self.starts)  # of a message that said nothing
+            self.starts = (event,)
+        elif type_ == PART:
+            self.starts = (*(self.starts if begins else ()), event)
+        elif type_ == TEXT:
+            yield from self._to("message", number)
+            self.said = (self.said, str(event.value.get("delta") or ""))
+            yield self._placed(event)
+        elif ends and begins and number in self.spoken and _repeated(event.value):  # all of its text was taken away
+            self.starts = () if type_ == DONE else tuple(one for one in self.starts if one.value["type"] == ADDED)
+            if type_ == DONE and is_open:
+                self.stops = (*self.stops, event)
+            else:
+                self.renumbers = True
+        elif begins or is_open:
             if begins:
-                units = self._to_message(number)
-                is_open = True
-            if is_open:
-                self.closing = (*self.closing, frame)
-                return units
-            return self._swallow()
-        if begins:
-            units = self._to_message(number)
-        elif not is_open:
-            return self._swallow()
-        return [*units, self._placed(frame, event)]
+                yield from self._to("message", number)
+            if ends:
+                self.stops = (*self.stops, event)
+            else:
+                yield self._placed(event)
+        else:
+            self.renumbers = True
 
-    def _other(self, frame: Frame, event: Event, kind: str, number: int) -> list[Unit]:
+    def _other(self, event: Event, type_: str) -> Iterator[Unit]:
         """Pass an event of an item that is no message."""
-        units: list[Unit] = []
-        item, is_call = event.get("item"), self.kinds[number] in CALLS
-        if kind == ADDED and isinstance(item, dict):
-            units = self._close()
+        number, item, is_call = event.number, event.value.get("item"), event.kind in CALLS
+        if type_ == ADDED and isinstance(item, dict):
+            yield from self._close()
             id_ = str(item.get("id") or f"fc_{str(item.get('call_id')).removeprefix('fc_')}")
-            self.sent, self.count = {**self.sent, number: (self.count, id_)}, self.count + 1
             if is_call:
                 begun = {**parted(item, self.form), "id": id_}
-                self.open, self.said = Open("call", number, self.count - 1, id_, begun), None
+                self.open, self.said = Open("call", number, self.count, id_, begun), None
+            self.sent, self.count = {**self.sent, number: (self.count, id_)}, self.count + 1
         if number not in self.sent:
-            return [*units, frame]
-        open_ = self.open
-        if is_call and kind != ADDED:
-            if open_ is None or open_.number != number:
-                if kind.endswith(".delta"):
+            yield event
+            return
+        if is_call and type_ != ADDED:
+            if self.open is None or self.open.number != number:
+                if type_.endswith(".delta"):
                     raise ValueError("a call goes on after another item has begun")
-                return self._swallow()  # it was ended when the next item began
-            if kind.endswith(".delta"):
-                self.said = (self.said, event["delta"])
-            elif kind.endswith("arguments.done"):
-                self.open = replace(open_, settled=True)
-        placed = self._placed(frame, event)
-        if kind == DONE:
-            self.done = (*self.done, (event if isinstance(placed, Frame) else placed)["item"])
-            self.open = None if is_call else open_
-        return [*units, placed]
+                self.renumbers = True  # it was ended when the next item began
+                return
+            if type_.endswith(".delta"):
+                self.said = (self.said, event.value["delta"])
+            elif type_.endswith("arguments.done"):
+                self.open = replace(self.open, settled=True)
+        placed = self._placed(event)
+        if type_ == DONE:
+            self.done = (*self.done, (placed.value if isinstance(placed, Event) else placed)["item"])
+            self.open = None if is_call else self.open
+        yield placed
+
+    def _placed(self, event: Event, **more: Any) -> Unit:
+        """Put an event where its item is; the frame itself if it says that."""
+        value, open_ = event.value, self.open
+        if event.kind == "message" and open_:
+            index, id_ = open_.place, open_.id
+            if "part" in value or "content_index" in value or value["type"] in (TEXT, TEXT_DONE):
+                more = {"content_index": len(open_.parts), **more}
+        else:
+            index, id_ = self.sent[event.number]
+        more["output_index"] = index
+        if isinstance(item := more.get("item") or value.get("item"), dict):
+            if item.get("type") in CALLS:
+                item = parted(item, self.form)
+                if value["type"] == DONE and open_:
+                    known = {key: open_.item[key] for key in ("call_id", "name", "namespace") if key in open_.item}
+                    item = {"status": "completed", **item, **known}
+            more["item"] = {**item, "id": id_}
+        else:
+            more["item_id"] = id_
+            if "name" in value:
+                more["name"] = parted(value, self.form)["name"]
+        return event if all(value.get(key) == one for key, one in more.items()) else {**value, **more}
+
+    def _flush(self) -> Iterator[Unit]:
+        if self.stops:
+            yield from self._close(item=any(one.value["type"] == DONE for one in self.stops), made=False)
+        if self.starts:
+            yield from self._to("message", self.starts[0].number)
+
+    # Writing
+
+    def _says_more(self, event: Event) -> bool:
+        told = event.value.get("type") in (None, TEXT, "error", *ENDS)
+        return not told and event.kind not in CALLS
+
+    def _finish(self, end: Finish, event: Event, *, first: bool) -> Iterator[Unit]:
+        if event.value.get("type") in (*ENDS, "error"):
+            yield from self._pass(event)
+
+    def _call(self, call: ToolCall) -> Iterator[Unit]:
+        item = done_item(call, self.form)
+        yield from events_of(item, self.count)
+        self.count, self.done = self.count + 1, (*self.done, item)
+
+    def _piece(self, text: str) -> Json:
+        self.said = (self.said, text)
+        more: dict[str, Any] = {"logprobs": []} if self.open.kind == "message" else {}
+        return {**self._at("delta"), "delta": text, **more}
+
+    def _at(self, end: str, around: bool = False) -> dict[str, Any]:
+        """Name the open part in an event about its text, or `around` that."""
+        names = PARTS.get(str(self.open.part.get("type")), PARTS["output_text"])
+        at = {"item_id": self.open.id, "output_index": self.open.place, "content_index": len(self.open.parts)}
+        return {"type": f"response.{names[not around]}.{end}", **at}
+
+    def _begin(self, kind: str, number: int, starts: Sequence[Event]) -> Iterator[Unit]:
+        goes_on = bool(starts) and self.open is not None and self.open.number == starts[0].number
+        yield from self._close(item=not goes_on)
+        if self.open is None and not (starts and starts[0].value["type"] == ADDED):
+            prefix, more, _ = _OWN[kind]
+            item = {"id": self._own_id(prefix), "type": kind, "status": "in_progress", **more}
+            yield {"type": ADDED, "output_index": self._opened(kind, number, item), "item": item}
+        for event in starts:
+            if event.value["type"] == ADDED:
+                self._opened(kind, event.number, event.value["item"])
+            yield self._placed(event)
+            if event.value["type"] == PART:
+                self.open = replace(self.open, part=event.value["part"])
+        if not starts:
+            self.open = replace(self.open, part={**_OWN[kind][2], "text": ""})
+            yield {**self._at("added", around=True), "part": self.open.part}
+        self.said = None
+
+    def _opened(self, kind: str, number: int, item: Json) -> int:
+        """Note that an item begins at the client; return its index there."""
+        self.open = Open(kind, number, self.count, str(item.get("id") or self._own_id(_OWN[kind][0])), item)
+        self.count += 1
+        return self.count - 1
+
+    def _own_id(self, prefix: str) -> str:
+        """Make the id of an item, which no other has."""
+        return f"{prefix}_vtc{self.count}_{self.id.removeprefix('resp_')}"
+
+    def _close(self, *, item: bool = True, made: bool = True) -> Iterator[Unit]:
+        """End the open part, and the open item, as the frames that were kept do or as they should.
+
+        Only with `made` is there an event for which no frame was kept.
+        """
+        open_, held = self.open, {event.value["type"]: event for event in self.stops}
+        self.stops = ()
+        if open_ is None:
+            return
+
+        def said(event: dict[str, Any], **fields: Any) -> Iterator[Unit]:
+            if (came := held.get(event["type"])) is not None:
+                if came.value.get("text") == fields.get("text"):
+                    fields.pop("logprobs", None)  # they fit only the text that came
+                yield self._placed(came, **fields)
+            elif made:
+                yield {**event, **fields}
+
+        text = _joined(self.said)
+        if open_.kind == "call":
+            events, field, _ = CALLS[open_.item["type"]]
+            at = {"item_id": open_.id, "output_index": open_.place, "name": open_.item["name"]}
+            if not open_.settled:
+                yield {"type": f"response.{events}.done", **at, field: text}
+            done: Json = {**open_.item, field: text, "status": "completed"}
+            self.open, self.done = None, (*self.done, done)
+            yield {"type": DONE, "output_index": open_.place, "item": done}
+            return
+        if open_.part is not None:
+            part = held[PART_DONE].value["part"] if PART_DONE in held else open_.part
+            if part.get("type") in ("output_text", "reasoning_text"):
+                more: dict[str, Any] = {"logprobs": []} if open_.kind == "message" else {}
+                if part.get("text") != text:
+                    part = {**part, "text": text, **more, **({"annotations": []} if more else {})}
+                yield from said(self._at("done"), text=text, **more)
+            yield from said(self._at("done", around=True), part=part)
+            self.open = open_ = replace(open_, parts=(*open_.parts, part), part=None)
+        if item:
+            done = held[DONE].value["item"] if DONE in held else {**open_.item, "status": "completed"}
+            if [*map(_text, done.get("content") or ())] != [*map(_text, open_.parts)]:
+                done = {**done, "content": open_.parts}
+            yield from said({"type": DONE, "output_index": open_.place}, item=done)
+            self.open, self.done = None, (*self.done, {**done, "id": open_.id})
 
 
-def _said(event: Event) -> str:
+def _repeated(value: Json) -> str:
     """The text that an event at an end repeats."""
-    parts = part_of(event, "item").get("content") or [part_of(event, "part")]
-    return str(event.get("text") or "") or "".join(str(part.get("text") or "") for part in parts)
+    parts = part_of(value, "item").get("content") or [part_of(value, "part")]
+    return str(value.get("text") or "") or "".join(str(part.get("text") or "") for part in parts)
 
 
-def _essence(item: Event) -> list[Any]:
+def _essence(item: Json) -> list[Any]:
     return [item.get(key) for key in ("type", "id", "call_id", "namespace", "name", "arguments", "input", "content")]
+
+
+def _text(part: Json) -> Any:
+    return part.get("text", part.get("refusal"))
+
+
+def _joined(chain: Chain) -> str:
+    pieces: list[str] = []
+    while chain:
+        chain, piece = chain
+        pieces.append(piece if isinstance(piece, str) else _text_of(piece))
+    return "".join(reversed(pieces))
+
+
+def _text_of(data: bytes) -> str:
+    """The text of frames that are all of the type for text."""
+    return "".join(decode(b"[%b]" % b",".join(_DELTA.findall(data)), "replace"))

@@ -7,12 +7,9 @@ neither text nor calls are opaque parts of it, in their place. `instructions` ar
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 from vtc.apis import base, fields
-from vtc.apis.base import BadRequest
-from vtc.apis.fields import UNFIT
 from vtc.apis.openai_responses.items import CALLS, Form, Json, call_of, item_of
 from vtc.events import Message, Opaque, Tool
 
@@ -38,22 +35,21 @@ class Request(fields.FieldsRequest):
 
     TOOL_FIELDS = ("tools", "tool_choice", "parallel_tool_calls")
 
-    def __init__(self, body: bytes, cache: base.Cache | None = None) -> None:
-        try:
-            self._raw, self.fields, declared = fields.raws(body, ("tools",), _declared, cache)
-            assert isinstance(declared, Declared)
-            given = self.fields["input"]
-            if not isinstance(given, str) and not all(isinstance(item, dict) for item in given):
-                raise TypeError("`input` is neither a string nor a list of items")
-            self.declared = declared.all
-            self.model = str(self.fields.get("model") or "")
-            most = self.fields.get("max_output_tokens")
-            self.form = Form(declared.nested, declared.custom, most if isinstance(most, int) else None, self.model)
-            self.tool_choice, allowed = _tool_choice(self.fields.get("tool_choice"), self.declared)
-            self.tools = [tool for tool in declared if allowed is None or tool.name in allowed]
-            self.call_ids = frozenset(str(one.get("call_id")) for one in self._items if one.get("type") in CALLS)
-        except UNFIT as error:
-            raise BadRequest(f"the body is no request for a response: {error}") from None
+    NAME = "request for a response"
+
+    def _decode(self, body: bytes, cache: base.Cache | None) -> None:
+        self._raw, self.fields, declared = fields.raws(body, ("tools",), _declared, cache)
+        assert isinstance(declared, Declared)
+        given = self.fields["input"]
+        if not isinstance(given, str) and not all(isinstance(item, dict) for item in given):
+            raise TypeError("`input` is neither a string nor a list of items")
+        self.declared = declared.all
+        self.model = str(self.fields.get("model") or "")
+        most = self.fields.get("max_output_tokens")
+        self.form = Form(declared.nested, declared.custom, most if isinstance(most, int) else None, self.model)
+        self.tool_choice, allowed = _tool_choice(self.fields.get("tool_choice"), self.declared)
+        self.tools = [tool for tool in declared if allowed is None or tool.name in allowed]
+        self.call_ids = frozenset(str(one.get("call_id")) for one in self._items if one.get("type") in CALLS)
         self.stream = self.fields.get("stream") is True
         self.parallel = self.fields.get("parallel_tool_calls") is not False
         self.unliftable = next((why for key, why in STATE.items() if self.fields.get(key)), "")
@@ -63,22 +59,12 @@ class Request(fields.FieldsRequest):
         given = self.fields["input"]
         return [{"role": "user", "content": given}] if isinstance(given, str) else given
 
-    @cached_property
-    def messages(self) -> Sequence[Message]:  # type: ignore[override]  # made when asked for, as most are left alone
+    def _read(self) -> Iterator[fields.Group]:
         instructions = self.fields.get("instructions")
-        first = [Message("system", (instructions,), source=STATE)] if isinstance(instructions, str) else []
-        return [*first, *(message for message, _ in self._turns)]
-
-    @cached_property
-    def _turns(self) -> Sequence[tuple[Message, list[int]]]:
-        """The messages of the input, each with the places of its items."""
-        try:
-            return [*_turns(self._items, self.form)]
-        except UNFIT as error:
-            raise BadRequest(f"the body is no request for a response: {error}") from None
-
-    def forget(self) -> None:
-        self.fields, self.messages, self._turns, self._raw = {"input": ()}, [], [], {}
+        if isinstance(instructions, str):
+            yield (Message("system", (instructions,), source=STATE),), ()
+        for message, places in _turns(self._items, self.form):
+            yield (message,), places
 
     def _declare(self, kept: dict[str, Any], tools: Sequence[Tool]) -> None:
         hosted = [one for one in self.fields.get("tools") or () if one.get("type") not in _OFFERED]
@@ -94,17 +80,10 @@ class Request(fields.FieldsRequest):
             kept["instructions"] = text
             if not text:
                 del kept["instructions"]
-        places = {id(message): found for message, found in self._turns}
-        if [id(one) for one in messages if id(one) not in system] == [*places]:
-            return
-        raws = fields.items(self._raw.get("input", b"[]"), self._items)
-        items: list[Any] = []
-        for message in messages:
-            if id(message) in system:
-                continue
-            found = places.get(id(message))
-            items += _written(message, self.form) if found is None else [raws[place] for place in found]
-        kept["input"] = items
+        rest = [message for message in messages if id(message) not in system]
+        if [*map(id, rest)] != [id(one) for one in self.messages if one.source is not STATE]:
+            raws = fields.items(self._raw["input"], self._items)
+            kept["input"] = self._entries(raws, rest, lambda out, message: out.extend(_written(message, self.form)))
 
     def _withhold(self, kept: dict[str, Any], names: Collection[str]) -> None:
         """Leave out the declarations of these tools, and a demand for one of them."""
@@ -143,14 +122,10 @@ class Declared(list[Tool]):
         """Names of custom tools."""
 
 
-def _declared(fields: Mapping[str, Any]) -> Declared:
-    return declared_tools(fields.get("tools") or ())
-
-
-def declared_tools(entries: Iterable[Json]) -> Declared:
+def _declared(said: Mapping[str, Any]) -> Declared:
     """Read the entries of `tools`, those in namespaces, too."""
     found = Declared(())
-    for entry in entries:
+    for entry in said.get("tools") or ():
         group = entry if entry.get("type") == "namespace" else None
         for one in entry["tools"] if group else (entry,):
             name = _qualified(group, one) if group else _name(one)
@@ -158,10 +133,12 @@ def declared_tools(entries: Iterable[Json]) -> Declared:
                 space, own = str(group["name"]), str(one.get("name"))
                 found.nested |= {name: (space, own), f"{space}__{own}": (space, own)}
             found.all.append(name)
+            if not isinstance(one.get("name"), str):
+                continue
             if one.get("type") == "custom":
                 found.custom |= {name}
                 found.append(Tool(name, _told(one), INPUT))
-            elif one.get("type") == "function" and isinstance(one.get("name"), str):
+            elif one.get("type") == "function":
                 parameters = one.get("parameters")
                 found.append(Tool(name, _told(one), parameters if isinstance(parameters, dict) else {}))
     return found

@@ -27,6 +27,17 @@ SYNONYMS = ("args", "input", "params", "parameters", "kwargs", "tool_input", "ar
 _ABOUT_THE_CALL = ("id", "type", "index", "function")
 
 
+LISTS = ("tool_calls", "function_calls")
+"""Keys of an object that holds nothing but a list of calls."""
+
+
+def listed(text: str) -> str | None:
+    """Return the list in an object that holds nothing but a list of calls, as JSON text; None for any other."""
+    fields = _fields(text)
+    lists = [value for key, value in fields.items() if key in LISTS and value.startswith("[")]
+    return lists[0] if len(fields) == len(lists) == 1 else None
+
+
 def read(
     text: str, keys: Envelope, *, needs_arguments: bool, declared: Callable[[str], Collection[str]] = lambda _: ()
 ) -> Read:

@@ -78,6 +78,20 @@ def loaded(text: str) -> Any:
         return json.loads(text)  # it takes half of a surrogate pair, and numbers that are none
 
 
+def repeated_key(text: str) -> str | None:
+    """Find a key that an object in strict JSON has several times with different values; None if there is none."""
+    found: list[str] = []
+
+    def check(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        once = dict(pairs)
+        if len(once) < len(pairs):
+            found.extend(key for key, value in pairs if value != once[key])
+        return once
+
+    json.loads(text, object_pairs_hook=check)
+    return found[0] if found else None
+
+
 def _of_kind[T](text: str, kind: type[T]) -> T:
     value = loaded(text)
     if not isinstance(value, kind):

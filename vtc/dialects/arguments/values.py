@@ -264,3 +264,11 @@ def _unframed(text: str) -> str:
 
 def _dumped(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
+
+
+def sole(schema: Schema) -> str | None:
+    """Return the one parameter of a tool, if it is required text."""
+    declared, needed = properties(schema), required(schema)
+    if len(needed) == 1 and needed[0] in declared and is_text(declared[needed[0]], schema):
+        return str(needed[0])
+    return None

@@ -12,7 +12,7 @@ from vtc.dialects.reading.after_call import Spilled, accept, complete, hold, men
 from vtc.dialects.reading.context import Context, Verdict
 from vtc.dialects.reading.cursor import Found
 from vtc.dialects.reading.open_call import OpenCall
-from vtc.dialects.reading.value import InValue, no_arguments, open_value
+from vtc.dialects.reading.value import MOST_GUESS, InValue, no_arguments, open_value
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax.grammar import ATTRIBUTES_END
 from vtc.dialects.syntax.pattern import Scan
@@ -108,6 +108,48 @@ class InCall:
 
     def no_arguments(self) -> Verdict:
         return no_arguments(self.context, self.call)
+
+    def orphan(self, found: Found) -> Verdict | None:
+        """Pass over a parameter's closer that nothing opened."""
+        if not self.context.lenient:
+            return self.no_arguments()
+        self.call.repairs[Repair.ORPHAN_CLOSER] = None
+        self.hold(found.end())
+        return None
+
+    @property
+    def sole(self) -> Scan:
+        return self.context.grammar.sole(self.call.syntax, self.call.written)
+
+    def sole_value(self, end: int) -> Verdict | None:
+        """Keep text that may be the value of the one parameter that the tool needs."""
+        if text := self.context.cursor.take(end):
+            hold(self.context, self.call, text, value=True)
+        return self.no_arguments() if self.call.size > MOST_GUESS else None
+
+    def sole_end(self, found: Found) -> Verdict | None:
+        """End a call whose one parameter has no tags."""
+        if verdict := self.sole_value(found.start()):
+            return verdict
+        self.call.close_param()
+        self.call.repairs[Repair.SOLE_PARAMETER] = None
+        return complete(self.context, self.call, found)
+
+    def sole_tag(self, found: Found) -> Verdict:
+        """Read a tag in what may be a value."""
+        return self.sole_value(found.start()) or self.no_arguments()
+
+    def nothing(self) -> Verdict | None:
+        """Read something else where parameters should follow, or the end of the reply."""
+        sole = self.call.sole_parameter
+        if self.context.lenient and sole and not self.context.cursor.is_blank(self.context.cursor.at):
+            self.call.open_param(sole, 0)
+            return Verdict.GUESS
+        cursor, call = self.context.cursor, self.call
+        ended = cursor.is_blank(cursor.at) and Repair.ORPHAN_CLOSER in call.repairs and call.may_be_empty
+        if not ended or not mends(self.context, call, Repair.MISSING_CLOSER):
+            return self.no_arguments()
+        return complete(self.context, call, None)
 
     def json_arguments(self, found: Found) -> Verdict:
         return open_json(self.context, self.call, self.context.cursor.text.index("{", found.start()))

@@ -7,9 +7,9 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from vtc.dialects.arguments import envelope, values
+from vtc.dialects.arguments import envelope, fitting, values
 from vtc.dialects.arguments.gemma import GemmaBody
-from vtc.dialects.arguments.json_object import JsonBody, dumped, encodable, items
+from vtc.dialects.arguments.json_object import JsonBody, dumped, encodable, items, repeated_key
 from vtc.dialects.arguments.kwargs import KwargsBody
 from vtc.dialects.reading import repairs
 from vtc.dialects.repair import Repair
@@ -141,6 +141,14 @@ class OpenCall:
         return bare and tool_names.resolve(key, self._tools) is not None
 
     @property
+    def sole_parameter(self) -> str | None:
+        """The one parameter that may stand without tags: required text, where the call is no word of a sentence."""
+        dialect = self.syntax.dialect
+        if self._tool is None or dialect.names == "any" or dialect.ends_reply or self.in_line:
+            return None
+        return values.sole(self._schema)
+
+    @property
     def may_guess(self) -> bool:
         """True if a parameter that the tool declares may follow one that it does not."""
         return bool(self._declared)
@@ -211,6 +219,8 @@ class OpenCall:
             return self._events([], unknown_tools)
         self.repairs |= self.json.repairs
         text = self.json.text()
+        if self.syntax.body == "json" and text.startswith("{"):
+            text = envelope.listed(text) or text
         if not text.startswith("["):
             return self._events([text], unknown_tools)
         self.repairs[Repair.ARRAY_OF_CALLS] = None
@@ -254,6 +264,11 @@ class OpenCall:
             raise envelope.NotACall(f"{self.fault}, and {min(lost)!r} is missing")
         if Repair.JSON_REPAIRED in event.repairs and (gained := keys - set(values.properties(schema))):
             raise envelope.NotACall(f"{self.fault}, and {min(gained)!r} is no parameter")
+
+    def _check_answer(self, name: str, arguments: str) -> None:
+        """Raise `envelope.NotACall` for an object that is as well an answer, since the tool takes other arguments."""
+        if lost := set(values.required(self._tools[name].parameters)) - json.loads(arguments).keys():
+            raise envelope.NotACall(f"{min(lost)!r} is missing")
 
     def _split_absorbed(self) -> None:
         """A value that holds the opener of a parameter that is missing has lost its closer: split it there.
@@ -305,6 +320,8 @@ class OpenCall:
             raise envelope.NotACall("its arguments are several objects")
         events: list[Call] = []
         for body in bodies:
+            if self.json and (key := repeated_key(body)) is not None:
+                raise envelope.NotACall(f"{key!r} is given twice")
             written, arguments, id_, notes = self.written, body, self._id, tuple(map(str, self.repairs))
             if self.json and self.syntax.body == "json":
                 read = envelope.read(body, dialect.json, needs_arguments=bare, declared=self._parameters)
@@ -317,6 +334,11 @@ class OpenCall:
                 if unknown_tools == "text" or bare:
                     raise envelope.NotACall(f"no tool {written!r} is offered")
                 name = written
+            elif self.json:
+                arguments, fitted = fitting.fitted_text(arguments, self._tools[name].parameters)
+                notes = (*notes, *fitted)
+            if bare and self.syntax.whole_reply:
+                self._check_answer(name, arguments)
             raw = "" if events else self.raw
             events.append(Call(raw, ToolCall(name, arguments, id_), dialect.name, notes))
         if not events:

@@ -43,14 +43,19 @@ def json_bodies(text: str, closers: Sequence[str]) -> Found | None:
     it may have ended before any of them.
     """
     body = _without_closers(text.lstrip(), closers)
-    whole = _mended(body, closers, in_string=not any(closer in body for closer in closers))
+    closed = len(body) < len(text.strip())
+    whole = _mended(body, closers, closed=closed, in_string=not any(closer in body for closer in closers))
     if whole:
         return Found(*whole, len(text))
     places = [found.end() for closer in closers for found in re.finditer(re.escape(closer), text)]
     for end in sorted(places)[:MOST_CLOSERS]:
         body = _without_closers(text[:end].lstrip(), closers)
         # With several closers the first may be content, and then a body up to it is cut off.
-        found = _mended(body, closers, in_string=False) if len(places) == 1 else _tolerated(body) or _python(body)
+        found = (
+            _mended(body, closers, closed=True, in_string=False)
+            if len(places) == 1
+            else _tolerated(body) or _python(body)
+        )
         if found:
             return Found(*found, end)
     return None
@@ -67,8 +72,11 @@ def _without_closers(text: str, closers: Sequence[str]) -> str:
     return body
 
 
-def _mended(body: str, closers: Sequence[str], *, in_string: bool) -> tuple[list[str], list[str]] | None:
-    """The values of a broken body and the repairs; `in_string` where it may be cut off in a string."""
+def _mended(body: str, closers: Sequence[str], *, closed: bool, in_string: bool) -> tuple[list[str], list[str]] | None:
+    """The values of a broken body and the repairs; `in_string` where it may lack the end of a string.
+
+    Only before a closer, `closed` or garbled: a string in which the reply ends is half of what was meant.
+    """
     notes: list[str] = []
     body, corrupt = without_corrupt_closer(body, closers)
     if corrupt:
@@ -77,8 +85,19 @@ def _mended(body: str, closers: Sequence[str], *, in_string: bool) -> tuple[list
         body, notes = re.sub(r"\A```[a-z]*\s*", "", fenced.removesuffix("```").rstrip()), [*notes, Repair.CODE_FENCE]
     if re.match(r'[{\[]\s*(?:\\n\s*)*\\"', body):
         body, notes = unescaped(body), [*notes, Repair.ESCAPED_JSON]
+    if body.startswith("{{") and body.rstrip().endswith("}}"):
+        body, notes = _without_doubled_braces(body), [*notes, Repair.DOUBLED_BRACES]
+    in_string = in_string and (closed or corrupt)
     found = _tolerated(body, closers, cut="anywhere" if in_string else "behind") or _python(body) or _guessed(body)
     return (found[0], [*notes, *found[1]]) if found else None
+
+
+def _without_doubled_braces(body: str) -> str:
+    """Text in which braces stand once that a template for the prompt has doubled: the outer ones, or all."""
+    inner = body.rstrip()[1:-1]
+    one = JsonBody(lenient=False)
+    one.feed(inner, 0, final=True)
+    return inner if one.done else body.replace("{{", "{").replace("}}", "}")
 
 
 def _tolerated(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from enum import Enum, auto
 
 from vtc.dialects.reading.cursor import WHITE
 from vtc.events import Event, Markup, Refusal, Text
+
+_INDENTED = re.compile(r"\n[ \t\r]*\n(?: {4}| {0,3}\t)[ \t]*\Z")
 
 
 class Last(Enum):
@@ -34,6 +37,11 @@ class Speech:
     def in_line(self) -> bool:
         """True if text stands before, on the same line."""
         return self.last is Last.TEXT and not any("\n" in text for text in self.space)
+
+    @property
+    def is_indented_code(self) -> bool:
+        """True if what follows stands in a code block that is indented, with text before it."""
+        return self.last is Last.TEXT and _INDENTED.search("".join(self.space)) is not None
 
     def take(self) -> list[Event]:
         if self._pieces:

@@ -39,6 +39,8 @@ class State(Enum):
     """At the beginning of a whole reply, which may be reasoning that the prompt opened."""
     ARGUMENTS = "arguments"
     """After a call's opening tag: parameters follow."""
+    SOLE = "sole"
+    """After a call's opening tag: the value of its one parameter, without tags."""
     ATTRIBUTES = "attributes"
     """In the opening tag of a call whose parameters are attributes."""
     VALUE = "value"
@@ -205,9 +207,19 @@ TABLE: Mapping[State, Row] = {
         Tokens(
             p=Step(InCall.param, State.VALUE, {Verdict.GUESS: State.GUESS, Verdict.REFUSED: State.TEXT}),
             tail=Step(InCall.no_params, State.AFTER, _NO_CALL),
+            closer=Step(InCall.orphan, State.ARGUMENTS, {Verdict.REFUSED: State.TEXT}),
             json=Step(InCall.json_arguments, State.JSON, {Verdict.JSON: State.JSON}),
         ),
-        otherwise=Step(InCall.no_arguments, State.TEXT, {Verdict.REFUSED: State.TEXT}),
+        otherwise=Step(InCall.nothing, State.AFTER, {**_NO_CALL, Verdict.GUESS: State.SOLE}),
+    ),
+    State.SOLE: Row(
+        lambda inside: inside.sole,
+        Tokens(
+            tail=Step(InCall.sole_end, State.AFTER, _NO_CALL),
+            lt=Step(InCall.sole_tag, State.TEXT, {Verdict.REFUSED: State.TEXT}),
+        ),
+        text=Step(InCall.sole_value, State.SOLE, {Verdict.REFUSED: State.TEXT}),
+        end=_END_IN_CALL,
     ),
     State.ATTRIBUTES: Row(
         lambda inside: inside.attributes,
@@ -252,6 +264,7 @@ TABLE: Mapping[State, Row] = {
             last=Step(InValue.last_tag, State.AFTER, {**_TO_CONTENT, **_NO_CALL}),
             stray=Step(InValue.content, State.VALUE, _TO_CONTENT),
             m=Step(InValue.call_follows, State.VALUE, _TO_CONTENT),
+            garbled=Step(InValue.garbled_opener, State.VALUE, _TO_CONTENT),
         ),
         otherwise=Step(InValue.content_or_end, State.AFTER, {**_TO_CONTENT, **_NO_CALL}),
     ),

@@ -165,6 +165,12 @@ class InValue:
             self._nesting.call_follows()
         return self.content()
 
+    def garbled_opener(self, _: Found) -> Verdict:
+        """Read the beginning of a parameter's opener that goes on otherwise: the value may have ended here."""
+        if self._paired or self._nesting.calls:
+            return self.content()
+        return refuse(self.context, self.call, "the opening tag of a parameter is garbled")
+
     def next_param(self, found: Found) -> Verdict | None:
         """Read a parameter's opener after the closer."""
         if self._paired:

@@ -10,6 +10,7 @@ import re
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from vtc.dialects.syntax import pattern, prompt
 
@@ -94,18 +95,24 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
         return (self.section,) if isinstance(self.section, str) else self.section
 
     @property
-    def framed(self) -> bool:
-        """Whether every call opens with markup of its own that nobody writes by chance: a marker of at least five
-        characters, or a tag that is an offered tool's name. What could be any JSON, code or word is no such opening.
+    def rescued(self) -> Description | None:
+        """What of it can be read from any model, as nobody writes it by chance; None if there is no such part.
 
-        A dialect that is only how clients read calls is left out, too.
+        That are calls with a marker of their own, of at least five characters; JSON or Python with the name of an
+        offered tool that is the whole reply; and tags that are tools' names, if no text follows. A dialect that is only
+        how clients read calls is left out.
         """
-        openings = [pattern.parse(text, "call") for text in self.calls]
-        if self.section_required:
-            openings = [pattern.parse(text, "section") for text in self.sections]
-        firsts = [parts[0].strip(" \n[({\"'`") if isinstance(parts[0], str) else "" for parts in openings]
-        tags = self.names == "declared" and set(firsts) == {"<"}
-        return self.json_body and (tags or all(len(first) >= 5 and not first[0].isalnum() for first in firsts))
+        if not self.json_body:
+            return None
+        if self.names == "declared":
+            if self.sections and self.section_anchor == "message":
+                return replace(self, section_required=True)
+            return replace(self, ends_reply=True) if {*map(_opening, self.calls)} == {"<"} else None
+        patterns = self.sections if self.section_required else self.calls
+        marked = tuple(text for text in patterns if _is_marker(_opening(text)))
+        if not marked:
+            return None
+        return replace(self, section=marked) if self.section_required else replace(self, call=marked)
 
     def check(self, *, template: bool = True) -> None:
         """Raise `PatternError` (a ValueError with the offending `.key`) if a pattern makes no sense.
@@ -137,3 +144,12 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
             raise pattern.PatternError("result_start", f"no regular expression: {error}") from None
         if self.result_start and "name" not in groups:
             raise pattern.PatternError("result_start", "the group (?P<name>…) is missing: which tool the result is of")
+
+
+def _opening(text: str) -> str:
+    """The literal text that a pattern begins with."""
+    return text[: text.index("{")].strip() if "{" in text else text
+
+
+def _is_marker(opening: str) -> bool:
+    return len(opening) >= 5 and not opening[0].isalnum() and not opening.startswith("```")

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from vtc.dialects.arguments.envelope import LISTS
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.pattern import Chars, Group, Lit, Maybe, OneOf, Part, Slot, Space
@@ -14,6 +15,7 @@ from vtc.dialects.syntax.tool_names import PREFIXES
 
 NAME = r"\w.:\-/"
 KEY = r"^\s<>\"'=/\\"
+_TAG_NAME = re.compile(r"<[\w:.-]{3,}")
 CODE_BLOCK = Maybe((Lit("```"), Maybe((Lit("json"),)), Space()))
 """The opening fence of a code block that stands inside of a call's tags."""
 QUOTES = ('"', "'", '\\"', "\\'")
@@ -35,6 +37,12 @@ class CallSyntax:
     @property
     def whole_reply(self) -> bool:
         return bool(self.section) and self.dialect.section_anchor == "message"
+
+    @property
+    def lists_calls(self) -> bool:
+        """True if its section is a list in brackets."""
+        before, _, after = self.section.partition("{calls}")
+        return before.endswith("[") and after.startswith("]")
 
     @property
     def whole_line(self) -> bool:
@@ -139,6 +147,11 @@ class CallSyntax:
                 heads += [head] * isinstance(head[0], Lit)
         return heads
 
+    def param_openers(self) -> list[tuple[Part, ...]]:
+        """What the openers of parameters begin with, where that is a tag's name: `<parameter`."""
+        names = {found[0] for text in self.dialect.params if (found := _TAG_NAME.match(text))}
+        return [(Lit(name),) for name in sorted(names)]
+
     def last_tags(self, name: str) -> list[tuple[Part, ...]]:
         """The closing tags that follow the call's first one: of the call itself and of its section."""
         return [tuple(_literal(tag, self.dialect)) for tag in self.closing_tags(name)[1:]]
@@ -149,7 +162,7 @@ class CallSyntax:
         for text in self.dialect.params:
             before, _ = pattern.split(pattern.parse(text, "param"), ("value",))
             slots = _param_slots(key or Chars(KEY, 128, "key"))
-            heads.append(_loose(_trim(_markup(before, self.dialect, slots))))
+            heads.append(_with_attributes(_loose(_trim(_markup(before, self.dialect, slots)))))
         return heads
 
     def param_tail(self, index: int, key: str) -> tuple[Part, ...]:
@@ -200,6 +213,7 @@ def variants(syntax: CallSyntax, tools: tuple[str, ...]) -> list[tuple[Part, ...
         openings = [(Lit("{"),)]
     else:
         openings = [opening_of_json(Lit("}")) if syntax.body == "args" else opening_of_json()]
+        openings.append((Lit("{"), *opening_of_json()))
         if syntax.body == "json":
             openings.append((Lit("["), Space(), *openings[0]))  # several calls where there should be one
     return [
@@ -227,6 +241,18 @@ def _loose(parts: Sequence[Part]) -> tuple[Part, ...]:
     return tuple(found)
 
 
+def _ends_in_word(part: Part) -> bool:
+    return isinstance(part, Lit) and part.text[-1:].isalnum()
+
+
+def _with_attributes(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """An opening tag with an attribute may have others: `<parameter name="path" string="true">`."""
+    if len(parts) < 3 or not isinstance(quote := parts[-3], OneOf) or quote.words != QUOTES or parts[-1] != Lit(">"):
+        return parts
+    others = Maybe((Chars(r"\s", 16), Chars("\\w", 64), Lit("="), Chars("^<>", 128)))
+    return (*parts[:-2], others, Space(), Lit(">"))
+
+
 def _ends_in(part: Part, characters: str) -> bool:
     return isinstance(part, Lit) and part.text[-1] in characters
 
@@ -244,6 +270,12 @@ def _declared_envelopes(dialect: Description, tools: tuple[str, ...]) -> list[tu
         opening(OneOf(keys.name), *colon, quote, *_names(dialect, tools), quote),
         opening(OneOf((*keys.arguments, "function")), *colon, Lit("{")),
         opening(Lit("type"), *colon, Lit('"function"')),
+        opening(OneOf(LISTS), *colon, Lit("[")),
+        # Of another name, for the report to say so.
+        opening(
+            *(OneOf(keys.name), *colon, quote, Chars(NAME, 128), quote, Space(), Lit(","), Space()),
+            *(quote, OneOf(keys.arguments), *colon, Lit("{")),
+        ),
         *([opening(Lit(keys.id), *colon, Lit('"'))] if keys.id else []),
     ]
 
@@ -270,6 +302,8 @@ def _markup(parts: Sequence[str | Slot], dialect: Description, slots: dict[str, 
     found: list[Part] = []
     for i, part in enumerate(parts):
         if isinstance(part, Slot):
+            if len(found) > 1 and isinstance(found[-1], Space) and _ends_in_word(found[-2]):
+                found[-1] = Chars(r"\s", 64)  # `<function f>` is not `<functionf>`
             found += slots[part.name]
             continue
         for piece in _pieces(part, dialect.optional):

@@ -95,12 +95,14 @@ class Grammar:
         self.span = Prefilter([*tokens, *FENCES, TICKS, BLANK_LINE])
         self.span_end = searching([*FENCES, TICKS, BLANK_LINE])
         self._in_code = in_code
+        self._orphans = _closing_tags({head.syntax.dialect for head in anywhere})
         self._markers = dropped
         # Bounded, as names and keys are what a model writes.
         kept = self._kept
         self.closing_fence = kept(self._closing_fence)
         self.arguments = kept(self._arguments)
         self.value = kept(self._value)
+        self.sole = kept(self._sole)
         self.guess = kept(self._guess)
         self.closing = kept(self._closing)
         self.tail = kept(self._tail)
@@ -135,6 +137,8 @@ class Grammar:
         tail, loose = syntax.written_tail(name), syntax.tail(name)
         tokens = [Token("tail0", tail), *(Token(f"p{i}", parts) for i, parts in enumerate(syntax.param_heads()))]
         tokens += [Token("tail1", loose)] * (loose != tail)
+        if syntax.closers_alike:
+            tokens += [Token(f"closer{i}", syntax.param_tail(i, "")) for i in range(len(syntax.dialect.params))]
         unquoted = (Lit("{"), Space(), Chars(r"\w", 64), Space(), Lit(":"))
         for i, opening in enumerate((opening_of_json(Lit("}")), unquoted)):
             tokens.append(Token(f"json{i}", (CODE_BLOCK, *opening)))
@@ -152,6 +156,10 @@ class Grammar:
                 Token("tail", tail),
             ]
         )
+
+    def _sole(self, syntax: CallSyntax, name: str) -> Scan:
+        """In the value of a call's one parameter without tags: it holds none at all."""
+        return searching([Token("tail", syntax.written_tail(name)), Token("lt", (Lit("<"),))])
 
     def _guess(self, syntax: CallSyntax, index: int, key: str) -> Scan:
         """In the value of a parameter that may be none, as no declared one was read yet: it holds no tags."""
@@ -173,6 +181,7 @@ class Grammar:
                 *(Token(f"p{i}", (*between, *parts)) for i, parts in enumerate(syntax.param_heads())),
                 *(Token(f"m{i}", head) for i, head in enumerate(syntax.quoted_heads(name))),
                 *([Token("tail1", loose)] if loose != tail else ()),
+                *(Token(f"garbled{i}", parts) for i, parts in enumerate(syntax.param_openers())),
             ]
         )
 
@@ -189,25 +198,33 @@ class Grammar:
     def _after(self, syntax: CallSyntax) -> Scan:
         """Behind a call: closers that may still come, and in a section its next call."""
         dialect = syntax.dialect
-        tokens = [Token(f"o{i}", parts) for i, parts in enumerate(closers(syntax))]
+        tokens = self._closers(syntax)
         if syntax.section and (dialect.section_required or syntax.whole_reply):
             inner = CallSyntax(dialect, syntax.call)
             heads = variants(inner, self.tools)
             comma = dialect.separator.strip()
             if comma:
                 heads = [(Lit(comma), Space(), *parts) for parts in heads] + heads
+            if syntax.lists_calls:  # each in a list of its own
+                heads += [(Lit("]"), Space(), Lit("["), Space(), *parts) for parts in variants(inner, self.tools)]
             tokens += [
                 Token(f"next{i}", parts) for i, parts in enumerate(heads) if isinstance(parts[0], Lit) or not comma
             ]
         return expecting(tokens)
 
+    def _closers(self, syntax: CallSyntax) -> list[Token]:
+        """Closers that may come after a call: its own, then any, as none is open there."""
+        own = [Token(f"o{i}", parts) for i, parts in enumerate(closers(syntax))]
+        others = [] if syntax.whole_reply or not self._orphans else [Token(f"o{len(own)}", (OneOf(self._orphans),))]
+        return [*own, *others]
+
     def _undecided(self, syntax: CallSyntax) -> Scan:
         """Behind a call that may be quoted: closers that may still come, and what shows that it is not."""
         line_end = [] if syntax.dialect.ends_reply else [Token("decided", (OneOf(("\n", "\\n")),))]
-        calls = self._heads_of(syntax.dialect, "decided")
+        heads = [head for head in self.heads.values() if head.syntax.dialect is syntax.dialect]
+        calls = [Token(f"decided{i}", head.token.parts) for i, head in enumerate(heads)]
         markers = [Token(f"decided{len(calls) + i}", marker.parts) for i, marker in enumerate(self._markers)]
-        tokens = [Token(f"o{i}", parts) for i, parts in enumerate(closers(syntax))]
-        return expecting([*tokens, *line_end, *calls, *markers], IN_LINE if line_end else SPACE)
+        return expecting([*self._closers(syntax), *line_end, *calls, *markers], IN_LINE if line_end else SPACE)
 
     def _damaged(self, syntax: CallSyntax, name: str) -> Scan:
         """In a call whose JSON broke: its closer with another call right after it, which only then is one."""
@@ -227,6 +244,20 @@ class Grammar:
         """The end of a call that is no call any more, or else of its section, wherever it stands."""
         tail = syntax.tail(name) or syntax.section_tail()
         return searching([Token("closer", tail)] if tail else [])
+
+
+def _closing_tags(dialects: Iterable[Description]) -> tuple[str, ...]:
+    """List the closing tags of some dialects, without those that hold a name."""
+    tags: set[str] = set()
+    for dialect in dialects:
+        for syntax in call_syntaxes(dialect):
+            if dialect.names == "any":
+                tags.update(syntax.closing_tags("\0"))
+            if dialect.params and syntax.closers_alike:
+                tags.add(syntax.param_closer(""))
+        for word, *others in dialect.spellings:
+            tags |= {tag.replace(word, other) for tag in tags if word in tag for other in others}
+    return tuple(sorted(tag for tag in tags if len(tag) > 3 and not tag[0].isalnum() and "\0" not in tag))
 
 
 def _openings(dialect: Description, tools: tuple[str, ...]) -> list[tuple[CallSyntax, tuple[Part, ...], bool]]:

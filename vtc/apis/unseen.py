@@ -36,9 +36,9 @@ def decoded(codec: Codec, frame: Frame) -> Decoded | None:
         raise Unread(type(error).__name__) from error
     if found and frame is not came and found.frame is None:
         found = Decoded(found.deltas, found.alone, frame)
-    if found is None and frame.data and not _says_nothing(frame.data):
+    if found is None and frame.data and not says_nothing(frame.data):
         raise Unread("it is nothing of this API")
-    if _calls(frame.data or b"") > _read(found):
+    if calls(frame.data or b"") > _read(found):
         raise Unread("it holds a call where none should be")
     return found
 
@@ -67,7 +67,7 @@ def _read(found: Decoded | None) -> float:
     return sum(isinstance(delta, CallDelta) for delta in deltas)
 
 
-def _calls(data: bytes) -> int:
+def calls(data: bytes) -> int:
     """How many calls, or pieces of them, stand in a frame, wherever that may be."""
     if not any(word in data for word in _CALLING):
         return 0
@@ -90,7 +90,7 @@ def _count(rest: list[Any]) -> int:
     return count
 
 
-def _says_nothing(data: bytes) -> bool:
+def says_nothing(data: bytes) -> bool:
     """True for a ping, an error and the like."""
     try:
         value = decode(data, "replace")

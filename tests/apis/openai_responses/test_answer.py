@@ -13,17 +13,16 @@ from tests.apis import responses, sdks
 from tests.apis.named_events import Json, events
 from tests.apis.openai_responses.test_reply import API, NAMES, run
 from tests.apis.responses import call, custom_call, message, open_reasoning, reasoning, response
+from tests.apis.rewriting import rewritten as through
 from tests.apis.toy import Toy
+from vtc.apis.folding import streamed
 from vtc.apis.openai_responses.items import Form
-from vtc.apis.relay import Relay
-from vtc.wire.framing import Frame
 
 
 def rewritten(reply: Json | bytes, form: Form | None = None, drop: tuple[str, ...] = (), **toy: Any) -> bytes:
     """What leaves of a whole reply whose text the toy reads."""
     body = reply if isinstance(reply, bytes) else json.dumps(reply).encode()
-    relay = Relay(API.codec(form, drop, whole=True), lambda: Toy(**toy))
-    return b"".join([*relay.feed(Frame(body, body)), *relay.finish()])
+    return through(API, body, lambda: Toy(**toy), form, drop)
 
 
 def read(*items: Json, **how: Any) -> responses.Read:
@@ -71,11 +70,11 @@ def test_a_stream_and_a_whole_reply_become_the_same(
     toy = {"structured": structured, "guarded": guarded}
     parts = [item_events(place, *one) for place, one in enumerate(said)]
     done = [part[-1]["item"] for part in parts]
-    streamed = responses.read(run(*responses.streamed(*parts, status="incomplete" if cut else "completed"), **toy))
+    stream = responses.read(run(*responses.streamed(*parts, status="incomplete" if cut else "completed"), **toy))
     body = rewritten((responses.cut if cut else response)(*done), **toy)
     whole = responses.read(body)
-    assert (joined(streamed), streamed.reason) == (joined(whole), whole.reason)
-    assert responses.read(API.streamed(body, API.request(b'{"input": ""}'))) == whole
+    assert (joined(stream), stream.reason) == (joined(whole), whole.reason)
+    assert responses.read(streamed(API, body)) == whole
 
 
 def test_a_reply_in_which_nothing_changes_keeps_its_bytes() -> None:
@@ -119,17 +118,17 @@ def test_what_the_client_is_not_sent_is_left_out() -> None:
 async def test_the_stream_of_a_whole_reply_is_read_by_the_sdk() -> None:
     items = [reasoning("hm"), open_reasoning("hm", "rs_2"), message("Hi"), call("read", filePath="a")]
     body = response(*items, custom_call("patch", "x", call_id="call_2"))
-    out = API.streamed(json.dumps(body).encode(), API.request(b'{"input": ""}'))
+    out = streamed(API, json.dumps(body).encode())
     assert await sdks.read_responses([out]) == responses.read(out) == responses.read(json.dumps(body).encode())
     assert [event.name for event in events(out)[:2]] == ["response.created", "response.in_progress"]
 
 
 def test_what_is_no_reply_has_no_stream() -> None:
-    with pytest.raises(ValueError, match="no response"):
-        API.streamed(b'{"error": {}}', API.request(b'{"input": ""}'))
+    with pytest.raises(ValueError, match="no reply of openai-responses"):
+        streamed(API, b'{"error": {}}')
 
 
 async def test_a_reply_of_our_own_is_read_by_the_sdk() -> None:
-    body = API.reply(API.request(b'{"input": "", "model": "m"}'), "Stop.", digest="ab" * 32, created=1)
+    body = json.dumps(API.answer(API.request(b'{"input": "", "model": "m"}'), "Stop.", "ab" * 32, 1)).encode()
     assert responses.read(body) == await sdks.read_responses([body], stream=False)
     assert (responses.read(body).content, json.loads(body)["model"]) == ("Stop.", "m")

@@ -1,0 +1,23 @@
+"""A whole reply through the codec of its API and a toy pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from vtc.apis import Api
+from vtc.apis.folding import NoReply, folded, streamed
+from vtc.apis.relay import Pipeline, Relay
+
+
+def rewritten(api: Api, body: bytes, pipeline: Callable[[], Pipeline], form: Any = None, drop: Any = ()) -> bytes:
+    """What leaves for a whole reply."""
+    try:
+        came = streamed(api, body)
+    except NoReply:
+        return body
+    relay = Relay(api.codec(form, drop), pipeline)
+    reader = relay.codec.framing.reader()
+    out = [piece for frame in [*reader.feed(came), *reader.finish()] for piece in relay.feed(frame)]
+    went = b"".join([*out, *relay.finish()])
+    return folded(api, body, came, went)

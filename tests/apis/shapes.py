@@ -1,0 +1,87 @@
+"""Every API by its name, for tests that hold for all: its path, a request, and a reply that says a text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tests.apis import chat, messages, ollama, responses
+from tests.apis.named_events import Json
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    path: str
+    request: Callable[..., Json]
+    """Takes `stream`, and fields of the request."""
+    history: Json
+    """Fields of a request that says "Read it", calls `read` with `filePath` "/a", and has its result, "hello"."""
+    whole: Callable[[str], Json]
+    streamed: Callable[..., list[bytes]]
+    """Takes pieces of text."""
+    media_type: str = "text/event-stream"
+
+
+_CALLED = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"filePath": "/a"}'}}
+
+SHAPES = {
+    "openai-chat": Shape(
+        "/v1/chat/completions",
+        chat.request,
+        {
+            "messages": [
+                {"role": "user", "content": "Read it"},
+                {"role": "assistant", "content": None, "tool_calls": [_CALLED]},
+                {"role": "tool", "tool_call_id": "c1", "content": "hello"},
+            ]
+        },
+        chat.completion,
+        chat.streamed,
+    ),
+    "anthropic-messages": Shape(
+        messages.PATH,
+        messages.request,
+        {
+            "messages": [
+                messages.user("Read it"),
+                messages.assistant(messages.call("read", filePath="/a")),
+                messages.user([messages.result("hello")]),
+            ]
+        },
+        lambda text: messages.message(messages.text(text)),
+        messages.streamed_text,
+    ),
+    "openai-responses": Shape(
+        responses.PATH,
+        responses.request,
+        {
+            "input": [
+                responses.said("user", "Read it"),
+                responses.call("read", filePath="/a"),
+                responses.output("hello"),
+            ]
+        },
+        lambda text: responses.response(responses.message(text)),
+        responses.streamed_text,
+    ),
+    "ollama-chat": Shape(
+        ollama.PATH,
+        ollama.request,
+        {
+            "messages": [
+                ollama.user("Read it"),
+                ollama.assistant("", ollama.call("read", filePath="/a")),
+                ollama.result("hello"),
+            ]
+        },
+        ollama.message,
+        ollama.streamed_text,
+        ollama.NDJSON["content-type"],
+    ),
+}
+
+
+def asked(name: str, **fields: Any) -> bytes:
+    """Make the body of a request."""
+    return chat.encoded(SHAPES[name].request(**fields))

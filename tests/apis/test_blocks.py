@@ -1,0 +1,67 @@
+"""Replies that are a row of blocks: what stays of one until it is known whether it is needed, for each such API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.apis import messages, responses
+from tests.apis.shapes import SHAPES
+from tests.apis.toy import Toy
+from vtc.apis import APIS, Api
+from vtc.apis.blocks import Blocks
+from vtc.apis.relay import Relay
+from vtc.wire.framing import Frame
+
+WITH_BLOCKS = [api for api in APIS if isinstance(api.codec(), Blocks)]
+each = pytest.mark.parametrize("api", WITH_BLOCKS, ids=lambda api: api.name)
+READ: dict[str, Any] = {"anthropic-messages": messages.read, "openai-responses": responses.read}
+
+
+def frames(api: Api, *pieces: str) -> list[Frame]:
+    reader = api.codec().framing.reader()
+    body = b"".join(SHAPES[api.name].streamed(*pieces))
+    return [*reader.feed(body), *reader.finish()]
+
+
+def first_text(some: list[Frame], text: str) -> int:
+    return next(place for place, frame in enumerate(some) if f'"{text}"'.encode() in frame.raw)
+
+
+def test_the_apis_with_blocks() -> None:
+    assert {api.name for api in WITH_BLOCKS} == set(READ)
+
+
+@each
+def test_block_begins_with_its_first_text(api: Api) -> None:
+    relay, some = Relay(api.codec(), Toy), frames(api, "Hi")
+    place = first_text(some, "Hi")
+    before = [b"".join(relay.feed(frame)) for frame in some[:place]]
+    stayed = b"".join(frame.raw for frame in some[:place]).removeprefix(b"".join(before))
+    assert stayed
+    assert b"".join(relay.feed(some[place])) == stayed + some[place].raw
+
+
+@each
+def test_block_of_which_nothing_is_left_does_not_begin(api: Api) -> None:
+    relay = Relay(api.codec(), Toy)
+    found = READ[api.name](b"".join([out for frame in frames(api, "[x]") for out in relay.feed(frame)]))
+    assert (found.content, found.calls) == ("", [("x", {})])
+    assert len(found.kinds) == 1
+
+
+@each
+def test_reply_that_breaks_off_gives_back_what_stayed(api: Api) -> None:
+    some = frames(api, "Hi")
+    for length in range(len(some)):
+        relay = Relay(api.codec(), Toy)
+        out = [piece for frame in some[:length] for piece in relay.feed(frame)]
+        assert b"".join([*out, *relay.finish()]) == b"".join(frame.raw for frame in some[:length])
+
+
+@each
+def test_frame_that_was_not_decoded_is_when_it_passes(api: Api) -> None:
+    """As after a failure."""
+    codec, some = api.codec(), frames(api, "Hi", "Ho")
+    assert b"".join([*map(codec.forward, some), codec.close()]) == b"".join(frame.raw for frame in some)

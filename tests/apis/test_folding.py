@@ -1,0 +1,39 @@
+"""Whole replies of every API: they are read and written as the streams that say the same."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.apis import chat
+from tests.apis.shapes import SHAPES
+from vtc.apis import APIS, Api, summary
+from vtc.apis.folding import NoReply, folded, streamed
+
+each = pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
+TEXTS = ["", "Hi", "é\n<b>", "\ud83d"]
+
+
+@each
+@pytest.mark.parametrize("text", TEXTS)
+def test_stream_of_a_whole_reply_folds_back_to_it(api: Api, text: str) -> None:
+    body, other = (chat.encoded(SHAPES[api.name].whole(said)) for said in (text, "other"))
+    stream = streamed(api, body)
+    assert folded(api, other, streamed(api, other), stream) != other
+    assert json.loads(folded(api, other, streamed(api, other), stream)) == json.loads(body)
+    assert folded(api, body, stream, stream) is body
+
+
+@each
+@pytest.mark.parametrize("text", TEXTS)
+def test_stream_of_a_whole_reply_says_the_same(api: Api, text: str) -> None:
+    body = chat.encoded(SHAPES[api.name].whole(text))
+    assert summary.replies(api, streamed(api, body)) == summary.replies(api, body)
+
+
+@each
+@pytest.mark.parametrize("body", [b"{}", b"[]", b"5", b'"x"', b'{"error": {"message": "no"}}', b'{"choices": [5]}'])
+def test_body_that_is_no_reply_is_refused(api: Api, body: bytes) -> None:
+    with pytest.raises(NoReply, match=f"no reply of {api.name}"):
+        streamed(api, body)

@@ -1,0 +1,76 @@
+"""Requests to paths close to those of the APIs: nothing is done to them, and the flow says what is not read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.apis import chat, messages, ollama, responses
+from tests.e2e.conftest import PATIENCE, Start
+from tests.e2e.upstream import JSON, SSE, Reply
+
+CALL = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
+CLOSE: dict[str, tuple[Any, str]] = {
+    "/v1/messages/count_tokens?beta=true": (messages.request(), "tokens are counted of the request as it is"),
+    "/v1/messages/batches": ({"requests": [{"params": messages.request()}]}, "of a batch are not read"),
+    "/v1/responses/input_tokens": (responses.request(), "tokens are counted of the request as it is"),
+    "/v1/responses/resp_1/cancel": (responses.request(), "a response that the server kept"),
+    "/v1/completions": ({"model": chat.MODEL, "prompt": "Read /a"}, "a prompt without messages"),
+    "/api/generate": ({"model": chat.MODEL, "prompt": "Read /a"}, "a prompt without messages"),
+}
+STREAMED = pytest.mark.parametrize("headers", [SSE, ollama.NDJSON], ids=["events", "lines"])
+
+
+@pytest.mark.parametrize("path", CLOSE)
+async def test_request_to_a_path_close_by_passes_untouched_and_says_so(path: str, start: Start) -> None:
+    asked, why = CLOSE[path]
+    reply = chat.encoded({"text": CALL, "input_tokens": 7})
+    lab = await start(Reply([reply], JSON, framing="length"), vtc_tools="prompt")
+    answer = await lab.post(asked, path=path)
+    assert answer.body == reply
+    (seen,) = lab.upstream.seen
+    assert (seen.path, seen.body) == (path, chat.encoded(asked))
+    flow = await lab.flow()
+    assert flow.marked == ":zzz:"
+    assert flow.comment.startswith("vtc: left alone: ")
+    assert why in flow.comment
+
+
+async def test_get_of_a_kept_response_is_marked(start: Start) -> None:
+    lab = await start(Reply([b"{}"], JSON, framing="length"))
+    await lab.client.get("/v1/responses/resp_1")
+    flow = await lab.flow()
+    assert (flow.marked, "a response that the server kept" in flow.comment) == (":zzz:", True)
+
+
+@pytest.mark.parametrize("path", ["/v1/models", "/v1/embeddings", "/"])
+async def test_request_that_looks_like_none_of_an_api_is_not_marked(path: str, start: Start) -> None:
+    lab = await start(Reply([b"{}"], JSON, framing="length"))
+    await lab.post({"input": CALL}, path=path)
+    flow = await lab.flow()
+    assert (flow.marked, flow.comment, dict(flow.metadata)) == ("", "", {})
+
+
+@STREAMED
+async def test_stream_of_a_path_close_by_is_not_kept_back(headers: dict[str, str], start: Start) -> None:
+    """A piece arrives before the next is sent; mitmproxy by itself would wait for the end."""
+    arrived = asyncio.Event()
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b'data: {"text": "a"}\n\n'
+        await arrived.wait()
+        yield b"data: [DONE]\n\n"
+
+    lab = await start(Reply(pieces(), headers))
+    async with asyncio.timeout(PATIENCE), lab.client.stream("POST", "/v1/completions", content=b"{}") as response:
+        received = [piece async for piece in _noting(response.aiter_raw(), arrived)]
+    assert b"".join(received) == b'data: {"text": "a"}\n\ndata: [DONE]\n\n'
+
+
+async def _noting(pieces: AsyncIterator[bytes], arrived: asyncio.Event) -> AsyncIterator[bytes]:
+    async for piece in pieces:
+        arrived.set()
+        yield piece

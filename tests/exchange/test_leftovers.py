@@ -1,0 +1,63 @@
+"""Text beside upstream's own calls: markup that was left behind is none of the answer."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.apis import chat
+from tests.exchanges import fed, opened
+
+CALL = {"index": 0, "id": "a", "type": "function", "function": {"name": "read", "arguments": '{"filePath": "/a"}'}}
+TEXT = '<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}}\n</tool_call>'
+OTHER = TEXT.replace("/a", "/b")
+
+
+def answered(before: str, after: str, *, pieces: int = 0) -> chat.Read:
+    """The reply to a stream with text on both sides of a call, or the same reply whole."""
+    cut = [text[at : at + pieces] for text in (before,) for at in range(0, len(text), pieces or 1)] if pieces else []
+    rest = [after[at : at + pieces] for at in range(0, len(after), pieces)] if pieces else []
+    frames = [
+        *chat.said(*cut),
+        chat.chunk({"tool_calls": [CALL]}),
+        *chat.said(*rest),
+        chat.chunk({}, "tool_calls"),
+        chat.DONE,
+    ]
+    return chat.read(fed(opened().stream(), *frames))
+
+
+@pytest.mark.parametrize("pieces", [1, 3, 100])
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("<tool_call>", "", ""),
+        ("I read.\n<tool_call>\n", "", "I read.\n"),
+        ("I read.<functio", "", "I read."),
+        ("I read.", "\n</parameter>\n</function>\n</tool_call>", "I read."),
+        ("", "</tool_ca", ""),
+        ("I read.", "\n</function> it is", "I read.\n</function> it is"),
+        ("a <", "", "a <"),
+        ("", TEXT, ""),
+        ("", OTHER, OTHER),
+        ("", f"{TEXT} or so", f"{TEXT} or so"),
+        ("", "Done.", "Done."),
+    ],
+)
+def test_tags_around_calls_of_upstream_are_no_speech(before: str, after: str, said: str, pieces: int) -> None:
+    found = answered(before, after, pieces=pieces)
+    assert found.calls == [("read", {"filePath": "/a"})]
+    assert found.content.rstrip() == said.rstrip()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [("<tool_call>", ""), ("Hi.", "Hi."), (TEXT, ""), (OTHER, OTHER), ("<think>hm</think>Hi.", "<think>hm</think>Hi.")],
+)
+def test_whole_replies_are_read_alike(content: str, said: str) -> None:
+    message = {"role": "assistant", "content": content, "tool_calls": [CALL]}
+    body = chat.encoded({"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]})
+    found = json.loads(opened().body(body))["choices"][0]["message"]
+    assert [call["function"] for call in found["tool_calls"]] == [CALL["function"]]
+    assert (found["content"] or "") == said

@@ -1,0 +1,165 @@
+"""Replies that are a row of blocks: which of them the client was told to begin and to end, for all APIs that have them.
+
+The frames that begin a block of text stay here until some of its text leaves: a call that was read from it may leave
+nothing of it. Those that end it stay until something else begins, as more text may go on in it. All else leaves at
+once. An API says how a block begins, goes on and ends, and what number it has.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from vtc.apis.base import Decoded, Said
+from vtc.events import Call, CallDelta, Finish, Reasoning, Rewritten, Text, ToolCall
+from vtc.wire.framing import Frame, Framing
+
+OURS = -1
+"""Stands for the number of a block that upstream has none for."""
+
+type Json = Mapping[str, Any]
+
+
+class Event(Frame, frozen=True, gc=False):
+    """A frame that was decoded."""
+
+    value: Json = msgspec.field(default_factory=dict)
+    number: int = OURS
+    """Upstream's block that it is about."""
+    kind: str = ""
+    """The kind of that block, in the API's own word; empty if it is about none."""
+
+
+type Unit = Event | Json
+"""A frame that leaves as it came, or an event that was made or changed."""
+
+
+class Open(msgspec.Struct, frozen=True, gc=False):
+    """A block that the client was told the beginning of, and not the end."""
+
+    kind: str
+    number: int
+    place: int
+    """The client's number of it."""
+
+
+class Blocks(msgspec.Struct):
+    """What of the blocks the client was told. It is copied for each frame: its dicts are replaced, never changed."""
+
+    renumbers: bool = False
+    count: int = 0
+    """Blocks that began at the client."""
+    open: Any = None
+    """The last block of text or thoughts, an `Open`, until its end is told."""
+    starts: tuple[Event, ...] = ()
+    """Frames that begin a block of text, and those after them that are about no block."""
+    stops: tuple[Event, ...] = ()
+    """Frames that end the open block, and those after them that are about no block."""
+
+    # What an API says
+
+    @property
+    @abstractmethod
+    def framing(self) -> Framing: ...
+
+    @property
+    @abstractmethod
+    def kinds(self) -> tuple[str, str]:
+        """What it calls blocks of text and of thoughts; the latter is empty if the client is sent none."""
+
+    @abstractmethod
+    def decode(self, frame: Frame) -> Decoded | None: ...
+
+    @abstractmethod
+    def _pass(self, event: Event) -> Iterable[Unit]:
+        """Let an event leave, or keep it in `starts` or `stops`."""
+
+    @abstractmethod
+    def _says_more(self, event: Event) -> bool:
+        """True if an event must leave as well where its deltas were written in its place."""
+
+    @abstractmethod
+    def _begin(self, kind: str, number: int, starts: Sequence[Event]) -> Iterable[Unit]:
+        """End the open block and begin another one, as `starts` do if there are any."""
+
+    @abstractmethod
+    def _piece(self, text: str) -> Json:
+        """Write text into the open block."""
+
+    @abstractmethod
+    def _close(self) -> Iterable[Unit]:
+        """End the open block, if there is one, as `stops` do if there are any."""
+
+    @abstractmethod
+    def _call(self, call: ToolCall) -> Iterable[Unit]:
+        """Write a block that is a call."""
+
+    @abstractmethod
+    def _finish(self, end: Finish, event: Event, *, first: bool) -> Iterable[Unit]:
+        """Write the end of the reply, in place of `event` if that is `first` written for it."""
+
+    @abstractmethod
+    def _flush(self) -> Iterable[Unit]:
+        """Let all leave that stays here and is needed."""
+
+    def _numbered(self, units: Sequence[Unit]) -> Sequence[Unit]:
+        """Number the events that leave."""
+        return units
+
+    # Passing and writing
+
+    def event_of(self, frame: Frame) -> Event | None:
+        """Return a frame as it was decoded; one that comes after a failure is decoded now."""
+        if not isinstance(frame, Event):
+            decoded = self.decode(frame)
+            frame = decoded.frame or frame if decoded else frame
+        return frame if isinstance(frame, Event) else None
+
+    def forward(self, frame: Frame) -> bytes:
+        event = self.event_of(frame)
+        if event is None:
+            return frame.raw
+        units = self._numbered([*self._pass(event)])
+        return frame.raw if len(units) == 1 and units[0] is event else self._written(units, event)
+
+    def close(self) -> bytes:
+        return self._written(self._numbered([*self._flush()]), None)
+
+    def _written(self, units: Iterable[Unit], like: Frame | None) -> bytes:
+        return b"".join(
+            unit.raw if isinstance(unit, Event) else self.framing.write(unit, like, first=place == 0)
+            for place, unit in enumerate(units)
+        )
+
+    def write(self, frame: Frame, choice: int, said: Sequence[Said], *, first: bool) -> list[Json]:
+        event = self.event_of(frame) or Event(b"", None)
+        text_kind, thoughts_kind = self.kinds
+        more = first and self._says_more(event)
+        units: list[Unit] = []
+        for one in said:
+            match one:
+                case Text(text) | Rewritten(text=text) if text:
+                    units += [*self._to(text_kind, event.number), self._piece(text)]
+                case Reasoning(text) if thoughts_kind:
+                    units += [*self._to(thoughts_kind, OURS), self._piece(text)]
+                case Call(call=call):
+                    units += [*self._close(), *self._call(call)]
+                case CallDelta():
+                    units += self._pass(event)
+                case Finish():
+                    units += self._finish(one, event, first=first)
+        if more:
+            units += self._pass(event)
+        return [unit.value if isinstance(unit, Event) else unit for unit in self._numbered(units)]
+
+    def _to(self, kind: str, number: int) -> Iterator[Unit]:
+        """Have a block open for text of upstream's block `number`, or for thoughts."""
+        is_open = self.open is not None and self.open.kind == kind
+        if self.starts and kind == self.kinds[0] and (self.starts[0].number == number or not is_open):
+            starts, self.starts = self.starts, ()
+            yield from self._begin(kind, number, starts)
+        elif not is_open:
+            yield from self._begin(kind, number, ())

@@ -1,0 +1,54 @@
+"""Whole replies: read and written as the streams that say the same, so that there is one codec for both.
+
+    body -> Api.unfold -> events -> frames -> the way of a stream -> frames -> events -> Api.fold -> body
+
+A body whose stream comes back unchanged keeps its bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from vtc.apis.base import Api, Request
+from vtc.apis.fields import UNFIT
+from vtc.json_text import decode, encode
+
+
+class NoReply(ValueError):
+    """The body is no reply of this API."""
+
+
+def streamed(api: Api, body: bytes, request: Request | None = None) -> bytes:
+    """Turn a whole reply into a stream: all that it says, or what `request` asks to be told.
+
+    Raises `NoReply`, or ValueError if it is no JSON.
+    """
+    framing, reply = api.codec().framing, decode(body, "replace")
+    try:
+        events = [*api.unfold(reply, request)]
+    except UNFIT as error:
+        raise NoReply(f"the body is no reply of {api.name}: {error!r}") from None
+    return b"".join(framing.write(event, None, first=True) for event in events) + framing.last
+
+
+def folded(api: Api, body: bytes, came: bytes, went: bytes) -> bytes:
+    """Turn the stream that a body became, as `came` and rewritten as `went`, into the body that it adds up to.
+
+    A body of which nothing changed keeps its bytes.
+    """
+    if came == went or (reply := _folded(api, went)) == _folded(api, came):
+        return body
+    return encode(reply)
+
+
+def joined(api: Api, stream: bytes) -> bytes:
+    """Turn a stream into the body that it adds up to, whatever that came from."""
+    return encode(_folded(api, stream))
+
+
+def _folded(api: Api, stream: bytes) -> Mapping[str, Any]:
+    framing = api.codec().framing
+    reader = framing.reader()
+    frames = [*reader.feed(stream.removesuffix(framing.last)), *reader.finish()]
+    return api.fold([decode(one.data) for one in frames if one.data])

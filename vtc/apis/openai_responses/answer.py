@@ -1,0 +1,65 @@
+"""Whole replies of Responses: the response object, and the stream that says the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from vtc.apis.base import Request
+from vtc.apis.blocks import Json
+from vtc.apis.openai_responses.incoming import ENDS
+from vtc.apis.openai_responses.items import events_of
+
+
+def unfolded(reply: Any, _: Request | None = None) -> Iterator[Json]:
+    """Tell a whole reply by the events of a stream."""
+    return ({**event, "sequence_number": number} for number, event in enumerate(_events(reply)))
+
+
+def _events(reply: Any) -> Iterator[dict[str, Any]]:
+    begun = {**reply, "status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
+    yield {"type": "response.created", "response": begun}
+    yield {"type": "response.in_progress", "response": begun}
+    output = []
+    for index, item in enumerate(reply["output"]):
+        item = {**item, "id": item.get("id") or f"item_vtc{index}_{reply.get('id')}"}
+        yield from events_of(item, index)
+        output.append(item)
+    status = reply.get("status")
+    status = status if status in ("incomplete", "failed") else "completed"
+    yield {"type": f"response.{status}", "response": {**reply, "status": status, "output": output}}
+
+
+def folded(events: Iterable[Json]) -> Json:
+    """The whole reply, which the last event of a stream repeats."""
+    return next(event["response"] for event in events if event["type"] in ENDS)
+
+
+def answer(request: Request, text: str, digest: str, created: int) -> Json:
+    """Make a whole reply that says a text."""
+    part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+    item = {
+        "type": "message",
+        "id": f"msg_{digest[:48]}",
+        "role": "assistant",
+        "status": "completed",
+        "content": [part],
+    }
+    counts = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
+    details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
+    return {
+        "id": f"resp_{digest[:48]}",
+        "object": "response",
+        "created_at": created,
+        "status": "completed",
+        "error": None,
+        "incomplete_details": None,
+        "instructions": None,
+        "metadata": {},
+        "model": request.model,
+        "output": [item],
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+        "usage": {**counts, **details},
+    }

@@ -1,0 +1,43 @@
+"""Fit the arguments of an object to a tool's schema, where there is but one way to."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from vtc.dialects.arguments import values
+from vtc.dialects.repair import Repair
+
+_NAME = re.compile(r"[\w.:-]+")
+
+
+def fitted(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return arguments and the repairs that they took: names with markup, and what is text although none is allowed."""
+    declared = values.properties(schema)
+    found: dict[str, Any] = {}
+    notes: list[str] = []
+    for key, value in arguments.items():
+        name = key
+        if key not in declared:
+            stem = _NAME.match(key.strip())
+            if stem and stem[0] in declared and stem[0] not in arguments:
+                name = stem[0]
+                notes.append(Repair.PARAMETER_NAME.of(name))
+        if isinstance(value, str) and name in declared and not values.takes_text(declared[name], schema):
+            typed, fits = values.read(value, declared[name], schema)
+            if fits and not isinstance(typed, str):
+                value = typed
+                notes.append(Repair.TYPED.of(name))
+        found[name] = value
+    return found, notes
+
+
+def fitted_text(arguments: str, schema: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """Do so for arguments as JSON text, which stays as it is written if they fit."""
+    if not schema:
+        return arguments, []
+    value = json.loads(arguments)
+    found, notes = fitted(value, schema) if isinstance(value, dict) else (value, [])
+    return (json.dumps(found, ensure_ascii=False) if notes else arguments), notes
