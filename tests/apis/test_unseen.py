@@ -7,7 +7,7 @@ import pytest
 from tests.apis import chat, messages, responses
 from vtc.apis import APIS
 from vtc.apis.base import Codec
-from vtc.apis.unread import Unread, decoded
+from vtc.apis.unseen import Unread, calls, decoded, says_nothing
 from vtc.wire.framing import Frame
 from vtc.wire.sse import data_of
 
@@ -15,8 +15,8 @@ DEEP = "[" * 5_000 + "]" * 5_000
 CODECS = {api.name: api for api in APIS}
 
 
-def codec(name: str, *, whole: bool = False) -> Codec:
-    return CODECS[name].codec(whole=whole)
+def codec(name: str) -> Codec:
+    return CODECS[name].codec()
 
 
 def frame(data: str, before: str = "") -> Frame:
@@ -66,11 +66,15 @@ def test_blocks_without_a_number_and_messages_that_begin_with_content() -> None:
             decoded(codec("anthropic-messages"), Frame(raw, data_of(raw)))
 
 
-@pytest.mark.parametrize("name", CODECS)
-def test_whole_bodies(name: str) -> None:
-    for body in (b'{"choices": {"0": 1}, "content": 5, "output": 5, "message": 5}', f'{{"x": {DEEP}}}'.encode(), b"{"):
-        with pytest.raises(Unread):
-            decoded(codec(name, whole=True), Frame(body, body))
+@pytest.mark.parametrize("body", [b'{"error": "x"}', b"<html>", b"x", b"null", b"{}"])
+def test_whole_bodies_in_which_nobody_finds_a_call(body: bytes) -> None:
+    assert says_nothing(body)
+    assert calls(body) == 0
+
+
+@pytest.mark.parametrize("body", [b'{"choices": {"0": 1}}', f'{{"x": {DEEP}}}'.encode(), b"{", '{"a"'.encode("utf-16")])
+def test_whole_bodies_that_others_may_read(body: bytes) -> None:
+    assert not says_nothing(body)
 
 
 def test_replies_as_they_should_be_are_read() -> None:

@@ -18,7 +18,7 @@ from typing import Literal, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis import unread
+from vtc.apis import unseen
 from vtc.apis.base import Codec
 from vtc.apis.tool_calls import ToolCallAccumulator
 from vtc.apis.waiting import Made, Waiting, shared
@@ -122,7 +122,7 @@ class Relay[P: Pipeline]:
     def feed(self, frame: Frame) -> list[bytes]:
         """Take a frame; return what may leave now. Raises `Unread` if it is strict, and then nothing has changed."""
         codec = copy.copy(self.codec)
-        decoded = unread.decoded(codec, frame) if self.strict else codec.decode(frame)
+        decoded = unseen.decoded(codec, frame) if self.strict else codec.decode(frame)
         if decoded is None:
             return [frame.raw]
         self.plain = None

@@ -17,7 +17,16 @@ SAYING = ("choices", "message", "delta", "content", "content_block", "output", "
 """Keys of all APIs under which a client may find a call."""
 
 _DATA = re.compile(rb"data:|\{")
-_CALLING = (b"tool_use", b"function_call", b"tool_call", b"\\u")
+_CALLS = (
+    "tool_use",
+    "input_json_delta",
+    "function_call",
+    "custom_tool_call",
+    "response.function_call_arguments",
+    "response.custom_tool_call_input",
+)
+"""Beginnings of the types of calls, and of pieces of their arguments."""
+_CALLING = (b"tool_use", b"input_json", b"function_call", b"tool_call", b"\\u")
 """What stands in the JSON of every call; an escape may stand for any of it."""
 
 
@@ -84,7 +93,7 @@ def _count(rest: list[Any]) -> int:
         if isinstance(value, list):
             rest += value
         elif isinstance(value, dict):
-            count += value.get("type") in ("tool_use", "function_call", "custom_tool_call")
+            count += str(value.get("type")).startswith(_CALLS)
             count += len(value.get("tool_calls") or ()) + isinstance(value.get("function_call"), dict)
             rest += [one for key, one in value.items() if key not in ("input", "arguments")]
     return count

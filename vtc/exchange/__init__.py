@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 
 from msgspec.structs import replace as replace_fields
 
-from vtc.apis import Api, BadRequest, Request, folding, summary, unread
+from vtc.apis import Api, BadRequest, Request, folding, summary, unseen
 from vtc.dialects.cache import ConversationCache
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description
@@ -270,29 +270,29 @@ class Exchange:
         report = Report()
         pipelines: list[ReplyPipeline] = []
         strict, is_stream = self.plan.reply.is_strict, self.framing.matches(body)
-        unseen = ""  # why some of it was not looked at
+        why = ""  # why some of it was not looked at
         went = body
         try:
             came = body if is_stream else folding.streamed(self._api, body)
             stream = self._stream(compression.decoder(""), report, pipelines, whole=not is_stream)
             went = b"".join([*stream.feed(came), *stream.finish()])
             if not (is_stream or stream.failed):
-                unseen = "it could not be read" if stream.left_out else ""
+                why = "it could not be read" if stream.left_out else ""
                 # Where nothing may leave unseen, what keeps its bytes holds no call that only others would find.
-                kept = not (strict and unread.calls(body))
+                kept = not (strict and unseen.calls(body))
                 went = folding.folded(self._api, body, came, went) if kept else folding.joined(self._api, went)
         except folding.NoReply as error:
-            if not strict or unread.says_nothing(body):
+            if not strict or unseen.says_nothing(body):
                 return _Reply(body, report, [])
-            unseen = str(error)
+            why = str(error)
         except Exception as error:
-            unseen = f"{type(error).__name__}: {error}"
-            if not strict or (isinstance(error, ValueError) and unread.says_nothing(body)):
+            why = f"{type(error).__name__}: {error}"
+            if not strict or (isinstance(error, ValueError) and unseen.says_nothing(body)):
                 logger.error("vtc: the reply is passed on as it came\n%s", told(error))
-                report.failures.append(unseen)
-        if strict and not is_stream and unseen and not report.failures:
+                report.failures.append(why)
+        if strict and not is_stream and why and not report.failures:
             report = Report()
-            report.intervened("unread_calls", "refused", "", "the reply could not be read, so it was withheld", unseen)
+            report.intervened("unread_calls", "refused", "", "the reply could not be read, so it was withheld", why)
             return _Reply(self._own(WITHHELD, created=0), report, [])
         if report.failures and not is_stream:  # what was read of it is not what is sent
             return _Reply(body, Report(failures=report.failures), [])

@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from vtc.apis.base import Codec
 from vtc.apis.relay import Relay
-from vtc.apis.unread import Unread
+from vtc.apis.unseen import Unread
 from vtc.exchange.fast_path import FastPath
 from vtc.exchange.reply import ReplyPipeline
 from vtc.reporting.report import Report

@@ -125,9 +125,9 @@ def test_reasoning_beside_the_text_is_not_looked_for_in_it() -> None:
 
 
 def test_text_in_parts_is_read_as_other_text() -> None:
-    """As Mistral's servers send it; parts that are no text stay."""
+    """As Mistral's servers send it. What is rewritten of it is one text."""
     thought = {"type": "thinking", "thinking": [{"type": "text", "text": "[no]"}]}
     parts = [thought, {"type": "text", "text": "a[x]"}, {"type": "text", "text": "b"}]
     message = rewritten(chat.completion(parts))["choices"][0]["message"]
-    assert message["content"] == [thought, {"type": "text", "text": "ab"}]
+    assert message["content"] == "ab"
     assert [call["function"]["name"] for call in message["tool_calls"]] == ["x"]
