@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.apis import chat
 from tests.attacks.clients import called, cline, parsed, told
 from tests.attacks.lab import RULES, actions, native, streamed, under, whole
-from vtc.exchange import WITHHELD
+from vtc.exchange.own_reply import WITHHELD
 
 DENY = {"denied_tools": ["bash"], "on_denied": "drop"}
 ENTRY = {"index": 0, "id": "c0", "type": "function", "function": {"name": "bash", "arguments": "{}"}}

@@ -8,17 +8,14 @@ Some replies are our own (`exchange.answer`), and some requests are sent again w
 (`exchange.rewrite_with_retry`).
 
 Nothing here does I/O, reads a clock or draws a random number. Bad traffic fails open in one place for each direction:
-`_as_it_came` for a request (the body goes on as it came), `Stream` for a reply (what waits is given back, the rest
+`as_it_came` for a request (the body goes on as it came), `Stream` for a reply (what waits is given back, the rest
 passes).
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from msgspec.structs import replace as replace_fields
@@ -29,15 +26,16 @@ from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
 from vtc.dialects.text_client import conversation
-from vtc.events import Call, Message, Refusal, ToolCall
+from vtc.events import Call, Message, Refusal
 from vtc.exchange import request as outgoing
 from vtc.exchange.leftovers import Leftovers
+from vtc.exchange.own_reply import WITHHELD, own_reply
 from vtc.exchange.reply import ReplyPipeline, Thoughts
+from vtc.exchange.request import as_it_came
 from vtc.exchange.stages import Fault, Ids
 from vtc.exchange.stream import Stream
 from vtc.guards import loops
 from vtc.guards.chain import chain, refusable
-from vtc.json_text import encode
 from vtc.profiles.matching import Facts
 from vtc.profiles.plan import Plan, ReplyPlan
 from vtc.profiles.planner import Planner
@@ -48,10 +46,6 @@ from vtc.wire.framing import Framing
 from vtc.wire.sse import EventStream
 
 logger = logging.getLogger(__name__)
-
-
-WITHHELD = "The reply was withheld: it could not be read, and a policy holds here that refuses calls."
-"""What a client is told in place of a whole reply."""
 
 
 class NoAnswer(Exception):
@@ -101,7 +95,7 @@ class Exchange:
         """
         if cache is None:
             cache = ConversationCache()  # for this exchange alone, which needs some values twice
-        with _as_it_came():
+        with as_it_came():
             cache.next_exchange()
             request = api.request(body, cache)
             facts = replace(facts, model=request.model, body=request.fields)
@@ -130,21 +124,15 @@ class Exchange:
             return "application/json", body
         return self.framing.media_type, folding.streamed(self._api, body, self._request)
 
-    def _own(self, text: str, created: int) -> bytes:
+    def _own(self, text: str, created: int = 0) -> bytes:
         """Make a whole reply of our own."""
-        client = self.plan.reply.client_text
-        final = client.final_call if client else None
-        if client and final and final.tool in self._tools:
-            call = ToolCall(final.tool, json.dumps({final.argument: text}, ensure_ascii=False))
-            text = conversation.as_read(call, client.dialect, self._tools)
-        digest = hashlib.sha256(self._seed.encode()).hexdigest()
-        return encode(self._api.answer(self._request, text, digest, created))
+        return own_reply(self._api, self._request, self.plan.reply, self._tools, text, self._seed, created)
 
     def _rewritten(self) -> _Outgoing:
         if self._outgoing is None:
             plan, request = self.plan.request, self._request
             try:
-                with _as_it_came():
+                with as_it_came():
                     stop, steer = self._loops()
                     messages = outgoing.prepared(request, plan, self._tools, steer, self.report.request, self._cache)
                     body = outgoing.encoded(request, self._body, plan, messages)
@@ -263,7 +251,7 @@ class Exchange:
             self.report.failures.append(reason)
             return None
         self.report.intervened("unread_calls", "refused", "", f"{reason}, so it was withheld")
-        return self._own(WITHHELD, created=0)
+        return self._own(WITHHELD)
 
     def _attempt(self, body: bytes) -> _Reply:
         """Read and rewrite one reply."""
@@ -293,7 +281,7 @@ class Exchange:
         if strict and not is_stream and why and not report.failures:
             report = Report()
             report.intervened("unread_calls", "refused", "", "the reply could not be read, so it was withheld", why)
-            return _Reply(self._own(WITHHELD, created=0), report, [])
+            return _Reply(self._own(WITHHELD), report, [])
         if report.failures and not is_stream:  # what was read of it is not what is sent
             return _Reply(body, Report(failures=report.failures), [])
         return _Reply(went, report, [fault for pipeline in pipelines for fault in pipeline.faults])
@@ -405,18 +393,6 @@ class _Reply:
     body: bytes
     report: Report
     faults: list[Fault]
-
-
-@contextmanager
-def _as_it_came() -> Iterator[None]:
-    """Turn a fault of ours into `BadRequest`, so that the request is passed on as it came."""
-    try:
-        yield
-    except BadRequest:
-        raise
-    except Exception as error:
-        logger.error("vtc: the request is passed on as it came\n%s", told(error))
-        raise BadRequest(f"{type(error).__name__}: {error}") from error
 
 
 def _alphanumeric9(digest: str) -> str:

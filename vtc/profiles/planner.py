@@ -330,9 +330,8 @@ class Planner:
             return None, f"the request declares {len(request.tools)} tools: a native client"
         documented = _documented_tools(request, client.tool_sections, cache)
         longest = max((len(message.text) for message in request.messages if message.role == "system"), default=0)
-        too_long = f", its prompt is too long to be looked through ({longest} characters)"
-        if documented or longest <= documented_tools.MOST_PROMPT:
-            too_long = ""
+        is_read = documented or longest <= documented_tools.MOST_PROMPT
+        too_long = "" if is_read else f", its prompt is too long to be looked through ({longest} characters)"
         if client.tool_protocol == "text":
             return documented, f"client profile {client.name} says tool_protocol: text{too_long}"
         agent, patterns = facts.user_agent[:80], self._settings.client_patterns
