@@ -4,7 +4,7 @@ FUZZ_SECONDS ?= 60
 DEMO_FLAGS := $(if $(filter 1,$(WEB)),--web)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-agents fuzz attack load lint types format bench clean
+.PHONY: help setup demo test test-agents test-install fuzz attack load lint types format bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -12,8 +12,9 @@ help: ## show this list
 setup: ## make or update .venv (the others do it by themselves)
 	@scripts/bootstrap.sh
 
-demo: setup ## run the demonstration; WEB=1 shows it in mitmweb
-	$(PYTHON) -m vtc.demo $(DEMO_FLAGS)
+demo: ## run the demonstration; WEB=1 shows it in mitmweb
+	@scripts/bootstrap.sh demo
+	$(PYTHON) -m vtc demo $(DEMO_FLAGS)
 
 test: setup ## run the test suite
 	$(PYTHON) -m pytest
@@ -21,6 +22,9 @@ test: setup ## run the test suite
 test-agents: setup ## run the tests with real coding agents (needs Node)
 	@command -v npm >/dev/null || { echo "make test-agents needs Node and npm: install Node 20 or newer" >&2; exit 1; }
 	$(PYTHON) -m pytest -m agents tests/agents
+
+test-install: setup ## install VTC in each documented way into fresh environments
+	$(PYTHON) -m pytest -m install tests/install
 
 fuzz: setup ## fuzz replies, requests and profiles for FUZZ_SECONDS (Linux only)
 	@$(PYTHON) -c 'import atheris' 2>/dev/null || { $(PYTHON) -m ensurepip >/dev/null && \

@@ -17,7 +17,8 @@ from vtc.dialects.cache import ConversationCache
 from vtc.exchange import Exchange
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts
-from vtc.profiles.planner import Planner, Settings
+from vtc.profiles.planner import Planner
+from vtc.profiles.settings import Settings
 
 REQUEST = "a request of 200 messages and 40 tools, 320 KB"
 MEMORY = "memory by open stream"

@@ -27,7 +27,8 @@ from vtc.apis.relay import Relay
 from vtc.exchange.reply import ReplyPipeline
 from vtc.exchange.stream import Stream
 from vtc.profiles import loader
-from vtc.profiles.planner import Planner, Settings
+from vtc.profiles.planner import Planner
+from vtc.profiles.settings import Settings
 from vtc.wire.framing import Frame
 
 FRAMES = 8000

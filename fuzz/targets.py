@@ -29,7 +29,8 @@ from vtc.exchange import Exchange
 from vtc.profiles.loader import ProfileError, builtin_directory, load
 from vtc.profiles.matching import Facts
 from vtc.profiles.plan import Plan
-from vtc.profiles.planner import Planner, Settings
+from vtc.profiles.planner import Planner
+from vtc.profiles.settings import Settings
 from vtc.wire.sse import FrameReader
 
 API, MESSAGES, RESPONSES, OLLAMA = APIS

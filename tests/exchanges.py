@@ -13,7 +13,8 @@ from vtc.exchange import Exchange
 from vtc.exchange.stream import Stream
 from vtc.profiles.loader import builtin_directory, load
 from vtc.profiles.matching import Facts
-from vtc.profiles.planner import Planner, Settings
+from vtc.profiles.planner import Planner
+from vtc.profiles.settings import Settings
 
 (API,) = [api for api in APIS if api.name == "openai-chat"]
 AGENT = Facts(user_agent="OpenAI/Python 3", host="127.0.0.1", path="/v1/chat/completions")

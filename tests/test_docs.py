@@ -2,7 +2,9 @@
 
 A block that begins with ```LANGUAGE FILE is a file; one of ```console is run, page by page, in a folder with those
 files and two captures (`flows`, `vtc.jsonl`). In printed text a line of `…` stands for any lines, and `…` in a line for
-anything. Renew the transcripts: `VTC_RENEW_DOCS=1 pytest tests/test_docs.py`, then look at the difference.
+anything. The commands of ```sh are called as far as a test can: `vtc run` with `--dry-run`, targets of make by name.
+What stands between `<!-- NAME -->` and `<!-- end -->` is generated. Renew transcripts and generated parts:
+`VTC_RENEW_DOCS=1 pytest tests/test_docs.py`, then look at the difference.
 """
 
 from __future__ import annotations
@@ -16,12 +18,17 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from mitmproxy.test import taddons
 
 from tests.proxy.test_replaying import CALL, saved
 from vtc.cli import main
+from vtc.cli.config import Config
+from vtc.profiles import reference
 from vtc.proxy import options, script
+from vtc.proxy.addon import VirtualToolCalling
 
 ROOT = Path(__file__).parents[1]
+FRONT = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 BLOCK = re.compile(r"^```(?P<kind>\w+)(?: (?P<file>\S+))?\n(?P<text>.*?)^```$", re.M | re.S)
 LOGGED = {
@@ -58,17 +65,22 @@ def matches(shown: str, output: str) -> bool:
     return re.fullmatch("".join(parts), output) is not None
 
 
+def write_files(text: str) -> None:
+    """Put the files that a page shows into the current folder."""
+    for block in BLOCK.finditer(text):
+        if block["file"]:
+            path = Path(block["file"])
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(block["text"], "utf-8")
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_transcripts_are_what_is_printed(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = page.read_text("utf-8")
     saved(tmp_path, "Hello", CALL)
     (tmp_path / "vtc.jsonl").write_text((json.dumps(LOGGED) + "\n") * 3)
     monkeypatch.chdir(tmp_path)
-    for block in BLOCK.finditer(text):
-        if block["file"]:
-            path = tmp_path / block["file"]
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(block["text"], "utf-8")
+    write_files(text)
     renewed = text
     for block in BLOCK.finditer(text):
         for command, shown in steps(block["text"]) if block["kind"] == "console" else ():
@@ -80,17 +92,102 @@ def test_the_transcripts_are_what_is_printed(page: Path, tmp_path: Path, monkeyp
         page.write_text(renewed, "utf-8")
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.stem)
+GENERATED = re.compile(
+    r"^<!-- (?P<name>vtc .*|options|keys of vtc\.yaml) -->\n(?P<text>.*?)^<!-- end -->$", re.M | re.S
+)
+
+
+def generated(name: str) -> str:
+    if name.startswith("vtc "):
+        return printed(name)
+    if name == "options":
+        return option_table()
+    return reference.table(Config) + "\n"
+
+
+def option_table() -> str:
+    """The options of VTC as mitmproxy knows them, with their help."""
+    lines = ["| option | values | |", "|---|---|---|"]
+    with taddons.context(VirtualToolCalling()) as context:
+        for name, option in sorted(context.options.items()):
+            if not name.startswith("vtc_"):
+                continue
+            default = option.default if isinstance(option.default, str | int) else ", ".join(option.default)
+            kind = {int: "a number", str: "a text"}.get(option.typespec, "texts, one `--set` each")
+            values = ", ".join(f"`{one}`" for one in option.choices) if option.choices else kind
+            told = f" (default: `{default}`)" if default != "" else ""
+            lines.append(f"| `{name}` | {values}{told} | {option.help} |")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_what_is_generated_is_up_to_date(page: Path) -> None:
+    text = renewed = page.read_text("utf-8")
+    for part in GENERATED.finditer(text):
+        now = generated(part["name"])
+        if now != part["text"]:
+            assert os.environ.get("VTC_RENEW_DOCS"), f"{part['name']}\n{now}"
+            renewed = renewed.replace(part[0], f"<!-- {part['name']} -->\n{now}<!-- end -->")
+    if renewed != text:
+        page.write_text(renewed, "utf-8")
+
+
+NOT_RUN = ("code", "docker ", "install ", "systemctl ", "export ", "nginx ")
+"""Beginnings of commands of other programs, which a test of ours cannot run."""
+INSTALLERS = ("pip install .", "uv tool install .", "pipx inject --include-apps mitmproxy .", "pip wheel --no-deps .")
+"""Run by tests/install/test_install.py."""
+
+
+def shell_commands(text: str) -> Iterator[str]:
+    """The commands of a page's shell blocks, without comments, what they set for themselves and loops around them."""
+    for block in BLOCK.finditer(text):
+        for line in block["text"].splitlines() if block["kind"] == "sh" else ():
+            command = re.sub(r"(^|\s+)#.*$", "", line).strip()
+            command = re.sub(r"^(?:[A-Z_]+=\S+ )+", "", command).removesuffix(" &")
+            if command and not command.startswith(("for ", "done")):
+                yield command
+
+
+@pytest.mark.parametrize("page", [*FRONT, *PAGES], ids=lambda page: page.stem)
+def test_every_command_can_be_called(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = page.read_text("utf-8")
+    targets = {*re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.M)}
+    monkeypatch.chdir(tmp_path)
+    write_files(text)
+    (tmp_path / "my-profiles").mkdir(exist_ok=True)
+    (tmp_path / "vtc-8081.jsonl").write_text(json.dumps(LOGGED) + "\n")
+    (tmp_path / "vtc-8082.jsonl").touch()
+    for command in [*shell_commands(text), *re.findall(r"`((?:vtc run|make) [^`]*)`", text)]:
+        program, *arguments = shlex.split(command.replace("$port", "8081").replace("URL", "http://127.0.0.1:8000"))
+        if program == "make":
+            assert {one for one in arguments if "=" not in one} <= targets, command
+        elif program == "vtc":
+            flags = ["--dry-run"] if arguments[0] == "run" else []
+            done = CliRunner().invoke(main, [arguments[0], *flags, *arguments[1:]])
+            assert done.exit_code == 0, f"{command}\n{done.output}"
+        else:
+            assert command.startswith((*NOT_RUN, *INSTALLERS)), f"no test runs {command!r}"
+
+
+@pytest.mark.parametrize("page", [*FRONT, ROOT / "SECURITY.md", *PAGES], ids=lambda page: page.stem)
 def test_what_a_page_points_to_exists(page: Path) -> None:
     """Links, pictures, options and commands of vtc."""
     text = page.read_text("utf-8")
-    for target in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", text):
-        assert (page.parent / target).exists(), target
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#\s]*)#?([^)\s]*)", text):
+        file = page.parent / target if target else page
+        assert file.exists(), target
+        assert not anchor or anchor in anchors(file), f"{target}#{anchor}"
     source = Path(options.__file__).read_text("utf-8")
     for name in set(re.findall(r"\bvtc_[a-z_]+\b", text)):
         assert f'"{name}"' in source, name
     for name in set(re.findall(r"^(?:\$ )?vtc ([a-z]+)", text, re.M)):
         assert name in main.commands, name
+
+
+def anchors(file: Path) -> set[str]:
+    """Where links into a page may lead: its titles, as GitHub writes them."""
+    titles = re.findall(r"^#+ (.+)$", file.read_text("utf-8"), re.M)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 def test_every_page_is_in_the_list() -> None:
@@ -99,9 +196,7 @@ def test_every_page_is_in_the_list() -> None:
         assert page.name == "README.md" or f"({page.name})" in index
 
 
-def test_every_option_and_command_is_in_the_readme() -> None:
-    readme = (ROOT / "README.md").read_text("utf-8")
-    for name in set(re.findall(r'"(vtc_[a-z_]+)"', Path(options.__file__).read_text("utf-8"))):
-        assert f"`{name}`" in readme, name
+def test_every_command_is_in_the_guide() -> None:
+    page = (ROOT / "docs" / "command-line.md").read_text("utf-8")
     for name in main.commands:
-        assert f"`vtc {name}" in readme, name
+        assert f"## vtc {name}" in page or f", vtc {name}\n" in page, name

@@ -20,7 +20,8 @@ from vtc.apis import BadRequest
 from vtc.exchange import Exchange
 from vtc.profiles.loader import ProfileError, builtin_directory, load
 from vtc.profiles.matching import Facts
-from vtc.profiles.planner import Planner, Settings, UnknownName
+from vtc.profiles.planner import Planner
+from vtc.profiles.settings import Settings, UnknownName
 
 PATIENCE = 60
 """Seconds after which work that does not end is given up."""

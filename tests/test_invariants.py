@@ -25,7 +25,8 @@ from vtc.dialects.writing.calls import write_calls
 from vtc.events import Tool, ToolCall
 from vtc.exchange import Exchange
 from vtc.profiles.loader import builtin_directory, load
-from vtc.profiles.planner import Planner, Settings
+from vtc.profiles.planner import Planner
+from vtc.profiles.settings import Settings
 
 EXAMPLES = settings().max_examples
 TOOLS = {

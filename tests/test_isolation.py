@@ -24,8 +24,9 @@ from vtc.dialects.bounded_cache import COMPILED
 from vtc.dialects.cache import ConversationCache
 from vtc.exchange import Exchange
 from vtc.profiles.matching import Facts
-from vtc.profiles.planner import Planner, Settings
+from vtc.profiles.planner import Planner
 from vtc.profiles.schema import Match
+from vtc.profiles.settings import Settings
 
 
 class Talk(msgspec.Struct, frozen=True, kw_only=True):

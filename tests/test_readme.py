@@ -1,26 +1,38 @@
-"""The README keeps what it says."""
+"""The README stays short, and says what is there."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-from click.testing import CliRunner
-
-from vtc.cli import main
-
-README = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
-
-
-def test_the_tables_are_what_the_command_prints() -> None:
-    """Renew them: replace what stands between the two comments by the output of the command in the first."""
-    command = "vtc profiles --markdown"
-    shown = README.partition(f"<!-- {command} -->\n")[2].partition("<!-- end -->")[0]
-    printed = CliRunner().invoke(main, command.split()[1:]).output
-    assert shown == printed, f"{command} prints other tables: put its output into the README"
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text("utf-8")
+MOST = 6 * 1024
+"""Bytes: one page that is read before anything is installed."""
 
 
-def test_the_profile_that_it_shows_is_valid(tmp_path: Path) -> None:
-    text = README.partition("```yaml\n# my-profiles/shout.yaml\n")[2].partition("```")[0]
-    (tmp_path / "shout.yaml").write_text(text, "utf-8")
-    done = CliRunner().invoke(main, ["check", str(tmp_path)])
-    assert done.exit_code == 0, done.output
+def test_it_is_short() -> None:
+    assert len(README.encode()) <= MOST
+
+
+def test_every_command_listens_on_this_machine_only() -> None:
+    for line in re.findall(r"^(?:vtc run|mitm\w+ ).*$", README, re.M):
+        assert "0.0.0.0" not in line
+        assert "vtc run" in line or "--listen-host 127.0.0.1" in line
+
+
+def test_it_says_what_the_model_wrote_and_what_the_client_receives() -> None:
+    """The sample is one: VTC reads the left side, and what it makes of it stands on the right."""
+    from vtc.dialects.reading.reader import Reader
+    from vtc.dialects.syntax.grammar import compiled
+    from vtc.events import Call, Tool
+    from vtc.profiles.loader import builtin_directory, load
+
+    sample = README.partition("------------------------\n")[2].partition("```")[0]
+    text = "\n".join(line[:38].rstrip() for line in sample.splitlines())
+    schema = {"type": "object", "properties": {"path": {"type": "string"}}}
+    dialect = load([builtin_directory()]).dialects["qwen3-coder"]
+    reader = Reader(compiled((dialect,), ("read_file",)), {"read_file": Tool("read_file", "", schema)})
+    (call,) = [event.call for event in [*reader.feed(text), *reader.finish()] if isinstance(event, Call)]
+    assert f'"name": "{call.name}"' in sample
+    assert call.arguments.replace('"', '\\"') in sample

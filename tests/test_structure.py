@@ -34,10 +34,11 @@ RANKS = {
     "xml_helpers": 6,
     "vtc": 7,
     "proxy": 8,
-    "cli": 9,
     "demo": 9,
+    "cli": 10,
+    "__main__": 11,
 }
-OUTER = {"proxy", "cli", "demo"}
+OUTER = {"proxy", "cli", "demo", "__main__"}
 READS_FILES = {"profiles"}
 IMPURE = {
     *("time", "random", "secrets", "uuid"),
@@ -312,7 +313,7 @@ def test_a_module_without_a_mirror_test_is_found() -> None:
 
 
 def test_a_mirror_test_is_found_where_it_belongs() -> None:
-    modules = {"vtc/__init__.py": "", "vtc/events.py": "", "vtc/wire/sse.py": "", "vtc/demo/__main__.py": ""}
+    modules = {"vtc/__init__.py": "", "vtc/events.py": "", "vtc/wire/sse.py": "", "vtc/cli/__main__.py": ""}
     assert check_mirrors({**modules, "tests/test_events.py": "", "tests/wire/test_sse.py": ""}) == []
 
 

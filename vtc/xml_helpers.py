@@ -18,7 +18,8 @@ from vtc.dialects.syntax.grammar import compiled
 from vtc.dialects.writing.calls import write_calls
 from vtc.events import Call, Text, Tool, ToolCall
 from vtc.profiles import loader
-from vtc.profiles.planner import CLIENT_PATTERNS, agent_pattern
+from vtc.profiles.planner import agent_pattern
+from vtc.profiles.settings import CLIENT_PATTERNS
 
 
 def detect_vtc_client(agent: str, patterns: Iterable[str] = CLIENT_PATTERNS) -> bool:

@@ -203,6 +203,16 @@ def test_whole_reply_as_a_stream(thinking: str | None) -> None:
     assert ollama.read(stream) == ollama.read(chat.encoded(body), stream=False)
 
 
+@pytest.mark.parametrize("text", ["a", "a[b", "[x]a", "a[x", "[x]"])
+def test_error_comes_after_all_that_was_said_and_is_the_last(text: str) -> None:
+    relay, error = Relay(API.codec(), Toy), ollama.error()
+    frames = [*LineReader().feed(b"".join([*ollama.said(text), error]))]
+    *before, last = b"".join([*(out for frame in frames for out in relay.feed(frame)), *relay.finish()]).splitlines()
+    assert json.loads(last) == json.loads(error)
+    found = ollama.read(b"".join(line + b"\n" for line in before) + ollama.end(), ids=True)
+    assert found.content + "[x]" * len(found.calls) == text.replace("[x]a", "a[x]")
+
+
 def test_reply_of_our_own() -> None:
     request = Request(chat.encoded(ollama.request()))
     body = chat.encoded(API.answer(request, "Stopped.", "0" * 64, 0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from tests.apis import chat
 from tests.apis.shapes import SHAPES, asked
-from tests.proxy.test_replaying import saved
+from tests.proxy.test_replaying import CALL, saved
 from vtc.cli import main
 
 
@@ -77,14 +78,33 @@ def test_explain_for_programs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("api", SHAPES)
 def test_explain_saved_flows(api: str, tmp_path: Path) -> None:
-    path = saved(tmp_path, "Hello", api=api, model="Qwen/Qwen3-8B")
+    """What was done, as it was recorded, also under options of that time; with --all what would be planned now, too."""
+    path = saved(tmp_path, CALL, api=api, model="Qwen/Qwen3-8B", vtc_tools="prompt")
     result = run("explain", "--flow", str(path))
     assert result.exit_code == 0
-    assert result.output.splitlines()[0] == f"address{SHAPES[api].path}"
-    assert "model: qwen3" in result.output.splitlines()
+    first, *lines = result.output.splitlines()
+    where = re.escape(f"address{SHAPES[api].path}")
+    assert re.fullmatch(where + r" 200 \w{8}: vtc: read, hermes -> tool_calls, \d tools -> hermes prompt", first)
+    assert "  call: read, hermes -> tool_calls" in lines
+    assert "What would be planned now" not in lines
+    assert "model: qwen3" in run("explain", "--all", "--flow", str(path)).output.splitlines()
     (found,) = json.loads(run("explain", "--json", "--flow", str(path)).output)
     assert found["model"]["profile"] == "qwen3"
-    assert any("a native client" in line for line in found["plan"])
+    assert any("written as hermes" in line for line in found["plan"])  # as it was captured
+
+
+def test_explain_a_flow_that_vtc_did_not_see(tmp_path: Path) -> None:
+    result = run("explain", "--flow", str(saved(tmp_path, "Hello", model="Qwen/Qwen3-8B", seen=False)))
+    assert result.exit_code == 0
+    assert {"What would be planned now", "model: qwen3"} <= {*result.output.splitlines()}
+
+
+def test_explain_with_options(tmp_path: Path) -> None:
+    path = tmp_path / "request.json"
+    path.write_text(json.dumps(chat.request()))
+    result = run("explain", "--request", str(path), "--tools", "prompt", "--dialect", "hermes", "--client", "opencode")
+    assert "conversation and tools written as hermes" in result.output
+    assert "client opencode: forced by an option" in result.output
 
 
 def test_explain_a_saved_flow_that_is_no_request(tmp_path: Path) -> None:
@@ -93,8 +113,9 @@ def test_explain_a_saved_flow_that_is_no_request(tmp_path: Path) -> None:
     assert "no chat completion request" in result.output
 
 
-def test_explain_a_file_without_flows(tmp_path: Path) -> None:
-    (tmp_path / "flows").write_text("nothing")
+@pytest.mark.parametrize(("text", "said"), [("nothing", "cannot be read as flows"), ("", "no exchange with a model")])
+def test_explain_a_file_without_flows(text: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "flows").write_text(text)
     result = run("explain", "--flow", str(tmp_path / "flows"))
     assert result.exit_code == 1
-    assert "cannot be read as flows" in result.output
+    assert said in result.output

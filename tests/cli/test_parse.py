@@ -127,7 +127,7 @@ def test_a_dialect_that_does_not_exist(tools: Path) -> None:
     result = run(tools, "--dialect", "hermez", text=CALL)
     assert result.exit_code == 2
     assert "no dialect 'hermez'" in result.output
-    assert "qwen3-coder" in result.output
+    assert "did you mean 'hermes'?" in result.output
 
 
 @pytest.mark.parametrize(

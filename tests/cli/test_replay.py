@@ -33,8 +33,32 @@ def test_nothing_changes(api: str, tmp_path: Path) -> None:
     assert result.exit_code == 0
     lines = result.output.splitlines()
     assert [line.split()[0] for line in lines] == ["same", "same", "2"]
-    assert "vtc: hermes -> tool_calls, 1 call" in lines[1]
+    assert "vtc: read, hermes -> tool_calls" in lines[1]
     assert lines[-1] == "2 same, 0 changed, 0 skipped"
+
+
+def test_flows_are_replayed_with_the_options_of_their_capture(tmp_path: Path) -> None:
+    path = saved(tmp_path, CALL, vtc_tools="prompt", vtc_dialect="hermes")
+    saved(tmp_path, CALL, vtc_model="mistral", vtc_lenient="off")
+    assert run(path).output.endswith("2 same, 0 changed, 0 skipped\n")
+    assert run("--tools", "native", path).output.endswith("1 same, 1 changed, 0 skipped\n")
+
+
+def test_a_profile_of_the_capture_that_is_not_here_is_told(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "mine.yaml").write_text("kind: model\nname: mine\nmatch: {}\n")
+    path = saved(tmp_path, "Hello", vtc_profiles=[str(tmp_path / "mine")], vtc_model="mine")
+    result = run(path)
+    assert "skipped" in result.output
+    assert "there is no model 'mine'" in result.output
+    assert run("--profiles", tmp_path / "mine", path).output.endswith("1 same, 0 changed, 0 skipped\n")
+
+
+def test_a_file_without_exchanges(tmp_path: Path) -> None:
+    (tmp_path / "flows").touch()
+    result = run(tmp_path / "flows")
+    assert result.exit_code == 1
+    assert "no exchange with a model in it" in result.output
 
 
 def test_what_changes_is_shown_and_is_an_exit_code(tmp_path: Path) -> None:
@@ -84,4 +108,4 @@ def test_what_cannot_be_read(name: str, text: str, said: str, tmp_path: Path) ->
 def test_a_setting_that_does_not_exist(tmp_path: Path) -> None:
     result = run("--dialect", "hermez", saved(tmp_path, "x"))
     assert result.exit_code == 2
-    assert "there is no dialect profile 'hermez'" in " ".join(result.output.split())
+    assert "there is no dialect 'hermez'" in " ".join(result.output.split())

@@ -39,11 +39,8 @@ def command(*arguments: str) -> list[str]:
         (["--tools", "prompt", "--dialect", "hermes"], ["--set", "vtc_tools=prompt", "--set", "vtc_dialect=hermes"]),
         (["--observe"], ["--set", "vtc_mode=observe"]),
         (["--log", "x.jsonl"], ["--set", "vtc_log=x.jsonl"]),
-        (
-            ["--profiles", "a", "--profiles", "/b"],
-            ["--set", f"vtc_profiles={Path.cwd() / 'a'}", "--set", "vtc_profiles=/b"],
-        ),
         (["--web"], ["--set", "web_columns=comment"]),
+        ([], ["--set", "flow_detail=0"]),
         (["localhost:1", "--", "-q", "--set", "a=b"], ["-q", "--set", "a=b"]),
         (["--", "-q"], ["-q"]),
     ],
@@ -51,6 +48,40 @@ def command(*arguments: str) -> list[str]:
 def test_what_is_started(arguments: list[str], part: list[str]) -> None:
     found = command(*arguments)
     assert any(found[at : at + len(part)] == part for at in range(len(found)))
+
+
+@pytest.mark.parametrize("more", [["-v"], ["--web"]])
+def test_mitmproxys_own_lines_can_be_had(more: list[str]) -> None:
+    assert "flow_detail=0" not in command("localhost:1", *more)
+
+
+def test_profiles_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a").mkdir()
+    monkeypatch.chdir(tmp_path)
+    found = command("--profiles", "a", "--profiles", str(tmp_path))
+    assert [part for part in found if part.startswith("vtc_profiles=")] == [
+        f"vtc_profiles={tmp_path / 'a'}",
+        f"vtc_profiles={tmp_path}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--dialect", "hermez"], 2, "there is no dialect 'hermez' (did you mean 'hermes'?)"),
+        (["--profiles", "/nope"], 2, "'/nope' does not exist"),
+        (["--profiles", "bad.yaml"], 1, "bad.yaml:1: kind: "),
+        (["--tool", "prompt"], 2, "Did you mean"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_started(
+    arguments: list[str], code: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.yaml").write_text("kind: modle\n")
+    result = run(*arguments)
+    assert result.exit_code == code
+    assert said in result.output
 
 
 def test_without_an_upstream_it_is_an_ordinary_proxy() -> None:
@@ -81,7 +112,7 @@ async def test_it_runs(confdir: Path, tmp_path: Path) -> None:
     async with serving(lambda _: reply) as upstream:
         arguments = ["run", upstream.url, "--port", "0", "--log", str(log), "--", "--set", f"confdir={confdir}"]
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "vtc.cli", *arguments),
+            *(sys.executable, "-m", "vtc", *arguments),
             stdout=PIPE,
             stderr=STDOUT,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},

@@ -36,7 +36,7 @@ async def test_the_seed_case(stream: bool, start: Start) -> None:
     lab = await start(replying("I plan.\n\n" + SEED, stream))
     assert await asked(lab, stream) == chat.Read("I plan.", calls=WRITTEN, finish_reason="tool_calls")
     flow = await lab.flow()
-    assert flow.comment == "vtc: invoke -> tool_calls, 1 call, 1 repaired (recovered 1 call: corrupt-closer, json-cut)"
+    assert flow.comment == "vtc: todo, 1 repaired (corrupt-closer, json-cut), invoke -> tool_calls"
     assert flow.metadata["vtc"]["model"] == "deepseek-v3"
     assert flow.metadata["vtc"]["calls"][0]["repairs"] == ["corrupt-closer", "json-cut"]
 
@@ -129,7 +129,7 @@ async def test_well_formed_calls_read_alike(lenient: str, stream: bool, start: S
     text = '<function_calls>\n<invoke name="todo">\n<parameter name="todos">a</parameter>\n</invoke>\n</function_calls>'
     lab = await start(replying(text, stream), vtc_lenient=lenient)
     assert await asked(lab, stream) == chat.Read(calls=[("todo", {"todos": "a"})], finish_reason="tool_calls")
-    assert (await lab.flow()).comment == "vtc: invoke -> tool_calls, 1 call"
+    assert (await lab.flow()).comment == "vtc: todo, invoke -> tool_calls"
 
 
 async def test_a_call_beyond_the_limit_is_not_repaired(start: Start) -> None:
@@ -147,10 +147,11 @@ async def test_slow_work_is_a_warning(
     ticks = itertools.count()
     monkeypatch.setattr("vtc.proxy.addon.time.perf_counter", lambda: next(ticks) * tick)
     lab = await start(chat.streamed(SEED))
-    await asked(lab)
-    await lab.flow()
+    for _ in range(2):  # the first of all has to compile the dialects, which is no fault
+        await asked(lab)
+        await lab.flow()
     found = [record for record in caplog.records if "ms of work" in record.getMessage()]
-    assert bool(found) is warned
+    assert len(found) == warned
     assert all(record.levelno == logging.WARNING and "deepseek-v3" in record.getMessage() for record in found)
 
 

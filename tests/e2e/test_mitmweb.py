@@ -25,7 +25,7 @@ from playwright.async_api import Browser, Locator, Page, async_playwright, expec
 
 from tests.apis import chat
 from tests.e2e.conftest import PATH, PATIENCE
-from tests.e2e.upstream import Reply, serving
+from tests.e2e.upstream import JSON, Reply, Seen, serving
 from tests.proxy.test_replaying import saved
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
@@ -43,8 +43,8 @@ REPLIES = {
     "again": chat.said(CALL),
 }
 COMMENTS = {
-    "rewritten": "vtc: qwen3-coder -> tool_calls, 1 call, 3 tools -> qwen3-coder prompt",
-    "repaired": "1 repaired (recovered 1 call: missing-closer)",
+    "rewritten": "vtc: read, qwen3-coder -> tool_calls, 3 tools -> qwen3-coder prompt",
+    "repaired": "1 repaired (missing-closer)",
     "refused": "1 left as text (no tool 'rm' is offered)",
 }
 
@@ -81,6 +81,13 @@ class Mitmweb:
         return await self.pane.inner_text()
 
 
+def answer(seen: Seen) -> Reply:
+    """The reply that the request asks for; none to the question for models, by which `vtc run` knows its server."""
+    if seen.method == "GET":
+        return Reply([b"{}"], JSON, status=404)
+    return Reply([chat.ROLE, *REPLIES[seen.json["user"]], chat.STOP, chat.DONE])
+
+
 async def ask(client: httpx.AsyncClient, user: str) -> httpx.Response:
     """An exchange; `user` is which reply is given."""
     body = chat.request("What does note.txt say?", stream=True, user=user)
@@ -99,7 +106,7 @@ async def running(upstream: str, confdir: Path) -> AsyncIterator[tuple[str, str]
     """`vtc run --web`; gives the proxy's address and the page's, token and all."""
     arguments = ["run", "--web", upstream, "--port", "0", "--tools", "prompt", "--dialect", "qwen3-coder", "--"]
     arguments += ["--set", f"confdir={confdir}", "--no-web-open-browser", "--web-port", str(free_port())]
-    command = [sys.executable, "-m", "vtc.cli", *arguments]
+    command = [sys.executable, "-m", "vtc", *arguments]
     process = await asyncio.create_subprocess_exec(
         *command, stdout=PIPE, stderr=STDOUT, env={**os.environ, "PYTHONUNBUFFERED": "1"}
     )
@@ -126,7 +133,7 @@ async def running(upstream: str, confdir: Path) -> AsyncIterator[tuple[str, str]
 async def browser(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Browser, str, httpx.AsyncClient]]:
     """A browser, mitmweb after an exchange of each kind, and a client of its proxy: once for all, they start slowly."""
     async with (
-        serving(lambda seen: Reply([chat.ROLE, *REPLIES[seen.json["user"]], chat.STOP, chat.DONE])) as upstream,
+        serving(answer) as upstream,
         running(upstream.url, tmp_path_factory.mktemp("mitmproxy")) as (proxy, url),
         httpx.AsyncClient(base_url=proxy, trust_env=False, timeout=PATIENCE) as client,
         async_playwright() as playwright,
@@ -154,9 +161,8 @@ async def mitmweb(browser: tuple[Browser, str, httpx.AsyncClient]) -> AsyncItera
 async def test_the_list_shows_what_was_done_and_is_searched(mitmweb: Mitmweb) -> None:
     for comment in COMMENTS.values():
         await expect(mitmweb.page.get_by_text(comment).first).to_be_visible()
-    marks = {"rewritten": "🔨", "repaired": "🔧", "refused": "⚠"}
-    for mark in marks.values():
-        await expect(mitmweb.page.locator("table tbody tr", has_text=mark)).to_have_count(1)
+    for comment in await mitmweb.rows.locator("td.col-comment").all():
+        assert await comment.evaluate("cell => cell.clientWidth") > 400  # of 1500; about sixty characters
     await mitmweb.shot("mitmweb-list")
     await mitmweb.page.get_by_placeholder("Search").fill("~marker warning")
     await expect(mitmweb.rows).to_have_count(1)
@@ -228,6 +234,32 @@ async def test_commands_are_run_from_the_command_bar(mitmweb: Mitmweb) -> None:
     await bar.press("Enter")
     await expect(mitmweb.page.locator(".command-result")).to_contain_text("repaired: missing-closer")
     await mitmweb.shot("mitmweb-command")
+
+
+async def test_the_page_shows_exchanges_as_they_happen(mitmweb: Mitmweb) -> None:
+    page, address = mitmweb.page, mitmweb.page.url.partition("?")[0].partition("#")[0]
+    await page.goto(f"{address}vtc")
+    exchanges = page.locator("#exchanges tr", has=page.locator("td"))
+    await expect(page.locator("#by-dialect")).to_contain_text("qwen3-coder")
+    before = await exchanges.count()
+    await ask(mitmweb.client, "again")
+    await expect(exchanges).to_have_count(before + 1)  # by itself
+    await page.get_by_role("link", name=COMMENTS["rewritten"]).last.click()
+    changed = page.locator("td.came.changed", has_text="<function=read>")
+    await expect(changed).to_have_count(1)
+    await expect(page.locator("td.went.changed", has_text="-> read")).to_have_count(1)
+    await expect(page.locator("td.came:not(.changed)", has_text="I look.")).to_have_count(1)
+    await mitmweb.shot("mitmweb-page")
+
+
+async def test_the_page_is_behind_mitmwebs_token(mitmweb: Mitmweb) -> None:
+    address = mitmweb.page.url.partition("?")[0].partition("#")[0]
+    async with httpx.AsyncClient(trust_env=False) as stranger:
+        for path in ("vtc", "vtc/00000000-0000-0000-0000-000000000000"):
+            answer = await stranger.get(f"{address}{path}")
+            assert answer.status_code == 403
+            assert "token" in answer.text
+    assert (await mitmweb.page.goto(f"{address}vtc/0-0")).status == 404  # type: ignore[union-attr]
 
 
 async def test_a_flow_from_a_file_is_shown_too(mitmweb: Mitmweb, tmp_path: Path) -> None:

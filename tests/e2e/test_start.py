@@ -7,11 +7,12 @@ import os
 import re
 import sys
 from asyncio.subprocess import PIPE, STDOUT, Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx
+import pytest
 
 from tests.apis import chat
 from tests.e2e.conftest import PATH, PATIENCE
@@ -22,9 +23,11 @@ MITMDUMP = Path(sys.executable).with_name("mitmdump")
 
 
 @asynccontextmanager
-async def mitmdump(directory: Path, *arguments: str) -> AsyncIterator[Process]:
+async def mitmdump(
+    directory: Path, *arguments: str, environment: Mapping[str, str] | None = None
+) -> AsyncIterator[Process]:
     command = [str(MITMDUMP), "-s", str(ADDON), "--listen-host", "127.0.0.1", "--listen-port", "0", *arguments]
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})}
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=STDOUT, cwd=directory, env=environment)
     try:
         async with asyncio.timeout(3 * PATIENCE):
@@ -47,6 +50,49 @@ async def test_a_bad_profile_keeps_it_from_starting(confdir: Path, tmp_path: Pat
     assert "did you mean 'lenient'?" in output.decode()
 
 
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("vtc_tols=prompt", "vtc: there is no option vtc_tols (did you mean 'vtc_tools'?)"),
+        ("vtc_max_call_bytes=abc", "vtc: vtc_max_call_bytes must be a whole number, not 'abc'"),
+        ("vtc_mode=foo", "vtc: vtc_mode must be one of rewrite, observe, off, not 'foo'"),
+        ("vtc_dialect=hermez", "vtc: vtc_dialect: there is no dialect 'hermez' (did you mean 'hermes'?)"),
+        ("vtc_log=/nope/x", "vtc: vtc_log: /nope/x cannot be written: No such file or directory"),
+    ],
+)
+async def test_a_wrong_option_keeps_it_from_starting_and_is_told_in_one_line(
+    option: str, said: str, confdir: Path, tmp_path: Path
+) -> None:
+    async with mitmdump(tmp_path, "--set", f"confdir={confdir}", "--set", option) as process:
+        output, _ = await process.communicate()
+    assert process.returncode
+    assert said in output.decode()
+    assert "Traceback" not in output.decode()
+
+
+async def test_it_takes_its_own_package_where_another_has_the_name(confdir: Path, tmp_path: Path) -> None:
+    """`vtc` on the package index is somebody else's."""
+    (tmp_path / "vtc").mkdir()
+    (tmp_path / "vtc" / "__init__.py").write_text("raise ValueError('theirs')\n")
+    settings = ["--set", f"confdir={confdir}", "--set", "vtc_mode=nonsense"]
+    async with mitmdump(tmp_path, *settings, environment={"PYTHONPATH": str(tmp_path)}) as process:
+        output, _ = await process.communicate()
+    assert f"the other package called vtc, {tmp_path / 'vtc' / '__init__.py'}, is left alone" in output.decode()
+    assert "vtc_mode must be one of" in output.decode()  # that is ours
+    assert "Traceback" not in output.decode()
+
+
+async def test_it_says_what_it_lacks(confdir: Path, tmp_path: Path) -> None:
+    (tmp_path / "msgspec.py").write_text("raise ModuleNotFoundError(\"No module named 'msgspec'\")\n")
+    settings = ["--set", f"confdir={confdir}"]
+    async with mitmdump(tmp_path, *settings, environment={"PYTHONPATH": str(tmp_path)}) as process:
+        output, _ = await process.communicate()
+    assert process.returncode
+    assert "VTC cannot be loaded: No module named 'msgspec'. Install it into the environment" in output.decode()
+    assert f"pipx inject --include-apps mitmproxy {ADDON.parents[1]}" in output.decode()
+    assert "Traceback" not in output.decode()
+
+
 async def test_it_starts_and_works_and_says_at_the_end_what_it_did(confdir: Path, tmp_path: Path) -> None:
     """B11: the figures by model when it ends."""
     reply = Reply(chat.streamed(*chat.DIALECTS["tag"]("read", {"filePath": "/a"})))
@@ -65,7 +111,10 @@ async def test_it_starts_and_works_and_says_at_the_end_what_it_did(confdir: Path
             output, _ = await process.communicate()
     assert chat.read(response.content).calls == [("read", {"filePath": "/a"})]
     assert process.returncode == 0
-    assert "vtc: tag -> tool_calls, 1 call, 3 tools -> tag prompt 127.0.0.1/v1/chat/completions" in output.decode()
+    assert (
+        f"vtc: read, tag -> tool_calls, 3 tools -> tag prompt - {chat.MODEL} at 127.0.0.1/v1/chat/completions"
+        in output.decode()
+    )
     for name in ("client openai-sdk", "model unknown"):
-        assert f"vtc: {name}: 1 exchanges, 1 calls (0 repaired), 0 left as text, 0 failed open" in output.decode()
-    assert "vtc: dialect tag: 1 calls (0 repaired), 0 left as text" in output.decode()
+        assert f"vtc: {name}: 1 exchange, 1 call (0 repaired), 0 left as text, 0 failed open" in output.decode()
+    assert "vtc: dialect tag: 1 call (0 repaired), 0 left as text" in output.decode()

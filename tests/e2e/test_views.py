@@ -124,7 +124,7 @@ async def test_marks_and_comments_are_found_by_filters(
 
 
 async def test_what_failed_open_has_a_mark_of_its_own(start: Start) -> None:
-    lab = await start(Reply([b"{" * 3], JSON, framing="length"))
+    lab = await start(Reply([b"no gzip"], {**JSON, "content-encoding": "gzip"}, framing="length"))
     flow = await exchanged(lab)
     assert flow.marked == ":boom:"
     assert flowfilter.match(flowfilter.parse("~marker boom"), flow)

@@ -39,7 +39,7 @@ async def nginx(directory: Path, *ports: int) -> AsyncIterator[str]:
     found = re.search(r"^```nginx \S+\n(.*?)^```", PAGE, re.M | re.S)
     assert found
     text = found[1]
-    for shown, real in (("8080", own), ("8081", ports[0]), ("8082", ports[1])):
+    for shown, real in (("8088", own), ("8081", ports[0]), ("8082", ports[1])):
         assert f"127.0.0.1:{shown};" in text
         text = text.replace(f"127.0.0.1:{shown};", f"127.0.0.1:{real};")
     kept = "".join(f"{kind}_temp_path {directory};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
@@ -67,7 +67,7 @@ async def nginx(directory: Path, *ports: int) -> AsyncIterator[str]:
 async def worker(upstream: str, confdir: Path, log: Path) -> AsyncIterator[int]:
     """A worker as the guide starts it; gives its port."""
     arguments = ["run", upstream, "--port", "0", "--log", str(log), "--", "--set", f"confdir={confdir}"]
-    command = [sys.executable, "-m", "vtc.cli", *arguments]
+    command = [sys.executable, "-m", "vtc", *arguments]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=STDOUT, env=environment)
     assert process.stdout is not None

@@ -128,17 +128,22 @@ def call(dialect: str, *repairs: str) -> dict[str, Any]:
     [
         (Report(), ""),
         (Report(why=["x"], client="c", model="m"), ""),
-        (Report(calls=[call("tag")]), "vtc: tag -> tool_calls, 1 call"),
+        (Report(calls=[call("tag")]), "vtc: n, tag -> tool_calls"),
         (
             Report(calls=[call("hermes"), call("tag", "a", "b"), call("hermes")]),
-            "vtc: hermes, tag -> tool_calls, 3 calls, 1 repaired (recovered 1 call: a, b)",
+            "vtc: n x3, 1 repaired (a, b), hermes, tag -> tool_calls",
         ),
         (
             Report(request=["3 tools -> tag prompt"], refusals=[{"reason": "r"}, {"reason": "s"}]),
             "vtc: 2 left as text (r), 3 tools -> tag prompt",
         ),
+        (
+            Report(calls=[{**call("tag"), "name": name} for name in "abcdefg"]),
+            "vtc: a, b, c, d, 3 more, tag -> tool_calls",
+        ),
+        (Report(errors=["the server answered 400"]), "vtc: the server answered 400"),
         (Report(failures=["E: x"]), "vtc: failed open: E: x"),
-        (Report(form="cline", calls=[call("hermes")]), "vtc: hermes -> cline, 1 call"),
+        (Report(form="cline", calls=[call("hermes")]), "vtc: n, hermes -> cline"),
     ],
 )
 def test_the_report_in_one_line(report: Report, summary: str) -> None:

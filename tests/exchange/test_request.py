@@ -15,7 +15,8 @@ from vtc.exchange.request import encoded, prepared
 from vtc.profiles.loader import builtin_directory, load
 from vtc.profiles.matching import Facts
 from vtc.profiles.plan import RequestPlan
-from vtc.profiles.planner import Planner, Settings
+from vtc.profiles.planner import Planner
+from vtc.profiles.settings import Settings
 
 (API,) = [api for api in APIS if api.name == "openai-chat"]
 PROFILES = load([builtin_directory()])

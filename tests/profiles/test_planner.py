@@ -16,9 +16,10 @@ from vtc.guards.reactors import Reactor, Then, When
 from vtc.profiles.loader import Source, builtin_directory, load
 from vtc.profiles.matching import Facts
 from vtc.profiles.plan import Plan
-from vtc.profiles.planner import Planner, Settings, UnknownName
+from vtc.profiles.planner import Planner
 from vtc.profiles.schema import Match, ModelProfile, Reasoning
 from vtc.profiles.schema import Request as Change
+from vtc.profiles.settings import Settings, UnknownName
 
 CLINE = "Cline/3.82.0"
 DOCUMENTED = "# Tools\n\n## go\nDescription: Go.\nParameters:\n- a: (required) x\nUsage:\n<go>\n<a>x</a>\n</go>\n"
@@ -284,7 +285,7 @@ def test_a_tool_is_also_read_by_the_name_that_a_reactor_renames() -> None:
 @pytest.mark.parametrize("setting", ["client", "model", "server", "dialect"])
 def test_a_setting_names_what_there_is(setting: str) -> None:
     named: dict[str, Any] = {setting: "nobody"}
-    with pytest.raises(UnknownName, match=f"there is no {setting} profile 'nobody'; known are ") as refused:
+    with pytest.raises(UnknownName, match=f"there is no {setting}.* 'nobody'.*`vtc profiles` lists all") as refused:
         Planner(PROFILES, Settings(**named))
     assert refused.value.setting == setting
 

@@ -216,7 +216,7 @@ def test_other_flows_have_no_report(headers: http.Headers, flows: Flows) -> None
     flow = flows.asked(path="/v1/embeddings")
     flow.response = tutils.tresp(headers=headers.copy(), content=b"{}")
     flows.addon.responseheaders(flow)
-    assert not flow.response.stream
+    assert flow.response.stream is (headers is SSE)  # mitmproxy would keep a stream back up to its end
     flows.responded(flow)
     flows.addon.error(flow)
     assert (flow.metadata, flow.comment, flow.marked) == ({}, "", "")
@@ -300,7 +300,7 @@ def test_stats_as_a_command_and_at_the_end(caplog: pytest.LogCaptureFixture) -> 
         "model unknown",
         "dialect tag",
     ]
-    assert all("1 calls (0 repaired), 0 left as text" in line for line in told)
+    assert all("1 call (0 repaired), 0 left as text" in line for line in told)
 
 
 # A flow that is sent again
@@ -327,7 +327,7 @@ def test_a_flow_that_is_sent_again_is_dealt_with_anew() -> None:
     assert again.request.content == flow.request.content
     assert again.response is not None
     assert chat.read(again.response.content or b"").calls == [("read", {"filePath": "/a"})]
-    assert "1 call" in again.comment
+    assert "read" in again.comment
 
 
 @pytest.mark.parametrize(("version", "chunked"), [("HTTP/1.0", False), ("HTTP/1.1", True)])

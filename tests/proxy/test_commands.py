@@ -126,6 +126,20 @@ def test_save_makes_a_capture_a_test(api: str, session: Session, tmp_path: Path)
         assert one.differences(one.events([one.text], [DIALECTS[name] for name in one.dialects], one.toolset())) == []
 
 
+def test_save_skips_what_is_no_reply(session: Session, tmp_path: Path) -> None:
+    session.exchange(CALL)
+    broken = session.exchange("x")
+    broken.response = http.Response.make(502, b"<html>")
+    path = tmp_path / "cases.yaml"
+    said = session.call(f"vtc.save @all '{path}'")
+    assert said.startswith(f"vtc: 1 case added to {path}, 1 skipped ({broken.id[:8]}: the reply is no JSON)")
+    assert len(case.read(path.read_text("utf-8"))) == 1
+    session.view.clear()
+    session.view.add([broken])
+    with pytest.raises(exceptions.CommandError, match="nothing to save, 1 skipped"):
+        session.call(f"vtc.save @all '{path}'")
+
+
 def test_no_secret_is_saved_or_told(session: Session, tmp_path: Path) -> None:
     """Neither the request's own key, wherever the model repeats it, nor what looks like one."""
     text = chat.DIALECTS["hermes"]("read", {"filePath": "open-sesame-77 sk-abcdefgh123"})

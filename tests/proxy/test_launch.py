@@ -12,17 +12,17 @@ from mitmproxy.tools.web.webaddons import WebAddon
 
 from vtc.proxy import launch, script
 
-LISTENING = ["-s", str(script.path()), "--listen-host", "127.0.0.1", "--listen-port", "8080"]
+LISTENING = ["-s", str(script.path()), "--listen-host", "127.0.0.1", "--listen-port", "8088"]
 
 
 def test_a_reverse_proxy() -> None:
-    program, *arguments = launch.command("mitmdump", "http://127.0.0.1:8000", "127.0.0.1", 8080, ["-q"])
+    program, *arguments = launch.command("mitmdump", "http://127.0.0.1:8000", "127.0.0.1", launch.PORT, ["-q"])
     assert Path(program) == Path(sys.executable).with_name("mitmdump")
-    assert arguments == [*LISTENING, "--mode", "reverse:http://127.0.0.1:8000", "-q"]
+    assert arguments == [*LISTENING, "--mode", "reverse:http://127.0.0.1:8000", *launch.REVERSE, "-q"]
 
 
 def test_an_ordinary_proxy() -> None:
-    _, *arguments = launch.command("mitmdump", "", "127.0.0.1", 8080)
+    _, *arguments = launch.command("mitmdump", "", "127.0.0.1", launch.PORT)
     assert arguments == LISTENING
 
 

@@ -83,16 +83,16 @@ def test_the_dialect(configure: Any) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"vtc_client": "nobody"}, r"vtc_client: there is no client profile 'nobody'; known are .*openai-sdk"),
-        ({"vtc_model": "qwen"}, r"vtc_model: there is no model profile 'qwen'; known are .*qwen3"),
-        ({"vtc_dialect": "xml"}, r"vtc_dialect: there is no dialect profile 'xml'; known are .*hermes"),
+        ({"vtc_client": "nobody"}, r"vtc_client: there is no client 'nobody'; `vtc profiles` lists all"),
+        ({"vtc_model": "qwen"}, r"vtc_model: there is no model 'qwen' \(did you mean 'qwen3'\?\)"),
+        ({"vtc_dialect": "hermez"}, r"vtc_dialect: there is no dialect 'hermez' \(did you mean 'hermes'\?\)"),
         ({"vtc_max_call_bytes": 0}, "vtc_max_call_bytes must be at least 1, not 0"),
         ({"vtc_max_body_bytes": -1}, "vtc_max_body_bytes must be at least 1, not -1"),
         ({"vtc_mode": "on"}, "vtc_mode must be one of rewrite, observe, off, not 'on'"),
         ({"vtc_tools": "xml"}, "vtc_tools must be one of auto, native, prompt, not 'xml'"),
         ({"vtc_lenient": "yes"}, "vtc_lenient must be one of auto, on, off, not 'yes'"),
         ({"vtc_cache": "no"}, "vtc_cache must be one of on, off, not 'no'"),
-        ({"vtc_profiles": ["/nowhere/at/all"]}, "/nowhere/at/all:1: no such directory"),
+        ({"vtc_profiles": ["/nowhere/at/all"]}, "/nowhere/at/all: no such directory"),
     ],
 )
 def test_what_is_refused(settings: dict[str, Any], message: str, configure: Any) -> None:

@@ -14,7 +14,8 @@ from mitmproxy.test import taddons, tflow, tutils
 from tests.apis import chat
 from tests.apis.shapes import SHAPES, asked
 from vtc.profiles import loader
-from vtc.profiles.planner import Planner, Settings
+from vtc.profiles.planner import Planner
+from vtc.profiles.settings import Settings
 from vtc.proxy.addon import VirtualToolCalling
 from vtc.proxy.replaying import replayed
 
@@ -66,7 +67,7 @@ def planner(directory: Path | None = None, **settings: Any) -> Planner:
 @pytest.mark.parametrize("text", ["Hello", f"I look.\n{CALL}"])
 def test_with_the_same_profiles_nothing_changes(text: str, stream: bool, api: str) -> None:
     found = replayed(captured(text, api=api, stream=stream), planner())
-    assert (found["result"], found["reason"]) == ("same", "vtc: hermes -> tool_calls, 1 call" if CALL in text else "")
+    assert (found["result"], found["reason"]) == ("same", "vtc: read, hermes -> tool_calls" if CALL in text else "")
     prompted = captured(text, api=api, stream=stream, vtc_tools="prompt", vtc_dialect="hermes")
     assert replayed(prompted, planner(tools="prompt", dialect="hermes"))["result"] == "same"
 
@@ -80,9 +81,9 @@ def test_what_other_settings_change_is_shown_for_each_side() -> None:
 
 
 def test_what_other_profiles_change(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text("kind: model\nname: mine\nmatch: {model: [lab-*]}\naccept: [tag]\n")
+    (tmp_path / "mine.yaml").write_text("kind: policy\nname: mine\nmatch: {}\nguards: {denied_tools: [read]}\n")
     found = replayed(captured(CALL), planner(tmp_path))
-    (reply,) = found["changes"]
+    _, reply = found["changes"]  # the tool is not offered either
     assert "+  <tool_call>" in reply.splitlines()
     assert any(line.startswith("-  -> read  call_") for line in reply.splitlines())
 
@@ -91,7 +92,7 @@ def test_what_other_profiles_change(tmp_path: Path) -> None:
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_of_a_flow_that_vtc_never_saw_what_it_would_do(stream: bool, api: str) -> None:
     found = replayed(captured(CALL, seen=False, api=api, stream=stream), planner())
-    assert (found["result"], found["reason"]) == ("changed", "vtc: hermes -> tool_calls, 1 call")
+    assert (found["result"], found["reason"]) == ("changed", "vtc: read, hermes -> tool_calls")
     (reply,) = found["changes"]
     assert "-  <tool_call>" in reply.splitlines()
     assert any(line.startswith("+  -> read") for line in reply.splitlines())
@@ -115,7 +116,7 @@ def test_an_error_of_the_server_is_no_reply() -> None:
 
 
 def test_no_secret_is_shown() -> None:
-    found = replayed(captured(f"open-sesame {CALL} sk-abcdefgh123", seen=False), planner())
+    found = replayed(captured(f"open-sesame sk-abcdefgh123\n{CALL}", seen=False), planner())
     assert "[secret]" in str(found)
     assert "open-sesame" not in str(found)
     assert "sk-abcdefgh123" not in str(found)

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from vtc import events
 from vtc.apis import base
 from vtc.apis.base import Decoded, KeepsNothing, Said
+from vtc.apis.fields import part_of
 from vtc.apis.openai_chat import request as openai_chat
 from vtc.apis.openai_chat.reply import without
 from vtc.events import Call, CallDelta, Delta, Finish, Reasoning, ReasoningDelta, TextDelta, ToolCall
@@ -84,8 +85,10 @@ class Codec(KeepsNothing, msgspec.Struct):
             line = decode(frame.data or b"null", "replace")
         except ValueError:
             return None
+        if isinstance(line, dict) and "error" in line:
+            return Decoded((Finish("length", said="error"),))  # it ends the reply: what waits leaves before it
         if not isinstance(line, dict) or not isinstance(line.get("message"), dict):
-            return None  # an error, or nothing of this API
+            return None  # nothing of this API
         clean = without({**line, "message": without(line["message"], self.drop)}, self.drop) if self.drop else line
         self.last = frame if clean == line else Frame(self.framing.write(clean, None, first=True), encode(clean))
         known = line.keys() <= {*_EVERY_LINE, "message", "done"} and line["message"].keys() <= {"role", "content"}
@@ -96,8 +99,9 @@ class Codec(KeepsNothing, msgspec.Struct):
 
     def write(self, frame: Frame, choice: int, said: Sequence[Said], *, first: bool) -> list[Mapping[str, Any]]:
         line = decode(frame.data or b"{}", "replace")
-        done = bool(line.get("done"))
-        rest = {key: value for key, value in line["message"].items() if key not in ("role", "content", "tool_calls")}
+        done = bool(line.get("done") or "error" in line)
+        message = part_of(line, "message")
+        rest = {key: value for key, value in message.items() if key not in ("role", "content", "tool_calls")}
         parts = [{"content": "", **rest}] if first and rest and not done else []
         for one in said:
             match one:
@@ -111,7 +115,9 @@ class Codec(KeepsNothing, msgspec.Struct):
                     parts.append({"content": text})
         head = {key: line[key] for key in _EVERY_LINE if key in line}
         lines = [{**head, "message": {"role": "assistant", **part}, "done": False} for part in parts]
-        if any(isinstance(one, Finish) for one in said):
+        if "error" in line:
+            lines.append(line)
+        elif any(isinstance(one, Finish) for one in said):
             end = line if done else {**head, "done": True, "done_reason": "stop"}
             lines.append({**end, "message": {"role": "assistant", "content": "", **(rest if done else {})}})
         return [*lines]
@@ -163,11 +169,5 @@ def _answer(request: base.Request, text: str, _digest: str, created: int) -> Map
 
 
 API = base.Api(
-    "ollama-chat",
-    "/api/chat",
-    Request,
-    lambda form, drop: Codec(bool(form), drop),
-    _unfolded,
-    _folded,
-    _answer,
+    "ollama-chat", "/api/chat", Request, lambda form, drop: Codec(bool(form), drop), _unfolded, _folded, _answer
 )

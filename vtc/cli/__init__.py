@@ -6,6 +6,8 @@ import click
 
 from vtc import __version__
 from vtc.cli.check import check
+from vtc.cli.common import Commands
+from vtc.cli.demo import demo
 from vtc.cli.explain import explain
 from vtc.cli.parse import parse
 from vtc.cli.profiles import profiles
@@ -18,16 +20,17 @@ from vtc.cli.stats import stats
 EPILOG = """\b
 Ends with
   0  all is well
-  1  what was looked at is not as it should be: profiles with mistakes, a refused call, a reply that changes
+  1  a check failed: profiles with mistakes, a refused call, a reply that
+     changes, a file with nothing of ours in it
   2  the command was called wrongly
 """
 
 
-@click.group(epilog=EPILOG)
+@click.group(cls=Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__)
 def main() -> None:
-    """Virtual Tool Calling: any LLM client with any model's way of calling tools."""
+    """Virtual Tool Calling: translates tool calls between LLM clients and model servers."""
 
 
-for command in (run, parse, render, explain, check, profiles, schema, replay, stats):
+for command in (run, demo, parse, render, explain, check, profiles, schema, replay, stats):
     main.add_command(command)

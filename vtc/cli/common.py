@@ -2,27 +2,49 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from vtc.profiles import loader
 from vtc.profiles.document import ProfileError
 from vtc.profiles.loader import Profiles
-from vtc.profiles.planner import Planner, Settings, UnknownName
+from vtc.profiles.planner import Planner
+from vtc.profiles.settings import Settings, UnknownName
 
 profile_directories = click.option(
     "--profiles",
     "directories",
     multiple=True,
-    type=click.Path(path_type=Path),
-    help="A directory with profiles of your own; may be given several times.",
+    type=click.Path(exists=True, path_type=Path),
+    help="A directory or file with profiles of your own; may be given several times.",
 )
+
+
+class Commands(click.Group):
+    """Commands whose users see what is wrong with their files, and no trace."""
+
+    def invoke(self, context: click.Context) -> Any:
+        try:
+            return super().invoke(context)
+        except UnicodeDecodeError as error:
+            raise click.ClickException(f"the input is no UTF-8 text (at byte {error.start})") from None
+        except OSError as error:
+            if error.errno == errno.EPIPE:  # what reads our output has seen enough
+                raise
+            raise click.ClickException(f"{error.filename or 'a file'}: {error.strerror or error}") from None
+
+
 json_output = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 
 
@@ -55,6 +77,46 @@ def planner(directories: tuple[Path, ...], settings: Settings) -> Planner:
         return Planner(loaded(directories), settings)
     except UnknownName as error:
         raise click.BadParameter(str(error), param_hint=f"--{error.setting}") from None
+
+
+def forced[F: Callable[..., Any]](command: F) -> F:
+    """Give a command the options that settle what profiles would decide, as `vtc_tools` and the like do."""
+    for one in (
+        click.option("--tools", type=click.Choice(["auto", "native", "prompt"]), help="How tools reach the model."),
+        click.option("--dialect", help="The dialect for the model's prompt.", shell_complete=completing("dialects")),
+        click.option("--client", help="The client profile.", shell_complete=completing("clients")),
+        click.option("--server", help="The server profile.", shell_complete=completing("servers")),
+        click.option("--lenient", type=click.Choice(["auto", "on", "off"]), help="Whether calls are repaired."),
+    ):
+        command = one(command)
+    return command
+
+
+def settings(**given: Any) -> Settings:
+    """The settings that were given on the command line; those that were not (None) are the default."""
+    return Settings(**{key: value for key, value in given.items() if value is not None})
+
+
+def show_table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, title: str = "", figures: bool = False) -> None:
+    """Print a table: for a terminal as wide as that is, otherwise plain and uncut; `figures` go to the right."""
+    if title:
+        click.secho(title, bold=True)
+    if sys.stdout.isatty():
+        table = Table(*heads, box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
+        for column in table.columns[1:] if figures else ():
+            column.justify, column.no_wrap = "right", True
+        table.columns[0].overflow = "fold"  # a name that is cut cannot be looked for
+        for row in rows:
+            table.add_row(*map(Text, row))
+        Console().print(table)
+        return
+    lines = [tuple(heads), *map(tuple, rows)]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        first, *rest = zip(line, widths, strict=True)
+        cells = [text.rjust(width) if figures else text.ljust(width) for text, width in rest]
+        click.echo("  ".join([first[0].ljust(first[1]), *cells]).rstrip())
+    click.echo()
 
 
 def show_json(value: Any) -> None:

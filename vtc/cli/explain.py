@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,13 +12,14 @@ import click
 
 from vtc import apis
 from vtc.apis import Api, BadRequest
-from vtc.cli.common import completing, json_output, loaded, profile_directories, show_json
+from vtc.cli.common import completing, forced, json_output, planner, profile_directories, settings, show_json
 from vtc.cli.dry_run import call_of, lines, tried
 from vtc.events import ToolCall
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Choice, Facts, best, every
 from vtc.profiles.plan import Plan
-from vtc.profiles.planner import Planner, Settings
+from vtc.profiles.planner import Planner
+from vtc.reporting import view
 
 
 @click.command(short_help="Say what a request gets, and why.")
@@ -26,12 +28,13 @@ from vtc.profiles.planner import Planner, Settings
 @click.option("--model", default="", help="The model's name in the request.", shell_complete=completing("models"))
 @click.option("--host", default="", help="The model server's host, with or without its port.")
 @click.option("--path", default="/v1/chat/completions", show_default=True)
+@forced
 @click.option("--request", type=click.File("rb"), help="A request's body (JSON): says what is planned for it, too.")
 @click.option(
     "--flow",
     "flow_file",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A file of flows that mitmproxy saved: says it for each of its requests.",
+    help="A file of flows that mitmproxy saved: says what was done to each, and why.",
 )
 @click.option("--call", "written", default="", help="A call (JSON): says what the policies would do to it, too.")
 @click.option("--all", "everything", is_flag=True, help="Say of every other profile, too, why it does not match.")
@@ -47,37 +50,40 @@ def explain(
     written: str,
     everything: bool,
     as_json: bool,
+    **given: Any,
 ) -> None:
     """Say which profiles a request gets, what is planned for it, and why.
 
-    The request is told of by its parts, or is one that was saved. With --call nothing is carried out; what it is
-    checked against are the tools of the request.
+    Describe the request with options, or give a saved one. With --call nothing is carried out; what it is checked
+    against are the tools of the request. Ends with 1 if the call is refused, or FILE holds no exchange with a model.
     """
     call = call_of(written) if written else None
-    found = loaded(directories)
+    plans = planner(directories, settings(**given))
     name, _, port = host.partition(":")
     facts = Facts(user_agent=user_agent, model=model, host=name, port=int(port or 0), path=path)
     if flow_file:
-        explained = [*_of_flows(found, flow_file, call)]
+        explained = [*_of_flows(plans, flow_file, call)]
+        if not explained:
+            raise click.ClickException(f"{flow_file}: no exchange with a model in it")
     elif request is not None:
         api = apis.find("POST", path)
         if api is None:
             raise click.BadParameter(f"{path}: no API that VTC knows", param_hint="--path")
         try:
-            explained = [_of_body(found, facts, api, request.read(), call)]
+            explained = [_of_body(plans, facts, api, request.read(), call)]
         except BadRequest as error:
             raise click.ClickException(str(error)) from None
     else:
-        plan = Planner(found, Settings()).plan(facts, apis.APIS[0].request(b'{"messages": []}'))
-        explained = [{**_of_facts(found, facts), **_of_call(plan, call)}]
+        plan = plans.plan(facts, apis.APIS[0].request(b'{"messages": []}'))
+        explained = [{**_of_facts(plans.profiles, facts), **_of_call(plan, call)}]
     if as_json:
         show_json(explained if flow_file else explained[0])
-        return
-    for one in explained:
+    for one in () if as_json else explained:
         _show(one, everything)
+    sys.exit(1 if any(one.get("call", {}).get("outcome") == "refused" for one in explained) else 0)
 
 
-def _of_flows(found: Profiles, file: Path, call: ToolCall | None) -> Iterator[dict[str, Any]]:
+def _of_flows(plans: Planner, file: Path, call: ToolCall | None) -> Iterator[dict[str, Any]]:
     from vtc.proxy import flows  # mitmproxy takes a second to load
 
     try:
@@ -86,21 +92,27 @@ def _of_flows(found: Profiles, file: Path, call: ToolCall | None) -> Iterator[di
                 api = flows.api(flow)
                 if api is None:
                     continue
-                about = {"flow": f"{flow.request.pretty_host}{flow.request.path.partition('?')[0]}"}
+                status = f" {flow.response.status_code}" if flow.response else ""
+                path = flow.request.path.partition("?")[0]
+                about: dict[str, Any] = {
+                    "flow": f"{flow.request.pretty_host}{path}{status} {flow.id[:8]}",
+                    "comment": flow.comment,
+                    "done": dict(view.sections(flows.report(flow) or {})),
+                }
                 try:
                     body = flows.original(flow, "request")
-                    yield {**about, **_of_body(found, flows.facts(flow), api, body, call)}
+                    yield {**about, **_of_body(flows.as_captured(flow, plans), flows.facts(flow), api, body, call)}
                 except ValueError as error:
                     yield {**about, "problem": str(error)}
     except ValueError as error:
         raise click.ClickException(f"{file}: {error}") from None
 
 
-def _of_body(found: Profiles, facts: Facts, api: Api, body: bytes, call: ToolCall | None) -> dict[str, Any]:
+def _of_body(plans: Planner, facts: Facts, api: Api, body: bytes, call: ToolCall | None) -> dict[str, Any]:
     asked = api.request(body)
     facts = replace(facts, model=asked.model, body=asked.fields)
-    plan = Planner(found, Settings()).plan(facts, asked)
-    return {**_of_facts(found, facts), "plan": list(plan.why), **_of_call(plan, call)}
+    plan = plans.plan(facts, asked)
+    return {**_of_facts(plans.profiles, facts), "plan": list(plan.why), **_of_call(plan, call)}
 
 
 def _of_call(plan: Plan, call: ToolCall | None) -> dict[str, Any]:
@@ -127,10 +139,16 @@ def _of_facts(found: Profiles, facts: Facts) -> dict[str, Any]:
 
 def _show(one: dict[str, Any], everything: bool) -> None:
     if "flow" in one:
-        click.secho(one["flow"], bold=True, fg="cyan")
-    if "problem" in one:
-        click.echo(f"  {one['problem']}")
-        return
+        click.secho(one["flow"] + (f": {one['comment']}" if one["comment"] else ""), bold=True, fg="cyan")
+        for title, said in one["done"].items():
+            click.secho(title, bold=True)
+            for line in said:
+                click.echo(f"  {line}")
+        if "problem" in one:
+            click.echo(f"  {one['problem']}")
+        if "problem" in one or (one["done"] and not everything and "call" not in one):
+            return  # what would be planned today is the rest
+        click.secho("What would be planned now", bold=True)
     for policy in one["policies"]:
         click.secho(f"policy: {policy['profile']}", bold=True)
         click.echo(f"  {policy['why']}")

@@ -23,6 +23,7 @@ from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, best
 from vtc.profiles.planner import UNKNOWN_MODEL, UNKNOWN_SERVER, read_dialects
 from vtc.profiles.schema import ModelProfile
+from vtc.profiles.settings import UnknownName
 from vtc.profiles.thinking import thinking
 
 
@@ -39,7 +40,12 @@ from vtc.profiles.thinking import thinking
 @click.option(
     "--model", default="", help="A model's name, for the dialects of its profile.", shell_complete=completing("models")
 )
-@click.option("--tools", "tools_file", type=click.Path(exists=True, dir_okay=False, path_type=Path), required=True)
+@click.option(
+    "--tools",
+    "tools_file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Tools that are offered, as a JSON list or in a request; without it any name is a tool.",
+)
 @click.option("--finish-reason", default="stop", show_default=True, help="`length`: the model was cut off.")
 @click.option("--lines", is_flag=True, help="FILE is JSON Lines, with the reply under `text` or `content`.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a reply.")
@@ -49,7 +55,7 @@ def parse(
     directories: tuple[Path, ...],
     names: tuple[str, ...],
     model: str,
-    tools_file: Path,
+    tools_file: Path | None,
     finish_reason: str,
     lines: bool,
     as_json: bool,
@@ -57,20 +63,27 @@ def parse(
 ) -> None:
     """Read a model's reply from FILE (or standard input): its message, calls, repairs and refusals.
 
-    The tools are a JSON list as in a request's `tools`, or a whole request. Ends with 1 if a call was refused.
+    Without --tools no type of an argument is known, and what is a call only with the name of an offered tool is text.
+    Ends with 1 if a call was refused.
     """
     profiles = loaded(directories)
     profile = best(profiles.models, Facts(model=model), profiles.sources).profile or UNKNOWN_MODEL
     dialects = _dialects(profiles, names, profile)
-    tools = _tools(tools_file)
+    tools = _tools(tools_file) if tools_file else {}
     known = profile if model and profile is not UNKNOWN_MODEL else None
     think = thinking(known, UNKNOWN_SERVER, Facts(model=model), None, text_client=False)
     grammar = compiled(dialects, tuple(sorted(tools)), think.tags)
     console = Console(highlight=False)
     refused = False
     for text, reason in _replies(file, finish_reason, lines):
-        inside = think.may_begin_inside
-        reader = Reader(grammar, tools, lenient=lenient, think=think.to, begins="unknown" if inside else "text")
+        reader = Reader(
+            grammar,
+            tools,
+            lenient=lenient,
+            think=think.to,
+            begins="unknown" if think.may_begin_inside else "text",
+            unknown_tools="text" if tools_file else "allow",
+        )
         events = [*reader.feed(text), *reader.finish(complete=reason != "length")]
         found = {
             "content": "".join(event.raw for event in events if isinstance(event, Text)),
@@ -102,9 +115,7 @@ def parse(
 def _dialects(profiles: Profiles, names: tuple[str, ...], model: ModelProfile) -> tuple[Description, ...]:
     known = profiles.dialects
     if unknown := [name for name in names if name not in known]:
-        raise click.BadParameter(
-            f"no dialect {unknown[0]!r}; known are {', '.join(sorted(known))}", param_hint="--dialect"
-        )
+        raise click.BadParameter(str(UnknownName("dialect", unknown[0], tuple(known))), param_hint="--dialect")
     if names:
         return tuple(known[name] for name in names)
     return read_dialects(profiles, model)

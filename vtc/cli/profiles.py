@@ -7,10 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
-from vtc.cli.common import json_output, loaded, profile_directories, show_json
+from vtc.cli.common import json_output, loaded, profile_directories, show_json, show_table
 from vtc.profiles.loader import Profile, Profiles
 
 
@@ -27,16 +25,13 @@ def profiles(directories: tuple[Path, ...], markdown: bool, as_json: bool) -> No
     if markdown:
         click.echo(_markdown(found))
         return
-    console = Console()
     for kind in ("clients", "models", "servers", "policies"):
-        table = Table("name", "matches", "reads", title=kind, title_justify="left", expand=True)
-        for profile in getattr(found, kind).values():
-            table.add_row(profile.name, _tests(profile.match), _accepted(profile))
-        console.print(table)
-    table = Table("name", "description", title="dialects", title_justify="left", expand=True)
-    for dialect in found.dialects.values():
-        table.add_row(dialect.name, dialect.description)
-    console.print(table)
+        some: Mapping[str, Profile] = getattr(found, kind)
+        rows = [(one.name, _tests(getattr(one, "match", None)), _accepted(one)) for one in some.values()]
+        show_table(("name", "matches", "reads"), rows, title=kind)
+    show_table(
+        ("name", "description"), [(one.name, one.description) for one in found.dialects.values()], title="dialects"
+    )
 
 
 def _plain(found: Profiles) -> dict[str, list[dict[str, Any]]]:

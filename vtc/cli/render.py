@@ -14,7 +14,7 @@ from vtc.cli.common import completing, planner, profile_directories
 from vtc.exchange import Exchange
 from vtc.json_text import encode
 from vtc.profiles.matching import Facts
-from vtc.profiles.planner import Settings
+from vtc.profiles.settings import Settings
 from vtc.reporting import transcript
 
 

@@ -12,24 +12,26 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
-from vtc.cli.common import completing, planner, profile_directories
-from vtc.profiles.planner import Planner, Settings
+from vtc.cli.common import completing, forced, planner, profile_directories, settings
+from vtc.profiles.planner import Planner
+from vtc.profiles.settings import UnknownName
 from vtc.reporting import case
 
 
 @click.command(short_help="Show what changes in captured exchanges.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @profile_directories
-@click.option("--tools", type=click.Choice(["auto", "native", "prompt"]), default="auto", show_default=True)
-@click.option("--dialect", default="", help="In which the model is prompted.", shell_complete=completing("dialects"))
+@click.option("--model", help="The model profile.", shell_complete=completing("models"))
+@forced
 @click.option("--json", "as_json", is_flag=True, help="One JSON object an exchange or case.")
-def replay(file: Path, directories: tuple[Path, ...], tools: Any, dialect: str, as_json: bool) -> None:
+def replay(file: Path, directories: tuple[Path, ...], as_json: bool, **given: Any) -> None:
     """Run captured exchanges through today's profiles and show what changes.
 
     FILE holds flows that mitmproxy saved (`mitmdump -w FILE`, or mitmweb's File, Save), a HAR file, or cases that
-    `vtc.save` wrote (.yaml). The options are those the flows were captured with. Ends with 1 if anything changes.
+    `vtc.save` wrote (.yaml). Each flow is replayed with the options that it was captured with, but for those given
+    here, and with your profiles only if --profiles names them. Ends with 1 if anything changes, or nothing is found.
     """
-    plans = planner(directories, Settings(tools=tools, dialect=dialect))
+    plans = planner(directories, settings(**given))
     try:
         results = _cases(file, plans) if file.suffix in (".yaml", ".yml") else _flows(file, plans)
         counts = dict.fromkeys(("same", "changed", "skipped"), 0)
@@ -38,6 +40,8 @@ def replay(file: Path, directories: tuple[Path, ...], tools: Any, dialect: str, 
             _show(result, as_json)
     except ValueError as error:
         raise click.ClickException(f"{file}: {error}") from None
+    if not any(counts.values()):
+        raise click.ClickException(f"{file}: no exchange with a model in it")
     if not as_json:
         click.echo(", ".join(f"{count} {result}" for result, count in counts.items()))
     sys.exit(1 if counts["changed"] else 0)
@@ -60,7 +64,7 @@ def _cases(file: Path, plans: Planner) -> Iterator[dict[str, Any]]:
     known = plans.profiles.dialects
     for one in case.read(file.read_text("utf-8")):
         if missing := [name for name in one.dialects if name not in known]:
-            raise ValueError(f"case {one.name!r}: there is no dialect {missing[0]!r}")
+            raise ValueError(f"case {one.name!r}: {UnknownName('dialect', missing[0], tuple(known))}")
         if not one.dialects:
             raise ValueError(f"case {one.name!r}: no `dialects`; write down those that are read")
         events = one.events([one.text], [known[name] for name in one.dialects], one.toolset())

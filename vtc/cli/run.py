@@ -7,12 +7,16 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import click
 
-from vtc.cli.common import completing, profile_directories
+from vtc.cli import common, config
+from vtc.cli.common import completing, planner, profile_directories
+from vtc.cli.config import Config
+from vtc.cli.recognise import recognised
+from vtc.profiles.document import ProfileError
 from vtc.proxy import launch
 
 
@@ -20,30 +24,81 @@ from vtc.proxy import launch
 @click.argument("upstream", default="")
 @click.argument("more", nargs=-1, type=click.UNPROCESSED)
 @click.option("--web", is_flag=True, help="In mitmweb, to look at what happens.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="Where clients connect.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0 for clients on other machines.")
+@click.option("--port", type=click.IntRange(0, 65535), help=f"Where clients connect; 0: any free one. [{launch.PORT}]")
+@click.option("--host", help="0.0.0.0 for clients on other machines. [127.0.0.1]")
 @profile_directories
 @click.option("--tools", type=click.Choice(["auto", "native", "prompt"]), help="How tools reach the model.")
-@click.option("--dialect", help="In which the model is prompted.", shell_complete=completing("dialects"))
+@click.option("--dialect", help="The dialect in which the model is prompted.", shell_complete=completing("dialects"))
+@click.option("--server", help="The server profile, if it is not recognised.", shell_complete=completing("servers"))
 @click.option("--observe", is_flag=True, help="Change nothing, and tell what would have been done.")
 @click.option("--log", type=click.Path(dir_okay=False, path_type=Path), help="Add a line of JSON for each exchange.")
+@click.option("-v", "--verbose", is_flag=True, help="mitmproxy's own lines, too: connections and requests.")
+@click.option(
+    "--config",
+    "named",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A file with all this; vtc.yaml here, or in your folder for settings, is read by itself.",
+)
 @click.option("--dry-run", is_flag=True, help="Print the command instead.")
-def run(upstream: str, more: tuple[str, ...], web: bool, port: int, host: str, dry_run: bool, **settings: Any) -> None:
+def run(
+    upstream: str,
+    more: tuple[str, ...],
+    web: bool,
+    port: int | None,
+    host: str | None,
+    named: Path | None,
+    verbose: bool,
+    dry_run: bool,
+    **given: Any,
+) -> None:
     """Run VTC before the model server UPSTREAM, or without one as an ordinary proxy.
 
-    UPSTREAM is a URL such as http://127.0.0.1:8000; the client's base URL is then http://127.0.0.1:8080/v1.
+    UPSTREAM is a URL such as http://127.0.0.1:8000; the client's base URL is then http://127.0.0.1:8088/v1.
     What stands after `--` goes to mitmproxy: `vtc run http://127.0.0.1:8000 -- --set vtc_lenient=off`.
     """
     if upstream.startswith("-"):  # `vtc run -- …`
         upstream, more = "", (upstream, *more)
-    program: Any = "mitmweb" if web else "mitmdump"
-    command = launch.command(program, _server(upstream), host, port, [*_options(**settings), *more])
+    file, settings = _config(named)
+    directories = given.pop("directories") or tuple(config.beside(file, path) for path in settings.profiles)
+    log = given.pop("log") or (config.beside(file, settings.log) if settings.log else None)
+    given = {key: value or getattr(settings, key) for key, value in given.items()}
+    plans = planner(directories, common.settings(**{key: given[key] for key in ("tools", "dialect", "server")}))
+    program: Literal["mitmweb", "mitmdump"] = "mitmweb" if web or settings.web else "mitmdump"
+    quiet = ["--set", "flow_detail=0"] if program == "mitmdump" and not verbose else []
+    server = _server(upstream or settings.upstream)
+    if server and not dry_run and not given["server"]:
+        given["server"], said = recognised(server, plans.profiles)
+        click.echo(f"vtc: {said}", err=True)
+    command = launch.command(
+        program,
+        server,
+        host or settings.host or "127.0.0.1",
+        next(one for one in (port, settings.port, launch.PORT) if one is not None),
+        [*quiet, *_options(directories, log=log, **given), *settings.arguments(), *more],
+    )
     if dry_run:
         click.echo(shlex.join(command))
-    elif os.name == "nt":  # there, a program that is replaced returns to the shell at once
+        return
+    if file != NOWHERE:
+        click.echo(f"vtc: settings from {file}", err=True)
+    if os.name == "nt":  # there, a program that is replaced returns to the shell at once
         sys.exit(subprocess.call(command))
-    else:
-        os.execv(command[0], command)
+    os.execv(command[0], command)
+
+
+NOWHERE = Path()
+
+
+def _config(named: Path | None) -> tuple[Path, Config]:
+    """The file of settings, and what it says."""
+    file = config.found(named)
+    if file is None:
+        return NOWHERE, Config()
+    try:
+        return file, config.read(file)
+    except ProfileError as error:
+        click.echo(str(error), err=True)
+        sys.exit(1)
 
 
 def _server(upstream: str) -> str:
@@ -61,9 +116,15 @@ def _server(upstream: str) -> str:
 
 
 def _options(
-    directories: tuple[Path, ...], tools: str | None, dialect: str | None, observe: bool, log: Path | None
+    directories: tuple[Path, ...],
+    tools: str | None,
+    dialect: str | None,
+    server: str | None,
+    observe: bool,
+    log: Path | None,
 ) -> list[str]:
     options = [f"vtc_profiles={directory.absolute()}" for directory in directories]
     options += [f"vtc_tools={tools}"] * bool(tools) + [f"vtc_dialect={dialect}"] * bool(dialect)
+    options += [f"vtc_server={server}"] * bool(server)
     options += ["vtc_mode=observe"] * observe + [f"vtc_log={log}"] * bool(log)
     return [part for option in options for part in ("--set", option)]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from vtc.profiles import loader
+from vtc.profiles import loader, reference
 
 
 @click.command(short_help="Print the JSON Schema of profiles, for editors.")
@@ -18,12 +18,16 @@ from vtc.profiles import loader
     type=click.Path(file_okay=False, path_type=Path),
     help="Write the schema of every kind to this directory instead, as KIND.json.",
 )
-def schema(kind: str, directory: Path | None) -> None:
+@click.option("--markdown", is_flag=True, help="All keys as Markdown tables, for people.")
+def schema(kind: str, directory: Path | None, markdown: bool) -> None:
     """Print the JSON Schema for profiles of a KIND, or for files with any (`profile`).
 
     An editor that knows the YAML language server checks and completes a file that begins with
     `# yaml-language-server: $schema=schema/profile.json`, a path from the file to the schema.
     """
+    if markdown:
+        click.echo(reference.markdown(), nl=False)
+        return
     if directory is None:
         click.echo(text(kind), nl=False)
         return
@@ -35,4 +39,4 @@ def schema(kind: str, directory: Path | None) -> None:
 
 def text(kind: str) -> str:
     """The file's text."""
-    return json.dumps(loader.schema(kind), indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(reference.schema(kind), indent=2, ensure_ascii=False) + "\n"

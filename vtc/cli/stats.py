@@ -7,10 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
-from vtc.cli.common import json_output, show_json
+from vtc.cli.common import json_output, show_json, show_table
 from vtc.proxy.stats import Calls, Figures, Stats
 
 
@@ -27,30 +25,30 @@ def stats(logs: tuple[Any, ...], as_json: bool) -> None:
                 if entry.get("client"):  # others were left alone
                     found.add(entry)
             except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise click.ClickException(f"{log.name}:{number}: no line of a log: {error}") from None
+                raise click.ClickException(
+                    f"{log.name}:{number}: no line of a log that `vtc_log` wrote: {error}"
+                ) from None
     if as_json:
         show_json(found.as_dict())
         return
-    console = Console()
     total = Figures.together(found.rows.values())
     for kind, figures in (("client", found.clients), ("model", found.models)):
-        console.print(_exchanges(kind, {**figures, "all": total}))
-    console.print(_calls(found.dialects))
+        _show_exchanges(kind, {**figures, "all": total})
+    _show_calls(found.dialects)
 
 
-def _exchanges(kind: str, figures: Mapping[str, Figures]) -> Table:
-    table = Table(kind, "exchanges", "calls", "repaired", "left as text", "failed", "bytes", "in VTC")
-    for column in table.columns[1:]:
-        column.justify = "right"
+def _show_exchanges(kind: str, figures: Mapping[str, Figures]) -> None:
+    heads = (kind, "exchanges", "calls", "repaired", "as text", "failed", "kB", "ms in VTC")
+    rows = []
     for name, one in figures.items():
-        counts = (one.exchanges, one.calls, one.repaired, one.refused, one.failed, one.traffic)
-        table.add_row(name, *(f"{count:,}" for count in counts), f"{one.seconds * 1e3:.0f} ms", end_section=False)
-    return table
+        counts = (one.exchanges, one.calls, one.repaired, one.refused, one.failed)
+        rows.append((name, *map(str, counts), f"{one.traffic / 1000:.1f}", f"{one.seconds * 1e3:.0f}"))
+    show_table(heads, rows, figures=True)
 
 
-def _calls(figures: Mapping[str, Calls]) -> Table:
-    table = Table("dialect", "calls", "repaired", "left as text", "repairs")
+def _show_calls(figures: Mapping[str, Calls]) -> None:
+    rows = []
     for name, one in sorted(figures.items()):
         repairs = ", ".join(f"{repair} {count}" for repair, count in one.repairs.most_common())
-        table.add_row(name, str(one.calls), str(one.repaired), str(one.refused), repairs)
-    return table
+        rows.append((name, str(one.calls), str(one.repaired), str(one.refused), repairs))
+    show_table(("dialect", "calls", "repaired", "as text", "repairs"), rows)

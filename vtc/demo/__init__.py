@@ -1,1 +1,1 @@
-"""`python -m vtc.demo`: one agent turn through a real mitmproxy, shown side by side."""
+"""`vtc demo`: one agent turn through a real mitmproxy, shown side by side."""

@@ -64,7 +64,7 @@ class Exchange:
     ) -> None:
         self.plan = plan
         self._cache = cache
-        self.report = Report(client=plan.client, model=plan.model, why=list(plan.why))
+        self.report = Report(plan.client, plan.model, request.model, why=list(plan.why), request=plan.request.told())
         if plan.reply.client_text:
             self.report.form = plan.reply.client_text.dialect.name
         self._api = api

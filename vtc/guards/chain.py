@@ -23,7 +23,7 @@ class Checking(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     coerce: bool = True
     """Arguments that fit after lossless coercion are coerced."""
     misfit: Manner | None = None
-    """What stands in the place of a call whose arguments do not fit; None passes it, and the report says so."""
+    """What stands in the place of a call whose arguments do not fit; null passes it, and the report says so."""
 
 
 class Guards(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -32,15 +32,20 @@ class Guards(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     allowed_tools: Patterns = ("*",)
     """The tools that are offered and may be called: globs, or regular expressions between slashes."""
     denied_tools: Patterns = ()
+    """The tools that are not offered and may not be called, in the same way."""
     on_denied: Manner = "text"
     """What stands in the place of a call that is not allowed. For a client that reads calls out of the text, where
     `text` would carry it out, that is as `steer`."""
     denied_message: str = ""
     """What `steer` says."""
     reactors: tuple[Reactor, ...] = ()
+    """Rules on single calls, in order; each sees what those before it made of the call."""
     arguments: Checking | None = None
+    """A check of the arguments against the tool's JSON Schema; null: none."""
     content: tuple[Rule, ...] = ()
+    """Filters on the visible text."""
     loop: Loop | None = None
+    """A limit on how long an agent may go round; null: none."""
     on_failure: OnFailure = "refuse"
     """What becomes of a call on which a policy that may refuse or change it fails, and of what cannot be read where
     such a policy holds: it is refused, or passes as without the policy. A rule that only tags or steers is skipped."""

@@ -21,6 +21,7 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """A regular expression for a part of the text (without look-around), and what stands in its place."""
 
     pattern: Pattern
+    """A regular expression for what is looked for."""
     replacement: str = ""
     """With `\\1` and `\\g<name>` for groups; empty drops what was found."""
     most: Annotated[int, msgspec.Meta(ge=1, le=4096)] = 200

@@ -19,7 +19,7 @@ type Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class Loop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How much is too much; None is no limit."""
+    """How much is too much; null is no limit."""
 
     max_tool_messages: Count | None = None
     """Results of calls since the user last spoke; 20 where no limit is given at all."""
@@ -28,13 +28,12 @@ class Loop(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     malformed_calls: Count | None = None
     """Replies in a row that held a call which could not be read, and none that could."""
     action: Literal["stop", "steer"] = "stop"
+    """`stop`: the request is not forwarded, the client is told so. `steer`: the model is told so."""
 
     @property
     def results(self) -> int | None:
         is_bare = self.repeated_calls is None and self.malformed_calls is None
         return self.max_tool_messages or (DEFAULT_RESULTS if is_bare else None)
-
-    """`stop`: the request is not forwarded, the client is told so. `steer`: the model is told so."""
 
 
 def fault(

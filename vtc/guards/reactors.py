@@ -37,7 +37,9 @@ class Test(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     matches: str | None = None
     """A regular expression for a part of it: of a text, of any text in a list, of the JSON of anything else."""
     equals: Any = msgspec.UNSET
+    """The value that it must equal."""
     exists: bool | None = None
+    """Whether it must be there."""
 
     def holds(self, value: Any) -> bool:
         """For the value at a path; None stands for nothing there."""
@@ -52,6 +54,7 @@ class When(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """Which calls a reactor is for: all that is given must hold."""
 
     tools: Patterns = ("*",)
+    """The tools whose calls it is for: globs, or regular expressions between slashes."""
     arguments: dict[str, str | Test] = {}
     """By JMESPath: a regular expression, or a test."""
     fits: bool | None = None
@@ -78,8 +81,11 @@ class Replacement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     """A change inside of a text argument: `replacement` for each match, with `\\1` and `\\g<name>` for its groups."""
 
     argument: Text
+    """The argument's name."""
     pattern: Text
+    """A regular expression."""
     replacement: str = ""
+    """What stands in the place of each match."""
 
     def __post_init__(self) -> None:
         pattern = expression(self.pattern, "pattern")
@@ -93,11 +99,15 @@ class Then(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """What is done to the call, in this order."""
 
     rename_tool: str = ""
+    """The tool's new name."""
     rename_arguments: dict[str, str] = {}
     """Old name: new name; an argument that is there already is not overwritten."""
     set_arguments: dict[str, Any] = {}
+    """Arguments and their values, in the place of those that are there."""
     remove_arguments: tuple[str, ...] = ()
+    """Names of arguments."""
     replace: tuple[Replacement, ...] = ()
+    """Changes inside of arguments that are text."""
     tag: str = ""
     """A word for the report."""
     steer: str = ""
@@ -105,6 +115,7 @@ class Then(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     refuse: str = ""
     """A message that stands in the place of the call."""
     refuse_as: Literal["steer", "text", "drop"] = "steer"
+    """What stands in the place of a refused call: the message, the call's text, or nothing."""
 
     @property
     def guards(self) -> bool:
@@ -116,10 +127,13 @@ class Reactor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """One rule."""
 
     name: Text
+    """What reports call it."""
     when: When = When()
+    """The calls that it is for."""
     unless: When | None = None
     """Calls that it is not for."""
     then: Then
+    """What is done to them."""
 
     def __post_init__(self) -> None:
         if self.then == Then():

@@ -39,12 +39,14 @@ class Problem(msgspec.Struct, frozen=True, order=True):
 
     file: str
     line: int
+    """From 1; 0 where there is no file."""
     key: str
     message: str
 
     def __str__(self) -> str:
         key = f"{self.key}: " if self.key else ""
-        return f"{self.file}:{self.line}: {key}{self.message}"
+        line = f":{self.line}" if self.line else ""
+        return f"{self.file}{line}: {key}{self.message}"
 
 
 class ProfileError(ValueError):

@@ -24,7 +24,7 @@ from vtc.profiles import validation
 from vtc.profiles.document import Document, KeyPath, Problem, ProfileError, read
 from vtc.profiles.schema import ClientProfile, ModelProfile, PolicyProfile, ServerProfile
 
-__all__ = ["KINDS", "Profile", "ProfileError", "Profiles", "Source", "builtin_directory", "load", "schema", "signature"]
+__all__ = ["KINDS", "Profile", "ProfileError", "Profiles", "Source", "builtin_directory", "load", "signature"]
 
 type Profile = ClientProfile | ModelProfile | PolicyProfile | ServerProfile | Description
 
@@ -39,8 +39,6 @@ KINDS: Mapping[str, type[Profile]] = {
     "server": ServerProfile,
 }
 """What may stand after `kind:`."""
-
-DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +76,14 @@ class Profiles:
         return {kind: len(getattr(self, kind)) for kind in ("clients", "models", "servers", "policies", "dialects")}
 
     def counted(self) -> str:
-        """`5 clients, 40 models, …`"""
-        return ", ".join(f"{count} {kind}" for kind, count in self.counts().items())
+        """`5 clients, 1 policy, …`"""
+        kinds = {plural(kind, 2): kind for kind in KINDS}
+        return ", ".join(f"{count} {plural(kinds[several], count)}" for several, count in self.counts().items())
+
+
+def plural(kind: str, count: int) -> str:
+    """`policies` for several, `policy` for one."""
+    return kind if count == 1 else f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
 
 
 def builtin_directory() -> Path:
@@ -103,7 +107,7 @@ def load(directories: Sequence[Path]) -> Profiles:
         is_builtin = directory.resolve() == builtin_directory()
         sources: dict[tuple[str, str], Source] = {}
         if not directory.exists():
-            unreadable.append(Problem(str(directory), 1, "", "no such directory; create it or correct the path"))
+            unreadable.append(Problem(str(directory), 0, "", "no such directory; create it or correct the path"))
         for document in _documents(directory, unreadable):
             documents.append(document)
             profile = _profile(document, problems, is_builtin=is_builtin)
@@ -139,24 +143,6 @@ def load(directories: Sequence[Path]) -> Profiles:
     )
 
 
-def schema(kind: str) -> dict[str, Any]:
-    """The JSON Schema of a kind of profile; of `profile`, one that goes by what stands after `kind:`."""
-    if kind in KINDS:
-        return {"$schema": DRAFT, **msgspec.json.schema(KINDS[kind])}
-    refs, components = msgspec.json.schema_components(KINDS.values(), ref_template="#/$defs/{name}")
-    return {
-        "$schema": DRAFT,
-        "type": "object",
-        "required": ["kind"],
-        "properties": {"kind": {"enum": [*KINDS]}},
-        "allOf": [
-            {"if": {"properties": {"kind": {"const": name}}}, "then": ref}
-            for name, ref in zip(KINDS, refs, strict=True)
-        ],
-        "$defs": components,
-    }
-
-
 def signature(directories: Sequence[Path]) -> Mapping[str, tuple[int, int]]:
     """Time of change (ns) and size of every file that `load` would read: it differs when one of them was edited."""
     found = {}
@@ -168,8 +154,8 @@ def signature(directories: Sequence[Path]) -> Mapping[str, tuple[int, int]]:
 
 
 def _files(directory: Path) -> Iterator[str]:
-    """Paths of the profiles in a directory, or of the one that this is."""
-    if directory.is_file() and _is_profile(directory.name):
+    """Paths of the profiles in a directory, or of the one that this is, whatever its name."""
+    if directory.is_file():
         yield str(directory)
     for folder, folders, names in os.walk(directory):  # faster than `Path.rglob`; this is done every second
         folders[:] = [name for name in folders if name != EXAMPLES]

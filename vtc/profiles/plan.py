@@ -6,6 +6,7 @@ what was read is dealt with by the `ReplyPlan`. `planner` makes them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -59,6 +60,15 @@ class RequestPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Upstream is asked for a whole reply although the client asked for a stream: as `ReplyPlan.buffered`."""
     loops: tuple[Loop, ...] = ()
     """Limits beyond which the agent is stopped, or told that it goes round in circles."""
+
+    def told(self) -> list[str]:
+        """Say what nobody would see otherwise: tools that are not offered, fields that are set."""
+        lines = []
+        if self.withheld:
+            count = len(self.withheld)
+            lines.append(f"{count} tool{'s' * (count != 1)} not offered ({', '.join(sorted(self.withheld))})")
+        lines += [f"{key}: {json.dumps(value, ensure_ascii=False)} set" for key, value in self.set.items()]
+        return lines
 
 
 @dataclass(slots=True)

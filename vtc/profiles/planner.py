@@ -8,8 +8,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
+import msgspec
 from msgspec.structs import replace
 
 from vtc.dialects.cache import ConversationCache
@@ -30,10 +31,8 @@ from vtc.profiles.schema import (
     Retry,
     ServerProfile,
 )
+from vtc.profiles.settings import Settings, UnknownName
 from vtc.profiles.thinking import thinking
-
-CLIENT_PATTERNS = ("cline", "kilo", "roo")
-"""Parts of the user agents of clients that read calls out of the text, when they declare no tools."""
 
 TEXT_DIALECT = "cline"
 """The dialect of a text client whose profile names none."""
@@ -44,31 +43,9 @@ UNKNOWN_SERVER = ServerProfile(name="unknown", match=Match())
 _numbers = itertools.count()
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What the user set; an empty string or `auto` leaves the choice to the profiles."""
-
-    client: str = ""
-    model: str = ""
-    server: str = ""
-    tools: Literal["auto", "native", "prompt"] = "auto"
-    dialect: str = ""
-    lenient: Literal["auto", "on", "off"] = "auto"
-    client_patterns: tuple[str, ...] = CLIENT_PATTERNS
-    max_call_bytes: int = 1 << 20
-
-
 def agent_pattern(agent: str, patterns: Iterable[str]) -> str | None:
     """The first of some parts of User-Agents that `agent` holds, upper and lower case alike; an empty one is none."""
     return next((pattern for pattern in patterns if pattern and pattern.casefold() in agent.casefold()), None)
-
-
-class UnknownName(ValueError):
-    """A setting names a profile that does not exist; `setting` is the setting."""
-
-    def __init__(self, setting: str, name: str, known: Sequence[str]) -> None:
-        super().__init__(f"there is no {setting} profile {name!r}; known are {', '.join(sorted(known)) or 'none'}")
-        self.setting = setting
 
 
 class Asked(Protocol):
@@ -121,7 +98,7 @@ class Planner:
 
     def __init__(self, profiles: Profiles, settings: Settings) -> None:
         self.profiles = profiles
-        self._settings = settings
+        self.settings = settings
         for setting, name, known in (
             ("client", settings.client, profiles.clients),
             ("model", settings.model, profiles.models),
@@ -134,9 +111,14 @@ class Planner:
         self._looks = Looks(one for kind in kinds for one in kind.values())
         self._number = str(next(_numbers))
 
+    def with_settings(self, given: Mapping[str, Any]) -> Planner:
+        """A planner with these settings, plain data, but for those that this one was given; raises ValueError."""
+        settings = msgspec.convert({**given, **self.settings.chosen()}, Settings)
+        return self if settings == self.settings else Planner(self.profiles, settings)
+
     def plan(self, facts: Facts, request: Asked, cache: ConversationCache | None = None) -> Plan:
         """Decide about a request that came with these facts. The profiles found are kept in `cache`."""
-        settings = self._settings
+        settings = self.settings
         if cache is None:
             found = self._found(facts)
         else:  # the number, as another planner may find other profiles
@@ -222,7 +204,7 @@ class Planner:
         write = dialect if prompted else None
         # A model that is not prompted in a dialect writes what its profile accepts.
         named = model.accept == "auto" and model is not UNKNOWN_MODEL
-        expected = [dialect] if write or self._settings.dialect or named else []
+        expected = [dialect] if write or self.settings.dialect or named else []
         dialects = self._read(model, *expected) if allowed else ()
         why = []
         if write:
@@ -250,10 +232,10 @@ class Planner:
         if any(guards.on_calls for guards in found.guards):
             own = replace(own, in_code="call")  # such clients carry out calls in code blocks, too
         dialect = self._dialect(model)
-        how = self._settings.tools if self._settings.tools != "auto" else "native" if model.promote else model.tools
-        promote = how == "native" and (model.promote or self._settings.tools == "native")
+        how = self.settings.tools if self.settings.tools != "auto" else "native" if model.promote else model.tools
+        promote = how == "native" and (model.promote or self.settings.tools == "native")
         write = dialect if how == "prompt" and dialect is not own else None
-        expected = [write, own] if write else [own, dialect] if self._settings.dialect else [own]
+        expected = [write, own] if write else [own, dialect] if self.settings.dialect else [own]
         dialects = self._read(model, *expected)
         why = []
         if promote:
@@ -282,7 +264,7 @@ class Planner:
 
     def _found(self, facts: Facts) -> _Found:
         """Find the profiles, and put together what they say; of what only one can decide the last does."""
-        settings = self._settings
+        settings = self.settings
         chosen_client, why_client = self._chosen(self.profiles.clients, settings.client, facts)
         chosen_model, why_model = self._chosen(self.profiles.models, settings.model, facts)
         chosen_server, why_server = self._chosen(self.profiles.servers, settings.server, facts)
@@ -327,14 +309,17 @@ class Planner:
         if client.tool_protocol == "native":
             return None, f"client profile {client.name} says tool_protocol: native"
         if request.tools and client.tool_protocol == "auto":
-            return None, f"the request declares {len(request.tools)} tools: a native client"
+            return (
+                None,
+                f"the request declares {len(request.tools)} tool{'s' * (len(request.tools) != 1)}: a native client",
+            )
         documented = _documented_tools(request, client.tool_sections, cache)
         longest = max((len(message.text) for message in request.messages if message.role == "system"), default=0)
         is_read = documented or longest <= documented_tools.MOST_PROMPT
         too_long = "" if is_read else f", its prompt is too long to be looked through ({longest} characters)"
         if client.tool_protocol == "text":
             return documented, f"client profile {client.name} says tool_protocol: text{too_long}"
-        agent, patterns = facts.user_agent[:80], self._settings.client_patterns
+        agent, patterns = facts.user_agent[:80], self.settings.client_patterns
         if not patterns:
             return None, "the request declares no tools; vtc_client_patterns is empty: no text client is looked for"
         if pattern := agent_pattern(facts.user_agent, patterns):
@@ -348,10 +333,10 @@ class Planner:
         return None, f"the request declares no tools, {lacking} and the prompt documents no tools"
 
     def _tools(self, model: ModelProfile) -> str:
-        return self._settings.tools if self._settings.tools != "auto" else model.tools
+        return self.settings.tools if self.settings.tools != "auto" else model.tools
 
     def _dialect(self, model: ModelProfile) -> Description:
-        return self.profiles.dialects[self._settings.dialect or model.dialect]
+        return self.profiles.dialects[self.settings.dialect or model.dialect]
 
     def _read(self, model: ModelProfile, *first: Description) -> tuple[Description, ...]:
         return read_dialects(self.profiles, model, *first)

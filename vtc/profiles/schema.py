@@ -28,6 +28,7 @@ class Match(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """
 
     user_agent: Globs = ()
+    """The User-Agent header."""
     model: Globs = ()
     """The `model` of the request's body."""
     host: Globs = ()
@@ -45,11 +46,14 @@ class Reasoning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """How a model marks its thinking in the text, and where that goes."""
 
     open: Text = "<think>"
+    """The marker that begins it."""
     close: Text = "</think>"
+    """The marker that ends it."""
     prefilled: bool | Literal["asked"] = False
     """The prompt ends with `open`, so the reply begins inside, unless the request turns thinking off. `asked`: only if
     it turns thinking on."""
     to: Literal["reasoning_content", "keep", "drop"] = "reasoning_content"
+    """Where it goes: into the API's own field for reasoning, nowhere (it stays in the text), or away."""
 
 
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -97,17 +101,27 @@ class Exchanged(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """What servers, models and policies may each have to say about requests and replies."""
 
     request: Request = Request()
+    """Changes to requests on their way to the server."""
     response: Response = Response()
+    """Changes to replies on their way to the client."""
     upstream_stream: Literal["keep", "never"] | None = None
     """`never`: a streaming request that offers tools is asked without streaming, and answered as a stream."""
 
 
 class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=True):
     kind: Literal["server"] = "server"
+    """What this profile is about."""
     name: Text
+    """What it is called by: options, reports and other profiles name it. A profile of yours
+    with the name of a built-in one takes its place."""
     description: str = ""
+    """One line for people."""
     priority: int = 0
+    """Of several that match equally well the one with the highest is taken."""
     match: Match
+    """The requests that it is for, by host and port."""
+    owned_by: tuple[str, ...] = ()
+    """The `owned_by` of models in its list of them (`GET /v1/models`), by which `vtc run` recognises it."""
     parts_reasoning: bool = False
     """It takes the reasoning out of the text itself, so that a reply does not begin inside of it."""
     special_tokens: dict[str, Any] = {}
@@ -119,15 +133,23 @@ class FinalCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """A call that shows the user a message and waits."""
 
     tool: Text
+    """The tool's name."""
     argument: Text
+    """Its argument that holds the message."""
 
 
 class ClientProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     kind: Literal["client"] = "client"
+    """What this profile is about."""
     name: Text
+    """What it is called by: options, reports and other profiles name it. A profile of yours
+    with the name of a built-in one takes its place."""
     description: str = ""
+    """One line for people."""
     priority: int = 0
+    """Of several that match equally well the one with the highest is taken."""
     match: Match
+    """The requests that it is for."""
     tool_protocol: Literal["auto", "native", "text"] = "auto"
     """`auto`: native when the request declares tools, else text."""
     dialect: str | None = None
@@ -141,20 +163,27 @@ class ClientProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     call_gap: Annotated[int, msgspec.Meta(ge=0, le=9)] = 2
     """Newlines between the text and a call that is written for it."""
     max_calls: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    """Calls of one reply that it can use, in text; None is no limit."""
+    """Calls of one reply that it can use, in text; null is no limit."""
     extra_calls: Literal["note", "drop"] = "note"
     """What becomes of more: a sentence that names them, which the model will see, or nothing."""
     final_call: FinalCall | None = None
-    """How a client that reads calls out of the text is told that the work ends here; None is plain text."""
+    """How a client that reads calls out of the text is told that the work ends here; null is plain text."""
     guards: Guards = Guards()
+    """Policies for all that this client asks."""
 
 
 class ModelProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=True):
     kind: Literal["model"] = "model"
+    """What this profile is about."""
     name: Text
+    """What it is called by: options, reports and other profiles name it. A profile of yours
+    with the name of a built-in one takes its place."""
     description: str = ""
+    """One line for people."""
     priority: int = 0
+    """Of several that match equally well the one with the highest is taken."""
     match: Match
+    """The requests that it is for, by the model's name."""
     tools: Literal["native", "prompt"] = "native"
     """How tools reach the model: as the API's own field, or written into the prompt."""
     dialect: str = "tag"
@@ -163,8 +192,9 @@ class ModelProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=T
     """The dialects that its replies are expected in. Every framed dialect is read besides, as models write others',
     too; `auto` is those alone."""
     lenient: bool | None = None
-    """Whether malformed calls are repaired; None leaves it to the option and the protocol."""
+    """Whether malformed calls are repaired; null leaves it to the option and the protocol."""
     reasoning: Reasoning | None = None
+    """How it marks its thinking; null if it does not."""
     special_tokens: bool = False
     """Whether its calls are marked by special tokens, which servers may strip (see `kind: server`)."""
     ids: Literal["call", "alphanumeric9"] = "call"
@@ -175,9 +205,11 @@ class ModelProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=T
     promote: bool = False
     """For clients that declare tools in the prompt: give them to this model as the API's `tools`."""
     max_calls: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    """Calls kept of one reply; None is no limit."""
+    """Calls kept of one reply; null is no limit."""
     guards: Guards = Guards()
+    """Policies for the calls of this model."""
     retry: Retry | None = None
+    """Ask it again about a faulty reply; null: never."""
     unknown_tools: Literal["text", "allow", "drop"] = "text"
     """What becomes of a call to a tool that was not offered."""
 
@@ -186,10 +218,17 @@ class PolicyProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
     """What holds besides the one client, model and server that a request gets: every policy that matches."""
 
     kind: Literal["policy"] = "policy"
+    """What this profile is about."""
     name: Text
+    """What it is called by: options, reports name it. A profile of yours with the name of
+    a built-in one takes its place."""
     description: str = ""
+    """One line for people."""
     priority: int = 0
     """Policies act in the order of their priorities, the highest last and so closest to the client."""
     match: Match
+    """The requests that it holds for; `{}` is every one."""
     guards: Guards = Guards()
+    """The rules."""
     retry: Retry | None = None
+    """Ask the model again about a faulty reply; null leaves it to the model's profile."""

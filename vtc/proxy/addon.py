@@ -13,7 +13,7 @@ import gc
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from functools import partial
 from weakref import WeakKeyDictionary
 
 from mitmproxy import ctx, http
@@ -24,17 +24,21 @@ from vtc.dialects.bounded_cache import COMPILED
 from vtc.dialects.cache import ConversationCache
 from vtc.exchange import Exchange
 from vtc.exchange.stream import Stream
-from vtc.json_text import encode
 from vtc.profiles.planner import Planner
 from vtc.proxy import bodies, flows, options, views
 from vtc.proxy.asking import AGAIN, Asker
 from vtc.proxy.bodies import Passing
 from vtc.proxy.commands import Commands
 from vtc.proxy.flows import METADATA
+from vtc.proxy.live import Live
 from vtc.proxy.log import Log, where
 from vtc.proxy.metrics import Metrics
+from vtc.proxy.page import Page
+from vtc.proxy.refusing import refuse, renew, streams_large, withhold, withholding
 from vtc.proxy.reload import Reloader
+from vtc.proxy.startup import Startup
 from vtc.proxy.stats import Stats
+from vtc.reporting import hints
 from vtc.reporting.report import Report
 from vtc.scrub import escaped, scrub, scrubbed, secrets
 from vtc.wire.compression import UnsupportedEncoding
@@ -47,43 +51,20 @@ MARKS = {
     "refused": ":warning:",
     "denied": ":no_entry:",
     "failed": ":boom:",
+    "error": ":x:",
     "left alone": ":zzz:",
 }
 """By outcome, for the flow list and for `~marker`."""
+
+HOLDING = "vtc: holding back what may be a call"
+"""How the comment of a flow begins while nothing of its reply may leave."""
 
 STREAMED = ("text/event-stream", "application/x-ndjson")
 """Media types of replies that are passed on as they come, whoever reads them."""
 LONG = 1 << 17
 """Bytes of a whole reply beyond which it is dealt with beside the event loop, where all other streams go on."""
 SLOW = 0.1
-"""Seconds of work on one exchange beyond which it is a warning."""
-
-
-@dataclass(slots=True)
-class _Live:
-    """An exchange on its way through, the seconds spent on it, and its reply as it came and as it went."""
-
-    exchange: Exchange
-    keep: bool
-    seconds: float = 0.0
-    answered: bool = False
-    """The reply is our own."""
-    stream: Stream | None = None
-    """What a streamed reply goes through on its way to the client."""
-    encoding: str = ""
-    """The content-encoding in which a streamed reply comes."""
-    killed: bool = False
-    """Nothing of the reply may leave."""
-    came: Passing = field(init=False)
-    went: Passing = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.came, self.went = Passing(keep=self.keep), Passing(keep=self.keep)
-
-    @property
-    def sizes(self) -> tuple[int, int]:
-        """Bytes of the reply that came, and that went."""
-        return self.came.size, self.went.size
+"""Seconds of work on one exchange beyond which it is a warning, if they are also more than a 50th of its time."""
 
 
 class VirtualToolCalling:
@@ -95,13 +76,16 @@ class VirtualToolCalling:
         """What decides about exchanges that begin now."""
         self.cache: ConversationCache | None = None
         """Keeps parts of conversations for exchanges that begin now; None with `vtc_cache=off`."""
-        self._live: WeakKeyDictionary[http.HTTPFlow, _Live] = WeakKeyDictionary()
+        self._live: WeakKeyDictionary[http.HTTPFlow, Live] = WeakKeyDictionary()
+        self._unread: WeakKeyDictionary[http.HTTPFlow, Passing] = WeakKeyDictionary()
+        """Replies that are streamed unread, where they are kept."""
         self._why = 0
         """The hash of the reasons for the last plan; not the reasons, in which there are names of tools."""
         self._stats = Stats()
         reloader = Reloader(self)
         self._log = Log()
-        self.addons = [reloader, Commands(self, reloader, self._stats), self._log, Metrics(self._stats)]
+        commands = Commands(self, reloader, self._stats)
+        self.addons = [Startup(), reloader, commands, self._log, Metrics(self._stats), Page(self._stats)]
 
     def load(self, loader: Loader) -> None:
         options.add(loader)
@@ -131,7 +115,7 @@ class VirtualToolCalling:
             return
         started = time.perf_counter()
         if flow.is_replay == "request":
-            _renew(flow)
+            renew(flow)
         try:
             body = bodies.decoded(flow.request, ctx.options.vtc_max_body_bytes)
             if body is None:
@@ -144,10 +128,11 @@ class VirtualToolCalling:
             self._left_alone(flow, str(error))
             self.forget()
             if ctx.options.vtc_mode == "rewrite" and self.planner.refuses(flows.facts(flow)):
-                _refuse(flow, str(error))
+                refuse(flow, str(error))
             return
-        live = self._live[flow] = _Live(exchange, bodies.keep(), time.perf_counter() - started)
+        live = self._live[flow] = Live(exchange, bodies.keep(), time.perf_counter() - started)
         went = len(rewritten) if ctx.options.vtc_mode == "rewrite" else len(body)
+        exchange.report.settings = self.planner.settings.chosen()
         exchange.report.sizes.update(request_came=len(body), request_went=went)
         why = exchange.plan.why
         if hash(why) != self._why:  # mitmproxy spends more on a record than VTC on a request
@@ -179,27 +164,27 @@ class VirtualToolCalling:
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         live, response = self._live.get(flow), flow.response
-        if response is None or not (200 <= response.status_code < 300):
-            return
-        if self._api(flow) is None and not flows.unread(flow):
+        if response is None or AGAIN in flow.metadata or not (200 <= response.status_code < 300):
             return
         if live and live.answered:
             return
-        media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        media_type = bodies.media_type(response)
         is_stream = media_type in STREAMED
         if live is None or not live.exchange.reads:
-            response.stream = response.stream or is_stream  # nothing is done to it, and mitmproxy would keep it
+            if is_stream and not response.stream:
+                # Nothing is done to it, and mitmproxy would keep it back up to its end.
+                response.stream = self._unread.setdefault(flow, Passing(keep=True)).pass_on if bodies.keep() else True
             return
         exchange, rewrites = live.exchange, ctx.options.vtc_mode == "rewrite"
         # Whole replies are looked at when they are there. With `stream_large_bodies` mitmproxy keeps none for that.
         whole = not is_stream or media_type != exchange.framing.media_type
-        if (whole or (exchange.plan.reply.buffered and rewrites)) and not _streams_large():
+        if (whole or (exchange.plan.reply.buffered and rewrites)) and not streams_large():
             return  # of what is buffered it is no matter in which form upstream gave it
         try:
             stream = exchange.stream(response.headers.get("content-encoding", ""), time.perf_counter, whole=whole)
         except UnsupportedEncoding as error:
             strict = exchange.withheld(str(error)) is not None and rewrites
-            response.stream = _withholding if strict else True
+            response.stream = withholding if strict else True
             live.killed = strict
             return
         if not rewrites:
@@ -210,12 +195,15 @@ class VirtualToolCalling:
         # A client of HTTP/1.0 reads up to the end of the connection.
         if counted and response.http_version == "HTTP/1.1" and flow.request.http_version != "HTTP/1.0":
             response.headers["transfer-encoding"] = "chunked"
-        response.stream = _rewriting(stream, live, ctx.options.vtc_keep_alive, self.clock)
+        response.stream = _rewriting(stream, live, ctx.options.vtc_keep_alive, self.clock, partial(_holding, flow))
 
     async def response(self, flow: http.HTTPFlow) -> None:
         live, response = self._live.get(flow), flow.response
+        self._keep_unread(flow)
         if live is None or response is None:
             return
+        if response.status_code >= 400 and not live.answered:
+            live.exchange.report.errors.append(hints.explained(response.status_code, bodies.beginning(response)))
         if live.exchange.reads and not (live.answered or response.stream) and 200 <= response.status_code < 300:
             await self._whole(flow, live, response)
         if (
@@ -226,18 +214,24 @@ class VirtualToolCalling:
             flow.kill()  # or the client would take what there is for the whole reply
         self._close(flow)
 
-    async def _whole(self, flow: http.HTTPFlow, live: _Live, response: http.Response) -> None:
+    async def _whole(self, flow: http.HTTPFlow, live: Live, response: http.Response) -> None:
         exchange, rewrites = live.exchange, ctx.options.vtc_mode == "rewrite"
         try:
             body = bodies.decoded(response, ctx.options.vtc_max_body_bytes)
         except ValueError as error:
-            _withhold(exchange, response, f"the body cannot be decoded: {error}", rewrites=rewrites)
+            withhold(exchange, response, f"the body cannot be decoded: {error}", rewrites=rewrites)
             return
         if not body:
             return
+        if not exchange.framing.matches(body) and not bodies.is_json(body):
+            said = " ".join(body[:80].decode(errors="replace").split())
+            exchange.report.errors.append(
+                f"the reply is no JSON but {bodies.media_type(response) or 'untyped'}: {said}"
+            )
+            return
         if len(body) > ctx.options.vtc_max_body_bytes:
             reason = f"the reply is longer than vtc_max_body_bytes ({len(body)} bytes)"
-            _withhold(exchange, response, reason, rewrites=rewrites)
+            withhold(exchange, response, reason, rewrites=rewrites)
             return
         started = time.perf_counter()
         retry = exchange.plan.reply.retry if rewrites else None
@@ -257,7 +251,20 @@ class VirtualToolCalling:
                 response.headers["content-type"] = exchange.framing.media_type
 
     def error(self, flow: http.HTTPFlow) -> None:
+        self._keep_unread(flow)
+        live = self._live.get(flow)
+        if live and flow.error and not flow.server_conn.timestamp_tcp_setup:
+            host, port = flow.request.host, flow.request.port
+            live.exchange.report.errors.append(
+                f"the model server at {host}:{port} cannot be reached ({flow.error.msg}): is it running?"
+            )
         self._close(flow)
+
+    def _keep_unread(self, flow: http.HTTPFlow) -> None:
+        """Give a flow its reply that was streamed unread, as nothing else keeps it."""
+        passed = self._unread.pop(flow, None)
+        if passed and flow.response and flow.response.raw_content is None:
+            flow.response.raw_content = passed.kept()
 
     def _close(self, flow: http.HTTPFlow) -> None:
         live = self._live.pop(flow, None)
@@ -265,8 +272,12 @@ class VirtualToolCalling:
             return
         report = live.exchange.report
         self._measure(flow, live, report)
-        if report.seconds > SLOW:
-            logger.warning("vtc: %.0f ms of work on one exchange with model %s", report.seconds * 1e3, report.model)
+        if live.exchange.reads and not (report.calls or report.refusals or report.failures or report.errors):
+            report.unread = bodies.possible_call(flow, live.came.kept(live.encoding), live.exchange.plan.tools)
+        if report.seconds > max(SLOW, report.elapsed / 50):
+            # The first of all has every dialect compiled.
+            level = logging.WARNING if self._stats.rows else logging.DEBUG
+            logger.log(level, "vtc: %.0f ms of work on one exchange with model %s", report.seconds * 1e3, report.model)
         summary = report.summary()
         if summary and ctx.options.vtc_mode == "observe":
             summary = summary.replace("vtc: ", "vtc (observing): ", 1)
@@ -281,7 +292,7 @@ class VirtualToolCalling:
         if self.cache is None:
             COMPILED.clear()
 
-    def _measure(self, flow: http.HTTPFlow, live: _Live, report: Report) -> None:
+    def _measure(self, flow: http.HTTPFlow, live: Live, report: Report) -> None:
         """Put sizes and times into the report, and with the flow the reply as it came and, if streamed, as it went."""
         report.seconds = live.seconds + (live.stream.seconds if live.stream else 0.0)
         report.elapsed = time.time() - flow.request.timestamp_start
@@ -301,65 +312,35 @@ class VirtualToolCalling:
         """Tell people; nothing secret is in there any more."""
         flow.metadata[METADATA] = report
         self._log.write(flow, report, outcome)
+        if flow.comment.startswith(HOLDING):
+            flow.comment = flow.marked = ""
         if summary:
             flow.comment = summary
             flow.marked = MARKS.get(outcome, "")
-            logger.info("%s %s%s", summary, flow.request.pretty_host, where(flow))
-
-
-def _renew(flow: http.HTTPFlow) -> None:
-    """Make a flow that is sent again what it was when it came: what was done to it then is done anew."""
-    came = flow.metadata.pop(flows.CAME["request"], None)
-    if isinstance(came, bytes):
-        flow.request.content = came
-    for key in (METADATA, flows.CAME["reply"]):
-        flow.metadata.pop(key, None)
-    if flow.comment.startswith("vtc"):
-        flow.comment, flow.marked = "", ""
-
-
-def _refuse(flow: http.HTTPFlow, reason: str) -> None:
-    """Answer a request whose reply no policy would see."""
-    if flow.request.stream:  # it has gone on already
-        flow.kill()
-        return
-    message = f"vtc: a policy that refuses calls holds here, and this request cannot be read: {reason}"
-    body = encode({"error": {"message": message, "type": "invalid_request_error"}})
-    flow.response = http.Response.make(400, body, {"content-type": "application/json"})
-
-
-def _withhold(exchange: Exchange, response: http.Response, reason: str, *, rewrites: bool) -> None:
-    """Put something in the place of a whole reply that could not be looked at, unless it may pass."""
-    body = exchange.withheld(reason)
-    if body is not None and rewrites:
-        response.headers.pop("content-encoding", None)
-        response.content = body
-        response.headers["content-type"] = "application/json"
-
-
-def _streams_large() -> bool:
-    return bool("stream_large_bodies" in ctx.options and ctx.options.stream_large_bodies)
-
-
-def _withholding(_: bytes) -> list[bytes]:
-    """Let nothing of a body leave."""
-    return []
+            model = f"{report['asked']} at " if report.get("asked") else ""
+            logger.info("%s - %s%s%s", summary, model, flow.request.pretty_host, where(flow))
 
 
 def _rewriting(
-    stream: Stream, live: _Live, keep_alive: int = 0, clock: Callable[[], float] = time.monotonic
+    stream: Stream,
+    live: Live,
+    keep_alive: int = 0,
+    clock: Callable[[], float] = time.monotonic,
+    holding: Callable[[int], None] | None = None,
 ) -> Callable[[bytes], list[bytes]]:
     """Make the stream callable.
 
     A client that is sent nothing for `keep_alive` seconds although bytes still come from upstream gets a frame that
-    tells it nothing. What is rewritten leaves in whole frames, so that it may stand between any two of them.
+    tells it nothing; `holding` is called each second meanwhile, with the bytes that came. What is rewritten leaves in
+    whole frames, so that such a frame may stand between any two of them.
     """
-    quiet = 0.0  # since then the client is sent nothing
+    quiet = told = 0.0  # since then the client is sent nothing, and people nothing new
+    sent = 0
     came, went = live.came, live.went
     live.stream = stream
 
     def rewrite(chunk: bytes) -> list[bytes]:
-        nonlocal quiet
+        nonlocal quiet, told, sent
         out = stream.feed(chunk) if chunk else stream.finish()
         if live.keep:
             came.add(chunk)
@@ -369,12 +350,16 @@ def _rewriting(
             came.size += len(chunk)
             if out:
                 went.size += len(out[0])
-        if out or not chunk or not keep_alive:
+        if out or not chunk:
             quiet = 0.0
             return out
         now = clock()
-        quiet = quiet or now
-        if now - quiet < keep_alive or (frame := stream.keep_alive()) is None:
+        if not quiet:
+            quiet, told, sent = now, now, came.size - len(chunk)
+        if holding and now - told >= 1:
+            told = now
+            holding(came.size - sent)
+        if not keep_alive or now - quiet < keep_alive or (frame := stream.keep_alive()) is None:
             return out
         quiet = now
         return [frame]
@@ -382,7 +367,14 @@ def _rewriting(
     return rewrite
 
 
-def _observing(stream: Stream, live: _Live) -> Callable[[bytes], list[bytes]]:
+def _holding(flow: http.HTTPFlow, size: int) -> None:
+    """Show in the list of flows that a call is on its way."""
+    flow.comment, flow.marked = f"{HOLDING}, {size / 1000:.1f} kB so far", ":hourglass_flowing_sand:"
+    if view := ctx.master.addons.get("view"):
+        view.update([flow])
+
+
+def _observing(stream: Stream, live: Live) -> Callable[[bytes], list[bytes]]:
     rewrite = _rewriting(stream, live)
 
     def observe(chunk: bytes) -> list[bytes]:

@@ -6,10 +6,19 @@ bytes, so that it is saved with the flow; of a streamed reply mitmproxy keeps no
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+import msgspec
 from mitmproxy import ctx, http
 
+from vtc.apis import summary
+from vtc.events import Tool
+from vtc.json_text import decode
+from vtc.proxy import flows
+from vtc.reporting import unread
 from vtc.wire import compression
 
+_skip = msgspec.json.Decoder(msgspec.Raw).decode
 _SLICE = 1 << 14
 KEPT = 4 << 20
 """Bytes of one body that are kept; of a longer one the beginning."""
@@ -32,6 +41,46 @@ def decoded(message: http.Message, most: int) -> bytes | None:
     return bytes(plain + decoder.finish())
 
 
+def beginning(message: http.Message) -> bytes:
+    """The beginning of a body that is only to be told of; empty if it cannot be decoded."""
+    try:
+        return (decoded(message, KEPT) or b"")[:_SLICE]
+    except ValueError:
+        return b""
+
+
+def media_type(message: http.Message) -> str:
+    """The media type of a body, without its parameters."""
+    return str(message.headers.get("content-type", "")).partition(";")[0].strip().lower()
+
+
+def is_json(body: bytes) -> bool:
+    """Whether a body is JSON, without what it holds being made."""
+    try:
+        _skip(body)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        try:
+            decode(body, "replace")  # some that is none by the letter is read all the same
+        except ValueError:
+            return False
+    return True
+
+
+def possible_call(flow: http.HTTPFlow, came: bytes | None, tools: Iterable[Tool]) -> str:
+    """What looks like a call in a reply in which none was found, if the reply was kept; empty if nothing does."""
+    api = flows.api(flow)
+    if api is None or not came:
+        return ""
+    try:
+        messages = [reply.message for reply in summary.replies(api, came)]
+    except ValueError:
+        return ""
+    if any(message.calls for message in messages):
+        return ""
+    names = [tool.name for tool in tools]
+    return next(filter(None, (unread.possible_call(message.text, names) for message in messages)), "")
+
+
 class Passing:
     """A body as it passes: its size in bytes, and if it is to be kept its first bytes."""
 
@@ -43,6 +92,11 @@ class Passing:
         if self._kept is not None and self.size < KEPT:
             self._kept += data[: KEPT - self.size]
         self.size += len(data)
+
+    def pass_on(self, data: bytes) -> list[bytes]:
+        """Keep what passes and change nothing; for `http.Response.stream`."""
+        self.add(data)
+        return [data] if data else []
 
     def kept(self, content_encoding: str = "") -> bytes | None:
         """What was kept, decoded; None if nothing was, or if it cannot be decoded."""

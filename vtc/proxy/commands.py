@@ -66,14 +66,23 @@ class Commands:
 
     @command.command("vtc.save")  # type: ignore[untyped-decorator]
     def save(self, chosen: Sequence[flow.Flow], path: types.Path) -> str:
-        """Add the flows' replies to a file of regression cases (YAML), scrubbed of secrets."""
+        """Add the flows' replies to a file of regression cases (YAML), scrubbed of secrets; others are skipped."""
+        cases, skipped = [], []
+        for one in _exchanges(chosen):
+            try:
+                cases.append(self._case(one))
+            except ValueError as error:
+                reason = "the reply is no JSON" if isinstance(error, json.JSONDecodeError) else error
+                skipped.append(f"{one.id[:8]}: {reason}")
+        told = f", {len(skipped)} skipped ({skipped[0]})" if skipped else ""
+        if not cases:
+            raise exceptions.CommandError(f"vtc.save: nothing to save{told}")
         try:
-            cases = [self._case(one) for one in _exchanges(chosen)]
             with Path(path).expanduser().open("a", encoding="utf-8") as file:
                 file.write("".join(f"{case.write(one)}\n" for one in cases))
-        except (ValueError, OSError) as error:
-            raise exceptions.CommandError(f"vtc.save: {error}") from error
-        done = f"vtc: {len(cases)} case{'s' * (len(cases) != 1)} added to {path}"
+        except OSError as error:
+            raise exceptions.CommandError(f"vtc.save: {error}") from None
+        done = f"vtc: {len(cases)} case{'s' * (len(cases) != 1)} added to {path}{told}"
         logger.info(done)
         return done
 

@@ -10,6 +10,7 @@ from mitmproxy.io import FlowReader
 
 from vtc import apis
 from vtc.profiles.matching import Facts
+from vtc.profiles.planner import Planner
 from vtc.reporting.view import Bodies, Side
 
 METADATA = "vtc"
@@ -39,6 +40,12 @@ def facts(flow: http.HTTPFlow) -> Facts:
         path=flow.request.path,
         headers=headers,
     )
+
+
+def as_captured(flow: http.HTTPFlow, planner: Planner) -> Planner:
+    """A planner with the options that the flow was captured with, but for those that `planner` was given."""
+    settings = (report(flow) or {}).get("settings")
+    return planner.with_settings(settings) if isinstance(settings, Mapping) and settings else planner
 
 
 def report(flow: http.HTTPFlow) -> Mapping[str, Any] | None:

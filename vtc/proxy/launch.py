@@ -10,8 +10,14 @@ from typing import Literal
 
 from vtc.proxy import script
 
-COLUMNS = ("path", "method", "status", "size", "time", "comment")
-"""Those of mitmweb's flow list; its own have no comment."""
+PORT = 8088
+"""Where clients connect: 8080, mitmproxy's own, is also llama.cpp's."""
+
+COLUMNS = ("comment", "method", "status", "size", "time")
+"""Those of mitmweb's flow list: beside a path, which is nearly always the same, the comment would be too narrow."""
+
+REVERSE = ("--set", "connection_strategy=lazy")
+"""So that a client of a server that is down gets a 502 that says so, and the flow is listed."""
 
 
 def command(
@@ -20,7 +26,7 @@ def command(
     """The command line: a reverse proxy for `upstream`, or with none an ordinary proxy; `more` has the last word."""
     arguments = ["-s", str(script.path()), "--listen-host", host, "--listen-port", str(port)]
     if upstream:
-        arguments += ["--mode", f"reverse:{upstream}"]
+        arguments += ["--mode", f"reverse:{upstream}", *REVERSE]
     if program == "mitmweb":
         # Replies that pass untouched are streamed, too: without this nothing of them could be looked at.
         arguments += ["--set", "store_streamed_bodies=true"]

@@ -40,7 +40,7 @@ class Log:
             try:
                 path.open("a").close()
             except OSError as error:
-                raise exceptions.OptionsError(f"vtc_log: {path} cannot be written: {error.strerror}") from error
+                raise exceptions.OptionsError(f"vtc_log: {path} cannot be written: {error.strerror}") from None
         self._path, self._failed = path, False
 
     def write(self, flow: http.HTTPFlow, report: Mapping[str, Any], outcome: str) -> None:

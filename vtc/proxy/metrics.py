@@ -52,7 +52,7 @@ class Metrics:
         try:
             server, thread = start_http_server(port, host, registry)
         except OSError as error:
-            raise exceptions.OptionsError(f"vtc_metrics: {host}:{port}: {error.strerror or error}") from error
+            raise exceptions.OptionsError(f"vtc_metrics: {host}:{port}: {error.strerror or error}") from None
 
         def stop() -> None:
             server.shutdown()

@@ -11,7 +11,8 @@ from mitmproxy.addonmanager import Loader
 from vtc.dialects.cache import ConversationCache
 from vtc.profiles import loader as profile_loader
 from vtc.profiles.document import ProfileError
-from vtc.profiles.planner import CLIENT_PATTERNS, Planner, Settings, UnknownName
+from vtc.profiles.planner import Planner
+from vtc.profiles.settings import CLIENT_PATTERNS, Settings, UnknownName
 
 
 def add(loader: Loader) -> None:
@@ -143,6 +144,6 @@ def planner() -> Planner:
     try:
         return Planner(profile_loader.load(directories()), settings)
     except ProfileError as error:
-        raise exceptions.OptionsError(f"vtc: the profiles are not usable\n{error}") from error
+        raise exceptions.OptionsError(f"vtc: the profiles are not usable\n{error}") from None
     except UnknownName as error:
-        raise exceptions.OptionsError(f"vtc_{error.setting}: {error}") from error
+        raise exceptions.OptionsError(f"vtc_{error.setting}: {error}") from None

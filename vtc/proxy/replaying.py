@@ -22,13 +22,15 @@ _ID = re.compile(r"\b(call|toolu)_[0-9a-f]{24}\b")
 def replayed(flow: http.HTTPFlow, planner: Planner) -> dict[str, Any]:
     """`name`, `result` (`same`, `changed`, `skipped`), its `reason`, and `changes`, a diff for each side.
 
-    What was captured is what left then: of a flow that VTC did not see, what came.
+    What was captured is what left then: of a flow that VTC did not see, what came. The options are those of the
+    capture, but for those that `planner` was given.
     """
     api = flows.api(flow)
     assert api is not None
     path = flow.request.path.partition("?")[0]
     found: dict[str, Any] = {"name": f"{flow.request.pretty_host}{path} {flow.id[:8]}", "id": flow.id}
     try:
+        planner = flows.as_captured(flow, planner)
         exchange = Exchange.open(api, flows.original(flow, "request"), flows.facts(flow), planner, flow.id)
         changes = [_difference(flow, "request", exchange.request())]
         status = flow.response.status_code if flow.response else 0

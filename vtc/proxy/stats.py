@@ -13,6 +13,11 @@ from typing import Any, Self
 type Report = Mapping[str, Any]
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 call`, `2 calls`."""
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
 @dataclass(slots=True)
 class Calls:
     """Counts of calls: those made and those that stayed text."""
@@ -41,7 +46,7 @@ class Calls:
         }
 
     def summary(self) -> str:
-        return f"{self.calls} calls ({self.repaired} repaired), {self.refused} left as text"
+        return f"{counted(self.calls, 'call')} ({self.repaired} repaired), {self.refused} left as text"
 
 
 @dataclass(slots=True)
@@ -108,7 +113,7 @@ class Figures(Calls):
 
     def summary(self) -> str:
         return (
-            f"{self.exchanges} exchanges, {Calls.summary(self)}, {self.failed} failed open, "
+            f"{counted(self.exchanges, 'exchange')}, {Calls.summary(self)}, {self.failed} failed open, "
             f"{self.traffic:,} bytes, {self.seconds * 1e3:.0f} ms in VTC"
         )
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from vtc.scrub import escaped, scrub, scrubbed
 
-type Outcome = Literal["failed", "denied", "refused", "repaired", "rewritten", ""]
+type Outcome = Literal["failed", "error", "denied", "refused", "repaired", "rewritten", ""]
 
 DENYING = ("refused", "stopped", "dropped", "exhausted")
 """What policies do that leaves a call, or a whole request, undone."""
@@ -20,6 +21,9 @@ OTHERS = "(others)"
 LONGEST = 500
 """Characters of one thing that is told in it."""
 
+MOST_NAMES = 4
+"""Names of tools that a summary has."""
+
 
 @dataclass(slots=True)
 class Report:
@@ -27,6 +31,11 @@ class Report:
 
     client: str = ""
     model: str = ""
+    """The model profile's name."""
+    asked: str = ""
+    """The model's name in the request."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """What the user's options set, where that is not the default."""
     form: str = "tool_calls"
     """What calls become: `tool_calls`, or the dialect of a client that reads text."""
     why: list[str] = field(default_factory=list)
@@ -39,6 +48,10 @@ class Report:
     """What policies did: `{"policy": "denied_tools", "action": "refused", "tool": "bash", "reason": …, "count": 1}`;
     a `detail` quotes the model."""
     failures: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    """What came in the place of a reply, and what that means."""
+    unread: str = ""
+    """What looks like a call in no dialect that is read, where nothing else was found."""
     sizes: dict[str, int] = field(default_factory=dict)
     """Bytes of `request_came`, `request_went`, `reply_came` and `reply_went`, decoded, as far as they were seen."""
     seconds: float = 0.0
@@ -54,9 +67,11 @@ class Report:
         actions = {entry["action"] for entry in self.policies}
         if self.failures or "failed" in actions:
             return "failed"
+        if self.errors:
+            return "error"
         if actions.intersection(DENYING):
             return "denied"
-        if self.refusals:
+        if self.refusals or self.unread:
             return "refused"
         if self.repaired:
             return "repaired"
@@ -107,17 +122,21 @@ class Report:
         self.policies += reply.policies
 
     def summary(self) -> str:
-        """`vtc: qwen3-coder -> tool_calls, 2 calls, 1 repaired`; empty when nothing was done."""
+        """`vtc: read x2, 1 repaired (json-cut), hermes -> tool_calls`; empty when nothing was done.
+
+        First what differs from one exchange to the next: a list of flows shows the beginning.
+        """
         parts = []
         if self.calls:
-            made = count(self.calls)
-            dialects = ", ".join(dict.fromkeys(call["dialect"] for call in self.calls))
-            parts.append(f"{dialects} -> {self.form}, {made} call{'s' * (made > 1)}")
+            names: Counter[str] = Counter()
+            for call in self.calls:
+                names[call["name"]] += call.get("count", 1)
+            parts += [f"{name} x{times}" if times > 1 else name for name, times in names.items()]
+            if len(parts) > MOST_NAMES:
+                parts[MOST_NAMES:] = [f"{len(parts) - MOST_NAMES} more"]
         if self.repaired:
-            repairs = [*dict.fromkeys(repair for call in self.calls for repair in call["repairs"])]
-            told = ", ".join([*repairs[:MOST_TOLD], *["…"] * (len(repairs) > MOST_TOLD)])
-            recovered = f"recovered {self.repaired} call{'s' * (self.repaired > 1)}: {told}"
-            parts.append(f"{self.repaired} repaired ({recovered})")
+            repairs = dict.fromkeys(repair.partition(":")[0] for call in self.calls for repair in call["repairs"])
+            parts.append(f"{self.repaired} repaired ({', '.join(repairs)})")
         if self.refusals:
             parts.append(f"{count(self.refusals)} left as text ({self.refusals[0]['reason']})")
         for entry in self.policies[:MOST_TOLD]:
@@ -127,8 +146,12 @@ class Report:
             parts.append(f"{entry['policy']} {entry['action']}{of}{times}{why}")
         if more := self.policies[MOST_TOLD:]:
             parts.append(f"{count(more)} more by policies")
-        parts = [*parts, *(f"failed open: {failure}" for failure in self.failures), *self.request]
-        parts = [part if len(part) <= LONGEST else f"{part[:LONGEST]}…" for part in parts]
+        parts += [f"a possible call was not read: {self.unread}"] if self.unread else []
+        parts += [f"failed open: {failure}" for failure in self.failures]
+        parts += self.errors
+        if self.calls:
+            parts.append(f"{', '.join(dict.fromkeys(call['dialect'] for call in self.calls))} -> {self.form}")
+        parts = [part if len(part) <= LONGEST else f"{part[:LONGEST]}…" for part in [*parts, *self.request]]
         return escaped(scrub("vtc: " + ", ".join(parts))) if parts else ""
 
     def as_dict(self, known: Iterable[str] = ()) -> dict[str, Any]:

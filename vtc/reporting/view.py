@@ -18,6 +18,8 @@ from vtc.reporting.transcript import Block
 WIDTH = 88
 """Characters of a line of the report; what was said keeps its lines."""
 
+DONE = "What VTC did"
+
 type Side = Literal["request", "reply"]
 
 SIDES: Mapping[Side, tuple[str, str]] = {
@@ -41,7 +43,8 @@ class Bodies:
 def pane(api: Api, side: Side, bodies: Bodies, report: Mapping[str, Any] | None, summary: str = "") -> str:
     """What stands in the pane of a request or a reply; a body that is nothing of this API stands there as it is."""
     parts = [summary] if summary else []
-    parts += ["\n".join([title, *_indented(lines)]) for title, lines in sections(report or {})]
+    told = {title: "\n".join([title, *_indented(lines)]) for title, lines in sections(report or {})}
+    parts += [told.pop(DONE)] if DONE in told else []
     try:
         parts.append(_conversation(api, side, bodies))
     except ValueError as error:
@@ -49,7 +52,7 @@ def pane(api: Api, side: Side, bodies: Bodies, report: Mapping[str, Any] | None,
     sizes = report.get("sizes", {}) if report else {}
     if bodies.came is None and sizes.get(f"{side}_came") != sizes.get(f"{side}_went"):
         parts.append(f"(What it was {SIDES[side][0]} was not kept; the option `vtc_keep_bodies` keeps it.)")
-    return "\n\n".join(parts)
+    return "\n\n".join([*parts, *told.values()])  # why, and figures: last, as they are long and wanted least
 
 
 def diff(api: Api, side: Side, bodies: Bodies) -> str:
@@ -62,7 +65,7 @@ def diff(api: Api, side: Side, bodies: Bodies) -> str:
 def sections(report: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
     """A report as titles with lines below: what was done, why, and the figures; empty sections are left out."""
     for title, lines in (
-        ("What VTC did", [*_done(report)]),
+        (DONE, [*_done(report)]),
         ("Why", [*report.get("why", ())]),
         ("Figures", [*_figures(report)]),
     ):
@@ -94,6 +97,9 @@ def _done(report: Mapping[str, Any]) -> Iterator[str]:
         if detail := policy.get("detail"):
             yield f"  {' '.join(detail.split())}"
     yield from (f"failed open: {failure}" for failure in report.get("failures", ()))
+    yield from report.get("errors", ())
+    if unread := report.get("unread"):
+        yield f"a possible call was not read: {unread}"
 
 
 def _times(entry: Mapping[str, Any]) -> str:

@@ -33,7 +33,8 @@ from vtc.events import BlockEnd, Call, CallDelta, End, Finish, ReasoningDelta, T
 from vtc.exchange import Exchange
 from vtc.exchange.stream import Stream
 from vtc.profiles.matching import Facts
-from vtc.profiles.planner import Planner, Settings
+from vtc.profiles.planner import Planner
+from vtc.profiles.settings import Settings
 from vtc.reporting.report import Report
 from vtc.wire import compression
 from vtc.wire.framing import Frame

@@ -23,9 +23,9 @@ def test_a_section_may_be_missing_unless_the_dialect_needs_it() -> None:
 
 
 def test_a_head_begins_with_its_optional_marker_or_without() -> None:
-    heads = [whole(parts, "t") for parts in variants(one("qwen3-coder"), ("read",))]
+    heads = [whole(parts, "t") for parts in variants(call_syntaxes(DIALECTS["qwen3-coder"])[0], ("read",))]
     assert re.fullmatch(heads[0], "<tool_call>\n<function=read>")
-    assert re.fullmatch(heads[1], "<function=read>")
+    assert re.fullmatch(heads[-1], "<function=read>")
 
 
 def test_a_tag_is_only_that_of_an_offered_tool() -> None:
@@ -42,7 +42,7 @@ def test_white_space_in_a_closer_is_loose(text: str) -> None:
 
 @pytest.mark.parametrize("quote", ['"', "'", '\\"'])
 def test_an_attribute_has_either_quote_also_escaped(quote: str) -> None:
-    (head,) = one("invoke").param_heads()
+    head, _ = one("invoke").param_heads()
     found = re.fullmatch(whole(head, "p"), f"<parameter name={quote}path{quote}>")
     assert found
     assert found["key_p"] == "path"
@@ -65,13 +65,13 @@ def test_the_opener_of_a_parameter_is_found_by_its_name() -> None:
 
 
 def test_a_section_that_was_not_opened_may_still_be_closed() -> None:
-    assert [whole(parts) for parts in closers(one("invoke"))] == ["</(?:(?:antml:))?function_calls>"]
+    assert [whole(parts) for parts in closers(one("invoke"))] == ["</(?:(?:antml:))?(?:function_calls|tool_calls)>"]
 
 
 def test_typed_parameters_say_what_they_are() -> None:
     text = '<p name="{key}" string="{string}" type="{type}">{value}</p>'
     typed = Description(kind="dialect", name="t", call="<f name={name}>{params}</f>", param=text)
-    (head,) = call_syntaxes(typed)[0].param_heads()
+    head, _ = call_syntaxes(typed)[0].param_heads()
     found = re.fullmatch(whole(head, "p"), '<p name="a" string="true" type="number">')
     assert found
     assert found.groupdict() == {"key_p": "a", "string_p": "true", "type_p": "number"}
@@ -79,5 +79,5 @@ def test_typed_parameters_say_what_they_are() -> None:
 
 def test_literals_are_kept_as_they_are() -> None:
     pattern = Description(kind="dialect", name="t", call="[TOOL.*]{name}[ARGS]{args}")
-    (head,) = variants(call_syntaxes(pattern)[0], ("f",))
-    assert head[0] == Lit("[TOOL.*]")
+    for head in variants(call_syntaxes(pattern)[0], ("f",)):
+        assert head[0] == Lit("[TOOL.*]")

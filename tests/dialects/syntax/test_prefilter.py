@@ -13,9 +13,8 @@ from vtc.dialects.syntax.grammar import FENCES, TICKS, Grammar
 from vtc.dialects.syntax.pattern import Chars, Finder, Lit, Maybe, OneOf, Part, Space, Token, searching
 from vtc.dialects.syntax.prefilter import Prefilter, beginnings
 
-HEADS = [
-    head.token for head in Grammar([one.rescued for one in DIALECTS.values() if one.rescued], AGENT).heads.values()
-]
+RESCUED = [one.rescued for one in DIALECTS.values() if one.rescued]
+HEADS = [head.token for head in Grammar(RESCUED, AGENT).heads.values() if not head.syntax.whole_reply]
 TOKENS = [*HEADS, *FENCES, TICKS]
 ONE, TWO = searching(TOKENS), Prefilter(TOKENS)
 PIECES = [

@@ -17,6 +17,7 @@ from vtc.events import Call, Event, Markup, Refusal
 
 EXCERPT = 200
 """Characters of a refused call that its report shows."""
+NEVER = Scan("(?!)", "(?!)")
 WHOLE = Scan(r"\s*(?P<hold>\Z)", r"\s*(?P<end>\Z)")
 
 
@@ -145,6 +146,14 @@ class AfterCall:
         self.waiting[-1] = replace(self.waiting[-1], raw=self.waiting[-1].raw + text)
         return Verdict.WHOLE
 
+    def invented(self, found: Found) -> None:
+        """Leave out a result that the model wrote itself, and what it says about it: nothing was carried out yet."""
+        context, cursor = self.context, self.context.cursor
+        reason = "the model goes on with a result of its own: left out"
+        excerpt = cursor.text[found.start() :][:EXCERPT]
+        context.speech.refuse(Refusal(reason, self.syntax.dialect.name, "", excerpt, malformed=False))
+        context.inside = Invented(context)
+
     def other(self) -> None:
         """Go on with text; calls that wait for the end of the reply are none, or this is the end."""
         context, cursor = self.context, self.context.cursor
@@ -182,6 +191,19 @@ class AfterCall:
         rest = cursor.text[cursor.at :]
         if rest.strip(WHITE) and repairs.is_partial_closer(rest, self.syntax.closing_tags("")):
             self.context.speech.emit(Markup(cursor.take_all()))
+
+
+class Invented(SaysText):
+    """In what the model wrote in the client's place."""
+
+    __slots__ = ()
+
+    def plain(self, text: str) -> list[Event]:
+        return [Markup(text)]
+
+    def leave_out(self, end: int) -> None:
+        if text := self.context.cursor.take(end):
+            self.context.speech.emit(Markup(text))
 
 
 class Undecided(AfterCall):

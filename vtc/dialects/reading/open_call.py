@@ -178,7 +178,8 @@ class OpenCall:
     def _set(self, key: str, text: str, param: int = 0, is_string: bool | None = None) -> None:
         """A parameter's value, from the text between its tags."""
         dialect = self.syntax.dialect
-        text = unframed(text, dialect.frame, dialect.params[param])
+        frame = "multiline" if self.syntax.is_element(param) else dialect.frame
+        text = unframed(text, frame, self.syntax.params[param])
         if self._escaped:
             text = repairs.unescaped(text)
         if self._lenient and (wrapped := _CDATA.fullmatch(text)):

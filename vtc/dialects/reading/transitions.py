@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Any, NamedTuple
 
-from vtc.dialects.reading.after_call import AfterCall, Spilled, Undecided
+from vtc.dialects.reading.after_call import NEVER, AfterCall, Invented, Spilled, Undecided
 from vtc.dialects.reading.beginning import begin_call, next_call
 from vtc.dialects.reading.call import InCall, InJson, ends, value_ends
 from vtc.dialects.reading.code import InCode, open_code
@@ -54,6 +54,8 @@ class State(Enum):
     """After those: closers follow."""
     AFTER = "after"
     """After a call."""
+    INVENTED = "invented"
+    """In a result that the model wrote itself, up to the end of the reply."""
     UNDECIDED = "undecided"
     """After a call that is quoted if text follows."""
     WHOLE = "whole"
@@ -292,10 +294,12 @@ TABLE: Mapping[State, Row] = {
         lambda inside: inside.scan,
         Tokens(
             o=Step(AfterCall.closer, State.AFTER, {Verdict.WHOLE: State.WHOLE}),
+            invented=Step(AfterCall.invented, State.INVENTED),
             next=Step(next_call, State.ARGUMENTS, {Verdict.JSON: State.JSON}),
         ),
         otherwise=Step(AfterCall.other, State.TEXT),
     ),
+    State.INVENTED: Row(lambda _: NEVER, Tokens(), text=Step(Invented.leave_out, State.INVENTED)),
     State.UNDECIDED: Row(
         lambda inside: inside.scan,
         Tokens(

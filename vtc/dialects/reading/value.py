@@ -32,14 +32,16 @@ def open_value(context: Context, call: OpenCall, found: Found) -> Verdict | None
     groups = found.groupdict()
     key, param = groups[f"key_{token}"], int(token[1:])
     guess = call.begins_with_a_guess(key)
-    if guess and not call.may_guess:
+    element = call.syntax.is_element(param)
+    if (guess and not call.may_guess) or (element and not call.declares(key)):
         return no_arguments(context, call)
     hold(context, call, context.cursor.take(found.end()))
     said = groups.get(f"string_{token}") or groups.get(f"type_{token}")
     call.open_param(key, param, said in ("true", "string") if said else None)
     if call.undeclared > MOST_UNDECLARED and not call.syntax.closers_alike:
         return refuse(context, call, f"it has more than {MOST_UNDECLARED} parameters that its tool does not declare")
-    context.inside = InValue(context, call, param, "" if call.syntax.closers_alike else key, guess=guess)
+    alike = call.syntax.closers_alike and not element
+    context.inside = InValue(context, call, param, "" if alike else key, guess=guess)
     return Verdict.GUESS if guess else None
 
 
@@ -176,7 +178,8 @@ class InValue:
         if self._paired:
             self._nesting.adjacent |= not self._nesting.calls
             return self.content()
-        if self.call.quotes(found[f"key_{found.lastgroup}"]):
+        key, param = found[f"key_{found.lastgroup}"], int((found.lastgroup or "p0")[1:])
+        if self.call.quotes(key) or (self.call.syntax.is_element(param) and not self.call.declares(key)):
             return self.content()
         self._close()
         return open_value(self.context, self.call, found)

@@ -19,8 +19,11 @@ class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """The keys of a JSON object that holds a whole call; the first is written, all are read."""
 
     name: tuple[str, ...] = ("name",)
+    """The key of the tool's name."""
     arguments: tuple[str, ...] = ("arguments", "parameters")
+    """The key of its arguments."""
     id: str = ""
+    """The key of the call's id; empty: it has none."""
     order: tuple[Literal["id", "name", "arguments"], ...] = ("id", "name", "arguments")
     """In which they are written."""
 
@@ -34,16 +37,23 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
     """
 
     kind: Literal["dialect"]
+    """What this profile is about."""
     name: str
+    """What profiles, options and reports call it."""
     description: str = ""
+    """One line for people."""
     call: tuple[str, ...] | str
+    """A pattern for one call."""
     param: tuple[str, ...] | str = ()
+    """A pattern for one parameter, with `{key}` and `{value}`; for calls with `{params}`."""
     section: tuple[str, ...] | str = ()
     """A pattern with `{calls}` around one or more calls."""
     section_required: bool = False
+    """A call counts only inside of a section."""
     section_anchor: Literal["anywhere", "message"] = "anywhere"
     """`message`: the section counts only when it is the whole reply."""
     separator: str = "\n"
+    """Between calls."""
     param_separator: str = ""
     """Between parameters, besides white space."""
     optional: tuple[str, ...] = ()
@@ -73,12 +83,15 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
     in_code: Literal["text", "call"] = "text"
     """Whether a call inside a Markdown code block or span is a call."""
     json: Envelope = Envelope()
+    """The keys of `{json}`."""
     result: str = "{result}"
     """How a tool's result stands in the conversation; `{name}`, `{id}` and `{result}`."""
     result_role: Literal["user", "tool"] = "user"
+    """The role of the message that holds a tool's result."""
     result_start: str = ""
     """A regular expression with a group `name`: how a client that writes this dialect begins a result."""
     empty_result: str = "(no output)"
+    """What stands for a result without text."""
     prompt: str = ""
     """Jinja2, sandboxed: how the tools are shown to the model."""
 
@@ -93,6 +106,12 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
     @property
     def sections(self) -> tuple[str, ...]:
         return (self.section,) if isinstance(self.section, str) else self.section
+
+    @property
+    def result_opening(self) -> str:
+        """The tag that a result begins with, which nobody but the client has to write; empty if it is none."""
+        opening = _opening(self.result)
+        return opening if _is_marker(opening) and opening[0] in "<[" else ""
 
     @property
     def rescued(self) -> Description | None:

@@ -15,6 +15,7 @@ from vtc.dialects.syntax.tool_names import PREFIXES
 
 NAME = r"\w.:\-/"
 KEY = r"^\s<>\"'=/\\"
+ELEMENT = "<{key}>{value}</{key}>"
 _TAG_NAME = re.compile(r"<[\w:.-]{3,}")
 CODE_BLOCK = Maybe((Lit("```"), Maybe((Lit("json"),)), Space()))
 """The opening fence of a code block that stands inside of a call's tags."""
@@ -128,12 +129,23 @@ class CallSyntax:
             found.append([part.name for part in after if isinstance(part, Slot)])
         return found
 
+    @cached_property
+    def params(self) -> tuple[str, ...]:
+        """The patterns of a parameter: the dialect's, and then the element that models of any family write."""
+        own = self.dialect.params
+        known = not own or self.dialect.names == "declared" or ELEMENT in map(str.strip, own)
+        return own if known else (*own, ELEMENT)
+
+    def is_element(self, index: int) -> bool:
+        """True for the pattern that is not the dialect's own: only what the tool declares is such a parameter."""
+        return index >= len(self.dialect.params)
+
     def quoted_params(self, key: str) -> list[tuple[Part, ...]]:
         """The openers that pair with the closing tag of parameter `key` if they stand in its value.
 
         None where an opener begins with the key itself, since such text is found nowhere.
         """
-        heads = self.param_heads() if self.closers_alike else self.param_heads(Lit(key))
+        heads = self.param_heads(Lit(key)) if key else self.param_heads()[: len(self.dialect.params)]
         return [head for head in heads if isinstance(head[0], Lit)]
 
     def quoted_heads(self, name: str) -> list[tuple[Part, ...]]:
@@ -159,14 +171,14 @@ class CallSyntax:
     def param_heads(self, key: Part | None = None) -> list[tuple[Part, ...]]:
         """The openers of a parameter, of any or of this `key`."""
         heads = []
-        for text in self.dialect.params:
+        for text in self.params:
             before, _ = pattern.split(pattern.parse(text, "param"), ("value",))
             slots = _param_slots(key or Chars(KEY, 128, "key"))
             heads.append(_with_attributes(_loose(_trim(_markup(before, self.dialect, slots)))))
         return heads
 
     def param_tail(self, index: int, key: str) -> tuple[Part, ...]:
-        _, after = pattern.split(pattern.parse(self.dialect.params[index], "param"), ("value",))
+        _, after = pattern.split(pattern.parse(self.params[index], "param"), ("value",))
         return _loose(_trim(_markup(after, self.dialect, {"key": (Lit(key),)})))
 
 
@@ -205,6 +217,7 @@ def variants(syntax: CallSyntax, tools: tuple[str, ...]) -> list[tuple[Part, ...
     heads = [head]
     if head and isinstance(head[0], Maybe):
         heads = [(*head[0].parts, *head[1:]), _trim(head[1:])]
+    heads = [spelled for parts in heads for spelled in _by_spelling(parts)]
     if syntax.body in ("params", "kwargs"):
         return heads
     if syntax.body == "json" and syntax.dialect.names == "declared":
@@ -221,6 +234,13 @@ def variants(syntax: CallSyntax, tools: tuple[str, ...]) -> list[tuple[Part, ...
         for parts in heads
         for opening in openings
     ]
+
+
+def _by_spelling(parts: tuple[Part, ...]) -> list[tuple[Part, ...]]:
+    """What begins with literal text, as what is searched for must: once for each spelling of that."""
+    if parts and isinstance(first := parts[0], OneOf):
+        return [(Lit(word), *parts[1:]) for word in first.words]
+    return [parts]
 
 
 def opening_of_json(*others: Part) -> tuple[Part, ...]:

@@ -95,7 +95,10 @@ class Grammar:
         self.span = Prefilter([*tokens, *FENCES, TICKS, BLANK_LINE])
         self.span_end = searching([*FENCES, TICKS, BLANK_LINE])
         self._in_code = in_code
-        self._orphans = _closing_tags({head.syntax.dialect for head in anywhere})
+        armed = {head.syntax.dialect for head in anywhere}
+        self._orphans = _closing_tags(armed)
+        openings = sorted({opening for one in armed if (opening := one.result_opening)})
+        self._results = [Token(f"invented{i}", (Lit(opening),)) for i, opening in enumerate(openings)]
         self._markers = dropped
         # Bounded, as names and keys are what a model writes.
         kept = self._kept
@@ -135,14 +138,16 @@ class Grammar:
     def _arguments(self, syntax: CallSyntax, name: str) -> Scan:
         """Right behind a head with {params}: a parameter, the end of a call without any, or a JSON object."""
         tail, loose = syntax.written_tail(name), syntax.tail(name)
-        tokens = [Token("tail0", tail), *(Token(f"p{i}", parts) for i, parts in enumerate(syntax.param_heads()))]
+        params = [Token(f"p{i}", parts) for i, parts in enumerate(syntax.param_heads())]
+        own = len(syntax.dialect.params)
+        tokens = [Token("tail0", tail), *params[:own]]
         tokens += [Token("tail1", loose)] * (loose != tail)
         if syntax.closers_alike:
-            tokens += [Token(f"closer{i}", syntax.param_tail(i, "")) for i in range(len(syntax.dialect.params))]
+            tokens += [Token(f"closer{i}", syntax.param_tail(i, "")) for i in range(own)]
         unquoted = (Lit("{"), Space(), Chars(r"\w", 64), Space(), Lit(":"))
         for i, opening in enumerate((opening_of_json(Lit("}")), unquoted)):
             tokens.append(Token(f"json{i}", (CODE_BLOCK, *opening)))
-        return expecting(tokens)
+        return expecting([*tokens, *params[own:]])
 
     def _value(self, syntax: CallSyntax, name: str, index: int, key: str) -> Scan:
         """In a parameter's value: its closer, and what is counted to tell whether that closer is quoted."""
@@ -170,6 +175,8 @@ class Grammar:
         close, tail, loose = syntax.param_tail(index, key), syntax.written_tail(name), syntax.tail(name)
         comma = syntax.dialect.param_separator.strip()
         between = (Maybe((Lit(comma), Space())),) if comma else ()
+        params = [Token(f"p{i}", (*between, *parts)) for i, parts in enumerate(syntax.param_heads())]
+        own = len(syntax.dialect.params)
         return expecting(
             [
                 # A closer of the call with one of a parameter after it ends a text that quotes the end of a call.
@@ -178,10 +185,11 @@ class Grammar:
                 Token("c", close),
                 *(Token(f"last{i}", parts) for i, parts in enumerate(syntax.last_tags(name))),
                 # Of any name, so that it may look like a closer.
-                *(Token(f"p{i}", (*between, *parts)) for i, parts in enumerate(syntax.param_heads())),
+                *params[:own],
                 *(Token(f"m{i}", head) for i, head in enumerate(syntax.quoted_heads(name))),
                 *([Token("tail1", loose)] if loose != tail else ()),
                 *(Token(f"garbled{i}", parts) for i, parts in enumerate(syntax.param_openers())),
+                *params[own:],
             ]
         )
 
@@ -199,6 +207,8 @@ class Grammar:
         """Behind a call: closers that may still come, and in a section its next call."""
         dialect = syntax.dialect
         tokens = self._closers(syntax)
+        if not syntax.whole_reply:
+            tokens += self._results
         if syntax.section and (dialect.section_required or syntax.whole_reply):
             inner = CallSyntax(dialect, syntax.call)
             heads = variants(inner, self.tools)
@@ -223,7 +233,8 @@ class Grammar:
         line_end = [] if syntax.dialect.ends_reply else [Token("decided", (OneOf(("\n", "\\n")),))]
         heads = [head for head in self.heads.values() if head.syntax.dialect is syntax.dialect]
         calls = [Token(f"decided{i}", head.token.parts) for i, head in enumerate(heads)]
-        markers = [Token(f"decided{len(calls) + i}", marker.parts) for i, marker in enumerate(self._markers)]
+        others = [*self._markers, *self._results]
+        markers = [Token(f"decided{len(calls) + i}", token.parts) for i, token in enumerate(others)]
         return expecting([*self._closers(syntax), *line_end, *calls, *markers], IN_LINE if line_end else SPACE)
 
     def _damaged(self, syntax: CallSyntax, name: str) -> Scan:

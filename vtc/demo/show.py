@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -38,17 +38,16 @@ TOOL = {
 
 
 @contextmanager
-def proxy(upstream: str, *, web: bool) -> Iterator[tuple[str, str]]:
+def proxy(upstream: str, confdir: Path, *, web: bool) -> Iterator[tuple[str, str]]:
     """mitmdump or mitmweb with the addon; gives the proxy's address and mitmweb's."""
-    more = ["--set", "vtc_tools=prompt", "--set", "vtc_dialect=qwen3-coder"]
+    more = ["--set", "vtc_tools=prompt", "--set", "vtc_dialect=qwen3-coder", "--set", f"confdir={confdir}"]
     more += ["--no-web-open-browser", "--web-port", str(_free_port())] if web else []
     command = launch.command("mitmweb" if web else "mitmdump", upstream, "127.0.0.1", 0, more)
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    try:
-        yield _addresses(process, web)
-    finally:
-        process.terminate()
-        process.wait()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        try:
+            yield _addresses(process, web)
+        finally:
+            process.terminate()
 
 
 def _addresses(process: subprocess.Popen[str], web: bool) -> tuple[str, str]:
@@ -109,12 +108,15 @@ def _show(console: Console, written: str, received: str) -> None:
     console.print(table)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m vtc.demo", description=__doc__)
-    parser.add_argument("--web", action="store_true", help="under mitmweb, left open until Ctrl-C")
-    web = parser.parse_args().web
+def show(*, web: bool) -> bool:
+    """Run one agent turn and print both sides of it; with `web` mitmweb stays open until Ctrl-C. True if it worked."""
+    end_with_its_parent()
     console = Console(width=None if sys.stdout.isatty() else 110)
-    with tempfile.TemporaryDirectory() as folder, server.running() as model, proxy(model.url, web=web) as (url, page):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        server.running() as model,
+        proxy(model.url, Path(folder, "mitmproxy"), web=web) as (url, page),
+    ):
         Path(folder, "note.txt").write_text(f"The secret word is {WORD}.\n")
         console.print(f"client -> {url} (mitmproxy with VTC) -> {model.url} (scripted model server)\n")
         answer = agent(url, Path(folder), console, model)
@@ -124,8 +126,15 @@ def main() -> int:
             console.print(f"\nmitmweb is open at {page} (Ctrl-C ends it)")
             with suppress(KeyboardInterrupt):
                 threading.Event().wait()
-    return 0 if worked else 1
+    return worked
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def end_with_its_parent() -> None:
+    """Have a terminal that is closed, or a `make` that is stopped, end the proxy, too."""
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), _end)
+
+
+def _end(signum: int, _: object) -> None:
+    sys.exit(128 + signum)

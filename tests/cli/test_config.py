@@ -1,0 +1,119 @@
+"""`vtc.yaml`, as `vtc run` takes it."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from vtc.cli import config, main
+from vtc.cli.config import Config
+from vtc.profiles import reference
+from vtc.profiles.document import ProfileError
+
+WHOLE = """
+upstream: http://127.0.0.1:8000
+port: 9000
+host: 0.0.0.0
+profiles: [mine]
+tools: prompt
+dialect: hermes
+log: vtc.jsonl
+options: {vtc_lenient: "off", vtc_keep_alive: 5, web_open_browser: false, vtc_client_patterns: [a, b]}
+mitmproxy: [-n]
+"""
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with no settings of the user's own."""
+    monkeypatch.setattr(click, "get_app_dir", lambda _: str(tmp_path / "home"))
+    folder = tmp_path / "here"
+    (folder / "mine").mkdir(parents=True)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["run", "--dry-run", *arguments])
+
+
+def started(*arguments: str) -> list[str]:
+    result = run(*arguments)
+    assert result.exit_code == 0, result.output
+    return shlex.split(result.output)
+
+
+def test_all_of_it_goes_to_mitmproxy(here: Path) -> None:
+    (here / "vtc.yaml").write_text(WHOLE)
+    found = started()
+    assert found[found.index("--listen-host") + 1 :][:3] == ["0.0.0.0", "--listen-port", "9000"]
+    assert "reverse:http://127.0.0.1:8000" in found
+    assert {
+        f"vtc_profiles={Path('mine').absolute()}",
+        "vtc_tools=prompt",
+        "vtc_dialect=hermes",
+        "vtc_log=vtc.jsonl",
+        "vtc_lenient=off",
+        "vtc_keep_alive=5",
+        "web_open_browser=false",
+        "vtc_client_patterns=a",
+        "vtc_client_patterns=b",
+    } <= {*found}
+    assert found[-1] == "-n"
+
+
+def test_the_command_line_wins(here: Path) -> None:
+    (here / "vtc.yaml").write_text(WHOLE)
+    found = started("localhost:1", "--port", "0", "--tools", "native", "--", "--set", "vtc_lenient=on")
+    assert "reverse:http://localhost:1" in found
+    assert found[found.index("--listen-port") + 1] == "0"
+    assert "vtc_tools=native" in found
+    assert "vtc_tools=prompt" not in found
+    assert found.index("vtc_lenient=on") > found.index("vtc_lenient=off")
+
+
+def test_one_in_the_users_folder_and_one_that_is_named(here: Path, tmp_path: Path) -> None:
+    (tmp_path / "home" / "own").mkdir(parents=True)
+    (tmp_path / "home" / "vtc.yaml").write_text("upstream: 127.0.0.1:1\nprofiles: [own]\n")
+    found = started()
+    assert "reverse:http://127.0.0.1:1" in found
+    assert f"vtc_profiles={tmp_path / 'home' / 'own'}" in found
+    (here / "vtc.yaml").write_text("upstream: 127.0.0.1:2\n")
+    assert "reverse:http://127.0.0.1:2" in started()
+    (here / "other.yaml").write_text("")
+    assert "--mode" not in started("--config", "other.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("upstrem: x\n", "vtc.yaml:1: upstrem: unknown key"),
+        ("upstrem: x\n", "did you mean 'upstream'?"),
+        ("\nport: high\n", "vtc.yaml:2: port: must be a whole number"),
+        ("tools: no\n", "vtc.yaml:1: tools: must be auto, native or prompt"),
+        ("a: [\n", "not valid YAML"),
+        ("dialect: hermez\n", "did you mean 'hermes'?"),
+        ("profiles: [nowhere]\n", "nowhere: no such directory"),
+    ],
+)
+def test_a_mistake_is_told_and_nothing_is_started(text: str, said: str, here: Path) -> None:
+    (here / "vtc.yaml").write_text(text)
+    result = run()
+    assert result.exit_code != 0
+    assert said in result.output
+    assert "Traceback" not in result.output
+
+
+def test_every_key_says_what_it_is_for() -> None:
+    assert {*reference.descriptions(Config)} == {*Config.__struct_fields__}
+
+
+def test_a_file_with_mistakes_cannot_be_read(here: Path) -> None:
+    (here / "vtc.yaml").write_text("a: 1\nb: 2\n")
+    with pytest.raises(ProfileError) as refused:
+        config.read(here / "vtc.yaml")
+    assert len(refused.value.problems) == 2

@@ -1,0 +1,66 @@
+"""Which server `vtc run` stands before."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from typing import Any
+
+import pytest
+
+from tests.e2e.upstream import JSON, Reply, serving
+from vtc.cli.recognise import recognised
+from vtc.profiles import loader
+
+PROFILES = loader.load([loader.builtin_directory()])
+
+
+def models(owner: Any) -> bytes:
+    return json.dumps({"object": "list", "data": [{"id": "m", "object": "model", "owned_by": owner}]}).encode()
+
+
+async def asked(body: bytes, status: int = 200) -> tuple[str | None, str]:
+    async with serving(lambda _: Reply([body], JSON, status=status, framing="length")) as upstream:
+        found = await asyncio.to_thread(recognised, upstream.url, PROFILES)
+        assert [(seen.method, seen.path) for seen in upstream.seen] == [("GET", "/v1/models")]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [("vllm", "vllm"), ("sglang", "sglang"), ("llamacpp", "llama.cpp"), ("library", None), ("openai", None), (5, None)],
+)
+async def test_a_server_is_known_by_whom_it_names_as_owner(owner: Any, name: str | None) -> None:
+    found, said = await asked(models(owner))
+    assert found == name
+    assert (PROFILES.servers[name].description in said) if name else ("answers" in said)
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"data": 5}', b'{"data": [5, {}]}', b"\xff"])
+async def test_any_answer_will_do(body: bytes) -> None:
+    assert (await asked(body))[0] is None
+
+
+async def test_one_that_wants_a_key_is_not_known() -> None:
+    found, said = await asked(b"{}", 401)
+    assert found is None
+    assert "answers 401" in said
+
+
+def test_one_that_is_down_is_told() -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+        found, said = recognised(url, PROFILES)
+    assert found is None
+    assert f"{url} cannot be reached now" in said
+    assert "is the model server running?" in said
+
+
+def test_a_hosted_api_is_known_by_its_name_and_not_asked() -> None:
+    """There is no server of this name: asking it would fail, and be told."""
+    assert recognised("https://no-such-host.openrouter.ai", PROFILES) == (
+        "hosted",
+        "https://no-such-host.openrouter.ai is one of: hosted APIs",
+    )

@@ -1,0 +1,53 @@
+"""The demonstration, as `vtc demo` runs it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from vtc.cli import main
+from vtc.demo import server
+
+
+@pytest.fixture(autouse=True)
+def handlers_of_ours_go() -> object:
+    before = {name: signal.getsignal(name) for name in (signal.SIGTERM, signal.SIGHUP)}
+    yield None
+    for name, handler in before.items():
+        signal.signal(name, handler)
+
+
+def test_an_agent_gets_through() -> None:
+    done = CliRunner().invoke(main, ["demo"])
+    assert done.exit_code == 0, done.output
+
+
+def test_it_says_when_the_client_library_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
+    done = CliRunner().invoke(main, ["demo"])
+    assert done.exit_code == 1
+    assert "-m pip install openai" in done.output
+
+
+def test_a_proxy_ends_with_it(tmp_path: os.PathLike[str]) -> None:
+    """A terminal that is closed, `make` that is stopped: mitmweb would stay for good."""
+    script = (
+        "import sys, threading; from pathlib import Path; from vtc.demo import show, server\n"
+        "show.end_with_its_parent()\n"
+        "with server.running() as model, show.proxy(model.url, Path(sys.argv[1]), web=False) as (url, _):\n"
+        "    print(url, flush=True); threading.Event().wait()\n"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        port = int(process.stdout.readline().rpartition(":")[2])
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+    with server.Server(port):  # it can be had again
+        pass
+    assert process.returncode == 128 + signal.SIGTERM

@@ -1,0 +1,170 @@
+"""What people are told where no call was rewritten: errors of the server, replies that are none, what passes unread."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from mitmproxy.addons.view import View
+from mitmproxy.flow import Flow
+
+from tests.apis import chat
+from tests.e2e.conftest import Start, by_turn
+from tests.e2e.upstream import JSON, SSE, Reply
+from vtc.proxy import launch
+
+ASK = chat.request(stream=True)
+AUTO = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
+EVENTS = [b"event: x\ndata: 1\n\n", b"data: 2\n\n"]
+
+
+async def test_a_server_that_refuses_tools_is_told_with_what_to_do(start: Start) -> None:
+    body = json.dumps({"error": {"message": AUTO}}).encode()
+    lab = await start(Reply([body], JSON, status=400, framing="length"))
+    assert (await lab.post(ASK)).body == body
+    flow = await lab.flow()
+    assert flow.comment.startswith(f"vtc: the server answered 400: {AUTO} - the server refuses `tools`")
+    assert "--tools prompt" in flow.comment
+    assert flow.marked == ":x:"
+
+
+async def test_a_key_in_an_error_is_not_repeated(start: Start) -> None:
+    body = b'{"error": {"message": "Incorrect API key provided: open-sesame-77"}}'
+    lab = await start(Reply([body], JSON, status=401, framing="length"))
+    await lab.post(ASK, headers={"authorization": "Bearer open-sesame-77"})
+    flow = await lab.flow()
+    assert "does not accept the client's API key" in flow.comment
+    assert "open-sesame" not in flow.comment + json.dumps(flow.metadata["vtc"])
+
+
+async def test_a_server_that_is_down_is_a_502_and_a_flow(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    with socket.socket() as nobody:  # bound, so that no one else gets the port, and not listening
+        nobody.bind(("127.0.0.1", 0))
+        port = nobody.getsockname()[1]
+        lazy = dict(part.split("=") for part in launch.REVERSE[1::2])
+        lab = await start(EVENTS, mode=[f"reverse:http://127.0.0.1:{port}"], **lazy)
+        answer = await lab.post(ASK)
+        flow = await lab.flow()
+    assert answer.status == 502
+    assert f"the model server at 127.0.0.1:{port} cannot be reached" in flow.comment
+    assert "is it running?" in flow.comment
+    assert flow.marked == ":x:"
+
+
+@pytest.mark.parametrize("body", [b"<html>proxy error</html>", b"{cut", b"\xff\xfe"])
+async def test_a_reply_that_is_no_json_is_told_in_one_line(
+    body: bytes, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    lab = await start(Reply([body], {"content-type": "text/html; charset=x"}, framing="length"))
+    assert (await lab.post(chat.request())).body == body
+    flow = await lab.flow()
+    assert flow.comment.startswith("vtc: the reply is no JSON but text/html: ")
+    assert "\n" not in flow.comment
+    assert [record for record in caplog.records if record.exc_info] == []
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [("/v1/completions", {"prompt": "x"}), ("/v1/audio/speech", {}), ("/v1/chat/completions", {"messages": []})],
+)
+async def test_a_stream_that_no_one_reads_is_passed_on_as_it_comes_and_stays_in_the_flow(
+    path: str, body: dict[str, object], start: Start
+) -> None:
+    first_came = asyncio.Event()
+
+    async def frames() -> AsyncIterator[bytes]:
+        yield EVENTS[0]
+        await first_came.wait()
+        yield EVENTS[1]
+
+    lab = await start(Reply(frames(), SSE), vtc_keep_bodies="on")
+    pieces = []
+    async with lab.client.stream("POST", path, json={**body, "stream": True}) as response:
+        async for piece in response.aiter_raw():
+            pieces.append(piece)
+            first_came.set()
+    assert b"".join(pieces) == b"".join(EVENTS)
+    flow = await lab.flow()
+    assert flow.response is not None
+    assert flow.response.content == b"".join(EVENTS)
+
+
+async def test_tools_that_a_policy_withholds_and_fields_that_a_profile_sets_are_told(
+    start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "p.yaml").write_text(
+        "kind: policy\nname: mine\nmatch: {}\nguards: {denied_tools: [write]}\nrequest: {set: {top_k: 5}}\n"
+    )
+    lab = await start(chat.streamed("Hello"), vtc_profiles=[str(tmp_path)])
+    await lab.post(ASK)
+    flow = await lab.flow()
+    assert flow.comment == "vtc: 1 tool not offered (write), top_k: 5 set"
+
+
+async def test_the_models_name_of_the_request_is_in_report_and_log(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "vtc")
+    lab = await start(chat.streamed(*chat.DIALECTS["tag"]("read", {"filePath": "/a"})))
+    await lab.post({**ASK, "model": "my-finetune-7b"})
+    assert (await lab.report())["asked"] == "my-finetune-7b"
+    assert any("my-finetune-7b at 127.0.0.1" in message for message in caplog.messages)
+
+
+async def test_the_list_shows_that_a_call_is_held_back(start: Start) -> None:
+    """Each look at the clock is ten seconds later."""
+    call = chat.DIALECTS["hermes"]("read", {"filePath": "a" * 40})
+    lab = await start(chat.streamed("I look. ", *call))
+    view = View()
+    lab.proxy.master.addons.add(view)
+    lab.proxy.addon.clock = itertools.count(1, 10).__next__
+    shown: list[tuple[str, str]] = []
+
+    def updated(flow: Flow) -> None:
+        shown.append((flow.comment, flow.marked))
+
+    view.sig_view_update.connect(updated)
+    await lab.post(ASK)
+    held = [comment for comment, mark in shown if mark == ":hourglass_flowing_sand:"]
+    assert held
+    sizes = [float(comment.split(", ")[1].split(" kB")[0]) for comment in held]
+    assert all(comment.startswith("vtc: holding back what may be a call, ") for comment in held)
+    assert sizes == sorted(sizes)
+    assert (await lab.flow()).comment == "vtc: read, hermes -> tool_calls"
+
+
+async def test_what_was_held_back_and_no_call_leaves_no_mark(start: Start) -> None:
+    lab = await start(chat.streamed(*"<tool_call> is how Qwen begins"))
+    lab.proxy.addon.clock = itertools.count(1, 10).__next__
+    await lab.post(ASK)
+    flow = await lab.flow()
+    assert "holding" not in flow.comment
+    assert flow.marked != ":hourglass_flowing_sand:"
+
+
+async def test_what_looks_like_a_call_in_no_dialect_is_told_where_replies_are_kept(start: Start) -> None:
+    lab = await start(chat.streamed("I look. ", "@@rea", "d(path=a.py)@@"), vtc_keep_bodies="on")
+    for stream in (True, False):
+        await lab.post(chat.request(stream=stream))
+        flow = await lab.flow()
+        assert flow.comment == "vtc: a possible call was not read: I look. @@read(path=a.py)@@"
+        assert flow.marked == ":warning:"
+    lab.set(vtc_keep_bodies="off")
+    await lab.post(ASK)
+    assert (await lab.flow()).comment == ""
+
+
+async def test_a_plain_answer_and_native_calls_are_no_such_thing(start: Start) -> None:
+    native = chat.chunk(
+        {"tool_calls": [chat.native(0, id="a", name="read", arguments='{"filePath": "x"}')]}, "tool_calls"
+    )
+    replies = by_turn(chat.streamed("I would use read next."), [chat.ROLE, native, chat.DONE])
+    lab = await start(replies, vtc_keep_bodies="on")
+    for _ in range(2):
+        await lab.post(ASK)
+        assert (await lab.flow()).comment == ""

@@ -1,0 +1,19 @@
+"""What the user settled."""
+
+from __future__ import annotations
+
+import pytest
+
+from vtc.profiles.settings import Settings, UnknownName
+
+
+def test_what_was_chosen_is_what_differs_from_the_defaults() -> None:
+    assert Settings().chosen() == {}
+    assert Settings(tools="prompt", client_patterns=("a",)).chosen() == {"tools": "prompt", "client_patterns": ("a",)}
+
+
+@pytest.mark.parametrize(("name", "hint"), [("hermez", " (did you mean 'hermes'?)"), ("x", "")])
+def test_a_name_that_is_not_known_comes_with_the_nearest(name: str, hint: str) -> None:
+    error = UnknownName("dialect", name, ("hermes", "tag"))
+    assert str(error) == f"there is no dialect {name!r}{hint}; `vtc profiles` lists all"
+    assert error.setting == "dialect"

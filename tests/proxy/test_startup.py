@@ -1,0 +1,96 @@
+"""What is said when it starts; `tests/e2e/test_start.py` has mitmdump as a process."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from mitmproxy import exceptions
+from mitmproxy.proxy.mode_specs import ProxyMode
+from mitmproxy.test import taddons
+
+from vtc import __version__
+from vtc.proxy import startup
+from vtc.proxy.addon import VirtualToolCalling
+
+
+@pytest.fixture
+def context() -> Iterator[taddons.context]:
+    with taddons.context() as context:
+        yield context
+
+
+def given(context: taddons.context, *specs: str) -> list[str]:
+    """What is said of options that were given before the addon was there."""
+    context.options.set(*specs, defer=True)
+    addon = VirtualToolCalling()
+    with suppress(exceptions.OptionsError):  # what mitmproxy thinks of it, and does not say
+        context.master.addons.add(addon)
+    return list(startup.faults())
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("vtc_tols=prompt", "there is no option vtc_tols (did you mean 'vtc_tools'?)"),
+        ("vtc_xyzzy=1", "there is no option vtc_xyzzy"),
+        ("vtc_max_call_bytes=abc", "vtc_max_call_bytes must be a whole number, not 'abc'"),
+        ("vtc_keep_alive", "vtc_keep_alive must be a whole number, not "),
+    ],
+)
+def test_an_option_that_is_not_taken_is_told(spec: str, said: str, context: taddons.context) -> None:
+    assert given(context, spec) == [said]
+
+
+@pytest.mark.parametrize("spec", ["vtc_tools=prompt", "vtc_max_call_bytes=5", "others_option=1"])
+def test_other_options_are_no_faults(spec: str, context: taddons.context) -> None:
+    assert given(context, spec) == []
+
+
+def record(error: Exception) -> logging.LogRecord:
+    return logging.LogRecord("x", logging.ERROR, "x.py", 1, "error in script", (), (type(error), error, None))
+
+
+def test_a_refused_option_has_no_trace_and_a_fault_of_ours_has() -> None:
+    refused, broken = record(exceptions.OptionsError("vtc_mode must be …")), record(RuntimeError("ours"))
+    assert startup.without_trace(refused)
+    assert (refused.getMessage(), refused.exc_info) == ("vtc: vtc_mode must be …", None)
+    assert startup.without_trace(broken)
+    assert broken.exc_info
+
+
+@pytest.mark.parametrize(
+    ("mode", "address", "said"),
+    [
+        (
+            "reverse:http://10.0.0.5:8000",
+            ("127.0.0.1", 8088),
+            "base URL for clients http://127.0.0.1:8088/v1 (Anthropic's and Ollama's: http://127.0.0.1:8088) -> "
+            "http://10.0.0.5:8000",
+        ),
+        (
+            "regular",
+            ("::", 8088, 0, 0),
+            "no model server was named: this is an ordinary proxy, HTTPS_PROXY=http://127.0.0.1:8088",
+        ),
+        ("regular", ("::1", 8088, 0, 0), "HTTPS_PROXY=http://[::1]:8088"),
+    ],
+)
+def test_clients_are_told_where_to_connect(
+    mode: str, address: tuple[Any, ...], said: str, context: taddons.context
+) -> None:
+    context.master.addons.add(addon := VirtualToolCalling())
+    context.configure(addon, vtc_mode="observe")
+    who, where = startup.greeting([(ProxyMode.parse(mode), [address])])
+    assert who.startswith(f"VTC {__version__}, mode observe: ")
+    assert where.endswith(said)
+
+
+def test_your_own_profiles_are_named(context: taddons.context, tmp_path: Any) -> None:
+    context.master.addons.add(addon := VirtualToolCalling())
+    context.configure(addon, vtc_profiles=[str(tmp_path)])
+    (who,) = startup.greeting([])
+    assert who.endswith(f"dialects, yours from {tmp_path}")

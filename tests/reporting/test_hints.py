@@ -1,0 +1,53 @@
+"""What a server's error means."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from vtc.reporting import hints
+
+AUTO = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
+PROMPT = "let VTC write them into the prompt with `--tools prompt`"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "said", "meaning"),
+    [
+        (400, {"object": "error", "message": AUTO, "code": 400}, AUTO, PROMPT),  # vLLM before 0.10
+        (400, {"error": {"message": AUTO, "type": "BadRequestError"}}, AUTO, PROMPT),
+        (400, {"error": "registry.ollama.ai/library/gemma:2b does not support tools"}, "gemma:2b", PROMPT),
+        (500, {"error": {"code": 500, "message": "tools param requires --jinja flag"}}, "--jinja", PROMPT),
+        (404, {"error": {"message": "The model `x` does not exist."}}, "The model `x`", "GET /v1/models lists"),
+        (404, {"error": "model 'x' not found"}, "model 'x'", "GET /v1/models lists"),
+        (401, {"error": {"message": "Invalid API key"}}, "Invalid API key", "does not accept the client's API key"),
+        (404, {"detail": "Not Found"}, "Not Found", "is its base URL right"),
+        (422, {"detail": [{"msg": "field required"}]}, "field required", ""),
+        (400, {"message": "This model's maximum context length is 4096"}, "4096", "longer than the model's context"),
+        (429, {"error": {}}, "", "takes no more requests"),
+    ],
+)
+def test_a_known_error_says_what_to_do(status: int, body: Any, said: str, meaning: str) -> None:
+    found = hints.explained(status, json.dumps(body).encode())
+    assert found.startswith(f"the server answered {status}")
+    assert said in found
+    assert meaning in found.partition(" - ")[2]
+
+
+def test_a_page_is_told_by_its_words() -> None:
+    page = b"<html><head><title>502</title></head><body><h1>Bad\n Gateway</h1></body></html>"
+    assert hints.explained(502, page) == "the server answered 502: Bad Gateway"
+
+
+@pytest.mark.parametrize("body", [b"", b"\xff\xfe", b"[]", b"null", b"5", b"<", b'{"error": null}'])
+def test_any_body_gives_one_line(body: bytes) -> None:
+    found = hints.explained(503, body)
+    assert found.startswith("the server answered 503")
+    assert "\n" not in found
+
+
+def test_a_long_message_is_cut() -> None:
+    found = hints.explained(500, json.dumps({"error": "x" * 5000}).encode())
+    assert len(found) < hints.MOST + 60

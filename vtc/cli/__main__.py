@@ -1,5 +1,0 @@
-"""`python -m vtc.cli`: the command line where no script is installed."""
-
-from vtc.cli import main
-
-main(prog_name="vtc")

@@ -1,0 +1,85 @@
+"""`vtc.yaml`: what `vtc run` is started with, so that it need not be typed.
+
+    upstream: http://127.0.0.1:8000
+    port: 8088
+    profiles: [my-profiles]
+    options: {vtc_lenient: "off"}
+
+It is looked for in the current folder, then in the user's folder for settings; what the command line says wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Literal
+
+import click
+import msgspec
+
+from vtc.profiles import document, validation
+from vtc.profiles.document import ProfileError
+
+NAME = "vtc.yaml"
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The settings of `vtc run`; null is what holds without the file."""
+
+    upstream: str = ""
+    """The model server, such as `http://127.0.0.1:8000`."""
+    host: str | None = None
+    """Where VTC listens."""
+    port: Annotated[int, msgspec.Meta(ge=0, le=65535)] | None = None
+    """The port that clients connect to."""
+    web: bool = False
+    """In mitmweb."""
+    profiles: tuple[str, ...] = ()
+    """Directories or files with profiles of your own, from where this file lies."""
+    tools: Literal["auto", "native", "prompt"] | None = None
+    """How tools reach the model."""
+    dialect: str | None = None
+    """The dialect in which the model is prompted."""
+    server: str | None = None
+    """The server profile, if the server is not recognised."""
+    observe: bool = False
+    """Change nothing, and tell what would have been done."""
+    log: str | None = None
+    """A file that gets a line of JSON for each exchange, from where this file lies."""
+    options: dict[str, str | int | bool | tuple[str, ...]] = {}
+    """Options of VTC and mitmproxy by name, as after `--set`."""
+    mitmproxy: tuple[str, ...] = ()
+    """Arguments for mitmproxy, as after `--`."""
+
+    def arguments(self) -> list[str]:
+        """What goes to mitmproxy besides what the command has options for."""
+        return [*_settings(self.options), *self.mitmproxy]
+
+
+def found(named: Path | None) -> Path | None:
+    """The file that holds: the one that is named, one in the current folder, one in the user's folder."""
+    places = [Path(NAME), Path(click.get_app_dir("vtc"), NAME)]
+    return named or next((place for place in places if place.is_file()), None)
+
+
+def read(file: Path) -> Config:
+    """Read the settings; raises `ProfileError` with each mistake, by line and key."""
+    documents, problems = document.read(file)
+    if not documents and not problems:
+        return Config()
+    for one in documents:
+        problems += validation.problems(one, Config)
+    if problems:
+        raise ProfileError(problems)
+    return msgspec.convert(documents[0].value, Config)
+
+
+def beside(file: Path, path: str) -> Path:
+    """A path that is written in the file."""
+    return file.parent / Path(path).expanduser()
+
+
+def _settings(options: dict[str, str | int | bool | tuple[str, ...]]) -> Iterator[str]:
+    for name, value in options.items():
+        for one in value if isinstance(value, tuple) else (value,):
+            yield from ("--set", f"{name}={str(one).lower() if isinstance(one, bool) else one}")

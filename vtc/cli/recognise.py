@@ -1,0 +1,50 @@
+"""Which server an upstream is, asked once before it is used: by its list of models, as clients ask for it."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlsplit
+
+from vtc.profiles.loader import Profiles
+from vtc.profiles.matching import Facts, best
+
+SECONDS = 3
+"""For the answer; a server that is slower is asked no more."""
+MOST = 1 << 20
+"""Bytes of the list that are read."""
+
+
+def recognised(upstream: str, profiles: Profiles) -> tuple[str | None, str]:
+    """The server profile of `upstream`, None if it is not known, and what to tell the user.
+
+    A hosted API that is known by its name is not asked: it would want a key, and is hardly down.
+    """
+    url = urlsplit(upstream)
+    named = best(profiles.servers, Facts(host=url.hostname or "", port=url.port or 0), profiles.sources).profile
+    if named and url.scheme == "https":
+        return named.name, f"{upstream} is one of: {named.description or named.name}"
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with direct.open(f"{upstream}/v1/models", timeout=SECONDS) as answer:
+            owners = _owners(json.loads(answer.read(MOST)))
+    except HTTPError as error:
+        error.close()
+        return None, f"{upstream} answers {error.code} to GET /v1/models, so it is not known which server it is"
+    except (URLError, OSError) as error:
+        reason = getattr(error, "reason", error)
+        return None, f"{upstream} cannot be reached now ({reason}): is the model server running?"
+    except ValueError:
+        owners = set()
+    for server in profiles.servers.values():
+        if owners.intersection(server.owned_by):
+            return server.name, f"{upstream} is {server.description or server.name}"
+    return None, f"{upstream} answers; it needs no profile, or name one with --server"
+
+
+def _owners(found: Any) -> set[str]:
+    entries = found.get("data") if isinstance(found, dict) else None
+    owners = [one.get("owned_by") for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
+    return {one for one in owners if isinstance(one, str)}

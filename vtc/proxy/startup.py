@@ -1,0 +1,101 @@
+"""What is said when VTC starts: options that were given and not taken, where clients connect, who else could.
+
+A mistake in an option is told in one line, without a trace: it is the user's, not ours.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+
+from mitmproxy import ctx, exceptions
+from mitmproxy.addonmanager import Loader
+from mitmproxy.addons.proxyserver import Proxyserver
+from mitmproxy.proxy.mode_specs import ProxyMode, ReverseMode
+
+from vtc import __version__
+from vtc.profiles import validation
+from vtc.profiles.planner import Planner
+from vtc.proxy import options
+
+logger = logging.getLogger(__name__)
+
+connections = logging.getLogger("mitmproxy.proxy.server")
+"""Says each connection, which are many lines for one of ours; with `flow_detail=0` that is too much."""
+
+EVERYWHERE = ("", "0.0.0.0", "::")
+"""Addresses that stand for all network interfaces."""
+
+
+class Startup:
+    """Speaks once, when the proxy listens."""
+
+    name = "vtc-startup"
+
+    def load(self, loader: Loader) -> None:
+        # It logs what goes wrong while a script is loaded or configured, with a trace.
+        logging.getLogger("mitmproxy.addons.script").addFilter(without_trace)
+        for fault in faults():
+            logger.error("vtc: %s", fault)  # an error while it starts ends mitmproxy
+
+    def configure(self, updated: set[str]) -> None:
+        if "flow_detail" in updated:
+            connections.setLevel(logging.WARNING if ctx.options.flow_detail == 0 else logging.NOTSET)
+
+    def running(self) -> None:
+        server = ctx.master.addons.get("proxyserver")
+        if isinstance(server, Proxyserver):
+            said = greeting([(one.mode, one.listen_addrs) for one in server.servers])
+            for line in said:
+                logger.info("vtc: %s", line)
+            if any(address[0] in EVERYWHERE for address in server.listen_addrs()):
+                logger.warning(
+                    "vtc: every machine of the network can use this proxy; --listen-host 127.0.0.1 (`vtc run` without "
+                    "--host) keeps it to this one"
+                )
+
+
+def without_trace(record: logging.LogRecord) -> bool:
+    """Take the trace from a log record about a refused option; for `Logger.addFilter`."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, exceptions.OptionsError):
+        record.msg, record.args, record.exc_info = f"vtc: {str(error).removeprefix('vtc: ')}", (), None
+    return True
+
+
+def faults() -> Iterator[str]:
+    """What is wrong with options that were given and not taken: mitmproxy waits for an addon that knows them."""
+    known = [name for name, _ in ctx.options.items() if name.startswith("vtc")]
+    for name, given in ctx.options.deferred.items():
+        if not name.startswith("vtc"):
+            continue
+        if name not in known:
+            yield f"there is no option {name}{validation.nearest(name, known)}"
+        elif ctx.options._options[name].typespec is int and not _is_number(given):
+            # mitmproxy drops the addon for that, without a word, and everything would pass untouched.
+            yield f"{name} must be a whole number, not {', '.join(map(repr, getattr(given, 'val', [given])))}"
+
+
+def _is_number(given: object) -> bool:
+    try:
+        (one,) = getattr(given, "val", [given])
+        int(one)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def greeting(servers: Sequence[tuple[ProxyMode, Sequence[tuple[str | int, ...]]]]) -> Iterator[str]:
+    """Who speaks, with what, and for each server of mitmproxy what clients are given as their base URL."""
+    planner: Planner = options.planner()
+    yours = [str(one) for one in ctx.options.vtc_profiles]
+    of = f", yours from {', '.join(yours)}" if yours else ""
+    yield f"VTC {__version__}, mode {ctx.options.vtc_mode}: {planner.profiles.counted()}{of}"
+    for mode, addresses in servers:
+        for host, port, *_ in addresses[:1]:
+            here = f"http://{'127.0.0.1' if host in EVERYWHERE else f'[{host}]' if ':' in str(host) else host}:{port}"
+            if isinstance(mode, ReverseMode):
+                scheme, (name, at) = mode.scheme, mode.address
+                yield f"base URL for clients {here}/v1 (Anthropic's and Ollama's: {here}) -> {scheme}://{name}:{at}"
+            elif mode.type_name == "regular":
+                yield f"no model server was named: this is an ordinary proxy, HTTPS_PROXY={here}"

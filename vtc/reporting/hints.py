@@ -1,0 +1,66 @@
+"""What a server's error means for somebody who has just set up VTC, and what to do about it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from vtc.json_text import decode
+
+MOST = 240
+"""Characters of a server's message that are repeated."""
+
+HINTS: tuple[tuple[tuple[int, ...], str, str], ...] = (
+    # vLLM; Ollama; llama.cpp; the rest is how others say it.
+    (
+        (400, 404, 422, 500, 501),
+        r"tool choice requires|does not support (tools|function)|tools param requires|knows no tools"
+        r"|tools?( calling| use)? (is|are) not supported|no endpoints found that support tool",
+        "the server refuses `tools`: let VTC write them into the prompt with `--tools prompt` (option vtc_tools)",
+    ),
+    (
+        (400, 404),
+        r"model\b.{0,80}(not found|does not exist|not exist|no such|try pulling)|unknown model",
+        "the server has no model of this name: GET /v1/models lists those that it has",
+    ),
+    ((401, 403), "", "the server does not accept the client's API key; VTC passes it on as it came"),
+    (
+        (400, 413, 422),
+        r"context (length|size|window)|maximum context|too many tokens|prompt is too long|exceed.{0,40}context",
+        "the conversation is longer than the model's context",
+    ),
+    (
+        (404, 405),
+        "",
+        "the server has nothing at this path: is its base URL right, and does it speak this API?",
+    ),
+    ((429,), "", "the server takes no more requests now"),
+)
+"""By status, a word in the message, what it means; the first that fits."""
+
+
+def explained(status: int, body: bytes) -> str:
+    """Say in one line what a server answered in place of a reply, and what that means if it is known."""
+    message = _message(body)
+    said = f"the server answered {status}" + (f": {message}" if message else "")
+    for statuses, pattern, meaning in HINTS:
+        if status in statuses and re.search(pattern, message, re.I | re.S):
+            return f"{said} - {meaning}"
+    return said
+
+
+def _message(body: bytes) -> str:
+    """The text of an error in any of the forms that servers have, on one line; the beginning of what is no JSON."""
+    try:
+        found: Any = decode(body, "replace")
+    except ValueError:
+        found = body[: 4 * MOST].decode(errors="replace")
+        found = re.sub(r"(?is)<(script|style|title)\b.*?</\1>|<[^>]*>", " ", found)
+    for key in ("error", "detail", "message", "msg"):
+        if isinstance(found, list) and found:
+            found = found[0]
+        if isinstance(found, Mapping) and key in found:
+            found = found[key]
+    text = " ".join(str(found).split()) if isinstance(found, str | Mapping) and found else ""
+    return text if len(text) <= MOST else f"{text[:MOST]} …"
