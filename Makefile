@@ -4,7 +4,7 @@ FUZZ_SECONDS ?= 60
 DEMO_FLAGS := $(if $(filter 1,$(WEB)),--web)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-agents test-install fuzz load lint types format bench clean
+.PHONY: help setup demo test test-agents test-install fuzz attack load lint types format bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,7 +29,11 @@ test-install: setup ## install VTC in each documented way into fresh environment
 fuzz: setup ## fuzz replies, requests and profiles for FUZZ_SECONDS (Linux only)
 	@$(PYTHON) -c 'import atheris' 2>/dev/null || { $(PYTHON) -m ensurepip >/dev/null && \
 	  $(PYTHON) -m pip install --quiet --disable-pip-version-check --editable '.[fuzz]'; }
-	$(PYTHON) -m fuzz --seconds $(FUZZ_SECONDS)
+	$(PYTHON) -m fuzz $(FUZZ_TARGETS) --seconds $(FUZZ_SECONDS)
+
+attack: setup ## try every attack again, and look for others by chance (minutes)
+	$(PYTHON) -m pytest --hypothesis-profile=thorough tests/attacks
+	$(MAKE) fuzz FUZZ_TARGETS=policies
 
 load: setup ## run many streams through one mitmdump, and print what it took
 	$(PYTHON) -m pytest -m load tests/e2e/test_load.py

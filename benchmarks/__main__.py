@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from benchmarks import engine, exchange, figures, frames, hops
+from benchmarks import engine, exchange, figures, frames, hops, hostile
 from benchmarks.figures import Figure
 from benchmarks.proxy import exchanges
 from vtc.profiles import loader
@@ -23,6 +23,7 @@ sections, in the order of their cost:
   frames   microseconds a frame of Stream.feed alone, by shape of reply; half a minute
   request  decoding, deciding about and rewriting a long request
   memory   what an open stream takes
+  hostile  the longest that one exchange holds up all others; a minute
   start    what VTC adds to the start of mitmdump
   engine   the reader alone, by dialect
   proxy    a real mitmdump with VTC beside one that does nothing; ten minutes
@@ -51,6 +52,7 @@ def sections(quick: bool, against: Path | None = None) -> Mapping[str, Callable[
         "proxy": lambda: iter(exchanges.figures(1 if quick else 4, against)),
         "frames": lambda: frames.compared(rounds, against) if against else frames.figures(rounds),
         "hops": hops.figures,
+        "hostile": lambda: hostile.figures(rounds),
         "engine": lambda: engine.figures(profiles.dialects, rounds, largest=largest),
         "request": requests,
         "memory": lambda: exchange.memory(profiles, 2),

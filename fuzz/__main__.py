@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 CASES = ROOT / "tests" / "cases"
 LEARNT = ROOT / ".cache" / "fuzz"
-NAMES = ("reply", "stream", "request", "messages", "responses", "ollama", "profile")
+NAMES = ("reply", "stream", "request", "messages", "responses", "ollama", "profile", "policies")
 SLOW = 30
 """Seconds after which one input is a finding."""
 
@@ -108,6 +108,12 @@ def seeds(target: str) -> Iterator[bytes]:
             asked = shape.request(**shape.history, **more.get(target, {}))
             yield bytes([number, 8]) + chat.encoded(asked)
             yield bytes([number, 0]) + chat.encoded(shape.whole("a"))
+    if target == "policies":
+        from tests.attacks.seeds import SEEDS
+
+        for number, (body, whole) in enumerate(SEEDS):
+            for client in range(5):
+                yield bytes([number % 4 + 16 * client, (number + client) % 6 + 8 * whole]) + body
     if target == "request":
         prompts = [file.read_bytes() for file in sorted((CASES / "prompts").glob("*.md"))]
         for number in range(len(targets.CHOICES)):

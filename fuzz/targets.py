@@ -13,6 +13,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from fuzz.policies import policies
 from tests.apis import chat, ollama
 from tests.apis import messages as anthropic
 from tests.apis import responses as openai_responses
@@ -345,4 +346,5 @@ TARGETS: Mapping[str, Callable[[bytes], None]] = {
     "request": request,
     **{name: partial(request_or_reply, api) for name, api in OTHERS.items()},
     "profile": profile,
+    "policies": policies,
 }

@@ -308,10 +308,8 @@ def test_a_name_is_no_path(tmp_path: Path) -> None:
         "{% include '/etc/passwd' %}",
     ],
 )
-def test_a_prompt_runs_in_a_sandbox(prompt: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The request is then passed on as it came."""
+def test_a_prompt_runs_in_a_sandbox(prompt: str, tmp_path: Path) -> None:
+    """One that fails in it is no prompt."""
     text = f'kind: dialect\nname: mine\ncall: "<c>{{json}}</c>"\nprompt: "{prompt}"\n'
-    profiles = load([builtin_directory(), profile(tmp_path / "mine", text)])
-    body = chat.encoded(chat.request())
-    with pytest.raises(BadRequest, match=r"SecurityError|TypeError|UndefinedError"):
-        Exchange.open(API, body, Facts(), Planner(profiles, Settings(dialect="mine", tools="prompt")), "seed").request()
+    with pytest.raises(ProfileError, match=r"the template fails: .*(?:unsafe|no loader|undefined)"):
+        load([builtin_directory(), profile(tmp_path / "mine", text)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vtc.scrub import SECRET, scrub, scrubbed, secrets
+from vtc.scrub import SECRET, escaped, scrub, scrubbed, secrets, told
 
 
 @pytest.mark.parametrize(
@@ -82,3 +82,17 @@ def test_a_key_that_says_nothing_is_not_looked_for() -> None:
 def test_plain_data() -> None:
     data = {"a": ["sk-abcdefgh", 5, None, {"b": "x sk-abcdefgh"}], "c": True}
     assert scrubbed(data) == {"a": ["[secret]", 5, None, {"b": "x [secret]"}], "c": True}
+
+
+def test_control_characters_are_escaped_and_nothing_else() -> None:
+    assert escaped({"a": ["x\n\x1b[1m\u2028", 1]}) == {"a": [r"x\n\x1b[1m\u2028", 1]}
+    assert escaped("é 😀 a-b\\") == "é 😀 a-b\\"
+
+
+def test_an_error_is_told_with_its_trace_and_without_keys_and_line_breaks() -> None:
+    try:
+        raise ValueError("sk-abcdefghijkl\nFORGED")
+    except ValueError as error:
+        *trace, last = told(error).splitlines()
+    assert "test_scrub.py" in "".join(trace)
+    assert last == rf"ValueError: {SECRET}\nFORGED"

@@ -42,6 +42,12 @@ class ToolCall:
     id: str | None = None
     source: Any = field(default=None, compare=False, repr=False)
 
+    @property
+    def is_custom(self) -> bool:
+        """True for a call of a custom tool, whose input is text and no JSON."""
+        source = self.source if isinstance(self.source, Mapping) else {}
+        return "custom" in source or str(source.get("type")).startswith("custom")
+
     def as_openai(self) -> dict[str, Any]:
         """`{"id": …, "type": "function", "function": {"name": …, "arguments": …}}`."""
         return {
@@ -179,6 +185,9 @@ class Call:
 type Manner = Literal["steer", "text", "drop"]
 """What stands in the place of a call that a policy refuses: a message that says why, the text it was, or nothing."""
 
+type OnFailure = Literal["refuse", "pass"]
+"""What becomes of a call on which a policy fails."""
+
 
 @dataclass(frozen=True, slots=True)
 class Denied:
@@ -217,12 +226,14 @@ class Intervention:
     """What a policy did, for the report; it stands for no characters itself (`raw` is empty).
 
     `policy` is the key it is configured under, `action` a past participle: `refused`, `changed`, `coerced`, ….
+    `detail` says more than `reason` and may quote what the model wrote.
     """
 
     policy: str
     action: str
     tool: str = ""
     reason: str = ""
+    detail: str = ""
     raw: Literal[""] = ""
 
 

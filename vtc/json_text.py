@@ -19,7 +19,10 @@ def decode(data: bytes, errors: Literal["strict", "replace"] = "strict") -> Any:
         pass  # half a surrogate pair, a number beyond any type: Python's own decoder takes them
     except RecursionError as error:
         raise ValueError(str(error)) from None
-    return json.loads(data if errors == "strict" else data.decode("utf-8-sig", errors))
+    try:
+        return json.loads(data if errors == "strict" else data.decode("utf-8-sig", errors))
+    except RecursionError as error:
+        raise ValueError(str(error)) from None
 
 
 def encode(value: Any) -> bytes:

@@ -8,6 +8,7 @@ secret goes by its form (the published prefixes of API keys, JSON Web Tokens, pr
 from __future__ import annotations
 
 import re
+import traceback
 from collections.abc import Iterable, Mapping
 from itertools import takewhile
 from typing import Any
@@ -63,6 +64,29 @@ _RULES: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...] = (
 To look for some words takes a tenth of the time that the patterns take, and hardly any text holds one.
 """
 _WORDS = tuple(word for words, _, _ in _RULES for word in words)
+
+
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+"""Characters that end a line, move a terminal's cursor, turn the direction of text, or are none."""
+
+
+def escaped[T](value: T) -> T:
+    """Plain data with the control characters in every text written as escapes: what is told of a model is data."""
+    result: Any = value
+    match value:
+        case str():
+            result = _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), value)
+        case list():
+            result = [escaped(item) for item in value]
+        case dict():
+            result = {key: escaped(item) for key, item in value.items()}
+    return result  # type: ignore[no-any-return]
+
+
+def told(error: BaseException) -> str:
+    """An error with its traceback, for a log: scrubbed, and what it says in one line."""
+    frames = "".join(traceback.format_tb(error.__traceback__))
+    return f"{frames}{escaped(scrub(f'{type(error).__name__}: {error}'))}"
 
 
 def scrub(text: str, known: Iterable[str] = ()) -> str:

@@ -126,4 +126,4 @@ def test_text_of_a_reply_has_its_calls() -> None:
     assert text("Hi") == "Hi"
     assert text(None, tool_calls=[CALL]) == '{"name": "read", "arguments": "{\\"a\\": 1}"}'
     assert text("Hi", tool_calls=[CALL]).startswith("Hi\n{")
-    assert text([{"type": "text", "text": "x"}]) == ""
+    assert text([{"type": "text", "text": "x"}]) == "x"

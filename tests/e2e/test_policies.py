@@ -155,8 +155,11 @@ async def test_policies_hold_beside_the_profile_of_the_model_and_only_where_they
 # Native calls that no policy changes
 
 
-async def test_native_calls_that_nothing_is_done_to_keep_their_frames(start: Start, tmp_path: Path) -> None:
-    """With every field that nobody here knows; they leave when the last of them is there."""
+@pytest.mark.parametrize("on_failure", ["refuse", "pass"])
+async def test_native_calls_that_nothing_is_done_to_keep_what_they_say(
+    on_failure: str, start: Start, tmp_path: Path
+) -> None:
+    """With every field that nobody here knows, in frames of VTC's own; in the server's where policies may fail."""
     signed = {"index": 0, "id": "c0", "type": "function", "function": {"name": "read", "arguments": "{}"}}
     frames = [
         chat.chunk({"role": "assistant", "content": None, "tool_calls": [{**signed, "extra_content": {"sig": "x"}}]}),
@@ -164,8 +167,11 @@ async def test_native_calls_that_nothing_is_done_to_keep_their_frames(start: Sta
         chat.USED,
         chat.DONE,
     ]
-    lab = await start(frames, vtc_profiles=guarded(tmp_path, denied_tools=["bash"]))
-    assert (await lab.post(chat.request(stream=True))).body == b"".join(frames)
+    lab = await start(frames, vtc_profiles=guarded(tmp_path, denied_tools=["bash"], on_failure=on_failure))
+    answer = await lab.post(chat.request(stream=True))
+    assert (answer.message.calls, answer.message.ids) == ([("read", {})], ["c0"])
+    assert b"extra_content" in answer.body
+    assert (answer.body == b"".join(frames)) is (on_failure == "pass")
 
 
 async def test_a_changed_native_call_keeps_the_fields_that_nobody_knows(start: Start, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.apis import chat
@@ -14,6 +15,7 @@ from tests.e2e.test_policies import BASH, BROKEN, calling, guarded, policies, po
 from tests.e2e.test_text_clients import AGENT
 from tests.e2e.test_text_clients import request as cline_request
 from tests.e2e.upstream import JSON, SSE, Reply
+from vtc.exchange.own_reply import WITHHELD
 
 STREAM = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 COMMAND = "<command>rm -rf .</command>"
@@ -147,14 +149,15 @@ async def test_arguments_that_a_rule_cannot_read_do_not_pass_it(arguments: str, 
     assert b"Deleting files is forbidden" in body
 
 
-async def test_a_rule_that_raises_is_skipped_for_that_call_alone(start: Start, tmp_path: Path) -> None:
-    rules = [
-        {"name": "rm", "when": {"arguments": {"starts_with(command, 'rm') && command": "."}}, "then": {"refuse": "No."}}
-    ]
-    reply = calling("native", True, ("bash", {"command": 5}), ("bash", {"command": "rm x"}))
-    lab = await start(reply, vtc_profiles=guarded(tmp_path, reactors=rules))
-    assert (await lab.post(chat.request(stream=True, tools=[BASH]))).message.calls == [("bash", {"command": 5})]
-    assert [entry[:2] for entry in await policies(lab)] == [("reactors.rm", "failed"), ("reactors.rm", "refused")]
+async def test_a_rule_that_raises_refuses_that_call_alone(start: Start, tmp_path: Path) -> None:
+    when = {"arguments": {"starts_with(command, 'rm')": {"equals": True}}}
+    rules = [{"name": "rm", "when": when, "then": {"refuse": "No."}}]
+    said = [("bash", {"command": 5}), ("bash", {"command": "rm x"}), ("bash", {"command": "ls"})]
+    for on_failure, passing, told in (("refuse", said[2:], "refused"), ("pass", [said[0], said[2]], "failed")):
+        guards = guarded(tmp_path, reactors=rules, on_failure=on_failure)
+        lab = await start(calling("native", True, *said), vtc_profiles=guards)
+        assert (await lab.post(chat.request(stream=True, tools=[BASH]))).message.calls == passing
+        assert [entry[:2] for entry in await policies(lab)] == [("reactors.rm", told), ("reactors.rm", "refused")]
 
 
 # What is asked of the model and then held against it
@@ -190,3 +193,65 @@ async def test_calls_are_numbered_by_us(start: Start, tmp_path: Path) -> None:
     reply = Reply([chat.encoded(body)], JSON, framing="length")
     lab = await start(reply, vtc_profiles=policy(tmp_path, upstream_stream="never"))
     assert (await lab.post(chat.request(stream=True))).message.calls == [("read", {}), ("read", {})]
+
+
+# What VTC does not get to see
+
+
+def whole_call(padding: int = 0) -> Reply:
+    entry = {key: ENTRY[key] for key in ("id", "type", "function")}
+    body = chat.completion("x" * padding, "tool_calls", message={"tool_calls": [entry]})
+    return Reply([chat.encoded(body)], JSON, framing="length")
+
+
+@pytest.mark.parametrize("framing", ["length", "chunked"])
+async def test_a_long_reply_is_read_though_mitmproxy_would_stream_it(
+    framing: Any, start: Start, tmp_path: Path
+) -> None:
+    denying = guarded(tmp_path, denied_tools=["bash"], on_denied="drop")
+    reply = Reply(whole_call(10_000).pieces, JSON, framing=framing)
+    lab = await start(reply, stream_large_bodies="1k", vtc_profiles=denying)
+    answer = await lab.post(chat.request(tools=[BASH]))
+    assert (answer.message.calls, answer.message.content) == ([], "x" * 10_000)
+
+
+async def test_a_reply_that_is_too_long_to_be_read_does_not_leave(start: Start, tmp_path: Path) -> None:
+    denying = guarded(tmp_path, denied_tools=["bash"])
+    lab = await start(whole_call(30_000), vtc_max_body_bytes=20_000, vtc_profiles=denying)
+    answer = await lab.post(chat.request(tools=[BASH]))
+    assert (answer.status, answer.message.content, answer.message.calls) == (200, WITHHELD, [])
+    assert await policies(lab) == [("unread_calls", "refused", "")]
+
+
+async def test_a_stream_that_cannot_be_read_breaks_off(start: Start, tmp_path: Path) -> None:
+    endless = [b"data: " + b"x" * (1 << 20)] * 18
+    frames = [chat.ROLE, *chat.said("Hi"), *endless, b"\n\n", chat.chunk({"tool_calls": [ENTRY]})]
+    lab = await start(frames, vtc_profiles=guarded(tmp_path, denied_tools=["bash"]))
+    with pytest.raises(httpx.HTTPError):
+        await lab.post(chat.request(stream=True, tools=[BASH]))
+    assert await policies(lab) == [("unread_calls", "refused", "")]
+
+
+@pytest.mark.parametrize("body", [b"x", b'{"messages": [], "x": ' + b"[" * 5_000 + b"]" * 5_000 + b"}"])
+async def test_a_request_that_cannot_be_read_goes_nowhere(body: bytes, start: Start, tmp_path: Path) -> None:
+    """Its reply would be held to no policy; without one it passes as it came."""
+    lab = await start(lambda _: whole_call(), vtc_profiles=guarded(tmp_path, denied_tools=["bash"]))
+    answer = await lab.post(body)
+    assert (answer.status, lab.upstream.seen) == (400, [])
+    assert b"a policy that refuses calls holds here" in answer.body
+    lab.set(vtc_profiles=guarded(tmp_path, denied_tools=["bash"], on_failure="pass"))
+    assert (await lab.post(body)).status == 200
+    assert lab.upstream.seen[0].body == body
+
+
+async def test_a_request_that_cannot_be_rewritten_keeps_its_policies(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any, **__: Any) -> Any:
+        raise ZeroDivisionError("planted")
+
+    monkeypatch.setattr("vtc.exchange.request.prepared", broken)
+    lab = await start(whole_call(), vtc_profiles=guarded(tmp_path, denied_tools=["bash"], on_denied="drop"))
+    assert (await lab.post(chat.request(tools=[BASH]))).message.calls == []
+    report = await lab.report()
+    assert report["failures"] == ["the request went on as it came: ZeroDivisionError: planted"]

@@ -263,8 +263,8 @@ async def test_a_call_of_a_custom_tool_has_raw_input(dialect: str, stream: bool,
 async def test_a_native_call_of_a_custom_tool_passes_a_policy(stream: bool, start: Start, tmp_path: Path) -> None:
     reply = replying(custom_call("apply_patch", PATCH), stream=stream)
     lab = await start(reply, vtc_profiles=profile(tmp_path, guards={"denied_tools": ["read"]}))
-    answer = await lab.post(responses.request(stream=stream, tools=[custom("apply_patch")]), path=responses.PATH)
-    assert answer.body == b"".join(reply.pieces)  # type: ignore[arg-type]
+    found = await asked(lab, stream=stream, tools=[custom("apply_patch")])
+    assert found.custom_calls == [("apply_patch", PATCH)]
 
 
 @STREAM

@@ -6,10 +6,12 @@ import json
 import logging
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.apis import chat
@@ -202,7 +204,8 @@ async def test_calls_that_upstream_made_itself(
     pieces = ['{"path"', ': "a.', 'py"}']
     deltas = [[chat.native(0, id="a", name="read_file")], *([chat.native(0, arguments=piece)] for piece in pieces)]
     frames = [chat.ROLE, *chat.said("I", " will."), *(chat.chunk({"tool_calls": delta}) for delta in deltas)]
-    mine = {"match": {"model": chat.MODEL}, "guards": {"denied_tools": ["rm"], "on_denied": "steer"}}
+    guards = {"denied_tools": ["rm"], "on_denied": "steer", "on_failure": "pass"}
+    mine = {"match": {"model": chat.MODEL}, "guards": guards}
     lab = await start(
         [*frames, chat.chunk({}, "tool_calls"), chat.DONE],
         vtc_profiles=profiles(tmp_path, model=mine) if guarded else [],
@@ -224,6 +227,28 @@ async def test_calls_that_upstream_made_itself(
     else:
         assert squeezed(content) == "Iwill.<read_file><path>a.py</path></read_file>"
     assert len(faults(caplog)) == (calls() > stage.call)
+
+
+@pytest.mark.parametrize("stage", [*NATIVE, *REPLY], ids=str)
+async def test_no_fault_of_ours_opens_a_policy(
+    stage: Stage, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is not read then does not leave: the client is told of a broken connection, if of anything."""
+    deltas = [[chat.native(0, id="a", name="rm")], [chat.native(0, arguments='{"path": "a"}')]]
+    own = [chat.chunk({"tool_calls": delta}) for delta in deltas]
+    text = chat.DIALECTS["hermes"]("rm", {"path": "b"})
+    frames = [chat.ROLE, *chat.said("I", " will.", *text), *own, chat.chunk({}, "tool_calls"), chat.DONE]
+    mine = {"match": {"model": chat.MODEL}, "guards": {"denied_tools": ["rm"], "on_denied": "drop"}}
+    lab = await start(frames, vtc_profiles=profiles(tmp_path, model=mine))
+    stage.plant(monkeypatch)
+    body = b""
+    asked = chat.request(stream=True, tools=[chat.tool("rm", path="string"), chat.READ])
+    with suppress(httpx.HTTPError):
+        async with lab.client.stream("POST", PATH, json=asked) as response:
+            async for piece in response.aiter_raw():
+                body += piece
+    assert b'"rm"' not in body.replace(b"\\", b"")
+    assert b"tool_call>" not in body
 
 
 # The request

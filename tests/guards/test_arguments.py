@@ -94,7 +94,7 @@ def test_what_fits_after_lossless_coercion_is_coerced(key: str, written: Any, ex
 def test_what_does_not_fit_is_passed_or_refused(arguments: Any, fault: str, manner: Manner | None) -> None:
     said, event = fed(arguments, manner=manner)
     assert isinstance(said, Intervention)
-    assert fault in said.reason
+    assert fault in (said.detail or said.reason)
     if manner is None:
         assert said.action == "passed"
         assert isinstance(event, Call)
@@ -103,6 +103,33 @@ def test_what_does_not_fit_is_passed_or_refused(arguments: Any, fault: str, mann
         assert said.action == "refused"
         assert isinstance(event, Denied)
         assert (event.manner, fault in event.message) == (manner, True)
+
+
+def test_the_reason_quotes_no_argument() -> None:
+    """It stands in logs; what the model wrote is a detail."""
+    for arguments in (
+        {"path": "a", "times": ["PRIVATE"]},
+        {"path": "a", "colour": "PRIVATE"},
+        {"path": "a", "PRIVATE": 1},
+    ):
+        said, _ = fed(arguments, manner="steer")
+        assert isinstance(said, Intervention)
+        assert ("PRIVATE" in said.reason, "PRIVATE" in said.detail) == (False, True)
+
+
+DEEP = '{"path": {"a": ' + "[" * 600 + "]" * 600 + "}}"
+
+
+@pytest.mark.parametrize(("manner", "on_failure", "kind"), [("steer", "refuse", Denied), (None, "refuse", Call)])
+def test_arguments_that_cannot_be_checked_do_not_fit(manner: Manner | None, on_failure: Any, kind: type) -> None:
+    for tool in (
+        TOOLS["run"],
+        Tool("run", "", {"$ref": "#/$defs/a", "$defs": {"a": {"items": {"$ref": "#/$defs/a"}}}}),
+    ):
+        guard = Arguments({"run": tool}, coerce=True, manner=manner, on_failure=on_failure)
+        for text in (DEEP, "[" * 600 + "]" * 600):
+            *_, event = guard.feed(Call("", ToolCall("run", text), "tag"))
+            assert isinstance(event, kind) or tool is not TOOLS["run"]
 
 
 def test_nothing_is_coerced_unless_that_is_wanted() -> None:
@@ -150,10 +177,10 @@ def test_coerced_arguments_fit_and_lose_nothing(arguments: dict[str, Any]) -> No
     found = checker.coerced(arguments)
     assert json.dumps(arguments) == before
     if found is None:
-        assert checker.fault(arguments)
+        assert checker.fault(arguments).told
         return
     value, done = found
-    assert checker.fault(value) == ""
+    assert checker.fault(value) == ("", "")
     assert set(value) == set(arguments)
     assert done or value == arguments
 

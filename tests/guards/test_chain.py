@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtc.events import Call, Denied, Event, Intervention, Markup, Reasoning, Rewritten, Text, Tool, ToolCall
+from vtc.events import Call, Denied, Event, Intervention, Markup, OnFailure, Reasoning, Rewritten, Text, Tool, ToolCall
 from vtc.guards.chain import Chain, Guards, chain
 from vtc.guards.content import Content, Rule
 
@@ -50,6 +50,7 @@ class Failing:
     """Raises at the word `fail`, or at the end; holds back what it is fed."""
 
     reads_text = True
+    on_failure: OnFailure = "refuse"
 
     def __init__(self, at_end: bool = False) -> None:
         self.held = ""
@@ -67,20 +68,36 @@ class Failing:
         return [Text(self.held)]
 
 
-FAILED = Intervention("failing", "failed", "", "KeyError: 'oops'; skipped for the rest of the reply")
+FAILED = Intervention("failing", "failed", "", "it fails on this text and is skipped: KeyError", "'oops'")
+REFUSED = Intervention("failing", "refused", "bash", "it fails on this call and so refuses it: KeyError", "'oops'")
 
 
-def test_a_guard_that_raises_is_told_of_once_and_skipped() -> None:
+def test_a_guard_that_raises_on_a_text_lets_it_pass_and_goes_on() -> None:
     last = Content(Rule(pattern="x", replacement="y"))
     one = Chain([Failing(), last])
-    assert one.feed([Text("a"), Text("fail"), Text("fail")]) == [FAILED, Text("a"), Text("fail"), Text("fail")]
-    assert fed(one, Text("x.")) == [Rewritten("x", "y"), Intervention("content", "replaced", "", "x"), Text(".")]
+    assert one.feed([Text("a"), Text("fail"), Text("b")]) == [FAILED, Text("a"), Text("fail")]
+    changed = [Rewritten("x", "y"), Intervention("content", "replaced", "", "x")]
+    assert fed(one, Text("x.")) == [Text("b"), *changed, Text(".")]
+
+
+def test_a_guard_that_raises_on_a_call_refuses_it_and_the_next_one() -> None:
+    failing = Call("fail", BASH.call, "tag")
+    one = Chain([Failing()])
+    for _ in range(2):
+        told, denied = one.feed([failing])
+        assert (told, type(denied), denied.raw) == (REFUSED, Denied, "fail")
+
+
+def test_a_guard_that_may_fail_lets_the_call_pass() -> None:
+    lax = Failing()
+    lax.on_failure = "pass"
+    assert Chain([lax]).feed([failing := Call("fail", BASH.call, "tag")])[1:] == [failing]
 
 
 def test_a_guard_that_raises_at_the_end_gives_back_what_it_held() -> None:
     one = Chain([Failing(at_end=True)])
     assert fed(one, Text("a"), Text("b")) == [FAILED, Text("ab")]
-    assert one.finish() == []
+    assert one.finish() == [FAILED]
 
 
 CONFIGURED = [

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vtc.events import Call, Event, Intervention, Markup, Refusal, Rewritten, Text, ToolCall
-from vtc.guards.content import Content, Rule
+from vtc.guards.content import Content, Joined, Rule
 
 RULES = [
     ("<\\|im_end\\|>", ""),
@@ -111,3 +111,28 @@ def test_a_rule_that_cannot_be_is_told_of(rule: dict[str, object], fault: str) -
 @pytest.mark.parametrize("pattern", [r"a\$", "[$]", "(?m)^a$", r"\bfoo\b", r"\[x\]"])
 def test_a_rule_that_can_be(pattern: str) -> None:
     assert Rule(pattern=pattern).pattern == pattern
+
+
+def left(events: list[Event]) -> str:
+    return "".join(event.raw if isinstance(event, Text) else getattr(event, "text", "") for event in events)
+
+
+PARTS = st.sampled_from(["se", "cret", "secre", "t", "s", "e", "x", "f", "o", "a"])
+
+
+@given(st.lists(PARTS, max_size=12))
+def test_no_text_makes_a_match_with_what_left_before_it(parts: list[str]) -> None:
+    one = Joined([Rule(pattern="secret"), Rule(pattern="fo+")])
+    events: list[Event] = [event for part in parts for event in (Text(part), Markup("-"))]
+    out = [out for event in events for out in one.feed(event)] + one.finish()
+    assert "secret" not in left(out)
+    assert "fo" not in left(out)
+    assert "".join(event.raw for event in out) == "".join(event.raw for event in events)
+    if not regex.search("secret|fo", "".join(parts)):
+        assert left(out) == "".join(parts)
+
+
+def test_texts_that_do_not_meet_are_not_looked_at() -> None:
+    one = Joined([Rule(pattern="secret")])
+    events: list[Event] = [Text("sec"), Text("ret"), Text("secret")]
+    assert [out for event in events for out in one.feed(event)] == events

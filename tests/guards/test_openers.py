@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import regex
 from hypothesis import given
@@ -53,3 +55,34 @@ def test_a_text_full_of_beginnings_takes_no_longer_for_each_of_them() -> None:
 def test_names_of_tools_stay_in_no_library() -> None:
     run(Text("<run>"))
     assert not any("run" in key[0] for key in regex._main._cache)
+
+
+HALVES = st.sampled_from(["<ru", "n>", "<run>", "<run_", "all>", "<", "x", " "])
+KINDS = st.sampled_from(
+    [Text, lambda text: Rewritten("raw", text), lambda text: Markup(text), lambda text: Rewritten(text, "")]
+)
+
+
+@given(st.lists(st.tuples(KINDS, HALVES), max_size=12))
+def test_no_opener_comes_together_out_of_any_events(made: list[Any]) -> None:
+    events: list[Event] = [kind(text) for kind, text in made]
+    found = run(*events)
+    left = told(events)
+    assert told(found) == left.replace("<run>", "< run>").replace("<run_all>", "< run_all>")
+    assert "".join(event.raw for event in found) == "".join(event.raw for event in events)
+
+
+def test_a_call_keeps_its_opener_up_to_its_first_end() -> None:
+    one = Openers(NAMES)
+    text = "<run>\n<a><run_all></a></run>"
+    assert one.call(Text(text), "</run>") == [Text(text)]
+    found = one.call(Rewritten("raw", f"\n\n{text}<run>"), "</run>")
+    assert told(found) == f"\n\n{text}< run>"
+    assert "".join(event.raw for event in found) == "raw"
+    assert [*one.feed(Text("<ru")), *one.call(Text(text), "</run>")] == [Text("<ru"), Text(text)]
+
+
+def test_what_leaves_nothing_waits_without_being_looked_at_again() -> None:
+    """A reply may take out a thousand things in the middle of an opener."""
+    events: list[Event] = [Text("<ru"), *[Markup(" ")] * 10_000, Text("n>")]
+    assert told(run(*events)) == "< run>"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -24,6 +25,11 @@ def fed(*reactors: Reactor, name: str = "read", arguments: Any = None) -> list[E
         arguments if isinstance(arguments, str) else json.dumps(arguments if arguments is not None else {"path": "a"})
     )
     return Reactors(reactors, TOOLS).feed(Call("raw", ToolCall(name, text, "id"), "tag"))
+
+
+def passing(*reactors: Reactor, arguments: str) -> list[Event]:
+    """As `fed`, with `on_failure: pass`."""
+    return Reactors(reactors, TOOLS, "pass").feed(Call("raw", ToolCall("read", arguments, "id"), "tag"))
 
 
 @pytest.mark.parametrize(
@@ -96,13 +102,25 @@ def test_rules_act_in_order_each_on_what_was_made_before() -> None:
     assert event == Denied("raw", ToolCall("bash", '{"path": "a"}', "id"), "text", "No.")
 
 
-def test_what_is_no_object_is_not_changed_and_other_events_pass() -> None:
+@pytest.mark.parametrize("arguments", ["[1]", "{", '{"n": ' + "1" * 5_000 + "}", '"x"'])
+def test_what_is_no_object_cannot_be_changed_and_is_refused(arguments: str) -> None:
     one = reactor(then={"set_arguments": {"a": 1}, "rename_tool": "x"})
-    (event,) = fed(one, arguments="[1]")
+    said, event = fed(one, arguments=arguments)
+    assert isinstance(said, Intervention)
+    assert (said.action, type(event)) == ("refused", Denied)
+    (event,) = passing(one, arguments=arguments)
     assert isinstance(event, Call)
-    assert event.call.arguments == "[1]"
-    (event,) = fed(one, arguments="{")
-    assert isinstance(event, Call)
+    assert event.call.arguments == arguments
+
+
+def test_the_text_of_a_custom_tool_has_no_arguments_to_change() -> None:
+    one = reactor(then={"set_arguments": {"a": 1}})
+    call = Call("", ToolCall("patch", "*** Begin", "id", {"type": "custom_tool_call"}), "tool_calls")
+    assert Reactors([one], TOOLS).feed(call) == [call]
+
+
+def test_other_events_pass() -> None:
+    one = reactor(then={"set_arguments": {"a": 1}, "rename_tool": "x"})
     guard = Reactors([one], TOOLS)
     assert (guard.feed(Text("x")), guard.finish()) == ([Text("x")], [])
 
@@ -158,16 +176,60 @@ def test_a_rule_that_fails_is_told_of_and_the_others_act() -> None:
     assert [event.action for event in told if isinstance(event, Intervention)] == ["failed", "tagged"]
 
 
-def test_a_number_that_would_not_survive_keeps_a_call_from_being_changed() -> None:
-    told = fed(reactor(then={"set_arguments": {"a": 1}}), arguments='{"n": 0.12345678901234567890123}')
-    assert [event.action for event in told if isinstance(event, Intervention)] == ["failed"]
+@pytest.mark.parametrize("number", ["0.12345678901234567890123", "1e999", "-1E-999", "1e5", "9007199254740993.0"])
+def test_a_number_stays_what_it_was_where_something_else_changes(number: str) -> None:
+    setting = reactor(then={"set_arguments": {"a": "é"}})
+    told = fed(setting, reactor(then={"remove_arguments": ["path"]}), arguments=f'{{"path": "a", "n": {number}}}')
+    assert [event.action for event in told if isinstance(event, Intervention)] == ["changed", "changed"]
     assert isinstance(told[-1], Call)
-    assert told[-1].call.arguments == '{"n": 0.12345678901234567890123}'
+    found = json.loads(told[-1].call.arguments, parse_float=Decimal)
+    assert found == {"n": Decimal(number), "a": "é"}
 
 
-def test_a_rule_that_fails_leaves_the_arguments_as_they_were_for_the_next() -> None:
-    hiding = reactor("hide", then={"remove_arguments": ["path"]})
-    refusing = reactor("no", when={"arguments": {"path": "secret"}}, then={"refuse": "No."})
-    told = fed(hiding, refusing, arguments='{"path": "secret", "n": 0.12345678901234567890123}')
-    assert [event.action for event in told if isinstance(event, Intervention)] == ["failed", "refused"]
-    assert isinstance(told[-1], Denied)
+DEEP = "[" * 600 + "]" * 600
+FAILING: list[tuple[Any, str]] = [
+    *(({"arguments": {"path": "b"}}, '{"path": ' + "[" * n + '"b"' + "]" * n + "}") for n in (300, 600, 900, 5_000)),
+    *(({"arguments": {"path": "b"}}, '{"path": ' + '{"b":' * n + "1" + "}" * n + "}") for n in (300, 600, 900, 5_000)),
+    ({"arguments": {"starts_with(path, 'a')": {"equals": True}}}, '{"path": ["a"]}'),
+    ({"arguments": {"starts_with(path, 'a')": {"equals": True}}}, '{"path": {"a": 1}}'),
+    ({"arguments": {"starts_with(path, 'a')": {"equals": True}}}, '["a"]'),
+    ({"arguments": {"starts_with(path, 'a')": {"equals": True}}}, "null"),
+    ({"arguments": {"path": "b"}}, json.dumps(json.dumps(json.dumps({"path": "b"})))),
+]
+
+
+@pytest.mark.parametrize(("when", "arguments"), FAILING)
+@pytest.mark.parametrize("then", [{"refuse": "No."}, {"set_arguments": {"n": 1}}])
+def test_no_call_leaves_as_it_is_because_a_rule_fails_on_it(then: Any, when: Any, arguments: str) -> None:
+    *told, event = fed(reactor(when=when, then=then), arguments=arguments)
+    assert [one.action for one in told if isinstance(one, Intervention)] in (["refused"], ["changed"])
+    assert isinstance(event, Denied) or (isinstance(event, Call) and event.changed and "refuse" not in then)
+
+
+def test_a_rule_that_only_speaks_of_a_call_is_skipped_where_it_fails() -> None:
+    one = reactor(when={"arguments": {"starts_with(path, 'a')": {"equals": True}}}, then={"tag": "t", "steer": "s"})
+    *told, event = fed(one, arguments={"path": 1})
+    assert [one.action for one in told if isinstance(one, Intervention)] == ["failed"]
+    assert isinstance(event, Call)
+
+
+def test_a_rule_that_fails_may_be_skipped() -> None:
+    one = reactor(when={"arguments": {"starts_with(path, 'a')": {"equals": True}}}, then={"refuse": "No."})
+    *told, event = passing(one, arguments='{"path": 1}')
+    assert [one.action for one in told if isinstance(one, Intervention)] == ["failed"]
+    assert isinstance(event, Call)
+
+
+def test_an_argument_that_is_not_there_is_nothing_for_a_function_either() -> None:
+    """Or each call of another tool would be refused."""
+    one = reactor(when={"arguments": {"starts_with(command, 'a')": {"equals": True}}}, then={"refuse": "No."})
+    (event,) = fed(one, arguments={"path": 1})
+    assert isinstance(event, Call)
+
+
+def test_deep_arguments_elsewhere_do_not_hinder_a_rule() -> None:
+    *_, event = fed(
+        reactor(when={"arguments": {"path": r"\brm\b"}}, then={"refuse": "No."}),
+        arguments=f'{{"path": "rm x", "y": {DEEP}}}',
+    )
+    assert isinstance(event, Denied)

@@ -136,7 +136,7 @@ def test_what_is_decided(request_: dict[str, Any], expected: dict[str, Any]) -> 
             {"agent": CLINE, "tools": None},
             "user agent 'Cline/3.82.0' holds 'cline' and the request declares no tools: a text client",
         ),
-        ({"agent": CLINE, "tools": None}, "its prompt documents no tools, so there is nothing to read: left alone"),
+        ({"agent": CLINE, "tools": None}, "no tools are found in its prompt, so there is nothing to read: left alone"),
         ({"tools": None, "messages": PROMPTED}, "the system prompt documents 1 tools: a text client"),
         ({"model": "qwen2.5:7b"}, "calls are read as hermes, tools-tag, bare-json, any of 48 other dialects"),
     ],

@@ -301,3 +301,41 @@ def test_stats_as_a_command_and_at_the_end(caplog: pytest.LogCaptureFixture) -> 
         "dialect tag",
     ]
     assert all("1 call (0 repaired), 0 left as text" in line for line in told)
+
+
+# A flow that is sent again
+
+
+def test_a_flow_that_is_sent_again_is_dealt_with_anew() -> None:
+    """Else its request, which was rewritten, would offer no tools, and its reply would not be read."""
+    addon, body = VirtualToolCalling(), chat.encoded(chat.request())
+
+    def answered(flow: http.HTTPFlow, said: str) -> None:
+        addon.request(flow)
+        reply = chat.encoded(chat.completion(said))
+        flow.response = http.Response.make(200, reply, {"content-type": "application/json"})
+        asyncio.run(addon.response(flow))
+
+    with taddons.context(addon) as context:
+        context.configure(addon, vtc_tools="prompt", vtc_dialect="hermes", vtc_keep_bodies="on")
+        flow = tflow.tflow(req=tutils.treq(method=b"POST", path=b"/v1/chat/completions", content=body))
+        answered(flow, "Hi")
+        assert flow.request.content != body
+        again = flow.copy()
+        again.live, again.response, again.is_replay = True, None, "request"
+        answered(again, "".join(TAG))
+    assert again.request.content == flow.request.content
+    assert again.response is not None
+    assert chat.read(again.response.content or b"").calls == [("read", {"filePath": "/a"})]
+    assert "read" in again.comment
+
+
+@pytest.mark.parametrize(("version", "chunked"), [("HTTP/1.0", False), ("HTTP/1.1", True)])
+def test_a_client_of_http_1_0_is_sent_no_chunks(version: str, chunked: bool, flows: Flows) -> None:
+    flow = flows.asked()
+    flow.request.http_version = version
+    flow.response = tutils.tresp(headers=http.Headers(content_type="text/event-stream", content_length="9"))
+    flow.response.http_version = "HTTP/1.1"
+    flows.addon.responseheaders(flow)
+    assert ("transfer-encoding" in flow.response.headers) is chunked
+    assert "content-length" not in flow.response.headers

@@ -29,11 +29,15 @@ def loaded(tmp_path: Path) -> Iterator[tuple[VirtualToolCalling, taddons.context
         yield addon, context, path
 
 
-def exchange(addon: VirtualToolCalling, text: str = TEXT, body: bytes | None = None) -> http.HTTPFlow:
+def exchange(
+    addon: VirtualToolCalling,
+    text: str = TEXT,
+    body: bytes | None = None,
+    path: str = "/v1/chat/completions?key=abcdefgh",
+) -> http.HTTPFlow:
     headers = http.Headers(content_type="application/json", authorization="Bearer open-sesame")
     content = chat.encoded(chat.request("My question.")) if body is None else body
-    path = b"/v1/chat/completions?key=abcdefgh"
-    flow = tflow.tflow(req=tutils.treq(method=b"POST", path=path, headers=headers, content=content))
+    flow = tflow.tflow(req=tutils.treq(method=b"POST", path=path.encode(), headers=headers, content=content))
     addon.request(flow)
     flow.response = http.Response.make(200, chat.encoded(chat.completion(text)), {"content-type": "application/json"})
     addon.responseheaders(flow)
@@ -116,3 +120,26 @@ def test_a_file_that_can_be_written_no_more_is_told_once(tmp_path: Path, caplog:
         directory.mkdir()
         exchange(addon)
         assert len(lines(directory / "vtc.jsonl")) == 1
+
+
+def test_no_value_of_an_argument_is_logged(loaded: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Nor in the line for people; whoever looks at the flow is shown it."""
+    addon, context, path = loaded
+    policy = {"kind": "policy", "name": "mine", "match": {}, "guards": {"arguments": {"misfit": "steer"}}}
+    (tmp_path / "mine.yaml").write_bytes(chat.encoded(policy))
+    context.configure(addon, vtc_profiles=[str(tmp_path / "mine.yaml")])
+    with caplog.at_level(logging.DEBUG):
+        flow = exchange(addon, '<tool_call>{"name": "read", "arguments": {"more": ["DIARY"]}}</tool_call>')
+    (line,) = lines(path)
+    assert [one["action"] for one in line["policies"]] == ["refused"]
+    assert "DIARY" not in path.read_text() + flow.comment + caplog.text
+
+
+def test_a_key_in_the_path_is_logged_nowhere(loaded: Any, caplog: pytest.LogCaptureFixture) -> None:
+    addon, _, path = loaded
+    with caplog.at_level(logging.DEBUG):
+        for key in ("sk-proj-abcdefghijklmnop", "open-sesame"):
+            exchange(addon, path=f"/{key}/v1/chat/completions?key=abcdefgh")
+    assert [line["path"] for line in lines(path)] == ["/[secret]/v1/chat/completions"] * 2
+    assert "[secret]/v1" in caplog.text
+    assert not any(key in path.read_text() + caplog.text for key in ("abcdefgh", "open-sesame"))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from vtc.reporting.report import Report
+from vtc.reporting.report import MOST_ENTRIES, Report, count
 
 
 def test_a_report_is_plain_data() -> None:
@@ -48,3 +48,43 @@ def test_secrets_are_in_no_report() -> None:
     refusal = {**REFUSAL, "excerpt": '<bash>curl -H "Authorization: Bearer abcdefgh1234"', "reason": "sk-abcdefgh"}
     report = Report(refusals=[refusal], failures=["ValueError: api_key=abcdefgh"])
     assert "abcdefgh" not in json.dumps(report.as_dict()) + report.summary()
+
+
+def test_thousands_of_entries_of_each_kind_are_counted_and_not_kept() -> None:
+    """A reply may hold thousands of calls: what is told of it stays short, and the work linear."""
+    report = Report()
+    for number in range(5_000):
+        report.called("f", f"c{number}", "tag", ["missing-closer"])
+        report.refused(f"no tool {number}", "tag", f"t{number}", "x" * 80)
+        report.intervened("arguments", "refused", "f", f"reason {number}", "detail")
+        report.intervened("denied_tools", "refused", "bash", "r")
+    assert count(report.calls) == count(report.refusals) == 5_000
+    assert report.repaired == 5_000
+    assert count(report.policies) == 10_000
+    assert all(len(one) <= MOST_ENTRIES + 5 for one in (report.calls, report.refusals, report.policies))
+    assert len(report.summary()) < 3_000
+
+
+def test_an_entry_is_counted_where_it_stood_once_there_are_many() -> None:
+    report = Report()
+    for number in (*range(500), 3):
+        report.intervened("arguments", "refused", "f", f"reason {number}")
+    assert report.policies[3] == {**POLICY, "policy": "arguments", "reason": "reason 3", "count": 2}
+
+
+FORGED = "x\n[11:00:00.000] vtc: FORGED LINE\x1b[31m\u202e\x85"
+
+
+def test_what_a_model_named_is_one_line_of_plain_characters() -> None:
+    report = Report(request=[FORGED], failures=[FORGED], refusals=[{**REFUSAL, "reason": FORGED, "name": FORGED}])
+    report.intervened("denied_tools", "refused", FORGED, FORGED)
+    said = json.dumps(report.as_dict(), ensure_ascii=False) + report.summary()
+    assert "FORGED LINE" in said
+    assert said.isprintable()
+
+
+def test_a_detail_is_in_no_line() -> None:
+    report = Report()
+    report.intervened("arguments", "refused", "f", "reason", "PRIVATE")
+    assert "PRIVATE" not in report.summary()
+    assert report.as_dict()["policies"][0]["detail"] == "PRIVATE"

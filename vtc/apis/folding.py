@@ -42,6 +42,11 @@ def folded(api: Api, body: bytes, came: bytes, went: bytes) -> bytes:
     return encode(reply)
 
 
+def joined(api: Api, stream: bytes) -> bytes:
+    """Turn a stream into the body that it adds up to, whatever that came from."""
+    return encode(_folded(api, stream))
+
+
 def _folded(api: Api, stream: bytes) -> Mapping[str, Any]:
     framing = api.codec().framing
     reader = framing.reader()

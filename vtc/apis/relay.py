@@ -18,6 +18,7 @@ from typing import Literal, Protocol
 import msgspec
 from msgspec.structs import replace
 
+from vtc.apis import unseen
 from vtc.apis.base import Codec
 from vtc.apis.tool_calls import ToolCallAccumulator
 from vtc.apis.waiting import Made, Waiting, shared
@@ -37,6 +38,11 @@ from vtc.events import (
     ToolCall,
 )
 from vtc.wire.framing import Frame
+
+MOST_CHOICES = 256
+"""Choices of one reply that are told apart: twice as many as any server makes."""
+MOST_CALLS = 512
+"""Calls of upstream's own in one message: they are dealt with at its end, while all other streams wait."""
 
 
 class Pipeline(Protocol):
@@ -90,6 +96,8 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
     lifted: bool = False
     """True once the client was given calls that it would not have been given otherwise."""
     ended: bool = False
+    strict: bool = False
+    """True if calls leave in frames of our own only."""
 
 
 type Fate = Literal["none", "kept", "written"]
@@ -99,8 +107,10 @@ type Fate = Literal["none", "kept", "written"]
 class Relay[P: Pipeline]:
     """Frames in, bytes out, for one reply."""
 
-    def __init__(self, codec: Codec, pipeline: Callable[[], P]) -> None:
+    def __init__(self, codec: Codec, pipeline: Callable[[], P], *, strict: bool = False) -> None:
         self.codec = codec
+        self.strict = strict
+        """True if no frame may leave that could not be read."""
         self.pipelines: dict[int, P] = {}
         """By choice."""
         self._pipeline = pipeline
@@ -110,9 +120,9 @@ class Relay[P: Pipeline]:
         """The last frame and its one delta, if it left as it came and none of the choice waits."""
 
     def feed(self, frame: Frame) -> list[bytes]:
-        """Take a frame; return what may leave now."""
+        """Take a frame; return what may leave now. Raises `Unread` if it is strict, and then nothing has changed."""
         codec = copy.copy(self.codec)
-        decoded = codec.decode(frame)
+        decoded = unseen.decoded(codec, frame) if self.strict else codec.decode(frame)
         if decoded is None:
             return [frame.raw]
         self.plain = None
@@ -167,8 +177,10 @@ class Relay[P: Pipeline]:
 
     def _choice(self, index: int) -> Choice:
         """Begin a choice."""
+        if len(self._choices) >= MOST_CHOICES:
+            raise ValueError(f"the reply has more than {MOST_CHOICES} choices")
         pipeline = self.pipelines[index] = self._pipeline()
-        choice = self._choices[index] = Choice(index, pipeline, deque())
+        choice = self._choices[index] = Choice(index, pipeline, deque(), strict=self.strict)
         return choice
 
     def _several(self, codec: Codec, frame: Frame, deltas: Sequence[Delta]) -> tuple[list[bytes], list[Choice]]:
@@ -251,7 +263,7 @@ def _read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choi
                 told = _reason(reason, choice, fate)
                 events += made
                 own.append(delta if told == reason else replace(delta, reason=told))
-                intact = intact and told == reason and not (calls and fate == "written")
+                intact = intact and told == reason and not (calls and fate == "written") and not choice.strict
                 calls = [] if fate == "written" else calls
     if not choice.lifted and _has_calls(events):
         choice = replace(choice, lifted=True)
@@ -261,17 +273,22 @@ def _read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choi
 def _finish(
     choice: Choice, calls: Sequence[CallDelta], *, complete: bool, lifted: bool = False
 ) -> tuple[Choice, Made, Fate]:
-    """End a choice; upstream's own calls that are clean, and that no stage changed, leave in their frames."""
+    """End a choice; upstream's own calls that are clean, and that no stage changed, leave in their frames.
+
+    Where no frame may leave that was not read, calls are written anew: what else a frame of one says may be another.
+    """
     pieces = [*[piece for entry in choice.waiting for piece in entry.calls], *calls]
     accumulated = ToolCallAccumulator(pieces)
     gathered = accumulated.calls()
+    if len(gathered) > MOST_CALLS and choice.pipeline.takes_calls:
+        raise ValueError(f"the reply has more than {MOST_CALLS} calls")
     made: Made = [*choice.pipeline.finish(complete=complete, calls=gathered)]
     choice = replace(choice, ended=True, lifted=choice.lifted or lifted)
     if not gathered:
         return replace(choice, lifted=choice.lifted or _has_calls(made)), made, "none"
     left = [event.call for event in made if isinstance(event, Call)]
     rewritten = any(isinstance(event, Rewritten) for event in made)
-    if accumulated.clean and not rewritten and _is_same(left, gathered):
+    if accumulated.clean and not rewritten and not choice.strict and _is_same(left, gathered):
         return choice, [event for event in made if not isinstance(event, Call)], "kept"
     waiting = deque(map(_without_calls, choice.waiting))
     return replace(choice, waiting=waiting, lifted=choice.lifted or _has_calls(made)), made, "written"

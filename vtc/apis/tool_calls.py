@@ -50,6 +50,7 @@ class ToolCallAccumulator:
     def __init__(self, pieces: Iterable[CallDelta] = ()) -> None:
         self._calls: dict[int, _Pieces] = {}
         self._places: dict[int, int] = {}  # by upstream's number, where that call stands
+        self._last = -1
         self.clean = True
         """False if clients would read the pieces otherwise: calls of one number, a name twice, an id missing."""
         for piece in pieces:
@@ -61,6 +62,7 @@ class ToolCallAccumulator:
         call = self._calls.get(place)
         if call is None:
             call = self._calls[place] = _Pieces()
+            self._last = max(self._last, place)
             self.clean = self.clean and piece.clean and bool(piece.name)
         elif piece.name or not piece.clean:
             self.clean = False
@@ -73,7 +75,7 @@ class ToolCallAccumulator:
 
     def _place(self, piece: CallDelta) -> int:
         """Find the call of a piece: a new number begins one, as does another id, or a name after whole arguments."""
-        last = max(self._calls, default=-1)
+        last = self._last
         if piece.index is None:
             place = max(last, 0)
         else:

@@ -50,7 +50,7 @@ class BoundedCache:
         self._entries[key] = _Entry(value, size, now)
         self.size += size
         if self.size > self.most_bytes:
-            while self.size > self.most_bytes:
+            while self.size > self.most_bytes and self._entries:
                 self._evict()
             self._on_evict()
         return value
@@ -68,7 +68,7 @@ class BoundedCache:
 
     def _evict(self) -> None:
         _, entry = self._entries.popitem(last=False)
-        self.size -= entry.size
+        self.size = self.size - entry.size if self._entries else 0  # another thread may have miscounted
 
 
 # Python's own cache holds the patterns that were compiled last: without the purge, evicting one would free nothing.

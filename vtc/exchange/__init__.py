@@ -8,40 +8,42 @@ Some replies are our own (`exchange.answer`), and some requests are sent again w
 (`exchange.rewrite_with_retry`).
 
 Nothing here does I/O, reads a clock or draws a random number. Bad traffic fails open in one place for each direction:
-`_as_it_came` for a request (the body goes on as it came), `Stream` for a reply (what waits is given back, the rest
+`as_it_came` for a request (the body goes on as it came), `Stream` for a reply (what waits is given back, the rest
 passes).
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
-from vtc.apis import Api, BadRequest, Request, folding, summary
+from msgspec.structs import replace as replace_fields
+
+from vtc.apis import Api, BadRequest, Request, folding, summary, unseen
 from vtc.dialects.cache import ConversationCache
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
 from vtc.dialects.text_client import conversation
-from vtc.events import Call, Message, Refusal, ToolCall
+from vtc.events import Call, Message, Refusal
 from vtc.exchange import request as outgoing
 from vtc.exchange.leftovers import Leftovers
+from vtc.exchange.own_reply import WITHHELD, own_reply
 from vtc.exchange.reply import ReplyPipeline, Thoughts
+from vtc.exchange.request import as_it_came
 from vtc.exchange.stages import Fault, Ids
 from vtc.exchange.stream import Stream
 from vtc.guards import loops
-from vtc.guards.chain import chain
-from vtc.json_text import encode
+from vtc.guards.chain import chain, refusable
 from vtc.profiles.matching import Facts
-from vtc.profiles.plan import Plan
+from vtc.profiles.plan import Plan, ReplyPlan
 from vtc.profiles.planner import Planner
 from vtc.reporting.report import Report
+from vtc.scrub import told
 from vtc.wire import compression
 from vtc.wire.framing import Framing
+from vtc.wire.sse import EventStream
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +71,7 @@ class Exchange:
         self._request = request
         self._body = body
         self._tools = {tool.name: tool for tool in plan.tools}
+        self._several = request.fields.get("n") not in (None, 1)
         self._seed = seed
         form = _alphanumeric9 if plan.reply.ids == "alphanumeric9" else api.call_id
         self._ids = Ids(seed, request.call_ids, form)
@@ -92,7 +95,7 @@ class Exchange:
         """
         if cache is None:
             cache = ConversationCache()  # for this exchange alone, which needs some values twice
-        with _as_it_came():
+        with as_it_came():
             cache.next_exchange()
             request = api.request(body, cache)
             facts = replace(facts, model=request.model, body=request.fields)
@@ -116,24 +119,28 @@ class Exchange:
         stop = self._rewritten().stop
         if not stop:
             return None
-        text, client = f"Stopped: {stop}. Say how to go on.", self.plan.reply.client_text
-        final = client.final_call if client else None
-        if client and final and final.tool in self._tools:
-            call = ToolCall(final.tool, json.dumps({final.argument: text}, ensure_ascii=False))
-            text = conversation.as_read(call, client.dialect, self._tools)
-        digest = hashlib.sha256(self._seed.encode()).hexdigest()
-        body = encode(self._api.answer(self._request, text, digest, created))
+        body = self._own(f"Stopped: {stop}. Say how to go on.", created)
         if not self._request.stream:
             return "application/json", body
         return self.framing.media_type, folding.streamed(self._api, body, self._request)
 
+    def _own(self, text: str, created: int = 0) -> bytes:
+        """Make a whole reply of our own."""
+        return own_reply(self._api, self._request, self.plan.reply, self._tools, text, self._seed, created)
+
     def _rewritten(self) -> _Outgoing:
         if self._outgoing is None:
             plan, request = self.plan.request, self._request
-            with _as_it_came():
-                stop, steer = self._loops()
-                messages = outgoing.prepared(request, plan, self._tools, steer, self.report.request, self._cache)
-                body = outgoing.encoded(request, self._body, plan, messages)
+            try:
+                with as_it_came():
+                    stop, steer = self._loops()
+                    messages = outgoing.prepared(request, plan, self._tools, steer, self.report.request, self._cache)
+                    body = outgoing.encoded(request, self._body, plan, messages)
+            except BadRequest as error:
+                if not self.plan.reply.is_strict:
+                    raise
+                self.report.failures.append(f"the request went on as it came: {error}")
+                stop, messages, body = "", None, self._body  # its reply is held to the policies all the same
             self._outgoing = _Outgoing(body, messages, stop)
         return self._outgoing
 
@@ -183,8 +190,10 @@ class Exchange:
         """How a streamed reply is cut into frames."""
         return self._codec.framing
 
-    def stream(self, content_encoding: str = "", clock: Callable[[], float] = float) -> Stream:
+    def stream(self, content_encoding: str = "", clock: Callable[[], float] = float, *, whole: bool = False) -> Stream:
         """Make the way of a streamed reply, from bytes to bytes; `clock` measures it. Raises `UnsupportedEncoding`.
+
+        A `whole` one is kept up to its end, and left alone if it is too long.
 
         From then on the exchange holds nothing of the conversation, as a stream may go on for long.
         """
@@ -192,7 +201,17 @@ class Exchange:
         self._request.forget()
         self._cache = None
         self._outgoing = self._outgoing and replace(self._outgoing, messages=None)
-        return self._stream(decoder, self.report, [], whole=False, clock=clock)
+        as_one = self._as_one if whole or isinstance(self.framing, EventStream) else None
+        stream = self._stream(decoder, self.report, [], whole=False, clock=clock, as_one=as_one)
+        if whole:
+            stream.collect()
+        return stream
+
+    def _as_one(self, body: bytes) -> bytes:
+        """Rewrite a body that came like a stream and is none."""
+        reply = self._attempt(body)
+        self.report.adopt(reply.report)
+        return reply.body
 
     def body(self, body: bytes) -> bytes:
         """Rewrite a whole reply, be it JSON or a stream; as it came if that fails."""
@@ -214,7 +233,7 @@ class Exchange:
                 self.report.intervened("retry", "failed", "", str(error))
                 break
             except Exception as error:
-                logger.exception("vtc: upstream is not asked again")
+                logger.error("vtc: upstream is not asked again\n%s", told(error))
                 self.report.failures.append(f"{type(error).__name__}: {error}")
                 break
             reply = self._attempt(body)
@@ -226,22 +245,43 @@ class Exchange:
         self.report.adopt(reply.report)
         return self._as_asked(reply.body)
 
+    def withheld(self, reason: str) -> bytes | None:
+        """Make what stands for a whole reply that could not be looked at; None if it may pass."""
+        if not self.plan.reply.is_strict:
+            self.report.failures.append(reason)
+            return None
+        self.report.intervened("unread_calls", "refused", "", f"{reason}, so it was withheld")
+        return self._own(WITHHELD)
+
     def _attempt(self, body: bytes) -> _Reply:
         """Read and rewrite one reply."""
         report = Report()
         pipelines: list[ReplyPipeline] = []
-        is_stream = self.framing.matches(body)
+        strict, is_stream = self.plan.reply.is_strict, self.framing.matches(body)
+        why = ""  # why some of it was not looked at
+        went = body
         try:
             came = body if is_stream else folding.streamed(self._api, body)
             stream = self._stream(compression.decoder(""), report, pipelines, whole=not is_stream)
             went = b"".join([*stream.feed(came), *stream.finish()])
             if not (is_stream or stream.failed):
-                went = folding.folded(self._api, body, came, went)
-        except folding.NoReply:
-            return _Reply(body, report, [])
+                why = "it could not be read" if stream.left_out else ""
+                # Where nothing may leave unseen, what keeps its bytes holds no call that only others would find.
+                kept = not (strict and unseen.calls(body))
+                went = folding.folded(self._api, body, came, went) if kept else folding.joined(self._api, went)
+        except folding.NoReply as error:
+            if not strict or unseen.says_nothing(body):
+                return _Reply(body, report, [])
+            why = str(error)
         except Exception as error:
-            logger.exception("vtc: the reply is passed on as it came")
-            report.failures.append(f"{type(error).__name__}: {error}")
+            why = f"{type(error).__name__}: {error}"
+            if not strict or (isinstance(error, ValueError) and unseen.says_nothing(body)):
+                logger.error("vtc: the reply is passed on as it came\n%s", told(error))
+                report.failures.append(why)
+        if strict and not is_stream and why and not report.failures:
+            report = Report()
+            report.intervened("unread_calls", "refused", "", "the reply could not be read, so it was withheld", why)
+            return _Reply(self._own(WITHHELD), report, [])
         if report.failures and not is_stream:  # what was read of it is not what is sent
             return _Reply(body, Report(failures=report.failures), [])
         return _Reply(went, report, [fault for pipeline in pipelines for fault in pipeline.faults])
@@ -255,7 +295,7 @@ class Exchange:
         except ValueError as error:
             self.report.failures.append(str(error))
         except Exception as error:
-            logger.exception("vtc: the reply is passed on whole")
+            logger.error("vtc: the reply is passed on whole\n%s", told(error))
             self.report.failures.append(f"{type(error).__name__}: {error}")
         return body
 
@@ -277,26 +317,33 @@ class Exchange:
         *,
         whole: bool,
         clock: Callable[[], float] = float,
+        as_one: Callable[[bytes], bytes] | None = None,
     ) -> Stream:
         """Make the way of a reply; `pipelines` takes those of its choices."""
 
         def pipeline() -> ReplyPipeline:
-            pipelines.append(self._pipeline(report, whole=whole))
+            # Clients that do not look at a choice's number would join the calls of several.
+            plan = self.plan.reply
+            if pipelines and plan.is_strict and not self._several:
+                plan = replace_fields(plan, max_calls=0, limits_native=True)
+            pipelines.append(self._pipeline(report, plan, whole=whole))
             return pipelines[-1]
 
         codec = self._api.codec(self._request.form, self.plan.reply.drop)
-        return Stream(codec, pipeline, decoder, report, clock)
+        return Stream(codec, pipeline, decoder, report, clock, strict=self.plan.reply.is_strict, whole=as_one)
 
-    def _pipeline(self, report: Report, *, whole: bool) -> ReplyPipeline:
+    def _pipeline(self, report: Report, plan: ReplyPlan, *, whole: bool) -> ReplyPipeline:
         """Make the way of one choice of the reply."""
-        plan, think = self.plan.reply, self.plan.reading.thinking
+        think = self.plan.reading.thinking
         reads = bool(self.plan.reading.dialects and self._tools)
         dialects = self.plan.reading.dialects
 
         def beside_calls() -> tuple[Reader, Leftovers]:
             return self._reader(whole=whole, dialects=()), Leftovers(dialects, self._reader(apart=True))
 
-        openers = conversation.openers(plan.client_text.dialect, self._tools) if plan.client_text else {}
+        openers: list[str] = []
+        if client := plan.client_text:
+            openers = conversation.openers(client.dialect, refusable(plan.guards, [*self._tools, *client.known_tools]))
         return ReplyPipeline(
             plan,
             self._tools,
@@ -306,7 +353,8 @@ class Exchange:
             thoughts=Thoughts(self._reader(apart=True), think.begins_inside and not whole) if reads else None,
             learned=think.learned,
             beside_calls=beside_calls if reads else None,
-            guards=chain(plan.guards, self._tools, openers) if plan.guards else None,
+            guards=chain(plan.guards, self._tools, is_text=bool(client)) if plan.guards or client else None,
+            openers=openers,
         )
 
     def _reader(
@@ -345,18 +393,6 @@ class _Reply:
     body: bytes
     report: Report
     faults: list[Fault]
-
-
-@contextmanager
-def _as_it_came() -> Iterator[None]:
-    """Turn a fault of ours into `BadRequest`, so that the request is passed on as it came."""
-    try:
-        yield
-    except BadRequest:
-        raise
-    except Exception as error:
-        logger.exception("vtc: the request is passed on as it came")
-        raise BadRequest(f"{type(error).__name__}: {error}") from error
 
 
 def _alphanumeric9(digest: str) -> str:

@@ -25,6 +25,7 @@ import msgspec
 
 from vtc.apis.base import Decoded, Following
 from vtc.apis.relay import Relay
+from vtc.dialects.bounded_cache import COMPILED, PER_CHARACTER
 from vtc.events import Delta, ReasoningDelta, TextDelta
 from vtc.exchange.reply import ANYTHING, ReplyPipeline
 from vtc.wire.framing import Frame
@@ -35,6 +36,8 @@ MOST_BEGUN = 1 << 16
 """Bytes of a frame that has only begun which wait here; the long way takes more."""
 MOST_LEARNED = 1 << 14
 """Bytes of a frame beyond which it is not learned from."""
+PER_SHAPE = 1 << 10
+"""Characters that stand for the holes of a shape, as its size is counted."""
 _PROBE = "vtc probe"
 
 type Match = Callable[[bytes], re.Match[bytes] | None]
@@ -271,9 +274,13 @@ _WHITE = re.compile(rb"(?: |\\n|\\t)+")
 _ESCAPES = {'"': b'\\"', "\\": b"\\\\", "/": b"\\/", "\n": b"\\n", "\t": b"\\t"}
 
 
-@lru_cache(maxsize=256)
 def _compiled(shape: bytes, stop: str) -> Match:
-    """Compile a shape for texts without the characters of `stop`; it matches nothing but whole frames."""
+    """Get a shape, compiled for texts without the characters of `stop`; it matches nothing but whole frames."""
+    size = (len(shape) + PER_SHAPE) * PER_CHARACTER
+    return COMPILED.get_or_make(("shape", shape, stop), lambda: _compile(shape, stop), lambda _: size)
+
+
+def _compile(shape: bytes, stop: str) -> Match:
     return re.compile(shape.replace(b"(?P<text>TEXT)", b"(?P<text>%b)" % _text(stop))).fullmatch
 
 

@@ -34,19 +34,13 @@ class InOrder(NamedTuple):
     repairs: tuple[str, ...]
 
 
-def is_custom(call: ToolCall) -> bool:
-    """True for a call of a custom tool, whose input is text and no JSON."""
-    source = call.source if isinstance(call.source, Mapping) else {}
-    return "custom" in source or str(source.get("type")).startswith("custom")
-
-
 def in_order(call: ToolCall, tools: Mapping[str, Tool], *, lenient: bool) -> InOrder:
     """Put a call in order; the same call, and no repairs, if it is. Broken JSON is mended only if `lenient`.
 
     Raises `NotInOrder`. A call of a tool that is not offered, or of a custom tool, is left alone.
     """
     name, repairs = _named(call.name, tools)
-    if name is None or is_custom(call):
+    if name is None or call.is_custom:
         return InOrder([call], ())
     schema = tools[name].parameters
     objects, notes = _objects(call.arguments, schema, lenient=lenient)

@@ -8,7 +8,7 @@ Without a reader text is text.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from vtc.dialects.reading.after_call import EXCERPT
@@ -16,6 +16,7 @@ from vtc.dialects.reading.reader import PlainRule, Reader
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
 from vtc.events import Call, Event, Reasoning, Refusal, Rewritten, Text, Tool, ToolCall
+from vtc.exchange.leaving import Leaving
 from vtc.exchange.leftovers import Leftovers
 from vtc.exchange.native_calls import NotInOrder, in_order
 from vtc.exchange.stages import (
@@ -31,7 +32,8 @@ from vtc.exchange.stages import (
     Record,
     Stage,
 )
-from vtc.guards.chain import Chain
+from vtc.guards.chain import Chain, joined
+from vtc.guards.openers import Openers
 from vtc.profiles.plan import Learned, ReplyPlan
 from vtc.reporting.report import Report
 
@@ -90,6 +92,7 @@ class ReplyPipeline:
         learned: Learned | None = None,
         beside_calls: Callable[[], tuple[Reader, Leftovers]] | None = None,
         guards: Chain | None = None,
+        openers: Collection[str] = (),
     ) -> None:
         client = plan.client_text
         self.structured = client is None
@@ -104,16 +107,17 @@ class ReplyPipeline:
         self._learned = learned
         self._beside_calls = beside_calls
         self._leftovers: Leftovers | None = None  # once upstream made calls itself
-        self._reads_text = guards is not None and guards.reads_text
         self._gap = Gap()
         self._limit = Limit(plan, tools)
         self._identify = Identify(ids, structured=self.structured)
         self._record = Record(report, structured=self.structured)
+        leaving = Leaving(self._record, Openers(openers) if openers else None, joined(plan.guards))
         self._text_client: ForTextClient | None = None
         if client:
-            self._text_client = ForTextClient(self._gap, client, tools, self._limit, self._record, guarded=self.guarded)
-        self._client = self._text_client or ForStructuredClient(self._gap)
+            self._text_client = ForTextClient(self._gap, leaving, client, tools, self._limit, self._record)
+        self._client = self._text_client or ForStructuredClient(self._gap, leaving)
         self._guards = guards
+        self._reads_text = leaving.reads_text or (guards is not None and guards.reads_text)
         self._stages: tuple[Stage, ...] = (self._limit, self._identify, self._record, self._client)
 
     @property
@@ -184,7 +188,7 @@ class ReplyPipeline:
             self._check_choice()
         else:
             self._record.faults.clear()  # the model was cut off: it would be again
-        return out + self._client.note()
+        return out + self._client.finish()
 
     def _thought(self, thoughts: Thoughts, reader: Reader) -> list[Event]:
         """Say what stands in the reasoning of a reply that says nothing else: calls; all of it after a wrong guess."""
@@ -239,8 +243,12 @@ class ReplyPipeline:
     def _made(self, call: ToolCall, repairs: tuple[str, ...]) -> list[Event]:
         """Make the event for a call of upstream's that is written anew, unless the client has it already."""
         fault = "" if call.name else "it has no name"
-        if self._text_client and (call.name, json.loads(call.arguments)) in self._text_client.given:
-            fault = "the text holds the same call"
+        if self._text_client:
+            try:
+                given = (call.name, json.loads(call.arguments)) in self._text_client.given
+            except (ValueError, RecursionError):  # of a tool that is not offered, so that nothing was put in order
+                return [Refusal("its arguments are no JSON", NATIVE, call.name, ""), self._as_text(call)]
+            fault = "the text holds the same call" if given else fault
         if fault:
             return [Refusal(fault, NATIVE, call.name, call.arguments[:EXCERPT])]
         return [Call("", call, NATIVE, repairs)]

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace as with_fields
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis import Request
+from vtc.apis import BadRequest, Request
 from vtc.dialects.cache import ConversationCache
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.text_client import conversation, documented_tools
 from vtc.dialects.writing import history
 from vtc.dialects.writing.calls import write_calls
 from vtc.events import Message, Opaque, Tool, ToolCall
-from vtc.exchange.native_calls import NotInOrder, in_order, is_custom
+from vtc.exchange.native_calls import NotInOrder, in_order
 from vtc.profiles.plan import RequestPlan, TextClient
+from vtc.scrub import told as told_of
 
+logger = logging.getLogger(__name__)
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
@@ -73,7 +77,7 @@ def _is_broken(call: ToolCall) -> bool:
     source = call.source.get("function") if isinstance(call.source, Mapping) else None
     if isinstance(source, Mapping) and isinstance(source.get("arguments"), str) and not source["arguments"].strip():
         return True
-    if is_custom(call):
+    if call.is_custom:
         return False
     try:
         _decode_object(call.arguments)
@@ -140,3 +144,15 @@ def _structured(
             message = message if content == message.content else replace(message, content=content)
         out.append(message)
     return out
+
+
+@contextmanager
+def as_it_came() -> Iterator[None]:
+    """Turn a fault of ours into `BadRequest`, so that the request is passed on as it came."""
+    try:
+        yield
+    except BadRequest:
+        raise
+    except Exception as error:
+        logger.error("vtc: the request is passed on as it came\n%s", told_of(error))
+        raise BadRequest(f"{type(error).__name__}: {error}") from error

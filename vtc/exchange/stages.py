@@ -24,6 +24,8 @@ MOST_GAP = 9
 """Newlines that a client profile may want between text and a call, at the most."""
 MESSAGE_GAP = 2
 """Newlines before a message that stands in the place of a call."""
+MOST_NAMED = 20
+"""Calls that were too many, as the client is told of them."""
 NATIVE = "tool_calls"
 """Stands for the dialect of calls in their structured form."""
 
@@ -35,6 +37,18 @@ class Stage(Protocol):
     """Events in, events out."""
 
     def feed(self, events: Sequence[Event]) -> list[Event]: ...
+
+
+class Leaving(Protocol):
+    """The last look at what leaves (`leaving.py`)."""
+
+    def feed(self, event: Event) -> list[Event]: ...
+
+    def call(self, event: Event, end: str) -> list[Event]:
+        """Take a call that the client is meant to carry out, written as text; the first `end` ends it."""
+        ...
+
+    def finish(self) -> list[Event]: ...
 
 
 class Limit:
@@ -95,13 +109,13 @@ class Identify:
     def __init__(self, ids: Ids, *, structured: bool) -> None:
         self._ids = ids
         self._structured = structured
-        self._spelled: list[tuple[Call, ToolCall]] = []
+        self._spelled: dict[int, tuple[Call, ToolCall]] = {}  # by the id of the event, which is kept so
         self._given: set[str | None] = {None, ""}
 
     def named(self, call: ToolCall, name: str) -> Call:
         """Make the event for a call of upstream's, under the name of the tool that it means, for policies to see."""
         event = Call("", replace(call, name=name), NATIVE)
-        self._spelled.append((event, call))
+        self._spelled[id(event)] = event, call
         return event
 
     def feed(self, events: Sequence[Event]) -> list[Event]:
@@ -109,7 +123,7 @@ class Identify:
 
     def _identified(self, event: Call) -> Call:
         if self._structured and event.dialect == NATIVE:
-            event = replace(event, call=next((call for known, call in self._spelled if known is event), event.call))
+            event = replace(event, call=self._spelled.get(id(event), (event, event.call))[1])
             if event.call.id not in self._given:  # upstream's own, also where a past turn had it
                 self._given.add(event.call.id)
                 return event
@@ -136,25 +150,24 @@ class Record:
                     self.intervened(event)
                     continue
                 case Call(call=call) if event.dialect != NATIVE or not self._structured:
-                    self._report.calls.append(
-                        {"name": call.name, "id": call.id, "dialect": event.dialect, "repairs": [*event.repairs]}
-                    )
+                    self._report.called(call.name, call.id, event.dialect, event.repairs)
             out.append(event)
         return out
 
     def _refused(self, event: Refusal) -> None:
         if event.malformed:
             self.faults.append(("malformed", event.reason))
-        told = {"reason": event.reason, "name": event.name, "excerpt": event.excerpt}
+        told = (event.reason, event.name, event.excerpt)
         last = self._report.refusals[-1:]
-        if not any(told.items() <= one.items() for one in last):  # not once for each dialect that could be meant
-            self._report.refusals.append({**told, "dialect": event.dialect})
+        if not any((one["reason"], one["name"], one["excerpt"]) == told for one in last):
+            # not once for each dialect that could be meant
+            self._report.refused(event.reason, event.dialect, event.name, event.excerpt)
 
     def intervened(self, event: Intervention) -> None:
         """Note what a policy did."""
-        self._report.intervened(event.policy, event.action, event.tool, event.reason)
+        self._report.intervened(event.policy, event.action, event.tool, event.reason, event.detail)
         if event.policy == "arguments" and event.action in ("passed", "refused"):
-            self.faults.append(("arguments", f"the arguments of `{event.tool}`: {event.reason}"))
+            self.faults.append(("arguments", f"the arguments of `{event.tool}`: {event.detail or event.reason}"))
         elif event.action == "refused":
             self.faults.append(("denied", f"the call of `{event.tool}`: {event.reason}"))
 
@@ -183,19 +196,24 @@ class Gap:
 class ForStructuredClient:
     """Writes what the client reads as text in place of a call that a policy refused; calls stay calls."""
 
-    def __init__(self, gap: Gap) -> None:
+    def __init__(self, gap: Gap, leaving: Leaving) -> None:
         self._gap = gap
+        self._leaving = leaving
 
     def feed(self, events: Sequence[Event]) -> list[Event]:
         out: list[Event] = []
         for event in events:
-            event = self._told(event)
-            if isinstance(event, Text):
-                self._gap.after(event.raw)
-            elif isinstance(event, Rewritten):
-                self._gap.after(event.text)
-            out.append(event)
+            told = self._told(event)
+            if isinstance(told, Text):
+                self._gap.after(told.raw)
+            elif isinstance(told, Rewritten):
+                self._gap.after(told.text)
+            out += self._last(event, told)
         return out
+
+    def _last(self, event: Event, told: Event) -> list[Event]:
+        """Take the last look at what the client is told of an event."""
+        return self._leaving.feed(told)
 
     def _told(self, event: Event) -> Event:
         if not isinstance(event, Denied):
@@ -207,25 +225,32 @@ class ForStructuredClient:
             return Text(event.raw) if event.raw else Rewritten("", self._gap.before(MESSAGE_GAP) + written)
         return Rewritten(event.raw, self._gap.before(MESSAGE_GAP) + event.message)
 
-    def note(self) -> list[Event]:
-        """Return what is added at the end of the reply."""
-        return []
+    def finish(self) -> list[Event]:
+        """End the reply; return what is added to it, too."""
+        return self._leaving.finish()
 
 
 class ForTextClient(ForStructuredClient):
     """Writes calls as text: those that the client can read already as the characters they came in."""
 
     def __init__(
-        self, gap: Gap, client: TextClient, tools: Mapping[str, Tool], limit: Limit, record: Record, *, guarded: bool
+        self,
+        gap: Gap,
+        leaving: Leaving,
+        client: TextClient,
+        tools: Mapping[str, Tool],
+        limit: Limit,
+        record: Record,
     ) -> None:
-        super().__init__(gap)
+        super().__init__(gap, leaving)
         self._client = client
         self._tools = tools
         self._limit = limit
         self._record = record
-        self._guarded = guarded
         self.given: list[tuple[str, object]] = []
         """Calls that the client was given already, out of the text: name and arguments."""
+        self._refused = False
+        """True if the last call was not written, as it would be read as another one."""
 
     def _told(self, event: Event) -> Event:
         match event:
@@ -237,24 +262,36 @@ class ForTextClient(ForStructuredClient):
                 return Text(raw)  # after a call that stays where it was in the text
         return super()._told(event)
 
+    def _last(self, event: Event, told: Event) -> list[Event]:
+        if not isinstance(event, Call) or self._refused:
+            return self._leaving.feed(told)
+        known, dialect, name = self._client.known_tools, self._client.dialect, event.call.name
+        if known and name not in known:  # the client looks inside
+            return self._leaving.call(told, "".join(conversation.openers(dialect, [name])))
+        return self._leaving.call(told, conversation.closer(dialect, name))
+
     def _written(self, event: Call) -> Event:
         call, dialect = event.call, self._client.dialect
         if event.dialect != NATIVE:
             self.given.append((call.name, json.loads(call.arguments)))
+        self._refused = False
         if conversation.is_readable(event, dialect):
             return Text(event.raw)
         written = conversation.as_read(call, dialect, self._tools)
-        if self._guarded and not conversation.is_one_call(written, call.name, dialect, self._tools):
+        if not conversation.is_one_call(written, call.name, dialect, self._tools):
+            self._refused = True
             reason = "written for this client its arguments would be read as calls"
             self._record.intervened(Intervention("unread_calls", "refused", call.name, reason))
             message = f"The call of `{call.name}` was not passed on: {reason}."
             return Rewritten(event.raw, self._gap.before(MESSAGE_GAP) + message)
         return Rewritten(event.raw, self._gap.before(self._client.gap) + written)
 
-    def note(self) -> list[Event]:
+    def finish(self) -> list[Event]:
         """Tell a client that takes few calls what else the model called, so that the model will see it, too."""
         extra, most = self._limit.extra, self._limit.most
         if not extra or self._client.extra_calls == "drop":
-            return []
+            return super().finish()
         tools = "one tool" if most == 1 else f"{most} tools"
-        return [Rewritten("", f"\n\n(Not carried out, as only {tools} can be used at a time: {', '.join(extra)}.)")]
+        names = ", ".join([*extra[:MOST_NAMED], *["…"] * (len(extra) > MOST_NAMED)])
+        note = f"\n\n(Not carried out, as only {tools} can be used at a time: {names}.)"
+        return [*self._leaving.feed(Rewritten("", note)), *super().finish()]

@@ -1,8 +1,11 @@
-"""A reply on its way to the client, from bytes to bytes: the one place where it fails open.
+"""A reply on its way to the client, from bytes to bytes: the one place where it fails open, or closed.
 
     chunk -> undo the content coding -> cut into frames -> relay -> bytes that may leave
 
 A whole body goes this way as the stream that says the same. A chunk in which nothing can begin takes the fast path.
+
+After a fault the rest passes as it came. Where a policy refuses calls it does not: a frame that cannot be read is left
+out, and after a fault of ours nothing leaves any more.
 """
 
 from __future__ import annotations
@@ -12,13 +15,20 @@ from collections.abc import Callable
 
 from vtc.apis.base import Codec
 from vtc.apis.relay import Relay
+from vtc.apis.unseen import Unread
 from vtc.exchange.fast_path import FastPath
 from vtc.exchange.reply import ReplyPipeline
 from vtc.reporting.report import Report
+from vtc.scrub import told
 from vtc.wire import compression
-from vtc.wire.framing import Frame
+from vtc.wire.framing import Frame, FrameTooLong
 
 logger = logging.getLogger(__name__)
+
+MOST_WHOLE = 64 * 2**20
+"""Bytes of a body that is no stream beyond which it is not kept."""
+MOST_PIECES = 1 << 10
+"""Pieces of it that are kept before they are joined."""
 
 
 class Stream:
@@ -34,13 +44,25 @@ class Stream:
         decoder: compression.Decoder,
         report: Report,
         clock: Callable[[], float] = float,
+        *,
+        strict: bool = False,
+        whole: Callable[[bytes], bytes] | None = None,
     ) -> None:
-        self._framing = codec.framing
-        self._relay: Relay[ReplyPipeline] = Relay(codec, pipeline)
-        self._decoder = decoder
-        self._frames = codec.framing.reader()
-        self._fast = FastPath(self._relay) if isinstance(decoder, compression.Identity) else None
+        """`strict` lets nothing leave that was not read; if not, it fails open.
+
+        `whole` rewrites a body that turns out not to be a stream but one JSON value.
+        """
+        self._strict = strict
+        self._whole = whole
+        self._collected: list[bytes] | None = None  # the body, once it is known to be no stream
         self._report = report
+        self._decoder = decoder
+        self._framing = codec.framing
+        self._frames = codec.framing.reader()
+        self._relay: Relay[ReplyPipeline] = Relay(codec, pipeline, strict=strict)
+        self._fast = FastPath(self._relay) if isinstance(decoder, compression.Identity) else None
+        self.left_out = False
+        """True if something of it could not be read, and did not leave."""
         self._finished = False
         self._clock = clock
         self.seconds = 0.0
@@ -48,7 +70,11 @@ class Stream:
         self.failed = False
         """True after a fault of ours: from then on the reply is passed on as it comes."""
         self.broken = False
-        """True if the body is not what its content coding says, so that the rest of it is lost."""
+        """True if the rest of the body is lost: it is not what its content coding says, or it may not leave."""
+
+    def collect(self) -> None:
+        """Take the body for one that is no stream, from its beginning."""
+        self._collected, self._fast = [], None
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Take the next bytes of the body."""
@@ -58,11 +84,12 @@ class Stream:
             if (out := fast.feed(chunk)) is not None:
                 return out
         except Exception as error:
-            return _joined([*self._fail(error), fast.take(chunk)])
+            return _joined([*self._fail(error), *([] if self._strict else [fast.take(chunk)])])
         started = self._clock()
         out = self._read(fast.take(chunk), final=False)
         try:
-            fast.learn(whole=not self._frames.held)
+            if self._fast is fast:
+                fast.learn(whole=not self._frames.held)
         except Exception as error:
             out += self._fail(error)
         self.seconds += self._clock() - started
@@ -98,16 +125,23 @@ class Stream:
                 rest = self._decoder.finish() if final else self._decoder.feed(chunk)
                 fault = None
             except Exception as error:
-                rest, fault, self.broken = getattr(error, "decoded", b""), error, not final
+                rest, fault, self.broken = getattr(error, "decoded", b""), error, True
             if self.failed and not self._relay.codec.renumbers:
                 return [rest]
+            if self._is_collected(rest):
+                return self._collect(rest, final=final)
             unread, rest = self._cut(rest, final=final)
             if self.failed:
                 end = self._given_back(lambda: [self._relay.codec.close()]) if final else []
                 return [*map(self._passed, unread), *end, rest]
             while unread:
-                out += self._relay.feed(unread[0])
+                try:
+                    out += self._relay.feed(unread[0])
+                except Unread as error:
+                    out += self._leave_out(error)
                 del unread[0]
+            if rest and self._strict:
+                rest = b"".join(self._leave_out(Unread("it was cut off")))
             if fault:
                 raise fault
             if final and (last := self._relay.finish()):
@@ -115,17 +149,62 @@ class Stream:
                 out += [self._framing.end] * bool(out and not _is_ended(out[-1], self._framing.end))
                 out += last
         except Exception as error:
+            if self._strict:
+                return [*out, *self._fail(error)]
             out += [*self._fail(error), *map(self._passed, unread)]
             if final or not self._relay.codec.renumbers:  # a frame that has only begun gets its number when it is whole
                 out += [frame.raw for frame in self._given_back(self._frames.finish)]
         return [*out, rest]
 
     def _fail(self, error: Exception) -> list[bytes]:
-        """Rewrite no more of this reply; return what waited."""
-        self.failed, self._fast = True, None
-        logger.error("vtc: rewriting failed; the rest of this reply is forwarded unchanged", exc_info=error)
+        """Rewrite no more of this reply; return what waited, or what stands for it where nothing may leave unseen."""
+        self._fast = None
+        if self._strict:
+            logger.error("vtc: rewriting failed; the rest of this reply is withheld\n%s", told(error))
+            return self._withhold(f"rewriting failed: {type(error).__name__}", str(error))
+        self.failed = True
+        logger.error("vtc: rewriting failed; the rest of this reply is forwarded unchanged\n%s", told(error))
         self._report.failures.append(f"{type(error).__name__}: {error}")
         return self._given_back(self._relay.release)
+
+    def _leave_out(self, error: Unread) -> list[bytes]:
+        """Leave out a frame that cannot be read."""
+        self.left_out = True
+        self._report.intervened("unread_calls", "dropped", "", "a part of the reply could not be read", str(error))
+        return []
+
+    def _withhold(self, reason: str, detail: str) -> list[bytes]:
+        """Let nothing leave any more."""
+        self._report.intervened("unread_calls", "refused", "", f"{reason}, so it was withheld", detail)
+        self.broken = self.left_out = True
+        return []
+
+    def _is_collected(self, data: bytes) -> bool:
+        """Look at the beginning of a body: some servers send one JSON value as a stream."""
+        beginning = data.lstrip(b"\xef\xbb\xbf \t\r\n")
+        if self._collected is None and self._whole and beginning:
+            if beginning.startswith(b"{"):
+                self.collect()
+                self._collected = [frame.raw for frame in self._frames.finish()]
+            else:
+                self._whole = None
+        return self._collected is not None
+
+    def _collect(self, data: bytes, *, final: bool) -> list[bytes]:
+        """Keep a body up to its end. Raises `FrameTooLong`."""
+        assert self._collected is not None
+        assert self._whole is not None
+        self._collected.append(data)
+        if sum(map(len, self._collected)) > MOST_WHOLE:
+            body, self._collected, self._whole = b"".join(self._collected), None, None
+            if self._strict:
+                raise FrameTooLong(f"the reply is longer than {MOST_WHOLE >> 20} MiB")
+            self.failed = True
+            self._report.failures.append(f"the reply is longer than {MOST_WHOLE >> 20} MiB")
+            return [body]
+        if len(self._collected) > MOST_PIECES:
+            self._collected = [b"".join(self._collected)]
+        return [self._whole(b"".join(self._collected))] if final else []
 
     def _passed(self, frame: Frame) -> bytes:
         """Pass a frame after a failure: as it came, unless those before it got other numbers."""
@@ -144,8 +223,8 @@ class Stream:
     def _given_back[T](self, give: Callable[[], list[T]]) -> list[T]:
         try:
             return give()
-        except Exception:
-            logger.exception("vtc: what was held of the reply is lost")
+        except Exception as error:
+            logger.error("vtc: what was held of the reply is lost\n%s", told(error))
             return []
 
 

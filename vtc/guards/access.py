@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vtc.events import Call, Denied, Event, Intervention, Manner
+from vtc.events import Call, Denied, Event, Intervention, Manner, OnFailure
 from vtc.guards.patterns import Patterns, any_match
 
 
@@ -11,6 +11,7 @@ class Access:
 
     held = ""
     reads_text = False
+    on_failure: OnFailure = "refuse"
 
     def __init__(self, allowed: Patterns, denied: Patterns, manner: Manner, message: str = "") -> None:
         self._allowed = allowed

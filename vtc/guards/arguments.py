@@ -11,9 +11,9 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from vtc.events import Call, Denied, Event, Intervention, Manner, Tool
+from vtc.events import Call, Denied, Event, Intervention, Manner, OnFailure, Tool
 from vtc.guards import json_text
 
 # `jsonschema` is slow to import, and most profiles check no arguments: it is imported where it is used.
@@ -33,6 +33,13 @@ class Uncheckable(ValueError):
     """The schema is none, or refers to what is not in it."""
 
 
+class Fault(NamedTuple):
+    """What does not fit: by the schema alone, and with what the model wrote there."""
+
+    told: str = ""
+    quoted: str = ""
+
+
 class Checker:
     """A tool's parameters as a JSON Schema; nothing that it refers to is fetched."""
 
@@ -50,9 +57,10 @@ class Checker:
             raise Uncheckable(f"the tool's schema is no JSON Schema: {error.message[:MOST_REASON]}") from None
         self._validator: Validator = kind(schema, registry=Registry())
 
-    def fault(self, arguments: Any) -> str:
+    def fault(self, arguments: Any) -> Fault:
         """What does not fit, and where; empty if all does. Raises `Uncheckable`."""
-        return "; ".join(map(_told, islice(self._errors(arguments), MOST_FAULTS)))
+        errors = list(islice(self._errors(arguments), MOST_FAULTS))
+        return Fault("; ".join(map(_told, errors)), "; ".join(map(_quoted, errors)))
 
     def coerced(self, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]] | None:
         """The arguments as the schema wants them and what was coerced, or None if they cannot be; raises `Uncheckable`.
@@ -84,8 +92,12 @@ class Arguments:
     held = ""
     reads_text = False
 
-    def __init__(self, tools: Mapping[str, Tool], *, coerce: bool, manner: Manner | None) -> None:
+    def __init__(
+        self, tools: Mapping[str, Tool], *, coerce: bool, manner: Manner | None, on_failure: OnFailure = "refuse"
+    ) -> None:
+        self.on_failure: OnFailure = "refuse" if manner and on_failure == "refuse" else "pass"
         self._tools = tools
+        self._checkers: dict[str, Checker] = {}
         self._coerce = coerce
         self._manner = manner
 
@@ -96,32 +108,38 @@ class Arguments:
         try:
             arguments = json_text.read(event.call.arguments)
         except ValueError as error:
-            return self._misfit(event, f"they are no JSON: {error}")
+            return self._misfit(event, Fault(f"they are no JSON: {error}"))
+        coerced, text = None, ""
         try:
-            checker = Checker(self._tools[name])
+            if name not in self._checkers:
+                self._checkers[name] = Checker(self._tools[name])
+            checker = self._checkers[name]
             fault = checker.fault(arguments)
-            coerces = fault and self._coerce and isinstance(arguments, dict)
-            coerced = checker.coerced(arguments) if coerces else None
+            if fault.told and self._coerce and isinstance(arguments, dict):
+                coerced = checker.coerced(arguments)
+            if coerced:
+                text = json_text.rewritten(event.call, coerced[0])
         except Uncheckable as error:
             return [Intervention("arguments", "unchecked", name, str(error)), event]
-        if not fault:
+        except Exception as error:  # nested too deeply to be looked through, a number that no arithmetic takes
+            if self.on_failure == "pass" and self._manner:
+                raise
+            return self._misfit(event, Fault("they cannot be checked", f"{type(error).__name__}: {error}"))
+        if not fault.told:
             return [event]
         if not coerced:
             return self._misfit(event, fault)
-        try:
-            text = json_text.rewritten(event.call, coerced[0])
-        except ValueError as error:
-            return self._misfit(event, f"{fault}, and {error}")
         changed = replace(event, call=replace(event.call, arguments=text), changed=True)
         return [Intervention("arguments", "coerced", name, ", ".join(coerced[1])), changed]
 
-    def _misfit(self, event: Call, fault: str) -> list[Event]:
-        name = event.call.name
+    def _misfit(self, event: Call, fault: Fault) -> list[Event]:
+        name, reason = event.call.name, f"they do not fit: {fault.told}"
         if self._manner is None:
-            return [Intervention("arguments", "passed", name, f"they do not fit: {fault}"), event]
-        message = f"The call of `{name}` was not carried out, as its arguments do not fit: {fault}"
+            return [Intervention("arguments", "passed", name, reason, fault.quoted), event]
+        message = f"The call of `{name}` was not carried out, as its arguments do not fit: "
+        message += fault.quoted or fault.told
         return [
-            Intervention("arguments", "refused", name, f"they do not fit: {fault}"),
+            Intervention("arguments", "refused", name, reason, fault.quoted),
             Denied(event.raw, event.call, self._manner, message),
         ]
 
@@ -130,6 +148,17 @@ class Arguments:
 
 
 def _told(error: ValidationError) -> str:
+    """What does not fit, in words of the schema alone."""
+    where = error.json_path.removeprefix("$").removeprefix(".")
+    wanted = repr(error.validator_value)
+    if len(wanted) > MOST_REASON // 4 or error.validator in ("additionalProperties", "unevaluatedProperties"):
+        wanted = ""
+    message = error.message if error.validator == "required" else f"does not fit {error.validator} {wanted}".rstrip()
+    return f"{where}: {message}" if where else message
+
+
+def _quoted(error: ValidationError) -> str:
+    """What does not fit, and what stands there."""
     where = error.json_path.removeprefix("$").removeprefix(".")
     message = error.message if len(error.message) <= MOST_REASON else f"{error.message[:MOST_REASON]}…"
     return f"{where}: {message}" if where else message

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 
-from vtc.events import Event, Intervention, Manner, Text, Tool
+from vtc.events import Call, Denied, Event, Intervention, Manner, OnFailure, Text, Tool
 from vtc.guards.access import Access
 from vtc.guards.arguments import Arguments
-from vtc.guards.content import Content, Rule
+from vtc.guards.content import Content, Joined, Rule
 from vtc.guards.loops import Loop
-from vtc.guards.openers import Openers
-from vtc.guards.patterns import Patterns, any_match, check
-from vtc.guards.reactors import Reactor, Reactors
+from vtc.guards.names import Names, is_name
+from vtc.guards.patterns import Patterns, any_match, check, each
+from vtc.guards.reactors import MOST_REASON, Reactor, Reactors
 
 
 class Checking(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -46,6 +46,9 @@ class Guards(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """Filters on the visible text."""
     loop: Loop | None = None
     """A limit on how long an agent may go round; null: none."""
+    on_failure: OnFailure = "refuse"
+    """What becomes of a call on which a policy that may refuse or change it fails, and of what cannot be read where
+    such a policy holds: it is refused, or passes as without the policy. A rule that only tags or steers is skipped."""
 
     def __post_init__(self) -> None:
         check(self.allowed_tools, "allowed_tools")
@@ -60,11 +63,23 @@ class Guards(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         """Whether calls are looked at."""
         return self.is_access or bool(self.reactors) or self.arguments is not None
 
+    @property
+    def is_strict(self) -> bool:
+        """True if nothing may leave that these policies have not seen."""
+        refuses = bool(self.arguments and self.arguments.misfit) or any(one.then.guards for one in self.reactors)
+        return self.on_failure == "refuse" and (self.is_access or refuses)
+
+    @property
+    def spelled(self) -> list[str]:
+        """Names of tools that the policies spell out, and do not match by a pattern."""
+        reactors = [name for one in self.reactors for name in each(one.when.tools)]
+        return [name for name in (*each(self.denied_tools), *reactors) if is_name(name)]
+
     def may_refuse(self, name: str) -> bool:
         """Whether a call of this tool may be one that is not to be carried out."""
         if self.arguments and self.arguments.misfit:
             return True
-        if any(one.then.refuse and any_match(one.when.tools, name) for one in self.reactors):
+        if any(one.then.guards and any_match(one.when.tools, name) for one in self.reactors):
             return True
         return self.is_access and self.access().fault(name) is not None
 
@@ -79,6 +94,8 @@ class Guard(Protocol):
     """Text that it has not returned yet."""
     reads_text: bool
     """False if it passes all text at once, as it came."""
+    on_failure: OnFailure
+    """What becomes of a call on which it raises."""
 
     def feed(self, event: Event) -> list[Event]: ...
 
@@ -86,7 +103,11 @@ class Guard(Protocol):
 
 
 class Chain:
-    """Guards in their order. One that raises is reported and skipped from then on; its event goes on as it was."""
+    """Guards in their order.
+
+    One that raises is reported, and goes on with the next event; this one goes on as it was, but for a call that the
+    guard would not have let pass unseen.
+    """
 
     def __init__(self, guards: Sequence[Guard]) -> None:
         self._guards = list(guards)
@@ -94,48 +115,72 @@ class Chain:
         """True if text must go through `feed`."""
 
     def feed(self, events: Sequence[Event]) -> list[Event]:
-        for guard in tuple(self._guards):
+        for guard in self._guards:
             events = [out for event in events for out in self._fed(guard, event)]
         return list(events)
 
     def finish(self) -> list[Event]:
         events: list[Event] = []
-        for guard in tuple(self._guards):
+        for guard in self._guards:
             events = [out for event in events for out in self._fed(guard, event)]
             try:
                 events += guard.finish()
             except Exception as error:
-                events += self._failed(guard, error)
+                events += _failed(guard, error)
         return events
 
     def _fed(self, guard: Guard, event: Event) -> list[Event]:
-        if guard not in self._guards:
-            return [event]
         try:
             return guard.feed(event)
         except Exception as error:
-            return [*self._failed(guard, error), event]
+            refuses = isinstance(event, Call) and guard.on_failure == "refuse"
+            told = _failed(guard, error, event.call.name if isinstance(event, Call) else "", refuses=refuses)
+            if not isinstance(event, Call) or not refuses:
+                return [*told, event]
+            message = f"The call of `{event.call.name}` was not carried out, as a policy fails on it."
+            return [*told, Denied(event.raw, event.call, "steer", message)]
 
-    def _failed(self, guard: Guard, error: Exception) -> list[Event]:
-        self._guards.remove(guard)
-        reason = f"{type(error).__name__}: {error}; skipped for the rest of the reply"
-        held = [Text(guard.held)] if guard.held else []
-        return [Intervention(type(guard).__name__.lower(), "failed", "", reason), *held]
+
+def _failed(guard: Guard, error: Exception, tool: str = "", *, refuses: bool = False) -> list[Event]:
+    """Tell that a guard failed, and give back the text that it held."""
+    held, guard.held = guard.held, ""
+    reason = f"it fails on this {'call' if tool else 'text'} and {'so refuses it' if refuses else 'is skipped'}"
+    told = Intervention(
+        type(guard).__name__.lower(),
+        "refused" if refuses else "failed",
+        tool,
+        f"{reason}: {type(error).__name__}",
+        str(error)[:MOST_REASON],
+    )
+    return [told, *([Text(held)] if held else [])]
 
 
-def chain(configured: Sequence[Guards], tools: Mapping[str, Tool], openers: Mapping[str, str] | None = None) -> Chain:
-    """The guards of several profiles.
+def chain(configured: Sequence[Guards], tools: Mapping[str, Tool], *, is_text: bool = False) -> Chain:
+    """The guards of several profiles; `is_text` if the client reads calls out of the text.
 
-    Reactors come first, so that what they make of a call is what the others look at. `openers` are how calls of the
-    tools begin, by name, for a client that reads them out of the text.
+    Reactors come first, so that what they make of a call is what the others look at.
     """
     found: list[Guard] = [Content(rule) for guards in configured for rule in guards.content]
-    found += [Reactors(guards.reactors, tools) for guards in configured if guards.reactors]
+    if is_text or any(guards.on_calls for guards in configured):
+        found.append(Names(tools))
+    found += [Reactors(guards.reactors, tools, guards.on_failure) for guards in configured if guards.reactors]
     found += [guards.access() for guards in configured if guards.is_access]
-    checks = [guards.arguments for guards in configured if guards.arguments]
-    found += [Arguments(tools, coerce=check.coerce, manner=check.misfit) for check in checks]
-    begun = (openers or {}).items()
-    refusable = [opener for name, opener in begun if any(one.may_refuse(name) for one in configured)]
-    if refusable:
-        found.append(Openers(refusable))
+    checks = [(guards.arguments, guards.on_failure) for guards in configured if guards.arguments]
+    found += [Arguments(tools, coerce=one.coerce, manner=one.misfit, on_failure=how) for one, how in checks]
     return Chain(found)
+
+
+def refusable(configured: Sequence[Guards], known: Collection[str]) -> list[str]:
+    """The names of tools, of those `known` and those that policies spell out, whose calls may be refused."""
+    spelled = [name for guards in configured for name in guards.spelled]
+    return [name for name in {**dict.fromkeys(known), **dict.fromkeys(spelled)} if _may_refuse(configured, name)]
+
+
+def _may_refuse(configured: Sequence[Guards], name: str) -> bool:
+    return any(guards.may_refuse(name) for guards in configured)
+
+
+def joined(configured: Sequence[Guards]) -> Joined | None:
+    """What looks again at texts that meet, for the rules of several profiles; None without any."""
+    rules = [rule for guards in configured for rule in guards.content]
+    return Joined(rules) if rules else None

@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 import regex  # for its partial matches: whether a text is the beginning of one
 
-from vtc.events import Event, Intervention, Markup, Refusal, Rewritten, Text
+from vtc.events import Event, Intervention, Markup, OnFailure, Refusal, Rewritten, Text
 
 type Pattern = Annotated[str, msgspec.Meta(min_length=1)]
 
@@ -46,6 +46,7 @@ class Content:
     """One rule on the text between calls."""
 
     reads_text = True
+    on_failure: OnFailure = "pass"
 
     def __init__(self, rule: Rule, policy: str = "content") -> None:
         self._policy = policy
@@ -107,6 +108,72 @@ class Content:
         # A whole match is preferred to one before it that only begins in this text.
         places = range(at, found.start())
         return next((place for place in places if self._pattern.fullmatch(text, place, partial=True)), found.start())
+
+
+class Joined:
+    """Looks again where texts meet because something between them went: what one rule removes, or a call.
+
+    The first part has left by then, so of a match that they would make the rest is dropped.
+    """
+
+    def __init__(self, rules: Sequence[Rule], policy: str = "content") -> None:
+        self._policy = policy
+        self._rules = [(rule, regex.compile(rule.pattern)) for rule in rules]
+        self._most = max(rule.most for rule in rules)
+        self._left = ""
+        """The last of the text that left."""
+        self._held = ""
+        self._meets = False
+
+    def feed(self, event: Event) -> list[Event]:
+        if not isinstance(event, Text):
+            out = [*self.finish(), event]
+            self._leave(event.text if isinstance(event, Rewritten) else "")
+            self._meets = bool(self._left)
+            return out
+        if self._meets:
+            return self._read(event.raw, final=False)
+        self._leave(event.raw)
+        return [event]
+
+    def finish(self) -> list[Event]:
+        return self._read("", final=True) if self._held else []
+
+    def _read(self, new: str, *, final: bool) -> list[Event]:
+        text, self._held = self._held + new, ""
+        out: list[Event] = []
+        while text:
+            found = self._first(text, final=final)
+            if found is None:  # nothing can come of what follows either
+                self._meets = False
+                self._leave(text)
+                out.append(Text(text))
+                break
+            rule, end = found
+            if not end:
+                self._held = text
+                break
+            out += [Markup(text[:end]), Intervention(self._policy, "dropped", "", rule.pattern)]
+            text = text[end:]
+        return out
+
+    def _leave(self, text: str) -> None:
+        self._left = (self._left + text)[-self._most :]
+
+    def _first(self, text: str, *, final: bool) -> tuple[Rule, int] | None:
+        """The rule that holds for what left together with some of the text, and how much; 0 if it may yet hold."""
+        left = self._left
+        whole = left + text[: self._most]
+        begun: tuple[Rule, int] | None = None
+        for rule, pattern in self._rules:
+            may_begin = pattern.search(left, max(0, len(left) - rule.most), partial=True)
+            for start in range(may_begin.start(), len(left)) if may_begin else ():
+                found = pattern.match(whole, start, start + rule.most)
+                if found and found.end() > len(left):
+                    return rule, found.end() - len(left)
+                if not final and not begun and len(whole) - start < rule.most:
+                    begun = (rule, 0) if pattern.fullmatch(whole, start, partial=True) else None
+        return begun
 
 
 def _joined(events: Sequence[Event]) -> list[Event]:

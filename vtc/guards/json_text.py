@@ -7,6 +7,8 @@ import math
 from decimal import Decimal
 from typing import Any
 
+import msgspec
+
 from vtc.events import ToolCall
 
 
@@ -26,6 +28,22 @@ def read_exactly(text: str) -> Any:
         raise ValueError("nested too deeply") from None
 
 
+def read_to_change(text: str) -> Any:
+    """As `read`, for `write`: a number that would not be written as it was is a Decimal."""
+    try:
+        return json.loads(text, parse_constant=_no_number, parse_float=_number_to_keep)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def write(value: Any) -> str:
+    """A value, of `read_to_change` or made of one, as JSON text."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except TypeError:
+        return _with_decimals.encode(value).decode()
+
+
 def rewritten(call: ToolCall, arguments: Any) -> str:
     """Changed arguments as text; raises ValueError if a number that they came with would not be the same."""
     read_exactly(call.arguments)
@@ -37,7 +55,16 @@ def _no_number(text: str) -> None:
 
 
 def _number(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value) or Decimal(repr(value)) != Decimal(text):
+    value = _number_to_keep(text)
+    if isinstance(value, Decimal):
         raise ValueError(f"the number {text[:40]} would not survive")
     return value
+
+
+def _number_to_keep(text: str) -> float | Decimal:
+    value = float(text)
+    exact = Decimal(text)
+    return value if math.isfinite(value) and Decimal(repr(value)) == exact else exact
+
+
+_with_decimals = msgspec.json.Encoder(decimal_format="number")

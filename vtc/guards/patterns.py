@@ -16,12 +16,12 @@ upper and lower case alike."""
 
 def any_match(patterns: Patterns, name: str) -> bool:
     """Whether any of the patterns holds for a tool's name."""
-    return any(_compiled(pattern).search(name) for pattern in _each(patterns))
+    return any(_compiled(pattern).search(name) for pattern in each(patterns))
 
 
 def check(patterns: Patterns, key: str) -> None:
     """Raise ValueError, naming `key`, if one of them is no regular expression."""
-    for pattern in _each(patterns):
+    for pattern in each(patterns):
         expression(pattern[1:-1] if _is_expression(pattern) else "", key)
 
 
@@ -44,5 +44,6 @@ def _is_expression(pattern: str) -> bool:
     return len(pattern) > 2 and pattern[0] == pattern[-1] == "/"
 
 
-def _each(patterns: Patterns) -> tuple[str, ...]:
+def each(patterns: Patterns) -> tuple[str, ...]:
+    """The patterns, where one may stand for a list of one."""
     return (patterns,) if isinstance(patterns, str) else patterns

@@ -9,7 +9,6 @@ Conditions name arguments by JMESPath (jmespath.org): `command`, `edits[*].path`
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,12 +18,15 @@ from typing import Annotated, Any, Literal
 
 import jmespath
 import msgspec
-from jmespath.exceptions import JMESPathError
+from jmespath.exceptions import JMESPathError, JMESPathTypeError
 
-from vtc.events import Call, Denied, Event, Intervention, Rewritten, Tool
+from vtc.events import Call, Denied, Event, Intervention, OnFailure, Rewritten, Tool, ToolCall
 from vtc.guards import json_text
 from vtc.guards.arguments import Checker
 from vtc.guards.patterns import Patterns, any_match, check, expression
+
+MOST_REASON = 200
+"""Characters that are told of what a rule fails with."""
 
 type Text = Annotated[str, msgspec.Meta(min_length=1)]
 
@@ -70,9 +72,9 @@ class When(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             return False
         for path, given in self.arguments.items():
             test = Test(matches=given) if isinstance(given, str) else given
-            if not test.holds(_path(path)(arguments)):
+            if not test.holds(_at(path, arguments)):
                 return False
-        return self.fits is None or tool is None or self.fits == (not Checker(tool).fault(arguments))
+        return self.fits is None or tool is None or self.fits == (not Checker(tool).fault(arguments).told)
 
 
 class Replacement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -114,6 +116,11 @@ class Then(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """A message that stands in the place of the call."""
     refuse_as: Literal["steer", "text", "drop"] = "steer"
     """What stands in the place of a refused call: the message, the call's text, or nothing."""
+
+    @property
+    def guards(self) -> bool:
+        """True if a call must not leave as it is: it is refused or changed, and not just spoken of."""
+        return self != Then(tag=self.tag, steer=self.steer, refuse_as=self.refuse_as)
 
 
 class Reactor(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -168,7 +175,10 @@ class Reactors:
     held = ""
     reads_text = False
 
-    def __init__(self, reactors: Sequence[Reactor], tools: Mapping[str, Tool]) -> None:
+    def __init__(
+        self, reactors: Sequence[Reactor], tools: Mapping[str, Tool], on_failure: OnFailure = "refuse"
+    ) -> None:
+        self.on_failure: OnFailure = on_failure
         self._reactors = reactors
         self._tools = tools
 
@@ -179,26 +189,38 @@ class Reactors:
         told: list[Event] = []
         for reactor in self._reactors:
             try:
-                if not self._is_for(reactor, event.call.name, arguments, fault):
+                if not self._is_for(reactor, event.call, arguments, fault):
                     continue
-                # A copy: a rule that fails half-way must leave what the others look at as it was.
-                changed = copy.deepcopy(arguments)
-                events, made = _done(reactor, event, changed, fault)
+                events, made = _done(reactor, event, fault)
+                if isinstance(made, Call) and made.call is not event.call:
+                    arguments, fault = _read(made.call.arguments)
             except Exception as error:
-                reason = f"{type(error).__name__}: {error}; skipped for this call"
-                told.append(Intervention(f"reactors.{reactor.name}", "failed", event.call.name, reason))
-                continue
+                events, made = self._failed(reactor, event, error)
             told += events
             if isinstance(made, Denied):
                 return [*told, made]
-            event, arguments = made, changed
+            event = made
         return [*told, event]
 
-    def _is_for(self, reactor: Reactor, name: str, arguments: Any, fault: str) -> bool:
-        """Whether a rule is for a call; one that refuses is for what cannot be read, too."""
+    def _failed(self, reactor: Reactor, event: Call, error: Exception) -> tuple[list[Event], Call | Denied]:
+        """Refuse a call on which a rule fails, unless the rule would let it leave as it is."""
+        policy, name, then = f"reactors.{reactor.name}", event.call.name, reactor.then
+        refuses = then.guards and self.on_failure == "refuse"
+        reason = f"it fails on this call and {'so refuses it' if refuses else 'is skipped'}: {type(error).__name__}"
+        told = Intervention(policy, "refused" if refuses else "failed", name, reason, str(error)[:MOST_REASON])
+        if not refuses:
+            return [told], event
+        message = then.refuse or f"The call of `{name}` was not carried out, as the rule {reactor.name} fails on it."
+        return [told], Denied(event.raw, event.call, then.refuse_as, message)
+
+    def _is_for(self, reactor: Reactor, call: ToolCall, arguments: Any, fault: str) -> bool:
+        """Whether a rule is for a call; one that must not let it leave as it is is for what cannot be read, too."""
+        name = call.name
         tool = self._tools.get(name)
         if fault:
-            return bool(reactor.then.refuse) and any_match(reactor.when.tools, name)
+            # The input of a custom tool is text: there are no arguments to change.
+            changes = reactor.then.guards and self.on_failure == "refuse" and not call.is_custom
+            return (bool(reactor.then.refuse) or changes) and any_match(reactor.when.tools, name)
         if not reactor.when.holds(name, arguments, tool):
             return False
         return not (reactor.unless and reactor.unless.holds(name, arguments, tool))
@@ -207,15 +229,18 @@ class Reactors:
         return []
 
 
-def _done(reactor: Reactor, event: Call, arguments: Any, fault: str) -> tuple[list[Event], Call | Denied]:
-    """What a rule makes of a call that it is for, and what there is to tell; changes `arguments`."""
+def _done(reactor: Reactor, event: Call, fault: str) -> tuple[list[Event], Call | Denied]:
+    """What a rule makes of a call that it is for, and what there is to tell. Raises what it fails with."""
     then, policy, name = reactor.then, f"reactors.{reactor.name}", event.call.name
     told: list[Event] = []
-    changes = list(_changes(then, name, arguments)) if isinstance(arguments, dict) else []
-    if changes:
-        told.append(Intervention(policy, "changed", name, ", ".join(changes)))
-        call = replace(event.call, name=then.rename_tool or name, arguments=json_text.rewritten(event.call, arguments))
-        event = replace(event, call=call, changed=True)
+    if fault and not then.refuse:
+        raise ValueError(fault)
+    if not fault:
+        arguments = _decoded(event.call.arguments, json_text.read_to_change)
+        if changes := list(_changes(then, name, arguments)):
+            told.append(Intervention(policy, "changed", name, ", ".join(changes)))
+            call = replace(event.call, name=then.rename_tool or name, arguments=json_text.write(arguments))
+            event = replace(event, call=call, changed=True)
     if then.tag:
         told.append(Intervention(policy, "tagged", name, then.tag))
     if then.steer:
@@ -229,10 +254,15 @@ def _done(reactor: Reactor, event: Call, arguments: Any, fault: str) -> tuple[li
 def _read(text: str) -> tuple[Any, str]:
     """Arguments, those that are encoded twice included, and why they cannot be read; empty if they can."""
     try:
-        value = json_text.read(text)
-        return (json_text.read(value) if isinstance(value, str) else value), ""
+        value = _decoded(text, json_text.read)
     except ValueError as error:
         return None, f"its arguments cannot be read ({error})"
+    return value, "" if isinstance(value, dict) else "its arguments are no JSON object"
+
+
+def _decoded(text: str, read: Callable[[str], Any]) -> Any:
+    value = read(text)
+    return read(value) if isinstance(value, str) else value
 
 
 def _changes(then: Then, name: str, arguments: dict[str, Any]) -> Iterator[str]:
@@ -258,6 +288,16 @@ def _changes(then: Then, name: str, arguments: dict[str, Any]) -> Iterator[str]:
         if isinstance(text, str) and (new := re.sub(one.pattern, one.replacement, text)) != text:
             arguments[one.argument] = new
             yield f"argument {one.argument} rewritten"
+
+
+def _at(path: str, arguments: Any) -> Any:
+    """The value at a JMESPath, None for nothing there. Raises `JMESPathError` where a function takes no such value."""
+    try:
+        return _path(path)(arguments)
+    except JMESPathTypeError as error:
+        if error.actual_type == "null":  # an argument that is not given, as in a call of another tool
+            return None
+        raise
 
 
 @lru_cache(maxsize=1024)

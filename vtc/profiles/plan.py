@@ -31,6 +31,8 @@ class TextClient:
     """Newlines between the text and a call that is written for it."""
     extra_calls: Literal["note", "drop"]
     final_call: FinalCall | None = None
+    known_tools: tuple[str, ...] = ()
+    """All tools that it knows how to use, also those that its prompt does not document; empty if that is unknown."""
 
 
 class RequestPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,6 +138,11 @@ class ReplyPlan(msgspec.Struct, frozen=True, kw_only=True):
     def checks_calls(self) -> bool:
         """True if a policy must see every call before the client does."""
         return any(guards.on_calls for guards in self.guards)
+
+    @property
+    def is_strict(self) -> bool:
+        """True if nothing may leave that was not read: a policy that refuses calls would not have seen it."""
+        return any(guards.is_strict for guards in self.guards)
 
     @property
     def checks_text(self) -> bool:

@@ -192,6 +192,10 @@ class Planner:
             ),
         )
 
+    def refuses(self, facts: Facts) -> bool:
+        """True if a policy that refuses calls holds for a request of which only these facts are known."""
+        return any(guards.is_strict for guards in self._found(facts).guards)
+
     def _native(self, model: ModelProfile, request: Asked) -> _ToolProtocol:
         """Decide for a client that sends tools and reads calls as the API's own fields."""
         dialect = self._dialect(model)
@@ -221,8 +225,8 @@ class Planner:
 
     def _text(self, found: _Found, documented: Sequence[Tool]) -> _ToolProtocol:
         """Decide for a client that documents tools in its prompt and reads calls out of the text."""
-        if not documented:
-            return _ToolProtocol(why=("its prompt documents no tools, so there is nothing to read: left alone",))
+        if not documented and not any(guards.is_strict for guards in found.guards):
+            return _ToolProtocol(why=("no tools are found in its prompt, so there is nothing to read: left alone",))
         client, model = found.client, found.model
         own = self.profiles.dialects[client.dialect or TEXT_DIALECT]
         if any(guards.on_calls for guards in found.guards):
@@ -246,7 +250,14 @@ class Planner:
             write=write,
             prompt_tools=bool(write),
             promote=promote,
-            client_text=TextClient(own, client.tool_sections, client.call_gap, client.extra_calls, client.final_call),
+            client_text=TextClient(
+                own,
+                client.tool_sections,
+                client.call_gap,
+                client.extra_calls,
+                client.final_call,
+                client.known_tools,
+            ),
             max_calls=client.max_calls or model.max_calls,
             why=(*why, _read_as(dialects, model, *expected)),
         )
@@ -303,13 +314,18 @@ class Planner:
                 f"the request declares {len(request.tools)} tool{'s' * (len(request.tools) != 1)}: a native client",
             )
         documented = _documented_tools(request, client.tool_sections, cache)
+        longest = max((len(message.text) for message in request.messages if message.role == "system"), default=0)
+        is_read = documented or longest <= documented_tools.MOST_PROMPT
+        too_long = "" if is_read else f", its prompt is too long to be looked through ({longest} characters)"
         if client.tool_protocol == "text":
-            return documented, f"client profile {client.name} says tool_protocol: text"
+            return documented, f"client profile {client.name} says tool_protocol: text{too_long}"
         agent, patterns = facts.user_agent[:80], self.settings.client_patterns
         if not patterns:
             return None, "the request declares no tools; vtc_client_patterns is empty: no text client is looked for"
         if pattern := agent_pattern(facts.user_agent, patterns):
-            reason = f"user agent {agent!r} holds {pattern!r} and the request declares no tools: a text client"
+            reason = (
+                f"user agent {agent!r} holds {pattern!r} and the request declares no tools: a text client{too_long}"
+            )
             return documented, reason
         if documented:
             return documented, f"the system prompt documents {len(documented)} tools: a text client"

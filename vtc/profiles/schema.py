@@ -157,6 +157,9 @@ class ClientProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     tool_sections: tuple[str, ...] = TOOL_SECTIONS
     """Globs for the titles of the sections of its system prompt that are about tools and how to call them; they are
     taken out when the model is told about tools in another way."""
+    known_tools: tuple[str, ...] = ()
+    """The tools that a client which reads calls out of the text knows how to use, also those that its prompt does not
+    document: such a client carries out what VTC never reads, so where a policy forbids one, its opener is parted."""
     call_gap: Annotated[int, msgspec.Meta(ge=0, le=9)] = 2
     """Newlines between the text and a call that is written for it."""
     max_calls: Annotated[int, msgspec.Meta(ge=1)] | None = None

@@ -8,11 +8,11 @@ its final call may come twice or not at all.
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import logging
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from weakref import WeakKeyDictionary
 
@@ -30,15 +30,17 @@ from vtc.proxy.asking import AGAIN, Asker
 from vtc.proxy.bodies import Passing
 from vtc.proxy.commands import Commands
 from vtc.proxy.flows import METADATA
-from vtc.proxy.log import Log
+from vtc.proxy.live import Live
+from vtc.proxy.log import Log, where
 from vtc.proxy.metrics import Metrics
 from vtc.proxy.page import Page
+from vtc.proxy.refusing import refuse, renew, streams_large, withhold, withholding
 from vtc.proxy.reload import Reloader
 from vtc.proxy.startup import Startup
 from vtc.proxy.stats import Stats
 from vtc.reporting import hints
 from vtc.reporting.report import Report
-from vtc.scrub import scrub, scrubbed, secrets
+from vtc.scrub import escaped, scrub, scrubbed, secrets
 from vtc.wire.compression import UnsupportedEncoding
 
 logger = logging.getLogger(__name__)
@@ -59,33 +61,10 @@ HOLDING = "vtc: holding back what may be a call"
 
 STREAMED = ("text/event-stream", "application/x-ndjson")
 """Media types of replies that are passed on as they come, whoever reads them."""
+LONG = 1 << 17
+"""Bytes of a whole reply beyond which it is dealt with beside the event loop, where all other streams go on."""
 SLOW = 0.1
 """Seconds of work on one exchange beyond which it is a warning, if they are also more than a 50th of its time."""
-
-
-@dataclass(slots=True)
-class _Live:
-    """An exchange on its way through, the seconds spent on it, and its reply as it came and as it went."""
-
-    exchange: Exchange
-    keep: bool
-    seconds: float = 0.0
-    answered: bool = False
-    """The reply is our own."""
-    stream: Stream | None = None
-    """What a streamed reply goes through on its way to the client."""
-    encoding: str = ""
-    """The content-encoding in which a streamed reply comes."""
-    came: Passing = field(init=False)
-    went: Passing = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.came, self.went = Passing(keep=self.keep), Passing(keep=self.keep)
-
-    @property
-    def sizes(self) -> tuple[int, int]:
-        """Bytes of the reply that came, and that went."""
-        return self.came.size, self.went.size
 
 
 class VirtualToolCalling:
@@ -97,7 +76,7 @@ class VirtualToolCalling:
         """What decides about exchanges that begin now."""
         self.cache: ConversationCache | None = None
         """Keeps parts of conversations for exchanges that begin now; None with `vtc_cache=off`."""
-        self._live: WeakKeyDictionary[http.HTTPFlow, _Live] = WeakKeyDictionary()
+        self._live: WeakKeyDictionary[http.HTTPFlow, Live] = WeakKeyDictionary()
         self._unread: WeakKeyDictionary[http.HTTPFlow, Passing] = WeakKeyDictionary()
         """Replies that are streamed unread, where they are kept."""
         self._why = 0
@@ -135,6 +114,8 @@ class VirtualToolCalling:
                 self._left_alone(flow, unread)
             return
         started = time.perf_counter()
+        if flow.is_replay == "request":
+            renew(flow)
         try:
             body = bodies.decoded(flow.request, ctx.options.vtc_max_body_bytes)
             if body is None:
@@ -146,8 +127,10 @@ class VirtualToolCalling:
         except ValueError as error:
             self._left_alone(flow, str(error))
             self.forget()
+            if ctx.options.vtc_mode == "rewrite" and self.planner.refuses(flows.facts(flow)):
+                refuse(flow, str(error))
             return
-        live = self._live[flow] = _Live(exchange, bodies.keep(), time.perf_counter() - started)
+        live = self._live[flow] = Live(exchange, bodies.keep(), time.perf_counter() - started)
         went = len(rewritten) if ctx.options.vtc_mode == "rewrite" else len(body)
         exchange.report.settings = self.planner.settings.chosen()
         exchange.report.sizes.update(request_came=len(body), request_went=went)
@@ -171,7 +154,8 @@ class VirtualToolCalling:
 
     def _left_alone(self, flow: http.HTTPFlow, why: str) -> None:
         left, known = f"left alone: {why}", secrets(flow.request.headers)
-        self._say(flow, scrubbed({"request": [left]}, known), scrub(f"vtc: {left}", known), "left alone")
+        said: dict[str, object] = escaped(scrubbed({"request": [left]}, known))
+        self._say(flow, said, escaped(scrub(f"vtc: {left}", known)), "left alone")
 
     def _api(self, flow: http.HTTPFlow) -> Api | None:
         return None if AGAIN in flow.metadata else flows.api(flow)
@@ -180,31 +164,36 @@ class VirtualToolCalling:
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         live, response = self._live.get(flow), flow.response
-        if live and live.exchange.plan.reply.buffered and ctx.options.vtc_mode == "rewrite":
-            return  # it is looked at whole, whatever form upstream gave it
-        if response is None or response.stream or AGAIN in flow.metadata or not (200 <= response.status_code < 300):
+        if response is None or AGAIN in flow.metadata or not (200 <= response.status_code < 300):
+            return
+        if live and live.answered:
             return
         media_type = bodies.media_type(response)
-        if media_type not in STREAMED or (live and live.answered):
-            return
+        is_stream = media_type in STREAMED
         if live is None or not live.exchange.reads:
-            # Nothing is done to it, and mitmproxy would keep it back up to its end.
-            response.stream = self._unread.setdefault(flow, Passing(keep=True)).pass_on if bodies.keep() else True
+            if is_stream and not response.stream:
+                # Nothing is done to it, and mitmproxy would keep it back up to its end.
+                response.stream = self._unread.setdefault(flow, Passing(keep=True)).pass_on if bodies.keep() else True
             return
-        exchange = live.exchange
-        if media_type != exchange.framing.media_type:
-            return
+        exchange, rewrites = live.exchange, ctx.options.vtc_mode == "rewrite"
+        # Whole replies are looked at when they are there. With `stream_large_bodies` mitmproxy keeps none for that.
+        whole = not is_stream or media_type != exchange.framing.media_type
+        if (whole or (exchange.plan.reply.buffered and rewrites)) and not streams_large():
+            return  # of what is buffered it is no matter in which form upstream gave it
         try:
-            stream = exchange.stream(response.headers.get("content-encoding", ""), time.perf_counter)
+            stream = exchange.stream(response.headers.get("content-encoding", ""), time.perf_counter, whole=whole)
         except UnsupportedEncoding as error:
-            exchange.report.failures.append(str(error))
-            response.stream = True
+            strict = exchange.withheld(str(error)) is not None and rewrites
+            response.stream = withholding if strict else True
+            live.killed = strict
             return
-        if ctx.options.vtc_mode == "observe":
+        if not rewrites:
             response.stream = _observing(stream, live)
             return
         live.encoding = response.headers.pop("content-encoding", "")
-        if response.headers.pop("content-length", None) is not None and response.http_version == "HTTP/1.1":
+        counted = response.headers.pop("content-length", None) is not None
+        # A client of HTTP/1.0 reads up to the end of the connection.
+        if counted and response.http_version == "HTTP/1.1" and flow.request.http_version != "HTTP/1.0":
             response.headers["transfer-encoding"] = "chunked"
         response.stream = _rewriting(stream, live, ctx.options.vtc_keep_alive, self.clock, partial(_holding, flow))
 
@@ -217,16 +206,20 @@ class VirtualToolCalling:
             live.exchange.report.errors.append(hints.explained(response.status_code, bodies.beginning(response)))
         if live.exchange.reads and not (live.answered or response.stream) and 200 <= response.status_code < 300:
             await self._whole(flow, live, response)
-        if live.stream and live.stream.broken and flow.killable and ctx.options.vtc_mode == "rewrite":
+        if (
+            (live.killed or (live.stream and live.stream.broken))
+            and flow.killable
+            and ctx.options.vtc_mode == "rewrite"
+        ):
             flow.kill()  # or the client would take what there is for the whole reply
         self._close(flow)
 
-    async def _whole(self, flow: http.HTTPFlow, live: _Live, response: http.Response) -> None:
+    async def _whole(self, flow: http.HTTPFlow, live: Live, response: http.Response) -> None:
         exchange, rewrites = live.exchange, ctx.options.vtc_mode == "rewrite"
         try:
             body = bodies.decoded(response, ctx.options.vtc_max_body_bytes)
         except ValueError as error:
-            exchange.report.failures.append(f"the body cannot be decoded: {error}")
+            withhold(exchange, response, f"the body cannot be decoded: {error}", rewrites=rewrites)
             return
         if not body:
             return
@@ -237,12 +230,18 @@ class VirtualToolCalling:
             )
             return
         if len(body) > ctx.options.vtc_max_body_bytes:
-            exchange.report.failures.append(f"the reply is longer than vtc_max_body_bytes ({len(body)} bytes)")
+            reason = f"the reply is longer than vtc_max_body_bytes ({len(body)} bytes)"
+            withhold(exchange, response, reason, rewrites=rewrites)
             return
         started = time.perf_counter()
         retry = exchange.plan.reply.retry if rewrites else None
         asker = Asker(flow, retry.seconds) if retry else None
-        rewritten = await exchange.rewrite_with_retry(body, asker) if asker else exchange.body(body)
+        if asker:
+            rewritten = await exchange.rewrite_with_retry(body, asker)
+        elif len(body) > LONG:
+            rewritten = await asyncio.to_thread(exchange.body, body)
+        else:
+            rewritten = exchange.body(body)
         live.seconds += time.perf_counter() - started - (asker.waited if asker else 0)
         live.came.add(body)
         live.went.add(rewritten)
@@ -293,7 +292,7 @@ class VirtualToolCalling:
         if self.cache is None:
             COMPILED.clear()
 
-    def _measure(self, flow: http.HTTPFlow, live: _Live, report: Report) -> None:
+    def _measure(self, flow: http.HTTPFlow, live: Live, report: Report) -> None:
         """Put sizes and times into the report, and with the flow the reply as it came and, if streamed, as it went."""
         report.seconds = live.seconds + (live.stream.seconds if live.stream else 0.0)
         report.elapsed = time.time() - flow.request.timestamp_start
@@ -319,12 +318,12 @@ class VirtualToolCalling:
             flow.comment = summary
             flow.marked = MARKS.get(outcome, "")
             model = f"{report['asked']} at " if report.get("asked") else ""
-            logger.info("%s - %s%s%s", summary, model, flow.request.pretty_host, flow.request.path.partition("?")[0])
+            logger.info("%s - %s%s%s", summary, model, flow.request.pretty_host, where(flow))
 
 
 def _rewriting(
     stream: Stream,
-    live: _Live,
+    live: Live,
     keep_alive: int = 0,
     clock: Callable[[], float] = time.monotonic,
     holding: Callable[[int], None] | None = None,
@@ -375,7 +374,7 @@ def _holding(flow: http.HTTPFlow, size: int) -> None:
         view.update([flow])
 
 
-def _observing(stream: Stream, live: _Live) -> Callable[[bytes], list[bytes]]:
+def _observing(stream: Stream, live: Live) -> Callable[[bytes], list[bytes]]:
     rewrite = _rewriting(stream, live)
 
     def observe(chunk: bytes) -> list[bytes]:

@@ -14,10 +14,12 @@ from typing import Any
 
 from mitmproxy import ctx, exceptions, http
 
+from vtc.scrub import escaped, scrub, secrets
+
 logger = logging.getLogger(__name__)
 
 _LEFT_OUT = ("why",)
-_PERSONAL = ("excerpt",)
+_PERSONAL = ("excerpt", "detail")
 """What refusals and policies quote from the model."""
 
 
@@ -57,6 +59,11 @@ class Log:
             self._failed = False
 
 
+def where(flow: http.HTTPFlow) -> str:
+    """The path of a request for logs: without its query, and without keys that stand in it."""
+    return escaped(scrub(flow.request.path.partition("?")[0], secrets(flow.request.headers)))
+
+
 def entry(flow: http.HTTPFlow, report: Mapping[str, Any], outcome: str) -> dict[str, Any]:
     """An exchange as a line of the log has it; `report` is scrubbed already."""
     said = {key: _bare(value) for key, value in report.items() if key not in _LEFT_OUT}
@@ -64,7 +71,7 @@ def entry(flow: http.HTTPFlow, report: Mapping[str, Any], outcome: str) -> dict[
         "time": datetime.fromtimestamp(flow.request.timestamp_start, UTC).isoformat(timespec="milliseconds"),
         "id": flow.id,
         "host": flow.request.pretty_host,
-        "path": flow.request.path.partition("?")[0],
+        "path": where(flow),
         "status": flow.response.status_code if flow.response else None,
         "outcome": outcome,
         **said,

@@ -29,9 +29,11 @@ class Calls:
     """By name, without what was repaired."""
 
     def called(self, call: Mapping[str, Any]) -> None:
-        self.calls += 1
-        self.repaired += bool(call["repairs"])
-        self.repairs.update(repair.partition(":")[0] for repair in call["repairs"])
+        times = call.get("count", 1)
+        self.calls += times
+        self.repaired += times * bool(call["repairs"])
+        for repair in call["repairs"]:
+            self.repairs[repair.partition(":")[0]] += times
 
     def as_dict(self) -> dict[str, Any]:
         read = self.calls + self.refused
@@ -71,7 +73,7 @@ class Figures(Calls):
         self.exchanges += 1
         for call in report.get("calls", ()):
             self.called(call)
-        self.refused += len(report.get("refusals", ()))
+        self.refused += sum(one.get("count", 1) for one in report.get("refusals", ()))
         self.failed += len(report.get("failures", ()))
         for one in report.get("policies", ()):
             self.policies[f"{one['policy']} {one['action']}"] += one.get("count", 1)
@@ -130,7 +132,7 @@ class Stats:
         for call in report.get("calls", ()):
             self.dialects.setdefault(call["dialect"], Calls()).called(call)
         for refusal in report.get("refusals", ()):
-            self.dialects.setdefault(refusal["dialect"], Calls()).refused += 1
+            self.dialects.setdefault(refusal["dialect"], Calls()).refused += refusal.get("count", 1)
 
     @property
     def clients(self) -> dict[str, Figures]:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-from vtc.scrub import scrub, scrubbed
+from vtc.scrub import escaped, scrub, scrubbed
 
 type Outcome = Literal["failed", "error", "denied", "refused", "repaired", "rewritten", ""]
 
 DENYING = ("refused", "stopped", "dropped", "exhausted")
 """What policies do that leaves a call, or a whole request, undone."""
+MOST_ENTRIES = 100
+"""Entries of one kind. More are counted in one that names none: a reply may hold thousands of calls."""
+MOST_TOLD = 5
+"""Of these in the one line for people."""
+OTHERS = "(others)"
+LONGEST = 500
+"""Characters of one thing that is told in it."""
 
 MOST_NAMES = 4
 """Names of tools that a summary has."""
@@ -34,9 +41,12 @@ class Report:
     why: list[str] = field(default_factory=list)
     request: list[str] = field(default_factory=list)
     calls: list[dict[str, Any]] = field(default_factory=list)
-    refusals: list[dict[str, str]] = field(default_factory=list)
+    """`{"name": "read", "id": …, "dialect": "hermes", "repairs": […]}`, with a `count` where one stands for several."""
+    refusals: list[dict[str, Any]] = field(default_factory=list)
+    """`{"reason": …, "dialect": …, "name": …, "excerpt": …}`, with a `count` where one stands for several."""
     policies: list[dict[str, Any]] = field(default_factory=list)
-    """What policies did: `{"policy": "denied_tools", "action": "refused", "tool": "bash", "reason": …, "count": 1}`."""
+    """What policies did: `{"policy": "denied_tools", "action": "refused", "tool": "bash", "reason": …, "count": 1}`;
+    a `detail` quotes the model."""
     failures: list[str] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     """What came in the place of a reply, and what that means."""
@@ -48,6 +58,8 @@ class Report:
     """Time spent in VTC."""
     elapsed: float = 0.0
     """Seconds from the request's first byte to the reply's last."""
+    _known: dict[tuple[Any, ...], dict[str, Any]] = field(default_factory=dict, repr=False, compare=False)
+    """Entries that count, by what makes them the same."""
 
     @property
     def outcome(self) -> Outcome:
@@ -67,24 +79,47 @@ class Report:
 
     @property
     def repaired(self) -> int:
-        return sum(bool(call["repairs"]) for call in self.calls)
+        return count(call for call in self.calls if call["repairs"])
 
-    def intervened(self, policy: str, action: str, tool: str = "", reason: str = "") -> None:
+    def called(self, name: str, id_: str | None, dialect: str, repairs: Sequence[str]) -> None:
+        """Note a call that the client is given."""
+        entry = {"name": name, "id": id_, "dialect": dialect, "repairs": [*repairs]}
+        self._add(self.calls, entry, {**entry, "name": OTHERS, "id": None, "repairs": [*repairs[:1]]})
+
+    def refused(self, reason: str, dialect: str, name: str, excerpt: str) -> None:
+        """Note what looked like a call and is none."""
+        entry = {"reason": reason, "dialect": dialect, "name": name, "excerpt": excerpt}
+        self._add(self.refusals, entry, {**entry, "reason": OTHERS, "name": "", "excerpt": ""})
+
+    def intervened(self, policy: str, action: str, tool: str = "", reason: str = "", detail: str = "") -> None:
         """Note what a policy did; what it did before is counted."""
         entry = {"policy": policy, "action": action, "tool": tool, "reason": reason}
-        for known in self.policies:
-            if entry.items() <= known.items():
-                known["count"] += 1
-                return
-        self.policies.append({**entry, "count": 1})
+        entry |= {"detail": detail} if detail else {}
+        if len(self.policies) < MOST_ENTRIES or _key(self.policies, entry) in self._known:
+            self._count(self.policies, entry)
+        else:
+            self._count(self.policies, {"policy": policy, "action": action, "tool": OTHERS, "reason": ""})
+
+    def _add(self, entries: list[dict[str, Any]], entry: dict[str, Any], other: dict[str, Any]) -> None:
+        """Add an entry, or count it as another one of its kind."""
+        if len(entries) < MOST_ENTRIES:
+            entries.append(entry)
+        else:
+            self._count(entries, other)
+
+    def _count(self, entries: list[dict[str, Any]], entry: dict[str, Any]) -> None:
+        known = self._known.get(key := _key(entries, entry))
+        if known is None:
+            known = self._known[key] = {**entry, "count": 0}
+            entries.append(known)
+        known["count"] += 1
 
     def adopt(self, reply: Report) -> None:
         """Take over what was done to a reply."""
         self.calls += reply.calls
         self.refusals += reply.refusals
         self.failures += reply.failures
-        for entry in reply.policies:
-            self.policies.append(entry)
+        self.policies += reply.policies
 
     def summary(self) -> str:
         """`vtc: read x2, 1 repaired (json-cut), hermes -> tool_calls`; empty when nothing was done.
@@ -93,27 +128,42 @@ class Report:
         """
         parts = []
         if self.calls:
-            names = Counter(call["name"] for call in self.calls)
-            parts += [f"{name} x{count}" if count > 1 else name for name, count in names.items()]
+            names: Counter[str] = Counter()
+            for call in self.calls:
+                names[call["name"]] += call.get("count", 1)
+            parts += [f"{name} x{times}" if times > 1 else name for name, times in names.items()]
             if len(parts) > MOST_NAMES:
                 parts[MOST_NAMES:] = [f"{len(parts) - MOST_NAMES} more"]
         if self.repaired:
             repairs = dict.fromkeys(repair.partition(":")[0] for call in self.calls for repair in call["repairs"])
             parts.append(f"{self.repaired} repaired ({', '.join(repairs)})")
         if self.refusals:
-            parts.append(f"{len(self.refusals)} left as text ({self.refusals[0]['reason']})")
-        for entry in self.policies:
+            parts.append(f"{count(self.refusals)} left as text ({self.refusals[0]['reason']})")
+        for entry in self.policies[:MOST_TOLD]:
             times = f" {entry['count']} times" if entry["count"] > 1 else ""
             of = f" {entry['tool']}" if entry["tool"] else ""
-            parts.append(f"{entry['policy']} {entry['action']}{of}{times} ({entry['reason']})")
+            why = f" ({entry['reason']})" if entry["reason"] else ""
+            parts.append(f"{entry['policy']} {entry['action']}{of}{times}{why}")
+        if more := self.policies[MOST_TOLD:]:
+            parts.append(f"{count(more)} more by policies")
         parts += [f"a possible call was not read: {self.unread}"] if self.unread else []
         parts += [f"failed open: {failure}" for failure in self.failures]
         parts += self.errors
         if self.calls:
             parts.append(f"{', '.join(dict.fromkeys(call['dialect'] for call in self.calls))} -> {self.form}")
-        parts += self.request
-        return scrub("vtc: " + ", ".join(parts)) if parts else ""
+        parts = [part if len(part) <= LONGEST else f"{part[:LONGEST]}…" for part in [*parts, *self.request]]
+        return escaped(scrub("vtc: " + ", ".join(parts))) if parts else ""
 
     def as_dict(self, known: Iterable[str] = ()) -> dict[str, Any]:
         """Scrubbed of secrets, those `known` among them: an excerpt is the model's text."""
-        return scrubbed({one.name: getattr(self, one.name) for one in fields(self)}, known)
+        said = {one.name: getattr(self, one.name) for one in fields(self) if not one.name.startswith("_")}
+        return escaped(scrubbed(said, known))
+
+
+def count(entries: Iterable[Mapping[str, Any]]) -> int:
+    """Tell how many things some entries of a report stand for."""
+    return sum(entry.get("count", 1) for entry in entries)
+
+
+def _key(entries: object, entry: Mapping[str, Any]) -> tuple[Any, ...]:
+    return (id(entries), *map(str, entry.values()))

@@ -83,21 +83,27 @@ def _indented(lines: Iterable[str]) -> Iterator[str]:
 def _done(report: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"request: {line}" for line in report.get("request", ()))
     for call in report.get("calls", ()):
-        yield f"call: {call['name']}, {call['dialect']} -> {report.get('form', 'tool_calls')}"
+        yield f"call: {call['name']}, {call['dialect']} -> {report.get('form', 'tool_calls')}{_times(call)}"
         yield from (f"  repaired: {repair}" for repair in call.get("repairs", ()))
     for refusal in report.get("refusals", ()):
         name = f"{refusal['name']}, " if refusal.get("name") else ""
-        yield f"left as text: {name}{refusal['dialect']}: {refusal['reason']}"
+        yield f"left as text: {name}{refusal['dialect']}: {refusal['reason']}{_times(refusal)}"
         if excerpt := refusal.get("excerpt"):
             yield f"  {' '.join(excerpt.split())}"
     for policy in report.get("policies", ()):
         tool = f", {policy['tool']}" if policy.get("tool") else ""
         reason = f": {policy['reason']}" if policy.get("reason") else ""
-        yield f"policy: {policy['policy']}{tool} -> {policy['action']}{reason}"
+        yield f"policy: {policy['policy']}{tool} -> {policy['action']}{_times(policy)}{reason}"
+        if detail := policy.get("detail"):
+            yield f"  {' '.join(detail.split())}"
     yield from (f"failed open: {failure}" for failure in report.get("failures", ()))
     yield from report.get("errors", ())
     if unread := report.get("unread"):
         yield f"a possible call was not read: {unread}"
+
+
+def _times(entry: Mapping[str, Any]) -> str:
+    return f" ({entry['count']} times)" if entry.get("count", 1) > 1 else ""
 
 
 def _figures(report: Mapping[str, Any]) -> Iterator[str]:

@@ -28,7 +28,7 @@ def rewritten(body: Any, **how: bool) -> Any:
     return json.loads(relayed(chat.encoded(body), **how))
 
 
-@pytest.mark.parametrize("content", ["", None, "Hello", "a [", "[ x] é", 5, [{"type": "text", "text": "[x]"}]])
+@pytest.mark.parametrize("content", ["", None, "Hello", "a [", "[ x] é", 5, [{"type": "text", "text": "x"}]])
 def test_a_reply_without_calls_keeps_its_bytes(content: Any) -> None:
     body = json.dumps(chat.completion(content), indent=3).encode()
     assert relayed(body) == body
@@ -122,3 +122,12 @@ def test_reasoning_beside_the_text_is_not_looked_for_in_it() -> None:
     body = chat.encoded({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
     assert relayed(body, toy) == body
     assert toy.reasoning_seen
+
+
+def test_text_in_parts_is_read_as_other_text() -> None:
+    """As Mistral's servers send it. What is rewritten of it is one text."""
+    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "[no]"}]}
+    parts = [thought, {"type": "text", "text": "a[x]"}, {"type": "text", "text": "b"}]
+    message = rewritten(chat.completion(parts))["choices"][0]["message"]
+    assert message["content"] == "ab"
+    assert [call["function"]["name"] for call in message["tool_calls"]] == ["x"]

@@ -102,7 +102,7 @@ class ChunkCodec(KeepsNothing, msgspec.Struct):
             return None
         try:
             chunk = _decode_chunk(data)
-        except (msgspec.DecodeError, UnicodeError):
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
             return self._decode_any(frame, data)
         choice = chunk.choices[0] if len(chunk.choices) == 1 else None
         if self.drop or choice is None or choice.delta.tool_calls or choice.delta.function_call:
@@ -258,11 +258,17 @@ def _deltas(choice: int, entry: Mapping[str, Any], part: Any) -> list[Delta]:
     deltas += [read_call(call, choice) for call in part.get("tool_calls") or ()]
     if call := part.get("function_call"):
         deltas.append(read_function_call(call, choice))
-    content = part.get("content")
-    deltas.append(TextDelta(content if isinstance(content, str) else "", choice))
+    deltas.append(TextDelta(_text(part.get("content")), choice))
     if reason := entry.get("finish_reason"):
         deltas.append(Finish(_REASONS.get(reason, "stop"), choice, str(reason)))
     return deltas
+
+
+def _text(content: Any) -> str:
+    """The text of a message, which some servers send in parts."""
+    if not isinstance(content, list):
+        return content if isinstance(content, str) else ""
+    return "".join([str(part.get("text") or "") for part in content if isinstance(part, dict)])
 
 
 def _reason(end: Finish, upstream: str | None, *, legacy: bool) -> str:

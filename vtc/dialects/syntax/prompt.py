@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -33,16 +34,40 @@ def _template(text: str) -> jinja2.Template:
     return _environment.from_string(text)
 
 
+_PARAMETERS = {"type": "object", "properties": {"path": {"type": "string", "description": "A path."}}, "required": []}
+_SAMPLE = Tool("read", "Reads a file.", _PARAMETERS)
+
+
 def check(text: str) -> None:
-    """Raise `PatternError` if `text` is no template."""
+    """Raise `PatternError` if `text` is no template, or cannot be rendered for a plain tool."""
     try:
-        _template(text)
+        _rendered(text, [_SAMPLE], {"must_call": ""})
     except jinja2.TemplateSyntaxError as error:
         raise PatternError("prompt", f"line {error.lineno} of the template: {error.message}") from None
+    except Exception as error:
+        raise PatternError("prompt", f"the template fails: {error}") from None
 
 
 def render(text: str, tools: Sequence[Tool], variables: Mapping[str, Any]) -> str:
-    """The prompt for `tools`, each with `name`, `description`, `parameters` (JSON Schema) and `fields`."""
+    """The prompt for `tools`, each with `name`, `description`, `parameters` (JSON Schema) and `fields`.
+
+    A schema that is none, as the template needs it, is left out: it costs its tool the parameters, and no other tool.
+    """
+    try:
+        return _rendered(text, tools, variables)
+    except Exception:
+        return _rendered(text, [_renderable(text, tool, variables) for tool in tools], variables)
+
+
+def _renderable(text: str, tool: Tool, variables: Mapping[str, Any]) -> Tool:
+    try:
+        _rendered(text, [tool], variables)
+    except Exception:
+        return replace(tool, parameters={"type": "object", "properties": {}})
+    return tool
+
+
+def _rendered(text: str, tools: Sequence[Tool], variables: Mapping[str, Any]) -> str:
     shown = [
         {
             "name": tool.name,

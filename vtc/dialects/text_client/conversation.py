@@ -87,10 +87,15 @@ def as_read(call: ToolCall, dialect: Description, tools: Mapping[str, Tool]) -> 
     return write_calls([replace(call, arguments=json.dumps(arguments))], dialect, tools)
 
 
-def openers(dialect: Description, tools: Iterable[str]) -> dict[str, str]:
+def openers(dialect: Description, tools: Iterable[str]) -> list[str]:
     """How a call of each tool begins, where it begins with a tag of its own."""
     head = dialect.calls[0].partition("{params}")[0].rstrip()
-    return {name: head.replace("{name}", name) for name in tools} if head.startswith("<{name}") else {}
+    return [head.replace("{name}", name) for name in tools] if head.startswith("<{name}") else []
+
+
+def closer(dialect: Description, tool: str) -> str:
+    """How a call of a tool ends."""
+    return dialect.calls[0].partition("{params}")[2].strip().replace("{name}", tool)
 
 
 def is_one_call(text: str, name: str, dialect: Description, tools: Mapping[str, Tool]) -> bool:
@@ -101,12 +106,15 @@ def is_one_call(text: str, name: str, dialect: Description, tools: Mapping[str, 
 
 
 def is_readable(event: Call, dialect: Description) -> bool:
-    """Whether such a client reads a call out of the very characters that it came in."""
+    """Whether such a client reads a call out of the very characters that it came in.
+
+    They must begin with the opener in its very case: of another the client knows nothing, and looks inside.
+    """
     if event.dialect != dialect.name or event.repairs or event.changed or dialect.sections:
         return False
     head, params, _ = dialect.calls[0].partition("{params}")
-    _, found, body = event.raw.partition(head.replace("{name}", event.call.name).rstrip())
-    return not params or (bool(found) and not body.lstrip().startswith("{"))
+    opener, raw = head.replace("{name}", event.call.name).rstrip(), event.raw.lstrip()
+    return not params or (raw.startswith(opener) and not raw[len(opener) :].lstrip().startswith("{"))
 
 
 def _events(text: str, dialect: Description, tools: Mapping[str, Tool]) -> list[Event]:

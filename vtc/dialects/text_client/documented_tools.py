@@ -17,15 +17,18 @@ The shape is that of Cline, Roo Code and Kilo Code before their native protocol,
 A heading is a tool's only if a description and a sample of its own tag follow, so prose under `## Purpose` is none.
 What announces the sample varies ("Usage:", "**Usage Example:**", "Examples:"), and some parameters are only shown in
 it. Types are told in words at the most; where they are not, a parameter is a string.
+
+A prompt quotes whatever stands in a user's files, so all work grows with its length and no faster: what opens and
+closes is found once (`_Tags`), and no expression looks over a line's end for what may not be there.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect
+from bisect import bisect, bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fnmatch import translate
 from itertools import pairwise
 from typing import Any
 
@@ -37,20 +40,27 @@ from vtc.events import Tool
 TOOL_SECTIONS = ("Tools", "Tool Use Formatting", "Tool Use Examples")
 """Titles of the sections that say which tools there are and how a call is written."""
 
-_MARK = re.compile(r"^(?:(?P<level>#{1,6}) +(?P<title>\S.*?)|====)[ \t\r]*$", re.MULTILINE)
+MOST_PROMPT = 1 << 17
+"""Characters of a part of a prompt beyond which it is not looked through: the longest that clients send are a third."""
+
+_MARK = re.compile(r"^(?:(?P<level>#{1,6}) ++(?P<title>\S(?:.*\S)?)|====)[ \t\r]*+$", re.MULTILINE)
 """A heading, or the rule between the chapters of a prompt."""
 _FENCE = re.compile(r"[ \t]*(?P<run>`{3,}|~{3,})(?P<info>.*)", re.DOTALL)
 _TAG = re.compile(r"<(?P<close>/?)(?P<name>[A-Za-z_][\w-]*)>\s*\Z")
 _ELEMENT = re.compile(r"^<[A-Za-z_][\w-]*>[ \t\r]*$", re.MULTILINE)
-_CHILD = re.compile(r"<(?P<name>[A-Za-z_][\w-]*)>(?P<value>.*?)</(?P=name)>", re.DOTALL)
+_OPENER = re.compile(r"<(?P<name>[A-Za-z_][\w-]*)>")
+_CLOSER = re.compile(r"</(?P<name>[A-Za-z_][\w-]*)>")
+_SAMPLE = re.compile(r"^[ \t]*<(?P<name>[A-Za-z_][\w-]*)>", re.MULTILINE)
+_FENCE_AFTER = re.compile(r"[ \t\r]*\n[ \t]*(?:`{3,}|~{3,})[ \t\r]*$", re.MULTILINE)
+"""That of the code block around a sample, right after it."""
 _NAME = re.compile(r"[A-Za-z_][\w-]{0,127}")
 _DESCRIPTION = re.compile(r"\s*\**Description\**:\**[ \t]*")
 _LISTED = re.compile(r"^\**(?:(?P<need>Required|Optional) )?Parameters\**:\**[ \t]*(?:None\b)?", re.MULTILINE)
 _PARAM = re.compile(
     r"^- (?P<name>[A-Za-z_][\w-]*):[ \t]*(?:\((?P<need>required|optional)\b[^)\n]*\))?[ \t]*", re.MULTILINE
 )
-_ANNOUNCED = re.compile(r"(?:^(?!- )[ \t]*(?:\S.*:\**|\**(?:Usage|Example)\b.*|)[ \t\r]*\n)+\Z", re.MULTILINE)
-"""The lines right before a sample that only announce it."""
+_ANNOUNCING = re.compile(r"(?!- )[ \t]*(?:\S.*:\**|\**(?:Usage|Example)\b.*|)[ \t\r]*")
+"""A line right before a sample that only announces it."""
 _RULE_LINE = re.compile(
     r"^(?=.*\btool (?:use|call)s?\b)(?=.*\bXML\b)(?=.*\b(?:format|tags?)\b).*(?:\n|\Z)", re.MULTILINE | re.IGNORECASE
 )
@@ -81,6 +91,57 @@ class _Section(msgspec.Struct, frozen=True):
     end: int
 
 
+class _Sample(msgspec.Struct, frozen=True):
+    """A sample call; `start` and `end` are those of all of it, `body` and `close` of what it holds."""
+
+    name: str
+    start: int
+    body: int
+    close: int
+    end: int
+    quoted: bool
+    """It stands in a code block."""
+
+
+class _Tags:
+    """Where elements open and close in a text, found once."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._closers: defaultdict[str, list[int]] = defaultdict(list)
+        for found in _CLOSER.finditer(text):
+            self._closers[found["name"]].append(found.start())
+        self._samples: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+        for found in _SAMPLE.finditer(text):
+            self._samples[found["name"]].append(found.span())
+
+    def closer(self, name: str, start: int, end: int) -> int:
+        """Where an element closes next; -1 if it does not before `end`."""
+        places = self._closers.get(name, [])
+        place = bisect_left(places, start)
+        closes = place < len(places) and places[place] + len(name) + 3 <= end
+        return places[place] if closes else -1
+
+    def samples(self, name: str, start: int, end: int, *, quoted: bool = False) -> list[_Sample]:
+        """The elements of a name that begin a line, one after the other."""
+        found: list[_Sample] = []
+        openers = self._samples.get(name, [])
+        for place in range(bisect_left(openers, (start, 0)), len(openers)):
+            opener, body = openers[place]
+            if opener >= end:
+                break
+            if opener < start:  # it is inside of the one before
+                continue
+            close = self.closer(name, body, end)
+            if close < 0:
+                break
+            start = close + len(name) + 3
+            fence = _FENCE_AFTER.match(self.text, start, end)
+            start = fence.end() if fence else start
+            found.append(_Sample(name, opener, body, close, start, quoted))
+        return found
+
+
 def read(
     prompt: str, tool_sections: tuple[str, ...] = TOOL_SECTIONS, cache: ConversationCache | None = None
 ) -> Documentation:
@@ -94,18 +155,23 @@ def read(
 
 
 def _read(prompt: str, tool_sections: tuple[str, ...]) -> Documentation:
+    if len(prompt) > MOST_PROMPT:
+        return Documentation((), prompt)
     masked = _masked(prompt)
     sections = list(_sections(masked))
-    documented = [(section, samples) for section in sections if (samples := _samples(prompt, masked, section))]
-    shown = _shown(prompt, masked, [section.title for section, _ in documented])
+    is_about_tools = re.compile("|".join(translate(glob.casefold()) for glob in tool_sections) or r"\b\B").match
+    texts = (_Tags(masked), _Tags(prompt))
+    documented = [(section, samples) for section in sections if (samples := _samples(prompt, texts, section))]
+    shown = _shown(texts, [section.title for section, _ in documented])
     tools: dict[str, Tool] = {}
     for section, samples in documented:
         tools.setdefault(section.title, _tool(prompt, masked, section, samples[0], shown[section.title]))
-    ends = [(section.start, samples[-1].end()) for section, samples in documented]
+    ends = [(section.start, samples[-1].end) for section, samples in documented]
     gone = list(ends)
     for section in sections:
-        if any(fnmatchcase(section.title.casefold(), glob.casefold()) for glob in tool_sections):
-            if inside := [end for start, end in ends if section.start <= start < section.end]:
+        if is_about_tools(section.title.casefold()):
+            inside = [end for _, end in ends[bisect_left(ends, (section.start,)) : bisect_left(ends, (section.end,))]]
+            if inside:
                 gone.append((section.start, max(inside)))  # what follows the last tool is not about tools any more
             elif _ELEMENT.search(masked, section.body, section.end):
                 gone.append((section.start, section.end))
@@ -147,44 +213,62 @@ def _sections(masked: str) -> Iterator[_Section]:
             yield _Section(mark["title"], mark.start(), mark.end(), next(following, len(masked)))
 
 
-def _samples(prompt: str, masked: str, section: _Section) -> list[re.Match[str]]:
+def _samples(prompt: str, texts: Sequence[_Tags], section: _Section) -> list[_Sample]:
     """The sample calls of the tool that a section documents; none if it documents no tool."""
     described = _DESCRIPTION.match(prompt, section.body, section.end)
     if not (described and _NAME.fullmatch(section.title)):
         return []
-    sample = _sample(section.title)
+    masked, plain = texts
     # A code block may quote anything, so it is looked into only where nothing else shows the call.
-    return next(
-        filter(None, (list(sample.finditer(text, described.end(), section.end)) for text in (masked, prompt))), []
+    return masked.samples(section.title, described.end(), section.end) or plain.samples(
+        section.title, described.end(), section.end, quoted=True
     )
 
 
-def _sample(*names: str) -> re.Pattern[str]:
-    # A fence right behind a sample is that of the code block around it.
-    fence = r"(?:[ \t\r]*\n[ \t]*(?:`{3,}|~{3,})[ \t\r]*$)?"
-    tag = rf"^[ \t]*<(?P<name>{'|'.join(names)})>(?P<body>.*?)</(?P=name)>"
-    return re.compile(tag + fence, re.MULTILINE | re.DOTALL)
-
-
-def _shown(prompt: str, masked: str, names: Sequence[str]) -> dict[str, dict[str, str]]:
+def _shown(texts: Sequence[_Tags], names: Iterable[str]) -> dict[str, dict[str, str]]:
     """By tool, the parameters in its sample calls, wherever these stand, each with what it holds in the first."""
+    plain = texts[-1]
     shown: dict[str, dict[str, str]] = {name: {} for name in names}
-    for text in (masked, prompt) if names else ():
-        for sample in _sample(*names).finditer(text):
-            for child in _CHILD.finditer(prompt, *sample.span("body")):
-                shown[sample["name"]].setdefault(child["name"], child["value"].strip())
+    for text in texts:
+        samples = [sample for name in shown for sample in text.samples(name, 0, len(text.text))]
+        last = 0
+        for sample in sorted(samples, key=lambda one: one.start):
+            if sample.start < last:  # it is inside of another
+                continue
+            last = sample.end
+            for name, value in _children(plain, sample.body, sample.close):
+                shown[sample.name].setdefault(name, value)
     return shown
 
 
-def _tool(prompt: str, masked: str, section: _Section, sample: re.Match[str], shown: Mapping[str, str]) -> Tool:
+def _children(tags: _Tags, start: int, end: int) -> Iterator[tuple[str, str]]:
+    """The elements between two places, with what they hold."""
+    while found := _OPENER.search(tags.text, start, end):
+        start = found.end()
+        close = tags.closer(found["name"], start, end)
+        if close >= 0:
+            yield found["name"], tags.text[start:close].strip()
+            start = close + len(found["name"]) + 3
+
+
+def _announced(text: str, start: int, end: int) -> int:
+    """Where the lines begin that only announce what stands at `end`; `end` if there are none."""
+    while end > start and text[end - 1] == "\n":
+        line = text.rfind("\n", start, end - 1) + 1 or start
+        if (line and text[line - 1] != "\n") or not _ANNOUNCING.fullmatch(text, line, end - 1):
+            break
+        end = line
+    return end
+
+
+def _tool(prompt: str, masked: str, section: _Section, sample: _Sample, shown: Mapping[str, str]) -> Tool:
     """The tool of a section, up to its first sample."""
     described = _DESCRIPTION.match(prompt, section.body)
     assert described is not None
-    end = sample.start()
-    if sample.string is prompt:  # in a code block, which begins in the line before
+    end = sample.start
+    if sample.quoted:  # in a code block, which begins in the line before
         end = prompt.rfind("\n", 0, end - 1) + 1
-    if announced := _ANNOUNCED.search(prompt, described.end(), end):
-        end = announced.start()
+    end = _announced(prompt, described.end(), end)
     properties: dict[str, Any] = {}
     required: list[str] = []
     lists = list(_LISTED.finditer(masked, described.end(), end))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace as with_fields
 
 from msgspec.structs import replace
 
@@ -32,11 +34,21 @@ def _written(message: Message, dialect: Description, proof: RoundTrip, scope: Sc
         return Message(dialect.result_role, (before, *message.content, after), name=message.name)
     if message.calls:
         of = [part for call in message.calls for part in (call.name, call.arguments, call.id or "")]
-        text = scope.get_or_make(("written", *of), lambda: write_calls(message.calls, dialect, proof.tools, proof))
+        text = scope.get_or_make(("written", *of), lambda: _calls(message, dialect, proof))
         said = message.text
         gap = ("\n\n",) if said and not said.endswith("\n\n") else ()
         return replace(message, content=(*message.content, *gap, text), calls=())
     return message
+
+
+def _calls(message: Message, dialect: Description, proof: RoundTrip) -> str:
+    """The calls of a message as text; arguments that are nested too deeply to be written stand there as JSON text."""
+    try:
+        return write_calls(message.calls, dialect, proof.tools, proof)
+    except RecursionError:
+        raw = [json.dumps({"_raw": call.arguments}, ensure_ascii=False) for call in message.calls]
+        calls = [with_fields(call, arguments=text) for call, text in zip(message.calls, raw, strict=True)]
+        return write_calls(calls, dialect, proof.tools, proof)
 
 
 def _around(message: Message, dialect: Description) -> tuple[str, str]:

@@ -1,0 +1,82 @@
+"""Under a policy: whatever bytes a server sends, no client finds a call that the policy forbids, by its own parser.
+
+The first byte chooses the policy and the client, the second how the bytes are cut and whether they are a stream.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tests.apis import chat, messages, ollama, responses
+from tests.attacks.clients import called, cline, named, told
+from vtc.apis import APIS
+from vtc.exchange import Exchange
+from vtc.guards.chain import Guards
+from vtc.profiles.loader import builtin_directory, load
+from vtc.profiles.matching import Facts
+from vtc.profiles.planner import Planner, Settings
+from vtc.profiles.schema import Match, PolicyProfile
+
+PROMPT = (Path(__file__).parents[1] / "tests" / "cases" / "prompts" / "cline.md").read_text("utf-8")
+TEXT = Facts(user_agent="Cline/3.82.0", host="127.0.0.1", path="/v1/chat/completions")
+NATIVE = Facts(user_agent="Some/1", host="127.0.0.1", path="/v1/chat/completions")
+FORBIDDEN = {"bash", "execute_command", "browser_action"}
+POLICIES: tuple[dict[str, Any], ...] = (
+    {"denied_tools": ["bash", "execute_command", "browser*"]},
+    {"denied_tools": ["bash", "execute_command", "browser*"], "on_denied": "drop", "content": [{"pattern": "@+"}]},
+    {"allowed_tools": ["read", "read_file"], "on_denied": "steer", "content": [{"pattern": "@", "replacement": "<"}]},
+    {
+        "denied_tools": ["bash", "execute_command", "browser_action"],
+        "arguments": {"coerce": False, "misfit": "steer"},
+        "reactors": [{"name": "r", "when": {"tools": "cat"}, "then": {"rename_tool": "read"}}],
+    },
+)
+PIECES = (1, 3, 16, 64, 500, 1 << 20)
+BASH = chat.tool("bash", command="string")
+
+
+@cache
+def planner(choice: int) -> Planner:
+    profiles = load([builtin_directory()])
+    policy = PolicyProfile(name="mine", match=Match(), guards=msgspec.convert(POLICIES[choice], Guards))
+    return Planner(dataclasses.replace(profiles, policies={"mine": policy}), Settings())
+
+
+def opened(choice: int, client: int) -> Exchange:
+    """An exchange of a client: 0 is Cline, the others are native ones of each API."""
+    if client == 0:
+        said = [{"role": "system", "content": PROMPT}, {"role": "user", "content": "Look."}]
+        body, api = chat.request(messages=said, tools=None, stream=True), APIS[0]
+    else:
+        api = APIS[(client - 1) % len(APIS)]
+        body = {
+            "openai-chat": lambda: chat.request(stream=True, tools=[BASH, chat.READ]),
+            "anthropic-messages": lambda: messages.request(stream=True),
+            "openai-responses": lambda: responses.request(stream=True),
+            "ollama-chat": lambda: ollama.request(stream=True),
+        }[api.name]()
+    return Exchange.open(api, chat.encoded(body), NATIVE if client else TEXT, planner(choice), "seed")
+
+
+def policies(data: bytes) -> None:
+    """Any bytes as the reply to a client under a policy."""
+    if len(data) < 2:
+        return
+    choice, client, how, body = data[0] % len(POLICIES), data[0] // 16, data[1], data[2:]
+    exchange = opened(choice, client)
+    if how & 8:
+        out = exchange.body(body)
+    else:
+        stream, size = exchange.stream(), PIECES[(how & 7) % len(PIECES)]
+        pieces = [body[at : at + size] for at in range(0, len(body), size)]
+        out = b"".join([left for piece in pieces for left in stream.feed(piece)] + stream.finish())
+    assert not exchange.report.failures, exchange.report.failures
+    if exchange.framing.media_type != "text/event-stream":  # its clients read lines of JSON and no events
+        out = b"\n".join(line for line in out.split(b"\n") if line.lstrip()[:1] in (b"{", b"["))
+    found = called(out) | named(out) | ({name for name, _ in cline(told(out))} if client == 0 else set())
+    assert not found & FORBIDDEN, found

@@ -1,0 +1,142 @@
+"""What clients carry out of a reply, by parsers of their own: the oracles of all attacks.
+
+Nothing here uses VTC. `cline` follows Cline's parseAssistantMessageV2, which Roo Code and Kilo Code derive from; the
+others are what SDKs make of chunks: Python's joins names by index, the AI SDK keeps the first, and simple clients do
+not look at the index of the choice. All are as generous as JavaScript: nothing is too deep or too long for them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+CLINE_TOOLS = (
+    "execute_command", "read_file", "write_to_file", "replace_in_file", "search_files", "list_files",
+    "list_code_definition_names", "browser_action", "use_mcp_tool", "access_mcp_resource", "ask_followup_question",
+    "plan_mode_respond", "load_mcp_documentation", "attempt_completion", "new_task", "condense", "report_bug",
+    "new_rule", "web_fetch",
+)  # fmt: skip
+CLINE_PARAMETERS = (
+    "command", "requires_approval", "path", "content", "diff", "regex", "file_pattern", "recursive", "action", "url",
+    "coordinate", "text", "server_name", "tool_name", "arguments", "uri", "question", "options", "response", "result",
+    "context", "title", "what_happened", "steps_to_reproduce", "timeout",
+)  # fmt: skip
+
+
+def cline(text: str) -> list[tuple[str, dict[str, str]]]:
+    """The calls that Cline carries out; one that is not closed is carried out at the end of the stream, too."""
+    calls: list[tuple[str, dict[str, str]]] = []
+    tool, parameter, start = "", "", 0
+    for at in range(1, len(text) + 1):
+        if tool and parameter:
+            closer = f"</{parameter}>"
+            if not text.endswith(closer, 0, at):
+                continue
+            calls[-1][1][parameter] = text[start : at - len(closer)].strip()
+            parameter = ""
+        elif tool:
+            found = next((one for one in CLINE_PARAMETERS if text.endswith(f"<{one}>", 0, at)), "")
+            if found:
+                parameter, start = found, at
+                continue
+        if tool:
+            if text.endswith(f"</{tool}>", 0, at):
+                tool = ""
+            continue
+        if found := next((one for one in CLINE_TOOLS if text.endswith(f"<{one}>", 0, at)), ""):
+            tool = found
+            calls.append((tool, {}))
+    if tool and parameter:
+        calls[-1][1][parameter] = text[start:].strip()
+    return calls
+
+
+def parsed(data: str) -> Any:
+    """JSON as JavaScript reads it; for what Python cannot read, all names in it."""
+    try:
+        return json.loads(data, parse_int=float)
+    except RecursionError:
+        return {"names": re.findall(r'"name"\s*:\s*"([^"]*)"', data)}
+    except ValueError:
+        return None
+
+
+def frames(body: bytes) -> Iterator[Any]:
+    """The data of every event, by any kind of line end, the last one also without its blank line."""
+    for event in re.split(r"(?:\r\n|\r|\n){2}", body.decode("utf-8", "replace").lstrip("\ufeff")):
+        lines = [line for line in re.split(r"\r\n|\r|\n", event) if line.startswith("data:")]
+        if lines:
+            yield parsed("\n".join(line[5:].removeprefix(" ") for line in lines))
+
+
+def called(body: bytes) -> set[str]:
+    """The names of all calls that any client would find in a reply of chat completions, streamed or whole."""
+    text = body.decode("utf-8", "replace")
+    values = [parsed(text)] if text.lstrip("\ufeff \r\n\t").startswith("{") else [*frames(body)]
+    names: set[str] = set()
+    joined: dict[tuple[Any, ...], str] = {}
+    for value in values:
+        if not isinstance(value, dict):
+            continue
+        names |= {*value.get("names", ())}
+        for number, choice in enumerate(_each(value.get("choices"))):
+            for part in (choice.get("delta"), choice.get("message")):
+                if not isinstance(part, dict):
+                    continue
+                entries = [*_each(part.get("tool_calls")), {"function": part.get("function_call"), "index": "legacy"}]
+                for place, entry in enumerate(entries):
+                    key = str(entry.get("index", place))
+                    for called in (entry, entry.get("function"), entry.get("custom")):
+                        name = called.get("name") if isinstance(called, dict) else None
+                        if not isinstance(name, str):
+                            continue
+                        names.add(name)
+                        for by in ((key, str(choice.get("index", number))), (key,)):
+                            joined[by] = joined.get(by, "") + name
+    return names | {*joined.values()}
+
+
+def _each(value: Any) -> list[dict[str, Any]]:
+    """The objects of a list, or of an object that a client may index like one."""
+    values = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [one for one in values if isinstance(one, dict)]
+
+
+def told(body: bytes) -> str:
+    """The text of a reply, of all its choices."""
+    text = body.decode("utf-8", "replace")
+    values = [parsed(text)] if text.lstrip().startswith("{") else [*frames(body)]
+    said = []
+    for value in values:
+        for choice in _each(value.get("choices") if isinstance(value, dict) else None):
+            for part in (choice.get("delta"), choice.get("message")):
+                content = part.get("content") if isinstance(part, dict) else None
+                said += [content] if isinstance(content, str) else [str(one.get("text")) for one in _each(content)]
+    return "".join(said)
+
+
+def named(body: bytes) -> set[str]:
+    """The names of all calls in a reply of Anthropic Messages, OpenAI Responses or Ollama, in any of its JSON."""
+    text = body.decode("utf-8", "replace")
+    lines = re.split(r"\r\n|\r|\n", text)
+    if any(line.startswith("data:") for line in lines):
+        lines = [line.removeprefix("data:").strip() for line in lines if line.startswith("data:")]
+    found: set[str] = set()
+    rest = [parsed(text.lstrip("\ufeff")), *map(parsed, lines)]
+    while rest:
+        value = rest.pop()
+        if isinstance(value, dict):
+            kind, name = value.get("type"), value.get("name")
+            if kind in ("tool_use", "function_call", "custom_tool_call") and isinstance(name, str):
+                found.add(name)
+            for entry in _each(value.get("tool_calls")):
+                function = entry.get("function")
+                if isinstance(function, dict) and isinstance(function.get("name"), str):
+                    found.add(function["name"])
+            found |= {*value["names"]} if isinstance(value.get("names"), list) and {*value} == {"names"} else set()
+            rest += [one for key, one in value.items() if key != "tools"]
+        elif isinstance(value, list):
+            rest += value
+    return found

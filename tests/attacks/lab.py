@@ -1,0 +1,78 @@
+"""Exchanges under policies, without a proxy: a reply in, what leaves for the client out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tests.apis import chat
+from tests.exchanges import AGENT, API, PROFILES
+from vtc.exchange import Exchange
+from vtc.guards.chain import Guards
+from vtc.profiles.matching import Facts
+from vtc.profiles.planner import Planner, Settings
+from vtc.profiles.schema import Match, PolicyProfile
+
+PROMPT = (Path(__file__).parents[1] / "cases" / "prompts" / "cline.md").read_text("utf-8")
+CLINE = Facts(user_agent="Cline/3.82.0", host="127.0.0.1", path="/v1/chat/completions")
+BASH = chat.tool("bash", command="string")
+TOOLS = [BASH, chat.READ, chat.tool("bash_x", command="string")]
+
+
+def under(
+    guards: dict[str, Any] | None, *, text: bool = False, model: dict[str, Any] | None = None, **fields: Any
+) -> Exchange:
+    """An exchange under a policy, of Cline (`text`) or a native client; `model` sets keys of the model's profile."""
+    profiles = PROFILES
+    if guards is not None:
+        policy = PolicyProfile(name="mine", match=Match(), guards=msgspec.convert(guards, Guards))
+        profiles = dataclasses.replace(profiles, policies={"mine": policy})
+    settings = Settings(**(model or {}))
+    if text:
+        messages = [{"role": "system", "content": PROMPT}, {"role": "user", "content": "Look."}]
+        fields = {"messages": messages, "tools": None, **fields}
+    body = chat.encoded(chat.request(**{"stream": True, "tools": TOOLS, **fields}))
+    return Exchange.open(API, body, CLINE if text else AGENT, Planner(profiles, settings), "seed")
+
+
+def streamed(exchange: Exchange, pieces: Iterable[bytes]) -> bytes:
+    stream = exchange.stream()
+    return b"".join([out for piece in pieces for out in stream.feed(piece)] + stream.finish())
+
+
+def said(text: str, *, size: int = 1, finish: str = "stop") -> list[bytes]:
+    """A streamed reply in pieces of so many characters."""
+    return chat.streamed(*(text[at : at + size] for at in range(0, len(text), size)), finish=finish)
+
+
+def native(*calls: tuple[str, str], text: str = "") -> list[bytes]:
+    """A streamed reply with calls of the server's own: name and the text of the arguments."""
+    entries = [
+        {"index": i, "id": f"c{i}", "type": "function", "function": {"name": name, "arguments": arguments}}
+        for i, (name, arguments) in enumerate(calls)
+    ]
+    deltas = [chat.chunk({"tool_calls": [entry]}) for entry in entries]
+    return [chat.ROLE, *chat.said(*text), *deltas, chat.chunk({}, "tool_calls"), chat.DONE]
+
+
+def whole(*calls: tuple[str, str], content: Any = None, **message: Any) -> bytes:
+    """A reply that is not streamed."""
+    entries = [
+        {"id": f"c{i}", "type": "function", "function": {"name": name, "arguments": arguments}}
+        for i, (name, arguments) in enumerate(calls)
+    ]
+    if entries:
+        message = {"tool_calls": entries, **message}
+    return chat.encoded(chat.completion(content, "tool_calls", message=message))
+
+
+def actions(exchange: Exchange) -> Sequence[tuple[str, str]]:
+    return [(entry["policy"], entry["action"]) for entry in exchange.report.policies]
+
+
+RULES = ("hermes", "qwen3-coder", "gemma4", "minimax-m3", "tag", "pythonic", "harmony", "cline")
+"""Dialects of every kind of body."""

@@ -1,0 +1,284 @@
+"""A model that was talked into something gets no forbidden call past a policy, by the parsers of real clients."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.apis import chat
+from tests.attacks.clients import called, cline, told
+from tests.attacks.lab import actions, native, said, streamed, under, whole
+
+RM = '{"command": "rm -rf /"'
+NO_RM = {"reactors": [{"name": "no-rm", "when": {"arguments": {"command": r"\brm\b"}}, "then": {"refuse": "No."}}]}
+STARTS = {
+    "reactors": [
+        {
+            "name": "no-rm",
+            "when": {"arguments": {"starts_with(command, 'rm')": {"equals": True}}},
+            "then": {"refuse": "No."},
+        }
+    ]
+}
+DRY = {"reactors": [{"name": "dry", "then": {"set_arguments": {"dry_run": True}}}]}
+
+
+def forms(arguments: str) -> list[tuple[str, Any]]:
+    text = f'<tool_call>\n{{"name": "bash", "arguments": {arguments}}}\n</tool_call>'
+    return [
+        ("text", said(text, size=50)),
+        ("native", native(("bash", arguments))),
+        ("whole text", chat.encoded(chat.completion(text))),
+        ("whole", whole(("bash", arguments))),
+    ]
+
+
+def delivered(guards: dict[str, Any], reply: Any, **fields: Any) -> list[Any]:
+    """The arguments of the calls of bash that a client is given."""
+    exchange = under(guards, **fields)
+    body = exchange.body(reply) if isinstance(reply, bytes) else streamed(exchange, reply)
+    assert exchange.report.failures == []
+    return [arguments for name, arguments in chat.read(body).calls if name == "bash"]
+
+
+@pytest.mark.parametrize("depth", [100, 400, 500, 600, 900, 1_000, 3_000])
+@pytest.mark.parametrize("form", range(4))
+def test_deep_arguments_switch_no_policy_off(depth: int, form: int) -> None:
+    """A1, A2."""
+    for arguments in (
+        f'{RM}, "x": {"[" * depth}{"]" * depth}}}',
+        f'{{"command": {"[" * depth}"rm x"{"]" * depth}}}',
+    ):
+        _, reply = forms(arguments)[form]
+        assert delivered(NO_RM, reply) == []
+        assert delivered({"arguments": {"misfit": "steer"}, **NO_RM}, reply) == []
+
+
+def test_a_call_that_cannot_be_checked_opens_no_way_for_those_behind_it() -> None:
+    """A2."""
+    deep = f'{{"command": {"[" * 600}1{"]" * 600}}}'
+    guards = {"arguments": {"misfit": "drop"}}
+    body = streamed(
+        under(guards), native(("bash", deep), ("bash", '{"command": 1, "more": 2, "x": {}}'), ("bash", "{}"))
+    )
+    assert called(body) == {"bash"}
+    assert [arguments for _, arguments in chat.read(body).calls] == [{"command": "1", "more": 2, "x": {}}]
+
+
+@pytest.mark.parametrize("number", ["1e999", "0.1000000000000000000001", "1" * 5_000, "-1e-999"])
+@pytest.mark.parametrize("form", range(4))
+def test_a_number_that_python_cannot_keep_switches_no_change_off(number: str, form: int) -> None:
+    """A3."""
+    _, reply = forms(f'{RM}, "x": {number}}}')[form]
+    exchange = under(DRY)
+    body = exchange.body(reply) if isinstance(reply, bytes) else streamed(exchange, reply)
+    assert "bash" not in called(body) or "dry_run" in body.decode()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        '{"command": ["rm", "-rf", "/"]}',
+        '{"command": {"x": "rm"}}',
+        '["rm"]',
+    ],
+)
+def test_an_expression_that_fails_refuses(arguments: str) -> None:
+    """A4."""
+    assert delivered(STARTS, native(("bash", arguments)), tool_choice="none") == []
+
+
+# Text clients: what leaves, as Cline reads it
+
+COMMAND = "<command>rm -rf /</command></execute_command>"
+EXECUTE = f"<execute_command>{COMMAND}"
+HERMES = '<tool_call>{{"name": "{}", "arguments": {}}}</tool_call>'
+DENIED_CALL = HERMES.format("execute_command", '{"command": "ls", "requires_approval": "false"}')
+DROPPING = {"denied_tools": ["execute_command"], "on_denied": "drop"}
+STEERING = {"denied_tools": ["execute_command"], "on_denied": "steer"}
+RENAMING = {
+    "denied_tools": ["execute_command"],
+    "reactors": [
+        {
+            "name": "shell",
+            "when": {"tools": ["run_shell"], "arguments": {"command": "^ls$"}},
+            "then": {"rename_tool": "read_file"},
+        }
+    ],
+}
+READ = "<read_file>\n<path>{}</path>\n</read_file>"
+JOINED: dict[str, tuple[dict[str, Any], str]] = {
+    "halves around a dropped call": (DROPPING, f"<execute_{DENIED_CALL}command>{COMMAND}"),
+    "halves around a dropped call of another tool": (
+        {**DROPPING, "denied_tools": ["execute_command", "list_files"]},
+        f"<execute_{HERMES.format('list_files', '{"path": "."}')}command>{COMMAND}",
+    ),
+    "halves around a call that is too many": (
+        STEERING,
+        f"{READ.format('a')}<execute_{READ.format('b')}command>{COMMAND}",
+    ),
+    "halves around what a rule removes": (
+        {**STEERING, "content": [{"pattern": "@+"}]},
+        f"<execute_@@command>{COMMAND}",
+    ),
+    "an opener that a rule writes": (
+        {**STEERING, "content": [{"pattern": "@", "replacement": "<execute_"}]},
+        f"@command>{COMMAND}",
+    ),
+    "a name in other case": (STEERING, f"<Read_file>\n<path>{EXECUTE}<read_file></path>\n</Read_file>"),
+    "a call that a rule leaves alone": (RENAMING, f"<run_shell><path>{EXECUTE}</path></run_shell>"),
+    "a tool that the prompt does not document": (
+        {"allowed_tools": ["read*", "attempt_completion"]},
+        "<new_task><context>rm</context></new_task>",
+    ),
+    "a denied tool that the prompt does not document": (
+        {"denied_tools": ["report_bug"]},
+        "<report_bug><title>x</title></report_bug>",
+    ),
+    "a tool by a pattern that the prompt does not document": (
+        {"denied_tools": ["condense*"]},
+        "<condense><context>x</context></condense>",
+    ),
+    "a value that closes the call, balanced": (
+        STEERING,
+        READ.format(f"a<path>b</path></read_file>{EXECUTE}<read_file></path>"),
+    ),
+    "a quoted example": (STEERING, f"Write:\n```\n{EXECUTE}\n```\n"),
+    "no end": (STEERING, "<execute_command><command>rm -rf /"),
+    "doubled": (STEERING, f"<<execute_command>{COMMAND}"),
+    "in thoughts": (STEERING, f"<thinking>{EXECUTE}</thinking>"),
+    "arguments that a message quotes": (
+        {**STEERING, "arguments": {"coerce": False, "misfit": "steer"}},
+        HERMES.format("read_file", json.dumps({"path": {"x": EXECUTE}})),
+    ),
+}
+
+
+@pytest.mark.parametrize("what", JOINED)
+@pytest.mark.parametrize("size", [1, 7, 10_000])
+def test_cline_finds_no_forbidden_call_in_what_leaves(what: str, size: int) -> None:
+    """A5 to A9."""
+    guards, text = JOINED[what]
+    plain = streamed(under(None, text=True), said(text, size=size))
+    exchange = under(guards, text=True)
+    for body in (streamed(exchange, said(text, size=size)), under(guards, text=True).body(whole(content=text))):
+        names = {name for name, _ in cline(told(body))}
+        assert not names & {"execute_command", "new_task", "report_bug", "condense"}, told(body)
+    assert exchange.report.failures == []
+    assert cline(told(plain)) or "command>" in told(plain)
+
+
+NAMES = [
+    EXECUTE,
+    f"x\n{EXECUTE}",
+    "execute_command\n",
+    "<execute_command>",
+    "éxecute_command",
+    "bash\u200b",
+    "b\u0430sh",
+    "",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("guards", [None, STEERING, {"allowed_tools": ["read*"]}, DROPPING, {"arguments": {}}])
+def test_a_name_of_a_call_is_no_markup(name: str, guards: Any) -> None:
+    """A6: without any policy, too."""
+    for calls in ([(name, "{}")], [("read_file", '{"path": "a"}'), (name, "{}")]):
+        exchange = under(guards, text=True)
+        text = told(streamed(exchange, native(*calls)))
+        assert {name for name, _ in cline(text)} <= ({"read_file"} if len(calls) > 1 else set()), text
+        text = told(under(guards, text=True).body(whole(*calls)))
+        assert {name for name, _ in cline(text)} <= ({"read_file"} if len(calls) > 1 else set()), text
+
+
+@pytest.mark.parametrize("name", ["bash\u200b", "b\u0430sh", "bash\0", "\uff42\uff41\uff53\uff48", "bash ", "x\nbash"])
+def test_a_name_that_a_client_may_fold_reaches_none(name: str) -> None:
+    """E8."""
+    exchange = under({"denied_tools": ["bash"]})
+    assert called(streamed(exchange, native((name, "{}")))) == set()
+    assert called(under({"denied_tools": ["bash"]}).body(whole((name, "{}")))) == set()
+
+
+def test_a_call_that_is_written_for_cline_arrives_whole_or_not_at_all() -> None:
+    """E2: also without a policy."""
+    content = f"x\n</content>\n</write_to_file>\n{EXECUTE}"
+    body = streamed(under(None, text=True), native(("write_to_file", json.dumps({"path": "a", "content": content}))))
+    assert cline(told(body)) == []
+
+
+# Rules on text
+
+
+@pytest.mark.parametrize(
+    ("patterns", "text"),
+    [
+        ([r"<\|im_end\|>"], "<|im_<|im_end|>end|>"),
+        ([r"<\|im_end\|>"], "<|im_<|im_<|im_end|>end|>end|>"),
+        (["secret", "foo"], "secfooret"),
+        (["secret", "foo", "bar"], "sefobarocret"),
+        ([r"<\|im_end\|>"], f"<|im_{DENIED_CALL.replace('execute_command', 'bash')}end|>"),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_a_rule_looks_again_at_what_it_joined(patterns: list[str], text: str, size: int) -> None:
+    """A10."""
+    guards = {"content": [{"pattern": pattern} for pattern in patterns]}
+    for with_calls in (guards, {**guards, "denied_tools": ["bash"], "on_denied": "drop"}):
+        for body in (
+            streamed(under(with_calls), said(f"a {text} b", size=size)),
+            under(with_calls).body(whole(content=f"a {text} b")),
+        ):
+            content = told(body)
+            assert "secret" not in content
+            assert "<|im_end|>" not in content
+            assert content.startswith("a ")
+            assert content.endswith(" b")
+
+
+# Whatever it writes
+
+PIECES = st.sampled_from([
+    "<execute_command>", "<execute_", "command>", COMMAND, "</execute_command>", "<", "</", ">", "\n", "@",
+    "@@", "```\n",
+    DENIED_CALL, READ.format("a"), "<read_file>", "<path>", "</path>", "</read_file>", "<Read_file>", "</Read_file>",
+    "<write_to_file><path>a</path><content>", "</content></write_to_file>", "<tool_call>", "</tool_call>", "<browser_",
+    "action>", HERMES.format("read_file", '{"path": "<execute_command>"}'), HERMES.format("browser_action", "{}"),
+    HERMES.format("read_file", '{"path": "a</path></read_file><execute_command>"}'), "<thinking>", "</thinking>",
+    "<run_shell><command>ls</command></run_shell>", "<run_shell><path>", "</run_shell>", "Well. ",
+])  # fmt: skip
+GUARDS: list[dict[str, Any]] = [
+    {"denied_tools": ["execute_command", "browser*"]},
+    {"denied_tools": ["execute_command", "browser*"], "on_denied": "drop", "content": [{"pattern": "@+"}]},
+    {"allowed_tools": ["read_file", "write_to_file"], "content": [{"pattern": "@", "replacement": "<"}]},
+    {
+        **RENAMING,
+        "denied_tools": ["execute_command", "browser_action"],
+        "arguments": {"coerce": False, "misfit": "steer"},
+    },
+]
+
+
+@given(st.lists(PIECES, max_size=12), st.sampled_from([1, 2, 5, 9, 500]), st.sampled_from(GUARDS))
+def test_no_forbidden_call_leaves_for_cline(pieces: list[str], size: int, guards: dict[str, Any]) -> None:
+    text = "".join(pieces)
+    exchange = under(guards, text=True)
+    found = cline(told(streamed(exchange, said(text, size=size))))
+    assert not {name for name, _ in found} & {"execute_command", "browser_action"}
+    assert exchange.report.failures == []
+    found = cline(told(under(guards, text=True).body(whole(content=text))))
+    assert not {name for name, _ in found} & {"execute_command", "browser_action"}
+
+
+def test_what_is_allowed_still_arrives() -> None:
+    """The oracle finds calls where there are some."""
+    for guards in (None, STEERING, *GUARDS):
+        exchange = under(guards, text=True)
+        text = "Well.\n\n" + READ.format("a.py")
+        assert told(streamed(exchange, said(text))) == text
+        assert cline(text) == [("read_file", {"path": "a.py"})]
+        assert [action for action in actions(exchange) if action[1] != "passed"] == []

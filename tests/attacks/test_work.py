@@ -1,0 +1,113 @@
+"""No input holds up everybody: work grows with it and not faster, and ends where there is too much."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from functools import partial
+from types import FrameType
+
+import pytest
+
+from benchmarks.hostile import PROMPTS, REPLIES, exchange, pieces
+from tests.apis import chat
+from tests.attacks.clients import called
+from tests.attacks.lab import native, streamed, under, whole
+from tests.test_hostile import PATIENCE, steps
+from vtc.apis.relay import MOST_CALLS, MOST_CHOICES
+from vtc.dialects.text_client import documented_tools
+from vtc.dialects.text_client.documented_tools import MOST_PROMPT
+
+MOST_STEPS = 1_200_000
+"""Calls of functions, ours and the interpreter's, that one read of a stream, or a request, may make: some 0.2 s."""
+
+
+@pytest.fixture(autouse=True)
+def impatient() -> Iterator[None]:
+    def give_up(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError(f"no end after {PATIENCE} s")
+
+    before = signal.signal(signal.SIGALRM, give_up)
+    signal.alarm(PATIENCE)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("what", PROMPTS)
+def test_reading_tools_out_of_a_prompt_is_linear(what: str) -> None:
+    """C1: of the longest that is read, too; what took the time was inside of expressions, where no step is counted."""
+    few, many = (steps(partial(documented_tools.read, PROMPTS[what](size))) for size in (10_000, 80_000))
+    assert many < 10 * few + 1_000
+    longest = PROMPTS[what](MOST_PROMPT)[:MOST_PROMPT]
+    assert documented_tools.read(longest).rest is not None
+    assert steps(partial(documented_tools.read, longest)) < MOST_STEPS
+
+
+def test_a_prompt_that_is_too_long_is_left_alone_and_that_is_told() -> None:
+    prompt = PROMPTS["tools"](2 * MOST_PROMPT)
+    assert documented_tools.read(prompt).tools == ()
+    messages = [{"role": "system", "content": prompt}, {"role": "user", "content": "x"}]
+    one = under(None, text=True, messages=messages)
+    assert "too long" in "; ".join(one.plan.why)
+    assert json.loads(one.request())["messages"] == messages
+
+
+def test_a_text_client_whose_prompt_was_not_read_is_held_to_policies() -> None:
+    messages = [{"role": "system", "content": "x" * (2 * MOST_PROMPT)}, {"role": "user", "content": "x"}]
+    text = "<execute_command><command>rm</command></execute_command>"
+    for guards in ({"denied_tools": ["execute_command"]}, {"allowed_tools": ["read_file"]}):
+        body = streamed(under(guards, text=True, messages=messages), chat.streamed(*text))
+        assert b"< " in body
+        assert chat.read(body).content == f"< {text[1:]}"
+
+
+def most_steps(body: bytes) -> int:
+    """Of any one piece of work that a streamed reply makes."""
+    return max(map(steps, pieces(body)))
+
+
+@pytest.mark.parametrize("what", REPLIES)
+def test_the_work_of_a_stream_is_linear_and_none_of_it_long(what: str) -> None:
+    """C2, C3, C5."""
+    exchange()
+    few, many = (sum(map(steps, pieces(REPLIES[what](count)))) for count in (50, 400))
+    assert many < 12 * few + 5_000
+    assert most_steps(REPLIES[what](500)) < MOST_STEPS
+    assert most_steps(REPLIES[what](3_000)) < MOST_STEPS
+
+
+@pytest.mark.parametrize("form", ["streamed", "whole"])
+def test_thousands_of_calls_are_too_many(form: str) -> None:
+    """They are dealt with at the end of the message; under a policy nothing of such a reply leaves."""
+    calls = [("read", '{"filePath": "a"}')] * MOST_CALLS
+    deny = {"denied_tools": ["bash"]}
+
+    def reply(*more: tuple[str, str]) -> set[str]:
+        if form == "whole":
+            return called(under(deny, stream=False).body(whole(*calls, *more)))
+        return called(streamed(under(deny), native(*calls, *more)))
+
+    assert reply() == {"read"}
+    assert reply(("bash", "{}")) == set()
+
+
+def test_choices_are_told_apart_up_to_a_number() -> None:
+    """C5."""
+    call = {"index": 0, "id": "c", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
+    frames = [chat.chunk({"tool_calls": [call]}, index=index) for index in range(MOST_CHOICES + 10)]
+    exchange = under({"denied_tools": ["bash"]}, n=MOST_CHOICES)
+    assert called(streamed(exchange, frames)) == set()
+    free = under(None)
+    assert streamed(free, frames).endswith(frames[-1])
+    assert len(free.report.failures) == 1
+
+
+def test_what_is_told_of_thousands_of_calls_is_short() -> None:
+    """C3."""
+    exchange = under({"arguments": {"misfit": "drop"}})
+    text = "".join(f'<tool_call>{{"name": "bash", "arguments": [{i}]}}</tool_call>\n' for i in range(3_000))
+    streamed(exchange, chat.streamed(*(text[at : at + 500] for at in range(0, len(text), 500))))
+    assert len(exchange.report.summary()) < 3_000
+    assert len(json.dumps(exchange.report.as_dict())) < 60_000

@@ -1,0 +1,49 @@
+"""What does not leave: requests and replies that a policy could not look at, and what was done to a flow before."""
+
+from __future__ import annotations
+
+from mitmproxy import ctx, http
+
+from vtc.exchange import Exchange
+from vtc.json_text import encode
+from vtc.proxy import flows
+from vtc.proxy.flows import METADATA
+
+
+def renew(flow: http.HTTPFlow) -> None:
+    """Make a flow that is sent again what it was when it came: what was done to it then is done anew."""
+    came = flow.metadata.pop(flows.CAME["request"], None)
+    if isinstance(came, bytes):
+        flow.request.content = came
+    for key in (METADATA, flows.CAME["reply"]):
+        flow.metadata.pop(key, None)
+    if flow.comment.startswith("vtc"):
+        flow.comment, flow.marked = "", ""
+
+
+def refuse(flow: http.HTTPFlow, reason: str) -> None:
+    """Answer a request whose reply no policy would see."""
+    if flow.request.stream:  # it has gone on already
+        flow.kill()
+        return
+    message = f"vtc: a policy that refuses calls holds here, and this request cannot be read: {reason}"
+    body = encode({"error": {"message": message, "type": "invalid_request_error"}})
+    flow.response = http.Response.make(400, body, {"content-type": "application/json"})
+
+
+def withhold(exchange: Exchange, response: http.Response, reason: str, *, rewrites: bool) -> None:
+    """Put something in the place of a whole reply that could not be looked at, unless it may pass."""
+    body = exchange.withheld(reason)
+    if body is not None and rewrites:
+        response.headers.pop("content-encoding", None)
+        response.content = body
+        response.headers["content-type"] = "application/json"
+
+
+def streams_large() -> bool:
+    return bool("stream_large_bodies" in ctx.options and ctx.options.stream_large_bodies)
+
+
+def withholding(_: bytes) -> list[bytes]:
+    """Let nothing of a body leave."""
+    return []
