@@ -6,6 +6,8 @@ import gc
 import re
 import tracemalloc
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 
 import pytest
 
@@ -161,3 +163,23 @@ def test_a_pattern_that_is_cleared_is_in_no_cache_of_python_either(few: int) -> 
     assert any("tool_77_" in key[1] for key in re._cache)  # type: ignore[attr-defined]
     COMPILED.clear()
     assert not re._cache  # type: ignore[attr-defined]
+
+
+def test_threads_that_share_a_cache_count_alike() -> None:
+    """Of what two make at the same time one is kept, and its bytes count once."""
+    cache = BoundedCache(1 << 16)
+    both = Barrier(2)
+
+    def made(key: int) -> int:
+        both.wait(timeout=30)
+
+        def make() -> int:
+            both.wait(timeout=30)
+            return key
+
+        return cache.get_or_make(key, make, lambda _: 100)
+
+    with ThreadPoolExecutor(2) as threads:
+        for key in range(20):
+            assert {*threads.map(made, (key, key))} == {key}
+    assert cache.size == 20 * (100 + ENTRY)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from threading import Lock
 from typing import NamedTuple
 
 MOST_COMPILED = 32 << 20
@@ -23,7 +24,10 @@ class _Entry(NamedTuple):
 
 
 class BoundedCache:
-    """Keeps values by key, up to a number of bytes. The entry that was not asked for longest is evicted first."""
+    """Keeps values by key, up to a number of bytes. The entry that was not asked for longest is evicted first.
+
+    Threads may share one: large replies are read beside the event loop.
+    """
 
     def __init__(self, most_bytes: int, on_evict: Callable[[], object] = lambda: None) -> None:
         self.most_bytes = most_bytes
@@ -31,6 +35,7 @@ class BoundedCache:
         """Bytes of all entries."""
         self._on_evict = on_evict
         self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
+        self._lock = Lock()
 
     def get_or_make[T](self, key: Hashable, make: Callable[[], T], size_of: Callable[[T], int], now: int = 0) -> T:
         """Get the value for `key`, or make and keep it. It is shared and must not be changed.
@@ -38,37 +43,45 @@ class BoundedCache:
         `size_of` gives its bytes. A value that is larger than the cache is made each time. `now` is the time of use,
         for `evict_unused`.
         """
-        entry = self._entries.pop(key, None)
-        if entry is not None:
-            self._entries[key] = entry if entry.used == now else entry._replace(used=now)
-            return entry.value  # type: ignore[return-value]  # `make` made it
-        value = make()
+        with self._lock:
+            entry = self._entries.pop(key, None)
+            if entry is not None:
+                self._entries[key] = entry if entry.used == now else entry._replace(used=now)
+                return entry.value  # type: ignore[return-value]  # `make` made it
+        value = make()  # takes its time, and may ask for another key
         size = size_of(value) + ENTRY
-        if size > self.most_bytes:
-            self._on_evict()
-            return value
-        self._entries[key] = _Entry(value, size, now)
-        self.size += size
-        if self.size > self.most_bytes:
-            while self.size > self.most_bytes and self._entries:
+        with self._lock:
+            if size <= self.most_bytes:
+                self._put(key, _Entry(value, size, now))
+            full = self.size > self.most_bytes
+            while self.size > self.most_bytes:
                 self._evict()
+        if full or size > self.most_bytes:
             self._on_evict()
         return value
 
     def evict_unused(self, since: int) -> None:
         """Evict entries that were last used before `since`."""
-        while self._entries and next(iter(self._entries.values())).used < since:
-            self._evict()
+        with self._lock:
+            while self._entries and next(iter(self._entries.values())).used < since:
+                self._evict()
 
     def clear(self) -> None:
         """Evict all entries."""
-        self._entries.clear()
-        self.size = 0
+        with self._lock:
+            self._entries.clear()
+            self.size = 0
         self._on_evict()
+
+    def _put(self, key: Hashable, entry: _Entry) -> None:
+        if old := self._entries.pop(key, None):  # another thread was faster
+            self.size -= old.size
+        self._entries[key] = entry
+        self.size += entry.size
 
     def _evict(self) -> None:
         _, entry = self._entries.popitem(last=False)
-        self.size = self.size - entry.size if self._entries else 0  # another thread may have miscounted
+        self.size -= entry.size
 
 
 # Python's own cache holds the patterns that were compiled last: without the purge, evicting one would free nothing.
