@@ -176,4 +176,4 @@ def _opening(text: str) -> str:
 
 
 def _is_marker(opening: str) -> bool:
-    return len(opening) >= 5 and not opening[0].isalnum() and not opening.startswith("```")
+    return len(opening) >= 5 and not opening.startswith("```") and (not opening[0].isalnum() or "=" in opening)
