@@ -112,7 +112,7 @@ ODD_VALUES = {
     "beyond any float": ("1e999999999", 1),
     "half a character": (r'"\ud83d"', 1),
     "NUL": (r'"\u0000"', 1),
-    "a key twice": ('"a", "filePath": "b"', 1),
+    "a key twice": ('"a", "filePath": "b"', 0),
     "keys of JavaScript's": ('"a", "__proto__": {"x": 1}, "constructor": 1', 1),
 }
 
@@ -296,7 +296,7 @@ def test_a_name_is_no_path(tmp_path: Path) -> None:
     profiles = load([builtin_directory(), directory])
     assert set(profiles.models) - set(PROFILES.models) == {"../secret.yaml"}
     for name in ("../secret", str(secret), "secret"):
-        with pytest.raises(UnknownName, match="there is no model profile"):
+        with pytest.raises(UnknownName, match="there is no model"):
             Planner(profiles, Settings(model=name))
 
 

@@ -171,22 +171,24 @@ def test_text_without_tools_is_left_as_it_is(dialect: str, text: str) -> None:
 
 BEGINNINGS = {
     "hermes": ["<tool_call>{", "<tool_call>[{", "<tool_call>```json{"],
+    "qwen3-coder": ["<tool_call><function=bash", "<function=a.b"],
+    "invoke": ['<function_calls><invoke name="bash', '<invoke name="x', '<invoke name="x'],
+    "tag": [f"<{prefix}{name}" for prefix in ("", *PREFIXES) for name in AGENT],
+    "tools-tag": ["<tools>{", "<tools>[{", "<tools>```json{"],
+    "bare-json": ['{"name":"bash', '{"arguments":', '{"type":'],
+}
+SPELLED = {
     "qwen3-coder": [
         f"{wrapper}<function{between}{name}"
         for wrapper in ("", "<tool_call>", "<function_invocation>", "<zyphra_tool_call>")
         for between in ("=", "", 'name="')
         for name in ("bash", "a.b")
     ],
-    "invoke": [
-        '<function_calls><invoke name="bash',
-        '<tool_calls><invoke name="bash',
-        '<invoke name="x',
-        '<antml:invoke name="x',
-    ],
-    "tag": [f"<{prefix}{name}" for prefix in ("", *PREFIXES) for name in AGENT],
-    "tools-tag": ["<tools>{", "<tools>[{", "<tools>```json{"],
-    "bare-json": ['{"name":"bash', '{"arguments":', '{"type":', '{"tool_calls":[', '{"function_calls":['],
+    "invoke": [f'{wrapper}<invoke name="{name}' for wrapper in ("<function_calls>", "<tool_calls>") for name in "bx"],
+    "bare-json": [f'{{"name":"{name}","arguments":' for name in ("alice", "bath")]
+    + ['{"tool_calls":[', '{"function_calls":['],
 }
+"""Other ways in which calls may begin, white space aside."""
 OTHERS = ["```", "~~~", *THINK[0]]
 PROSE = [
     "If a < b and c <= d, then <div class='x'> or </div>, <tool> or <tools> or <tool_call> alone.",
@@ -208,7 +210,7 @@ def bare(text: str) -> str:
 def test_what_cannot_be_markup_leaves_at_once(dialect: str, text: str) -> None:
     """Held back is white space, and after it a beginning of a head, a fence or a run of backticks; nothing else."""
     one = reader(dialect)
-    starts = [bare(start) for start in [*BEGINNINGS[dialect], *OTHERS]]
+    starts = [bare(start) for start in [*BEGINNINGS[dialect], *SPELLED.get(dialect, []), *OTHERS]]
     left = 0
     for end in range(1, len(text) + 1):
         left += len(raw(one.feed(text[end - 1])))

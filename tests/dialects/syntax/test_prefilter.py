@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tests.dialects.material import AGENT, DIALECTS
 from vtc.dialects.syntax.grammar import FENCES, TICKS, Grammar
-from vtc.dialects.syntax.pattern import Chars, Finder, Lit, Maybe, OneOf, Part, Space, Token, searching
-from vtc.dialects.syntax.prefilter import Prefilter, beginnings
+from vtc.dialects.syntax.pattern import Chars, Finder, Lit, Maybe, OneOf, Part, Space, Token, expecting, searching
+from vtc.dialects.syntax.prefilter import Expected, Prefilter, beginnings
 
 RESCUED = [one.rescued for one in DIALECTS.values() if one.rescued]
 HEADS = [head.token for head in Grammar(RESCUED, AGENT).heads.values() if not head.syntax.whole_reply]
@@ -86,3 +86,17 @@ def test_where_a_token_may_begin() -> None:
         True,
         True,
     ]
+
+
+@given(text=st.lists(st.sampled_from([*PIECES, " ", "\n", "\\", "\\n"]), max_size=6).map("".join))
+def test_what_is_expected_is_found_as_in_one_expression(text: str) -> None:
+    whole, split = expecting(TOKENS), Expected(TOKENS)
+    for one, other in ((whole.while_open, split.while_open), (whole.at_end, split.at_end)):
+        found, same = one.match(text), other.match(text)
+        held = [match is not None and (match.lastgroup or "").startswith("hold") for match in (found, same)]
+        assert held[0] == held[1]
+        if found and not held[0]:
+            assert same is not None
+            assert (found.lastgroup, found.span()) == (same.lastgroup, same.span())
+        else:
+            assert bool(found) == bool(same)

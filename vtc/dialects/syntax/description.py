@@ -130,7 +130,10 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
             return None
         if self.names == "declared":
             if self.sections and self.section_anchor == "message":
-                return replace(self, section_required=True)
+                named = any(_opening(text)[:1].isalnum() or text.startswith("{name}") for text in self.calls)
+                sections_named = any(_opening(text)[:1].isalnum() for text in self.sections)
+                bare = "{calls}" in self.sections
+                return None if sections_named or (named and bare) else replace(self, section_required=True)
             return replace(self, ends_reply=True) if {*map(_opening, self.calls)} == {"<"} else None
         patterns = self.sections if self.section_required else self.calls
         marked = tuple(text for text in patterns if _is_marker(_opening(text)))
@@ -176,4 +179,4 @@ def _opening(text: str) -> str:
 
 
 def _is_marker(opening: str) -> bool:
-    return len(opening) >= 5 and not opening.startswith("```") and (not opening[0].isalnum() or "=" in opening)
+    return len(opening) >= 5 and not opening[0].isalnum() and not opening.startswith("```")

@@ -30,7 +30,7 @@ from vtc.dialects.syntax.pattern import (
     expecting,
     searching,
 )
-from vtc.dialects.syntax.prefilter import Prefilter
+from vtc.dialects.syntax.prefilter import Expected, Prefilter
 
 PER_HEAD, PER_NAME = 512, 64
 """Bytes that a grammar takes for each way in which a call may begin, and for each tool."""
@@ -83,7 +83,7 @@ class Grammar:
         in_code = [head.token for head in anywhere if head.syntax.dialect.in_code == "call"]
         think = [Token(f"think{i}", (Lit(tag),)) for i, (tag, _) in enumerate(reasoning)]
         stray = [Token("stray", (Lit(tag),)) for _, tag in reasoning[:1]]
-        self.start = expecting([*think, *(h.token for h in self.heads.values() if h.syntax.whole_reply)])
+        self.start = Expected([*think, *(h.token for h in self.heads.values() if h.syntax.whole_reply)])
         dropped = [Token(f"marker{i}", (Lit(marker),)) for i, marker in enumerate(markers)]
         self.text = Prefilter([*tokens, *dropped, *stray, *FENCES, TICKS])
         # In backticks a tag is quoted.

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property, lru_cache
 
 from vtc.dialects.bounded_cache import COMPILED
-from vtc.dialects.syntax.pattern import Finder, Lit, Maybe, OneOf, Part, Scan, Token, searching
+from vtc.dialects.syntax.pattern import SPACE, Finder, Lit, Maybe, OneOf, Part, Scan, Token, expecting, searching
 
 _numbers = itertools.count()
 MOST = 4
@@ -74,6 +74,68 @@ class Prefilter(Scan):
     @property
     def _at_end(self) -> str:  # type: ignore[override]  # as above
         return searching(self._tokens)._at_end
+
+
+class Expected(Scan):
+    """What `expecting` gives, for many tokens: an expression for those that may begin with a character is made when one
+    is met, so that a reply that begins otherwise needs none.
+    """
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self._tokens = tokens
+        self._number = next(_numbers)
+        self.firsts = ""
+
+    def size(self) -> int:
+        """Measure it without what is made when it is needed, in bytes."""
+        return 0
+
+    @cached_property
+    def while_open(self) -> Finder:
+        return _Expected(self, final=False)
+
+    @cached_property
+    def at_end(self) -> Finder:
+        return _Expected(self, final=True)
+
+    def inner(self, first: str) -> Scan:
+        """Expects the tokens that may begin with a character."""
+
+        def make() -> Scan:
+            return expecting([token for token in self._tokens if token.first in ("", first)])
+
+        return COMPILED.get_or_make((self._number, first), make, Scan.size)
+
+    @property
+    def _while_open(self) -> str:  # type: ignore[override]  # a scan is given its expressions
+        return expecting(self._tokens)._while_open
+
+    @property
+    def _at_end(self) -> str:  # type: ignore[override]  # as above
+        return expecting(self._tokens)._at_end
+
+
+class _Expected:
+    """One of the two expressions of it."""
+
+    def __init__(self, expected: Expected, *, final: bool) -> None:
+        self._inner = expected.inner
+        self._final = final
+
+    def search(self, text: str, at: int = 0, /) -> re.Match[str] | None:
+        raise NotImplementedError  # what is expected stands at once
+
+    def match(self, text: str, at: int = 0, /) -> re.Match[str] | None:
+        if blank := _BLANK.match(text, at):
+            return None if self._final else blank
+        start = _WHITE.match(text, at)
+        assert start is not None
+        scan = self._inner(text[start.end()])
+        return (scan.at_end if self._final else scan.while_open).match(text, at)
+
+
+_WHITE = re.compile(SPACE)
+_BLANK = re.compile(rf"{SPACE}(?P<hold>\\?\Z)")
 
 
 class _Steps:
