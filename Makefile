@@ -17,7 +17,7 @@ demo: ## run the demonstration; WEB=1 shows it in mitmweb
 	$(PYTHON) -m vtc demo $(DEMO_FLAGS)
 
 test: setup ## run the test suite
-	$(PYTHON) -m pytest
+	$(PYTHON) -m pytest -n auto
 
 test-agents: setup ## run the tests with real coding agents (needs Node)
 	@command -v npm >/dev/null || { echo "make test-agents needs Node and npm: install Node 20 or newer" >&2; exit 1; }

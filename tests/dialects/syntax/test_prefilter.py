@@ -17,6 +17,7 @@ RESCUED = [one.rescued for one in DIALECTS.values() if one.rescued]
 HEADS = [head.token for head in Grammar(RESCUED, AGENT).heads.values() if not head.syntax.whole_reply]
 TOKENS = [*HEADS, *FENCES, TICKS]
 ONE, TWO = searching(TOKENS), Prefilter(TOKENS)
+WHOLE, SPLIT = expecting(TOKENS), Expected(TOKENS)
 PIECES = [
     *("<", "<tool_call>", "<tool_calls>", "<function=", "<invoke name=", "<invoke", "<bash>", "<BASH", "<|"),
     *("bash", ">", '"', "{", '{"', "[", "name", "\n", "  ", "`", "```", "~~~", "~", "a", "</", "]", "｜", "▁", "tool"),
@@ -90,8 +91,7 @@ def test_where_a_token_may_begin() -> None:
 
 @given(text=st.lists(st.sampled_from([*PIECES, " ", "\n", "\\", "\\n"]), max_size=6).map("".join))
 def test_what_is_expected_is_found_as_in_one_expression(text: str) -> None:
-    whole, split = expecting(TOKENS), Expected(TOKENS)
-    for one, other in ((whole.while_open, split.while_open), (whole.at_end, split.at_end)):
+    for one, other in ((WHOLE.while_open, SPLIT.while_open), (WHOLE.at_end, SPLIT.at_end)):
         found, same = one.match(text), other.match(text)
         held = [match is not None and (match.lastgroup or "").startswith("hold") for match in (found, same)]
         assert held[0] == held[1]
