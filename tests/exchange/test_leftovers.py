@@ -61,3 +61,29 @@ def test_whole_replies_are_read_alike(content: str, said: str) -> None:
     found = json.loads(opened().body(body))["choices"][0]["message"]
     assert [call["function"] for call in found["tool_calls"]] == [CALL["function"]]
     assert (found["content"] or "") == said
+
+
+@pytest.mark.parametrize("pieces", [1, 100])
+def test_text_after_calls_is_no_reasoning_where_the_prompt_opened_that(pieces: int) -> None:
+    """The reasoning ended before the calls; what the reply showed of its beginning is known for the next one."""
+    thoughts, answer = "I read.</think>Now:", "\nThat was it."
+    frames = [
+        *chat.said(*(thoughts[at : at + pieces] for at in range(0, len(thoughts), pieces))),
+        chat.chunk({"tool_calls": [CALL]}),
+        *chat.said(answer),
+        chat.chunk({}, "tool_calls"),
+        chat.DONE,
+    ]
+    exchange = opened(model="qwen3.5:9b")
+    found = chat.read(fed(exchange.stream(), *frames))
+    assert (found.reasoning, found.content) == ("I read.", "Now:\nThat was it.")
+    assert found.calls == [("read", {"filePath": "/a"})]
+    learned = exchange.plan.reading.thinking.learned
+    assert learned is not None
+    assert learned.begins_inside is True
+
+
+def test_tags_without_end_are_given_back() -> None:
+    """So that what is held, and looked at again, is bounded."""
+    tags = "</tool_call>" * 1000
+    assert answered("", tags, pieces=500).content == tags

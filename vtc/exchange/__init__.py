@@ -22,7 +22,7 @@ from msgspec.structs import replace as replace_fields
 
 from vtc.apis import Api, BadRequest, Request, folding, summary, unseen
 from vtc.dialects.cache import ConversationCache
-from vtc.dialects.reading.reader import Reader
+from vtc.dialects.reading.reader import Begins, Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
 from vtc.dialects.text_client import conversation
@@ -172,7 +172,7 @@ class Exchange:
         """Whether an assistant's message holds a call that could not be read, and none that could."""
         if message.calls or not self.plan.reading.dialects:
             return False
-        reader = self._reader(whole=True)
+        reader = self._reader(self.plan.reading.thinking.begins(whole=True))
         events = [*reader.feed(message.text), *reader.finish()]
         return any(isinstance(event, Refusal) for event in events) and not any(
             isinstance(event, Call) for event in events
@@ -338,8 +338,8 @@ class Exchange:
         reads = bool(self.plan.reading.dialects and self._tools)
         dialects = self.plan.reading.dialects
 
-        def beside_calls() -> tuple[Reader, Leftovers]:
-            return self._reader(whole=whole, dialects=()), Leftovers(dialects, self._reader(apart=True))
+        def beside_calls(begins: Begins) -> tuple[Reader, Leftovers]:
+            return self._reader(begins, dialects=()), Leftovers(dialects, self._reader())
 
         openers: list[str] = []
         if client := plan.client_text:
@@ -349,21 +349,18 @@ class Exchange:
             self._tools,
             self._ids,
             report,
-            reader=self._reader(whole=whole) if reads else None,
-            thoughts=Thoughts(self._reader(apart=True), think.begins_inside and not whole) if reads else None,
+            reader=self._reader(think.begins(whole=whole)) if reads else None,
+            thoughts=Thoughts(self._reader(), think.begins_inside and not whole) if reads else None,
             learned=think.learned,
             beside_calls=beside_calls if reads else None,
             guards=chain(plan.guards, self._tools, is_text=bool(client)) if plan.guards or client else None,
             openers=openers,
         )
 
-    def _reader(
-        self, *, whole: bool = False, apart: bool = False, dialects: Sequence[Description] | None = None
-    ) -> Reader:
-        """Make a reader of the text of a reply, or of a part of it that holds no reasoning (`apart`)."""
+    def _reader(self, begins: Begins = "text", *, dialects: Sequence[Description] | None = None) -> Reader:
+        """Make a reader of the text of a reply, or of a part of it, in all dialects of the plan or in these."""
         plan, think = self.plan.reading, self.plan.reading.thinking
         read = plan.dialects if dialects is None else tuple(dialects)
-        unknown, inside = whole and think.may_begin_inside, think.begins_inside
         return Reader(
             compiled(read, tuple(sorted(plan.tools)), think.tags, plan.markers),
             plan.tools,
@@ -371,7 +368,7 @@ class Exchange:
             unknown_tools=plan.unknown_tools,
             max_call_bytes=plan.max_call_bytes,
             think=think.to,
-            begins="text" if apart else "unknown" if unknown else "reasoning" if inside else "text",
+            begins=begins,
         )
 
 

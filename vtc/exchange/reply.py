@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from vtc.dialects.reading.after_call import EXCERPT
-from vtc.dialects.reading.reader import PlainRule, Reader
+from vtc.dialects.reading.reader import Begins, PlainRule, Reader
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
 from vtc.events import Call, Event, Reasoning, Refusal, Rewritten, Text, Tool, ToolCall
@@ -90,7 +90,7 @@ class ReplyPipeline:
         reader: Reader | None = None,
         thoughts: Thoughts | None = None,
         learned: Learned | None = None,
-        beside_calls: Callable[[], tuple[Reader, Leftovers]] | None = None,
+        beside_calls: Callable[[Begins], tuple[Reader, Leftovers]] | None = None,
         guards: Chain | None = None,
         openers: Collection[str] = (),
     ) -> None:
@@ -165,7 +165,8 @@ class ReplyPipeline:
         if reader is None or self._beside_calls is None:
             self._reader = None
             return self._staged(reader.release()) if reader else []
-        self._reader, self._leftovers = self._beside_calls()
+        self._learn(reader)
+        self._reader, self._leftovers = self._beside_calls(reader.begins)
         return self._staged(self._leftovers.feed(reader.release()))
 
     def late(self) -> None:
@@ -184,7 +185,8 @@ class ReplyPipeline:
         if self._guards:
             out += self._judged(self._guards.finish())
         if complete:
-            self._learn()
+            if self._reader:
+                self._learn(self._reader)
             self._check_choice()
         else:
             self._record.faults.clear()  # the model was cut off: it would be again
@@ -196,14 +198,12 @@ class ReplyPipeline:
         text = "".join(thoughts.said).strip() if reader.in_reasoning else ""
         return [Rewritten("", text), *calls] if text else calls
 
-    def _learn(self) -> None:
+    def _learn(self, reader: Reader) -> None:
         """Note whether the reply began inside of the reasoning: the next one will, too."""
-        if not (self._learned and self._reader):
-            return
-        inside = self._reader.began_inside
-        if inside is None and self._reader.in_reasoning:
+        inside = reader.began_inside
+        if inside is None and reader.in_reasoning and not self._native:
             inside = False  # what was taken for reasoning never ended
-        if inside is not None:
+        if self._learned and inside is not None:
             self._learned.begins_inside = inside
 
     def _staged(self, events: list[Event]) -> list[Event]:

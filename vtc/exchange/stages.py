@@ -25,7 +25,7 @@ MOST_GAP = 9
 MESSAGE_GAP = 2
 """Newlines before a message that stands in the place of a call."""
 MOST_NAMED = 20
-"""Calls that were too many, as the client is told of them."""
+"""The calls beyond the limit, in the words in which the client is told."""
 NATIVE = "tool_calls"
 """Stands for the dialect of calls in their structured form."""
 

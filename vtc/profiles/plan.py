@@ -91,6 +91,12 @@ class Thinking(msgspec.Struct, frozen=True):
     learned: Learned | None = None
     """Takes what this reply shows."""
 
+    def begins(self, *, whole: bool) -> Literal["text", "reasoning", "unknown"]:
+        """Tell what a reply begins with, as its reader is told; a `whole` one shows it."""
+        if whole and self.may_begin_inside:
+            return "unknown"
+        return "reasoning" if self.begins_inside else "text"
+
 
 class ReadingPlan(msgspec.Struct, frozen=True, kw_only=True):
     """How the text of the reply is read."""

@@ -19,6 +19,8 @@ from vtc.dialects.reading.transitions import TABLE, State, Step
 from vtc.dialects.syntax.grammar import Grammar
 from vtc.events import Event, Text, Tool
 
+__all__ = ["Begins", "PlainRule", "Reader"]
+
 INDENTING = " \t>"
 """What may stand before markup that must start its line."""
 
@@ -129,6 +131,11 @@ class Reader:
     def in_reasoning(self) -> bool:
         """True if the text so far ends inside of the reasoning."""
         return self._state is State.REASONING
+
+    @property
+    def begins(self) -> Begins:
+        """What the text that follows begins with, if nothing was read yet; else `text`."""
+        return self._context.begins
 
     @property
     def began_inside(self) -> bool | None:
