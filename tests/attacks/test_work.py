@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import signal
-from collections.abc import Iterator
 from functools import partial
-from types import FrameType
 
 import pytest
 
@@ -14,7 +11,7 @@ from benchmarks.hostile import PROMPTS, REPLIES, exchange, pieces
 from tests.apis import chat
 from tests.attacks.clients import called
 from tests.attacks.lab import native, streamed, under, whole
-from tests.test_hostile import PATIENCE, steps
+from tests.test_hostile import impatient, steps
 from vtc.apis.relay import MOST_CALLS, MOST_CHOICES
 from vtc.dialects.text_client import documented_tools
 from vtc.dialects.text_client.documented_tools import MOST_PROMPT
@@ -23,16 +20,8 @@ MOST_STEPS = 1_200_000
 """Calls of functions, ours and the interpreter's, that one read of a stream, or a request, may make: some 0.2 s."""
 
 
-@pytest.fixture(autouse=True)
-def impatient() -> Iterator[None]:
-    def give_up(number: int, frame: FrameType | None) -> None:
-        raise TimeoutError(f"no end after {PATIENCE} s")
-
-    before = signal.signal(signal.SIGALRM, give_up)
-    signal.alarm(PATIENCE)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
+__all__ = ["impatient"]
+pytestmark = pytest.mark.usefixtures("impatient")
 
 
 @pytest.mark.parametrize("what", PROMPTS)

@@ -114,15 +114,15 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
 
     @property
     def result_opening(self) -> str:
-        """The tag that a result begins with, which nobody but the client has to write; empty if it is none."""
+        """The tag that a result begins with, which only the client writes; empty if a result begins with no tag."""
         opening = _opening(self.result)
         return opening if _is_marker(opening) and opening[0] in "<[" else ""
 
     @property
     def rescued(self) -> Description | None:
-        """What of it can be read from any model, as nobody writes it by chance; None if there is no such part.
+        """The part of it that is read from every model, since no one writes it by accident; None if there is none.
 
-        That are calls with a marker of their own, of at least five characters; JSON or Python with the name of an
+        This is: calls with a marker of their own, of at least five characters; JSON or Python with the name of an
         offered tool that is the whole reply; and tags that are tools' names, if no text follows. A dialect that is only
         how clients read calls is left out.
         """
@@ -130,10 +130,9 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
             return None
         if self.names == "declared":
             if self.sections and self.section_anchor == "message":
-                named = any(_opening(text)[:1].isalnum() or text.startswith("{name}") for text in self.calls)
-                sections_named = any(_opening(text)[:1].isalnum() for text in self.sections)
-                bare = "{calls}" in self.sections
-                return None if sections_named or (named and bare) else replace(self, section_required=True)
+                whole = [section.replace("{calls}", call) for section in self.sections for call in self.calls]
+                words = any(text[0].isalnum() or text.startswith("{name}") for text in whole)
+                return None if words else replace(self, section_required=True)
             return replace(self, ends_reply=True) if {*map(_opening, self.calls)} == {"<"} else None
         patterns = self.sections if self.section_required else self.calls
         marked = tuple(text for text in patterns if _is_marker(_opening(text)))

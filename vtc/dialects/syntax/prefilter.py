@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
 
 from vtc.dialects.bounded_cache import COMPILED
@@ -25,12 +25,34 @@ type Beginning = tuple[str, bool]
 """A text, and whether it must start its line."""
 
 
-class Prefilter(Scan):
+class _ByBeginning(Scan):
+    """A scan for many tokens: the expressions for some of them are made when it is met how they begin."""
+
+    def __init__(self, tokens: Sequence[Token], one_step: Callable[[Sequence[Token]], Scan]) -> None:
+        self._tokens = tokens
+        self._one_step = one_step
+        self._number = next(_numbers)
+
+    def _some(self, beginning: str, tokens: Callable[[], list[Token]]) -> Scan:
+        """Get the scan for the tokens that begin so, or make and keep it."""
+        return COMPILED.get_or_make((self._number, beginning), lambda: self._one_step(tokens()), Scan.size)
+
+    # The same in one step, made only if somebody asks
+
+    @property
+    def _while_open(self) -> str:  # type: ignore[override]  # a scan is given its expressions
+        return self._one_step(self._tokens)._while_open
+
+    @property
+    def _at_end(self) -> str:  # type: ignore[override]  # as above
+        return self._one_step(self._tokens)._at_end
+
+
+class Prefilter(_ByBeginning):
     """What `searching` gives, for many tokens."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
-        self._tokens = tokens
-        self._number = next(_numbers)
+        super().__init__(tokens, searching)
 
     @cached_property
     def while_open(self) -> Finder:
@@ -55,36 +77,20 @@ class Prefilter(Scan):
 
     def inner(self, text: str) -> Scan:
         """Finds the token where a beginning was found: any that begins so, or with less of it."""
-
-        def make() -> Scan:
-            return searching([token for token, own in self._own if any(text.startswith(other) for other, _ in own)])
-
-        return COMPILED.get_or_make((self._number, text), make, Scan.size)
+        return self._some(text, lambda: [token for token, own in self._own if any(text.startswith(t) for t, _ in own)])
 
     @cached_property
     def _own(self) -> list[tuple[Token, list[Beginning]]]:
         return [(token, beginnings(token)) for token in self._tokens]
 
-    # The same in one step, made only if somebody asks
 
-    @property
-    def _while_open(self) -> str:  # type: ignore[override]  # a scan is given its expressions
-        return searching(self._tokens)._while_open
+class Expected(_ByBeginning):
+    """What `expecting` gives, for many tokens: a reply that begins with none of their first characters needs none."""
 
-    @property
-    def _at_end(self) -> str:  # type: ignore[override]  # as above
-        return searching(self._tokens)._at_end
-
-
-class Expected(Scan):
-    """What `expecting` gives, for many tokens: an expression for those that may begin with a character is made when one
-    is met, so that a reply that begins otherwise needs none.
-    """
+    firsts = ""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
-        self._tokens = tokens
-        self._number = next(_numbers)
-        self.firsts = ""
+        super().__init__(tokens, expecting)
 
     def size(self) -> int:
         """Measure it without what is made when it is needed, in bytes."""
@@ -100,19 +106,7 @@ class Expected(Scan):
 
     def inner(self, first: str) -> Scan:
         """Expects the tokens that may begin with a character."""
-
-        def make() -> Scan:
-            return expecting([token for token in self._tokens if token.first in ("", first)])
-
-        return COMPILED.get_or_make((self._number, first), make, Scan.size)
-
-    @property
-    def _while_open(self) -> str:  # type: ignore[override]  # a scan is given its expressions
-        return expecting(self._tokens)._while_open
-
-    @property
-    def _at_end(self) -> str:  # type: ignore[override]  # as above
-        return expecting(self._tokens)._at_end
+        return self._some(first, lambda: [token for token in self._tokens if token.first in ("", first)])
 
 
 class _Expected:
