@@ -41,7 +41,11 @@ def test_a_body_is_decoded_up_to_a_limit(coding: str) -> None:
             bodies.decoded(message, 1_000_000)
 
 
-@pytest.mark.parametrize(("body", "coding"), [(b"no", "gzip"), (gzip.compress(b"abc")[:-1], "gzip"), (b"x", "x-odd")])
+@pytest.mark.parametrize(
+    ("body", "coding"),
+    [(b"no", "gzip"), (gzip.compress(b"abc")[:-1], "gzip"), (b"x", "x-odd")],
+    ids=["not gzip", "cut off", "unknown coding"],
+)
 def test_a_body_that_cannot_be_decoded(body: bytes, coding: str) -> None:
     message = http.Response.make(200)
     message.headers["content-encoding"], message.raw_content = coding, body
@@ -68,6 +72,7 @@ def test_of_a_long_body_the_beginning_is_kept() -> None:
 @pytest.mark.parametrize(
     ("data", "coding", "kept"),
     [(gzip.compress(b"abc"), "gzip", b"abc"), (b"not gzip", "gzip", None), (b"abc", "x-secret", None)],
+    ids=["gzip", "not gzip", "unknown coding"],
 )
 def test_what_came_encoded_is_kept_decoded(data: bytes, coding: str, kept: bytes | None) -> None:
     passing = Passing(keep=True)
