@@ -41,7 +41,7 @@ def builtin() -> Profiles:
         ("hermes3:8b", "hermes"),
         ("nousresearch/hermes-4-70b", "hermes"),
         ("deepseek-ai/DeepSeek-R1-Distill-Qwen-32B", None),
-        ("gpt-5", None),
+        ("gpt-5", "gpt-5"),
         ("", None),
     ],
 )

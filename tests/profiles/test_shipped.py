@@ -317,6 +317,7 @@ MODELS = [
     ("MiniMaxAI/MiniMax-M2.5", "minimax"),
     ("minimax-m2:cloud", "minimax"),
     ("MiniMaxAI/MiniMax-M3", "minimax-m3"),
+    ("openai/gpt-5.3-codex", "gpt-5"),
     ("XiaomiMiMo/MiMo-V2-Flash", "mimo"),
     ("ByteDance-Seed/Seed-OSS-36B-Instruct", "seed-oss"),
     ("stepfun-ai/step3", "step"),

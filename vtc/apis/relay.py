@@ -259,13 +259,14 @@ def _read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choi
             case BlockEnd():
                 choice = replace(choice, paused=True)
             case Finish(reason=reason):
-                choice, made, fate = _finish(choice, calls, complete=reason != "length", lifted=_has_calls(events))
+                lifted = Call in map(type, events)
+                choice, made, fate = _finish(choice, calls, complete=reason != "length", lifted=lifted)
                 told = _reason(reason, choice, fate)
                 events += made
                 own.append(delta if told == reason else replace(delta, reason=told))
                 intact = intact and told == reason and not (calls and fate == "written") and not choice.strict
                 calls = [] if fate == "written" else calls
-    if not choice.lifted and _has_calls(events):
+    if not choice.lifted and Call in map(type, events):
         choice = replace(choice, lifted=True)
     return choice, replace(entry, text=text, own=tuple(own), calls=tuple(calls), intact=intact), events
 
@@ -285,13 +286,13 @@ def _finish(
     made: Made = [*choice.pipeline.finish(complete=complete, calls=gathered)]
     choice = replace(choice, ended=True, lifted=choice.lifted or lifted)
     if not gathered:
-        return replace(choice, lifted=choice.lifted or _has_calls(made)), made, "none"
+        return replace(choice, lifted=choice.lifted or Call in map(type, made)), made, "none"
     left = [event.call for event in made if isinstance(event, Call)]
     rewritten = any(isinstance(event, Rewritten) for event in made)
     if accumulated.clean and not rewritten and not choice.strict and _is_same(left, gathered):
         return choice, [event for event in made if not isinstance(event, Call)], "kept"
     waiting = deque(map(_without_calls, choice.waiting))
-    return replace(choice, waiting=waiting, lifted=choice.lifted or _has_calls(made)), made, "written"
+    return replace(choice, waiting=waiting, lifted=choice.lifted or Call in map(type, made)), made, "written"
 
 
 def _is_same(left: Sequence[ToolCall], gathered: Sequence[ToolCall]) -> bool:
@@ -304,10 +305,6 @@ def _is_same(left: Sequence[ToolCall], gathered: Sequence[ToolCall]) -> bool:
 
 def _without_calls(entry: Waiting) -> Waiting:
     return replace(entry, calls=(), intact=False) if entry.calls else entry
-
-
-def _has_calls(events: Made) -> bool:
-    return Call in [type(event) for event in events]
 
 
 def _reason(reason: Reason, choice: Choice, fate: Fate) -> Reason:

@@ -52,6 +52,7 @@ class Repair(StrEnum):
     DOUBLED_BRACES = "doubled-braces", "The object's braces stand there twice, as in the template of a prompt."
     ARRAY_OF_CALLS = "array-of-calls", "A list of calls stands where one call should."
     SEVERAL_OBJECTS = "several-objects", "Several objects stand where one call should; each is a call."
+    NAME_KEY = "name-key", "The tool's name stands under another key than the dialect's, or is the key itself."
     ARGUMENTS_KEY = (
         "arguments-key",
         "The arguments stand under another key than the dialect's: `args`, `input`, `kwargs`.",

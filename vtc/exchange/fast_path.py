@@ -168,18 +168,18 @@ class FastPath:
         if rule is None:
             return
         shape = self._shapes.get(type(delta))
-        if shape is None or not _compiled(shape, "")(frame.raw):
+        found = _compiled(shape, "")(frame.raw) if shape else None
+        if found is None:
             if self._patience:
                 self._patience -= 1
                 return
             self._failures += 1
             self._patience = min(self._failures, MOST_PATIENCE)
             shape = self._shape(frame, delta)
-            if shape is None:
-                return
+            if shape is None or (found := _compiled(shape, "")(frame.raw)) is None:
+                return  # none was found, or its data stand in several lines
             self._shapes[type(delta)] = shape
-        if (found := _compiled(shape, "")(frame.raw)) is None:
-            return  # its data stand in several lines
+        assert shape is not None
         self._match, self._rule, self._odd = _compiled(shape, rule.stop), rule, _odd(rule.stop)
         start, end = found.span(_TEXT)
         self._before, self._after = frame.raw[:start], frame.raw[end:]

@@ -23,6 +23,8 @@ class Leaving:
         self.reads_text = openers is not None or joined is not None
 
     def feed(self, event: Event) -> list[Event]:
+        if not self.reads_text and not isinstance(event, Intervention):
+            return [event]
         return self._parted(self._joined.feed(event) if self._joined else [event])
 
     def call(self, event: Event, end: str) -> list[Event]:

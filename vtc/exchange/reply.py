@@ -15,7 +15,7 @@ from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.reading.reader import Begins, PlainRule, Reader
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
-from vtc.events import Call, Event, Reasoning, Refusal, Rewritten, Text, Tool, ToolCall
+from vtc.events import Call, Event, Markup, Reasoning, Refusal, Rewritten, Text, Tool, ToolCall
 from vtc.exchange.leaving import Leaving
 from vtc.exchange.leftovers import Leftovers
 from vtc.exchange.native_calls import NotInOrder, in_order
@@ -48,8 +48,8 @@ class Thoughts:
     reader: Reader
     guessed: bool = False
     """The reply was taken to begin inside of its reasoning; if that never ends, it is the answer."""
-    said: list[str] = field(default_factory=list)
-    """Its text without these calls, if it was guessed."""
+    events: list[Event] = field(default_factory=list)
+    """All of it, if it was guessed."""
     last: list[Call] = field(default_factory=list)
     """The calls after which no text came so far."""
 
@@ -57,24 +57,36 @@ class Thoughts:
         """Read a part of the reasoning."""
         self._note(self.reader.feed(text))
 
-    def finish(self) -> list[Event]:
-        """Return the calls that the reasoning ends with; what they were written with stays in it."""
+    def finish(self, *, in_reasoning: bool) -> list[Event]:
+        """Return the calls that the reasoning ends with; what they were written with stays in it.
+
+        If the guess was wrong, which shows as the reply ends `in_reasoning`, return what the reply says.
+        """
         self._note(self.reader.finish())
+        if self.guessed and in_reasoning:
+            return [_again(event) for event in self.events]
         return [replace(call, raw="", repairs=(*call.repairs, Repair.CALL_IN_REASONING)) for call in self.last]
 
-    def _note(self, events: Iterable[Event]) -> None:
+    def _note(self, events: Sequence[Event]) -> None:
+        if self.guessed:
+            self.events += events
         for event in events:
             if isinstance(event, Call):
                 self.last.append(event)
-            elif isinstance(event, Text):
-                if not event.raw.isspace():  # calls before it were examples
-                    self._say(call.raw for call in self.last)
-                    self.last.clear()
-                self._say([event.raw])
+            elif isinstance(event, Text) and not event.raw.isspace():
+                self.last.clear()  # calls before it were examples
 
-    def _say(self, texts: Iterable[str]) -> None:
-        if self.guessed:
-            self.said += texts
+
+def _again(event: Event) -> Event:
+    """Say something whose characters were passed on before, as something else."""
+    match event:
+        case Text(raw):
+            return Rewritten("", raw)
+        case Call():
+            return replace(event, raw="")
+        case Markup():
+            return Markup("")
+    return event
 
 
 class ReplyPipeline:
@@ -179,7 +191,7 @@ class ReplyPipeline:
             events = [*self._leftovers.feed(events), *self._leftovers.finish(calls)]
         out = self._staged(events)
         if complete and self._thoughts and self._reader and not (self._limit.delivered or calls or self._gap.tail):
-            out += self._staged(self._thought(self._thoughts, self._reader))
+            out += self._staged(self._thoughts.finish(in_reasoning=self._reader.in_reasoning))
         if calls:
             out += self._staged(self._meant(calls))
         if self._guards:
@@ -191,12 +203,6 @@ class ReplyPipeline:
         else:
             self._record.faults.clear()  # the model was cut off: it would be again
         return out + self._client.finish()
-
-    def _thought(self, thoughts: Thoughts, reader: Reader) -> list[Event]:
-        """Say what stands in the reasoning of a reply that says nothing else: calls; all of it after a wrong guess."""
-        calls = thoughts.finish()
-        text = "".join(thoughts.said).strip() if reader.in_reasoning else ""
-        return [Rewritten("", text), *calls] if text else calls
 
     def _learn(self, reader: Reader) -> None:
         """Note whether the reply began inside of the reasoning: the next one will, too."""

@@ -128,9 +128,11 @@ class Stream:
                 rest, fault, self.broken = getattr(error, "decoded", b""), error, True
             if self.failed and not self._relay.codec.renumbers:
                 return [rest]
-            if self._is_collected(rest):
+            if self._whole and self._is_collected(rest):
                 return self._collect(rest, final=final)
-            unread, rest = self._cut(rest, final=final)
+            unread, rest = self._frames.feed(rest), b""
+            if final:
+                rest = self._end_frames(unread)
             if self.failed:
                 end = self._given_back(lambda: [self._relay.codec.close()]) if final else []
                 return [*map(self._passed, unread), *end, rest]
@@ -180,7 +182,7 @@ class Stream:
         return []
 
     def _is_collected(self, data: bytes) -> bool:
-        """Look at the beginning of a body: some servers send one JSON value as a stream."""
+        """Tell whether the body is no stream, by its beginning: some servers send one JSON value as one."""
         beginning = data.lstrip(b"\xef\xbb\xbf \t\r\n")
         if self._collected is None and self._whole and beginning:
             if beginning.startswith(b"{"):
@@ -211,14 +213,13 @@ class Stream:
         codec = self._relay.codec
         return (self._given_back(lambda: [codec.forward(frame)]) or [frame.raw])[0] if codec.renumbers else frame.raw
 
-    def _cut(self, data: bytes, *, final: bool) -> tuple[list[Frame], bytes]:
-        """Cut data into frames. A frame in whose middle the body ended is the second value: nothing may complete it."""
-        frames = self._frames.feed(data)
-        for frame in self._frames.finish() if final else ():
+    def _end_frames(self, frames: list[Frame]) -> bytes:
+        """Append the last frame; return it instead if the body ended in its middle: nothing may complete it."""
+        for frame in self._frames.finish():
             if self._framing.is_cut_off(frame):
-                return frames, frame.raw
+                return frame.raw
             frames.append(frame)
-        return frames, b""
+        return b""
 
     def _given_back[T](self, give: Callable[[], list[T]]) -> list[T]:
         try:

@@ -6,7 +6,7 @@ of all frames gives the body back, and how the body was cut by the network makes
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from typing import Any, Protocol
 
 import msgspec
@@ -32,8 +32,8 @@ class FrameReader(Protocol):
     """Cuts a body into frames as it arrives."""
 
     @property
-    def held(self) -> bool:
-        """True if the last bytes that came are no whole frame yet."""
+    def held(self) -> Sized:
+        """What came of a frame that has only begun."""
         ...
 
     def feed(self, chunk: bytes) -> list[Frame]:

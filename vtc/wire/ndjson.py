@@ -18,12 +18,9 @@ class LineReader:
     """Cuts a body into lines as it arrives; LF ends one, and a CR before it belongs to the end."""
 
     def __init__(self) -> None:
-        self._held: list[bytes] = []
+        self.held: list[bytes] = []
+        """The pieces of a line that has only begun."""
         self._size = 0
-
-    @property
-    def held(self) -> bool:
-        return bool(self._held)
 
     def feed(self, chunk: bytes) -> list[Frame]:
         """Take the next bytes; return the lines that they complete. Raises `FrameTooLong`."""
@@ -32,16 +29,16 @@ class LineReader:
         *whole, rest = chunk.split(b"\n")
         if not whole:
             if rest:
-                self._held.append(rest)
+                self.held.append(rest)
                 self._size += len(rest)
             return []
-        whole[0] = b"".join([*self._held, whole[0]])
-        self._held, self._size = [rest] if rest else [], len(rest)
+        whole[0] = b"".join([*self.held, whole[0]])
+        self.held, self._size = [rest] if rest else [], len(rest)
         return [_frame(line + b"\n") for line in whole]
 
     def finish(self) -> list[Frame]:
         """Return a last line without its end, if there is one (idempotent)."""
-        line, self._held, self._size = b"".join(self._held), [], 0
+        line, self.held, self._size = b"".join(self.held), [], 0
         return [_frame(line)] if line else []
 
 

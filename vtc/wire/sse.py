@@ -46,8 +46,9 @@ class FrameReader:
     """
 
     def __init__(self) -> None:
-        self._held = bytearray()
-        self._searched = 0  # no frame ends in the part of `_held` before this
+        self.held = bytearray()
+        """The bytes of a frame that has only begun."""
+        self._searched = 0  # no frame ends in the part of `held` before this
         self._at_start = True
 
     def feed(self, chunk: bytes) -> list[Frame]:
@@ -56,28 +57,23 @@ class FrameReader:
         Raises `FrameTooLong` behind `MOST_HELD` bytes of a frame, and then has not taken the chunk.
         """
         # Most servers send one whole event a chunk.
-        if not self._held and not self._at_start and (data := _simple(chunk)) is not None:
+        if not self.held and not self._at_start and (data := _simple(chunk)) is not None:
             return [Frame(chunk, data)]
-        if len(self._held) > MOST_HELD:
+        if len(self.held) > MOST_HELD:
             raise FrameTooLong(f"a frame is longer than {MOST_HELD >> 20} MiB")
-        self._held += chunk
+        self.held += chunk
         return self._cut_held()
-
-    @property
-    def held(self) -> bool:
-        """Whether the last bytes that came are no whole frame yet."""
-        return bool(self._held)
 
     def finish(self) -> list[Frame]:
         """End the body: return what is left as the last frame, if anything is. May be called again."""
-        raw = bytes(self._held)
-        self._held.clear()
+        raw = bytes(self.held)
+        self.held.clear()
         self._searched = 0
         self._at_start = False
         return [Frame(raw, data_of(raw))] if raw else []
 
     def _cut_held(self) -> list[Frame]:
-        held = self._held
+        held = self.held
         frames: list[Frame] = []
         start = 0
         if self._at_start:

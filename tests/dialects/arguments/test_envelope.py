@@ -25,7 +25,7 @@ OTHER = Envelope(name=("tool_name", "tool"), arguments=("args", "input"), id="ca
         ('{"name": "f", "arguments": {"a": 1}, "more": 5}', "f", '{"a": 1}'),
         ('{"type": "function", "function": {"name": "f", "arguments": {"a": 1}}}', "f", '{"a": 1}'),
         ('{"function": {"name": "f", "parameters": {"a": 1}}}', "f", '{"a": 1}'),
-        ('{"name": "f", "arguments": {"a": 1e999, "b": 1, "b": 2}}', "f", '{"a": 1e999, "b": 1, "b": 2}'),
+        ('{"name": "f", "arguments": {"a": 1e999, "b": 1, "b": 1}}', "f", '{"a": 1e999, "b": 1, "b": 1}'),
         ('{"name": "f\\u00e9", "arguments": {"a": "\\ud83d\\ude00"}}', "fé", '{"a": "\\ud83d\\ude00"}'),
         ('{"name": "f", "arguments": {"description": "x", "type": "object"}}', "f", None),
     ],
@@ -33,7 +33,8 @@ OTHER = Envelope(name=("tool_name", "tool"), arguments=("args", "input"), id="ca
 def test_a_call(text: str, name: str, arguments: str | None) -> None:
     read = envelope.read(text, PLAIN, needs_arguments=False)
     assert read.name == name
-    assert read.arguments == (arguments or json.dumps(json.loads(text)["arguments"]))
+    assert read.text == (arguments or json.dumps(json.loads(text)["arguments"]))
+    assert read.arguments == json.loads(read.text)
     assert read.id is None
     assert read.repairs == ()
 
@@ -53,6 +54,7 @@ def test_a_call(text: str, name: str, arguments: str | None) -> None:
         ('{"name": "f", "arguments": "[1]"}', "its arguments are a string"),
         ('{"name": "f", "arguments": "{} {}"}', "its arguments are a string"),
         ('{"name": "f", "arguments": "{\\"a\\": NaN}"}', "its arguments are a string"),
+        ('{"name": "f", "arguments": {"b": 1, "b": 2}}', "'b' is given twice"),
         ('{"name": "f", "description": "does it"}', "declares a tool"),
         ('{"name": "f", "parameters": {"type": "object", "properties": {}}}', "declares a tool"),
     ],
@@ -69,12 +71,8 @@ def test_an_answer_has_no_arguments() -> None:
 
 
 def test_other_keys() -> None:
-    assert envelope.read('{"tool": "f", "input": {"a": 1}, "call_id": "c1"}', OTHER, needs_arguments=True) == (
-        "f",
-        '{"a": 1}',
-        "c1",
-        (),
-    )
+    read = envelope.read('{"tool": "f", "input": {"a": 1}, "call_id": "c1"}', OTHER, needs_arguments=True)
+    assert read == ("f", '{"a": 1}', {"a": 1}, "c1", ())
     assert envelope.read('{"tool_name": "f", "call_id": 5}', OTHER, needs_arguments=False).id is None
     with pytest.raises(NotACall, match="no 'tool_name'"):
         envelope.read('{"name": "f", "arguments": {}}', OTHER, needs_arguments=True)
@@ -84,7 +82,7 @@ def test_other_keys() -> None:
 def test_arguments_that_were_encoded_twice(inner: str) -> None:
     text = json.dumps({"name": "f", "arguments": inner})
     read = envelope.read(text, PLAIN, needs_arguments=False)
-    assert json.loads(read.arguments) == json.loads(inner.strip() or "{}")
+    assert read.arguments == json.loads(read.text) == json.loads(inner.strip() or "{}")
     assert read.repairs == ("arguments-encoded-twice",)
 
 
@@ -112,7 +110,7 @@ DECLARED = {"command", "timeout"}
 )
 def test_arguments_under_another_key_are_found(text: str, arguments: object, repairs: tuple[str, ...]) -> None:
     found = envelope.read(text, Envelope(), needs_arguments=False, declared=lambda _: DECLARED)
-    assert (json.loads(found.arguments), found.repairs) == (arguments, repairs)
+    assert (found.arguments, found.repairs) == (arguments, repairs)
 
 
 @pytest.mark.parametrize(

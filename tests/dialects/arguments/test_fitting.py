@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -38,9 +39,11 @@ def test_what_fits_in_one_way_only_is_fitted(arguments: Any, found: Any, notes: 
 
 @pytest.mark.parametrize("text", ['{"limit":  5}', "{}", '{"path": "5"}'])
 def test_text_that_fits_keeps_its_bytes(text: str) -> None:
-    assert fitted_text(text, SCHEMA) == (text, [])
-    assert fitted_text(text, {}) == (text, [])
+    assert fitted_text(text, json.loads(text), SCHEMA) == (text, [])
+    assert fitted_text(text, json.loads(text), {}) == (text, [])
 
 
 def test_text_that_does_not_is_written_anew() -> None:
-    assert fitted_text('{"limit":  "5"}', SCHEMA) == ('{"limit": 5}', ["typed:limit"])
+    text = '{"limit":  "5", "path": "\\u0041", "other": 1e999}'
+    written = '{"limit": 5, "path": "\\u0041", "other": 1e999}'
+    assert fitted_text(text, json.loads(text), SCHEMA) == (written, ["typed:limit"])

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple
 
-from vtc.dialects.arguments.json_object import JsonBody, members
+from vtc.dialects.arguments.json_object import GivenTwiceError, JsonBody, dumped, members, value_of, written
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax.description import Envelope
 
@@ -16,16 +15,19 @@ class NotACall(ValueError):
 
 
 class Read(NamedTuple):
+    """What a call says."""
+
     name: str
-    arguments: str
-    id: str | None
-    repairs: tuple[str, ...]
+    text: str
+    """The arguments as they are written."""
+    arguments: Mapping[str, Any]
+    id: str | None = None
+    repairs: tuple[str, ...] = ()
 
 
-SYNONYMS = ("args", "input", "params", "parameters", "kwargs", "tool_input", "arguments")
+SYNONYMS = ("args", "input", "params", "parameters", "kwargs", "tool_input", "action_input", "arguments")
 """Keys that hold the arguments of models that use none of the dialect's."""
 _ABOUT_THE_CALL = ("id", "type", "index", "function")
-
 
 LISTS = ("tool_calls", "function_calls")
 """Keys of an object that holds nothing but a list of calls."""
@@ -33,45 +35,89 @@ LISTS = ("tool_calls", "function_calls")
 
 def listed(text: str) -> str | None:
     """Return the list in an object that holds nothing but a list of calls, as JSON text; None for any other."""
-    fields = _fields(text)
+    if not any(key in text for key in LISTS):
+        return None
+    fields = _members(text)
     lists = [value for key, value in fields.items() if key in LISTS and value.startswith("[")]
     return lists[0] if len(fields) == len(lists) == 1 else None
 
 
+def read_arguments(name: str, text: str) -> Read:
+    """Read a call whose JSON is the arguments. Raises `NotACall`."""
+    return Read(name, text, _object(text, "its arguments are no object"))
+
+
 def read(
-    text: str, keys: Envelope, *, needs_arguments: bool, declared: Callable[[str], Collection[str]] = lambda _: ()
+    text: str,
+    keys: Envelope,
+    *,
+    needs_arguments: bool,
+    declared: Callable[[str], Collection[str] | None] = lambda _: None,
 ) -> Read:
-    """Name, arguments (JSON text, as written) and id of a call; raises `NotACall`.
+    """Read a call. Raises `NotACall`.
 
     With `needs_arguments`, an object without an arguments key is an answer and no call. `declared` are the parameters
-    of a tool by its written name: no argument may be dropped, under whatever key it stands.
+    of a tool by its written name, None if there is no such tool: no argument may be dropped, under whatever key it
+    stands.
     """
-    fields = _fields(text)
-    if "function" in fields and not any(key in fields for key in keys.name):
+    call, fields = _object(text), _members(text)
+    if isinstance(call.get("function"), dict) and not any(key in call for key in keys.name):
         # The API's own form, {"type": "function", "function": {…}}.
-        fields = {**fields, **_fields(fields["function"])}
-    name = _string(fields, keys.name)
-    if name is None:
+        inner = fields["function"]
+        call, fields = {**call, **_object(inner)}, {**fields, **_members(inner)}
+    repairs: tuple[str, ...] = ()
+    named = next((key for key in keys.name if key in call), "")
+    if not named and not needs_arguments:
+        call, fields, named = _named(call, fields, keys, declared)
+        repairs = (Repair.NAME_KEY,) if named else ()
+    name = call.get(named)
+    if not isinstance(name, str):
         raise NotACall(f"the JSON has no {keys.name[0]!r}")
-    written = next((fields[key] for key in keys.arguments if key in fields), None)
-    if written is None and needs_arguments:
+    key = next((key for key in keys.arguments if key in call), "")
+    if not key and needs_arguments:
         raise NotACall(f"the JSON has no {keys.arguments[0]!r}")
-    if "description" in fields or _is_schema(written or "{}"):
+    if "description" in call or (key and _is_schema(call[key])):
         raise NotACall("it declares a tool, as the list of tools does")
-    others = {key: value for key, value in fields.items() if key not in (*keys.name, *_ABOUT_THE_CALL, keys.id)}
-    found: tuple[str, ...] = ()
-    if written is None:
-        written, found = _elsewhere(others, declared(name))
-    elif beside := [key for key in others if key not in keys.arguments and key in declared(name)]:
-        if written not in ("{}", "null", '""'):
+    others = {key: value for key, value in fields.items() if key not in (named, *keys.name, *_ABOUT_THE_CALL, keys.id)}
+    parameters = declared(name) or ()
+    if not key:
+        text, found = _elsewhere(others, parameters)
+        repairs += found
+        arguments = value_of(text)
+    elif beside := [other for other in others if other not in keys.arguments and other in parameters]:
+        if call[key] not in ({}, None, ""):
             raise NotACall(f"{beside[0]!r} stands beside its arguments")
-        written, found = _object({key: others[key] for key in beside}), (Repair.FLAT_ARGUMENTS,)
-    arguments, repairs = _arguments(written)
-    repairs = (*found, *repairs)
-    if _is_schema(arguments):
-        raise NotACall("it declares a tool, as the list of tools does")
-    id_ = _string(fields, (keys.id,)) if keys.id else None
-    return Read(name, arguments, id_, repairs)
+        text, repairs = written({other: others[other] for other in beside}), (*repairs, Repair.FLAT_ARGUMENTS)
+        arguments = value_of(text)
+    else:
+        text, arguments = fields[key], call[key]
+    if isinstance(arguments, str):
+        text, repairs = _decoded(arguments), (*repairs, Repair.ARGUMENTS_ENCODED_TWICE)
+        arguments = _object(text)
+        if _is_schema(arguments):
+            raise NotACall("it declares a tool, as the list of tools does")
+    elif arguments is None:
+        text, arguments = "{}", {}
+    elif not isinstance(arguments, dict):
+        raise NotACall("its arguments are no object")
+    id_ = call.get(keys.id) if keys.id else None
+    return Read(name, text, arguments, id_ if isinstance(id_, str) else None, repairs)
+
+
+def _named(
+    call: dict[str, Any], fields: dict[str, str], keys: Envelope, declared: Callable[[str], object]
+) -> tuple[dict[str, Any], dict[str, str], str]:
+    """Find the name of a call under another key: the one value that is a tool's name, or the only key.
+
+    Return the call with the key that holds it; that is empty if there is none, or several could be meant.
+    """
+    found = [key for key, value in call.items() if isinstance(value, str) and declared(value) is not None]
+    if len(found) == 1:
+        return call, fields, found[0]
+    if len(call) == 1 and isinstance(value := call[name := next(iter(call))], dict) and declared(name) is not None:
+        key, at = keys.name[0], keys.arguments[0]
+        return {key: name, at: value}, {key: dumped(name), at: fields[name]}, key
+    return call, fields, ""
 
 
 def _elsewhere(others: dict[str, str], declared: Collection[str]) -> tuple[str, tuple[str, ...]]:
@@ -82,47 +128,43 @@ def _elsewhere(others: dict[str, str], declared: Collection[str]) -> tuple[str, 
     if not more and key in SYNONYMS and key not in declared and value.startswith(("{", '"{')):
         return value, (Repair.ARGUMENTS_KEY,)
     if all(key in declared for key in others):
-        return _object(others), (Repair.FLAT_ARGUMENTS,)
+        return written(others), (Repair.FLAT_ARGUMENTS,)
     raise NotACall(
         f"{next(key for key in others if key not in declared)!r} is no parameter, and may hold its arguments"
     )
 
 
-def _object(members: dict[str, str]) -> str:
-    return f"{{{', '.join(f'{json.dumps(key, ensure_ascii=False)}: {value}' for key, value in members.items())}}}"
+def _object(text: str, otherwise: str = "the JSON is no object") -> dict[str, Any]:
+    """Read an object in which no key is given twice. Raises `NotACall`."""
+    try:
+        value = value_of(text)
+    except GivenTwiceError as error:
+        raise NotACall(str(error)) from None
+    if not isinstance(value, dict):
+        raise NotACall(otherwise)
+    return value
 
 
-def _fields(text: str) -> dict[str, str]:
+def _members(text: str) -> dict[str, str]:
     try:
         return members(text)
     except ValueError:
         raise NotACall("the JSON is no object") from None
 
 
-def _string(fields: dict[str, str], keys: tuple[str, ...]) -> str | None:
-    for key in keys:
-        if key in fields:
-            value = json.loads(fields[key])
-            return value if isinstance(value, str) else None
-    return None
+def _decoded(text: str) -> str:
+    """Read arguments that were encoded twice. Raises `NotACall`."""
+    inner = text.strip() or "{}"
+    body = JsonBody(lenient=False)
+    end = body.feed(inner, 0, final=True)
+    if body.done and end == len(inner) and inner.startswith("{"):
+        return body.text()
+    raise NotACall("its arguments are a string")
 
 
-def _arguments(written: str) -> tuple[str, tuple[str, ...]]:
-    """Strict text of an object; arguments that were encoded twice are decoded once more."""
-    if written.startswith('"'):
-        inner = json.loads(written).strip() or "{}"
-        body = JsonBody(lenient=False)
-        end = body.feed(inner, 0, final=True)
-        if body.done and end == len(inner) and inner.startswith("{"):
-            return body.text(), (Repair.ARGUMENTS_ENCODED_TWICE,)
-        raise NotACall("its arguments are a string")
-    if written == "null":
-        return "{}", ()
-    if not written.startswith("{"):
-        raise NotACall("its arguments are no object")
-    return written, ()
-
-
-def _is_schema(arguments: str) -> bool:
-    value = json.loads(arguments)
-    return isinstance(value, dict) and value.get("type") == "object" and isinstance(value.get("properties"), dict)
+def _is_schema(arguments: Any) -> bool:
+    return (
+        isinstance(arguments, dict)
+        and arguments.get("type") == "object"
+        and isinstance(arguments.get("properties"), dict)
+    )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from vtc.dialects.arguments import values
+from vtc.dialects.arguments.json_object import dumped, encodable, members, written
 from vtc.dialects.repair import Repair
 
 _NAME = re.compile(r"[\w.:-]+")
@@ -34,10 +34,12 @@ def fitted(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[dic
     return found, notes
 
 
-def fitted_text(arguments: str, schema: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """Do so for arguments as JSON text, which stays as it is written if they fit."""
-    if not schema:
-        return arguments, []
-    value = json.loads(arguments)
-    found, notes = fitted(value, schema) if isinstance(value, dict) else (value, [])
-    return (json.dumps(found, ensure_ascii=False) if notes else arguments), notes
+def fitted_text(text: str, arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """Do so for arguments that are JSON text as well: what fits stays as it is written."""
+    found, notes = fitted(arguments, schema) if schema else (arguments, [])
+    if not notes:
+        return text, notes
+    raws = members(text)
+    pairs = zip(arguments.items(), found.items(), strict=True)
+    fitting = {name: raws[key] if new is value else dumped(new) for (key, value), (name, new) in pairs}
+    return encodable(written(fitting)), notes

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -51,7 +52,7 @@ def encodable(text: str) -> str:
 
     They may come from two frames of the stream; as escapes they are one character again.
     """
-    return _SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
+    return text if text.isascii() else _SURROGATE.sub(lambda half: f"\\u{ord(half[0]):04x}", text)
 
 
 def items(text: str) -> list[str]:
@@ -78,18 +79,27 @@ def loaded(text: str) -> Any:
         return json.loads(text)  # it takes half of a surrogate pair, and numbers that are none
 
 
-def repeated_key(text: str) -> str | None:
-    """Find a key that an object in strict JSON has several times with different values; None if there is none."""
-    found: list[str] = []
+class GivenTwiceError(ValueError):
+    """An object has a key twice, with different values."""
 
-    def check(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        once = dict(pairs)
-        if len(once) < len(pairs):
-            found.extend(key for key, value in pairs if value != once[key])
-        return once
 
-    json.loads(text, object_pairs_hook=check)
-    return found[0] if found else None
+def value_of(text: str) -> Any:
+    """Read strict JSON. Raises `GivenTwiceError`."""
+    return json.loads(text, object_pairs_hook=_once)
+
+
+def written(members: Mapping[str, str]) -> str:
+    """Write an object whose values are JSON text."""
+    return f"{{{', '.join(f'{dumped(key)}: {value}' for key, value in members.items())}}}"
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    once = dict(pairs)
+    if len(once) < len(pairs):
+        for key, value in pairs:
+            if value != once[key]:
+                raise GivenTwiceError(f"{key!r} is given twice")
+    return once
 
 
 def _of_kind[T](text: str, kind: type[T]) -> T:

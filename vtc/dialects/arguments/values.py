@@ -60,6 +60,8 @@ def is_text(schema: Schema, root: Schema) -> bool:
 
 def takes_text(schema: Schema, root: Schema) -> bool:
     """True if some text is a value of this schema."""
+    if schema.get("type") == "string":
+        return True  # as nearly always
     schema = _resolved(schema, root)
     options = [*_listed(schema.get("enum")), schema.get("const")]
     kinds = [kind for kind, _ in _types(schema, root)]

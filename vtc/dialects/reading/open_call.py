@@ -9,7 +9,7 @@ from typing import Any
 
 from vtc.dialects.arguments import envelope, fitting, values
 from vtc.dialects.arguments.gemma import GemmaBody
-from vtc.dialects.arguments.json_object import JsonBody, dumped, encodable, items, repeated_key
+from vtc.dialects.arguments.json_object import JsonBody, dumped, encodable, items
 from vtc.dialects.arguments.kwargs import KwargsBody
 from vtc.dialects.reading import repairs
 from vtc.dialects.repair import Repair
@@ -266,9 +266,9 @@ class OpenCall:
         if Repair.JSON_REPAIRED in event.repairs and (gained := keys - set(values.properties(schema))):
             raise envelope.NotACall(f"{self.fault}, and {min(gained)!r} is no parameter")
 
-    def _check_answer(self, name: str, arguments: str) -> None:
+    def _check_answer(self, name: str, arguments: Mapping[str, Any]) -> None:
         """Raise `envelope.NotACall` for an object that is as well an answer, since the tool takes other arguments."""
-        if lost := set(values.required(self._tools[name].parameters)) - json.loads(arguments).keys():
+        if lost := set(values.required(self._tools[name].parameters)) - arguments.keys():
             raise envelope.NotACall(f"{min(lost)!r} is missing")
 
     def _split_absorbed(self) -> None:
@@ -306,45 +306,45 @@ class OpenCall:
             self._set(key, text)
         return True
 
-    def _parameters(self, written: str) -> Collection[str]:
-        """The declared parameters of the tool that a name means."""
+    def _parameters(self, written: str) -> Collection[str] | None:
+        """The declared parameters of the tool that a name means; None if there is none."""
         tool = self._tools.get(tool_names.resolve(written, self._tools) or "")
-        return values.properties(tool.parameters) if tool else ()
+        return values.properties(tool.parameters) if tool else None
 
     def _events(self, bodies: Sequence[str], unknown_tools: str) -> list[Call]:
         """A call for each JSON body, or one for the tagged parameters; the first stands for all the characters."""
         dialect = self.syntax.dialect
         bare = dialect.names == "declared"
-        if self.json is None:
-            bodies = [encodable(json.dumps(self._arguments, ensure_ascii=False, separators=(",", ":")))]
-        elif self.syntax.body != "json" and len(bodies) > 1:
-            raise envelope.NotACall("its arguments are several objects")
         events: list[Call] = []
-        for body in bodies:
-            if self.json and (key := repeated_key(body)) is not None:
-                raise envelope.NotACall(f"{key!r} is given twice")
-            written, arguments, id_, notes = self.written, body, self._id, tuple(map(str, self.repairs))
-            if self.json and self.syntax.body == "json":
-                read = envelope.read(body, dialect.json, needs_arguments=bare, declared=self._parameters)
-                written, arguments, id_ = read.name, read.arguments, read.id or id_
-                notes = (*notes, *map(str, read.repairs))
-            if not arguments.lstrip().startswith("{"):
-                raise envelope.NotACall("its arguments are no object")
-            name = tool_names.resolve(written, self._tools)
+        for read in self._reads(bodies):
+            text, notes = read.text, (*map(str, self.repairs), *map(str, read.repairs))
+            name = tool_names.resolve(read.name, self._tools)
             if name is None:
                 if unknown_tools == "text" or bare:
-                    raise envelope.NotACall(f"no tool {written!r} is offered")
-                name = written
+                    raise envelope.NotACall(f"no tool {read.name!r} is offered")
+                name = read.name
             elif self.json:
-                arguments, fitted = fitting.fitted_text(arguments, self._tools[name].parameters)
+                text, fitted = fitting.fitted_text(text, read.arguments, self._tools[name].parameters)
                 notes = (*notes, *fitted)
             if bare and self.syntax.whole_reply:
-                self._check_answer(name, arguments)
+                self._check_answer(name, read.arguments)
             raw = "" if events else self.raw
-            events.append(Call(raw, ToolCall(name, arguments, id_), dialect.name, notes))
+            events.append(Call(raw, ToolCall(name, text, read.id or self._id), dialect.name, notes))
         if not events:
             raise envelope.NotACall("it is empty")
         return events
+
+    def _reads(self, bodies: Sequence[str]) -> list[envelope.Read]:
+        """Read the JSON bodies, or write the tagged parameters as one."""
+        if self.json is None:
+            text = encodable(json.dumps(self._arguments, ensure_ascii=False, separators=(",", ":")))
+            return [envelope.Read(self.written, text, self._arguments)]
+        if self.syntax.body == "json":
+            keys, bare = self.syntax.dialect.json, self.syntax.dialect.names == "declared"
+            return [envelope.read(body, keys, needs_arguments=bare, declared=self._parameters) for body in bodies]
+        if len(bodies) > 1:
+            raise envelope.NotACall("its arguments are several objects")
+        return [envelope.read_arguments(self.written, body) for body in bodies]
 
 
 _MISSING = object()

@@ -128,7 +128,11 @@ _END_IN_CALL = Step(ends, State.TEXT, {Verdict.REFUSED: State.TEXT})
 TABLE: Mapping[State, Row] = {
     State.START: Row(
         lambda inside: inside.start,
-        Tokens(h=_begin(State.START), think=Step(InText.think, State.REASONING)),
+        Tokens(
+            h=_begin(State.START),
+            think=Step(InText.think, State.REASONING),
+            marker=Step(InText.marker, State.START),  # gpt-oss: <|start|>assistant<|channel|>analysis<|message|>
+        ),
         otherwise=Step(InText.other, State.TEXT, {Verdict.REASONING: State.REASONING, Verdict.UNKNOWN: State.UNKNOWN}),
     ),
     State.TEXT: Row(

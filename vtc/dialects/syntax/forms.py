@@ -31,8 +31,9 @@ class CallSyntax:
     call: str
     section: str = ""
 
-    @property
+    @cached_property
     def body(self) -> str:
+        """The slot that holds the arguments."""
         return pattern.body(self.call)
 
     @property

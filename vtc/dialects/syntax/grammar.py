@@ -83,8 +83,9 @@ class Grammar:
         in_code = [head.token for head in anywhere if head.syntax.dialect.in_code == "call"]
         think = [Token(f"think{i}", (Lit(tag),)) for i, (tag, _) in enumerate(reasoning)]
         stray = [Token("stray", (Lit(tag),)) for _, tag in reasoning[:1]]
-        self.start = Expected([*think, *(h.token for h in self.heads.values() if h.syntax.whole_reply)])
         dropped = [Token(f"marker{i}", (Lit(marker),)) for i, marker in enumerate(markers)]
+        whole = [head.token for head in self.heads.values() if head.syntax.whole_reply]
+        self.start = Expected([*think, *whole, *dropped])
         self.text = Prefilter([*tokens, *dropped, *stray, *FENCES, TICKS])
         # In backticks a tag is quoted.
         closers = [[Token("quoted", (Lit(f"`{tag}`"),)), Token("unthink", (Lit(tag),))] for _, tag in reasoning]

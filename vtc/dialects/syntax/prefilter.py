@@ -66,7 +66,7 @@ class Prefilter(_ByBeginning):
     def first(self) -> re.Pattern[str]:
         return self.outer.first
 
-    @property
+    @cached_property
     def firsts(self) -> str:  # type: ignore[override]  # a scan is given its own
         return self.outer.firsts
 
@@ -142,6 +142,8 @@ class _Steps:
 
     def search(self, text: str, at: int = 0, /) -> re.Match[str] | None:
         while begun := self._outer.search(text, at):
+            if begun.lastgroup:
+                return begun  # it may still become one
             if found := self._found(begun):
                 return found
             at = begun.start() + 1
@@ -149,11 +151,9 @@ class _Steps:
 
     def match(self, text: str, at: int = 0, /) -> re.Match[str] | None:
         begun = self._outer.match(text, at)
-        return self._found(begun) if begun else None
+        return begun if begun is None or begun.lastgroup else self._found(begun)
 
     def _found(self, begun: re.Match[str]) -> re.Match[str] | None:
-        if begun.lastgroup:
-            return begun  # it may still become one
         scan = self._inner(begun[0])
         return (scan.at_end if self._final else scan.while_open).match(begun.string, begun.start())
 
