@@ -47,7 +47,7 @@ def test_a_call(text: str, name: str, arguments: str | None) -> None:
         ('{"arguments": {}}', "the JSON has no 'name'"),
         ('{"name": 5, "arguments": {}}', "the JSON has no 'name'"),
         ('{"name": {"a": 1}}', "the JSON has no 'name'"),
-        ('{"function": "f", "arguments": {}}', "the JSON is no object"),
+        ('{"function": "f", "arguments": {}}', "the JSON has no 'name'"),
         ('{"name": "f", "arguments": 5}', "its arguments are no object"),
         ('{"name": "f", "arguments": [1]}', "its arguments are no object"),
         ('{"name": "f", "arguments": "text"}', "its arguments are a string"),

@@ -268,7 +268,6 @@ TABLE: Mapping[State, Row] = {
             tail=Step(InValue.call_closer, State.AFTER, {**_TO_CONTENT, **_NO_CALL}),
             c=Step(InValue.closer_again, State.CLOSING, _TO_CONTENT),
             last=Step(InValue.last_tag, State.AFTER, {**_TO_CONTENT, **_NO_CALL}),
-            stray=Step(InValue.content, State.VALUE, _TO_CONTENT),
             m=Step(InValue.call_follows, State.VALUE, _TO_CONTENT),
             garbled=Step(InValue.garbled_opener, State.VALUE, _TO_CONTENT),
         ),

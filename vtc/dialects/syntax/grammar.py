@@ -180,8 +180,6 @@ class Grammar:
         own = len(syntax.dialect.params)
         return expecting(
             [
-                # A closer of the call with one of a parameter after it ends a text that quotes the end of a call.
-                Token("stray", (*tail, Space(), *close)),
                 Token("tail0", tail),
                 Token("c", close),
                 *(Token(f"last{i}", parts) for i, parts in enumerate(syntax.last_tags(name))),
