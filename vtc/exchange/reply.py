@@ -77,6 +77,14 @@ class Thoughts:
                 self.last.clear()  # calls before it were examples
 
 
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
 def _again(event: Event) -> Event:
     """Say something whose characters were passed on before, as something else."""
     match event:
@@ -129,6 +137,8 @@ class ReplyPipeline:
             self._text_client = ForTextClient(self._gap, leaving, client, tools, self._limit, self._record)
         self._client = self._text_client or ForStructuredClient(self._gap, leaving)
         self._guards = guards
+        self._given: list[ToolCall] = []
+        """Calls that the client was given out of the text."""
         self._reads_text = leaving.reads_text or (guards is not None and guards.reads_text)
         self._stages: tuple[Stage, ...] = (self._limit, self._identify, self._record, self._client)
 
@@ -190,7 +200,12 @@ class ReplyPipeline:
         if self._leftovers:
             events = [*self._leftovers.feed(events), *self._leftovers.finish(calls)]
         out = self._staged(events)
-        if complete and self._thoughts and self._reader and not (self._limit.delivered or calls or self._gap.tail):
+        if (
+            complete
+            and self._thoughts
+            and self._reader
+            and not (self._limit.delivered or calls or self._gap.tail.strip())
+        ):
             out += self._staged(self._thoughts.finish(in_reasoning=self._reader.in_reasoning))
         if calls:
             out += self._staged(self._meant(calls))
@@ -217,7 +232,9 @@ class ReplyPipeline:
         for event in events:
             if isinstance(event, Reasoning) and self._thoughts:
                 self._thoughts.feed(event.raw)
-        return self._judged(self._guards.feed(events) if self._guards else events)
+        events = self._guards.feed(events) if self._guards else events
+        self._given += [event.call for event in events if isinstance(event, Call) and event.dialect != NATIVE]
+        return self._judged(events)
 
     def _judged(self, events: list[Event]) -> list[Event]:
         """Put what the policies passed through the stages."""
@@ -238,7 +255,9 @@ class ReplyPipeline:
                 events.append(self._as_text(call) if self._text_client else self._identify.named(call, name))
                 continue
             for one in found.calls:
-                if found.repairs or self._text_client:
+                if self._is_given(one):
+                    events.append(Refusal("the text holds the same call", NATIVE, one.name, one.arguments[:EXCERPT]))
+                elif found.repairs or self._text_client:
                     events += self._made(one, found.repairs)
                 else:  # policies are told which tool is meant; a call that they leave alone leaves as it was spelled
                     events.append(
@@ -248,16 +267,18 @@ class ReplyPipeline:
 
     def _made(self, call: ToolCall, repairs: tuple[str, ...]) -> list[Event]:
         """Make the event for a call of upstream's that is written anew, unless the client has it already."""
-        fault = "" if call.name else "it has no name"
-        if self._text_client:
-            try:
-                given = (call.name, json.loads(call.arguments)) in self._text_client.given
-            except (ValueError, RecursionError):  # of a tool that is not offered, so that nothing was put in order
-                return [Refusal("its arguments are no JSON", NATIVE, call.name, ""), self._as_text(call)]
-            fault = "the text holds the same call" if given else fault
-        if fault:
-            return [Refusal(fault, NATIVE, call.name, call.arguments[:EXCERPT])]
+        if not call.name:
+            return [Refusal("it has no name", NATIVE, call.name, call.arguments[:EXCERPT])]
+        if self._text_client and not _is_json(
+            call.arguments
+        ):  # of a tool that is not offered: nothing was put in order
+            return [Refusal("its arguments are no JSON", NATIVE, call.name, ""), self._as_text(call)]
         return [Call("", call, NATIVE, repairs)]
+
+    def _is_given(self, call: ToolCall) -> bool:
+        """True if the client was given this call already, out of the text."""
+        same = [given.arguments for given in self._given if given.name == call.name]
+        return bool(same) and _is_json(call.arguments) and json.loads(call.arguments) in map(json.loads, same)
 
     def _as_text(self, call: ToolCall) -> Event:
         """Write a call that no one could carry out as text, so that nothing vanishes."""

@@ -247,8 +247,6 @@ class ForTextClient(ForStructuredClient):
         self._tools = tools
         self._limit = limit
         self._record = record
-        self.given: list[tuple[str, object]] = []
-        """Calls that the client was given already, out of the text: name and arguments."""
         self._refused = False
         """True if the last call was not written, as it would be read as another one."""
 
@@ -272,8 +270,6 @@ class ForTextClient(ForStructuredClient):
 
     def _written(self, event: Call) -> Event:
         call, dialect = event.call, self._client.dialect
-        if event.dialect != NATIVE:
-            self.given.append((call.name, json.loads(call.arguments)))
         self._refused = False
         if conversation.is_readable(event, dialect):
             return Text(event.raw)

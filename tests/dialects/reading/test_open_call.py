@@ -8,43 +8,10 @@ import pytest
 
 from tests.dialects.material import DIALECTS, TOOLS
 from vtc.dialects.arguments.envelope import NotACall
-from vtc.dialects.reading.open_call import OpenCall, unframed
+from vtc.dialects.reading.open_call import OpenCall
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.grammar import CallSyntax, compiled
 from vtc.events import Call, Tool, ToolCall
-
-NEWLINES = "<p={key}>\n{value}\n</p>"
-NONE = "<p={key}>{value}</p>"
-
-
-@pytest.mark.parametrize(
-    ("text", "frame", "param", "value"),
-    [
-        # One newline on either side, and only where the dialect writes one
-        ("\na\n", "pattern", NEWLINES, "a"),
-        ("\n\na\n\n", "pattern", NEWLINES, "\na\n"),
-        ("a", "pattern", NEWLINES, "a"),
-        ("a\n", "pattern", NEWLINES, "a"),
-        ("\r\na\r\n", "pattern", NEWLINES, "a"),
-        (" \na\n ", "pattern", NEWLINES, " \na\n "),
-        ("\n", "pattern", NEWLINES, ""),
-        ("\n\n", "pattern", NEWLINES, ""),
-        ("\na\n", "pattern", NONE, "\na\n"),
-        ("\na\n", "pattern", "<p={key}>\n{value}</p>", "a\n"),
-        ("\na\n", "pattern", "<p={key}>{value}\n</p>", "\na"),
-        # On lines of its own: both newlines or neither
-        ("\na\n", "multiline", NONE, "a"),
-        ("\n\na\n\n", "multiline", NONE, "\na\n"),
-        ("a\n", "multiline", NONE, "a\n"),
-        ("\na", "multiline", NONE, "a"),
-        ("\r\na\r\n", "multiline", NONE, "a"),
-        ("\n", "multiline", NONE, ""),
-        ("\n\n", "multiline", NONE, ""),
-        ("", "multiline", NONE, ""),
-    ],
-)
-def test_the_frame_of_a_value(text: str, frame: str, param: str, value: str) -> None:
-    assert unframed(text, frame, param) == value
 
 
 def opened(dialect: str, name: str, tools: str = "agent", *, lenient: bool = True) -> OpenCall:

@@ -31,11 +31,12 @@ def scans(grammar: Grammar) -> Iterator[tuple[State, Scan]]:
     """Every expression that looks for tokens, and the state it does so in."""
     yield State.START, grammar.start
     yield State.TEXT, grammar.text
+    yield State.DOUBT, grammar.doubtful
     yield State.INFO, INFO
     yield State.FENCE, grammar.closing_fence("```")
     yield State.SPAN, grammar.span
     yield State.QUOTED, grammar.span_end
-    for scan in (*grammar.reasoning, grammar.begun_reasoning):
+    for scan in (grammar.reasoning, grammar.begun_reasoning):
         yield State.REASONING, scan
     yield State.UNKNOWN, grammar.begun_reasoning
     yield State.WHOLE, WHOLE

@@ -61,7 +61,7 @@ def read(
     stands.
     """
     call, fields = _object(text), _members(text)
-    if isinstance(call.get("function"), dict) and not any(key in call for key in keys.name):
+    if isinstance(call.get("function"), dict) and not any(key in call for key in keys.name if key != "function"):
         # The API's own form, {"type": "function", "function": {…}}.
         inner = fields["function"]
         call, fields = {**call, **_object(inner)}, {**fields, **_members(inner)}

@@ -40,6 +40,11 @@ _IN_STRING = re.compile(
     r"""(?P<run>[^"\\\x00-\x1f]+)|(?P<close>")|(?P<escape>\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))"""
     r"""|(?P<partial>\\(?:u[0-9a-fA-F]{0,3})?\Z)|(?P<bad>\\)|(?P<control>[\x00-\x1f]+)"""
 )
+MOST_PATH = 260
+"""Characters of a path on Windows."""
+_PATH = re.compile(r"(?:^|[\s'=(,;])[A-Za-z]:((?:\\(?:u....|.)|[^\s\\'])*)\Z")
+_ESCAPE = re.compile(r"(?<!\\)\\([nrtbf])")
+_WHITE = re.compile(r"\s")
 dumped = json.JSONEncoder(ensure_ascii=False).encode
 """JSON text of a value, characters as they are."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -122,6 +127,8 @@ class JsonBody:
         self.in_string = False
         """Whether reading stopped inside a string."""
         self._out: list[str] = []
+        self._begun = 0  # of these, where the string begins
+        self._in_path = False
 
     def text(self) -> str:
         """The value as strict JSON (once `done`)."""
@@ -161,7 +168,7 @@ class JsonBody:
 
     def write(self, escaped: str) -> None:
         """Go on with the string that is open."""
-        self._out.append(escaped)
+        self._run(escaped)
 
     def _string(self, text: str, at: int) -> int:
         found = _IN_STRING.match(text, at)
@@ -175,12 +182,31 @@ class JsonBody:
             # `\'` is how Python and JavaScript escape; any other backslash is one that was not escaped.
             if text.startswith("'", at + 1):
                 return at + 2 if self._mend(Repair.JSON_BAD_ESCAPE, "'") else at
+            self._in_path = self._in_path or self._begins_path()
             return at + 1 if self._mend(Repair.JSON_BAD_ESCAPE, "\\\\") else at
+        elif kind == "escape" and self._in_path and piece[1] not in '\\"/':
+            piece = "\\" + piece
         elif kind == "control":
             escaped = "".join(f"\\u{ord(char):04x}" for char in piece)
             return found.end() if self._mend(Repair.JSON_CONTROL_CHARACTER, escaped) else at
-        self._out.append(piece)
+        self._run(piece)
         return found.end()
+
+    def _run(self, text: str) -> None:
+        self._in_path = self._in_path and not _WHITE.search(text)
+        self._out.append(text)
+
+    def _begins_path(self) -> bool:
+        """Tell whether the last word of the string is a Windows path, whose backslashes are then none of JSON's.
+
+        One bad escape shows that the model does not escape: `C:\\new\\Users` has no line break in it.
+        """
+        start = max(self._begun, len(self._out) - MOST_PATH)
+        said = "".join(self._out[start:])
+        path = _PATH.search(said, max(0, len(said) - MOST_PATH))
+        if path:
+            self._out[start:] = [said[: path.start(1)], _ESCAPE.sub(r"\\\\\1", path[1])]
+        return path is not None
 
     def _structure(self, text: str, at: int, final: bool) -> int:
         found = _TOKEN.match(text, at)
@@ -207,6 +233,8 @@ class JsonBody:
         if token != ",":
             self._out.append(piece)
         self.in_string = token == '"'
+        if self.in_string:
+            self._begun, self._in_path = len(self._out), False
         if state in ("first key", "first item"):
             self._containers.append(token)
             if len(self._containers) > MOST_DEPTH:

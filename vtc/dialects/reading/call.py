@@ -141,6 +141,9 @@ class InCall:
 
     def nothing(self) -> Verdict | None:
         """Read something else where parameters should follow, or the end of the reply."""
+        if self.context.lenient and (key := self.call.split_name()):
+            self.context.cursor.again(key)
+            return Verdict.CONTENT
         sole = self.call.sole_parameter
         if self.context.lenient and sole and not self.context.cursor.is_blank(self.context.cursor.at):
             self.call.open_param(sole, 0)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from vtc.dialects.arguments import envelope, fitting, values
+from vtc.dialects.arguments.framing import unframed
 from vtc.dialects.arguments.gemma import GemmaBody
 from vtc.dialects.arguments.json_object import JsonBody, dumped, encodable, items
 from vtc.dialects.arguments.kwargs import KwargsBody
 from vtc.dialects.reading import repairs
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
+from vtc.dialects.syntax.description import Envelope
 from vtc.dialects.syntax.forms import CallSyntax
 from vtc.events import Call, Tool, ToolCall
 
@@ -35,8 +38,6 @@ class OpenCall:
         index: str = "",
     ) -> None:
         self.syntax = syntax
-        self.written = written
-        """The name as the model wrote it; empty as long as it is inside JSON."""
         self.json: JsonBody | KwargsBody | GemmaBody | None = None
         """Reads the arguments, where they are not between tags."""
         self.repairs: dict[str, None] = {}
@@ -52,11 +53,9 @@ class OpenCall:
         self._lenient = lenient
         self._escaped = False
         self._body = 0  # of the pieces of `_raw`, the first behind the head
-        self._id = self._header_id(index) or id_
+        self._index, self._given_id = index, id_
         self._tools = tools
-        self._tool = tools.get(tool_names.resolve(written, tools) or "")
-        self._schema = self._tool.parameters if self._tool else {}
-        self._declared = values.properties(self._schema)
+        self._name(written)
         self._raw: list[str] = []
         self.undeclared = 0
         """Parameters so far that the tool does not declare."""
@@ -73,10 +72,40 @@ class OpenCall:
         self._value: list[str] = []
         self._arguments: dict[str, Any] = {}
 
-    def _header_id(self, index: str) -> str | None:
-        """The id that the head amounts to, in dialects that have one."""
+    def _name(self, written: str) -> None:
+        self.written = written
+        """The name as the model wrote it; empty as long as it is inside JSON."""
+        self._tool = self._tools.get(tool_names.resolve(written, self._tools) or "")
+        self._schema = self._tool.parameters if self._tool else {}
+        self._declared = values.properties(self._schema)
+
+    @property
+    def _id(self) -> str | None:
+        """The id that it was given, or that the head amounts to in dialects that have one."""
         template = self.syntax.dialect.id
-        return template.replace("{name}", self.written).replace("{index}", index) if template and index else None
+        if not (template and self._index):
+            return self._given_id
+        return template.replace("{name}", self.written).replace("{index}", self._index)
+
+    def split_name(self) -> str:
+        """Take the name of a parameter off that of the tool, if they stand together; return it, empty if they do not.
+
+        GLM leaves the key's opening tag out: `<tool_call>bashcommand</arg_key><arg_value>ls`.
+        """
+        if self._tool or not any(text.startswith("{key}") for text in self.syntax.dialect.params):
+            return ""
+        found = [
+            (tool.name, key)
+            for tool in self._tools.values()
+            if self.written.startswith(tool.name)
+            and (key := self.written[len(tool.name) :]) in values.properties(tool.parameters)
+        ]
+        if len(found) != 1 or not self.raw.endswith(self.written):
+            return ""
+        name, key = found[0]
+        self._raw[:] = [self.raw.removesuffix(key)]
+        self._name(name)
+        return key
 
     @property
     def raw(self) -> str:
@@ -337,31 +366,28 @@ class OpenCall:
     def _reads(self, bodies: Sequence[str]) -> list[envelope.Read]:
         """Read the JSON bodies, or write the tagged parameters as one."""
         if self.json is None:
-            text = encodable(json.dumps(self._arguments, ensure_ascii=False, separators=(",", ":")))
-            return [envelope.Read(self.written, text, self._arguments)]
+            arguments: Mapping[str, Any] = self._arguments
+            repairs: tuple[str, ...] = ()
+            ((key, value), *more) = arguments.items() or [("", None)]
+            if not more and key in envelope.SYNONYMS and key not in self._declared and isinstance(value, dict):
+                arguments, repairs = value, (Repair.ARGUMENTS_KEY,)
+                self.repairs.pop(Repair.UNDECLARED.of(key), None)
+            text = encodable(json.dumps(arguments, ensure_ascii=False, separators=(",", ":")))
+            return [envelope.Read(self.written, text, arguments, repairs=repairs)]
         if self.syntax.body == "json":
             keys, bare = self.syntax.dialect.json, self.syntax.dialect.names == "declared"
             return [envelope.read(body, keys, needs_arguments=bare, declared=self._parameters) for body in bodies]
         if len(bodies) > 1:
             raise envelope.NotACall("its arguments are several objects")
+        if tool_names.resolve(self.written, self._tools) is None:
+            with contextlib.suppress(envelope.NotACall):  # Kimi: an id stands for the name, which the arguments hold
+                return [
+                    envelope.read(body, _PLAIN, needs_arguments=False, declared=self._parameters) for body in bodies
+                ]
         return [envelope.read_arguments(self.written, body) for body in bodies]
 
 
 _MISSING = object()
+_PLAIN = Envelope()
 _ATTRIBUTE = re.compile(r"""([\w.:-]+)\s*=\s*(\\?["'])(.*?)\2(?=\s*/?>\s*\Z|\s+[\w.:-]+\s*=\s*\\?["'])\s*""", re.DOTALL)
 _CDATA = re.compile(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.DOTALL)
-
-
-def unframed(text: str, frame: str, param: str) -> str:
-    """A value without the newlines that only set it off from its tags: at most one on either side."""
-    before, _, after = param.partition("{value}")
-    if frame == "multiline":
-        if not text.startswith(("\n", "\r\n")):
-            return text
-        newline = "\n" if text[0] == "\n" else "\r\n"
-        return text.removeprefix(newline).removesuffix(newline)
-    if before.endswith("\n"):
-        text = text[2:] if text.startswith("\r\n") else text.removeprefix("\n")
-    if after.startswith("\n"):
-        text = text[:-2] if text.endswith("\r\n") else text.removesuffix("\n")
-    return text

@@ -8,7 +8,7 @@ from enum import Enum, auto
 from vtc.dialects.reading.cursor import WHITE
 from vtc.events import Event, Markup, Refusal, Text
 
-_INDENTED = re.compile(r"\n[ \t\r]*\n(?: {4}| {0,3}\t)[ \t]*\Z")
+_INDENTED = re.compile(r"\n(?: {4}| {0,3}\t)[ \t]*\Z")
 
 
 class Last(Enum):
@@ -40,7 +40,7 @@ class Speech:
 
     @property
     def is_indented_code(self) -> bool:
-        """True if what follows stands in a code block that is indented, with text before it."""
+        """True if what follows is indented like code, with text before it: the block may have begun lines ago."""
         return self.last is Last.TEXT and _INDENTED.search("".join(self.space)) is not None
 
     def take(self) -> list[Event]:

@@ -35,8 +35,14 @@ class InText(SaysText):
         if context.began_inside is None:
             context.began_inside = False
         write_tag(context, found)
-        assert found.lastgroup is not None
-        context.inside = InReasoning(context, int(found.lastgroup.removeprefix("think")))
+        context.inside = InReasoning(context, opened=True)
+
+    def closed(self, found: Found) -> None:
+        """End reasoning that is empty: its opening tag stands in the prompt."""
+        if self.context.began_inside is None:
+            self.context.began_inside = True
+        self.context.begins = "text"
+        write_tag(self.context, found)
 
     def stray(self, found: Found) -> None:
         """Read a closing tag that nothing opened: the reply began inside, and was not taken to. It stays text."""
@@ -56,20 +62,20 @@ class InText(SaysText):
 
 
 class InReasoning:
-    """Between the reasoning tags; `pair` is which, of the grammar's, or None if no opening tag was read."""
+    """Between the reasoning tags, the first of which was read if it is `opened`."""
 
-    __slots__ = ("_kind", "_open_again", "_pair", "context")
+    __slots__ = ("_kind", "_open_again", "_opened", "context")
 
-    def __init__(self, context: Context, pair: int | None = None) -> None:
+    def __init__(self, context: Context, *, opened: bool = False) -> None:
         self.context = context
-        self._pair = pair
+        self._opened = opened
         self._open_again = False
         self._kind = _KINDS[context.think]
 
     @property
     def scan(self) -> Scan:
         grammar = self.context.grammar
-        return grammar.begun_reasoning if self._pair is None else grammar.reasoning[self._pair]
+        return grammar.reasoning if self._opened else grammar.begun_reasoning
 
     def plain(self, text: str) -> list[Event]:
         return [self._kind(text)] if text else []

@@ -15,6 +15,7 @@ from vtc.dialects.reading.beginning import begin_call, next_call
 from vtc.dialects.reading.call import InCall, InJson, ends, value_ends
 from vtc.dialects.reading.code import InCode, open_code
 from vtc.dialects.reading.context import Verdict
+from vtc.dialects.reading.doubt import InDoubt, doubt
 from vtc.dialects.reading.text import InReasoning, InText
 from vtc.dialects.reading.value import InValue
 from vtc.dialects.syntax.pattern import Scan
@@ -26,6 +27,8 @@ class State(Enum):
     START = "start"
     """Nothing but white space yet: what only counts for a whole reply may begin here."""
     TEXT = "text"
+    DOUBT = "doubt"
+    """Behind markup that is none of the message where a call follows it, or the end of the reply."""
     INFO = "info"
     """After a code block's opening fence, up to the end of its line."""
     FENCE = "fence"
@@ -122,6 +125,8 @@ def _reasoning(here: State) -> Tokens:
     )
 
 
+_DOUBT = Step(doubt, State.DOUBT, {Verdict.CONTENT: State.TEXT})
+_DOUBT_MORE = Step(InDoubt.more, State.DOUBT)
 _DONE = Step(InCall.done, State.AFTER, _NO_CALL)
 _END_IN_CALL = Step(ends, State.TEXT, {Verdict.REFUSED: State.TEXT})
 
@@ -131,6 +136,7 @@ TABLE: Mapping[State, Row] = {
         Tokens(
             h=_begin(State.START),
             think=Step(InText.think, State.REASONING),
+            closed=Step(InText.closed, State.START),
             marker=Step(InText.marker, State.START),  # gpt-oss: <|start|>assistant<|channel|>analysis<|message|>
         ),
         otherwise=Step(InText.other, State.TEXT, {Verdict.REASONING: State.REASONING, Verdict.UNKNOWN: State.UNKNOWN}),
@@ -141,6 +147,9 @@ TABLE: Mapping[State, Row] = {
             h=_begin(State.TEXT),
             marker=Step(InText.marker, State.TEXT),
             stray=Step(InText.stray, State.TEXT),
+            ending=_DOUBT,
+            orphan=_DOUBT,
+            wrapper=_DOUBT,
             fence=Step(open_code, State.INFO),
             tilde=Step(open_code, State.INFO),
             ticks=Step(open_code, State.SPAN),
@@ -148,6 +157,16 @@ TABLE: Mapping[State, Row] = {
         text=Step(InText.say, State.TEXT),
         flows=True,
         spoken=True,
+    ),
+    State.DOUBT: Row(
+        lambda inside: inside.scan,
+        Tokens(
+            h=Step(InDoubt.call, State.ARGUMENTS, {**_OF_CALL, Verdict.CONTENT: State.TEXT}),
+            ending=_DOUBT_MORE,
+            orphan=_DOUBT_MORE,
+            wrapper=_DOUBT_MORE,
+        ),
+        otherwise=Step(InDoubt.decided, State.TEXT),
     ),
     State.INFO: Row(
         lambda inside: inside.info,
@@ -216,7 +235,11 @@ TABLE: Mapping[State, Row] = {
             closer=Step(InCall.orphan, State.ARGUMENTS, {Verdict.REFUSED: State.TEXT}),
             json=Step(InCall.json_arguments, State.JSON, {Verdict.JSON: State.JSON}),
         ),
-        otherwise=Step(InCall.nothing, State.AFTER, {**_NO_CALL, Verdict.GUESS: State.SOLE}),
+        otherwise=Step(
+            InCall.nothing,
+            State.AFTER,
+            {**_NO_CALL, Verdict.GUESS: State.SOLE, Verdict.CONTENT: State.ARGUMENTS},
+        ),
     ),
     State.SOLE: Row(
         lambda inside: inside.sole,

@@ -290,7 +290,7 @@ def _declared_envelopes(dialect: Description, tools: tuple[str, ...]) -> list[tu
     return [
         opening(OneOf(keys.name), *colon, quote, *_names(dialect, tools), quote),
         opening(OneOf((*keys.arguments, "function")), *colon, Lit("{")),
-        opening(Lit("type"), *colon, Lit('"function"')),
+        opening(Lit("type"), *colon, OneOf(('"function"', '"tool_use"', '"tool_call"'))),
         opening(OneOf(LISTS), *colon, Lit("[")),
         # Of another name, for the report to say so.
         opening(
@@ -304,7 +304,9 @@ def _declared_envelopes(dialect: Description, tools: tuple[str, ...]) -> list[tu
 def _names(dialect: Description, tools: tuple[str, ...]) -> tuple[Part, ...]:
     if dialect.names == "any":
         return (Chars(NAME, 128, "name"),)
-    return (Group((Maybe((OneOf(PREFIXES),)), OneOf(tools, any_case=True)), "name"),)
+    # In Python a name has no dashes.
+    known = [*tools, *(name.replace("-", "_") for name in tools if "-" in name and dialect.values == "python")]
+    return (Group((Maybe((OneOf(PREFIXES),)), OneOf(tuple(dict.fromkeys(known)), any_case=True)), "name"),)
 
 
 def _trim(parts: Sequence[Part]) -> tuple[Part, ...]:
@@ -355,7 +357,10 @@ def _literal(text: str, dialect: Description, quoted: tuple[bool, bool] = (False
         if not piece:
             continue
         if piece in spelled:
-            found.append(OneOf(spelled[piece]))
+            spellings = OneOf(spelled[piece])
+            # A closing tag is known without the mark of its family: </｜DSML｜invoke>, </invoke>.
+            unmarked = not piece[0].isalnum() and bool(found) and found[-1] == Lit("</")
+            found.append(Maybe((spellings,)) if unmarked else spellings)
         elif piece.isspace():
             if not found or not isinstance(found[-1], Space):
                 found.append(Space())

@@ -85,19 +85,25 @@ class Grammar:
         stray = [Token("stray", (Lit(tag),)) for _, tag in reasoning[:1]]
         dropped = [Token(f"marker{i}", (Lit(marker),)) for i, marker in enumerate(markers)]
         whole = [head.token for head in self.heads.values() if head.syntax.whole_reply]
-        self.start = Expected([*think, *whole, *dropped])
-        self.text = Prefilter([*tokens, *dropped, *stray, *FENCES, TICKS])
-        # In backticks a tag is quoted.
-        closers = [[Token("quoted", (Lit(f"`{tag}`"),)), Token("unthink", (Lit(tag),))] for _, tag in reasoning]
-        self.reasoning = [searching(tokens) for tokens in closers]
-        again = [Token("quoted0", (Lit(f"`{tag}`"),)) for tag, _ in reasoning[:1]]
-        again += [Token("opened", (Lit(tag),)) for tag, _ in reasoning[:1]]
-        self.begun_reasoning = searching([*again, *(closers[0] if closers else [])])
+        closed = [Token(f"closed{i}", (Lit(tag),)) for i, (_, tag) in enumerate(reasoning)]
+        self.start = Expected([*think, *closed, *whole, *dropped])
+        armed = {head.syntax.dialect for head in anywhere}
+        self._orphans = _closing_tags(armed)
+        doubtful = _doubtful(self._orphans, _section_openers(armed))
+        self.text = Prefilter([*tokens, *dropped, *doubtful, *stray, *FENCES, TICKS])
+        again = [Token(token.name, token.parts) for token in doubtful]
+        self.doubtful = Expected([*(h.token for h in anywhere if not h.token.line_start), *again])
+        # In backticks a tag is quoted. Models mix them up: <think>…</thinking>.
+        closing = list(dict.fromkeys(tag for _, tag in reasoning))
+        closers = [Token(f"quoted{i}", (Lit(f"`{tag}`"),)) for i, tag in enumerate(closing)]
+        closers += [Token(f"unthink{i}", (Lit(tag),)) for i, tag in enumerate(closing)]
+        self.reasoning = searching(closers)
+        opened = [Token("quoted", (Lit(f"`{tag}`"),)) for tag, _ in reasoning[:1]]
+        opened += [Token("opened", (Lit(tag),)) for tag, _ in reasoning[:1]]
+        self.begun_reasoning = searching([*opened, *closers])
         self.span = Prefilter([*tokens, *FENCES, TICKS, BLANK_LINE])
         self.span_end = searching([*FENCES, TICKS, BLANK_LINE])
         self._in_code = in_code
-        armed = {head.syntax.dialect for head in anywhere}
-        self._orphans = _closing_tags(armed)
         openings = sorted({opening for one in armed if (opening := one.result_opening)})
         self._results = [Token(f"invented{i}", (Lit(opening),)) for i, opening in enumerate(openings)]
         self._markers = dropped
@@ -117,7 +123,7 @@ class Grammar:
 
     def size(self) -> int:
         """Measure the grammar without the scans that are made when they are needed, in bytes."""
-        fixed = sum(scan.size() for scan in (self.start, *self.reasoning, self.span_end))
+        fixed = sum(scan.size() for scan in (self.start, self.reasoning, self.span_end))
         return fixed + PER_HEAD * len(self.heads) + sum(PER_NAME + len(name) for name in self.tools)
 
     def _kept[*Of](self, make: Callable[[*Of], Scan]) -> Callable[[*Of], Scan]:
@@ -222,10 +228,10 @@ class Grammar:
         return expecting(tokens)
 
     def _closers(self, syntax: CallSyntax) -> list[Token]:
-        """Closers that may come after a call: its own, then any, as none is open there."""
+        """Closers that may come after a call: its own, then any, as none is open there, and the end of the turn."""
         own = [Token(f"o{i}", parts) for i, parts in enumerate(closers(syntax))]
-        others = [] if syntax.whole_reply or not self._orphans else [Token(f"o{len(own)}", (OneOf(self._orphans),))]
-        return [*own, *others]
+        other = OneOf((*self._orphans, *TURN_ENDS))
+        return [*own, Token(f"o{len(own)}", (other, Maybe((Space(), other))))]
 
     def _undecided(self, syntax: CallSyntax) -> Scan:
         """Behind a call that may be quoted: closers that may still come, and what shows that it is not."""
@@ -268,6 +274,33 @@ def _closing_tags(dialects: Iterable[Description]) -> tuple[str, ...]:
         for word, *others in dialect.spellings:
             tags |= {tag.replace(word, other) for tag in tags if word in tag for other in others}
     return tuple(sorted(tag for tag in tags if len(tag) > 3 and not tag[0].isalnum() and "\0" not in tag))
+
+
+TURN_ENDS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<end_of_turn>", "<eos>", "</s>")
+"""How the templates of many families end a turn. Servers that keep special tokens show them."""
+
+
+def _section_openers(dialects: Iterable[Description]) -> list[str]:
+    """List the tags that open a section of calls."""
+    openers = {section.partition("{calls}")[0].strip() for dialect in dialects for section in dialect.sections}
+    return sorted({*WRAPPERS, *(opener for opener in openers if opener[:1] == "<")})
+
+
+WRAPPERS = ("<tool_calls>", "<function_calls>")
+"""Tags around calls that models of any family write, though their dialect has none."""
+
+
+def _doubtful(closers: Iterable[str], wrappers: Iterable[str]) -> list[Token]:
+    """The tokens of markup that is none of the message where a call follows it, or the end of the reply.
+
+    A closing tag is such markup only at the beginning of a line: elsewhere a sentence may speak of it.
+    """
+    tags = [tag for tag in closers if tag[0] == "<"]
+    return [
+        *(Token(f"ending{i}", (Lit(end),)) for i, end in enumerate(TURN_ENDS)),
+        *(Token(f"orphan{i}", (Lit(tag),), line_start=True) for i, tag in enumerate(tags)),
+        *(Token(f"wrapper{i}", (Lit(opener),)) for i, opener in enumerate(wrappers)),
+    ]
 
 
 def _openings(dialect: Description, tools: tuple[str, ...]) -> list[tuple[CallSyntax, tuple[Part, ...], bool]]:

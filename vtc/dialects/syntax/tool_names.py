@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection
 
 PREFIXES = ("functions.", "default_api.", "tools.", "tool:", "antml:", "antml:tool:")
 """What models and their chat templates put before a tool's name."""
+
+
+_WITHOUT_NUMBER = re.compile(r"functions?[._](?P<name>.+?)[._:]\d+")
+"""The id of a call as Kimi K2 makes them, and variants of it: `functions.read:0`, `functions_read_0`."""
 
 
 def bare(written: str) -> str:
@@ -18,7 +23,7 @@ def resolve(written: str, offered: Collection[str]) -> str | None:
     """The offered name that `written` stands for, or None.
 
     Exactly, then without a known prefix or a namespace, then the only one that differs just in how its namespace is
-    set off, then in case.
+    set off; then without what an id or a header has besides, with dashes for underscores, and in any case.
     """
     for name in (written, *(written[len(prefix) :] for prefix in PREFIXES if written.startswith(prefix))):
         if name in offered:
@@ -29,6 +34,13 @@ def resolve(written: str, offered: Collection[str]) -> str | None:
     same = [one for one in offered if "." in one and _flat(one) == _flat(written)]
     if len(same) == 1:
         return same[0]
+    stem = _WITHOUT_NUMBER.fullmatch(written)
+    for name in (stem["name"] if stem else "", bare.removesuffix("json")):
+        if name in offered:
+            return name
+    dashed = [one for one in offered if "-" in one and one.replace("-", "_") == bare]
+    if len(dashed) == 1:
+        return dashed[0]
     for name in (written, bare):
         same = [one for one in offered if one.casefold() == name.casefold()]
         if len(same) == 1:

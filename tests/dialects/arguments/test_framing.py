@@ -1,0 +1,40 @@
+"""A value without the line breaks that only set it off from its tags."""
+
+from __future__ import annotations
+
+import pytest
+
+from vtc.dialects.arguments.framing import unframed
+
+NEWLINES = "<p={key}>\n{value}\n</p>"
+NONE = "<p={key}>{value}</p>"
+
+
+@pytest.mark.parametrize(
+    ("text", "frame", "param", "value"),
+    [
+        # One newline on either side, and only where the dialect writes one
+        ("\na\n", "pattern", NEWLINES, "a"),
+        ("\n\na\n\n", "pattern", NEWLINES, "\na\n"),
+        ("a", "pattern", NEWLINES, "a"),
+        ("a\n", "pattern", NEWLINES, "a"),
+        ("\r\na\r\n", "pattern", NEWLINES, "a"),
+        (" \na\n ", "pattern", NEWLINES, " \na\n "),
+        ("\n", "pattern", NEWLINES, ""),
+        ("\n\n", "pattern", NEWLINES, ""),
+        ("\na\n", "pattern", NONE, "\na\n"),
+        ("\na\n", "pattern", "<p={key}>\n{value}</p>", "a\n"),
+        ("\na\n", "pattern", "<p={key}>{value}\n</p>", "\na"),
+        # On lines of its own: both newlines or neither
+        ("\na\n", "multiline", NONE, "a"),
+        ("\n\na\n\n", "multiline", NONE, "\na\n"),
+        ("a\n", "multiline", NONE, "a\n"),
+        ("\na", "multiline", NONE, "a"),
+        ("\r\na\r\n", "multiline", NONE, "a"),
+        ("\n", "multiline", NONE, ""),
+        ("\n\n", "multiline", NONE, ""),
+        ("", "multiline", NONE, ""),
+    ],
+)
+def test_the_frame_of_a_value(text: str, frame: str, param: str, value: str) -> None:
+    assert unframed(text, frame, param) == value

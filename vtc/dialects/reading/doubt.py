@@ -1,0 +1,70 @@
+"""Markup that is none of the message where a call follows it, or the end of the reply.
+
+<tool_calls>        a wrapper that the call's own dialect does not have
+</parameter>        a closing tag on a line of its own that closes nothing
+<|im_end|>          the end of the turn, where a server shows special tokens
+"""
+
+from __future__ import annotations
+
+from vtc.dialects.reading.after_call import EXCERPT
+from vtc.dialects.reading.beginning import begin_call
+from vtc.dialects.reading.context import Context, SaysText, Verdict
+from vtc.dialects.reading.cursor import Found
+from vtc.dialects.reading.text import InText
+from vtc.dialects.syntax.pattern import Scan
+from vtc.events import Markup, Refusal
+
+
+def doubt(inside: InText, found: Found) -> Verdict | None:
+    """Keep such markup until it shows what it is."""
+    context = inside.context
+    inside.say(found.start())
+    context.cursor.seek = found.end()
+    if context.speech.is_indented_code:
+        return Verdict.CONTENT
+    context.inside = InDoubt(context, found)
+    return None
+
+
+class InDoubt(SaysText):
+    """Behind such markup, which is held."""
+
+    __slots__ = ("_closes", "_opens")
+
+    def __init__(self, context: Context, found: Found) -> None:
+        super().__init__(context)
+        self._opens = self._closes = False
+        self._note(found)
+
+    @property
+    def scan(self) -> Scan:
+        return self.context.grammar.doubtful
+
+    def _note(self, found: Found) -> None:
+        kind = (found.lastgroup or "").rstrip("0123456789")
+        self._opens |= kind == "wrapper"
+        self._closes |= kind == "orphan"
+
+    def more(self, found: Found) -> None:
+        """Keep more of it."""
+        self._note(found)
+        self.context.cursor.seek = found.end()
+
+    def call(self, found: Found) -> Verdict | None:
+        """Begin a call: it shares the call's fate."""
+        self.context.speech.space.append(self.context.cursor.take(found.start()))
+        self.context.inside = InText(self.context)
+        return begin_call(self, found)
+
+    def decided(self) -> None:
+        """Leave it out at the end of the reply; where text follows it is text, and so is what opens something."""
+        context, cursor = self.context, self.context.cursor
+        context.inside = InText(context)
+        if self._opens or not context.may_mend or not cursor.is_blank(cursor.seek):
+            self.say(cursor.seek)
+            return
+        if self._closes:
+            excerpt = cursor.text[cursor.at :][:EXCERPT]
+            context.speech.refuse(Refusal("it closes nothing: left out", "", "", excerpt, malformed=False))
+        context.speech.mark(Markup(cursor.take_all()))
