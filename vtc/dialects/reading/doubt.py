@@ -61,7 +61,8 @@ class InDoubt(SaysText):
         """Leave it out at the end of the reply; where text follows it is text, and so is what opens something."""
         context, cursor = self.context, self.context.cursor
         context.inside = InText(context)
-        if self._opens or not context.may_mend or not cursor.is_blank(cursor.seek):
+        closes = self._closes and context.speech.refused  # it may close what was no call
+        if self._opens or closes or not context.may_mend or not cursor.is_blank(cursor.seek):
             self.say(cursor.seek)
             return
         if self._closes:

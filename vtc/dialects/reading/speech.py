@@ -24,7 +24,7 @@ class Last(Enum):
 class Speech:
     """Collects events until they are taken."""
 
-    __slots__ = ("_events", "_pieces", "last", "space")
+    __slots__ = ("_events", "_pieces", "last", "refused", "space")
 
     def __init__(self) -> None:
         self._events: list[Event] = []
@@ -32,6 +32,8 @@ class Speech:
         self.space: list[str] = []
         """White space after the last text."""
         self.last = Last.NOTHING
+        self.refused = False
+        """True if text was taken for a call, and is none."""
 
     @property
     def in_line(self) -> bool:
@@ -107,6 +109,7 @@ class Speech:
 
     def refuse(self, refusal: Refusal) -> None:
         """Say why a call is none; its text follows."""
+        self.refused = True
         self.emit(refusal)
 
     def leave_out(self) -> None:

@@ -264,7 +264,7 @@ class Grammar:
 
 def _closing_tags(dialects: Iterable[Description]) -> tuple[str, ...]:
     """List the closing tags of some dialects, without those that hold a name."""
-    tags: set[str] = set()
+    tags = {wrapper.replace("<", "</") for wrapper in WRAPPERS}
     for dialect in dialects:
         for syntax in call_syntaxes(dialect):
             if dialect.names == "any":
