@@ -89,11 +89,11 @@ def test_two_of_one_name_in_one_directory(tmp_path: Path) -> None:
          "4: match.model: must not be empty; write a value, or remove the key"),
         ("kind: model\nname: x\nmatch: {}\nmax_calls: 0\n", "4: max_calls: must be 1 or more, not 0"),
         ("kind: model\nname: x\nmatch: {}\ndialect: hermse\n",
-         "4: dialect: there is no dialect 'hermse'; known are hermes and tag (did you mean 'hermes'?)"),
+         "4: dialect: there is no dialect 'hermse' (did you mean 'hermes'?); `vtc profiles` lists all"),
         ("kind: model\nname: x\nmatch: {}\naccept:\n- tag\n- nope\n",
-         "6: accept[1]: there is no dialect 'nope'; known are hermes and tag"),
+         "6: accept[1]: there is no dialect 'nope'; `vtc profiles` lists all"),
         ("kind: client\nname: x\nmatch: {}\ndialect: nope\n",
-         "4: dialect: there is no dialect 'nope'; known are hermes and tag"),
+         "4: dialect: there is no dialect 'nope'; `vtc profiles` lists all"),
     ],
 )  # fmt: skip
 def test_a_problem_names_the_line_and_says_what_to_do(tmp_path: Path, text: str, problem: str) -> None:
