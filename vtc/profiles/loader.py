@@ -19,7 +19,6 @@ from typing import Any
 import msgspec
 
 from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.pattern import PatternError
 from vtc.profiles import validation
 from vtc.profiles.document import Document, KeyPath, Problem, ProfileError, read
 from vtc.profiles.schema import ClientProfile, ModelProfile, PolicyProfile, ServerProfile
@@ -189,10 +188,9 @@ def _profile(document: Document, problems: list[Problem], *, is_builtin: bool) -
     try:
         profile = msgspec.convert(value, KINDS[kind])
         if isinstance(profile, Description):
-            profile.check(template=not is_builtin)  # of ours the tests have rendered every one
-    except PatternError as error:
-        problems.append(document.problem((error.key,), str(error)))
-        return None
+            faults = [*profile.faults(template=not is_builtin)]  # of ours the tests have rendered every one
+            problems += [document.problem((fault.key,), str(fault)) for fault in faults]
+            return None if faults else profile
     except msgspec.ValidationError as error:
         # It names only the first of them.
         problems += validation.problems(document, KINDS[kind]) or [document.problem(*_placed(str(error)))]
