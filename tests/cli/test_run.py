@@ -41,6 +41,7 @@ def command(*arguments: str) -> list[str]:
         (["--log", "x.jsonl"], ["--set", "vtc_log=x.jsonl"]),
         (["--web"], ["--set", "web_columns=comment"]),
         ([], ["--set", "flow_detail=0"]),
+        (["--web"], ["--set", "flow_detail=0"]),
         (["localhost:1", "--", "-q", "--set", "a=b"], ["-q", "--set", "a=b"]),
         (["--", "-q"], ["-q"]),
     ],
@@ -50,7 +51,7 @@ def test_what_is_started(arguments: list[str], part: list[str]) -> None:
     assert any(found[at : at + len(part)] == part for at in range(len(found)))
 
 
-@pytest.mark.parametrize("more", [["-v"], ["--web"]])
+@pytest.mark.parametrize("more", [["-v"], ["-v", "--web"]])
 def test_mitmproxys_own_lines_can_be_had(more: list[str]) -> None:
     assert "flow_detail=0" not in command("localhost:1", *more)
 

@@ -230,10 +230,17 @@ async def test_commands_are_run_from_the_command_bar(mitmweb: Mitmweb) -> None:
     await mitmweb.page.get_by_role("link", name="Options").click()
     await mitmweb.page.get_by_text("Display Command Bar").click()
     bar = mitmweb.page.get_by_placeholder("Enter command")
+    result = mitmweb.page.locator(".command-result")
+    await bar.fill("vtc.stats")
+    await bar.press("Enter")
+    await expect(result).to_contain_text("1 left as text, 0 failed open")
     await bar.fill("vtc.explain '~marker wrench'")
     await bar.press("Enter")
-    await expect(mitmweb.page.locator(".command-result")).to_contain_text("repaired: missing-closer")
+    await expect(result).to_contain_text("1 exchange, to be read at ")
     await mitmweb.shot("mitmweb-command")
+    (address,) = re.findall(r"http://\S+/vtc/said", await result.inner_text())
+    await mitmweb.page.goto(address)
+    await expect(mitmweb.page.locator("pre")).to_contain_text(re.compile(r"\n +repaired: missing-closer\n"))
 
 
 async def test_the_page_shows_exchanges_as_they_happen(mitmweb: Mitmweb) -> None:
@@ -255,7 +262,7 @@ async def test_the_page_shows_exchanges_as_they_happen(mitmweb: Mitmweb) -> None
 async def test_the_page_is_behind_mitmwebs_token(mitmweb: Mitmweb) -> None:
     address = mitmweb.page.url.partition("?")[0].partition("#")[0]
     async with httpx.AsyncClient(trust_env=False) as stranger:
-        for path in ("vtc", "vtc/00000000-0000-0000-0000-000000000000"):
+        for path in ("vtc", "vtc/said", "vtc/00000000-0000-0000-0000-000000000000"):
             answer = await stranger.get(f"{address}{path}")
             assert answer.status_code == 403
             assert "token" in answer.text

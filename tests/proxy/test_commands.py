@@ -18,6 +18,7 @@ from tests.apis import chat
 from tests.apis.shapes import SHAPES, asked
 from tests.dialects.material import DIALECTS
 from vtc.proxy.addon import VirtualToolCalling
+from vtc.proxy.page import Page
 from vtc.reporting import case
 
 CALL = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
@@ -69,15 +70,13 @@ def test_mitmweb_can_run_every_command(session: Session) -> None:
 
 
 @pytest.mark.parametrize("api", SHAPES)
-def test_explain(api: str, session: Session, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "vtc")
+def test_explain(api: str, session: Session) -> None:
     session.exchange(CALL, api=api)
     lines = session.call("vtc.explain @all").splitlines()
     assert lines[0] == f"POST address{SHAPES[api].path}"
     for line in ("  call: read, hermes -> tool_calls", "Why", "What would be planned now"):
         assert line in lines
     assert any("written as hermes" in line for line in lines)
-    assert "\n".join(lines) in caplog.messages  # where mitmweb shows it line by line
 
 
 def test_explain_a_flow_that_was_never_seen(session: Session) -> None:
@@ -104,11 +103,30 @@ def test_diff(api: str, session: Session) -> None:
 
 def test_diff_of_what_was_not_changed_or_not_kept(session: Session) -> None:
     session.exchange("Hello", tools=None)
-    assert session.call("vtc.diff @all").splitlines() == ["the request left as it came", "the reply left as it came"]
+    assert session.call("vtc.diff @all").splitlines() == [
+        "POST address/v1/chat/completions",
+        "the request left as it came",
+        "the reply left as it came",
+    ]
     session.view.clear()
     session.context.configure(session.addon, vtc_keep_bodies="off")
     session.exchange(CALL)
     assert "the reply was changed and not kept as it came" in session.call("vtc.diff @all")
+
+
+@pytest.mark.parametrize("command", ["vtc.explain", "vtc.diff"])
+def test_in_mitmweb_a_long_answer_is_on_the_page(command: str, session: Session) -> None:
+    """Its command bar shows all of an answer in one line."""
+    session.exchange(CALL)
+    session.exchange("Hello")
+    (page,) = (one for one in session.addon.addons if isinstance(one, Page))
+    in_full = session.call(f"{command} @all")
+    page.address = "http://127.0.0.1:8081/vtc"
+    assert session.call(f"{command} @all") == "2 exchanges, to be read at http://127.0.0.1:8081/vtc/said"
+    assert page.said == in_full
+    told = session.call("vtc.stats")
+    assert told.startswith("2 exchanges, 1 call (0 repaired), 0 left as text, 0 failed open, ")
+    assert told.endswith("; by model, client and dialect: http://127.0.0.1:8081/vtc")
 
 
 @pytest.mark.parametrize("api", SHAPES)

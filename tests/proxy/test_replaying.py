@@ -24,14 +24,22 @@ TAG = chat.DIALECTS["tag"]("read", {"filePath": "/a"})
 
 
 def captured(
-    text: str, *, seen: bool = True, status: int = 200, api: str = "openai-chat", stream: bool = False, **fields: Any
+    text: str,
+    *,
+    seen: bool = True,
+    status: int = 200,
+    api: str = "openai-chat",
+    path: str = "",
+    stream: bool = False,
+    **fields: Any,
 ) -> http.HTTPFlow:
     """A flow as it was captured, with what VTC did to it if it had seen it."""
     shape = SHAPES[api]
     options = {key: fields.pop(key) for key in list(fields) if key.startswith("vtc_")}
     headers = http.Headers(content_type="application/json", authorization="Bearer open-sesame")
     body = asked(api, stream=stream, **fields)
-    flow = tflow.tflow(req=tutils.treq(method=b"POST", path=shape.path.encode(), headers=headers, content=body))
+    path = path or shape.path
+    flow = tflow.tflow(req=tutils.treq(method=b"POST", path=path.encode(), headers=headers, content=body))
     addon = VirtualToolCalling()
     with taddons.context(addon) as context:
         context.configure(addon, **{"vtc_keep_bodies": "on", "vtc_mode": "rewrite" if seen else "off", **options})

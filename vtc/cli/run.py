@@ -64,7 +64,7 @@ def run(
     given = {key: value or getattr(settings, key) for key, value in given.items()}
     plans = planner(directories, common.settings(**{key: given[key] for key in ("tools", "dialect", "server")}))
     program: Literal["mitmweb", "mitmdump"] = "mitmweb" if web or settings.web else "mitmdump"
-    quiet = ["--set", "flow_detail=0"] if program == "mitmdump" and not verbose else []
+    quiet = ["--set", "flow_detail=0"] if not verbose else []
     server = _server(upstream or settings.upstream)
     if server and not dry_run and not given["server"]:
         given["server"], said = recognised(server, plans.profiles)

@@ -31,9 +31,8 @@ def stats(logs: tuple[Any, ...], as_json: bool) -> None:
     if as_json:
         show_json(found.as_dict())
         return
-    total = Figures.together(found.rows.values())
     for kind, figures in (("client", found.clients), ("model", found.models)):
-        _show_exchanges(kind, {**figures, "all": total})
+        _show_exchanges(kind, {**figures, "all": found.total})
     _show_calls(found.dialects)
 
 

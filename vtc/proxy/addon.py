@@ -84,8 +84,9 @@ class VirtualToolCalling:
         self._stats = Stats()
         reloader = Reloader(self)
         self._log = Log()
-        commands = Commands(self, reloader, self._stats)
-        self.addons = [Startup(), reloader, commands, self._log, Metrics(self._stats), Page(self._stats)]
+        page = Page(self._stats)
+        commands = Commands(self, reloader, self._stats, page)
+        self.addons = [Startup(), reloader, commands, self._log, Metrics(self._stats), page]
 
     def load(self, loader: Loader) -> None:
         options.add(loader)

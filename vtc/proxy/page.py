@@ -18,7 +18,7 @@ from mitmproxy.addons.view import View
 
 from vtc import __version__
 from vtc.proxy import flows
-from vtc.proxy.stats import Figures, Stats
+from vtc.proxy.stats import Stats
 from vtc.reporting import transcript, view
 from vtc.reporting.side_by_side import rows
 
@@ -34,6 +34,10 @@ class Page:
 
     def __init__(self, stats: Stats) -> None:
         self._stats = stats
+        self.address = ""
+        """Where mitmweb serves it; empty where it does not."""
+        self.said = ""
+        """What the last command said, where that was too long for mitmweb's command bar."""
 
     def running(self) -> None:
         app = getattr(ctx.master, "app", None)
@@ -41,16 +45,16 @@ class Page:
         if app is not None and isinstance(listed, View):
             from vtc.proxy import page_handlers  # mitmweb's own web application, which mitmdump does not load
 
-            page_handlers.add(app, listed, self._stats)
+            self.address = page_handlers.add(app, self, listed, self._stats)
 
 
 def overview(listed: View, stats: Stats) -> str:
     """The list of exchanges, and the figures."""
-    exchanges = (flow for flow in reversed(listed) if isinstance(flow, http.HTTPFlow) and flows.api(flow))
-    total = Figures.together(stats.rows.values())
+    every = (flow for flow in reversed(listed) if isinstance(flow, http.HTTPFlow))
+    exchanges = (flow for flow in every if flows.api(flow) or flows.report(flow))
     return _template().render(
         version=__version__,
-        total=total.summary(),
+        total=stats.total.summary(),
         flows=[_about(flow) for flow in islice(exchanges, MOST)],
         figures=list(_figures(stats)),
     )
@@ -62,6 +66,11 @@ def detail(flow: http.HTTPFlow) -> str:
     done = told.pop(view.DONE, [])
     sides = [_side(flow, side) for side in ("reply", "request")]  # what one looks for first
     return _template().render(flow=_about(flow), done=done, sides=sides, sections=told.items())
+
+
+def said(text: str) -> str:
+    """What a command said."""
+    return _template().render(said=text or "no command has said anything yet: vtc.explain and vtc.diff do")
 
 
 def _about(flow: http.HTTPFlow) -> dict[str, Any]:
@@ -82,9 +91,11 @@ def _side(flow: http.HTTPFlow, side: view.Side) -> dict[str, Any]:
     came_in, went_out = view.SIDES[side]
     told: dict[str, Any] = {"title": side, "came": came_in, "went": went_out}
     api, bodies = flows.api(flow), flows.bodies(flow, side)
-    if api is None or bodies is None:
+    if bodies is None:
         return {**told, "problem": "not there yet, or not kept"}
     try:
+        if api is None:
+            raise ValueError("this is not read")
         went = transcript.written(view.blocks(api, side, bodies.went)).splitlines()
         came = went if bodies.came is None else transcript.written(view.blocks(api, side, bodies.came)).splitlines()
     except ValueError as error:
