@@ -6,6 +6,8 @@ import asyncio
 import os
 import re
 import shlex
+import socket
+import subprocess
 import sys
 from asyncio.subprocess import PIPE, STDOUT
 from pathlib import Path
@@ -49,6 +51,17 @@ def command(*arguments: str) -> list[str]:
 def test_what_is_started(arguments: list[str], part: list[str]) -> None:
     found = command(*arguments)
     assert any(found[at : at + len(part)] == part for at in range(len(found)))
+
+
+def test_an_address_where_it_cannot_listen_is_told_with_the_options_of_vtc_run() -> None:
+    """mitmproxy tells of its own, `--mode …@PORT`."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        called = [sys.executable, "-m", "vtc", "run", "--port", str(port)]
+        done = subprocess.run(called, capture_output=True, text=True, timeout=3 * PATIENCE)
+    assert done.returncode == 1
+    assert f"Error: cannot listen at 127.0.0.1:{port} (Address already in use); " in done.stderr
+    assert "--port" in done.stderr
 
 
 @pytest.mark.parametrize("more", [["-v"], ["-v", "--web"]])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -69,21 +70,34 @@ def run(
     if server and not dry_run and not given["server"]:
         given["server"], said = recognised(server, plans.profiles)
         click.echo(f"vtc: {said}", err=True)
-    command = launch.command(
-        program,
-        server,
-        host or settings.host or "127.0.0.1",
-        next(one for one in (port, settings.port, launch.PORT) if one is not None),
-        [*quiet, *_options(directories, log=log, **given), *settings.arguments(), *more],
-    )
+    address = host or settings.host or "127.0.0.1"
+    at = next(one for one in (port, settings.port, launch.PORT) if one is not None)
+    theirs = [*settings.arguments(), *more]
+    options = _options(directories, log=log, **given)
+    command = launch.command(program, server, address, at, [*quiet, *options, *theirs])
     if dry_run:
         click.echo(shlex.join(command))
         return
     if file != NOWHERE:
         click.echo(f"vtc: settings from {file}", err=True)
+    if not theirs:  # those may have it listen elsewhere, or not at all
+        _check_free(address, at)
     if os.name == "nt":  # there, a program that is replaced returns to the shell at once
         sys.exit(subprocess.call(command))
     os.execv(command[0], command)
+
+
+def _check_free(host: str, port: int) -> None:
+    """End the program where nothing can listen; mitmproxy would name options of its own that are not those of ours."""
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        socket.create_server((host, port), family=family).close()
+    except OSError as error:
+        why = (error.strerror or str(error)).partition(" (")[0]
+        raise click.ClickException(
+            f"cannot listen at {host}:{port} ({why}); is VTC running already? If not, choose another address with "
+            "--port or --host"
+        ) from None
 
 
 NOWHERE = Path()
