@@ -109,7 +109,7 @@ def test_what_goes_to_mitmproxy_has_the_last_word() -> None:
 @pytest.mark.parametrize(
     ("upstream", "said"),
     [
-        ("http://127.0.0.1:8000/v1", "leave out /v1; it belongs into the client's base URL"),
+        ("http://127.0.0.1:8000/v1", "leave out /v1; it belongs in the client's base URL"),
         ("ftp://x", "no URL such as"),
         ("http://", "no URL such as"),
     ],

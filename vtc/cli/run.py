@@ -124,7 +124,7 @@ def _server(upstream: str) -> str:
         raise click.BadParameter(f"{upstream}: no URL such as http://127.0.0.1:8000", param_hint="UPSTREAM")
     if url.path.strip("/"):
         raise click.BadParameter(
-            f"{upstream}: leave out {url.path}; it belongs into the client's base URL", param_hint="UPSTREAM"
+            f"{upstream}: leave out {url.path}; it belongs in the client's base URL", param_hint="UPSTREAM"
         )
     return f"{url.scheme}://{url.netloc}"
 
