@@ -47,6 +47,20 @@ def test_an_exchange_that_is_left_alone_is_listed_with_the_reason() -> None:
     assert "this is not read" in page.detail(left)
 
 
+def test_an_exchange_under_way_is_told_as_such_with_its_model() -> None:
+    flow = captured("Hello", seen=False, model="model-one")
+    flow.response = None
+    assert re.search("model-one.*>under way</a>", page.overview(*listed(flow)))
+    shown = page.detail(flow)
+    assert re.search("<h1.*>under way</h1>", shown)
+    assert " · model-one · " in shown
+    assert 'http-equiv="refresh"' in shown
+    flow.live = False
+    shown = page.detail(flow)
+    assert "nothing was changed" in shown
+    assert 'http-equiv="refresh"' not in shown
+
+
 def test_what_the_last_command_said_keeps_its_lines() -> None:
     assert "no command has said anything yet" in page.said("")
     assert "<pre>--- a\n+&lt;b&gt;</pre>" in page.said("--- a\n+<b>")

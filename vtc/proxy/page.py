@@ -75,16 +75,27 @@ def said(text: str) -> str:
 
 def _about(flow: http.HTTPFlow) -> dict[str, Any]:
     report = flows.report(flow) or {}
+    under_way = flow.live and not report
     return {
         "id": flow.id,
+        "under_way": under_way,
         "time": time.strftime("%H:%M:%S", time.localtime(flow.request.timestamp_start)),
-        "asked": report.get("asked", ""),
+        "asked": report.get("asked", "") or _model(flow) * under_way,
         "client": report.get("client", ""),
-        "comment": flow.comment,
+        "happened": flow.comment or ("under way" if under_way else "nothing was changed"),
         "outcome": OUTCOMES.get(flow.marked, ""),
         "where": f"{flow.request.pretty_host}{flow.request.path.partition('?')[0]}",
         "status": flow.response.status_code if flow.response else None,
     }
+
+
+def _model(flow: http.HTTPFlow) -> str:
+    """The model that is asked; empty if the request does not say."""
+    api, bodies = flows.api(flow), flows.bodies(flow, "request")
+    try:
+        return api.request(bodies.went).model if api and bodies else ""
+    except ValueError:
+        return ""
 
 
 def _side(flow: http.HTTPFlow, side: view.Side) -> dict[str, Any]:
