@@ -157,7 +157,8 @@ def _show(one: dict[str, Any], everything: bool) -> None:
         for line in one[kind]["why"]:
             click.echo(f"  {line}")
         if others := one[kind]["others"]:
-            click.secho(f"  {len(others)} others do not match" + ("" if everything else " (--all)"), dim=True)
+            noun = "others" if one[kind]["profile"] else "profiles"
+            click.secho(f"  {len(others)} {noun} do not match" + ("" if everything else " (--all)"), dim=True)
         for line in others if everything else ():
             click.echo(f"  {line}")
     if "plan" in one:
