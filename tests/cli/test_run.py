@@ -36,6 +36,7 @@ def command(*arguments: str) -> list[str]:
     ("arguments", "part"),
     [
         (["127.0.0.1:8000"], ["--mode", "reverse:http://127.0.0.1:8000"]),
+        (["[::1]:8000"], ["--mode", "reverse:http://[::1]:8000"]),
         (["https://api.example.com/"], ["--mode", "reverse:https://api.example.com"]),
         (["--port", "9000", "--host", "0.0.0.0"], ["--listen-host", "0.0.0.0", "--listen-port", "9000"]),
         (["--tools", "prompt", "--dialect", "hermes"], ["--set", "vtc_tools=prompt", "--set", "vtc_dialect=hermes"]),
@@ -112,12 +113,18 @@ def test_what_goes_to_mitmproxy_has_the_last_word() -> None:
         ("http://127.0.0.1:8000/v1", "leave out /v1; it belongs in the client's base URL"),
         ("ftp://x", "no URL such as"),
         ("http://", "no URL such as"),
+        ("http://127.0.0.1:99999", "no URL such as"),
+        ("http://127.0.0.1:abc", "no URL such as"),
+        ("http://[::1", "no URL such as"),
+        ("http://two words:80", "no URL such as"),
+        ("http://me:open-sesame@127.0.0.1:8000", "leave out user and password"),
     ],
 )
 def test_what_is_no_upstream(upstream: str, said: str) -> None:
     result = run(upstream)
     assert result.exit_code == 2
     assert said in result.output
+    assert "open-sesame" not in result.output
 
 
 async def test_it_runs(confdir: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import click
 
 from vtc import apis
 from vtc.apis import Api, BadRequest
-from vtc.cli.common import completing, forced, json_output, planner, profile_directories, settings, show_json
+from vtc.cli.common import completing, forced, json_output, planner, profile_directories, settings, show_json, url
 from vtc.cli.dry_run import call_of, lines, tried
 from vtc.events import ToolCall
 from vtc.profiles.loader import Profiles
@@ -59,8 +59,9 @@ def explain(
     """
     call = call_of(written) if written else None
     plans = planner(directories, settings(**given))
-    name, _, port = host.partition(":")
-    facts = Facts(user_agent=user_agent, model=model, host=name, port=int(port or 0), path=path)
+    at = url(host, "--host") if host else None
+    name, port = (at.hostname or "", at.port or 0) if at else ("", 0)
+    facts = Facts(user_agent=user_agent, model=model, host=name, port=port, path=path)
     if flow_file:
         explained = [*_of_flows(plans, flow_file, call)]
         if not explained:

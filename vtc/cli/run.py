@@ -9,7 +9,6 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 import click
 
@@ -119,9 +118,10 @@ def _server(upstream: str) -> str:
     """The model server as mitmproxy wants it: scheme, host and port."""
     if not upstream:
         return ""
-    url = urlsplit(upstream if "://" in upstream else f"http://{upstream}")
-    if url.scheme not in ("http", "https") or not url.hostname:
-        raise click.BadParameter(f"{upstream}: no URL such as http://127.0.0.1:8000", param_hint="UPSTREAM")
+    if "@" in upstream:
+        said = "leave out user and password; what the client sends as its key is passed on"
+        raise click.BadParameter(said, param_hint="UPSTREAM")
+    url = common.url(upstream, "UPSTREAM")
     if url.path.strip("/"):
         raise click.BadParameter(
             f"{upstream}: leave out {url.path}; it belongs in the client's base URL", param_hint="UPSTREAM"
