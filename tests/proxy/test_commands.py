@@ -196,3 +196,7 @@ def test_reload(session: Session, tmp_path: Path) -> None:
     session.context.configure(session.addon, vtc_profiles=[str(tmp_path)])
     (tmp_path / "bad.yaml").write_text("kind: modle\n")
     assert "did you mean 'model'?" in session.call("vtc.reload")
+    page = next(one for one in session.addon.addons if isinstance(one, Page))
+    page.address = "http://127.0.0.1:8081/vtc"
+    assert re.fullmatch(r"vtc: [^\n]+, to be read at http://127.0.0.1:8081/vtc/said", session.call("vtc.reload"))
+    assert "did you mean 'model'?" in page.said

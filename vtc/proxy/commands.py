@@ -56,7 +56,8 @@ class Commands:
     @command.command("vtc.reload")  # type: ignore[untyped-decorator]
     def reload(self) -> str:
         """Read the profiles again, as happens by itself when a file is edited."""
-        return self._reloader.reload()
+        done = self._reloader.reload()
+        return self._elsewhere(done, done.partition("\n")[0]) if "\n" in done else done
 
     @command.command("vtc.explain")  # type: ignore[untyped-decorator]
     def explain(self, chosen: Sequence[flow.Flow]) -> str:
@@ -91,13 +92,17 @@ class Commands:
         return done
 
     def _told(self, chosen: Sequence[flow.Flow], tell: Callable[[http.HTTPFlow], str]) -> str:
-        """What there is to tell of the flows; for mitmweb's command bar, which has no lines, where it is to be read."""
+        """What there is to tell of the flows."""
         found = _exchanges(chosen)
         text = "\n\n".join(f"{_title(one)}\n{tell(one)}" for one in found)
+        return self._elsewhere(text, counted(len(found), "exchange"))
+
+    def _elsewhere(self, text: str, head: str) -> str:
+        """A text of several lines; for mitmweb's command bar, which has one, its head and where to read it."""
         if not self._page.address:
             return text
         self._page.said = text
-        return f"{counted(len(found), 'exchange')}, to be read at {self._page.address}/said"
+        return f"{head}, to be read at {self._page.address}/said"
 
     def _explained(self, one: http.HTTPFlow) -> str:
         lines = []
