@@ -176,8 +176,9 @@ async def test_a_reply_is_shown_as_what_it_says(mitmweb: Mitmweb) -> None:
     text = await mitmweb.tab("Response")
     before, after = text.split("[assistant, as the model wrote it]")[1].split("[assistant, as the client received it]")
     assert '(thought: "The file must be read first.", 28 characters)' in before
-    assert "<parameter=filePath>\n  note.txt\n  </parameter>" in before
-    assert re.search(r"-> read +call_[0-9a-f]{24}\n +filePath: note.txt\n +finish_reason: tool_calls", after)
+    assert "- <parameter=filePath>\n- note.txt\n- </parameter>" in before
+    assert "\n  I look.\n" in before
+    assert re.search(r"\+ -> read +call_[0-9a-f]{24}\n\+ +filePath: note.txt\n\+ finish_reason: tool_calls", after)
     assert "Why" in text
     assert "time in VTC" in text
     await mitmweb.shot("mitmweb-response")
@@ -205,8 +206,8 @@ async def test_a_request_is_shown_as_it_came_and_as_it_went(mitmweb: Mitmweb) ->
     await mitmweb.open("rewritten")
     text = await mitmweb.tab("Request")
     assert "request: 3 tools -> qwen3-coder prompt" in text
-    assert "[system, as the model was given it]\n  # Tools" in text
-    assert "[tools, as the client sent it]\n  read(filePath): Does read." in text
+    assert "[system, as the model was given it]\n+ # Tools" in text
+    assert "[tools, as the client sent it]\n- read(filePath): Does read." in text
     await mitmweb.shot("mitmweb-request")
 
 
