@@ -119,6 +119,16 @@ def test_what_cannot_be_replayed_is_told(fields: dict[str, Any], reason: str) ->
     assert reason in found["reason"]
 
 
+def test_a_page_in_the_place_of_a_reply_is_told_without_a_trace(caplog: pytest.LogCaptureFixture) -> None:
+    flow = captured("x")
+    flow.response = http.Response.make(200, b"<html>\n proxy error", {"content-type": "text/html; charset=utf-8"})
+    found = replayed(flow, planner())
+    assert (found["result"], found["reason"]) == ("same", "vtc: the reply is no JSON but text/html: <html> proxy error")
+    flow.response.content = b""
+    assert replayed(flow, planner())["reason"] == ""
+    assert caplog.records == []
+
+
 def test_an_error_of_the_server_is_no_reply() -> None:
     assert replayed(captured(CALL, status=500), planner())["result"] == "same"
 

@@ -224,11 +224,8 @@ class VirtualToolCalling:
             return
         if not body:
             return
-        if not exchange.framing.matches(body) and not bodies.is_json(body):
-            said = " ".join(body[:80].decode(errors="replace").split())
-            exchange.report.errors.append(
-                f"the reply is no JSON but {bodies.media_type(response) or 'untyped'}: {said}"
-            )
+        if unfit := bodies.unfit(response, body, exchange.framing):
+            exchange.report.errors.append(unfit)
             return
         if len(body) > ctx.options.vtc_max_body_bytes:
             reason = f"the reply is longer than vtc_max_body_bytes ({len(body)} bytes)"
