@@ -125,6 +125,12 @@ def test_explain_a_saved_flow_that_is_no_request(tmp_path: Path) -> None:
     assert "no chat completion request" in result.output
 
 
+def test_explain_a_saved_flow_that_is_left_alone(tmp_path: Path) -> None:
+    result = run("explain", "--flow", str(saved(tmp_path, "Hello", path="/v1/completions")))
+    assert result.exit_code == 0
+    assert "  left alone: a prompt without messages" in result.output
+
+
 @pytest.mark.parametrize(("text", "said"), [("nothing", "cannot be read as flows"), ("", "no exchange with a model")])
 def test_explain_a_file_without_flows(text: str, said: str, tmp_path: Path) -> None:
     (tmp_path / "flows").write_text(text)

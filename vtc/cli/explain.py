@@ -91,7 +91,7 @@ def _of_flows(plans: Planner, file: Path, call: ToolCall | None) -> Iterator[dic
         with file.open("rb") as opened:
             for flow in flows.load(opened):
                 api = flows.api(flow)
-                if api is None:
+                if api is None and not flows.unread(flow):
                     continue
                 status = f" {flow.response.status_code}" if flow.response else ""
                 path = flow.request.path.partition("?")[0]
@@ -100,6 +100,9 @@ def _of_flows(plans: Planner, file: Path, call: ToolCall | None) -> Iterator[dic
                     "comment": flow.comment,
                     "done": dict(view.sections(flows.report(flow) or {})),
                 }
+                if api is None:
+                    yield {**about, "problem": f"left alone: {flows.unread(flow)}"}
+                    continue
                 try:
                     body = flows.original(flow, "request")
                     yield {**about, **_of_body(flows.as_captured(flow, plans), flows.facts(flow), api, body, call)}

@@ -116,7 +116,8 @@ class Commands:
 
     def _plan(self, one: http.HTTPFlow) -> Plan:
         api, planner = flows.api(one), self._addon.planner
-        assert api is not None
+        if api is None:
+            raise ValueError(flows.unread(one))
         assert planner is not None
         request = api.request(flows.original(one, "request"))
         return planner.plan(replace(flows.facts(one), model=request.model, body=request.fields), request)
@@ -140,7 +141,7 @@ def _title(one: http.HTTPFlow) -> str:
 
 
 def _exchanges(chosen: Sequence[flow.Flow]) -> list[http.HTTPFlow]:
-    found = [one for one in chosen if isinstance(one, http.HTTPFlow) and flows.api(one)]
+    found = [one for one in chosen if isinstance(one, http.HTTPFlow) and (flows.api(one) or flows.unread(one))]
     if not found:
         raise exceptions.CommandError("vtc: none of these flows is an exchange with a model; try @all")
     return found
@@ -148,7 +149,8 @@ def _exchanges(chosen: Sequence[flow.Flow]) -> list[http.HTTPFlow]:
 
 def _diff(one: http.HTTPFlow) -> str:
     api = flows.api(one)
-    assert api is not None
+    if api is None:
+        return f"left alone: {flows.unread(one)}"
     parts = []
     for side in view.SIDES:
         found = flows.bodies(one, side)
