@@ -212,6 +212,16 @@ def test_bodies_that_are_no_request(what: str, caplog: pytest.LogCaptureFixture)
     assert caplog.records == []
 
 
+@pytest.mark.parametrize(
+    "body", [b"\xff\xfeopen-sesame", b'{"open-sesame', b'"open-sesame"', b'{"messages": "open-sesame"}']
+)
+def test_why_a_body_is_no_request_is_told_without_a_word_of_it(body: bytes) -> None:
+    with pytest.raises(BadRequest) as caught:
+        Exchange.open(API, body, Facts(), planner(), "seed")
+    assert "open-sesame" not in str(caught.value)
+    assert "Error" not in str(caught.value)  # no name of a class of ours or Python's
+
+
 def past(arguments: str) -> list[chat.Json]:
     call = {"id": "c", "type": "function", "function": {"name": "read", "arguments": arguments}}
     return [{"role": "assistant", "content": None, "tool_calls": [call]}, {"role": "user", "content": "on"}]

@@ -27,6 +27,18 @@ def test_explain_which_profiles_match() -> None:
     assert "*qwen2.5*" in result.output
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1:11434", "http://127.0.0.1:11434/v1", "[::1]:11434"])
+def test_a_host_may_be_given_as_the_url_that_it_is_of(host: str) -> None:
+    assert "server: ollama" in run("explain", "--host", host).output.splitlines()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:abc", "127.0.0.1:99999"])
+def test_explain_of_what_is_no_host(host: str) -> None:
+    result = run("explain", "--host", host)
+    assert (result.exit_code, result.exception.__class__) == (2, SystemExit)
+    assert f"{host}: no URL such as http://127.0.0.1:8000" in result.output
+
+
 def test_explain_where_nothing_matches() -> None:
     lines = run("explain", "--model", "nobody-knows-it").output.splitlines()
     assert "model: none" in lines
@@ -111,6 +123,12 @@ def test_explain_a_saved_flow_that_is_no_request(tmp_path: Path) -> None:
     result = run("explain", "--flow", str(saved(tmp_path, "Hello", messages=5)))
     assert result.exit_code == 0
     assert "no chat completion request" in result.output
+
+
+def test_explain_a_saved_flow_that_is_left_alone(tmp_path: Path) -> None:
+    result = run("explain", "--flow", str(saved(tmp_path, "Hello", path="/v1/completions")))
+    assert result.exit_code == 0
+    assert "  left alone: a prompt without messages" in result.output
 
 
 @pytest.mark.parametrize(("text", "said"), [("nothing", "cannot be read as flows"), ("", "no exchange with a model")])

@@ -123,6 +123,14 @@ def test_a_line_that_is_no_reply(line: str, tools: Path) -> None:
     assert "line 2" in result.output
 
 
+def test_a_possible_call_that_no_dialect_reads_is_told(tools: Path) -> None:
+    text = "I look. @@read(filePath=/a)@@"
+    result = run(tools, text=text)
+    assert (result.exit_code, result.output) == (0, f"message\n{text}\na possible call was not read: {text}\n")
+    assert [found["unread"] for found in objects(run(tools, "--json", text=text))] == [text]
+    assert "possible call" not in run(tools, text=CALL).output
+
+
 def test_a_dialect_that_does_not_exist(tools: Path) -> None:
     result = run(tools, "--dialect", "hermez", text=CALL)
     assert result.exit_code == 2

@@ -58,6 +58,18 @@ def test_one_that_is_down_is_told() -> None:
     assert "is the model server running?" in said
 
 
+async def test_one_that_speaks_another_protocol_is_told() -> None:
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"SSH-2.0-OpenSSH\r\n")
+        writer.close()
+
+    async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        found, said = await asyncio.to_thread(recognised, url, PROFILES)
+    assert (found, said) == (None, f"{url} does not answer in HTTP: is it the model server?")
+
+
 def test_a_hosted_api_is_known_by_its_name_and_not_asked() -> None:
     """There is no server of this name: asking it would fail, and be told."""
     assert recognised("https://no-such-host.openrouter.ai", PROFILES) == (

@@ -93,6 +93,7 @@ def test_cases(tmp_path: Path) -> None:
     [
         ("flows", "nothing of the kind", "cannot be read as flows"),
         ("cases.yaml", "a: b", "no list of cases"),
+        ("cases.yaml", "- {name: it\ntext: x}", "cases.yaml: no list of cases: line 2: expected ',' or '}'"),
         ("cases.yaml", "- {name: it, text: x, dialects: [hermez]}", "there is no dialect 'hermez'"),
         ("cases.yaml", "- {name: it, text: x}", "no `dialects`"),
         ("cases.yaml", "- {name: it, text: x, dialects: [tag]}", "there is no set of tools 'agent'"),

@@ -6,6 +6,8 @@ import asyncio
 import os
 import re
 import shlex
+import socket
+import subprocess
 import sys
 from asyncio.subprocess import PIPE, STDOUT
 from pathlib import Path
@@ -34,6 +36,7 @@ def command(*arguments: str) -> list[str]:
     ("arguments", "part"),
     [
         (["127.0.0.1:8000"], ["--mode", "reverse:http://127.0.0.1:8000"]),
+        (["[::1]:8000"], ["--mode", "reverse:http://[::1]:8000"]),
         (["https://api.example.com/"], ["--mode", "reverse:https://api.example.com"]),
         (["--port", "9000", "--host", "0.0.0.0"], ["--listen-host", "0.0.0.0", "--listen-port", "9000"]),
         (["--tools", "prompt", "--dialect", "hermes"], ["--set", "vtc_tools=prompt", "--set", "vtc_dialect=hermes"]),
@@ -41,6 +44,7 @@ def command(*arguments: str) -> list[str]:
         (["--log", "x.jsonl"], ["--set", "vtc_log=x.jsonl"]),
         (["--web"], ["--set", "web_columns=comment"]),
         ([], ["--set", "flow_detail=0"]),
+        (["--web"], ["--set", "flow_detail=0"]),
         (["localhost:1", "--", "-q", "--set", "a=b"], ["-q", "--set", "a=b"]),
         (["--", "-q"], ["-q"]),
     ],
@@ -50,7 +54,18 @@ def test_what_is_started(arguments: list[str], part: list[str]) -> None:
     assert any(found[at : at + len(part)] == part for at in range(len(found)))
 
 
-@pytest.mark.parametrize("more", [["-v"], ["--web"]])
+def test_an_address_where_it_cannot_listen_is_told_with_the_options_of_vtc_run() -> None:
+    """mitmproxy tells of its own, `--mode …@PORT`."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        called = [sys.executable, "-m", "vtc", "run", "--port", str(port)]
+        done = subprocess.run(called, capture_output=True, text=True, timeout=3 * PATIENCE)
+    assert done.returncode == 1
+    assert f"Error: cannot listen at 127.0.0.1:{port} (Address already in use); " in done.stderr
+    assert "--port" in done.stderr
+
+
+@pytest.mark.parametrize("more", [["-v"], ["-v", "--web"]])
 def test_mitmproxys_own_lines_can_be_had(more: list[str]) -> None:
     assert "flow_detail=0" not in command("localhost:1", *more)
 
@@ -95,15 +110,21 @@ def test_what_goes_to_mitmproxy_has_the_last_word() -> None:
 @pytest.mark.parametrize(
     ("upstream", "said"),
     [
-        ("http://127.0.0.1:8000/v1", "leave out /v1; it belongs into the client's base URL"),
+        ("http://127.0.0.1:8000/v1", "leave out /v1; it belongs in the client's base URL"),
         ("ftp://x", "no URL such as"),
         ("http://", "no URL such as"),
+        ("http://127.0.0.1:99999", "no URL such as"),
+        ("http://127.0.0.1:abc", "no URL such as"),
+        ("http://[::1", "no URL such as"),
+        ("http://two words:80", "no URL such as"),
+        ("http://me:open-sesame@127.0.0.1:8000", "leave out user and password"),
     ],
 )
 def test_what_is_no_upstream(upstream: str, said: str) -> None:
     result = run(upstream)
     assert result.exit_code == 2
     assert said in result.output
+    assert "open-sesame" not in result.output
 
 
 async def test_it_runs(confdir: Path, tmp_path: Path) -> None:

@@ -27,7 +27,9 @@ def run(*arguments: str) -> Result:
 def test_it_is_a_json_schema(kind: str) -> None:
     result = run(kind)
     assert result.exit_code == 0
-    jsonschema.Draft202012Validator.check_schema(json.loads(result.output))
+    schema = json.loads(result.output)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    assert schema["$id"] == f"urn:virtual-tool-calling:profiles:{kind}"
 
 
 @pytest.mark.parametrize("kind", KINDS)

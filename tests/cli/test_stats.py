@@ -65,7 +65,12 @@ def test_several_logs_are_one(tmp_path: Path) -> None:
 def test_what_is_no_log(line: str) -> None:
     result = run(lines(ENTRY) + line)
     assert result.exit_code == 1
-    assert ":2: no line of a log" in result.output
+    assert "-:2: no line of a log that `vtc_log` wrote\n" in result.output.replace("<stdin>", "-")
+
+
+def test_a_log_without_a_line_is_no_success() -> None:
+    result = run("")
+    assert (result.exit_code, result.output) == (1, "Error: no exchange in <stdin>\n")
 
 
 def test_a_file_that_is_not_there() -> None:

@@ -176,8 +176,9 @@ async def test_a_reply_is_shown_as_what_it_says(mitmweb: Mitmweb) -> None:
     text = await mitmweb.tab("Response")
     before, after = text.split("[assistant, as the model wrote it]")[1].split("[assistant, as the client received it]")
     assert '(thought: "The file must be read first.", 28 characters)' in before
-    assert "<parameter=filePath>\n  note.txt\n  </parameter>" in before
-    assert re.search(r"-> read +call_[0-9a-f]{24}\n +filePath: note.txt\n +finish_reason: tool_calls", after)
+    assert "- <parameter=filePath>\n- note.txt\n- </parameter>" in before
+    assert "\n  I look.\n" in before
+    assert re.search(r"\+ -> read +call_[0-9a-f]{24}\n\+ +filePath: note.txt\n\+ finish_reason: tool_calls", after)
     assert "Why" in text
     assert "time in VTC" in text
     await mitmweb.shot("mitmweb-response")
@@ -205,8 +206,8 @@ async def test_a_request_is_shown_as_it_came_and_as_it_went(mitmweb: Mitmweb) ->
     await mitmweb.open("rewritten")
     text = await mitmweb.tab("Request")
     assert "request: 3 tools -> qwen3-coder prompt" in text
-    assert "[system, as the model was given it]\n  # Tools" in text
-    assert "[tools, as the client sent it]\n  read(filePath): Does read." in text
+    assert "[system, as the model was given it]\n+ # Tools" in text
+    assert "[tools, as the client sent it]\n- read(filePath): Does read." in text
     await mitmweb.shot("mitmweb-request")
 
 
@@ -230,10 +231,17 @@ async def test_commands_are_run_from_the_command_bar(mitmweb: Mitmweb) -> None:
     await mitmweb.page.get_by_role("link", name="Options").click()
     await mitmweb.page.get_by_text("Display Command Bar").click()
     bar = mitmweb.page.get_by_placeholder("Enter command")
+    result = mitmweb.page.locator(".command-result")
+    await bar.fill("vtc.stats")
+    await bar.press("Enter")
+    await expect(result).to_contain_text("1 left as text, 0 failed open")
     await bar.fill("vtc.explain '~marker wrench'")
     await bar.press("Enter")
-    await expect(mitmweb.page.locator(".command-result")).to_contain_text("repaired: missing-closer")
+    await expect(result).to_contain_text("1 exchange, to be read at ")
     await mitmweb.shot("mitmweb-command")
+    (address,) = re.findall(r"http://\S+/vtc/said", await result.inner_text())
+    await mitmweb.page.goto(address)
+    await expect(mitmweb.page.locator("pre")).to_contain_text(re.compile(r"\n +repaired: missing-closer\n"))
 
 
 async def test_the_page_shows_exchanges_as_they_happen(mitmweb: Mitmweb) -> None:
@@ -255,7 +263,7 @@ async def test_the_page_shows_exchanges_as_they_happen(mitmweb: Mitmweb) -> None
 async def test_the_page_is_behind_mitmwebs_token(mitmweb: Mitmweb) -> None:
     address = mitmweb.page.url.partition("?")[0].partition("#")[0]
     async with httpx.AsyncClient(trust_env=False) as stranger:
-        for path in ("vtc", "vtc/00000000-0000-0000-0000-000000000000"):
+        for path in ("vtc", "vtc/said", "vtc/00000000-0000-0000-0000-000000000000"):
             answer = await stranger.get(f"{address}{path}")
             assert answer.status_code == 403
             assert "token" in answer.text

@@ -50,9 +50,9 @@ async def test_both_sides_of_a_reply_and_a_request(stream: bool, start: Start) -
             "[assistant, as the client received it]"
         )
         assert "<tool_call>" in before
-        assert "  -> read  call_" in after
-        assert "       filePath: /a" in after
-        assert "finish_reason: tool_calls" in after
+        assert "+ -> read  call_" in after
+        assert "+      filePath: /a" in after
+        assert "+ finish_reason: tool_calls" in after
         request = shown(flow, "request")
         assert "[system, as the model was given it]" in request
         assert "[tools, as the client sent it]" in request

@@ -129,7 +129,7 @@ def test_other_events_pass() -> None:
     ("fields", "fault"),
     [
         ({"then": {}}, "`then` is empty"),
-        ({"when": {"tools": "/(/"}, "then": {"tag": "t"}}, "tools: '\\(' is no regular expression"),
+        ({"when": {"tools": "/(/"}, "then": {"tag": "t"}}, "tools: '/\\(/' is no regular expression"),
         ({"when": {"arguments": {"a": "("}}, "then": {"tag": "t"}}, "arguments.a: '\\(' is no regular"),
         ({"when": {"arguments": {"a[": "x"}}, "then": {"tag": "t"}}, "'a\\[' is no JMESPath"),
         ({"then": {"replace": [{"argument": "a", "pattern": "("}]}}, "pattern: '\\(' is no regular"),

@@ -89,11 +89,11 @@ def test_two_of_one_name_in_one_directory(tmp_path: Path) -> None:
          "4: match.model: must not be empty; write a value, or remove the key"),
         ("kind: model\nname: x\nmatch: {}\nmax_calls: 0\n", "4: max_calls: must be 1 or more, not 0"),
         ("kind: model\nname: x\nmatch: {}\ndialect: hermse\n",
-         "4: dialect: there is no dialect 'hermse'; known are hermes and tag (did you mean 'hermes'?)"),
+         "4: dialect: there is no dialect 'hermse' (did you mean 'hermes'?); `vtc profiles` lists all"),
         ("kind: model\nname: x\nmatch: {}\naccept:\n- tag\n- nope\n",
-         "6: accept[1]: there is no dialect 'nope'; known are hermes and tag"),
+         "6: accept[1]: there is no dialect 'nope'; `vtc profiles` lists all"),
         ("kind: client\nname: x\nmatch: {}\ndialect: nope\n",
-         "4: dialect: there is no dialect 'nope'; known are hermes and tag"),
+         "4: dialect: there is no dialect 'nope'; `vtc profiles` lists all"),
     ],
 )  # fmt: skip
 def test_a_problem_names_the_line_and_says_what_to_do(tmp_path: Path, text: str, problem: str) -> None:
@@ -155,7 +155,7 @@ POLICY = "kind: policy\nname: x\nmatch: {}\nguards:\n"
 @pytest.mark.parametrize(
     ("guards", "problem"),
     [
-        ("  denied_tools: ['/(/']\n", "4: guards: denied_tools: '(' is no regular expression: missing )"),
+        ("  denied_tools: ['/(/']\n", "5: guards.denied_tools[0]: '/(/' is no regular expression: missing )"),
         ("  denied: [a]\n", "5: guards.denied: unknown key; known here are allowed_tools,"),
         (
             "  on_denied: stear\n",
@@ -167,9 +167,9 @@ POLICY = "kind: policy\nname: x\nmatch: {}\nguards:\n"
         ),
         (
             "  reactors:\n  - name: a\n    when:\n      arguments: {'a[': x}\n    then: {tag: t}\n",
-            "7: guards.reactors[0].when: arguments: 'a[' is no JMESPath: ",
+            "8: guards.reactors[0].when.arguments.a[: 'a[' is no JMESPath: ",
         ),
-        ("  content:\n  - pattern: x*\n", "6: guards.content[0]: pattern: 'x*' matches nothing at all"),
+        ("  content:\n  - pattern: x*\n", "6: guards.content[0].pattern: 'x*' matches nothing at all"),
         ("  loop: {repeated_calls: 0}\n", "5: guards.loop.repeated_calls: must be 1 or more, not 0"),
     ],
 )
@@ -177,6 +177,37 @@ def test_a_policy_that_makes_no_sense(guards: str, problem: str, tmp_path: Path)
     write(tmp_path, x=POLICY + guards)
     (line,) = problems_of(tmp_path)
     assert line.startswith(f"{tmp_path}/x.yaml:{problem}")
+
+
+def test_every_mistake_of_a_policy_is_told_at_once(tmp_path: Path) -> None:
+    reactors = """
+  reactors:
+  - name: a
+    when:
+      tools: [b, '/[/']
+      arguments: {'a[': x, b: '(', c: {matches: '('}}
+    then: {replace: [{argument: a, pattern: '('}]}
+"""
+    content = "  content: [{pattern: '('}, {pattern: 'x*'}]\n"
+    write(tmp_path, x=POLICY + "  allowed_tools: '/(/'\n  denied_tools: [a, '/)/']" + reactors + content)
+    told = [line.removeprefix(f"{tmp_path}/x.yaml:").partition(" ") for line in problems_of(tmp_path)]
+    assert sorted(key for _, _, key in ((line, sep, rest.partition(": ")[0]) for line, sep, rest in told)) == [
+        "guards.allowed_tools",
+        "guards.content[0].pattern",
+        "guards.content[1].pattern",
+        "guards.denied_tools[1]",
+        "guards.reactors[0].then.replace[0].pattern",
+        "guards.reactors[0].when.arguments.a[",
+        "guards.reactors[0].when.arguments.b",
+        "guards.reactors[0].when.arguments.c.matches",
+        "guards.reactors[0].when.tools[1]",
+    ]
+
+
+def test_every_mistake_of_a_dialect_is_told_at_once(tmp_path: Path) -> None:
+    write(tmp_path, x="kind: dialect\nname: x\ncall: '{jso}'\nsection: x\nprompt: '{% if %}'\nresult_start: '('\n")
+    told = [line.removeprefix(f"{tmp_path}/x.yaml:").partition(": ")[0] for line in problems_of(tmp_path)]
+    assert told == ["3", "4", "5", "6"]
 
 
 def test_the_answer_itself_is_no_field_to_drop(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from tests.apis import chat
 from tests.apis.shapes import SHAPES, asked
 from tests.dialects.material import DIALECTS
 from vtc.proxy.addon import VirtualToolCalling
+from vtc.proxy.page import Page
 from vtc.reporting import case
 
 CALL = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
@@ -69,15 +70,13 @@ def test_mitmweb_can_run_every_command(session: Session) -> None:
 
 
 @pytest.mark.parametrize("api", SHAPES)
-def test_explain(api: str, session: Session, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO", "vtc")
+def test_explain(api: str, session: Session) -> None:
     session.exchange(CALL, api=api)
     lines = session.call("vtc.explain @all").splitlines()
     assert lines[0] == f"POST address{SHAPES[api].path}"
     for line in ("  call: read, hermes -> tool_calls", "Why", "What would be planned now"):
         assert line in lines
     assert any("written as hermes" in line for line in lines)
-    assert "\n".join(lines) in caplog.messages  # where mitmweb shows it line by line
 
 
 def test_explain_a_flow_that_was_never_seen(session: Session) -> None:
@@ -104,11 +103,30 @@ def test_diff(api: str, session: Session) -> None:
 
 def test_diff_of_what_was_not_changed_or_not_kept(session: Session) -> None:
     session.exchange("Hello", tools=None)
-    assert session.call("vtc.diff @all").splitlines() == ["the request left as it came", "the reply left as it came"]
+    assert session.call("vtc.diff @all").splitlines() == [
+        "POST address/v1/chat/completions",
+        "the request left as it came",
+        "the reply left as it came",
+    ]
     session.view.clear()
     session.context.configure(session.addon, vtc_keep_bodies="off")
     session.exchange(CALL)
     assert "the reply was changed and not kept as it came" in session.call("vtc.diff @all")
+
+
+@pytest.mark.parametrize("command", ["vtc.explain", "vtc.diff"])
+def test_in_mitmweb_a_long_answer_is_on_the_page(command: str, session: Session) -> None:
+    """Its command bar shows all of an answer in one line."""
+    session.exchange(CALL)
+    session.exchange("Hello")
+    (page,) = (one for one in session.addon.addons if isinstance(one, Page))
+    in_full = session.call(f"{command} @all")
+    page.address = "http://127.0.0.1:8081/vtc"
+    assert session.call(f"{command} @all") == "2 exchanges, to be read at http://127.0.0.1:8081/vtc/said"
+    assert page.said == in_full
+    told = session.call("vtc.stats")
+    assert told.startswith("2 exchanges, 1 call (0 repaired), 0 left as text, 0 failed open, ")
+    assert told.endswith("; by model, client and dialect: http://127.0.0.1:8081/vtc")
 
 
 @pytest.mark.parametrize("api", SHAPES)
@@ -163,6 +181,15 @@ def test_a_file_that_cannot_be_written(session: Session) -> None:
         session.call("vtc.save @all /nowhere/at/all.yaml")
 
 
+def test_a_flow_that_is_left_alone_is_explained(session: Session, tmp_path: Path) -> None:
+    session.exchange("Hello", path="/v1/completions")
+    reason = "a prompt without messages, and what completes it, are not read"
+    assert session.call("vtc.explain @all").endswith(f"It would be left alone: {reason}")
+    assert session.call("vtc.diff @all").endswith(f"left alone: {reason}")
+    with pytest.raises(exceptions.CommandError, match=f"nothing to save, 1 skipped .*{reason}"):
+        session.call(f"vtc.save @all '{tmp_path / 'x.yaml'}'")
+
+
 @pytest.mark.parametrize("command", ["vtc.explain", "vtc.diff", "vtc.save"])
 def test_flows_that_are_none_of_ours(command: str, session: Session, tmp_path: Path) -> None:
     session.exchange("x", path="/v1/embeddings")
@@ -178,3 +205,7 @@ def test_reload(session: Session, tmp_path: Path) -> None:
     session.context.configure(session.addon, vtc_profiles=[str(tmp_path)])
     (tmp_path / "bad.yaml").write_text("kind: modle\n")
     assert "did you mean 'model'?" in session.call("vtc.reload")
+    page = next(one for one in session.addon.addons if isinstance(one, Page))
+    page.address = "http://127.0.0.1:8081/vtc"
+    assert re.fullmatch(r"vtc: [^\n]+, to be read at http://127.0.0.1:8081/vtc/said", session.call("vtc.reload"))
+    assert "did you mean 'model'?" in page.said

@@ -19,7 +19,7 @@ def listed(*flows: http.HTTPFlow) -> tuple[View, Stats]:
     with taddons.context(view):
         view.add(flows)
     for flow in flows:
-        if report := flow.metadata.get("vtc"):
+        if (report := flow.metadata.get("vtc", {})).get("client"):  # others were left alone
             stats.add(report)
     return view, stats
 
@@ -36,6 +36,34 @@ def test_the_latest_exchange_is_the_first() -> None:
 
 def test_without_exchanges_it_says_what_to_do() -> None:
     assert "no exchange yet: give the client VTC" in page.overview(*listed())
+
+
+def test_an_exchange_that_is_left_alone_is_listed_with_the_reason() -> None:
+    left = captured("Hello", path="/v1/completions")
+    shown = page.overview(*listed(left, captured("Hello", path="/v1/embeddings")))
+    assert "1 exchange" not in shown
+    assert shown.count('href="/vtc/') == 1
+    assert f'<a href="/vtc/{left.id}">vtc: left alone: a prompt without messages' in shown
+    assert "this is not read" in page.detail(left)
+
+
+def test_an_exchange_under_way_is_told_as_such_with_its_model() -> None:
+    flow = captured("Hello", seen=False, model="model-one")
+    flow.response = None
+    assert re.search("model-one.*>under way</a>", page.overview(*listed(flow)))
+    shown = page.detail(flow)
+    assert re.search("<h1.*>under way</h1>", shown)
+    assert " · model-one · " in shown
+    assert 'http-equiv="refresh"' in shown
+    flow.live = False
+    shown = page.detail(flow)
+    assert "nothing was changed" in shown
+    assert 'http-equiv="refresh"' not in shown
+
+
+def test_what_the_last_command_said_keeps_its_lines() -> None:
+    assert "no command has said anything yet" in page.said("")
+    assert "<pre>--- a\n+&lt;b&gt;</pre>" in page.said("--- a\n+<b>")
 
 
 def test_an_exchange_has_both_sides_and_its_report() -> None:

@@ -24,14 +24,22 @@ TAG = chat.DIALECTS["tag"]("read", {"filePath": "/a"})
 
 
 def captured(
-    text: str, *, seen: bool = True, status: int = 200, api: str = "openai-chat", stream: bool = False, **fields: Any
+    text: str,
+    *,
+    seen: bool = True,
+    status: int = 200,
+    api: str = "openai-chat",
+    path: str = "",
+    stream: bool = False,
+    **fields: Any,
 ) -> http.HTTPFlow:
     """A flow as it was captured, with what VTC did to it if it had seen it."""
     shape = SHAPES[api]
     options = {key: fields.pop(key) for key in list(fields) if key.startswith("vtc_")}
     headers = http.Headers(content_type="application/json", authorization="Bearer open-sesame")
     body = asked(api, stream=stream, **fields)
-    flow = tflow.tflow(req=tutils.treq(method=b"POST", path=shape.path.encode(), headers=headers, content=body))
+    path = path or shape.path
+    flow = tflow.tflow(req=tutils.treq(method=b"POST", path=path.encode(), headers=headers, content=body))
     addon = VirtualToolCalling()
     with taddons.context(addon) as context:
         context.configure(addon, **{"vtc_keep_bodies": "on", "vtc_mode": "rewrite" if seen else "off", **options})
@@ -109,6 +117,16 @@ def test_what_cannot_be_replayed_is_told(fields: dict[str, Any], reason: str) ->
     found = replayed(captured(CALL, **fields), planner())
     assert found["result"] == "skipped"
     assert reason in found["reason"]
+
+
+def test_a_page_in_the_place_of_a_reply_is_told_without_a_trace(caplog: pytest.LogCaptureFixture) -> None:
+    flow = captured("x")
+    flow.response = http.Response.make(200, b"<html>\n proxy error", {"content-type": "text/html; charset=utf-8"})
+    found = replayed(flow, planner())
+    assert (found["result"], found["reason"]) == ("same", "vtc: the reply is no JSON but text/html: <html> proxy error")
+    flow.response.content = b""
+    assert replayed(flow, planner())["reason"] == ""
+    assert caplog.records == []
 
 
 def test_an_error_of_the_server_is_no_reply() -> None:

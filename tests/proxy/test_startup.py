@@ -50,6 +50,19 @@ def test_other_options_are_no_faults(spec: str, context: taddons.context) -> Non
     assert given(context, spec) == []
 
 
+@pytest.mark.parametrize(("given", "level"), [("0", logging.WARNING), ("1", logging.NOTSET), (None, logging.NOTSET)])
+def test_connections_are_quiet_where_it_was_asked_for_in_mitmweb_too(
+    given: str | None, level: int, context: taddons.context
+) -> None:
+    """It has no option `flow_detail`: what was given waits for an addon that knows it."""
+    context.options.set(*([f"flow_detail={given}"] if given else []), defer=True)
+    context.master.addons.add(VirtualToolCalling())
+    try:
+        assert startup.connections.level == level
+    finally:
+        startup.connections.setLevel(logging.NOTSET)
+
+
 def record(error: Exception) -> logging.LogRecord:
     return logging.LogRecord("x", logging.ERROR, "x.py", 1, "error in script", (), (type(error), error, None))
 

@@ -69,14 +69,18 @@ def test_arguments_that_are_no_object_are_shown_as_they_are() -> None:
     assert written(replied(API, body)) == '[assistant]\n  -> f  i\n       {"a": \n  finish_reason: length'
 
 
-def test_what_both_say_stands_once() -> None:
-    same, old, new = Block("user", "hi"), Block("system", "a"), Block("system", "b")
-    assert compared([old, same], [new, same], "before", "after").splitlines() == [
+def test_what_both_say_stands_once_and_lines_of_one_side_are_marked() -> None:
+    same, old, new = Block("user", "hi"), Block("system", "x\n\na\r"), Block("system", "x\n\nb")
+    assert compared([old, same], [new, same], "before", "after").split("\n") == [
         "[system, before]",
-        "  a",
+        "  x",
+        "",
+        "- a\r",
         "",
         "[system, after]",
-        "  b",
+        "  x",
+        "",
+        "+ b",
         "",
         "[user]",
         "  hi",

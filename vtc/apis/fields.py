@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,25 @@ from vtc.json_text import decode, encode
 
 UNFIT = (ValueError, UnicodeError, AttributeError, TypeError, KeyError, RecursionError)
 """What a body raises that is no request."""
+
+
+def told(error: Exception) -> str:
+    """Say why a body is not what it should be, without a word of what stands in it."""
+    match error:
+        case UnicodeError():  # its own text may be the whole body
+            return "not UTF-8"
+        case json.JSONDecodeError():
+            return f"not JSON ({error})"
+        case KeyError():
+            return f"{error} is missing"
+        case AttributeError():
+            return "a value in it has another type than the API says"
+        case RecursionError():
+            return "nested too deeply"
+        case _:
+            return str(error)
+
+
 _raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -71,7 +91,7 @@ class FieldsRequest(Request):
         try:
             yield
         except UNFIT as error:
-            raise BadRequest(f"the body is no {self.NAME}: {error!r}") from None
+            raise BadRequest(f"the body is no {self.NAME}: {told(error)}") from None
 
     @cached_property
     def messages(self) -> Sequence[Message]:  # type: ignore[override]  # made when asked for, as most are left alone

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vtc.apis.base import Api, Request
-from vtc.apis.fields import UNFIT
+from vtc.apis.fields import UNFIT, told
 from vtc.json_text import decode, encode
 
 
@@ -28,7 +28,7 @@ def streamed(api: Api, body: bytes, request: Request | None = None) -> bytes:
     try:
         events = [*api.unfold(reply, request)]
     except UNFIT as error:
-        raise NoReply(f"the body is no reply of {api.name}: {error!r}") from None
+        raise NoReply(f"the body is no reply of {api.name}: {told(error)}") from None
     return b"".join(framing.write(event, None, first=True) for event in events) + framing.last
 
 

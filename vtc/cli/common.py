@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import SplitResult, urlsplit
 
 import click
 from click.shell_completion import CompletionItem
@@ -90,6 +92,18 @@ def forced[F: Callable[..., Any]](command: F) -> F:
     ):
         command = one(command)
     return command
+
+
+def url(text: str, hint: str) -> SplitResult:
+    """The parts of a URL, or of a host and port, that a user typed."""
+    try:
+        found = urlsplit(text if "://" in text else f"http://{text}")
+        sound = found.scheme in ("http", "https") and re.fullmatch(r"[^\s/@]+", found.hostname or "")
+        if sound and (found.port is None or found.port):
+            return found
+    except ValueError:
+        pass
+    raise click.BadParameter(f"{text}: no URL such as http://127.0.0.1:8000", param_hint=hint)
 
 
 def settings(**given: Any) -> Settings:

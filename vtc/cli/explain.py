@@ -12,7 +12,7 @@ import click
 
 from vtc import apis
 from vtc.apis import Api, BadRequest
-from vtc.cli.common import completing, forced, json_output, planner, profile_directories, settings, show_json
+from vtc.cli.common import completing, forced, json_output, planner, profile_directories, settings, show_json, url
 from vtc.cli.dry_run import call_of, lines, tried
 from vtc.events import ToolCall
 from vtc.profiles.loader import Profiles
@@ -59,8 +59,9 @@ def explain(
     """
     call = call_of(written) if written else None
     plans = planner(directories, settings(**given))
-    name, _, port = host.partition(":")
-    facts = Facts(user_agent=user_agent, model=model, host=name, port=int(port or 0), path=path)
+    at = url(host, "--host") if host else None
+    name, port = (at.hostname or "", at.port or 0) if at else ("", 0)
+    facts = Facts(user_agent=user_agent, model=model, host=name, port=port, path=path)
     if flow_file:
         explained = [*_of_flows(plans, flow_file, call)]
         if not explained:
@@ -90,7 +91,7 @@ def _of_flows(plans: Planner, file: Path, call: ToolCall | None) -> Iterator[dic
         with file.open("rb") as opened:
             for flow in flows.load(opened):
                 api = flows.api(flow)
-                if api is None:
+                if api is None and not flows.unread(flow):
                     continue
                 status = f" {flow.response.status_code}" if flow.response else ""
                 path = flow.request.path.partition("?")[0]
@@ -99,6 +100,9 @@ def _of_flows(plans: Planner, file: Path, call: ToolCall | None) -> Iterator[dic
                     "comment": flow.comment,
                     "done": dict(view.sections(flows.report(flow) or {})),
                 }
+                if api is None:
+                    yield {**about, "problem": f"left alone: {flows.unread(flow)}"}
+                    continue
                 try:
                     body = flows.original(flow, "request")
                     yield {**about, **_of_body(flows.as_captured(flow, plans), flows.facts(flow), api, body, call)}
@@ -157,7 +161,8 @@ def _show(one: dict[str, Any], everything: bool) -> None:
         for line in one[kind]["why"]:
             click.echo(f"  {line}")
         if others := one[kind]["others"]:
-            click.secho(f"  {len(others)} others do not match" + ("" if everything else " (--all)"), dim=True)
+            noun = "others" if one[kind]["profile"] else "profiles"
+            click.secho(f"  {len(others)} {noun} do not match" + ("" if everything else " (--all)"), dim=True)
         for line in others if everything else ():
             click.echo(f"  {line}")
     if "plan" in one:

@@ -25,6 +25,7 @@ from vtc.profiles.planner import UNKNOWN_MODEL, UNKNOWN_SERVER, read_dialects
 from vtc.profiles.schema import ModelProfile
 from vtc.profiles.settings import UnknownName
 from vtc.profiles.thinking import thinking
+from vtc.reporting.unread import possible_call
 
 
 @click.command(short_help="Read a model's reply: message, calls, repairs, refusals.")
@@ -85,8 +86,9 @@ def parse(
             unknown_tools="text" if tools_file else "allow",
         )
         events = [*reader.feed(text), *reader.finish(complete=reason != "length")]
-        found = {
-            "content": "".join(event.raw for event in events if isinstance(event, Text)),
+        content = "".join(event.raw for event in events if isinstance(event, Text))
+        found: dict[str, Any] = {
+            "content": content,
             "reasoning_content": "".join(event.raw for event in events if isinstance(event, Reasoning)),
             "calls": [
                 {
@@ -104,6 +106,8 @@ def parse(
                 if isinstance(event, Refusal)
             ],
         }
+        nothing = not found["calls"] and not found["refusals"]
+        found["unread"] = possible_call(content, tools) if nothing else ""
         refused = refused or bool(found["refusals"])
         if as_json:
             click.echo(json.dumps(found, ensure_ascii=False))
@@ -173,6 +177,8 @@ def _show(console: Console, found: dict[str, Any]) -> None:
     for refusal in found["refusals"]:
         name = f" {escape(refusal['name'])}" if refusal["name"] else ""
         console.print(f"[bold red]left as text[/bold red]{name}: {escape(refusal['reason'])}")
+    if found["unread"]:
+        _print_as_it_is(console, f"a possible call was not read: {found['unread']}")
 
 
 def _print_as_it_is(console: Console, text: str) -> None:

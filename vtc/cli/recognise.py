@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import urllib.request
+from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
@@ -36,6 +37,8 @@ def recognised(upstream: str, profiles: Profiles) -> tuple[str | None, str]:
     except (URLError, OSError) as error:
         reason = getattr(error, "reason", error)
         return None, f"{upstream} cannot be reached now ({reason}): is the model server running?"
+    except HTTPException:
+        return None, f"{upstream} does not answer in HTTP: is it the model server?"
     except ValueError:
         owners = set()
     for server in profiles.servers.values():

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import shlex
+import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 import click
 
@@ -64,26 +64,39 @@ def run(
     given = {key: value or getattr(settings, key) for key, value in given.items()}
     plans = planner(directories, common.settings(**{key: given[key] for key in ("tools", "dialect", "server")}))
     program: Literal["mitmweb", "mitmdump"] = "mitmweb" if web or settings.web else "mitmdump"
-    quiet = ["--set", "flow_detail=0"] if program == "mitmdump" and not verbose else []
+    quiet = ["--set", "flow_detail=0"] if not verbose else []
     server = _server(upstream or settings.upstream)
     if server and not dry_run and not given["server"]:
         given["server"], said = recognised(server, plans.profiles)
         click.echo(f"vtc: {said}", err=True)
-    command = launch.command(
-        program,
-        server,
-        host or settings.host or "127.0.0.1",
-        next(one for one in (port, settings.port, launch.PORT) if one is not None),
-        [*quiet, *_options(directories, log=log, **given), *settings.arguments(), *more],
-    )
+    address = host or settings.host or "127.0.0.1"
+    at = next(one for one in (port, settings.port, launch.PORT) if one is not None)
+    theirs = [*settings.arguments(), *more]
+    options = _options(directories, log=log, **given)
+    command = launch.command(program, server, address, at, [*quiet, *options, *theirs])
     if dry_run:
         click.echo(shlex.join(command))
         return
     if file != NOWHERE:
         click.echo(f"vtc: settings from {file}", err=True)
+    if not theirs:  # those may have it listen elsewhere, or not at all
+        _check_free(address, at)
     if os.name == "nt":  # there, a program that is replaced returns to the shell at once
         sys.exit(subprocess.call(command))
     os.execv(command[0], command)
+
+
+def _check_free(host: str, port: int) -> None:
+    """End the program where nothing can listen; mitmproxy would name options of its own that are not those of ours."""
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        socket.create_server((host, port), family=family).close()
+    except OSError as error:
+        why = (error.strerror or str(error)).partition(" (")[0]
+        raise click.ClickException(
+            f"cannot listen at {host}:{port} ({why}); is VTC running already? If not, choose another address with "
+            "--port or --host"
+        ) from None
 
 
 NOWHERE = Path()
@@ -105,12 +118,13 @@ def _server(upstream: str) -> str:
     """The model server as mitmproxy wants it: scheme, host and port."""
     if not upstream:
         return ""
-    url = urlsplit(upstream if "://" in upstream else f"http://{upstream}")
-    if url.scheme not in ("http", "https") or not url.hostname:
-        raise click.BadParameter(f"{upstream}: no URL such as http://127.0.0.1:8000", param_hint="UPSTREAM")
+    if "@" in upstream:
+        said = "leave out user and password; what the client sends as its key is passed on"
+        raise click.BadParameter(said, param_hint="UPSTREAM")
+    url = common.url(upstream, "UPSTREAM")
     if url.path.strip("/"):
         raise click.BadParameter(
-            f"{upstream}: leave out {url.path}; it belongs into the client's base URL", param_hint="UPSTREAM"
+            f"{upstream}: leave out {url.path}; it belongs in the client's base URL", param_hint="UPSTREAM"
         )
     return f"{url.scheme}://{url.netloc}"
 

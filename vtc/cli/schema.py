@@ -16,11 +16,11 @@ from vtc.profiles import loader, reference
     "--write",
     "directory",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write the schema of every kind to this directory instead, as KIND.json.",
+    help="Write all schemas to this directory instead: client.json, dialect.json and so on.",
 )
 @click.option("--markdown", is_flag=True, help="All keys as Markdown tables, for people.")
 def schema(kind: str, directory: Path | None, markdown: bool) -> None:
-    """Print the JSON Schema for profiles of a KIND, or for files with any (`profile`).
+    """Print the JSON Schema of one kind of profile, or of files that may hold any kind (`profile`, the default).
 
     An editor that knows the YAML language server checks and completes a file that begins with
     `# yaml-language-server: $schema=schema/profile.json`, a path from the file to the schema.

@@ -17,23 +17,22 @@ from vtc.proxy.stats import Calls, Figures, Stats
 @json_output
 def stats(logs: tuple[Any, ...], as_json: bool) -> None:
     """Count the exchanges in LOGS, the files of the option `vtc_log` (`-`: standard input)."""
-    found = Stats()
+    found, number = Stats(), 0
     for log in logs:
         for number, line in enumerate(log, 1):
             try:
                 entry = json.loads(line)
                 if entry.get("client"):  # others were left alone
                     found.add(entry)
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise click.ClickException(
-                    f"{log.name}:{number}: no line of a log that `vtc_log` wrote: {error}"
-                ) from None
+            except (ValueError, KeyError, TypeError, AttributeError):
+                raise click.ClickException(f"{log.name}:{number}: no line of a log that `vtc_log` wrote") from None
+    if not number:
+        raise click.ClickException(f"no exchange in {', '.join(log.name for log in logs)}")
     if as_json:
         show_json(found.as_dict())
         return
-    total = Figures.together(found.rows.values())
     for kind, figures in (("client", found.clients), ("model", found.models)):
-        _show_exchanges(kind, {**figures, "all": total})
+        _show_exchanges(kind, {**figures, "all": found.total})
     _show_calls(found.dialects)
 
 

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from vtc.events import Call, Denied, Event, Intervention, Manner, OnFailure
 from vtc.guards.patterns import Patterns, any_match
+
+INSTEAD: Mapping[Manner, str] = {
+    "steer": "a message stands in its place",
+    "text": "its text stands in its place",
+    "drop": "nothing stands in its place",
+}
 
 
 class Access:
@@ -22,9 +30,9 @@ class Access:
     def fault(self, name: str) -> tuple[str, str] | None:
         """The policy that forbids a tool, and why; None for one that may be used."""
         if any_match(self._denied, name):
-            return "denied_tools", "the policy's denied_tools hold it"
+            return "denied_tools", "it is one of the denied tools"
         if not any_match(self._allowed, name):
-            return "allowed_tools", "the policy's allowed_tools do not hold it"
+            return "allowed_tools", "it is none of the allowed tools"
         return None
 
     def feed(self, event: Event) -> list[Event]:
@@ -34,7 +42,7 @@ class Access:
         name = event.call.name
         message = self._message or f"The tool `{name}` may not be used here, so the call was not carried out."
         return [
-            Intervention(policy, "refused", name, f"{reason}: {self._manner}"),
+            Intervention(policy, "refused", name, f"{reason}; {INSTEAD[self._manner]}"),
             Denied(event.raw, event.call, self._manner, message),
         ]
 

@@ -13,8 +13,9 @@ import msgspec
 import regex  # for its partial matches: whether a text is the beginning of one
 
 from vtc.events import Event, Intervention, Markup, OnFailure, Refusal, Rewritten, Text
+from vtc.guards.patterns import naming
 
-type Pattern = Annotated[str, msgspec.Meta(min_length=1)]
+type Pattern = Annotated[str, msgspec.Meta(min_length=1, extra_json_schema={"format": "pattern of a text"})]
 
 
 class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -28,18 +29,27 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     """Characters of the longest match."""
 
     def __post_init__(self) -> None:
+        with naming("pattern"):
+            check(self.pattern)
         try:
-            compiled = regex.compile(self.pattern)
-            if compiled.search("") is not None:
-                raise ValueError(f"pattern: {self.pattern!r} matches nothing at all; write what must be there")
-            bare = regex.sub(r"\\[^BZz]|\[\^?\]?[^\]]*\]", "", self.pattern)
-            if ("$" in bare and "(?m)" not in bare) or "\\" in bare:
-                raise ValueError(f"pattern: {self.pattern!r} goes by where a text ends, which is not known in a stream")
-            if regex.search(r"\(\?<?[=!]", self.pattern):
-                raise ValueError(f"pattern: {self.pattern!r} looks around; write what is to be replaced itself")
             regex.compile(f"(?:{self.pattern})|").sub(self.replacement, "")
         except (regex.error, IndexError) as error:
             raise ValueError(f"pattern: {self.pattern!r} with {self.replacement!r}: {error}") from None
+
+
+def check(pattern: str) -> None:
+    """Raise ValueError if a stream cannot be searched for this."""
+    try:
+        empty = regex.compile(pattern).search("")
+    except regex.error as error:
+        raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
+    if empty is not None:
+        raise ValueError(f"{pattern!r} matches nothing at all; write what must be there")
+    bare = regex.sub(r"\\[^BZz]|\[\^?\]?[^\]]*\]", "", pattern)
+    if ("$" in bare and "(?m)" not in bare) or "\\" in bare:
+        raise ValueError(f"{pattern!r} goes by where a text ends, which is not known in a stream")
+    if regex.search(r"\(\?<?[=!]", pattern):
+        raise ValueError(f"{pattern!r} looks around; write what is to be replaced itself")
 
 
 class Content:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import fnmatch
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Annotated
 
 import msgspec
 
-type Patterns = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] | str
+type Expression = Annotated[str, msgspec.Meta(extra_json_schema={"format": "regular expression"})]
+"""A regular expression of Python's."""
+type Pattern = Annotated[str, msgspec.Meta(extra_json_schema={"format": "glob or /regular expression/"})]
+type Patterns = Annotated[tuple[Pattern, ...], msgspec.Meta(min_length=1)] | Pattern
 """One pattern or several: a glob for the whole name (`read_*`) or a regular expression for a part of it (`/^get_/`);
 upper and lower case alike."""
 
@@ -22,15 +27,31 @@ def any_match(patterns: Patterns, name: str) -> bool:
 def check(patterns: Patterns, key: str) -> None:
     """Raise ValueError, naming `key`, if one of them is no regular expression."""
     for pattern in each(patterns):
-        expression(pattern[1:-1] if _is_expression(pattern) else "", key)
+        with naming(key):
+            check_one(pattern)
 
 
-def expression(text: str, key: str) -> re.Pattern[str]:
-    """A regular expression of a profile; raises ValueError, naming `key`."""
+def check_one(pattern: str) -> None:
+    """Raise ValueError if a pattern is meant as a regular expression and is none."""
+    if _is_expression(pattern):
+        expression(pattern[1:-1], pattern)
+
+
+def expression(text: str, shown: str = "") -> re.Pattern[str]:
+    """A regular expression of a profile; raises ValueError, with the text as it is `shown` to people."""
     try:
         return re.compile(text)
     except (re.error, OverflowError, RecursionError) as error:
-        raise ValueError(f"{key}: {text!r} is no regular expression: {error}") from None
+        raise ValueError(f"{shown or text!r} is no regular expression: {error}") from None
+
+
+@contextmanager
+def naming(key: str) -> Iterator[None]:
+    """Put the key before what a ValueError says."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{key}: {error}") from None
 
 
 @lru_cache(maxsize=1024)

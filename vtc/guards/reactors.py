@@ -23,18 +23,19 @@ from jmespath.exceptions import JMESPathError, JMESPathTypeError
 from vtc.events import Call, Denied, Event, Intervention, OnFailure, Rewritten, Tool, ToolCall
 from vtc.guards import json_text
 from vtc.guards.arguments import Checker
-from vtc.guards.patterns import Patterns, any_match, check, expression
+from vtc.guards.patterns import Expression, Patterns, any_match, check, expression, naming
 
 MOST_REASON = 200
 """Characters that are told of what a rule fails with."""
 
 type Text = Annotated[str, msgspec.Meta(min_length=1)]
+type Path = Annotated[str, msgspec.Meta(extra_json_schema={"format": "JMESPath"})]
 
 
 class Test(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What one argument must be; all that is given must hold."""
 
-    matches: str | None = None
+    matches: Expression | None = None
     """A regular expression for a part of it: of a text, of any text in a list, of the JSON of anything else."""
     equals: Any = msgspec.UNSET
     """The value that it must equal."""
@@ -55,7 +56,7 @@ class When(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     tools: Patterns = ("*",)
     """The tools whose calls it is for: globs, or regular expressions between slashes."""
-    arguments: dict[str, str | Test] = {}
+    arguments: dict[Path, Expression | Test] = {}
     """By JMESPath: a regular expression, or a test."""
     fits: bool | None = None
     """Whether the arguments must fit the tool's JSON Schema, or must not."""
@@ -63,8 +64,10 @@ class When(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     def __post_init__(self) -> None:
         check(self.tools, "tools")
         for path, test in self.arguments.items():
-            _path(path)
-            expression(test if isinstance(test, str) else test.matches or "", f"arguments.{path}")
+            with naming("arguments"):
+                compiled_path(path)
+            with naming(f"arguments.{path}"):
+                expression(test if isinstance(test, str) else test.matches or "")
 
     def holds(self, name: str, arguments: Any, tool: Tool | None) -> bool:
         """Raises `Uncheckable` where `fits` is asked of a tool whose schema is none."""
@@ -82,13 +85,14 @@ class Replacement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     argument: Text
     """The argument's name."""
-    pattern: Text
+    pattern: Annotated[Expression, msgspec.Meta(min_length=1)]
     """A regular expression."""
     replacement: str = ""
     """What stands in the place of each match."""
 
     def __post_init__(self) -> None:
-        pattern = expression(self.pattern, "pattern")
+        with naming("pattern"):
+            pattern = expression(self.pattern)
         try:
             re.compile(f"(?:{self.pattern})|").sub(self.replacement, "")
         except (re.error, IndexError) as error:
@@ -293,7 +297,7 @@ def _changes(then: Then, name: str, arguments: dict[str, Any]) -> Iterator[str]:
 def _at(path: str, arguments: Any) -> Any:
     """The value at a JMESPath, None for nothing there. Raises `JMESPathError` where a function takes no such value."""
     try:
-        return _path(path)(arguments)
+        return compiled_path(path)(arguments)
     except JMESPathTypeError as error:
         if error.actual_type == "null":  # an argument that is not given, as in a call of another tool
             return None
@@ -301,13 +305,13 @@ def _at(path: str, arguments: Any) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def _path(text: str) -> Callable[[Any], Any]:
+def compiled_path(text: str) -> Callable[[Any], Any]:
     """What finds the value at a JMESPath; raises ValueError."""
     try:
         return jmespath.compile(text).search
     except JMESPathError as error:
         reason = str(error).splitlines()[0].rstrip(":")
-        raise ValueError(f"arguments: {text!r} is no JMESPath: {reason}") from None
+        raise ValueError(f"{text!r} is no JMESPath: {reason}") from None
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -19,10 +19,10 @@ from typing import Any
 import msgspec
 
 from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.pattern import PatternError
 from vtc.profiles import validation
 from vtc.profiles.document import Document, KeyPath, Problem, ProfileError, read
 from vtc.profiles.schema import ClientProfile, ModelProfile, PolicyProfile, ServerProfile
+from vtc.profiles.settings import UnknownName
 
 __all__ = ["KINDS", "Profile", "ProfileError", "Profiles", "Source", "builtin_directory", "load", "signature"]
 
@@ -188,10 +188,9 @@ def _profile(document: Document, problems: list[Problem], *, is_builtin: bool) -
     try:
         profile = msgspec.convert(value, KINDS[kind])
         if isinstance(profile, Description):
-            profile.check(template=not is_builtin)  # of ours the tests have rendered every one
-    except PatternError as error:
-        problems.append(document.problem((error.key,), str(error)))
-        return None
+            faults = [*profile.faults(template=not is_builtin)]  # of ours the tests have rendered every one
+            problems += [document.problem((fault.key,), str(fault)) for fault in faults]
+            return None if faults else profile
     except msgspec.ValidationError as error:
         # It names only the first of them.
         problems += validation.problems(document, KINDS[kind]) or [document.problem(*_placed(str(error)))]
@@ -209,7 +208,7 @@ def _placed(text: str) -> tuple[KeyPath, str]:
 def _dangling_names(documents: Sequence[Document]) -> Iterator[Problem]:
     """Names of dialects that no document defines; a dialect that has problems of its own is defined."""
     values = [document.value for document in documents if isinstance(document.value, dict)]
-    dialects = {str(value.get("name")) for value in values if value.get("kind") == "dialect"}
+    dialects = sorted({str(value.get("name")) for value in values if value.get("kind") == "dialect"})
     for document in documents:
         value: Any = document.value
         if not isinstance(value, dict) or value.get("kind") == "dialect":
@@ -219,8 +218,4 @@ def _dangling_names(documents: Sequence[Document]) -> Iterator[Problem]:
         named += [(("accept", i), name) for i, name in enumerate(accept if isinstance(accept, list) else [])]
         for path, name in named:
             if isinstance(name, str) and name not in dialects:
-                known = validation.listed(sorted(dialects), "and") if dialects else "none"
-                yield document.problem(
-                    path,
-                    f"there is no dialect {name!r}; known are {known}{validation.nearest(name, dialects)}",
-                )
+                yield document.problem(path, str(UnknownName("dialect", name, dialects)))

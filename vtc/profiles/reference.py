@@ -19,16 +19,20 @@ import msgspec
 from vtc.profiles.loader import KINDS
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
+ID = "urn:virtual-tool-calling:profiles:"
+"""What the schemas are called, each with its kind. No place on the network: `vtc schema --write` puts them beside
+the profiles."""
 
 
 def schema(kind: str) -> dict[str, Any]:
     """Make the JSON Schema of a kind of profile; of `profile`, one that goes by what stands after `kind:`."""
     if kind in KINDS:
-        return {"$schema": DRAFT, **_described(msgspec.json.schema(KINDS[kind]), KINDS[kind])}
+        return {"$schema": DRAFT, "$id": f"{ID}{kind}", **_described(msgspec.json.schema(KINDS[kind]), KINDS[kind])}
     refs, components = msgspec.json.schema_components(KINDS.values(), ref_template="#/$defs/{name}")
     described = _described({"$defs": components}, *KINDS.values())
     return {
         "$schema": DRAFT,
+        "$id": f"{ID}{kind}",
         "type": "object",
         "required": ["kind"],
         "properties": {"kind": {"enum": [*KINDS], "description": "What the profile is about."}},

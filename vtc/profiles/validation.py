@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable, Iterator
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import jsonschema
     from jsonschema.exceptions import ValidationError
 
+from vtc.guards import content, patterns, reactors
 from vtc.profiles.document import Document, KeyPath, Problem
 
 _TYPES = {
@@ -67,7 +68,26 @@ def shown(value: Any) -> str:
 def _validator(model: type[msgspec.Struct]) -> jsonschema.Draft202012Validator:
     import jsonschema  # slow to import, and nearly always nothing is wrong
 
-    return jsonschema.Draft202012Validator(msgspec.json.schema(model))
+    formats = jsonschema.FormatChecker(formats=())
+    for name, check in _FORMATS.items():
+        formats.checks(name, raises=ValueError)(partial(_fits, check))
+    return jsonschema.Draft202012Validator(msgspec.json.schema(model), format_checker=formats)
+
+
+_FORMATS: Mapping[str, Callable[[str], object]] = {
+    "regular expression": patterns.expression,
+    "glob or /regular expression/": patterns.check_one,
+    "pattern of a text": content.check,
+    "JMESPath": reactors.compiled_path,
+}
+"""What the classes check of texts when they are made, by the `format` in their schema: here all of them at once."""
+
+
+def _fits(check: Callable[[str], object], value: object) -> bool:
+    """False never; raises what is wrong."""
+    if isinstance(value, str):
+        check(value)
+    return True
 
 
 def _explain(error: ValidationError) -> Iterator[tuple[KeyPath, str]]:
@@ -101,6 +121,8 @@ def _explain(error: ValidationError) -> Iterator[tuple[KeyPath, str]]:
                     yield from _explain(part)
             else:
                 yield path, _expected(limit, value)
+        case "format":
+            yield (*path, value) if "propertyNames" in error.schema_path else path, str(error.cause)
         case "minimum":
             yield path, f"must be {limit} or more, not {shown(value)}"
         case "minLength" | "minItems":

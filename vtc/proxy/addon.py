@@ -84,8 +84,9 @@ class VirtualToolCalling:
         self._stats = Stats()
         reloader = Reloader(self)
         self._log = Log()
-        commands = Commands(self, reloader, self._stats)
-        self.addons = [Startup(), reloader, commands, self._log, Metrics(self._stats), Page(self._stats)]
+        page = Page(self._stats)
+        commands = Commands(self, reloader, self._stats, page)
+        self.addons = [Startup(), reloader, commands, self._log, Metrics(self._stats), page]
 
     def load(self, loader: Loader) -> None:
         options.add(loader)
@@ -223,11 +224,8 @@ class VirtualToolCalling:
             return
         if not body:
             return
-        if not exchange.framing.matches(body) and not bodies.is_json(body):
-            said = " ".join(body[:80].decode(errors="replace").split())
-            exchange.report.errors.append(
-                f"the reply is no JSON but {bodies.media_type(response) or 'untyped'}: {said}"
-            )
+        if unfit := bodies.unfit(response, body, exchange.framing):
+            exchange.report.errors.append(unfit)
             return
         if len(body) > ctx.options.vtc_max_body_bytes:
             reason = f"the reply is longer than vtc_max_body_bytes ({len(body)} bytes)"

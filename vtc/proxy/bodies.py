@@ -17,6 +17,7 @@ from vtc.json_text import decode
 from vtc.proxy import flows
 from vtc.reporting import unread
 from vtc.wire import compression
+from vtc.wire.framing import Framing
 
 _skip = msgspec.json.Decoder(msgspec.Raw).decode
 _SLICE = 1 << 14
@@ -64,6 +65,14 @@ def is_json(body: bytes) -> bool:
         except ValueError:
             return False
     return True
+
+
+def unfit(response: http.Response, body: bytes, framing: Framing) -> str:
+    """Why a whole reply is none, neither a stream nor JSON; empty if it is one."""
+    if framing.matches(body) or is_json(body):
+        return ""
+    said = " ".join(body[:80].decode(errors="replace").split())
+    return f"the reply is no JSON but {media_type(response) or 'untyped'}: {said}"
 
 
 def possible_call(flow: http.HTTPFlow, came: bytes | None, tools: Iterable[Tool]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -20,8 +20,9 @@ from vtc.apis import summary
 from vtc.profiles.plan import Plan
 from vtc.profiles.planner import Planner
 from vtc.proxy import flows
+from vtc.proxy.page import Page
 from vtc.proxy.reload import Reloader
-from vtc.proxy.stats import Stats
+from vtc.proxy.stats import Stats, counted
 from vtc.reporting import case, view
 from vtc.reporting.case import Case
 from vtc.scrub import secrets
@@ -39,30 +40,34 @@ class Commands:
 
     name = "vtc-commands"
 
-    def __init__(self, addon: _Planned, reloader: Reloader, stats: Stats) -> None:
+    def __init__(self, addon: _Planned, reloader: Reloader, stats: Stats, page: Page) -> None:
         self._addon = addon
         self._reloader = reloader
         self._stats = stats
+        self._page = page
 
     @command.command("vtc.stats")  # type: ignore[untyped-decorator]  # mitmproxy's own has no types
     def stats(self) -> str:
-        """What VTC did so far, by client, model and dialect, as JSON."""
-        return _told(json.dumps(self._stats.as_dict(), indent=2))
+        """What VTC did so far, by client, model and dialect, as JSON; in mitmweb the sums, and where the rest is."""
+        if self._page.address:
+            return f"{self._stats.total.summary()}; by model, client and dialect: {self._page.address}"
+        return json.dumps(self._stats.as_dict(), indent=2)
 
     @command.command("vtc.reload")  # type: ignore[untyped-decorator]
     def reload(self) -> str:
         """Read the profiles again, as happens by itself when a file is edited."""
-        return self._reloader.reload()
+        done = self._reloader.reload()
+        return self._elsewhere(done, done.partition("\n")[0]) if "\n" in done else done
 
     @command.command("vtc.explain")  # type: ignore[untyped-decorator]
     def explain(self, chosen: Sequence[flow.Flow]) -> str:
         """Say of each flow what VTC did to it and why, and what would be planned for it now."""
-        return _told("\n\n".join(self._explained(one) for one in _exchanges(chosen)))
+        return self._told(chosen, self._explained)
 
     @command.command("vtc.diff")  # type: ignore[untyped-decorator]
     def diff(self, chosen: Sequence[flow.Flow]) -> str:
         """Show what came in against what went out, of requests and replies, read as conversations."""
-        return _told("\n\n".join(_diff(one) for one in _exchanges(chosen)))
+        return self._told(chosen, _diff)
 
     @command.command("vtc.save")  # type: ignore[untyped-decorator]
     def save(self, chosen: Sequence[flow.Flow], path: types.Path) -> str:
@@ -86,8 +91,21 @@ class Commands:
         logger.info(done)
         return done
 
+    def _told(self, chosen: Sequence[flow.Flow], tell: Callable[[http.HTTPFlow], str]) -> str:
+        """What there is to tell of the flows."""
+        found = _exchanges(chosen)
+        text = "\n\n".join(f"{_title(one)}\n{tell(one)}" for one in found)
+        return self._elsewhere(text, counted(len(found), "exchange"))
+
+    def _elsewhere(self, text: str, head: str) -> str:
+        """A text of several lines; for mitmweb's command bar, which has one, its head and where to read it."""
+        if not self._page.address:
+            return text
+        self._page.said = text
+        return f"{head}, to be read at {self._page.address}/said"
+
     def _explained(self, one: http.HTTPFlow) -> str:
-        lines = [f"{one.request.method} {one.request.pretty_host}{one.request.path.partition('?')[0]}"]
+        lines = []
         for title, said in view.sections(flows.report(one) or {}):
             lines += [title, *(f"  {line}" for line in said)]
         try:
@@ -98,7 +116,8 @@ class Commands:
 
     def _plan(self, one: http.HTTPFlow) -> Plan:
         api, planner = flows.api(one), self._addon.planner
-        assert api is not None
+        if api is None:
+            raise ValueError(flows.unread(one))
         assert planner is not None
         request = api.request(flows.original(one, "request"))
         return planner.plan(replace(flows.facts(one), model=request.model, body=request.fields), request)
@@ -117,14 +136,12 @@ class Commands:
         return Case.recorded(name, reply.message.text, reading, complete=reply.complete, secrets=known)
 
 
-def _told(text: str) -> str:
-    """The text, in the event log, too: mitmweb's command bar shows line ends as `\\n`."""
-    logger.info("%s", text)
-    return text
+def _title(one: http.HTTPFlow) -> str:
+    return f"{one.request.method} {one.request.pretty_host}{one.request.path.partition('?')[0]}"
 
 
 def _exchanges(chosen: Sequence[flow.Flow]) -> list[http.HTTPFlow]:
-    found = [one for one in chosen if isinstance(one, http.HTTPFlow) and flows.api(one)]
+    found = [one for one in chosen if isinstance(one, http.HTTPFlow) and (flows.api(one) or flows.unread(one))]
     if not found:
         raise exceptions.CommandError("vtc: none of these flows is an exchange with a model; try @all")
     return found
@@ -132,7 +149,8 @@ def _exchanges(chosen: Sequence[flow.Flow]) -> list[http.HTTPFlow]:
 
 def _diff(one: http.HTTPFlow) -> str:
     api = flows.api(one)
-    assert api is not None
+    if api is None:
+        return f"left alone: {flows.unread(one)}"
     parts = []
     for side in view.SIDES:
         found = flows.bodies(one, side)

@@ -18,7 +18,7 @@ from mitmproxy.addons.view import View
 
 from vtc import __version__
 from vtc.proxy import flows
-from vtc.proxy.stats import Figures, Stats
+from vtc.proxy.stats import Stats
 from vtc.reporting import transcript, view
 from vtc.reporting.side_by_side import rows
 
@@ -34,6 +34,10 @@ class Page:
 
     def __init__(self, stats: Stats) -> None:
         self._stats = stats
+        self.address = ""
+        """Where mitmweb serves it; empty where it does not."""
+        self.said = ""
+        """What the last command said, where that was too long for mitmweb's command bar."""
 
     def running(self) -> None:
         app = getattr(ctx.master, "app", None)
@@ -41,16 +45,16 @@ class Page:
         if app is not None and isinstance(listed, View):
             from vtc.proxy import page_handlers  # mitmweb's own web application, which mitmdump does not load
 
-            page_handlers.add(app, listed, self._stats)
+            self.address = page_handlers.add(app, self, listed, self._stats)
 
 
 def overview(listed: View, stats: Stats) -> str:
     """The list of exchanges, and the figures."""
-    exchanges = (flow for flow in reversed(listed) if isinstance(flow, http.HTTPFlow) and flows.api(flow))
-    total = Figures.together(stats.rows.values())
+    every = (flow for flow in reversed(listed) if isinstance(flow, http.HTTPFlow))
+    exchanges = (flow for flow in every if flows.api(flow) or flows.report(flow))
     return _template().render(
         version=__version__,
-        total=total.summary(),
+        total=stats.total.summary(),
         flows=[_about(flow) for flow in islice(exchanges, MOST)],
         figures=list(_figures(stats)),
     )
@@ -64,27 +68,45 @@ def detail(flow: http.HTTPFlow) -> str:
     return _template().render(flow=_about(flow), done=done, sides=sides, sections=told.items())
 
 
+def said(text: str) -> str:
+    """What a command said."""
+    return _template().render(said=text or "no command has said anything yet: vtc.explain and vtc.diff do")
+
+
 def _about(flow: http.HTTPFlow) -> dict[str, Any]:
     report = flows.report(flow) or {}
+    under_way = flow.live and not report
     return {
         "id": flow.id,
+        "under_way": under_way,
         "time": time.strftime("%H:%M:%S", time.localtime(flow.request.timestamp_start)),
-        "asked": report.get("asked", ""),
+        "asked": report.get("asked", "") or _model(flow) * under_way,
         "client": report.get("client", ""),
-        "comment": flow.comment,
+        "happened": flow.comment or ("under way" if under_way else "nothing was changed"),
         "outcome": OUTCOMES.get(flow.marked, ""),
         "where": f"{flow.request.pretty_host}{flow.request.path.partition('?')[0]}",
         "status": flow.response.status_code if flow.response else None,
     }
 
 
+def _model(flow: http.HTTPFlow) -> str:
+    """The model that is asked; empty if the request does not say."""
+    api, bodies = flows.api(flow), flows.bodies(flow, "request")
+    try:
+        return api.request(bodies.went).model if api and bodies else ""
+    except ValueError:
+        return ""
+
+
 def _side(flow: http.HTTPFlow, side: view.Side) -> dict[str, Any]:
     came_in, went_out = view.SIDES[side]
     told: dict[str, Any] = {"title": side, "came": came_in, "went": went_out}
     api, bodies = flows.api(flow), flows.bodies(flow, side)
-    if api is None or bodies is None:
+    if bodies is None:
         return {**told, "problem": "not there yet, or not kept"}
     try:
+        if api is None:
+            raise ValueError("this is not read")
         went = transcript.written(view.blocks(api, side, bodies.went)).splitlines()
         came = went if bodies.came is None else transcript.written(view.blocks(api, side, bodies.came)).splitlines()
     except ValueError as error:

@@ -15,8 +15,8 @@ logger = logging.getLogger(__name__)
 
 
 class _Handler(RequestHandler):
-    def initialize(self, listed: View, stats: Stats) -> None:
-        self.listed, self.stats = listed, stats
+    def initialize(self, of: page.Page, listed: View, stats: Stats) -> None:
+        self.of, self.listed, self.stats = of, listed, stats
 
     def auth_fail(self, invalid_password: bool) -> None:
         self.write("Open mitmweb first: the address that it printed has the token that this page needs, too.")
@@ -40,9 +40,18 @@ class Detail(_Handler):
         self.write(page.detail(flow))
 
 
-def add(app: Application, listed: View, stats: Stats) -> None:
-    """Serve the page, and say where."""
-    shared = {"listed": listed, "stats": stats}
-    app.add_handlers(r".*", [(r"/vtc", Overview, shared), (r"/vtc/([0-9a-f-]+)", Detail, shared)])
+class Said(_Handler):
+    """What the last command said."""
+
+    def get(self) -> None:
+        self.write(page.said(self.of.said))
+
+
+def add(app: Application, of: page.Page, listed: View, stats: Stats) -> str:
+    """Serve the page; say and return where."""
+    shared = {"of": of, "listed": listed, "stats": stats}
+    pages = ((r"/vtc", Overview), (r"/vtc/said", Said), (r"/vtc/([0-9a-f-]+)", Detail))
+    app.add_handlers(r".*", [(path, handler, shared) for path, handler in pages])
     base, mark, token = app.master.web_url.partition("?")
     logger.info("vtc: exchanges live at %svtc%s%s", base, mark, token)
+    return f"{base}vtc"

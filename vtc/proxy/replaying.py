@@ -9,7 +9,7 @@ from mitmproxy import http
 
 from vtc.exchange import Exchange
 from vtc.profiles.planner import Planner
-from vtc.proxy import flows
+from vtc.proxy import bodies, flows
 from vtc.reporting import transcript
 from vtc.reporting.transcript import Block
 from vtc.reporting.view import Bodies, Side, blocks
@@ -33,9 +33,12 @@ def replayed(flow: http.HTTPFlow, planner: Planner) -> dict[str, Any]:
         planner = flows.as_captured(flow, planner)
         exchange = Exchange.open(api, flows.original(flow, "request"), flows.facts(flow), planner, flow.id)
         changes = [_difference(flow, "request", exchange.request())]
-        status = flow.response.status_code if flow.response else 0
-        if exchange.reads and 200 <= status < 300:
-            changes.append(_difference(flow, "reply", exchange.body(flows.original(flow, "reply"))))
+        if exchange.reads and flow.response and 200 <= flow.response.status_code < 300:
+            body = flows.original(flow, "reply")
+            if body and (unfit := bodies.unfit(flow.response, body, exchange.framing)):
+                exchange.report.errors.append(unfit)
+            elif body:
+                changes.append(_difference(flow, "reply", exchange.body(body)))
     except ValueError as error:
         return {**found, "result": "skipped", "reason": str(error)}
     known = secrets(dict(flow.request.headers))
@@ -47,12 +50,12 @@ def replayed(flow: http.HTTPFlow, planner: Planner) -> dict[str, Any]:
 
 def _difference(flow: http.HTTPFlow, side: Side, today: bytes) -> str:
     """What leaves today against what left then, read as conversations; ids of calls are drawn anew and do not count."""
-    bodies = flows.bodies(flow, side) or Bodies(None, b"")
-    if bodies.went == today:
+    went = (flows.bodies(flow, side) or Bodies(None, b"")).went
+    if went == today:
         return ""
     api = flows.api(flow)
     assert api is not None
-    then, now = ([_numbered(block) for block in blocks(api, side, body)] for body in (bodies.went, today))
+    then, now = ([_numbered(block) for block in blocks(api, side, body)] for body in (went, today))
     return transcript.difference(then, now, f"{side} {THEN}", f"{side} {NOW}")
 
 

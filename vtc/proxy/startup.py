@@ -35,12 +35,17 @@ class Startup:
     def load(self, loader: Loader) -> None:
         # It logs what goes wrong while a script is loaded or configured, with a trace.
         logging.getLogger("mitmproxy.addons.script").addFilter(without_trace)
+        # mitmweb has no option `flow_detail`; what was given waits there for an addon that has it.
+        self._hush(getattr(ctx.options.deferred.get("flow_detail"), "val", None) == ["0"])
         for fault in faults():
             logger.error("vtc: %s", fault)  # an error while it starts ends mitmproxy
 
     def configure(self, updated: set[str]) -> None:
         if "flow_detail" in updated:
-            connections.setLevel(logging.WARNING if ctx.options.flow_detail == 0 else logging.NOTSET)
+            self._hush(ctx.options.flow_detail == 0)
+
+    def _hush(self, quiet: bool) -> None:
+        connections.setLevel(logging.WARNING if quiet else logging.NOTSET)
 
     def running(self) -> None:
         server = ctx.master.addons.get("proxyserver")

@@ -135,6 +135,10 @@ class Stats:
             self.dialects.setdefault(refusal["dialect"], Calls()).refused += refusal.get("count", 1)
 
     @property
+    def total(self) -> Figures:
+        return Figures.together(self.rows.values())
+
+    @property
     def clients(self) -> dict[str, Figures]:
         return self._by(0)
 
@@ -145,7 +149,7 @@ class Stats:
     def as_dict(self) -> dict[str, Any]:
         """Plain data: `total`, and by name `clients`, `models` and `dialects`."""
         return {
-            "total": Figures.together(self.rows.values()).as_dict(),
+            "total": self.total.as_dict(),
             "clients": {name: one.as_dict() for name, one in self.clients.items()},
             "models": {name: one.as_dict() for name, one in self.models.items()},
             "dialects": {name: one.as_dict() for name, one in sorted(self.dialects.items())},

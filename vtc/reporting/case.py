@@ -127,6 +127,10 @@ def read(text: str) -> list[Case]:
     """The cases of a file; raises ValueError."""
     try:
         return msgspec.convert(yaml.safe_load(text), list[Case])
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f"line {mark.line + 1}: " if mark else ""
+        raise ValueError(f"no list of cases: {where}{error.problem}") from None
     except (yaml.YAMLError, msgspec.ValidationError) as error:
         raise ValueError(f"no list of cases: {error}") from None
 

@@ -58,15 +58,25 @@ def written(blocks: Iterable[Block]) -> str:
 
 
 def compared(came: Sequence[Block], went: Sequence[Block], came_in: str, went_out: str) -> str:
-    """Two conversations as one: a block that both have stands once, any other with the side that it belongs to."""
-    out: list[Block] = []
+    """Two conversations as one: a block that both have stands once, any other with the side that it belongs to.
+
+    A line of such a block that the other side does not have begins with `-` or `+`.
+    """
+    out: list[str] = []
     for tag, a, b, c, d in SequenceMatcher(None, came, went, autojunk=False).get_opcodes():
         if tag == "equal":
-            out += came[a:b]
+            out += map(str, came[a:b])
         else:
-            out += [Block(f"{block.title}, {came_in}", block.text) for block in came[a:b]]
-            out += [Block(f"{block.title}, {went_out}", block.text) for block in went[c:d]]
-    return written(out)
+            out += _one_side(came[a:b], came_in, "-", went[c:d])
+            out += _one_side(went[c:d], went_out, "+", came[a:b])
+    return "\n\n".join(out)
+
+
+def _one_side(blocks: Sequence[Block], side: str, sign: str, others: Sequence[Block]) -> Iterator[str]:
+    known = {line for other in others for line in other.text.split("\n")}
+    for block in blocks:
+        lines = [f"{' ' if line in known else sign} {line}" if line else "" for line in block.text.split("\n")]
+        yield "\n".join([f"[{block.title}, {side}]", *lines])
 
 
 def difference(came: Sequence[Block], went: Sequence[Block], came_in: str, went_out: str) -> str:

@@ -1,4 +1,4 @@
-"""A call that nobody read: an offered tool's name next to markup, in a reply in which no call was found.
+"""A possible call that no dialect reads: an offered tool's name next to markup, in a reply in which no call was found.
 
 Only a guess, and only told: it says where to look when an agent "just stopped".
 """

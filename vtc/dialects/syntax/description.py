@@ -7,6 +7,8 @@ them for reading and `writer.py` fills them for writing.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Literal
 
 import msgspec
@@ -141,27 +143,38 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
         return replace(self, section=marked) if self.section_required else replace(self, call=marked)
 
     def check(self, *, template: bool = True) -> None:
-        """Raise `PatternError` (a ValueError with the offending `.key`) if a pattern makes no sense.
+        """Raise the first of the `faults`."""
+        for fault in self.faults(template=template):
+            raise fault
+
+    def faults(self, *, template: bool = True) -> Iterator[pattern.PatternError]:
+        """Find the patterns that make no sense, each with the offending `.key`.
 
         Compiling the prompt's `template` takes longer than all else; without it, it is compiled when it is needed.
         """
+        for check in self._checks(template):
+            try:
+                check()
+            except pattern.PatternError as error:
+                yield error
+
+    def _checks(self, template: bool) -> Iterator[Callable[[], object]]:
         for key, patterns in (("call", self.calls), ("param", self.params), ("section", self.sections)):
             for text in patterns:
-                pattern.parse(text, key)
-        for text in self.calls:
-            pattern.check_findable(text, "call", enclosed=self.section_required)
-        for key, patterns in (("param", self.params), ("section", self.sections)):
-            for text in patterns:
-                pattern.check_findable(text, key, enclosed=True)
-        bodies = [pattern.body(text) for text in self.calls]
-        if not bodies:
-            raise pattern.PatternError("call", "at least one pattern is needed")
-        if "params" in bodies and not self.params:
-            raise pattern.PatternError("param", "a call with {params} needs a pattern for one parameter")
-        pattern.parse(self.result, "result")
-        self._check_result_start()
+                enclosed = key != "call" or self.section_required
+                yield partial(pattern.check_findable, text, key, enclosed=enclosed)
+        yield self._check_bodies
+        yield partial(pattern.parse, self.result, "result")
+        yield self._check_result_start
         if template:
-            prompt.check(self.prompt)
+            yield partial(prompt.check, self.prompt)
+
+    def _check_bodies(self) -> None:
+        if not self.calls:
+            raise pattern.PatternError("call", "at least one pattern is needed")
+        bodies = [pattern.parse(text, "call") for text in self.calls]
+        if not self.params and any(pattern.Slot("params") in parts for parts in bodies):
+            raise pattern.PatternError("param", "a call with {params} needs a pattern for one parameter")
 
     def _check_result_start(self) -> None:
         try:
