@@ -28,6 +28,7 @@ from vtc.dialects.syntax.grammar import compiled
 from vtc.dialects.text_client import conversation
 from vtc.events import Call, Message, Refusal
 from vtc.exchange import request as outgoing
+from vtc.exchange.call_in_name import reader_of_names
 from vtc.exchange.leftovers import Leftovers
 from vtc.exchange.own_reply import WITHHELD, own_reply
 from vtc.exchange.reply import ReplyPipeline, Thoughts
@@ -353,6 +354,7 @@ class Exchange:
             thoughts=Thoughts(self._reader(), think.begins_inside and not whole) if reads else None,
             learned=think.learned,
             beside_calls=beside_calls if reads else None,
+            read_name=reader_of_names(dialects, self._reader),
             guards=chain(plan.guards, self._tools, is_text=bool(client)) if plan.guards or client else None,
             openers=openers,
         )

@@ -149,7 +149,7 @@ class Record:
                 case Intervention():
                     self.intervened(event)
                     continue
-                case Call(call=call) if event.dialect != NATIVE or not self._structured:
+                case Call(call=call) if event.dialect != NATIVE or event.repairs or not self._structured:
                     self._report.called(call.name, call.id, event.dialect, event.repairs)
             out.append(event)
         return out
