@@ -1,7 +1,7 @@
 """Calls that upstream made in the API's structured form, put in order: by the repairs and types that text gets.
 
-Most servers parse calls themselves, and many parse badly: arguments encoded twice, written twice, after an empty object,
-cut, or with a raw line break; numbers and lists as strings; names with a prefix, with what is left of markup, or with
+Most servers parse calls themselves, and many parse badly: arguments encoded twice, written twice, cut, or after an
+empty object; raw line breaks; numbers and lists as strings; names with a prefix, with what is left of markup, or with
 the whole call. A clean call stays as it is.
 """
 
