@@ -97,6 +97,15 @@ def _again(event: Event) -> Event:
     return event
 
 
+@dataclass(frozen=True, slots=True)
+class WholeReply:
+    """A whole reply, rewritten, and what was done to it and is wrong with it."""
+
+    body: bytes
+    report: Report
+    faults: list[Fault]
+
+
 class ReplyPipeline:
     """One choice of a reply: its text in, events out (`apis.relay.Pipeline`)."""
 

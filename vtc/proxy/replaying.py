@@ -35,7 +35,11 @@ def replayed(flow: http.HTTPFlow, planner: Planner) -> dict[str, Any]:
         changes = [_difference(flow, "request", exchange.request())]
         status = flow.response.status_code if flow.response else 0
         if exchange.reads and 200 <= status < 300:
-            changes.append(_difference(flow, "reply", exchange.body(flows.original(flow, "reply"))))
+            came = flows.original(flow, "reply")
+            if answer := exchange.from_error(came, 0):
+                changes.append(_difference(flow, "reply", answer[1]))
+            else:
+                changes.append(_difference(flow, "reply", exchange.body(came)))
     except ValueError as error:
         return {**found, "result": "skipped", "reason": str(error)}
     known = secrets(dict(flow.request.headers))
