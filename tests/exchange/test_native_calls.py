@@ -42,6 +42,11 @@ MENDED = {
     "a list of one": ('[{"filePath": "/a"}]', [Repair.ARRAY_OF_CALLS]),
     "an empty object before": ('{}{"filePath": "/a"}', [Repair.EMPTY_OBJECT]),
     "empty objects before": ('{} {}\n{"filePath": "/a"}', [Repair.EMPTY_OBJECT]),
+    "the call again in its arguments": (
+        '{"name": "read", "arguments": {"filePath": "/a"}}',
+        [Repair.ARGUMENTS_KEY],
+    ),
+    "the arguments under a key": ('{"input": {"filePath": "/a"}}', [Repair.ARGUMENTS_KEY]),
     "written twice": ('{"filePath": "/a"}{"filePath": "/a"}', [Repair.WRITTEN_TWICE]),
     "written twice after an empty object": (
         '{}{"filePath": "/a"}{"filePath": "/a"}',
@@ -85,6 +90,21 @@ def test_an_object_is_not_closed_where_the_reply_was_cut_off() -> None:
 def test_an_empty_object_is_a_call_where_nothing_is_required() -> None:
     found = in_order(ToolCall("list", '{}{"path": "/a"}'), TOOLS, lenient=True)
     assert [call.arguments for call in found.calls] == ["{}", '{"path": "/a"}']
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        '{"filePath": "/a", "input": {"filePath": "/b"}}',
+        '{"input": {"limit": 3}}',
+        '{"name": "run", "arguments": {"filePath": "/a"}}',
+        '{"args": {"filePath": "/a"}, "input": {"filePath": "/b"}}',
+        '{"args": {"filePath": "/a"}, "more": 1}',
+    ],
+)
+def test_arguments_that_may_be_meant_so_stay(written: str) -> None:
+    found = in_order(ToolCall("read", written), TOOLS, lenient=True)
+    assert ([call.arguments for call in found.calls], found.repairs) == ([written], ())
 
 
 @pytest.mark.parametrize("inner", ["{ echo 1; }", '{"x": 1}', "json{1}"])

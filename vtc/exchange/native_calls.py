@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from vtc.dialects.arguments import fitting, values
+from vtc.dialects.arguments.envelope import SYNONYMS
 from vtc.dialects.reading import repairs as repairs_of_text
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
@@ -67,6 +68,8 @@ def in_order(
         return InOrder([call], ())
     schema = tools[name].parameters
     objects, notes = _objects(call.arguments, schema, lenient=lenient, complete=complete)
+    if lenient and len(objects) == 1 and (inner := _wrapped(objects[0][1], name, schema)):
+        objects, notes = [(None, inner)], [*notes, Repair.ARGUMENTS_KEY]
     repairs += notes
     calls: list[ToolCall] = []
     for text, value in objects:
@@ -148,6 +151,16 @@ def _objects(text: str, schema: Mapping[str, Any], *, lenient: bool, complete: b
         if found and value.strip():
             return [(None, one) for _, one in found], [Repair.ARGUMENTS_ENCODED_TWICE, *notes]
     raise NotInOrder("its arguments are no JSON object")
+
+
+def _wrapped(value: Mapping[str, Any], name: str, schema: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Find the arguments within what stands for them, under one of the keys that whole calls have; None if none do."""
+    needed, declared = values.required(schema), values.properties(schema)
+    others = {key: one for key, one in value.items() if (key, one) != ("name", name)}
+    if not needed or len(others) != 1 or any(key in declared for key in value):
+        return None
+    ((key, inner),) = others.items()
+    return inner if key in SYNONYMS and isinstance(inner, dict) and inner.keys() >= {*needed} else None
 
 
 def _broken(text: str, schema: Mapping[str, Any], *, lenient: bool, complete: bool) -> Objects:
