@@ -47,6 +47,7 @@ MENDED = {
         [Repair.ARGUMENTS_KEY],
     ),
     "the arguments under a key": ('{"input": {"filePath": "/a"}}', [Repair.ARGUMENTS_KEY]),
+    "encoded too often": (json.dumps(json.dumps(json.dumps(A))), [Repair.ARGUMENTS_ENCODED_TWICE]),
     "written twice": ('{"filePath": "/a"}{"filePath": "/a"}', [Repair.WRITTEN_TWICE]),
     "written twice after an empty object": (
         '{}{"filePath": "/a"}{"filePath": "/a"}',
@@ -107,7 +108,7 @@ def test_arguments_that_may_be_meant_so_stay(written: str) -> None:
     assert ([call.arguments for call in found.calls], found.repairs) == ([written], ())
 
 
-@pytest.mark.parametrize("inner", ["{ echo 1; }", '{"x": 1}', "json{1}"])
+@pytest.mark.parametrize("inner", ["{ echo 1; }", '"quoted"', '{"x": 1}', "json{1}"])
 def test_the_one_required_text_stays_text_that_looks_like_an_object(inner: str) -> None:
     found = in_order(ToolCall("read", json.dumps(inner)), TOOLS, lenient=True)
     assert [json.loads(call.arguments) for call in found.calls] == [{"filePath": inner}]

@@ -21,6 +21,8 @@ from vtc.events import Call, Tool, ToolCall
 
 MOST_OBJECTS = 16
 """Objects in the arguments of one call beyond which they are not taken apart."""
+MOST_ENCODED = 3
+"""Times that an object is found to be encoded too often."""
 _NAME = re.compile(r"[\w.:/=-]+")
 _AS_ID = re.compile(r"(?P<prefix>(?:functions?|tools?|default_api)[._:/=]+)?(?P<name>.+?)(?P<number>[:_]\d+)?\Z")
 """A name as the id of a call has it: `functions.read:0`, `functions_read_2`, `function=read`, `functions/read`."""
@@ -140,16 +142,16 @@ def _objects(text: str, schema: Mapping[str, Any], *, lenient: bool, complete: b
         return [(text, value)], []
     if isinstance(value, list):
         return _broken(bare, schema, lenient=lenient, complete=complete)
-    if isinstance(value, str) and not depth:
-        sole = values.sole(schema)
+    if isinstance(value, str) and depth < MOST_ENCODED:
+        sole = None if depth else values.sole(schema)
         try:
-            found, notes = _objects(value, schema, lenient=lenient, complete=complete, depth=1)
+            found, notes = _objects(value, schema, lenient=lenient, complete=complete, depth=depth + 1)
         except NotInOrder:
             found, notes = [], []
         if value and sole and not all(not one or sole in one for _, one in found or [(None, {"": ""})]):
             return [(None, {sole: value})], [Repair.SOLE_PARAMETER]
         if found and value.strip():
-            return [(None, one) for _, one in found], [Repair.ARGUMENTS_ENCODED_TWICE, *notes]
+            return [(None, one) for _, one in found], [*{Repair.ARGUMENTS_ENCODED_TWICE: None, **dict.fromkeys(notes)}]
     raise NotInOrder("its arguments are no JSON object")
 
 
