@@ -121,6 +121,7 @@ def test_the_one_required_text_stays_text_that_looks_like_an_object(inner: str) 
         ("functions_read_2", "read"),
         ("function=read", "read"),
         ("functions/read", "read"),
+        ("functions.Read:0", "read"),
         ("read:12", "read"),
         ("functions.run_2", "run_2"),
         ("read</arg_value>", "read"),

@@ -14,6 +14,8 @@ from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
 from vtc.events import Call, Text
 
+MOST = 1 << 18
+"""Characters beyond which a name is not read: each opener is tried."""
 _NAME = pattern.Slot("name")
 
 
@@ -24,7 +26,8 @@ def reader_of_names(dialects: Sequence[Description], reader: Callable[[], Reader
     """
 
     def read(text: str) -> Call | None:
-        found = [call for opener in _openers(dialects) if (call := _read(reader(), opener + text))]
+        openers = _openers(dialects) if len(text) <= MOST else []
+        found = [call for opener in openers if (call := _read(reader(), opener + text))]
         same = found and all(_meaning(call) == _meaning(found[0]) for call in found)
         return found[0] if same else None
 

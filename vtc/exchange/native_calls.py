@@ -30,7 +30,10 @@ _TAG = r"(?:</?[\w:.-]{1,64}/?>|<[|｜][^<>|｜\s]{1,64}[|｜]>)"
 _MARKUP = re.compile(rf"(?:{_TAG}\s*(?:(?:commentary|analysis|final|json)\b)?|</?[\w:.-]*\Z)")
 """A tag, or the beginning of one, and what stands after tags of harmony."""
 _BEFORE = re.compile(rf"(?:\s|{_TAG}|json\b)*+(?=[{{\[`])")
-_AFTER = re.compile(rf"(?:\s|{_TAG})*+\Z")
+_LAST_TAG = re.compile(rf"{_TAG}\Z")
+MOST_TAGS = 16
+"""Tags after the arguments of a call that are taken away."""
+LONGEST_TAG = 70
 _NO_ARGUMENTS = ("", "{}", "null", "None")
 
 
@@ -111,8 +114,8 @@ def _as_id(written: str, tools: Mapping[str, Tool]) -> str | None:
     names = {name + number} if found["prefix"] else set()
     if found["prefix"] or number.startswith(":"):
         names.add(name)
-    offered = [name for name in names if name in tools]
-    return offered[0] if len(offered) == 1 else None
+    offered = {tool for one in names if (tool := tool_names.resolve(one, tools))}
+    return offered.pop() if len(offered) == 1 else None
 
 
 def _from_name(call: ToolCall, name: str, read: Callable[[str], Call | None]) -> InOrder:
@@ -190,6 +193,12 @@ def _broken(text: str, schema: Mapping[str, Any], *, lenient: bool, complete: bo
 
 def _without_markup(text: str) -> tuple[str, list[str]]:
     """Return arguments without the tags around them."""
-    before, after = _BEFORE.match(text), _AFTER.search(text)
-    body = text[before.end() if before else 0 : after.start() if after else len(text)]
-    return body, [Repair.MARKUP_AROUND] if body != text.strip() else []
+    before = _BEFORE.match(text)
+    body = bare = text.strip()
+    for _ in range(MOST_TAGS):
+        found = _LAST_TAG.search(body, max(0, len(body) - LONGEST_TAG))
+        if not found:
+            break
+        body = body[: found.start()].rstrip()
+    body = body[before.end() if before else 0 :]
+    return body, [Repair.MARKUP_AROUND] if body != bare else []
