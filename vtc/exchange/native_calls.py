@@ -100,22 +100,24 @@ def meant(written: str, tools: Mapping[str, Tool]) -> Meant | None:
     found = _NAME.match(bare)
     stem = found[0] if found else ""
     for candidate in (bare, half if half * 2 == bare else "", stem):
-        if candidate and (name := tool_names.resolve(candidate, tools) or _as_id(candidate, tools)):
+        if candidate and (name := _resolved(candidate, tools)):
             return Meant(name, bare[len(stem) :] if candidate == stem else "")
     return None
 
 
-def _as_id(written: str, tools: Mapping[str, Tool]) -> str | None:
-    """Find the tool in a name that is written as an id; an underscore and a number may be the name's own."""
-    found = _AS_ID.match(written)
-    if not found:
-        return None
-    name, number = found["name"], found["number"] or ""
-    names = {name + number} if found["prefix"] else set()
-    if found["prefix"] or number.startswith(":"):
-        names.add(name)
+def _resolved(written: str, tools: Mapping[str, Tool]) -> str | None:
+    """Find the one tool that a name can mean: in the id of a call an underscore and a number may be the name's own."""
+    bare = tool_names.bare(written)
+    if bare in tools:
+        return bare
+    names: set[str] = set()
+    if found := _AS_ID.match(written):
+        names |= {found["name"] + (found["number"] or "")} if found["prefix"] else set()
+        names |= {found["name"]} if found["prefix"] or (found["number"] or "").startswith(":") else set()
     offered = {tool for one in names if (tool := tool_names.resolve(one, tools))}
-    return offered.pop() if len(offered) == 1 else None
+    if len(offered) > 1:
+        return None
+    return tool_names.resolve(written, tools) or next(iter(offered), None)
 
 
 def _from_name(call: ToolCall, name: str, read: Callable[[str], Call | None]) -> InOrder:
