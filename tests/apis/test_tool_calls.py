@@ -48,6 +48,8 @@ def test_source_of_a_call_says_nothing_of_what_it_is() -> None:
     [
         ([piece("{", "a", 0, "p"), piece("}", index=0)], True),
         ([piece("{}", "a", 0, "p"), piece("{}", "a", 1, "q")], True),
+        ([piece("{", "a", 0, "p"), piece("}", "", 0, "p")], True),
+        ([piece("{", "a", 0, "p"), piece("}", "", 0, "q")], False),
         ([piece("{}", "a", 0, "p"), piece("{}", "b", 0, "q")], False),
         ([piece("{", "a", 0, "p"), piece("}", "a", 0)], False),
         ([piece("{}", "", 0, "p")], False),
@@ -69,9 +71,27 @@ def test_pieces_that_clients_would_read_otherwise_are_not_clean(pieces: list[Cal
             [piece("", "x", 0, "p"), piece("{}", index=0), piece("", "y", 0, "q"), piece("{}", index=0)],
             [("x", "{}"), ("y", "{}")],
         ),
+        ([piece("", "x", 0, "p"), piece("", "y", 0, "q")], [("x", "{}"), ("y", "{}")]),
     ],
 )
 def test_calls_of_one_number_are_told_by_id_or_by_whole_arguments(
     pieces: list[CallDelta], calls: list[tuple[str, str]]
 ) -> None:
     assert [(call.name, call.arguments) for call in ToolCallAccumulator(pieces).calls()] == calls
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [piece("", "x", 0, "p"), piece('{"a":', "", 0, "q"), piece("1}", "", 0, "r")],
+        [piece("", "x", 0, "p"), piece('{"a":', "x", 0, "q"), piece("1}", "x", 0, "r")],
+        [piece("", "x", id="p"), piece('{"a":', "x", id="q"), piece("1}", "x", id="r")],
+        [piece('{"a":1}', "x", 0, "p"), piece("", "", 0, "q")],
+        [piece("", "x", 0, "p"), piece('{"a":', "", 1, "p"), piece("1}", "", 2, "p")],
+    ],
+    ids=["new ids", "new ids, and the name again", "no number", "a new id after the end", "new numbers"],
+)
+def test_a_call_begins_after_whole_arguments_and_with_a_name(pieces: list[CallDelta]) -> None:
+    found = ToolCallAccumulator(pieces)
+    assert [(call.name, call.arguments, call.id) for call in found.calls()] == [("x", '{"a":1}', "p")]
+    assert not found.clean

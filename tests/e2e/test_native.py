@@ -96,6 +96,10 @@ TROUBLED = {
         [[entry(arguments=A[:5])], [entry(arguments=A[5:12])], [entry(arguments=A[12:])]],
         ONE,
     ),
+    "another id with every piece": (
+        [[entry(arguments="")], [entry("", A[:5], id="b")], [entry("", A[5:], id="c")]],
+        ONE,
+    ),
     "no id": ([[entry(id=None)]], ONE),
     "an empty id": ([[entry(id="")]], ONE),
     "ids are equal": ([[entry()], [entry(index=1, arguments=B)]], TWO),
@@ -122,7 +126,7 @@ async def test_troubled_calls_are_put_in_order(name: str, stream: bool, start: S
     if stream:
         frames = [chat.ROLE, *(chat.chunk({"tool_calls": entries}) for entries in pieces), chat.STOP, chat.DONE]
         lab = await start(frames)
-    elif name == "name comes with every piece":
+    elif name in ("name comes with every piece", "another id with every piece"):
         return  # a whole reply has no pieces
     else:
         entries = [{key: value for key, value in one.items() if key != "index"} for some in pieces for one in some]

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from vtc.profiles.schema import ClientProfile, Match, ModelProfile, Reasoning
+from vtc.profiles.schema import ClientProfile, Match, ModelProfile, Reasoning, ServerProfile
 
 
 def model(**fields: Any) -> ModelProfile:
@@ -63,3 +63,9 @@ def test_what_makes_no_sense_is_refused(fields: dict[str, Any]) -> None:
 def test_profiles_cannot_be_changed_once_loaded() -> None:
     with pytest.raises(AttributeError):
         model().tools = "prompt"  # type: ignore[misc]
+
+
+def test_an_error_that_holds_a_reply_has_a_pattern_that_is_one() -> None:
+    fields = {"status": 500, "path": "error.message", "after": "at pos ("}
+    with pytest.raises(msgspec.ValidationError, match=r"after: 'at pos \(' is no regular expression"):
+        msgspec.convert({"kind": "server", "name": "s", "match": {}, "errors": [fields]}, ServerProfile)

@@ -44,6 +44,22 @@ class _Pieces:
         return not self.depth and not self.in_string and any(piece.strip() for piece in self.arguments[-8:])
 
 
+def _differ(one: str | None, other: str | None) -> bool:
+    """True if two pieces have ids, and not the same."""
+    return bool(one and other and one != other)
+
+
+def _is_another(known: _Pieces, piece: CallDelta) -> bool:
+    """True if a piece begins another call: with a name, after whole arguments. Some servers change the id in between.
+
+    Before that another name does, if the id says so, too, or if calls are not numbered.
+    """
+    differs = _differ(piece.id, known.id)
+    if not piece.name or not (known.name or differs) or (piece.id and piece.id == known.id):
+        return False
+    return known.is_whole() or (piece.name != known.name and (differs or piece.index is None))
+
+
 class ToolCallAccumulator:
     """The calls of one message."""
 
@@ -64,7 +80,7 @@ class ToolCallAccumulator:
             call = self._calls[place] = _Pieces()
             self._last = max(self._last, place)
             self.clean = self.clean and piece.clean and bool(piece.name)
-        elif piece.name or not piece.clean:
+        elif piece.name or not piece.clean or _differ(piece.id, call.id):
             self.clean = False
         if isinstance(piece.source, Mapping):
             call.source.update(piece.source)
@@ -74,24 +90,31 @@ class ToolCallAccumulator:
         call.arguments.append(piece.arguments)
 
     def _place(self, piece: CallDelta) -> int:
-        """Find the call of a piece: a new number begins one, as does another id, or a name after whole arguments."""
+        """Find the call of a piece by its number, and by what begins another call of the same number."""
         last = self._last
         if piece.index is None:
             place = max(last, 0)
         else:
-            place = self._places.setdefault(piece.index, piece.index)
+            if piece.index not in self._places:
+                self._places[piece.index] = self._of_id(piece, piece.index)
+            place = self._places[piece.index]
             if place not in self._calls:
                 return place
         known = self._calls.get(place)
-        another = known is not None and bool(piece.id and known.id and piece.id != known.id)
-        if known and piece.name and known.name and not another:
-            another = piece.index is None or (not piece.id and known.is_whole())
-        if not another:
+        if known is None or not _is_another(known, piece):
             return place
         if piece.index is not None:
             self.clean = False
             self._places[piece.index] = last + 1
         return last + 1
+
+    def _of_id(self, piece: CallDelta, number: int) -> int:
+        """Find the place of a new number: of its own, unless the piece has no name and the id of the last call."""
+        known = self._calls.get(self._last)
+        if not (known and not piece.name and piece.id and piece.id == known.id):
+            return number
+        self.clean = False
+        return self._last
 
     def calls(self) -> list[ToolCall]:
         """Return the calls in the order of their numbers; no arguments at all are `{}`.

@@ -48,6 +48,8 @@ class Repair(StrEnum):
     # Objects
     CODE_FENCE = "code-fence", "The fence of a Markdown code block stands inside of the call."
     EXTRA_BRACE = "extra-brace", "More braces are closed than were opened."
+    EMPTY_OBJECT = "empty-object", "An empty object stands before the arguments of a tool that requires some."
+    MARKUP_AROUND = "markup-around", "Tags or the word `json` stand before or after the object of a server's own call."
     NO_ARGUMENTS = "no-arguments", "Nothing is written where the arguments should be; the call has none."
     DOUBLED_BRACES = "doubled-braces", "The object's braces stand there twice, as in the template of a prompt."
     ARRAY_OF_CALLS = "array-of-calls", "A list of calls stands where one call should."
@@ -75,7 +77,8 @@ class Repair(StrEnum):
     JSON_PYTHON_LITERAL = "json-python-literal", "`True`, `False` or `None` stands for `true`, `false` or `null`."
 
     # Where it stands
-    TOOL_NAME = "tool-name", "The name has a prefix, markup after it, or is repeated; it means an offered tool."
+    TOOL_NAME = "tool-name", "The name has a prefix, a number, markup, or is repeated; it means an offered tool."
+    CALL_IN_NAME = "call-in-name", "The text of the call stands in the name of a server's own call."
     WRITTEN_TWICE = "written-twice", "The arguments stand there several times, each time the same."
     SOLE_PARAMETER = "sole-parameter", "The arguments are the text of the one parameter that the tool requires."
     PARAMETER_NAME = "parameter-name", "The name of a parameter has markup after it."

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
 
 from msgspec.structs import replace as replace_fields
 
@@ -27,12 +28,14 @@ from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
 from vtc.dialects.text_client import conversation
 from vtc.events import Call, Message, Refusal
+from vtc.exchange import error_reply
 from vtc.exchange import request as outgoing
+from vtc.exchange.call_in_name import reader_of_names
 from vtc.exchange.leftovers import Leftovers
-from vtc.exchange.own_reply import WITHHELD, own_reply
-from vtc.exchange.reply import ReplyPipeline, Thoughts
+from vtc.exchange.own_reply import WITHHELD, own_reply, saying
+from vtc.exchange.reply import ReplyPipeline, Thoughts, WholeReply
 from vtc.exchange.request import as_it_came
-from vtc.exchange.stages import Fault, Ids
+from vtc.exchange.stages import Ids, alphanumeric9
 from vtc.exchange.stream import Stream
 from vtc.guards import loops
 from vtc.guards.chain import chain, refusable
@@ -73,10 +76,10 @@ class Exchange:
         self._tools = {tool.name: tool for tool in plan.tools}
         self._several = request.fields.get("n") not in (None, 1)
         self._seed = seed
-        form = _alphanumeric9 if plan.reply.ids == "alphanumeric9" else api.call_id
+        form = alphanumeric9 if plan.reply.ids == "alphanumeric9" else api.call_id
         self._ids = Ids(seed, request.call_ids, form)
         self._codec = api.codec(request.form, plan.reply.drop)  # says how a stream of this reply is framed
-        self._outgoing: _Outgoing | None = None  # when it was asked for
+        self._outgoing: outgoing.Outgoing | None = None  # when it was asked for
 
     @classmethod
     def open(
@@ -128,7 +131,7 @@ class Exchange:
         """Make a whole reply of our own."""
         return own_reply(self._api, self._request, self.plan.reply, self._tools, text, self._seed, created)
 
-    def _rewritten(self) -> _Outgoing:
+    def _rewritten(self) -> outgoing.Outgoing:
         if self._outgoing is None:
             plan, request = self.plan.request, self._request
             try:
@@ -141,7 +144,7 @@ class Exchange:
                     raise
                 self.report.failures.append(f"the request went on as it came: {error}")
                 stop, messages, body = "", None, self._body  # its reply is held to the policies all the same
-            self._outgoing = _Outgoing(body, messages, stop)
+            self._outgoing = outgoing.Outgoing(body, messages, stop)
         return self._outgoing
 
     def _loops(self) -> tuple[str, str]:
@@ -219,6 +222,22 @@ class Exchange:
         self.report.adopt(reply.report)
         return self._as_asked(reply.body)
 
+    def from_error(self, body: bytes, created: int, status: int | None = None) -> tuple[str, bytes] | None:
+        """Write the reply that an error of the server holds, as its content type and body, in the form asked for.
+
+        None if the server's profile knows of none in there, or if that calls no tool. `created` as for `answer`.
+        """
+        reader = partial(self._reader, self.plan.reading.thinking.begins(whole=True))
+        text = error_reply.written(self.plan.reply.errors, body, status, reader)
+        reply = self._attempt(saying(self._api, self._request, text, self._seed, created)) if text else None
+        if reply is None or reply.report.failures:
+            return None
+        self.report.adopt(reply.report)
+        self.report.intervened("errors", "read", "", f"the server answered {status} with the reply in its error")
+        if not self._request.stream:
+            return "application/json", reply.body
+        return self.framing.media_type, folding.streamed(self._api, reply.body, self._request)
+
     async def rewrite_with_retry(self, body: bytes, ask: Ask) -> bytes:
         """Rewrite as `body` does, but ask upstream again, where the plan says so, about faults of its reply."""
         first = reply = self._attempt(body)
@@ -253,7 +272,7 @@ class Exchange:
         self.report.intervened("unread_calls", "refused", "", f"{reason}, so it was withheld")
         return self._own(WITHHELD)
 
-    def _attempt(self, body: bytes) -> _Reply:
+    def _attempt(self, body: bytes) -> WholeReply:
         """Read and rewrite one reply."""
         report = Report()
         pipelines: list[ReplyPipeline] = []
@@ -271,7 +290,7 @@ class Exchange:
                 went = folding.folded(self._api, body, came, went) if kept else folding.joined(self._api, went)
         except folding.NoReply as error:
             if not strict or unseen.says_nothing(body):
-                return _Reply(body, report, [])
+                return WholeReply(body, report, [])
             why = str(error)
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
@@ -281,10 +300,10 @@ class Exchange:
         if strict and not is_stream and why and not report.failures:
             report = Report()
             report.intervened("unread_calls", "refused", "", "the reply could not be read, so it was withheld", why)
-            return _Reply(self._own(WITHHELD), report, [])
+            return WholeReply(self._own(WITHHELD), report, [])
         if report.failures and not is_stream:  # what was read of it is not what is sent
-            return _Reply(body, Report(failures=report.failures), [])
-        return _Reply(went, report, [fault for pipeline in pipelines for fault in pipeline.faults])
+            return WholeReply(body, Report(failures=report.failures), [])
+        return WholeReply(went, report, [fault for pipeline in pipelines for fault in pipeline.faults])
 
     def _as_asked(self, body: bytes) -> bytes:
         """Return a whole reply in the form that the client asked for."""
@@ -353,6 +372,7 @@ class Exchange:
             thoughts=Thoughts(self._reader(), think.begins_inside and not whole) if reads else None,
             learned=think.learned,
             beside_calls=beside_calls if reads else None,
+            read_name=reader_of_names(dialects, self._reader),
             guards=chain(plan.guards, self._tools, is_text=bool(client)) if plan.guards or client else None,
             openers=openers,
         )
@@ -370,28 +390,3 @@ class Exchange:
             think=think.to,
             begins=begins,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class _Outgoing:
-    """A request, rewritten."""
-
-    body: bytes
-    messages: Sequence[Message] | None
-    """Those that the model is shown; None where they stay as they came."""
-    stop: str
-    """Why the agent is stopped instead of asking upstream; empty to ask."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Reply:
-    """A whole reply, rewritten, and what was done to it and is wrong with it."""
-
-    body: bytes
-    report: Report
-    faults: list[Fault]
-
-
-def _alphanumeric9(digest: str) -> str:
-    """Make the id of a call from 64 hex digits, as Mistral's templates demand it."""
-    return digest[:9]

@@ -25,5 +25,10 @@ def own_reply(
     if client and final and final.tool in tools:
         call = ToolCall(final.tool, json.dumps({final.argument: text}, ensure_ascii=False))
         text = conversation.as_read(call, client.dialect, tools)
+    return saying(api, request, text, seed, created)
+
+
+def saying(api: Api, request: Request, text: str, seed: str, created: int) -> bytes:
+    """Make a whole reply of the server's that says `text`."""
     digest = hashlib.sha256(seed.encode()).hexdigest()
     return encode(api.answer(request, text, digest, created))

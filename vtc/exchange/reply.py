@@ -18,7 +18,7 @@ from vtc.dialects.syntax import tool_names
 from vtc.events import Call, Event, Markup, Reasoning, Refusal, Rewritten, Text, Tool, ToolCall
 from vtc.exchange.leaving import Leaving
 from vtc.exchange.leftovers import Leftovers
-from vtc.exchange.native_calls import NotInOrder, in_order
+from vtc.exchange.native_calls import NotInOrder, in_order, meant
 from vtc.exchange.stages import (
     MESSAGE_GAP,
     NATIVE,
@@ -97,6 +97,15 @@ def _again(event: Event) -> Event:
     return event
 
 
+@dataclass(frozen=True, slots=True)
+class WholeReply:
+    """A whole reply, rewritten, and what was done to it and is wrong with it."""
+
+    body: bytes
+    report: Report
+    faults: list[Fault]
+
+
 class ReplyPipeline:
     """One choice of a reply: its text in, events out (`apis.relay.Pipeline`)."""
 
@@ -111,6 +120,7 @@ class ReplyPipeline:
         thoughts: Thoughts | None = None,
         learned: Learned | None = None,
         beside_calls: Callable[[Begins], tuple[Reader, Leftovers]] | None = None,
+        read_name: Callable[[str], Call | None] = lambda _: None,
         guards: Chain | None = None,
         openers: Collection[str] = (),
     ) -> None:
@@ -126,6 +136,7 @@ class ReplyPipeline:
         self._native = False  # upstream made calls itself
         self._learned = learned
         self._beside_calls = beside_calls
+        self._read_name = read_name
         self._leftovers: Leftovers | None = None  # once upstream made calls itself
         self._gap = Gap()
         self._limit = Limit(plan, tools)
@@ -208,7 +219,7 @@ class ReplyPipeline:
         ):
             out += self._staged(self._thoughts.finish(in_reasoning=self._reader.in_reasoning))
         if calls:
-            out += self._staged(self._meant(calls))
+            out += self._staged(self._meant(calls, complete=complete))
         if self._guards:
             out += self._judged(self._guards.finish())
         if complete:
@@ -243,14 +254,15 @@ class ReplyPipeline:
                 events = stage.feed(events)
         return events
 
-    def _meant(self, calls: Iterable[ToolCall]) -> list[Event]:
+    def _meant(self, calls: Iterable[ToolCall], *, complete: bool) -> list[Event]:
         """Read calls that upstream made itself; one that cannot be put in order stays, for a text client as text."""
         events: list[Event] = []
         for call in calls:
             try:
-                found = in_order(call, self._tools, lenient=self._plan.lenient)
+                found = in_order(call, self._tools, lenient=self._plan.lenient, complete=complete, read=self._read_name)
             except NotInOrder as error:
-                name = tool_names.resolve(call.name, self._tools) or call.name
+                known = meant(call.name, self._tools)
+                name = known.tool if known else call.name
                 events.append(Refusal(str(error), NATIVE, name, call.arguments[:EXCERPT]))
                 events.append(self._as_text(call) if self._text_client else self._identify.named(call, name))
                 continue

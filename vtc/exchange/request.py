@@ -6,6 +6,7 @@ import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from dataclasses import replace as with_fields
 from typing import Any
 
@@ -99,6 +100,17 @@ def _whole(call: ToolCall, tools: Mapping[str, Tool]) -> ToolCall:
     if more:
         return with_fields(call, arguments=json.dumps({"_raw": call.arguments}, ensure_ascii=False))
     return with_fields(call, arguments=found.arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A request, rewritten."""
+
+    body: bytes
+    messages: Sequence[Message] | None
+    """Those that the model is shown; None where they stay as they came."""
+    stop: str
+    """Why the agent is stopped instead of asking upstream; empty to ask."""
 
 
 def encoded(request: Request, body: bytes, plan: RequestPlan, messages: Sequence[Message] | None) -> bytes:

@@ -103,6 +103,11 @@ class Ids:
         return id_
 
 
+def alphanumeric9(digest: str) -> str:
+    """Make the id of a call from 64 hex digits, as Mistral's templates demand it."""
+    return digest[:9]
+
+
 class Identify:
     """Gives calls their ids; one that upstream made, and no policy changed, leaves as upstream spelled it."""
 
@@ -149,7 +154,7 @@ class Record:
                 case Intervention():
                     self.intervened(event)
                     continue
-                case Call(call=call) if event.dialect != NATIVE or not self._structured:
+                case Call(call=call) if event.dialect != NATIVE or event.repairs or not self._structured:
                     self._report.called(call.name, call.id, event.dialect, event.repairs)
             out.append(event)
         return out

@@ -112,7 +112,7 @@ class Looks:
         for name in self._headers:
             seen += [name, facts.headers[name]] if name in facts.headers else ["", ""]
         for dotted in self._paths:
-            texts = list(_texts_at(facts.body, dotted.split(".")))
+            texts = list(texts_at(facts.body, dotted.split(".")))
             seen += [str(len(texts)), *texts]
         return tuple(seen)
 
@@ -174,7 +174,7 @@ def _tests(match: Match, facts: Facts) -> Iterator[_Held | str]:
         header = facts.headers.get(name.lower())
         yield _test(f"header {name!r}", [] if header is None else [header], globs)
     for dotted, globs in match.body.items():
-        yield _test(f"body {dotted!r}", _texts_at(facts.body, dotted.split(".")), globs)
+        yield _test(f"body {dotted!r}", texts_at(facts.body, dotted.split(".")), globs)
 
 
 def _test(what: str, texts: Iterable[str], globs: tuple[str, ...] | str) -> _Held | str:
@@ -199,7 +199,7 @@ def _literal(glob: str) -> int:
     return len(re.sub(r"\[!?]?[^\]]*\]|[*?]", "", glob))
 
 
-def _texts_at(value: Any, keys: Sequence[str]) -> Iterator[str]:
+def texts_at(value: Any, keys: Sequence[str]) -> Iterator[str]:
     """The texts at a path into JSON, those inside lists and objects included."""
     if not keys:
         inside = [value]
@@ -224,4 +224,4 @@ def _texts_at(value: Any, keys: Sequence[str]) -> Iterator[str]:
         elif key.removeprefix("-").isdecimal() and -len(value) <= int(key) < len(value):
             children = [value[int(key)]]
     for child in children:
-        yield from _texts_at(child, rest)
+        yield from texts_at(child, rest)

@@ -18,7 +18,7 @@ from vtc.dialects.syntax.grammar import Tags
 from vtc.events import Tool
 from vtc.guards.chain import Guards
 from vtc.guards.loops import Loop
-from vtc.profiles.schema import FinalCall, Retry
+from vtc.profiles.schema import ErrorReply, FinalCall, Retry
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +136,8 @@ class ReplyPlan(msgspec.Struct, frozen=True, kw_only=True):
     `ReadingPlan.unknown_tools`."""
     drop: frozenset[str] = frozenset()
     """Names of fields that the client is not sent."""
+    errors: tuple[ErrorReply, ...] = ()
+    """Errors of the server that hold a reply."""
     retry: Retry | None = None
     buffered: bool = False
     """The whole reply is read before the client is sent any of it, as a stream."""

@@ -187,6 +187,7 @@ class Planner:
                 lenient=lenient,
                 unknown_tools=model.unknown_tools,
                 drop=found.response_drop,
+                errors=found.server.errors,
                 retry=found.retry,
                 buffered=buffered,
             ),

@@ -12,6 +12,7 @@ import msgspec
 
 from vtc.dialects.text_client.documented_tools import TOOL_SECTIONS
 from vtc.guards.chain import Guards
+from vtc.guards.patterns import expression
 
 type Text = Annotated[str, msgspec.Meta(min_length=1)]
 ANSWER = ("choices", "message", "delta", "content", "index", "finish_reason")
@@ -108,6 +109,23 @@ class Exchanged(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """`never`: a streaming request that offers tools is asked without streaming, and answered as a stream."""
 
 
+class ErrorReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """An error that holds the reply which the server could not read: it is read as any other, and if it calls a tool
+    the client gets it in place of the error."""
+
+    status: Annotated[int, msgspec.Meta(ge=400, le=599)]
+    """The status of the error."""
+    path: Text
+    """Where in the error's JSON the text stands, by dotted path: `error.failed_generation`."""
+    after: str = ""
+    """A regular expression for what stands there before the reply; where it does not, the error passes."""
+    rest: bool = False
+    """The text may be the end of the reply alone: it counts only if it holds calls and nothing else."""
+
+    def __post_init__(self) -> None:
+        expression(self.after, "after")
+
+
 class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=True):
     kind: Literal["server"] = "server"
     """What this profile is about."""
@@ -124,6 +142,8 @@ class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
     """The `owned_by` of models in its list of them (`GET /v1/models`), by which `vtc run` recognises it."""
     parts_reasoning: bool = False
     """It takes the reasoning out of the text itself, so that a reply does not begin inside of it."""
+    errors: tuple[ErrorReply, ...] = ()
+    """Errors that hold a reply. One within a stream passes."""
     special_tokens: dict[str, Any] = {}
     """Fields of the request that keep special tokens in the text, for models whose calls are marked by some; servers
     strip them when a request declares no tools."""

@@ -26,6 +26,7 @@ from vtc.exchange import Exchange
 from vtc.exchange.stream import Stream
 from vtc.profiles.planner import Planner
 from vtc.proxy import bodies, flows, options, views
+from vtc.proxy.answering import answer_error
 from vtc.proxy.asking import AGAIN, Asker
 from vtc.proxy.bodies import Passing
 from vtc.proxy.commands import Commands
@@ -204,8 +205,9 @@ class VirtualToolCalling:
         if live is None or response is None:
             return
         if response.status_code >= 400 and not live.answered:
-            live.exchange.report.errors.append(hints.explained(response.status_code, bodies.beginning(response)))
-        if live.exchange.reads and not (live.answered or response.stream) and 200 <= response.status_code < 300:
+            if not (live.exchange.reads and answer_error(flow, live, response)):
+                live.exchange.report.errors.append(hints.explained(response.status_code, bodies.beginning(response)))
+        elif live.exchange.reads and not (live.answered or response.stream) and 200 <= response.status_code < 300:
             await self._whole(flow, live, response)
         if (
             (live.killed or (live.stream and live.stream.broken))

@@ -34,11 +34,13 @@ def replayed(flow: http.HTTPFlow, planner: Planner) -> dict[str, Any]:
         exchange = Exchange.open(api, flows.original(flow, "request"), flows.facts(flow), planner, flow.id)
         changes = [_difference(flow, "request", exchange.request())]
         if exchange.reads and flow.response and 200 <= flow.response.status_code < 300:
-            body = flows.original(flow, "reply")
-            if body and (unfit := bodies.unfit(flow.response, body, exchange.framing)):
+            came = flows.original(flow, "reply")
+            if came and (answer := exchange.from_error(came, 0)):
+                changes.append(_difference(flow, "reply", answer[1]))
+            elif came and (unfit := bodies.unfit(flow.response, came, exchange.framing)):
                 exchange.report.errors.append(unfit)
-            elif body:
-                changes.append(_difference(flow, "reply", exchange.body(body)))
+            elif came:
+                changes.append(_difference(flow, "reply", exchange.body(came)))
     except ValueError as error:
         return {**found, "result": "skipped", "reason": str(error)}
     known = secrets(dict(flow.request.headers))

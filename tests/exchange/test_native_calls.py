@@ -1,0 +1,251 @@
+"""Calls that upstream made itself and that are not in order, of every API: what the client is given instead."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.apis import chat, messages, ollama, responses
+from tests.apis.shapes import SHAPES
+from tests.exchanges import fed, planner
+from vtc.apis import APIS
+from vtc.dialects.repair import Repair
+from vtc.events import Tool, ToolCall
+from vtc.exchange import Exchange
+from vtc.exchange.native_calls import NotInOrder, in_order
+from vtc.profiles.matching import Facts
+
+READ = {
+    "type": "object",
+    "properties": {"filePath": {"type": "string"}, "limit": {"type": "integer"}},
+    "required": ["filePath"],
+}
+TOOLS = {name: Tool(name, "", READ) for name in ("read", "run", "run_2")} | {"list": Tool("list", "", {})}
+A = {"filePath": "/a"}
+
+MENDED = {
+    "a brace is missing": ('{"filePath": "/a"', [Repair.JSON_CUT]),
+    "a brace too many": ('{"filePath": "/a"}}', [Repair.EXTRA_BRACE]),
+    "a special token follows": ('{"filePath": "/a"}<|call|>', [Repair.MARKUP_AROUND]),
+    "a closing tag follows": ('{"filePath": "/a"}\n</tool_call>', [Repair.MARKUP_AROUND]),
+    "closing tags follow a cut object": (
+        '{"filePath": "/a"\n</tool_call></x>',
+        [Repair.MARKUP_AROUND, Repair.JSON_CUT],
+    ),
+    "a special token stands before": ('<|message|>{"filePath": "/a"}', [Repair.MARKUP_AROUND]),
+    "the word json stands before": ('json{"filePath": "/a"}', [Repair.MARKUP_AROUND]),
+    "single quotes": ("{'filePath': '/a'}", [Repair.PYTHON_LITERAL]),
+    "no quotes": ('{filePath: "/a"}', [Repair.JSON_REPAIRED]),
+    "a code block": ('```json\n{"filePath": "/a"}\n```', [Repair.CODE_FENCE]),
+    "a list of one": ('[{"filePath": "/a"}]', [Repair.ARRAY_OF_CALLS]),
+    "an empty object before": ('{}{"filePath": "/a"}', [Repair.EMPTY_OBJECT]),
+    "empty objects before": ('{} {}\n{"filePath": "/a"}', [Repair.EMPTY_OBJECT]),
+    "the call again in its arguments": (
+        '{"name": "read", "arguments": {"filePath": "/a"}}',
+        [Repair.ARGUMENTS_KEY],
+    ),
+    "the arguments under a key": ('{"input": {"filePath": "/a"}}', [Repair.ARGUMENTS_KEY]),
+    "encoded too often": (json.dumps(json.dumps(json.dumps(A))), [Repair.ARGUMENTS_ENCODED_TWICE]),
+    "written twice": ('{"filePath": "/a"}{"filePath": "/a"}', [Repair.WRITTEN_TWICE]),
+    "written twice after an empty object": (
+        '{}{"filePath": "/a"}{"filePath": "/a"}',
+        [Repair.EMPTY_OBJECT, Repair.WRITTEN_TWICE],
+    ),
+}
+HOPELESS = {
+    "a string that is cut": '{"filePath": "/home/me/pro',
+    "a string that is cut after a brace": '{"filePath": "a}',
+    "a string that is cut before a tag": '{"filePath": "a</tool_call>',
+    "text between tags": '{"filePath": "/a"}<arg_key>limit</arg_key>',
+    "text": "filePath = /a",
+    "a number": "1",
+    "a list of something else": '[{"content": "x"}]',
+    "the object so far, again and again": '{"file{"filePath":{"filePath":"a"}',
+    "cut before what the tool requires": '{"limit": 3',
+}
+
+
+@pytest.mark.parametrize("name", MENDED)
+def test_broken_arguments_are_mended_as_in_text_and_told(name: str) -> None:
+    written, repairs = MENDED[name]
+    found = in_order(ToolCall("read", written, "c"), TOOLS, lenient=True)
+    assert [(call.name, json.loads(call.arguments), call.id) for call in found.calls] == [("read", A, "c")]
+    assert list(found.repairs) == repairs
+
+
+@pytest.mark.parametrize("name", [*HOPELESS, "a brace is missing", "single quotes"])
+def test_arguments_of_which_it_is_not_sure_what_they_are_are_refused(name: str) -> None:
+    """Also what would be mended, where nothing is to be, and an object that the end of a reply cut off."""
+    written = HOPELESS.get(name) or MENDED[name][0]
+    with pytest.raises(NotInOrder):
+        in_order(ToolCall("read", written), TOOLS, lenient=name in HOPELESS)
+
+
+def test_an_object_is_not_closed_where_the_reply_was_cut_off() -> None:
+    with pytest.raises(NotInOrder):
+        in_order(ToolCall("list", '{"path": "/a"'), TOOLS, lenient=True, complete=False)
+
+
+def test_an_empty_object_is_a_call_where_nothing_is_required() -> None:
+    found = in_order(ToolCall("list", '{}{"path": "/a"}'), TOOLS, lenient=True)
+    assert [call.arguments for call in found.calls] == ["{}", '{"path": "/a"}']
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        '{"filePath": "/a", "input": {"filePath": "/b"}}',
+        '{"input": {"limit": 3}}',
+        '{"name": "run", "arguments": {"filePath": "/a"}}',
+        '{"args": {"filePath": "/a"}, "input": {"filePath": "/b"}}',
+        '{"args": {"filePath": "/a"}, "more": 1}',
+    ],
+)
+def test_arguments_that_may_be_meant_so_stay(written: str) -> None:
+    found = in_order(ToolCall("read", written), TOOLS, lenient=True)
+    assert ([call.arguments for call in found.calls], found.repairs) == ([written], ())
+
+
+@pytest.mark.parametrize("inner", ["{ echo 1; }", '"quoted"', '{"x": 1}', "json{1}"])
+def test_the_one_required_text_stays_text_that_looks_like_an_object(inner: str) -> None:
+    found = in_order(ToolCall("read", json.dumps(inner)), TOOLS, lenient=True)
+    assert [json.loads(call.arguments) for call in found.calls] == [{"filePath": inner}]
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("functions.read:0", "read"),
+        ("functions_read_2", "read"),
+        ("function=read", "read"),
+        ("functions/read", "read"),
+        ("functions.Read:0", "read"),
+        ("read:12", "read"),
+        ("functions.run_2", "run_2"),
+        ("read</arg_value>", "read"),
+        ("read<|channel|>commentary", "read"),
+        ("read<|channel|>commentary<|constrain|>json", "read"),
+        ("functions_run_2", None),  # the second call of run, or run_2?
+        ("read_2", None),
+        ("reader", None),
+        ("functions.", None),
+    ],
+)
+def test_a_name_means_the_one_tool_that_it_can_mean(written: str, name: str | None) -> None:
+    found = in_order(ToolCall(written, '{"filePath": "/a"}'), TOOLS, lenient=True)
+    assert (found.calls[0].name, found.repairs) == ((name, (Repair.TOOL_NAME,)) if name else (written, ()))
+
+
+@pytest.mark.parametrize("written", ["read<arg_key>filePath", "read(filePath=/a)", 'read" filePath="/a"'])
+def test_a_name_that_holds_more_than_a_name_is_refused(written: str) -> None:
+    """Or an argument would be lost."""
+    with pytest.raises(NotInOrder, match="more than a name"):
+        in_order(ToolCall(written, "{}"), TOOLS, lenient=True)
+
+
+# Every API
+
+
+def exchange(api: str, *, stream: bool) -> Exchange:
+    (found,) = [one for one in APIS if one.name == api]
+    body = chat.encoded(SHAPES[api].request(stream=stream))
+    facts = Facts(user_agent="Any/1", host="127.0.0.1", path=SHAPES[api].path)
+    return Exchange.open(found, body, facts, planner(), "seed")
+
+
+def calling(api: str, name: str, arguments: str, *, stream: bool) -> bytes:
+    """A reply that makes one call; the arguments are not always an object."""
+    match api, stream:
+        case "openai-chat", False:
+            function = {"name": name, "arguments": arguments}
+            calls = [{"id": "a", "type": "function", "function": function}]
+            return chat.encoded(chat.completion(None, "tool_calls", message={"tool_calls": calls}))
+        case "openai-chat", True:
+            half = len(arguments) // 2
+            first = chat.native(0, id="a", name=name, arguments=arguments[:half])
+            rest = chat.native(0, arguments=arguments[half:])
+            pieces = [chat.chunk({"tool_calls": [one]}) for one in (first, rest)]
+            return b"".join([chat.ROLE, *pieces, chat.chunk({}, "tool_calls"), chat.USED, chat.DONE])
+        case "anthropic-messages", False:
+            call = {**messages.call(name), "input": json.loads(arguments)}
+            return chat.encoded(messages.message(call, stop_reason="tool_use"))
+        case "anthropic-messages", True:
+            return b"".join(messages.streamed(messages.call_block(0, name, arguments), stop_reason="tool_use"))
+        case "openai-responses", False:
+            return chat.encoded(responses.response({**responses.call(name), "arguments": arguments}))
+        case "openai-responses", True:
+            return b"".join(responses.streamed(responses.call_events(name, arguments)))
+        case _:
+            try:
+                said: Any = json.loads(arguments)
+            except ValueError:
+                said = arguments
+            call = {"function": {"name": name, "arguments": said}}
+            return (
+                b"".join(ollama.streamed(ollama.piece("", call))) if stream else chat.encoded(ollama.message("", call))
+            )
+
+
+def said(api: str, body: bytes, *, stream: bool) -> list[tuple[str, Any]]:
+    """The calls that a strict client reads."""
+    match api:
+        case "openai-chat":
+            return chat.read(body).calls
+        case "anthropic-messages":
+            return messages.read(body).calls
+        case "openai-responses":
+            return responses.read(body).calls
+        case _:
+            return ollama.read(body, stream=stream).calls
+
+
+NAMES = {
+    "an id for a name": ("functions.read:0", '{"filePath": "/a"}'),
+    "the call in its name": ("read<arg_key>filePath</arg_key><arg_value>/a</arg_value>", "{}"),
+    "the call in its name, with line breaks": ("read\n<arg_key>filePath</arg_key>\n<arg_value>/a</arg_value>", "{}"),
+    "the call in its name and its arguments": ("read<arg_key>filePath</arg_key><arg_value>/a", "</arg_value>"),
+    "the call in its name with other tags": ("read>\n<parameter=filePath>\n/a\n</parameter>\n</function>", "{}"),
+}
+
+
+CASES = [
+    (name, api, stream)
+    for name in (*NAMES, *MENDED)
+    for api in SHAPES
+    for stream in (False, True)
+    # Arguments are an object there, and no text.
+    if not (api == "anthropic-messages" and not stream and (name in MENDED or NAMES[name][1] != "{}"))
+    if not (api == "ollama-chat" and name in NAMES and NAMES[name][1][0] != "{")
+]
+
+
+@pytest.mark.parametrize(("name", "api", "stream"), CASES)
+def test_a_troubled_call_reaches_every_client_in_order(name: str, api: str, stream: bool) -> None:
+    called, arguments = NAMES[name] if name in NAMES else ("read", MENDED[name][0])
+    one = exchange(api, stream=stream)
+    body = calling(api, called, arguments, stream=stream)
+    out = fed(one.stream(), body) if stream else one.body(body)
+    assert said(api, out, stream=stream) == [("read", A)]
+    assert one.report.failures == []
+    assert one.report.calls[0]["repairs"]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("api", SHAPES)
+def test_a_clean_call_keeps_its_bytes(api: str, stream: bool) -> None:
+    one = exchange(api, stream=stream)
+    body = calling(api, "read", '{ "filePath":  "/a</tool_call>" }', stream=stream)
+    assert (fed(one.stream(), body) if stream else one.body(body)) == body
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("api", SHAPES)
+def test_a_call_in_a_name_that_cannot_be_read_passes_and_is_told(api: str, stream: bool) -> None:
+    one = exchange(api, stream=stream)
+    body = calling(api, "read<arg_key>filePath</arg_key>", "{}", stream=stream)
+    assert (fed(one.stream(), body) if stream else one.body(body)) == body
+    assert [(told["name"], told["reason"]) for told in one.report.refusals] == [
+        ("read", "its name holds more than a name, and cannot be read")
+    ]
