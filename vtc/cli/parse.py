@@ -21,7 +21,7 @@ from vtc.events import Call, Reasoning, Refusal, Text, Tool
 from vtc.json_text import encode
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, best
-from vtc.profiles.planner import UNKNOWN_MODEL, UNKNOWN_SERVER, read_dialects
+from vtc.profiles.planner import UNKNOWN_MODEL, read_dialects
 from vtc.profiles.schema import ModelProfile
 from vtc.profiles.settings import UnknownName
 from vtc.profiles.thinking import thinking
@@ -72,7 +72,7 @@ def parse(
     dialects = _dialects(profiles, names, profile)
     tools = _tools(tools_file) if tools_file else {}
     known = profile if model and profile is not UNKNOWN_MODEL else None
-    think = thinking(known, UNKNOWN_SERVER, Facts(model=model), None, text_client=False)
+    think = thinking(known, profiles.unknown_server, Facts(model=model), None, text_client=False)
     grammar = compiled(dialects, tuple(sorted(tools)), think.tags)
     console = Console(highlight=False)
     refused = False

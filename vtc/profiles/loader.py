@@ -21,7 +21,7 @@ import msgspec
 from vtc.dialects.syntax.description import Description
 from vtc.profiles import validation
 from vtc.profiles.document import Document, KeyPath, Problem, ProfileError, read
-from vtc.profiles.schema import ClientProfile, ModelProfile, PolicyProfile, ServerProfile
+from vtc.profiles.schema import ClientProfile, Match, ModelProfile, PolicyProfile, ServerProfile
 from vtc.profiles.settings import UnknownName
 
 __all__ = ["KINDS", "Profile", "ProfileError", "Profiles", "Source", "builtin_directory", "load", "signature"]
@@ -70,6 +70,12 @@ class Profiles:
         written = Counter(name for model in self.models.values() for name in model.accept if model.accept != "auto")
         found = [dialect.rescued for dialect in self.dialects.values()]
         return tuple(sorted(filter(None, found), key=lambda one: -written[one.name]))
+
+    @cached_property
+    def unknown_server(self) -> ServerProfile:
+        """The profile of a server that none matches: an error that carries a reply may be any server's."""
+        errors = tuple(dict.fromkeys(error for server in self.servers.values() for error in server.errors))
+        return ServerProfile(name="unknown", match=Match(), errors=errors)
 
     def counts(self) -> dict[str, int]:
         """How many there are of each kind."""

@@ -38,7 +38,6 @@ TEXT_DIALECT = "cline"
 """The dialect of a text client whose profile names none."""
 UNKNOWN_CLIENT = ClientProfile(name="unknown", match=Match())
 UNKNOWN_MODEL = ModelProfile(name="unknown", match=Match())
-UNKNOWN_SERVER = ServerProfile(name="unknown", match=Match())
 """The rescue default: the request is left alone, and a call that leaked into the text is lifted."""
 _numbers = itertools.count()
 
@@ -270,7 +269,7 @@ class Planner:
         chosen_model, why_model = self._chosen(self.profiles.models, settings.model, facts)
         chosen_server, why_server = self._chosen(self.profiles.servers, settings.server, facts)
         client, model = chosen_client or UNKNOWN_CLIENT, chosen_model or UNKNOWN_MODEL
-        server = chosen_server or UNKNOWN_SERVER
+        server = chosen_server or self.profiles.unknown_server
         matching = every(self.profiles.policies, facts)
         why = [why_client or "client: no profile matches", why_model or "model: no profile matches, rescue only"]
         why += [why_server] if why_server else []

@@ -61,7 +61,7 @@ class InDoubt(SaysText):
         """Leave it out at the end of the reply; where text follows it is text, and so is what opens something."""
         context, cursor = self.context, self.context.cursor
         context.inside = InText(context)
-        closes = self._closes and context.speech.refused  # it may close what was no call
+        closes = self._closes and context.speech.tagged  # what was not read as a call, perhaps
         if self._opens or closes or not context.may_mend or not cursor.is_blank(cursor.seek):
             self.say(cursor.seek)
             return

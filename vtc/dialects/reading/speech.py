@@ -24,7 +24,7 @@ class Last(Enum):
 class Speech:
     """Collects events until they are taken."""
 
-    __slots__ = ("_events", "_pieces", "last", "refused", "space")
+    __slots__ = ("_events", "_pieces", "last", "space", "tagged")
 
     def __init__(self) -> None:
         self._events: list[Event] = []
@@ -32,8 +32,8 @@ class Speech:
         self.space: list[str] = []
         """White space after the last text."""
         self.last = Last.NOTHING
-        self.refused = False
-        """True if text was taken for a call, and is none."""
+        self.tagged = False
+        """True if something in the text may be a tag."""
 
     @property
     def in_line(self) -> bool:
@@ -66,6 +66,7 @@ class Speech:
             if text:
                 self.space.append(text)
             return
+        self.tagged = self.tagged or "<" in body
         if self.space:
             before = self.take_space()
             if self.last is Last.CALL:
@@ -109,7 +110,6 @@ class Speech:
 
     def refuse(self, refusal: Refusal) -> None:
         """Say why a call is none; its text follows."""
-        self.refused = True
         self.emit(refusal)
 
     def leave_out(self) -> None:
