@@ -1,0 +1,45 @@
+"""The example of a call in a prompt: an offered tool, as the dialect writes it, with nothing in it that means anything.
+
+Small models copy an example as it stands: they call its tool, offered or not, and values that look real are carried out
+(benchmarks/README.md has what was measured). So every value in it is `...`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from vtc.dialects.arguments import values
+from vtc.dialects.arguments.json_object import dumped
+from vtc.dialects.syntax.description import Description
+from vtc.dialects.writing.calls import write_calls
+from vtc.events import Tool, ToolCall
+
+BLANK = "..."
+ID = "a1b2c3d4e5"
+"""As long as the ids of the dialect that writes them into its calls (Solar)."""
+ENOUGH = 2
+"""Texts that show how one argument follows another."""
+
+
+def example(dialect: Description, tools: Sequence[Tool]) -> str:
+    """Write a call of the first tool that shows two texts, or as many as there are; empty if there are no tools."""
+    if not tools:
+        return ""
+    tool = max(tools, key=_fitness)
+    # Where an id is no part of the text, as in JSON, no model has to think of one.
+    id_ = ID if "{id}" in dialect.calls[0] else ""
+    call = ToolCall(tool.name, dumped(dict.fromkeys(_shown(tool), BLANK)), id_)
+    return write_calls([call], dialect, {tool.name: tool}).strip()
+
+
+def _fitness(tool: Tool) -> int:
+    """Count the texts in its call, but no more than enough, less the values that are no text."""
+    declared, shown = values.properties(tool.parameters), _shown(tool)
+    texts = sum(values.is_text(declared[name], tool.parameters) for name in shown)
+    return min(texts, ENOUGH) - (len(shown) - texts)
+
+
+def _shown(tool: Tool) -> list[str]:
+    """The parameters that it requires, or all that it has if it requires none."""
+    declared, required = values.properties(tool.parameters), values.required(tool.parameters)
+    return [name for name in declared if name in required] or list(declared)
