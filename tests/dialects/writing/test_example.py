@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.dialects.material import AGENT, DIALECTS, calls, read
-from vtc.dialects.writing.example import example
+from vtc.dialects.writing.example import NAMELESS, example
 from vtc.dialects.writing.history import tool_list
 from vtc.events import Tool
 
@@ -36,8 +36,10 @@ LIST = tool("list", path=TEXT, depth={"type": "integer"})
 
 
 def shown(*tools: Tool) -> tuple[str, dict[str, Any]]:
-    written = json.loads(example(DIALECTS["bare-json"], tools))
-    return written["name"], written["arguments"]
+    """The name and the arguments in an example in which the arguments are JSON."""
+    found = re.fullmatch(r"<function=(\w+)>(.*)</function>", example(DIALECTS["function-tag"], tools))
+    assert found
+    return found[1], json.loads(found[2])
 
 
 def test_the_first_tool_that_requires_two_texts_is_shown() -> None:
@@ -65,6 +67,10 @@ def test_what_is_required_is_shown_and_all_there_is_if_nothing_is() -> None:
     assert shown(tool("odd", ["missing"], path=TEXT))[1] == {"path": "..."}
 
 
+def test_an_object_whose_keys_say_what_is_what_has_no_names() -> None:
+    assert example(DIALECTS["bare-json"], [WRITE]) == '{"name": "...", "arguments": {"...": "..."}}'
+
+
 def test_there_is_none_without_tools() -> None:
     assert example(DIALECTS["hermes"], []) == ""
 
@@ -80,8 +86,10 @@ def test_a_schema_that_is_none_costs_its_arguments(schema: dict[str, Any]) -> No
 @pytest.mark.parametrize("tools", [[WRITE], [tool("ping")], [COUNT]], ids=lambda tools: tools[0].name)
 def test_it_is_a_call_that_the_dialect_reads(name: str, tools: list[Tool]) -> None:
     text = example(DIALECTS[name], tools)
-    found = calls(read([text], [DIALECTS[name]], {one.name: one for one in tools}))
-    assert [call[0] for call in found] == [tools[0].name]
+    found = calls(read([text], [DIALECTS[name]], {one.name: one for one in (*tools, NAMELESS)}))
+    assert [call[0] for call in found] in ([tools[0].name], [NAMELESS.name])
+    # Nor is it carried out where no name is in it.
+    assert not calls(read([text], [DIALECTS[name]], {READ.name: READ}))
 
 
 @pytest.mark.parametrize("name", PROMPTED)

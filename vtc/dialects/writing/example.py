@@ -1,7 +1,8 @@
-"""The example of a call in a prompt: an offered tool, as the dialect writes it, with nothing in it that means anything.
+"""The example of a call in a prompt, as the dialect writes it, with nothing in it that means anything.
 
-Small models copy an example as it stands: they call its tool, offered or not, and values that look real are carried out
-(benchmarks/README.md has what was measured). So every value in it is `...`.
+Small models copy an example as it stands. Values that look real are carried out, and the tool that is shown is called
+more often than it should (benchmarks/README.md has what was measured). So every value is `...`, and so are the names
+where the call is a JSON object, whose keys say what is what. Elsewhere models need to see where real names go.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from msgspec.structs import replace
 
 from vtc.dialects.arguments import values
 from vtc.dialects.arguments.json_object import dumped
+from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.writing.calls import write_calls
 from vtc.events import Tool, ToolCall
@@ -19,15 +21,20 @@ from vtc.events import Tool, ToolCall
 BLANK = "..."
 ID = "a1b2c3d4e5"
 """As long as the ids of the dialect that writes them into its calls (Solar)."""
+NAMELESS = Tool(BLANK, parameters={"properties": {BLANK: {"type": "string"}}})
 ENOUGH = 2
 """Texts that show how one argument follows another."""
 
 
 def example(dialect: Description, tools: Sequence[Tool]) -> str:
-    """Write a call of the first tool that shows two texts, or as many as there are; empty if there are no tools."""
+    """Write a call of no tool, or of the first one that shows two texts, or as many as there are.
+
+    Empty if there are no tools.
+    """
     if not tools:
         return ""
-    tool = max(tools, key=_fitness)
+    is_object = pattern.body(dialect.calls[0]) == "json"
+    tool = NAMELESS if is_object else max(tools, key=_fitness)
     # Where an id is no part of the text, as in JSON, no model has to think of one.
     id_ = ID if "{id}" in dialect.calls[0] else ""
     call = ToolCall(tool.name, dumped(dict.fromkeys(_shown(tool), BLANK)), id_)
