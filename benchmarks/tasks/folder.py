@@ -31,7 +31,9 @@ class Folder:
             given = json.loads(arguments)
             inspect.signature(tool).bind(**given)
             return tool(**{key: str(value) for key, value in given.items()})
-        except (ValueError, TypeError, OSError) as error:
+        except OSError as error:
+            return f"error: {error.strerror}"  # without the path, which is another one in every run
+        except (ValueError, TypeError) as error:
             return f"error: {error}"
 
     def list_files(self, path: str = ".") -> str:

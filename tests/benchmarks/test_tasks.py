@@ -89,6 +89,7 @@ def test_a_call_that_cannot_be_carried_out_is_told(folder: Folder, name: str, ar
     result = folder.run(name, arguments)
     assert result.startswith("error: ")
     assert error in result
+    assert str(folder.root) not in result
 
 
 def test_every_tool_is_declared_with_the_arguments_that_it_takes(folder: Folder) -> None:
