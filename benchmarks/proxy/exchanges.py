@@ -29,6 +29,7 @@ from mitmproxy.certs import CertStore
 from benchmarks import samples
 from benchmarks.figures import Figure, interleaved, ratios
 from benchmarks.proxy.processes import ADDON, IDENTITY, ROOT, Process, cpus, mitmdump, module, running
+from benchmarks.samples import GUARDED
 
 CALL = 64 << 10
 """Characters of a long call."""
@@ -138,12 +139,18 @@ def sides(against: Path | None = None) -> Iterator[tuple[Side, Side]]:
         other = (against / "addons" / "addon.py", against) if against else (IDENTITY, ROOT)
         for script, root in (other, (ADDON, ROOT)):
             proxies = {
-                tls: stack.enter_context(running(mitmdump(script, url, confdir), compared, root))
+                tls: stack.enter_context(running(_mitmdump(script, url, confdir), compared, root))
                 for tls, url in upstreams.items()
             }
             client = stack.enter_context(running(module("client"), rest))
             found.append(Side(proxies, {tls: proxy.read()["port"] for tls, proxy in proxies.items()}, client))
         yield found[0], found[1]
+
+
+def _mitmdump(script: Path, upstream: str, confdir: Path) -> list[str]:
+    """Write the command of one side; its upstream's certificate is `certificate`'s."""
+    settings = () if script == IDENTITY else (f"vtc_profiles={GUARDED}",)
+    return mitmdump(script, upstream, confdir, "ssl_insecure=true", *settings)
 
 
 def certificate(confdir: Path) -> Path:
@@ -260,7 +267,7 @@ def start(rounds: int) -> Iterator[Figure]:
 
         def seconds(script: Path) -> float:
             started = time.perf_counter()
-            with running(mitmdump(script, "http://127.0.0.1:9", confdir), compared) as proxy:
+            with running(_mitmdump(script, "http://127.0.0.1:9", confdir), compared) as proxy:
                 proxy.read()
                 return time.perf_counter() - started
 

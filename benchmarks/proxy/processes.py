@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from benchmarks.samples import GUARDED
-
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 ADDON = ROOT / "addons" / "addon.py"
@@ -59,28 +57,23 @@ def cpus() -> tuple[Collection[int], Collection[int]]:
 def running(command: Sequence[str], on: Collection[int] = (), root: Path = ROOT) -> Iterator[Process]:
     """Run a process; `on` are the CPUs that it may run on, if empty any, and `root` is where its `vtc` lies."""
     environment = {**os.environ, "PYTHONPATH": str(root)}
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, bufsize=1, env=environment
-    )
-    if on and sys.platform == "linux":
-        os.sched_setaffinity(process.pid, on)
-    try:
-        yield Process(process)
-    finally:
-        _pipe(process.stdin).close()
-        process.terminate()
-        process.wait()
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, text=True, cwd=ROOT, bufsize=1, env=environment, **pipes) as process:
+        if on and sys.platform == "linux":
+            os.sched_setaffinity(process.pid, on)
+        try:
+            yield Process(process)
+        finally:
+            process.terminate()
 
 
 def module(name: str, *arguments: str) -> list[str]:
     return [sys.executable, "-m", f"benchmarks.proxy.{name}", *arguments]
 
 
-def mitmdump(script: Path, upstream: str, confdir: Path) -> list[str]:
+def mitmdump(script: Path, upstream: str, confdir: Path, *settings: str) -> list[str]:
     """Write the command of a mitmdump as a reverse proxy with a script; it says where it listens when it is ready."""
-    settings = ["flow_detail=0", f"confdir={confdir}", "ssl_insecure=true", "listen_host=127.0.0.1", "listen_port=0"]
-    if script != IDENTITY:
-        settings.append(f"vtc_profiles={GUARDED}")
+    settings = ("flow_detail=0", f"confdir={confdir}", "listen_host=127.0.0.1", "listen_port=0", *settings)
     sets = [word for setting in settings for word in ("--set", setting)]
     command = [str(Path(sys.executable).with_name("mitmdump")), "-q", *sets, "--mode", f"reverse:{upstream}"]
     return [*command, "-s", str(script), "-s", str(METER)]

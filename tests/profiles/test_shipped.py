@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.dialects.material import calls, content, merged, raw, read, typed
-from vtc.dialects.syntax import prompt
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.writing.calls import write_calls, write_result
+from vtc.dialects.writing.history import tool_list
 from vtc.events import Call, Event, Refusal, Tool, ToolCall
 from vtc.profiles.loader import builtin_directory, load
 from vtc.profiles.matching import Facts, best
@@ -164,10 +164,10 @@ def test_no_other_dialect_steals_its_calls(dialect: Description) -> None:
 
 
 def test_a_prompt_shows_every_tool_and_what_must_be_called(dialect: Description) -> None:
-    text = prompt.render(dialect.prompt, list(TOOLS.values()), {"must_call": "the function ping"})
+    text = tool_list(dialect, list(TOOLS.values()), "the function ping")
     assert all(name in text for name in ("get_weather", "get_time", "ping", "city", "Weather of a place."))
     assert "You must call the function ping in this reply." in text or "must use the function ping" in text
-    without = prompt.render(dialect.prompt, list(TOOLS.values()), {"must_call": ""})
+    without = tool_list(dialect, list(TOOLS.values()))
     assert " must call " not in without.partition("You may")[0]
 
 

@@ -25,7 +25,7 @@ FORMATS = (
     ("<invoke", '<invoke name="%s">\n<parameter name="%s">%s</parameter>\n</invoke>'),
     ("</tool_call>", '<tool_call>\n{"name": "%s", "arguments": {"%s": "%s"}}\n</tool_call>'),
     ("</tools>", '<tools>\n{"name": "%s", "arguments": {"%s": "%s"}}\n</tools>'),
-    ("<tool_name>", "<%s>\n<%s>%s</path>\n</read_file>"),
+    ("<read_file>", "<%s>\n<%s>%s</path>\n</read_file>"),
     ("", '{"name": "%s", "arguments": {"%s": "%s"}}'),
 )
 

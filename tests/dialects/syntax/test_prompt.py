@@ -10,6 +10,7 @@ import pytest
 from tests.dialects.material import AGENT, DIALECTS, TOOLS
 from vtc.dialects.syntax import prompt
 from vtc.dialects.syntax.pattern import PatternError
+from vtc.dialects.writing.history import tool_list
 from vtc.events import Tool
 
 STEP = {"type": "object", "properties": {"do": {"type": "string", "description": "What to do"}}, "required": ["do"]}
@@ -69,7 +70,7 @@ def test_a_type_in_words(schema: dict[str, Any], words: str) -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_dialect_shows_all_there_is_to_know_of_a_tool(dialect: str) -> None:
-    text = prompt.render(DIALECTS[dialect].prompt, [SAVE, *AGENT.values()], {"must_call": ""})
+    text = tool_list(DIALECTS[dialect], [SAVE, *AGENT.values()])
     for name in ("save", "text", "mode", "steps", "options", *AGENT):
         assert name in text
     assert "Saves it." in text
@@ -90,15 +91,15 @@ def test_every_dialect_shows_all_there_is_to_know_of_a_tool(dialect: str) -> Non
     ids=str,
 )
 def test_every_dialect_shows_a_tool_that_says_little(dialect: str, parameters: dict[str, Any]) -> None:
-    text = prompt.render(DIALECTS[dialect].prompt, [Tool("do_it", parameters=parameters)], {"must_call": ""})
+    text = tool_list(DIALECTS[dialect], [Tool("do_it", parameters=parameters)])
     assert "do_it" in text
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_dialect_says_what_must_be_called(dialect: str) -> None:
-    template, tools = DIALECTS[dialect].prompt, list(TOOLS["typed"].values())
-    assert "the function save" in prompt.render(template, tools, {"must_call": "the function save"})
-    assert " in this reply." not in prompt.render(template, tools, {"must_call": ""})
+    tools = list(TOOLS["typed"].values())
+    assert "the function save" in tool_list(DIALECTS[dialect], tools, "the function save")
+    assert " in this reply." not in tool_list(DIALECTS[dialect], tools)
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -106,7 +107,7 @@ def test_what_looks_like_a_template_in_a_tool_is_text(dialect: str) -> None:
     tool = Tool(
         "f", "{{ 7 * 7 }} {% for x in y %} <b> & {# no #}", {"properties": {"a": {"description": "{{ tools }}"}}}
     )
-    text = prompt.render(DIALECTS[dialect].prompt, [tool], {"must_call": ""})
+    text = tool_list(DIALECTS[dialect], [tool])
     assert tool.description in text
     assert "{{ tools }}" in text
 

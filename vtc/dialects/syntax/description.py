@@ -95,7 +95,7 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
     empty_result: str = "(no output)"
     """What stands for a result without text."""
     prompt: str = ""
-    """Jinja2, sandboxed: how the tools are shown to the model."""
+    """Jinja2, sandboxed: how the tools are shown to the model. `{{ example }}` is a call."""
 
     @property
     def calls(self) -> tuple[str, ...]:

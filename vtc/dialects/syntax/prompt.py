@@ -41,7 +41,7 @@ _SAMPLE = Tool("read", "Reads a file.", _PARAMETERS)
 def check(text: str) -> None:
     """Raise `PatternError` if `text` is no template, or cannot be rendered for a plain tool."""
     try:
-        _rendered(text, [_SAMPLE], {"must_call": ""})
+        _rendered(text, [_SAMPLE], {"must_call": "", "example": ""})
     except jinja2.TemplateSyntaxError as error:
         raise PatternError("prompt", f"line {error.lineno} of the template: {error.message}") from None
     except Exception as error:

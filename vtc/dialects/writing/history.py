@@ -12,6 +12,7 @@ from vtc.dialects.cache import ConversationCache, ScopedCache
 from vtc.dialects.syntax import prompt
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.writing.calls import write_calls, write_result
+from vtc.dialects.writing.example import example
 from vtc.dialects.writing.round_trip import RoundTrip
 from vtc.events import Message, Opaque, Tool
 
@@ -105,6 +106,10 @@ def with_tools(
     The same tools give the same text, so that prompt caches hold.
     """
     must_call = {"auto": "", "required": "at least one function"}.get(tool_choice, f"the function {tool_choice}")
-    scope, variables = ScopedCache(cache, dialect, tools), {"must_call": must_call}
-    text = scope.get_or_make(("prompt", must_call), lambda: prompt.render(dialect.prompt, tools, variables))
-    return with_rule(messages, text)
+    scope = ScopedCache(cache, dialect, tools)
+    return with_rule(messages, scope.get_or_make(("prompt", must_call), lambda: tool_list(dialect, tools, must_call)))
+
+
+def tool_list(dialect: Description, tools: Sequence[Tool], must_call: str = "") -> str:
+    """The prompt of `dialect` for some tools; `must_call` says in words which of them the reply must call."""
+    return prompt.render(dialect.prompt, tools, {"must_call": must_call, "example": example(dialect, tools)})

@@ -1,0 +1,118 @@
+"""An agent: ask, carry out what is called, tell the results, until there is an answer or no turn is left."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import openai
+
+from benchmarks.tasks.catalog import Task, loaded
+from benchmarks.tasks.folder import DECLARED, PARAMETERS, Folder
+
+SYSTEM = "You work on the files of one folder. When the work is done, say so in one short sentence."
+
+
+@dataclass(slots=True)
+class Attempt:
+    """One task as a model did it."""
+
+    task: Task
+    replies: list[dict[str, Any]] = field(default_factory=list)
+    """Messages of the model, as the client got them."""
+    results: list[str] = field(default_factory=list)
+    solved: bool = False
+    tokens: int = 0
+    """Written by the model, as the server counts them."""
+    seconds: float = 0.0
+    error: str = ""
+
+    def calls(self, turn: int | None = None) -> list[Mapping[str, str]]:
+        """The functions called in one reply or in all."""
+        replies = self.replies if turn is None else self.replies[turn : turn + 1]
+        return [call["function"] for reply in replies for call in reply.get("tool_calls", ())]
+
+    @property
+    def called(self) -> bool:
+        """Whether the first reply holds a call."""
+        return bool(self.calls(0))
+
+    @property
+    def right(self) -> bool:
+        """Whether the first call has a right tool and the arguments that it requires."""
+        return any(self.task.is_right(call["name"], call["arguments"]) for call in self.calls(0)[:1])
+
+    @property
+    def stray(self) -> bool:
+        """Whether the first call has an argument that its tool does not declare."""
+        return any(
+            loaded(call["arguments"]).keys() - PARAMETERS.get(call["name"], {}).get("properties", {}).keys()
+            for call in self.calls(0)[:1]
+        )
+
+    @property
+    def wrong(self) -> int:
+        """Calls where none is needed, or of a tool that is not offered."""
+        return sum(not self.task.needs_tools or call["name"] not in PARAMETERS for call in self.calls())
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all of it, for the JSON."""
+        verdicts = {key: getattr(self, key) for key in ("called", "right", "stray", "wrong", "solved")}
+        measured = {key: getattr(self, key) for key in ("tokens", "seconds", "error", "replies", "results")}
+        return {"task": self.task.name, **verdicts, **measured}
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    client: openai.OpenAI
+    model: str
+    turns: int = 4
+    max_tokens: int = 120
+    """Of each reply."""
+
+    def attempt(self, task: Task) -> Attempt:
+        """Let the model do one task in a folder of its own."""
+        attempt = Attempt(task)
+        with tempfile.TemporaryDirectory() as directory:
+            folder = Folder(Path(directory))
+            for path, text in task.files.items():
+                folder.write_file(path, text)
+            started = time.perf_counter()
+            try:
+                answer = self._converse(attempt, folder)
+            except openai.OpenAIError as error:
+                attempt.error, answer = str(error), ""
+            attempt.seconds = time.perf_counter() - started
+            # A call where none is needed has done what was not asked for.
+            attempt.solved = task.check(folder.root, answer) and (task.needs_tools or not attempt.calls())
+        return attempt
+
+    def _converse(self, attempt: Attempt, folder: Folder) -> str:
+        """Return the answer; empty if the turns are used up before there is one."""
+        messages: list[Any] = [
+            {"role": "system", "content": SYSTEM},
+            {"role": "user", "content": attempt.task.ask},
+        ]
+        for _ in range(self.turns):
+            completion = self.client.chat.completions.create(
+                model=self.model,
+                messages=messages,
+                tools=DECLARED,  # type: ignore[arg-type]
+                temperature=0,
+                max_tokens=self.max_tokens,
+            )
+            attempt.tokens += completion.usage.completion_tokens if completion.usage else 0
+            reply = completion.choices[0].message.model_dump(exclude_none=True)
+            attempt.replies.append(reply)
+            messages.append(reply)
+            if not reply.get("tool_calls"):
+                return str(reply.get("content", ""))
+            for call in reply["tool_calls"]:
+                result = folder.run(call["function"]["name"], call["function"]["arguments"])
+                attempt.results.append(result)
+                messages.append({"role": "tool", "tool_call_id": call["id"], "content": result})
+        return ""

@@ -1,0 +1,55 @@
+"""The example of a call in a prompt, as the dialect writes it, with nothing in it that means anything.
+
+Small models copy an example as it stands. Values that look real are carried out, and the tool that is shown is called
+more often than it should (benchmarks/README.md has what was measured). So every value is `...`, and so are the names
+where the call is a JSON object, whose keys say what is what. Elsewhere models need to see where real names go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from vtc.dialects.arguments import values
+from vtc.dialects.arguments.json_object import dumped
+from vtc.dialects.syntax import pattern
+from vtc.dialects.syntax.description import Description
+from vtc.dialects.writing.calls import write_calls
+from vtc.events import Tool, ToolCall
+
+BLANK = "..."
+ID = "a1b2c3d4e5"
+"""As long as the ids of the dialect that writes them into its calls (Solar)."""
+NAMELESS = Tool(BLANK, parameters={"properties": {BLANK: {"type": "string"}}})
+ENOUGH = 2
+"""Texts that show how one argument follows another."""
+
+
+def example(dialect: Description, tools: Sequence[Tool]) -> str:
+    """Write a call of no tool, or of the first one that shows two texts, or as many as there are.
+
+    Empty if there are no tools.
+    """
+    if not tools:
+        return ""
+    is_object = pattern.body(dialect.calls[0]) == "json"
+    tool = NAMELESS if is_object else max(tools, key=_fitness)
+    # Where an id is no part of the text, as in JSON, no model has to think of one.
+    id_ = ID if "{id}" in dialect.calls[0] else ""
+    call = ToolCall(tool.name, dumped(dict.fromkeys(_shown(tool), BLANK)), id_)
+    # `...` is read back as what it is in every dialect, so that need not be proved for each set of tools.
+    return write_calls([call], replace(dialect, json_body=False), {tool.name: tool}).strip()
+
+
+def _fitness(tool: Tool) -> int:
+    """Count the texts in its call, but no more than enough, less the values that are no text."""
+    declared, shown = values.properties(tool.parameters), _shown(tool)
+    texts = sum(values.is_text(declared[name], tool.parameters) for name in shown)
+    return min(texts, ENOUGH) - (len(shown) - texts)
+
+
+def _shown(tool: Tool) -> list[str]:
+    """The parameters that it requires, or all that it has if it requires none."""
+    declared, required = values.properties(tool.parameters), values.required(tool.parameters)
+    return [name for name in declared if name in required] or list(declared)
