@@ -167,8 +167,8 @@ class VirtualToolCalling:
         live, response = self._live.get(flow), flow.response
         if response is None or AGAIN in flow.metadata or not (200 <= response.status_code < 300):
             return
-        if live and live.answered:
-            return
+        if response.raw_content is not None:
+            return  # ours, of another addon or of a person: mitmproxy streams none that is there already
         media_type = bodies.media_type(response)
         is_stream = media_type in STREAMED
         if live is None or not live.exchange.reads:
@@ -201,6 +201,9 @@ class VirtualToolCalling:
     async def response(self, flow: http.HTTPFlow) -> None:
         live, response = self._live.get(flow), flow.response
         self._keep_unread(flow)
+        missed = live is None and flow.live and METADATA not in flow.metadata and ctx.options.vtc_mode != "off"
+        if missed and self._api(flow):
+            self._left_alone(flow, "its request was not read: it was edited afterwards, or VTC was off then")
         if live is None or response is None:
             return
         if response.status_code >= 400 and not live.answered:
