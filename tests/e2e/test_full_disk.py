@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 import resource
@@ -40,9 +39,7 @@ async def test_log_of_exchanges_on_a_full_disk(confdir: Path, tmp_path: Path) ->
             ) as client:
                 for number in range(EXCHANGES):
                     if number == 1:
-                        resource.prlimit(
-                            process.pid, resource.RLIMIT_FSIZE, (log.stat().st_size * 5 // 2, limits[1])
-                        )
+                        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (log.stat().st_size * 5 // 2, limits[1]))
                     if number == EXCHANGES - 1:
                         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, limits)
                     read = chat.read((await client.post(PATH, json=ASK)).content)
