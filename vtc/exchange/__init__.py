@@ -28,6 +28,7 @@ from vtc.dialects.syntax.grammar import compiled
 from vtc.dialects.text_client import conversation
 from vtc.events import Call, Message, Refusal
 from vtc.exchange import request as outgoing
+from vtc.exchange.coded import CodedStream
 from vtc.exchange.leftovers import Leftovers
 from vtc.exchange.own_reply import WITHHELD, own_reply
 from vtc.exchange.reply import ReplyPipeline, Thoughts
@@ -330,7 +331,10 @@ class Exchange:
             return pipelines[-1]
 
         codec = self._api.codec(self._request.form, self.plan.reply.drop)
-        return Stream(codec, pipeline, decoder, report, clock, strict=self.plan.reply.is_strict, whole=as_one)
+        strict = self.plan.reply.is_strict
+        if isinstance(decoder, compression.Identity):
+            return Stream(codec, pipeline, report, clock, strict=strict, whole=as_one)
+        return CodedStream(decoder, codec, pipeline, report, clock, strict=strict, whole=as_one)
 
     def _pipeline(self, report: Report, plan: ReplyPlan, *, whole: bool) -> ReplyPipeline:
         """Make the way of one choice of the reply."""

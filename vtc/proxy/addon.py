@@ -38,6 +38,7 @@ from vtc.proxy.refusing import refuse, renew, streams_large, withhold, withholdi
 from vtc.proxy.reload import Reloader
 from vtc.proxy.startup import Startup
 from vtc.proxy.stats import Stats
+from vtc.proxy.turns import Turns
 from vtc.reporting import hints
 from vtc.reporting.report import Report
 from vtc.scrub import escaped, scrub, scrubbed, secrets
@@ -86,7 +87,7 @@ class VirtualToolCalling:
         self._log = Log()
         page = Page(self._stats)
         commands = Commands(self, reloader, self._stats, page)
-        self.addons = [Startup(), reloader, commands, self._log, Metrics(self._stats), page]
+        self.addons = [Startup(), reloader, commands, self._log, Metrics(self._stats), page, Turns()]
 
     def load(self, loader: Loader) -> None:
         options.add(loader)
@@ -182,7 +183,7 @@ class VirtualToolCalling:
         if (whole or (exchange.plan.reply.buffered and rewrites)) and not streams_large():
             return  # of what is buffered it is no matter in which form upstream gave it
         try:
-            stream = exchange.stream(response.headers.get("content-encoding", ""), time.perf_counter, whole=whole)
+            stream = exchange.stream(response.headers.get("content-encoding", ""), time.thread_time, whole=whole)
         except UnsupportedEncoding as error:
             strict = exchange.withheld(str(error)) is not None and rewrites
             response.stream = withholding if strict else True
