@@ -1,11 +1,13 @@
 """Under a policy: whatever bytes a server sends, no client finds a call that the policy forbids, by its own parser.
 
-The first byte chooses the policy and the client, the second how the bytes are cut and whether they are a stream.
+The first byte chooses the policy and the client, the second how the bytes are cut, whether they are a stream, and
+whether that is compressed.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import gzip
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -72,8 +74,10 @@ def policies(data: bytes) -> None:
     if how & 8:
         out = exchange.body(body)
     else:
-        stream, size = exchange.stream(), PIECES[(how & 7) % len(PIECES)]
+        coding, size = "gzip" if how & 16 else "", PIECES[(how & 7) % len(PIECES)]
         pieces = [body[at : at + size] for at in range(0, len(body), size)]
+        stream = exchange.stream(coding)
+        pieces = [gzip.compress(piece) for piece in pieces] if coding else pieces
         out = b"".join([left for piece in pieces for left in stream.feed(piece)] + stream.finish())
     assert not exchange.report.failures, exchange.report.failures
     if exchange.framing.media_type != "text/event-stream":  # its clients read lines of JSON and no events
