@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from msgspec.structs import replace as replace_fields
 
@@ -331,10 +332,8 @@ class Exchange:
             return pipelines[-1]
 
         codec = self._api.codec(self._request.form, self.plan.reply.drop)
-        strict = self.plan.reply.is_strict
-        if isinstance(decoder, compression.Identity):
-            return Stream(codec, pipeline, report, clock, strict=strict, whole=as_one)
-        return CodedStream(decoder, codec, pipeline, report, clock, strict=strict, whole=as_one)
+        kind = Stream if isinstance(decoder, compression.Identity) else partial(CodedStream, decoder)
+        return kind(codec, pipeline, report, clock, strict=self.plan.reply.is_strict, whole=as_one)
 
     def _pipeline(self, report: Report, plan: ReplyPlan, *, whole: bool) -> ReplyPipeline:
         """Make the way of one choice of the reply."""
