@@ -97,10 +97,10 @@ class Beside:
         return longest
 
     def _waited(self) -> float:
-        """Seconds in which mitmdump or we had something to do and no CPU to do it on; 0 where nobody counts them."""
+        """Seconds in which mitmdump had something to do and no CPU to do it on; 0 where nobody counts them."""
         if sys.platform != "linux":
             return 0.0
-        return sum(int(Path(f"/proc/{one}/schedstat").read_text().split()[1]) for one in (self.pid, "self")) / 1e9
+        return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[1]) / 1e9
 
     async def _whole(self, path: str, body: bytes) -> None:
         reader, writer = await self._ask(path, body)

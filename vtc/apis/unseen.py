@@ -105,4 +105,6 @@ def says_nothing(data: bytes) -> bool:
         value = decode(data, "replace")
     except ValueError:
         return b"{" not in data  # a page of HTML, a word
-    return not isinstance(value, dict) or not any(value.get(key) for key in SAYING)
+    if isinstance(value, dict) and any(value.get(key) for key in SAYING):
+        return False
+    return not calls(data)  # under whatever key
