@@ -14,10 +14,10 @@ from vtc.exchange.stream import Stream
 from vtc.reporting.report import Report
 from vtc.wire import compression
 
-SLICE = 1 << 14
+SLICE = 1 << 13
 """Bytes that are dealt with between two looks at the clock."""
 MOST_SECONDS = 0.1
-"""Of work on one read; without a coding a read is 16 KB, which takes some milliseconds."""
+"""Of work on one read; without a coding a read is 8 KB, which takes some milliseconds."""
 
 
 class TooMuchWork(Exception):

@@ -12,7 +12,7 @@ from mitmproxy import ctx
 from mitmproxy.addons.proxyserver import Proxyserver
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
-MOST_READ = 1 << 14
+MOST_READ = 1 << 13
 """Bytes that are read at once."""
 
 
