@@ -92,4 +92,5 @@ def test_call_under_any_key_is_said() -> None:
     entry = {"type": "function", "function": {"name": "bash", "arguments": "{}"}}
     assert not says_nothing(chat.encoded({"choiices": {"0": {"message": {"tool_calls": [entry]}}}}))
     assert not says_nothing(chat.encoded([{"type": "tool_use", "name": "bash"}]))
+    assert not says_nothing(chat.encoded([{"tool_calls": True}]))
     assert says_nothing(chat.encoded({"error": {"message": "no tool_calls for you"}}))

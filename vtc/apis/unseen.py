@@ -94,7 +94,9 @@ def _count(rest: list[Any]) -> int:
             rest += value
         elif isinstance(value, dict):
             count += str(value.get("type")).startswith(_CALLS)
-            count += len(value.get("tool_calls") or ()) + isinstance(value.get("function_call"), dict)
+            held = value.get("tool_calls")
+            count += len(held) if isinstance(held, list | dict) else bool(held)
+            count += isinstance(value.get("function_call"), dict)
             rest += [one for key, one in value.items() if key not in ("input", "arguments")]
     return count
 
