@@ -23,7 +23,7 @@ sections, in the order of their cost:
   frames   microseconds a frame of Stream.feed alone, by shape of reply; half a minute
   request  decoding, deciding about and rewriting a long request
   memory   what an open stream takes
-  hostile  the longest that one exchange holds up all others; a minute
+  hostile  the longest gap in another client's stream; five minutes
   start    what VTC adds to the start of mitmdump
   engine   the reader alone, by dialect
   proxy    a real mitmdump with VTC beside one that does nothing; ten minutes

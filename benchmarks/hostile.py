@@ -1,20 +1,22 @@
-"""Input that is made to hold up everybody: how long one exchange keeps the event loop from all other streams.
+"""Input that is made to hold up everybody: the longest gap in another client's stream, through a real mitmdump.
 
 mitmproxy runs hooks and streams in one event loop, so the longest single piece of work - a request, one read of a
-stream, its end - is the longest gap in any other client's stream. A whole reply that is long is dealt with in a thread.
+stream, its end - is a gap in every other client's stream. A whole reply that is long is dealt with in a thread, which
+takes turns with all others.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from benchmarks.figures import Figure
+from benchmarks.proxy.beside import SSE, Hostile, beside
 from vtc.apis import APIS
 from vtc.dialects.text_client.documented_tools import MOST_PROMPT
 from vtc.exchange import Exchange
@@ -24,7 +26,7 @@ from vtc.profiles.matching import Facts
 from vtc.profiles.planner import Planner, Settings
 from vtc.profiles.schema import Match, PolicyProfile
 
-GROUP = "hostile: the longest that one exchange holds up all others"
+GROUP = "hostile: the longest gap in another client's stream"
 MOST_SECONDS = 0.25
 READ = 1 << 16
 """Bytes that mitmproxy reads at once, at the most."""
@@ -114,18 +116,123 @@ def pieces(body: bytes, guards: Mapping[str, Any] | None = POLICY) -> Iterator[C
     yield stream.finish
 
 
-def figures(rounds: int) -> Iterator[Figure]:
-    exchange()
+def _asked(model: str = "Guarded", **fields: Any) -> bytes:
+    messages = [{"role": "user", "content": "x"}]
+    return json.dumps({"model": model, "stream": True, "messages": messages, "tools": TOOLS, **fields}).encode()
+
+
+def _zipped(*parts: tuple[bytes, int], read: int) -> list[bytes]:
+    """Parts, each so many times, in gzip, in writes of `read` bytes."""
+    packer = zlib.compressobj(9, wbits=31)
+    packed = b"".join(packer.compress(part) for part, count in parts for _ in range(count)) + packer.flush()
+    return _cut(packed, read)
+
+
+def _cut(data: bytes, read: int = READ) -> list[bytes]:
+    return [data[at : at + read] for at in range(0, len(data), read)]
+
+
+def _whole(content: str = "x", **message: Any) -> bytes:
+    said = {"role": "assistant", "content": content, **message}
+    return json.dumps({"id": "c", "choices": [{"index": 0, "message": said, "finish_reason": "stop"}]}).encode()
+
+
+def _tools(count: int, parameters: int = 1) -> list[dict[str, Any]]:
+    properties = {f"parameter_{i}": {"type": "string"} for i in range(parameters)}
+    schema = {"type": "object", "properties": properties}
+    return [{"type": "function", "function": {"name": f"tool_{i}", "parameters": schema}} for i in range(count)]
+
+
+def _turns(count: int, text: str) -> list[dict[str, Any]]:
+    one = [{"role": "user", "content": text}, {"role": "assistant", "content": text, "tool_calls": [_call(0)]}]
+    return [*(one * count), {"role": "user", "content": "x"}]
+
+
+GZIP = {**SSE, "content-encoding": "gzip"}
+JSON = {"content-type": "application/json"}
+SHORT = _said(HERMES % 1) + END
+ZEROS = b"\0" * (1 << 20)
+NEVER = '<tool_call>{"name": "bash", "arguments": {"x": "'
+EXCHANGES: Mapping[str, Callable[[], Hostile]] = {
+    "nothing hostile": lambda: Hostile(_asked(), [SHORT]),
+    "300 MB of zeros in gzip": lambda: Hostile(_asked(), _zipped((ZEROS, 300), read=READ), GZIP),
+    "300 MB of zeros in gzip, 1 KB at once": lambda: Hostile(_asked(), _zipped((ZEROS, 300), read=1 << 10), GZIP),
+    "300 MB of zeros in gzip, no policy": lambda: Hostile(_asked("m"), _zipped((ZEROS, 300), read=1 << 10), GZIP),
+    "64 MB of events in gzip": lambda: Hostile(_asked(), _zipped((_said("a" * 400), 1 << 17), read=READ), GZIP),
+    "64 MB of events in gzip, no policy": lambda: Hostile(
+        _asked("m"), _zipped((_said("a" * 400), 1 << 17), read=READ), GZIP
+    ),
+    "calls in gzip": lambda: Hostile(_asked("m"), _zipped((SHORT[: -len(END)], 1 << 15), read=READ), GZIP),
+    "zeros in gzip, not streamed": lambda: Hostile(
+        _asked(stream=False), _zipped((b'{"a": "', 1), (ZEROS, 60), read=READ), {**JSON, "content-encoding": "gzip"}
+    ),
+    "a call of 10 MB": lambda: Hostile(_asked("m"), _cut(_said(NEVER + "a" * 10_000_000 + '"}}</tool_call>') + END)),
+    "a call of 10 MB, not streamed": lambda: Hostile(
+        _asked("m", stream=False), _cut(_whole(NEVER + "a" * 10_000_000 + '"}}</tool_call>')), JSON
+    ),
+    "a line of 12 MB": lambda: Hostile(_asked("m"), _cut(_frame({"content": "a" * 12_000_000}) + END)),
+    "a line of 12 MB, not streamed": lambda: Hostile(_asked(stream=False), _cut(_whole("a" * 12_000_000)), JSON),
+    "4,000 calls, not streamed": lambda: Hostile(
+        _asked(stream=False), _cut(_whole("", tool_calls=[_call(i) for i in range(4_000)])), JSON
+    ),
+    "4,000 calls that do not fit, not streamed": lambda: Hostile(
+        _asked(stream=False), _cut(_whole("".join(HERMES % i for i in range(4_000)))), JSON
+    ),
+    "4,000 calls that do not fit, in JSON called a stream": lambda: Hostile(
+        _asked(), _cut(_whole("".join(HERMES % i for i in range(4_000))))
+    ),
+    "4,000 calls, in JSON called a stream": lambda: Hostile(
+        _asked(), _cut(_whole("", tool_calls=[_call(i) for i in range(4_000)]))
+    ),
+    "a call of 10 MB, in JSON called a stream": lambda: Hostile(
+        _asked("m"), _cut(_whole(NEVER + "a" * 10_000_000 + '"}}</tool_call>'))
+    ),
+    "1 MB of <, in JSON called a stream": lambda: Hostile(_asked("m"), _cut(_whole("<" * 1_000_000))),
+    "1 MB of <, not streamed": lambda: Hostile(_asked("m", stream=False), _cut(_whole("<" * 1_000_000)), JSON),
+    "brackets, not streamed": lambda: Hostile(_asked(stream=False), _cut(b'{"a": ' + b"[" * 5_000_000), JSON),
+    "10,000 tools": lambda: Hostile(_asked(tools=_tools(10_000)), [SHORT]),
+    "10,000 tools, in the prompt": lambda: Hostile(_asked("deepseek-r1", tools=_tools(10_000)), [SHORT]),
+    "500 tools with 40 parameters": lambda: Hostile(_asked(tools=_tools(500, 40)), [SHORT]),
+    "a tool with 20,000 parameters": lambda: Hostile(_asked(tools=_tools(1, 20_000)), [SHORT]),
+    "a history of 10 MB": lambda: Hostile(_asked(messages=_turns(5, "a" * 1_000_000)), [SHORT]),
+    "a history of 4,000 calls": lambda: Hostile(_asked(messages=_turns(4_000, "a")), [SHORT]),
+}
+"""What is more than a prompt or a stream: compressed, not streamed, long requests."""
+
+
+def hostile() -> Iterator[tuple[str, Hostile]]:
+    """Every exchange of this file, by what it is."""
     for what, prompt in PROMPTS.items():
-        text = prompt(MOST_PROMPT - 100)[:MOST_PROMPT]
-        samples = [_seconds(lambda text=text: exchange(text).request()) for _ in range(rounds)]
-        yield Figure(GROUP, f"a prompt of {what}", "s", samples, MOST_SECONDS)
+        said = [{"role": "system", "content": prompt(MOST_PROMPT - 100)[:MOST_PROMPT]}]
+        yield f"a prompt of {what}", Hostile(_asked(tools=None, messages=said), [SHORT])
     for what, reply in REPLIES.items():
-        samples = [max(_seconds(work) for n in (500, 4_000) for work in pieces(reply(n))) for _ in range(rounds)]
-        yield Figure(GROUP, f"a reply of {what}", "s", samples, MOST_SECONDS)
+        for count in (500, 4_000):
+            yield f"a reply of {count:,} {what}", Hostile(_asked(), _cut(reply(count)))
+    for dialect, model in MODELS.items():
+        for text in TEXTS:
+            reply = _said(text * (5 * READ // len(text))) + END
+            yield f"{text!r} for {dialect}", Hostile(_asked(model), _cut(reply))
+    yield from ((what, make()) for what, make in EXCHANGES.items())
 
 
-def _seconds(work: Callable[[], object]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
+MODELS = {"every dialect": "m", "llama3": "llama-3.1-8b"}
+TEXTS = (
+    "<",
+    "<read>",
+    "{",
+    "[",
+    '", "',
+    "<tool_call>",
+    '{"name": "bash", "arguments": {',
+    "<function=bash>",
+    "bash(",
+    "`",
+    "\\",
+)
+
+
+def figures(rounds: int) -> Iterator[Figure]:
+    with beside(POLICY) as gap:
+        gap(EXCHANGES["nothing hostile"]())  # has everything compiled that will be
+        for what, one in hostile():
+            yield Figure(GROUP, what, "s", [gap(one) for _ in range(rounds)], MOST_SECONDS)

@@ -85,3 +85,12 @@ def test_replies_as_they_should_be_are_read() -> None:
     ):
         one = codec(name)
         assert any(decoded(one, Frame(raw, data_of(raw))) for raw in frames)
+
+
+def test_call_under_any_key_is_said() -> None:
+    """What holds a call is no error and no ping, whatever a server calls the rest."""
+    entry = {"type": "function", "function": {"name": "bash", "arguments": "{}"}}
+    assert not says_nothing(chat.encoded({"choiices": {"0": {"message": {"tool_calls": [entry]}}}}))
+    assert not says_nothing(chat.encoded([{"type": "tool_use", "name": "bash"}]))
+    assert not says_nothing(chat.encoded([{"tool_calls": True}]))
+    assert says_nothing(chat.encoded({"error": {"message": "no tool_calls for you"}}))

@@ -13,6 +13,7 @@ from tests.apis import chat
 from tests.attacks.clients import called, cline, parsed, told
 from tests.attacks.lab import RULES, actions, native, streamed, under, whole
 from vtc.exchange.own_reply import WITHHELD
+from vtc.exchange.stream import MOST_JSON
 
 DENY = {"denied_tools": ["bash"], "on_denied": "drop"}
 ENTRY = {"index": 0, "id": "c0", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
@@ -290,3 +291,17 @@ def test_no_denied_call_leaves_in_whatever_reply(odd: Any, calls: Any) -> None:
         exchange = under(DENY, stream=False)
         assert "bash" not in called(exchange.body(chat.encoded(body)))
         assert exchange.report.failures == []
+
+
+def test_json_that_is_declared_a_stream_is_read_up_to_a_size() -> None:
+    """B5: it is read at once, while all others wait; of a longer one no call leaves under a policy, which is told."""
+    entry = {"id": "c", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
+    for size in (100, MOST_JSON):
+        body = chat.encoded(chat.completion("x" * size, "tool_calls", message={"tool_calls": [entry]}))
+        pieces = [body[at : at + 10_000] for at in range(0, len(body), 10_000)]
+        one = under({"denied_tools": ["bash"]})
+        assert called(streamed(one, pieces)) == set()
+        assert one.report.policies
+        free = under(None)
+        assert streamed(free, pieces) == body
+        assert [("KiB" in failure) for failure in free.report.failures] == [True] * (size == MOST_JSON)

@@ -23,6 +23,7 @@ from mitmproxy.certs import CertStore
 from mitmproxy.tools.dump import DumpMaster
 
 from tests.apis import chat
+from tests.e2e import http2
 from tests.e2e.upstream import Reply, Script, Seen, Upstream, serving
 from vtc.profiles import loader
 from vtc.proxy.addon import VirtualToolCalling
@@ -234,6 +235,22 @@ async def start(confdir: Path) -> AsyncIterator[Start]:
             settings.setdefault("mode", [f"reverse:{upstream.url}"])
             proxy = await stack.enter_async_context(running_proxy(confdir, **settings))
             client = httpx.AsyncClient(base_url=proxy.url, trust_env=False, timeout=PATIENCE, verify=False)
+            return Lab(proxy, upstream, await stack.enter_async_context(client))
+
+        yield start
+
+
+@pytest.fixture
+async def start_http2(confdir: Path, server_tls: ssl.SSLContext, newer_tls: ssl.SSLContext) -> AsyncIterator[Start]:
+    """As `start`, with HTTP/2 and TLS from the client to mitmproxy and from there to the model server."""
+    async with AsyncExitStack() as stack:
+
+        async def start(replies: Replies, **settings: Any) -> Lab:
+            upstream = await stack.enter_async_context(http2.serving(scripted(replies), server_tls))
+            mode = [f"reverse:{upstream.url}"]
+            proxy = await stack.enter_async_context(running_proxy(confdir, mode=mode, ssl_insecure=True, **settings))
+            base = proxy.url.replace("http:", "https:")
+            client = httpx.AsyncClient(base_url=base, http2=True, verify=newer_tls, trust_env=False, timeout=PATIENCE)
             return Lab(proxy, upstream, await stack.enter_async_context(client))
 
         yield start

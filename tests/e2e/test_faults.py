@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import re
-import ssl
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import AsyncExitStack, suppress
-from pathlib import Path
+from contextlib import suppress
 from typing import Any, Literal
 
 import httpx
 import pytest
 
 from tests.apis import chat
-from tests.e2e import http2
-from tests.e2e.conftest import PATH, PATIENCE, Lab, Start, by_turn, running_proxy
+from tests.e2e.conftest import PATH, PATIENCE, Lab, Start, by_turn
 from tests.e2e.test_transport import CODINGS
 from tests.e2e.upstream import JSON, SSE, Reply
 from tests.exchanges import opened
@@ -135,26 +132,16 @@ async def test_it_stalls_at_any_place(start: Start) -> None:
     assert not lab.proxy.addon._live
 
 
-async def test_it_resets_one_stream_of_http2(
-    confdir: Path, server_tls: ssl.SSLContext, newer_tls: ssl.SSLContext
-) -> None:
+async def test_it_resets_one_stream_of_http2(start_http2: Start) -> None:
     """The connection, and the next exchange on it, live on."""
     cuts = places(STREAM)[1:]
-    replies = iter([*(Reply(pieces, cut=True) for pieces in cuts), Reply(STREAM)])
-    async with AsyncExitStack() as stack:
-        model = await stack.enter_async_context(http2.serving(lambda _: next(replies), server_tls))
-        proxy = await stack.enter_async_context(
-            running_proxy(confdir, mode=[f"reverse:{model.url}"], ssl_insecure=True)
-        )
-        base = proxy.url.replace("http:", "https:")
-        client = httpx.AsyncClient(base_url=base, http2=True, verify=newer_tls, trust_env=False, timeout=PATIENCE)
-        lab = Lab(proxy, model, await stack.enter_async_context(client))
-        for pieces in cuts:
-            body, told = await received(lab)
-            assert told
-            assert same(expected(pieces, ended=False)).startswith(same(body))
+    lab = await start_http2(by_turn(*(Reply(pieces, cut=True) for pieces in cuts), Reply(STREAM)))
+    for pieces in cuts:
         body, told = await received(lab)
-        assert (chat.read(body), told) == (CALLED, False)
+        assert told
+        assert same(expected(pieces, ended=False)).startswith(same(body))
+    body, told = await received(lab)
+    assert (chat.read(body), told) == (CALLED, False)
 
 
 HELLO = chat.said("Hello")[0]

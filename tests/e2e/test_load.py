@@ -1,7 +1,7 @@
 """Many streams through one mitmdump: nothing mixed up, nothing lost, and the memory back to where it was.
 
-`make load` runs 200 at once and 10,000 in a row; what runs with the other tests is a small one of the same kind. The
-figures are printed.
+`make load` runs 200 at once, 10,000 in a row, and 20,000 of which no two are alike; what runs with the other tests is a
+small one of the same kind. The figures are printed.
 """
 
 from __future__ import annotations
@@ -27,12 +27,16 @@ from tests.e2e.test_start import ADDON, MITMDUMP
 from tests.e2e.upstream import JSON, Reply, Seen, serving
 
 WRITTEN = [chat.DIALECTS[name] for name in ("hermes", "tag", "invoke", "qwen3-coder")]
-PATIENCE = 1200
+PATIENCE = 3600
 """Seconds for all of it."""
 WARM_UP = 50
 """Rounds before memory is measured: until then caches fill."""
 GROWTH = 32
 """Megabytes by which mitmdump may have grown in the end; the replies of the large run are several times that."""
+FLAT = 4
+"""Megabytes by which it may differ once every cache is full."""
+FILLED = 6_000
+"""Exchanges that are all different after which every cache is full: those with a bound in bytes, and those of `re`."""
 
 
 @dataclass(slots=True)
@@ -46,9 +50,9 @@ class Load:
     ids: set[str] = field(default_factory=set)
     done: int = 0
 
-    async def ask(self, number: int) -> None:
+    async def ask(self, number: int, **fields: Any) -> None:
         """A request with a number of its own, whose reply must be the one for it."""
-        body = chat.request(str(number), stream=bool(number % 5))
+        body = chat.request(str(number), stream=bool(number % 5), **fields)
         read = chat.read((await self.client.post(PATH, json=body)).content)
         assert read.content == f"This is {number}."
         assert read.calls == [("write", {"filePath": f"/{number}", "content": content_of(number)})]
@@ -81,7 +85,7 @@ def pieces_of(number: int) -> list[bytes]:
 
 
 def replying(seen: Seen) -> Reply:
-    number = int(seen.json["messages"][0]["content"])
+    number = int(seen.json["messages"][-1]["content"])
     if seen.json["stream"]:
         return Reply(pieces_of(number))
     said = "".join(delta.get("content") or "" for delta in chat.deltas(b"".join(pieces_of(number))))
@@ -172,3 +176,31 @@ async def test_streams_in_a_row(count: int, confdir: Path, tmp_path: Path, capsy
     assert (load.done, len(load.ids)) == (count, count)
     assert f"{count} exchanges, {count} calls (0 repaired), 0 left as text, 0 failed open".encode() in summary
     assert after < before + GROWTH
+
+
+@pytest.mark.parametrize(
+    "count", [pytest.param(200, id="small"), pytest.param(20_000, id="large", marks=pytest.mark.load)]
+)
+async def test_memory_when_no_two_exchanges_are_alike(
+    count: int, confdir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each has a model and a prompt of its own, every hundred a tool: what is kept for one is of no use to the next."""
+    async with loaded(replying, confdir, tmp_path) as load:
+        megabytes = list[float]()
+        for number in range(count):
+            tools = [chat.tool(f"tool_{number // 100}", **{f"of_{number // 100}": "string"}), *chat.TOOLS]
+            said = [{"role": role, "content": content} for role, content in _turns(number)]
+            await load.ask(number, model=f"model-{number}", tools=tools, messages=said)
+            if number % (count // 20) == count // 20 - 1:
+                megabytes.append(load.megabytes)
+                told(capsys, f"{number + 1} that differ: mitmdump {load.megabytes:.1f} MB")
+        summary = await load.summary()
+    assert (load.done, len(load.ids)) == (count, count)
+    assert f"{count} exchanges, {count} calls (0 repaired), 0 left as text, 0 failed open".encode() in summary
+    filled = [one for at, one in enumerate(megabytes, 1) if at * count // 20 >= FILLED]
+    assert not filled or max(filled) < filled[0] + FLAT
+
+
+def _turns(number: int) -> list[tuple[str, str]]:
+    prompt = f"You are agent {number}. " * 200
+    return [("system", prompt), ("user", f"Ask {number}."), ("assistant", f"Done {number}."), ("user", str(number))]

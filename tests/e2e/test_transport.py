@@ -333,20 +333,10 @@ async def test_http_versions_and_tls(
             assert (flow.request.is_http2, flow.response.is_http2) == newer
 
 
-async def test_an_empty_data_frame_loses_nothing(
-    confdir: Path, server_tls: ssl.SSLContext, newer_tls: ssl.SSLContext
-) -> None:
+async def test_an_empty_data_frame_loses_nothing(start_http2: Start) -> None:
     """For mitmproxy it is the same as the end of the body, though more may follow."""
-    pieces = [chat.ROLE, *chat.said("a <re"), b"", *chat.said("ad> b"), b"", chat.STOP, chat.DONE, b""]
-    async with AsyncExitStack() as stack:
-        model = await stack.enter_async_context(http2.serving(lambda _: Reply(pieces), server_tls))
-        proxy = await stack.enter_async_context(
-            running_proxy(confdir, mode=[f"reverse:{model.url}"], ssl_insecure=True)
-        )
-        base = proxy.url.replace("http:", "https:")
-        client = httpx.AsyncClient(base_url=base, http2=True, verify=newer_tls, trust_env=False, timeout=PATIENCE)
-        lab = Lab(proxy, model, await stack.enter_async_context(client))
-        assert (await lab.post(ASK)).message == chat.Read("a <read> b", finish_reason="stop")
+    lab = await start_http2([chat.ROLE, *chat.said("a <re"), b"", *chat.said("ad> b"), b"", chat.STOP, chat.DONE, b""])
+    assert (await lab.post(ASK)).message == chat.Read("a <read> b", finish_reason="stop")
 
 
 @pytest.mark.parametrize("tls", [False, True], ids=["http", "https"])

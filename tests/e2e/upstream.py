@@ -52,6 +52,8 @@ class Upstream:
     seen: list[Seen] = field(default_factory=list)
     gone: asyncio.Event = field(default_factory=asyncio.Event)
     """A client went away in the middle of a reply."""
+    blocked: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set while nothing more can be written to a client, as it and all that is between do not read."""
     errors: list[Exception] = field(default_factory=list)
     """What a test's own script raised."""
 
@@ -65,6 +67,10 @@ async def serving(script: Script, tls: ssl.SSLContext | None = None) -> AsyncIte
         task = asyncio.current_task()
         assert task is not None
         tasks.add(task)
+        # asyncio tells nobody else.
+        protocol = writer.transport.get_protocol()
+        protocol.pause_writing = _then(protocol.pause_writing, upstream.blocked.set)  # type: ignore[method-assign]
+        protocol.resume_writing = _then(protocol.resume_writing, upstream.blocked.clear)  # type: ignore[method-assign]
         try:
             while (seen := await _request(reader)) is not None:
                 upstream.seen.append(seen)
@@ -92,6 +98,14 @@ async def serving(script: Script, tls: ssl.SSLContext | None = None) -> AsyncIte
         await server.wait_closed()
         if upstream.errors:
             raise ExceptionGroup("the script of the model server failed", upstream.errors)
+
+
+def _then(first: Callable[[], object], second: Callable[[], object]) -> Callable[[], None]:
+    def both() -> None:
+        first()
+        second()
+
+    return both
 
 
 async def _request(reader: asyncio.StreamReader) -> Seen | None:

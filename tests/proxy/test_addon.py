@@ -214,7 +214,7 @@ def test_a_request_with_a_broken_coding_is_left_alone(flows: Flows) -> None:
 @pytest.mark.parametrize("headers", [JSON, SSE], ids=["JSON", "events"])
 def test_other_flows_have_no_report(headers: http.Headers, flows: Flows) -> None:
     flow = flows.asked(path="/v1/embeddings")
-    flow.response = tutils.tresp(headers=headers.copy(), content=b"{}")
+    flow.response = tutils.tresp(headers=headers.copy(), content=None)
     flows.addon.responseheaders(flow)
     assert flow.response.stream is (headers is SSE)  # mitmproxy would keep a stream back up to its end
     flows.responded(flow)
@@ -334,7 +334,8 @@ def test_a_flow_that_is_sent_again_is_dealt_with_anew() -> None:
 def test_a_client_of_http_1_0_is_sent_no_chunks(version: str, chunked: bool, flows: Flows) -> None:
     flow = flows.asked()
     flow.request.http_version = version
-    flow.response = tutils.tresp(headers=http.Headers(content_type="text/event-stream", content_length="9"))
+    headers = http.Headers(content_type="text/event-stream", content_length="9")
+    flow.response = tutils.tresp(headers=headers, content=None)
     flow.response.http_version = "HTTP/1.1"
     flows.addon.responseheaders(flow)
     assert ("transfer-encoding" in flow.response.headers) is chunked

@@ -170,3 +170,23 @@ def test_an_unknown_coding_is_named() -> None:
         "content coding 'compress' is not supported, only identity, gzip, x-gzip, deflate, br, zstd; "
         "send `accept-encoding: identity` with the request"
     )
+
+
+def test_body_that_stands_for_far_more_than_its_size_is_corrupt_in_small_reads_too() -> None:
+    packed = gzip.compress(bytes(80 << 20))
+    undone, given = decoder("gzip"), 0
+    with pytest.raises(CorruptBody, match="beyond 32 MiB and 200 times its size"):  # noqa: PT012 - which read it is
+        for at in range(0, len(packed), 1 << 10):
+            given += len(undone.feed(packed[at : at + (1 << 10)]))
+    assert given <= 32 << 20
+    with pytest.raises(CorruptBody):
+        undone.finish()
+
+
+def test_long_body_of_text_is_decoded_to_its_end() -> None:
+    text = b"".join(b"%d is a number, and so is %d\n" % (number, number * 7) for number in range(1_200_000))
+    packed = gzip.compress(text, 1)
+    undone = decoder("gzip")
+    given = sum(len(undone.feed(packed[at : at + (1 << 16)])) for at in range(0, len(packed), 1 << 16))
+    assert (given, undone.finish()) == (len(text), b"")
+    assert given > 32 << 20

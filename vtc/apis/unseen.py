@@ -94,7 +94,9 @@ def _count(rest: list[Any]) -> int:
             rest += value
         elif isinstance(value, dict):
             count += str(value.get("type")).startswith(_CALLS)
-            count += len(value.get("tool_calls") or ()) + isinstance(value.get("function_call"), dict)
+            held = value.get("tool_calls")
+            count += len(held) if isinstance(held, list | dict) else bool(held)
+            count += isinstance(value.get("function_call"), dict)
             rest += [one for key, one in value.items() if key not in ("input", "arguments")]
     return count
 
@@ -105,4 +107,6 @@ def says_nothing(data: bytes) -> bool:
         value = decode(data, "replace")
     except ValueError:
         return b"{" not in data  # a page of HTML, a word
-    return not isinstance(value, dict) or not any(value.get(key) for key in SAYING)
+    if isinstance(value, dict) and any(value.get(key) for key in SAYING):
+        return False
+    return not calls(data)  # under whatever key

@@ -31,6 +31,7 @@ from vtc.events import Call, Message, Refusal
 from vtc.exchange import error_reply
 from vtc.exchange import request as outgoing
 from vtc.exchange.call_in_name import reader_of_names
+from vtc.exchange.coded import CodedStream
 from vtc.exchange.leftovers import Leftovers
 from vtc.exchange.own_reply import WITHHELD, own_reply, saying
 from vtc.exchange.reply import ReplyPipeline, Thoughts, WholeReply
@@ -349,7 +350,8 @@ class Exchange:
             return pipelines[-1]
 
         codec = self._api.codec(self._request.form, self.plan.reply.drop)
-        return Stream(codec, pipeline, decoder, report, clock, strict=self.plan.reply.is_strict, whole=as_one)
+        kind = Stream if isinstance(decoder, compression.Identity) else partial(CodedStream, decoder)
+        return kind(codec, pipeline, report, clock, strict=self.plan.reply.is_strict, whole=as_one)
 
     def _pipeline(self, report: Report, plan: ReplyPlan, *, whole: bool) -> ReplyPipeline:
         """Make the way of one choice of the reply."""

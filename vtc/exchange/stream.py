@@ -1,8 +1,9 @@
 """A reply on its way to the client, from bytes to bytes: the one place where it fails open, or closed.
 
-    chunk -> undo the content coding -> cut into frames -> relay -> bytes that may leave
+    chunk -> cut into frames -> relay -> bytes that may leave
 
-A whole body goes this way as the stream that says the same. A chunk in which nothing can begin takes the fast path.
+`coded.py` undoes a content coding before that. A whole body goes this way as the stream that says the same. A chunk in
+which nothing can begin takes the fast path.
 
 After a fault the rest passes as it came. Where a policy refuses calls it does not: a frame that cannot be read is left
 out, and after a fault of ours nothing leaves any more.
@@ -20,13 +21,14 @@ from vtc.exchange.fast_path import FastPath
 from vtc.exchange.reply import ReplyPipeline
 from vtc.reporting.report import Report
 from vtc.scrub import told
-from vtc.wire import compression
 from vtc.wire.framing import Frame, FrameTooLong
 
 logger = logging.getLogger(__name__)
 
 MOST_WHOLE = 64 * 2**20
 """Bytes of a body that is no stream beyond which it is not kept."""
+MOST_JSON = 1 << 16
+"""The same of one that was declared to be one: it is read at once at its end, while all other streams wait."""
 MOST_PIECES = 1 << 10
 """Pieces of it that are kept before they are joined."""
 
@@ -41,7 +43,6 @@ class Stream:
         self,
         codec: Codec,
         pipeline: Callable[[], ReplyPipeline],
-        decoder: compression.Decoder,
         report: Report,
         clock: Callable[[], float] = float,
         *,
@@ -55,12 +56,12 @@ class Stream:
         self._strict = strict
         self._whole = whole
         self._collected: list[bytes] | None = None  # the body, once it is known to be no stream
+        self._most = MOST_WHOLE
         self._report = report
-        self._decoder = decoder
         self._framing = codec.framing
         self._frames = codec.framing.reader()
         self._relay: Relay[ReplyPipeline] = Relay(codec, pipeline, strict=strict)
-        self._fast = FastPath(self._relay) if isinstance(decoder, compression.Identity) else None
+        self._fast: FastPath | None = FastPath(self._relay)
         self.left_out = False
         """True if something of it could not be read, and did not leave."""
         self._finished = False
@@ -72,9 +73,9 @@ class Stream:
         self.broken = False
         """True if the rest of the body is lost: it is not what its content coding says, or it may not leave."""
 
-    def collect(self) -> None:
-        """Take the body for one that is no stream, from its beginning."""
-        self._collected, self._fast = [], None
+    def collect(self, most: int = MOST_WHOLE) -> None:
+        """Take the body for one that is no stream, from its beginning, if it has not more bytes than that."""
+        self._collected, self._fast, self._most = [], None, most
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Take the next bytes of the body."""
@@ -95,14 +96,14 @@ class Stream:
         self.seconds += self._clock() - started
         return _joined(out)
 
-    def finish(self) -> list[bytes]:
-        """End the body (idempotent)."""
+    def finish(self, fault: Exception | None = None) -> list[bytes]:
+        """End the body (idempotent), after a fault where it broke off."""
         if self._finished:
             return []
         self._finished = True
         started = self._clock()
         held = self._read(self._fast.take(b""), final=False) if self._fast else []
-        out = _joined(held + self._read(b"", final=True))
+        out = _joined(held + self._read(b"", final=True, fault=fault))
         self.seconds += self._clock() - started
         return out
 
@@ -113,19 +114,29 @@ class Stream:
             self._fast.rest()
         return made
 
-    def _read(self, chunk: bytes, *, final: bool) -> list[bytes]:
+    def break_off(self, data: bytes, fault: Exception) -> list[bytes]:
+        """Take the last bytes that could be made out of the body: all that comes after them is lost."""
+        chunk = self._fast.take(data) if self._fast else data
+        return _joined(self._read(chunk, final=False, fault=fault))
+
+    def give_up(self, data: bytes, fault: Exception) -> list[bytes]:
+        """Rewrite no more of the body, from these bytes on."""
+        if self._collected is not None:  # which is no work
+            return Stream.feed(self, data)
+        chunk = self._fast.take(data) if self._fast else data
+        out = self._fail(fault)
+        if not (self._strict or self._relay.codec.renumbers):
+            out += [frame.raw for frame in self._given_back(self._frames.finish)]
+        return _joined([*out, *self._read(chunk, final=False)])
+
+    def _read(self, rest: bytes, *, final: bool, fault: Exception | None = None) -> list[bytes]:
         """Take a chunk the long way; what fails on it is passed on as it came, as is all that follows."""
         if self.broken:
             return []  # there is a gap before whatever comes
+        self.broken = fault is not None
         out: list[bytes] = []
-        rest = b""  # that stands in no frame
         unread: list[Frame] = []
         try:
-            try:
-                rest = self._decoder.finish() if final else self._decoder.feed(chunk)
-                fault = None
-            except Exception as error:
-                rest, fault, self.broken = getattr(error, "decoded", b""), error, True
             if self.failed and not self._relay.codec.renumbers:
                 return [rest]
             if self._whole and self._is_collected(rest):
@@ -186,7 +197,7 @@ class Stream:
         beginning = data.lstrip(b"\xef\xbb\xbf \t\r\n")
         if self._collected is None and self._whole and beginning:
             if beginning.startswith(b"{"):
-                self.collect()
+                self.collect(MOST_JSON)
                 self._collected = [frame.raw for frame in self._frames.finish()]
             else:
                 self._whole = None
@@ -197,12 +208,12 @@ class Stream:
         assert self._collected is not None
         assert self._whole is not None
         self._collected.append(data)
-        if sum(map(len, self._collected)) > MOST_WHOLE:
+        if sum(map(len, self._collected)) > self._most:
             body, self._collected, self._whole = b"".join(self._collected), None, None
             if self._strict:
-                raise FrameTooLong(f"the reply is longer than {MOST_WHOLE >> 20} MiB")
+                raise FrameTooLong(f"the reply is no stream, and longer than {self._most >> 10} KiB")
             self.failed = True
-            self._report.failures.append(f"the reply is longer than {MOST_WHOLE >> 20} MiB")
+            self._report.failures.append(f"the reply is no stream, and longer than {self._most >> 10} KiB")
             return [body]
         if len(self._collected) > MOST_PIECES:
             self._collected = [b"".join(self._collected)]

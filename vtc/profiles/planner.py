@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from vtc.dialects.cache import ConversationCache
 from vtc.dialects.syntax.description import Description
+from vtc.dialects.syntax.grammar import MOST_TOOLS
 from vtc.dialects.text_client import documented_tools
 from vtc.events import Message, Tool
 from vtc.guards.chain import Guards
@@ -207,6 +208,10 @@ class Planner:
         expected = [dialect] if write or self.settings.dialect or named else []
         dialects = self._read(model, *expected) if allowed else ()
         why = []
+        if len(request.tools) > MOST_TOOLS and (many := [one for one in dialects if one.names == "declared"]):
+            dialects = tuple(one for one in dialects if one not in many)
+            names = ", ".join(one.name for one in many)
+            why.append(f"not read with more than {MOST_TOOLS} tools, whose names are their markup: {names}")
         if write:
             why.append(f"the model knows no tools: conversation{' and tools' * allowed} written as {write.name}")
         if dialects:
@@ -313,24 +318,19 @@ class Planner:
                 None,
                 f"the request declares {len(request.tools)} tool{'s' * (len(request.tools) != 1)}: a native client",
             )
-        documented = _documented_tools(request, client.tool_sections, cache)
-        longest = max((len(message.text) for message in request.messages if message.role == "system"), default=0)
-        is_read = documented or longest <= documented_tools.MOST_PROMPT
-        too_long = "" if is_read else f", its prompt is too long to be looked through ({longest} characters)"
+        documented, unread = _documented_tools(request, client.tool_sections, cache)
         if client.tool_protocol == "text":
-            return documented, f"client profile {client.name} says tool_protocol: text{too_long}"
+            return documented, f"client profile {client.name} says tool_protocol: text{unread}"
         agent, patterns = facts.user_agent[:80], self.settings.client_patterns
         if not patterns:
             return None, "the request declares no tools; vtc_client_patterns is empty: no text client is looked for"
         if pattern := agent_pattern(facts.user_agent, patterns):
-            reason = (
-                f"user agent {agent!r} holds {pattern!r} and the request declares no tools: a text client{too_long}"
-            )
+            reason = f"user agent {agent!r} holds {pattern!r} and the request declares no tools: a text client{unread}"
             return documented, reason
         if documented:
             return documented, f"the system prompt documents {len(documented)} tools: a text client"
         lacking = f"user agent {agent!r} holds none of {', '.join(map(repr, patterns))}"
-        return None, f"the request declares no tools, {lacking} and the prompt documents no tools"
+        return None, f"the request declares no tools, {lacking} and the prompt documents no tools{unread}"
 
     def _tools(self, model: ModelProfile) -> str:
         return self.settings.tools if self.settings.tools != "auto" else model.tools
@@ -375,11 +375,15 @@ def _withheld(configured: Iterable[Guards], names: Iterable[str]) -> frozenset[s
 
 def _documented_tools(
     request: Asked, tool_sections: tuple[str, ...], cache: ConversationCache | None
-) -> tuple[Tool, ...]:
-    """The tools that the system prompt documents, in whichever of its parts; by each name the first."""
+) -> tuple[tuple[Tool, ...], str]:
+    """The tools that the system prompt documents, by each name the first; and which of its parts was not looked at."""
     tools: dict[str, Tool] = {}
+    unread = ""
     for message in request.messages:
         for part in message.content if message.role == "system" else ():
-            for tool in documented_tools.read(part, tool_sections, cache).tools if isinstance(part, str) else ():
-                tools.setdefault(tool.name, tool)
-    return tuple(tools.values())
+            if isinstance(part, str):
+                found = documented_tools.read(part, tool_sections, cache)
+                unread = f", its prompt {found.unread}" if found.unread else unread
+                for tool in found.tools:
+                    tools.setdefault(tool.name, tool)
+    return tuple(tools.values()), unread

@@ -39,6 +39,7 @@ from vtc.proxy.refusing import refuse, renew, streams_large, withhold, withholdi
 from vtc.proxy.reload import Reloader
 from vtc.proxy.startup import Startup
 from vtc.proxy.stats import Stats
+from vtc.proxy.turns import Turns
 from vtc.reporting import hints
 from vtc.reporting.report import Report
 from vtc.scrub import escaped, scrub, scrubbed, secrets
@@ -87,7 +88,7 @@ class VirtualToolCalling:
         self._log = Log()
         page = Page(self._stats)
         commands = Commands(self, reloader, self._stats, page)
-        self.addons = [Startup(), reloader, commands, self._log, Metrics(self._stats), page]
+        self.addons = [Startup(), reloader, commands, self._log, Metrics(self._stats), page, Turns()]
 
     def load(self, loader: Loader) -> None:
         options.add(loader)
@@ -168,8 +169,8 @@ class VirtualToolCalling:
         live, response = self._live.get(flow), flow.response
         if response is None or AGAIN in flow.metadata or not (200 <= response.status_code < 300):
             return
-        if live and live.answered:
-            return
+        if response.raw_content is not None:
+            return  # ours, of another addon or of a person: mitmproxy streams none that is there already
         media_type = bodies.media_type(response)
         is_stream = media_type in STREAMED
         if live is None or not live.exchange.reads:
@@ -183,7 +184,7 @@ class VirtualToolCalling:
         if (whole or (exchange.plan.reply.buffered and rewrites)) and not streams_large():
             return  # of what is buffered it is no matter in which form upstream gave it
         try:
-            stream = exchange.stream(response.headers.get("content-encoding", ""), time.perf_counter, whole=whole)
+            stream = exchange.stream(response.headers.get("content-encoding", ""), time.thread_time, whole=whole)
         except UnsupportedEncoding as error:
             strict = exchange.withheld(str(error)) is not None and rewrites
             response.stream = withholding if strict else True
@@ -202,6 +203,9 @@ class VirtualToolCalling:
     async def response(self, flow: http.HTTPFlow) -> None:
         live, response = self._live.get(flow), flow.response
         self._keep_unread(flow)
+        missed = live is None and flow.live and METADATA not in flow.metadata and ctx.options.vtc_mode != "off"
+        if missed and self._api(flow):
+            self._left_alone(flow, "its request was not read: it was edited afterwards, or VTC was off then")
         if live is None or response is None:
             return
         if response.status_code >= 400 and not live.answered:

@@ -20,6 +20,7 @@ from vtc.apis import summary
 from vtc.profiles.plan import Plan
 from vtc.profiles.planner import Planner
 from vtc.proxy import flows
+from vtc.proxy.appending import append
 from vtc.proxy.page import Page
 from vtc.proxy.reload import Reloader
 from vtc.proxy.stats import Stats, counted
@@ -83,10 +84,9 @@ class Commands:
         if not cases:
             raise exceptions.CommandError(f"vtc.save: nothing to save{told}")
         try:
-            with Path(path).expanduser().open("a", encoding="utf-8") as file:
-                file.write("".join(f"{case.write(one)}\n" for one in cases))
+            append(Path(path).expanduser(), "".join(f"{case.write(one)}\n" for one in cases))
         except OSError as error:
-            raise exceptions.CommandError(f"vtc.save: {error}") from None
+            raise exceptions.CommandError(f"vtc.save: {path} cannot be written: {error.strerror}") from None
         done = f"vtc: {len(cases)} case{'s' * (len(cases) != 1)} added to {path}{told}"
         logger.info(done)
         return done

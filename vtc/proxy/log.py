@@ -14,6 +14,7 @@ from typing import Any
 
 from mitmproxy import ctx, exceptions, http
 
+from vtc.proxy.appending import append
 from vtc.scrub import escaped, scrub, secrets
 
 logger = logging.getLogger(__name__)
@@ -49,8 +50,7 @@ class Log:
             return
         line = json.dumps(entry(flow, report, outcome), ensure_ascii=False)
         try:
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(f"{line}\n")
+            append(self._path, f"{line}\n")
         except OSError as error:
             if not self._failed:
                 logger.error("vtc: %s cannot be written, so exchanges are not logged: %s", self._path, error.strerror)

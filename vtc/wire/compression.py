@@ -17,7 +17,9 @@ import brotli  # type: ignore[import-untyped]  # has no stubs
 import zstandard
 
 _LIMIT = 32 * 2**20
-"""Bytes that one `feed` may give."""
+"""Bytes that one `feed` may give, and all of a body together if they are too many times its size."""
+_MOST_TIMES = 200
+"""Text shrinks tenfold, and a model that says one thing over and over a hundredfold."""
 _SLICE = 64
 """Bytes decoded between two looks at the limit (of zstd they can stand for 2 MiB, of gzip for 64 KiB), and so the
 most of a corrupt body that is lost with what made it so."""
@@ -122,13 +124,13 @@ class _Coded:
     def __init__(self, name: str, coding: _Coding) -> None:
         self._name = name
         self._coding = coding
-        self._started = False
+        self._came = self._gave = 0
         self._corrupt = ""
 
     def feed(self, data: bytes) -> bytes:
         if self._corrupt:
             raise CorruptBody(self._corrupt)
-        self._started = self._started or bool(data)
+        self._came += len(data)
         parts: list[bytes] = []
         size = 0
         for start in range(0, len(data), _SLICE):
@@ -142,12 +144,16 @@ class _Coded:
                 self._corrupt = f"one read of the {self._name} body grows beyond {_LIMIT >> 20} MiB"
                 raise CorruptBody(self._corrupt, b"".join(parts))
             parts.append(part)
+        self._gave += size
+        if self._gave > max(_LIMIT, _MOST_TIMES * self._came):
+            self._corrupt = f"the {self._name} body grows beyond {_LIMIT >> 20} MiB and {_MOST_TIMES} times its size"
+            raise CorruptBody(self._corrupt, b"".join(parts))
         return b"".join(parts)
 
     def finish(self) -> bytes:
         if self._corrupt:
             raise CorruptBody(self._corrupt)
-        if self._started and not self._coding.complete:
+        if self._came and not self._coding.complete:
             raise CorruptBody(f"the {self._name} body was cut off before its end")
         return b""
 

@@ -124,10 +124,35 @@ def test_reasoning_beside_the_text_is_not_looked_for_in_it() -> None:
     assert toy.reasoning_seen
 
 
+THOUGHT = {"type": "thinking", "thinking": [{"type": "text", "text": "[no]"}], "closed": True}
+REFERENCE = {"type": "reference", "reference_ids": [7]}
+
+
 def test_text_in_parts_is_read_as_other_text() -> None:
-    """As Mistral's servers send it. What is rewritten of it is one text."""
-    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "[no]"}]}
-    parts = [thought, {"type": "text", "text": "a[x]"}, {"type": "text", "text": "b"}]
+    """As Mistral's servers send it. What is rewritten of it is one text, and what is none stays what it was."""
+    parts = [THOUGHT, {"type": "text", "text": "a[x]"}, {"type": "text", "text": "b"}, "c", REFERENCE]
     message = rewritten(chat.completion(parts))["choices"][0]["message"]
-    assert message["content"] == "ab"
+    assert message["content"] == [THOUGHT, REFERENCE, {"type": "text", "text": "abc"}]
     assert [call["function"]["name"] for call in message["tool_calls"]] == ["x"]
+    message = rewritten(chat.completion(["a[x]", {"type": "text", "text": "b"}]))["choices"][0]["message"]
+    assert message["content"] == "ab"
+
+
+def test_thinking_in_parts_is_reasoning_that_upstream_parted_off() -> None:
+    toy = Toy()
+    body = chat.encoded(chat.completion([THOUGHT, {"type": "text", "text": "Hi"}]))
+    assert relayed(body, toy) == body
+    assert toy.reasoning_seen
+
+
+def test_thinking_in_parts_is_kept_where_a_chunk_is_rewritten() -> None:
+    """Beside text and before it, with the role and without it, also where nothing of the text is left."""
+    relay = Relay(ChunkCodec(), Toy)
+    contents = [[THOUGHT], [THOUGHT, {"type": "text", "text": "a[x]"}], [THOUGHT, "[y]"], "b"]
+    body = b"".join(chat.chunk({"role": "assistant", "content": content}) for content in contents) + chat.STOP
+    out = b"".join([piece for frame in sse.FrameReader().feed(body) for piece in relay.feed(frame)] + relay.finish())
+    said = [delta["content"] for delta in chat.deltas(out) if delta.get("content")]
+    assert [one for one in said if isinstance(one, list)] == [[THOUGHT]] * 3
+    assert "".join(one for one in said if isinstance(one, str)) == "ab"
+    called = [call["function"].get("name") for delta in chat.deltas(out) for call in delta.get("tool_calls", ())]
+    assert [name for name in called if name] == ["x", "y"]

@@ -36,7 +36,6 @@ from vtc.profiles.matching import Facts
 from vtc.profiles.planner import Planner
 from vtc.profiles.settings import Settings
 from vtc.reporting.report import Report
-from vtc.wire import compression
 from vtc.wire.framing import Frame
 from vtc.wire.sse import FrameReader
 
@@ -408,7 +407,7 @@ def test_frames_after_a_failure_keep_the_numbers_that_the_client_needs() -> None
     """One call was lifted before, so that all after it have moved."""
     report = Report()
     pipeline: Any = Toy
-    stream = Stream(Broken(), pipeline, compression.decoder(""), report)
+    stream = Stream(Broken(), pipeline, report)
     frames = streamed(text_events("Hi", "[a]", "more", "[b]", "end"), CALL, text_events("Bye", id="msg_2"))
     found = responses.read(b"".join([*(out for one in frames for out in stream.feed(one)), *stream.finish()]))
     assert report.failures == ["RuntimeError: planted"]

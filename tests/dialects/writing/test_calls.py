@@ -17,8 +17,6 @@ from vtc.events import Call, Refusal, Tool, ToolCall
 
 WEATHER = ToolCall("get_weather", '{"city": "Paris", "days": 2}', "c1")
 EXAMPLES = settings().max_examples
-FAITHFUL = [name for name, dialect in DIALECTS.items() if dialect.json_body]
-"""Dialects in which every call can be written; in the others some markup in a value cannot be told from the end."""
 LIST = ToolCall("list_files", "{}", "c2")
 
 
@@ -101,9 +99,11 @@ def test_what_would_not_be_read_back_is_written_as_json() -> None:
     assert calls(read([text], [DIALECTS["tag"]])) == [("bash", json.loads(arguments))]
 
 
-def test_unless_the_dialect_has_no_such_form() -> None:
-    text = written(ToolCall("bash", '{"command": "</command></bash> x"}'), DIALECTS["cline"])
+def test_unless_it_is_for_clients_that_have_no_such_form() -> None:
+    call = ToolCall("bash", '{"command": "</command></bash> x"}')
+    text = write_calls([call], DIALECTS["cline"], AGENT, for_client=True)
     assert text == "<bash>\n<command></command></bash> x</command>\n</bash>"
+    assert written(call, DIALECTS["cline"]) == '<bash>\n{"command": "\\u003c/command>\\u003c/bash> x"}\n</bash>'
 
 
 def test_slots_of_a_call() -> None:
@@ -247,7 +247,7 @@ def arguments(draw: st.DrawFn, dialect: Description) -> tuple[dict[str, Any], di
     return properties, values
 
 
-@pytest.mark.parametrize("name", FAITHFUL)
+@pytest.mark.parametrize("name", [*DIALECTS])
 @settings(max_examples=EXAMPLES // 10)
 @given(data=st.data())
 def test_what_is_written_is_read_back(name: str, data: st.DataObject) -> None:
@@ -303,7 +303,7 @@ def test_the_text_around_calls_stays_apart(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "huge"),
-    [(name, "markup") for name in FAITHFUL]
+    [(name, "markup") for name in [*DIALECTS]]
     + [(name, huge) for name in COMMON for huge in ("x" * 500_000, "One line.\r\n" * 20_000)],
     ids=lambda value: value[:12],
 )

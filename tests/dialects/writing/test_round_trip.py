@@ -18,7 +18,7 @@ from vtc.dialects.writing.calls import write_calls
 from vtc.dialects.writing.round_trip import RoundTrip
 from vtc.events import Tool, ToolCall
 
-PARAMS = [name for name, one in DIALECTS.items() if one.json_body and pattern.body(one.calls[0]) == "params"]
+PARAMS = [name for name, one in DIALECTS.items() if pattern.body(one.calls[0]) == "params"]
 SCHEMA = {
     "type": "object",
     "properties": {"path": {"type": "string"}, "content": {"type": "string"}, "mode": {"enum": ["a", "b"]}, "any": {}},
@@ -79,4 +79,4 @@ def test_calls_that_are_alike_are_tried_once() -> None:
 def bare(dialect: Description, arguments: Mapping[str, Any]) -> str:
     """The call without its section, its values between tags whatever they hold."""
     raw = msgspec.structs.replace(dialect, json_body=False, section=(), section_required=False)
-    return write_calls([ToolCall("write", json.dumps(arguments))], raw, TOOLS)
+    return write_calls([ToolCall("write", json.dumps(arguments))], raw, TOOLS, for_client=True)

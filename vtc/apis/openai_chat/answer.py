@@ -67,10 +67,29 @@ def _add(said: dict[str, Any], more: Mapping[str, Any]) -> None:
     for key, value in more.items():
         if isinstance(value, dict):
             _add(said.setdefault(key, {}), value)
+        elif key == "content" and (isinstance(value, list) or isinstance(said.get(key), list)):
+            said[key] = _joined([*_parts(said.get(key)), *_parts(value)])
         elif isinstance(value, str) and isinstance(said.get(key), str) and key != "role":
             said[key] += value
         else:
             said[key] = value
+
+
+def _parts(content: Any) -> list[Any]:
+    """A message's content in parts, as it is where some of it is no text."""
+    return content if isinstance(content, list) else [{"type": "text", "text": content}] if content else []
+
+
+def _joined(parts: Iterable[Any]) -> list[Any]:
+    """Parts of which those of text that follow each other are one."""
+    joined: list[Any] = []
+    for part in parts:
+        last = joined[-1] if joined else None
+        if isinstance(part, dict) and isinstance(last, dict) and part.get("type") == last.get("type") == "text":
+            joined[-1] = {**last, "text": last["text"] + part["text"]}
+        else:
+            joined.append(part)
+    return joined
 
 
 def _whole(entry: Mapping[str, Any]) -> dict[str, Any]:

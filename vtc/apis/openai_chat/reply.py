@@ -220,11 +220,13 @@ class ChunkCodec(KeepsNothing, msgspec.Struct):
         """Write what a chunk says besides text, calls and its end; with an end, most of it leaves with that."""
         delta = {key: value for key, value in part_of(entry, "delta").items() if value not in (None, "", [])}
         others = {key: value for key, value in delta.items() if key not in ("content", *CALL_FIELDS)}
+        if parts := _unsaid(delta.get("content")):
+            others["content"] = parts
         index = entry.get("index") or 0
         if "role" in others and self.roles.get(index) is not frame:
             del others["role"]
         elif "role" in others:
-            others["content"] = ""  # as the first chunk of a reply has it
+            others.setdefault("content", "")  # as the first chunk of a reply has it
         if ends:
             return [{**head, "choices": [{"index": index, "delta": others, "finish_reason": None}]}] if others else []
         more = [key for key, value in entry.items() if value is not None]
@@ -253,7 +255,7 @@ def _deltas(choice: int, entry: Mapping[str, Any], part: Any) -> list[Delta]:
     """Read one choice of a chunk; `part` is its delta."""
     part = part if isinstance(part, Mapping) else {}
     deltas: list[Delta] = []
-    if thought := part.get("reasoning_content") or part.get("reasoning"):
+    if thought := part.get("reasoning_content") or part.get("reasoning") or _thought(part.get("content")):
         deltas.append(ReasoningDelta(thought if isinstance(thought, str) else "", choice))
     deltas += [read_call(call, choice) for call in part.get("tool_calls") or ()]
     if call := part.get("function_call"):
@@ -268,7 +270,21 @@ def _text(content: Any) -> str:
     """The text of a message, which some servers send in parts."""
     if not isinstance(content, list):
         return content if isinstance(content, str) else ""
-    return "".join([str(part.get("text") or "") for part in content if isinstance(part, dict)])
+    return "".join([one if isinstance(one, str) else str(one.get("text") or "") for one in _parts(content)])
+
+
+def _thought(content: Any) -> str:
+    """The reasoning that stands among the parts of a message, as Mistral's servers send it."""
+    return "".join([_text(one.get("thinking")) for one in _parts(content) if isinstance(one, dict)])
+
+
+def _unsaid(content: Any) -> list[dict[str, Any]]:
+    """The parts of a message that are no text, which a rewritten one keeps."""
+    return [one for one in _parts(content) if isinstance(one, dict) and not one.get("text")]
+
+
+def _parts(content: Any) -> list[str | dict[str, Any]]:
+    return [one for one in content if isinstance(one, str | dict)] if isinstance(content, list) else []
 
 
 def _reason(end: Finish, upstream: str | None, *, legacy: bool) -> str:

@@ -81,7 +81,8 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
     frame: Literal["pattern", "multiline"] = "pattern"
     """`multiline`: a value of several lines is set off by one newline on either side."""
     json_body: bool = True
-    """Arguments that would not survive between tags are written as one JSON object in the call's body."""
+    """Clients that read the dialect take arguments as one JSON object in the call's body, too. What would not survive
+    between tags is written so; for a model it is in every dialect."""
     in_code: Literal["text", "call"] = "text"
     """Whether a call inside a Markdown code block or span is a call."""
     json: Envelope = Envelope()

@@ -84,7 +84,7 @@ def as_read(call: ToolCall, dialect: Description, tools: Mapping[str, Tool]) -> 
     if call.name in tools:
         known = values.properties(tools[call.name].parameters)
         arguments = {key: value for key, value in arguments.items() if key in known}
-    return write_calls([replace(call, arguments=json.dumps(arguments))], dialect, tools)
+    return write_calls([replace(call, arguments=json.dumps(arguments))], dialect, tools, for_client=True)
 
 
 def openers(dialect: Description, tools: Iterable[str]) -> list[str]:

@@ -35,6 +35,7 @@ from typing import Any
 import msgspec
 
 from vtc.dialects.cache import ConversationCache
+from vtc.dialects.syntax.grammar import MOST_TOOLS
 from vtc.events import Tool
 
 TOOL_SECTIONS = ("Tools", "Tool Use Formatting", "Tool Use Examples")
@@ -80,6 +81,8 @@ class Documentation(msgspec.Struct, frozen=True):
 
     tools: tuple[Tool, ...]
     rest: str
+    unread: str = ""
+    """Why it was not looked through; empty if it was."""
 
 
 class _Section(msgspec.Struct, frozen=True):
@@ -156,12 +159,14 @@ def read(
 
 def _read(prompt: str, tool_sections: tuple[str, ...]) -> Documentation:
     if len(prompt) > MOST_PROMPT:
-        return Documentation((), prompt)
+        return Documentation((), prompt, f"is too long to be looked through ({len(prompt)} characters)")
     masked = _masked(prompt)
     sections = list(_sections(masked))
     is_about_tools = re.compile("|".join(translate(glob.casefold()) for glob in tool_sections) or r"\b\B").match
     texts = (_Tags(masked), _Tags(prompt))
     documented = [(section, samples) for section in sections if (samples := _samples(prompt, texts, section))]
+    if (count := len({section.title for section, _ in documented})) > MOST_TOOLS:
+        return Documentation((), prompt, f"documents too many tools to be read ({count})")
     shown = _shown(texts, [section.title for section, _ in documented])
     tools: dict[str, Tool] = {}
     for section, samples in documented:

@@ -18,11 +18,17 @@ from vtc.events import Tool, ToolCall
 
 
 def write_calls(
-    calls: Sequence[ToolCall], dialect: Description, tools: Mapping[str, Tool], proof: RoundTrip | None = None
+    calls: Sequence[ToolCall],
+    dialect: Description,
+    tools: Mapping[str, Tool],
+    proof: RoundTrip | None = None,
+    *,
+    for_client: bool = False,
 ) -> str:
     """The text of some calls, section included; `tools` are the offered tools by name.
 
-    `proof` is for this dialect and these tools, and knows what was written with it before.
+    `proof` is for this dialect and these tools, and knows what was written with it before. A model takes JSON in the
+    call's body in every dialect; the clients of some (`for_client`) do not.
     """
     if not calls:
         return ""
@@ -30,13 +36,16 @@ def write_calls(
     gone = {call.name: Tool(call.name) for call in calls if call.name not in tools}
     if gone or proof is None:
         proof = RoundTrip(dialect, {**gone, **tools})
-    text = dialect.separator.join(_call(call, dialect, index, proof).rstrip("\n") for index, call in enumerate(calls))
+    between_tags = for_client and not dialect.json_body
+    text = dialect.separator.join(
+        _call(call, dialect, index, proof, between_tags).rstrip("\n") for index, call in enumerate(calls)
+    )
     if dialect.sections and (dialect.section_required or dialect.section_anchor == "anywhere"):
         return pattern.filled(dialect.sections[0], "section", {"calls": text})
     return text
 
 
-def _call(call: ToolCall, dialect: Description, index: int, proof: RoundTrip) -> str:
+def _call(call: ToolCall, dialect: Description, index: int, proof: RoundTrip, between_tags: bool) -> str:
     """The text of one call without its section."""
     arguments = _object(call.arguments)
     syntax = dialect.calls[0]
@@ -62,7 +71,7 @@ def _call(call: ToolCall, dialect: Description, index: int, proof: RoundTrip) ->
             params = dialect.param_separator.join(_param(key, value, dialect) for key, value in arguments.items())
             return pattern.filled(syntax, "call", {**slots, "params": params})
 
-        if not dialect.json_body or proof.survives(call.name, arguments, written):
+        if between_tags or proof.survives(call.name, arguments, written):
             return written(arguments)
         # `<` as an escape: no marker can be found in it.
         slots["params"] = dumped(arguments).replace("<", "\\u003c") + "\n"

@@ -1,0 +1,63 @@
+"""A disk that is full: told in one plain line, and the traffic goes on."""
+
+from __future__ import annotations
+
+import json
+import re
+import resource
+from pathlib import Path
+
+import httpx
+import pytest
+from mitmproxy import exceptions
+
+from tests.apis import chat
+from tests.e2e.conftest import PATH, PATIENCE, Start
+from tests.e2e.test_start import mitmdump
+from tests.e2e.upstream import Reply, serving
+
+CALL = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
+ASK = chat.request(stream=True)
+EXCHANGES = 12
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux limits the files of another process")
+async def test_log_of_exchanges_on_a_full_disk(confdir: Path, tmp_path: Path) -> None:
+    """Lines that fit are whole, none is half, and when there is room again the next ones are written."""
+    log = tmp_path / "vtc.jsonl"
+    async with serving(lambda _: Reply(chat.streamed(*CALL))) as model:
+        options = [f"confdir={confdir}", f"vtc_log={log}", "flow_detail=0"]
+        arguments = ["-m", f"reverse:{model.url}", *(part for option in options for part in ("--set", option))]
+        async with mitmdump(tmp_path, *arguments) as process:
+            assert process.stdout
+            lines = [await process.stdout.readline()]
+            while not (found := re.search(rb"listening at (?:http://)?(\S+:\d+)", lines[-1])):
+                lines.append(await process.stdout.readline())
+            limits = resource.prlimit(process.pid, resource.RLIMIT_FSIZE)
+            async with httpx.AsyncClient(
+                base_url=f"http://{found[1].decode()}", trust_env=False, timeout=PATIENCE
+            ) as client:
+                for number in range(EXCHANGES):
+                    if number == 1:
+                        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (log.stat().st_size * 5 // 2, limits[1]))
+                    if number == EXCHANGES - 1:
+                        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, limits)
+                    read = chat.read((await client.post(PATH, json=ASK)).content)
+                    assert read.calls == [("read", {"filePath": "/a"})]
+            process.terminate()
+            output, _ = await process.communicate()
+    told = [line for line in (b"".join(lines) + output).decode().splitlines() if "written" in line]
+    assert len(told) == 1
+    assert told[0].endswith(f"vtc: {log} cannot be written, so exchanges are not logged: File too large")
+    written = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    assert [entry["outcome"] for entry in written] == ["rewritten"] * 3
+
+
+async def test_cases_that_cannot_be_saved(start: Start) -> None:
+    lab = await start(chat.streamed(*CALL), vtc_keep_bodies="on")
+    await lab.post(ASK)
+    flow = await lab.flow()
+    with pytest.raises(exceptions.CommandError) as failed:
+        lab.proxy.master.commands.call("vtc.save", [flow], "/dev/full")
+    assert str(failed.value) == "vtc.save: /dev/full cannot be written: No space left on device"
+    assert (await lab.post(ASK)).message.calls

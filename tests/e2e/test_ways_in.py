@@ -1,0 +1,139 @@
+"""Other ways in than a reverse proxy that speaks HTTP/1.1: HTTP/2, WebSocket, SOCKS5, transparent.
+
+Whichever way an exchange comes, a call that leaked is lifted and a policy holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import subprocess
+import sys
+from contextlib import AsyncExitStack
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from wsproto.events import BytesMessage, TextMessage
+
+from tests.apis import chat
+from tests.e2e import socks, upstream, websocket
+from tests.e2e.conftest import PATH, PATIENCE, Start, running_proxy
+from tests.e2e.test_policies import BASH, STREAM, calling, guarded, policies
+from tests.e2e.upstream import Reply, Seen
+
+ASK = chat.request(stream=True, tools=[BASH, chat.READ])
+BOTH = [("bash", {"command": "rm -rf /"}), ("read", {"filePath": "/a"})]
+LEAKED = calling("text", True, *BOTH)
+
+type Calls = list[tuple[str, Any]]
+
+
+# HTTP/2
+
+
+@STREAM
+@pytest.mark.parametrize("form", ["text", "native"])
+async def test_policy_holds_over_http2(form: str, stream: bool, start_http2: Start, tmp_path: Path) -> None:
+    denying = guarded(tmp_path, denied_tools=["bash"], on_denied="drop")
+    lab = await start_http2(calling(form, stream, *BOTH), vtc_profiles=denying)
+    answer = await lab.post({**ASK, "stream": stream})
+    assert (answer.message.calls, b"rm -rf" in answer.body) == (BOTH[1:], False)
+    assert await policies(lab) == [("denied_tools", "refused", "bash")]
+
+
+async def test_streams_of_one_http2_connection_keep_apart(start_http2: Start) -> None:
+    """All are asked for before the first is answered, over one connection."""
+
+    def script(seen: Seen) -> Reply:
+        number = seen.json["messages"][0]["content"]
+        return Reply(chat.streamed(*f"It is {number}.", chat.DIALECTS["hermes"]("read", {"filePath": number})))
+
+    lab = await start_http2(script)
+    numbers = [str(number) for number in range(20)]
+    answers = await asyncio.gather(*(lab.post({**ASK, "messages": [{"role": "user", "content": n}]}) for n in numbers))
+    assert [answer.message.content for answer in answers] == [f"It is {number}." for number in numbers]
+    assert [answer.message.calls for answer in answers] == [[("read", {"filePath": number})] for number in numbers]
+    assert len({flow.client_conn.id for flow in [await lab.flow() for _ in numbers]}) == 1
+
+
+async def test_withheld_stream_ends_alone_over_http2(start_http2: Start, tmp_path: Path) -> None:
+    """What cannot be read breaks off for its client, and the connection lives on for the next exchange."""
+    unreadable = Reply([chat.ROLE, b"\x1f\x8b\xff"], {**upstream.SSE, "content-encoding": "gzip"})
+    replies = iter([unreadable, LEAKED])
+    lab = await start_http2(lambda _: next(replies), vtc_profiles=guarded(tmp_path, denied_tools=["bash"]))
+    with pytest.raises(httpx.RemoteProtocolError):
+        await lab.post(ASK)
+    assert (await lab.post(ASK)).message.calls == BOTH[1:]
+    first, second = await lab.flow(), await lab.flow()
+    assert first.client_conn.id == second.client_conn.id
+
+
+# WebSocket
+
+
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/chat/completions", "/socket"])
+async def test_websocket_passes_untouched(path: str, start: Start, tmp_path: Path) -> None:
+    """Its messages are no exchange, whatever they say; where it looks like one the flow says that it is not read."""
+    said = chat.DIALECTS["hermes"]("bash", {"command": "rm"})
+    async with websocket.serving(lambda message: [message, said, b"\x00\xff"]) as url:
+        denying = guarded(tmp_path, denied_tools=["bash"])
+        lab = await start([], mode=[f"reverse:{url}"], vtc_tools="prompt", vtc_profiles=denying)
+        async with asyncio.timeout(PATIENCE), websocket.connected(lab.proxy.url, path) as (peer, events):
+            for message in (json.dumps(ASK), b"\x01\xfe" * 10_000):
+                await peer.say(message)
+                received = [await anext(events) for _ in range(3)]
+                assert [event.data for event in received if isinstance(event, TextMessage | BytesMessage)] == [
+                    message,
+                    said,
+                    b"\x00\xff",
+                ]
+    flow = await lab.flow()
+    assert flow.websocket is not None
+    assert "vtc" not in flow.comment or "is not read" in flow.comment
+    assert ("not read" in flow.comment) == (path != "/socket")
+
+
+# Other modes of mitmproxy
+
+
+@pytest.mark.parametrize("policy", [False, True])
+async def test_through_socks(policy: bool, confdir: Path, tmp_path: Path) -> None:
+    settings = {"vtc_profiles": guarded(tmp_path, denied_tools=["bash"], on_denied="drop")} if policy else {}
+    async with AsyncExitStack() as stack:
+        model = await stack.enter_async_context(upstream.serving(lambda _: LEAKED))
+        proxy = await stack.enter_async_context(running_proxy(confdir, mode=["socks5"], **settings))
+        port = int(proxy.url.rpartition(":")[2])
+        body = chat.encoded(ASK)
+        headers = [("host", "x"), ("content-type", "application/json"), ("content-length", str(len(body)))]
+        read = chat.read(await socks.post(model.url + PATH, port, body, headers))
+    assert read.calls == BOTH[policy:]
+
+
+@cache
+def no_redirecting() -> str:
+    """Why a network namespace of our own cannot redirect connections; empty if it can."""
+    if not (shutil.which("unshare") and shutil.which("iptables") and shutil.which("ip")):
+        return "needs unshare, ip and iptables (on Debian: apt-get install iptables iproute2)"
+    tried = subprocess.run([*NAMESPACE, "iptables -t nat -L"], capture_output=True, text=True, check=False)
+    return f"no network namespace here: {tried.stderr.strip()}" if tried.returncode else ""
+
+
+NAMESPACE = ["unshare", "--user", "--map-root-user", "--net", "sh", "-ec"]
+
+
+async def test_as_a_transparent_proxy(tmp_path: Path) -> None:
+    """The machine sends connections of clients that know of no proxy to mitmproxy, which asks it where they went."""
+    if reason := no_redirecting():
+        pytest.skip(reason)
+    command = f"ip link set lo up; exec {sys.executable} -m tests.e2e.transparent {tmp_path}"
+    run = await asyncio.create_subprocess_exec(
+        *NAMESPACE, command, stdout=asyncio.subprocess.PIPE, cwd=Path(__file__).parents[2]
+    )
+    async with asyncio.timeout(3 * PATIENCE):
+        output, _ = await run.communicate()
+    assert run.returncode == 0
+    assert json.loads(output.splitlines()[-1]) == [["read", {"filePath": "/a"}]]

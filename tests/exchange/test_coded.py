@@ -1,0 +1,74 @@
+"""A streamed reply in a content coding, of which a few bytes stand for many."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+from collections.abc import Callable, Iterable
+
+import pytest
+
+from tests.apis import chat
+from tests.attacks.lab import under
+from tests.exchanges import opened
+from vtc.exchange.stream import Stream
+
+CALL = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
+FRAMES = chat.streamed(*(f"{CALL}\nThis is line {number}.\n" for number in range(2_000)))
+DENY = {"denied_tools": ["read"]}
+
+
+def quick() -> Callable[[], float]:
+    """A clock by which nothing takes long."""
+    return float
+
+
+def slow() -> Callable[[], float]:
+    """A clock by which every slice takes 20 ms."""
+    ticks = itertools.count()
+    return lambda: next(ticks) / 50
+
+
+def fed(stream: Stream, chunks: Iterable[bytes]) -> bytes:
+    return b"".join([out for chunk in chunks for out in stream.feed(chunk)] + stream.finish())
+
+
+@pytest.mark.parametrize("guards", [None, DENY])
+def test_one_read_of_much_is_read_to_its_end_if_there_is_time(guards: dict[str, list[str]] | None) -> None:
+    exchange = under(guards, tools=[chat.READ])
+    found = chat.read(fed(exchange.stream("gzip", quick()), [gzip.compress(b"".join(FRAMES))]))
+    assert len(found.calls) == (0 if guards else 2_000)
+    assert found.content.count("This is line") == 2_000
+
+
+def test_one_read_of_too_much_is_passed_on_as_it_came() -> None:
+    """No more calls are lifted from there on, not a byte is lost, and the report says so."""
+    exchange = opened()
+    stream = exchange.stream("gzip", slow())
+    packed = gzip.compress(b"".join(FRAMES[:-1])), gzip.compress(FRAMES[-1])
+    body = fed(stream, packed)
+    assert stream.failed
+    assert not stream.broken
+    lifted, said = body.count(b'"name":"read"'), "".join(delta.get("content") or "" for delta in chat.deltas(body))
+    assert 0 < lifted < 2_000
+    assert said.count("This is line") == 2_000
+    assert said.count("<tool_call>") == 2_000 - lifted
+    assert body.endswith(b"".join(FRAMES[-1_000:]))
+    (failure,) = exchange.report.failures
+    assert "too much work" in failure
+
+
+def test_under_a_policy_nothing_leaves_of_what_was_too_much() -> None:
+    exchange = under(DENY, tools=[chat.READ])
+    stream = exchange.stream("gzip", slow())
+    body = fed(stream, [gzip.compress(b"".join(FRAMES))])
+    assert stream.broken
+    assert chat.read(body).calls == []
+    assert 0 < body.count(b"This is line") < 2_000
+
+
+def test_json_that_came_as_a_stream_is_only_kept() -> None:
+    """There is no work before its end."""
+    whole = chat.encoded(chat.completion("x" * 50_000 + "\n" + CALL))
+    found = chat.read(fed(opened().stream("gzip", slow()), [gzip.compress(whole)]))
+    assert found.calls == [("read", {"filePath": "/a"})]
