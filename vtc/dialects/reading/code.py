@@ -1,4 +1,4 @@
-"""Code blocks and code spans: a call in one is an example.
+"""Code blocks, code spans and elements that quote: a call in one is an example.
 
 Code is told as CommonMark does, as far as it matters here: a fence stands on a line of its own, a code span ends
 with as many backticks as it began with and never outlives its paragraph.
@@ -19,7 +19,7 @@ INFO = Scan(
 
 
 class InCode(SaysText):
-    """A code block or a code span; `run` is what opened it."""
+    """A code block, a code span or an element; `run` is what opened it."""
 
     __slots__ = ("_run",)
 
@@ -121,6 +121,6 @@ class InCode(SaysText):
 
 
 def open_code(inside: InText, found: Found) -> None:
-    """Begin a code block, or what may be a code span."""
+    """Begin a code block, an element that quotes, or what may be a code span."""
     inside.say(found.end())
     inside.context.inside = InCode(inside.context, found[0])

@@ -32,7 +32,7 @@ class State(Enum):
     INFO = "info"
     """After a code block's opening fence, up to the end of its line."""
     FENCE = "fence"
-    """In a code block."""
+    """In a code block, or in an element that quotes."""
     SPAN = "span"
     """After backticks that may open a code span."""
     QUOTED = "quoted"
@@ -153,6 +153,7 @@ TABLE: Mapping[State, Row] = {
             fence=Step(open_code, State.INFO),
             tilde=Step(open_code, State.INFO),
             ticks=Step(open_code, State.SPAN),
+            quote=Step(open_code, State.FENCE),
         ),
         text=Step(InText.say, State.TEXT),
         flows=True,

@@ -42,6 +42,10 @@ FENCES = (
     Token("fence", (Lit("```"), Maybe((Chars("`", 61),))), line_start=True),
     Token("tilde", (Lit("~~~"), Maybe((Chars("~", 61),))), line_start=True),
 )
+ELEMENTS = ("tool_response", "function_results", "tool_result", "observation")
+ELEMENTS += ("example", "pre", "code", "reasoning", "analysis", "scratchpad", "reflection", "think", "thinking", "thought")
+"""Elements in which a call is quoted: what a tool answered, an example, thoughts in tags of no family."""
+QUOTING = [Token(f"quote{i}", (Lit(f"<{name}>"),), line_start=True) for i, name in enumerate(ELEMENTS)]
 TICKS = Token("ticks", (Lit("`"), Maybe((Chars("`", 63),))))
 IN_LINE = r"[ \t\r]{0,256}+"
 BLANK_LINE = Token("blank", (Lit("\n"), Maybe((Chars(" \\t\\r", 64),)), Lit("\n")))
@@ -92,7 +96,7 @@ class Grammar:
         armed = {head.syntax.dialect for head in anywhere}
         self._orphans = _closing_tags(armed)
         doubtful = _doubtful(self._orphans, _section_openers(armed))
-        self.text = Prefilter([*tokens, *dropped, *doubtful, *stray, *FENCES, TICKS])
+        self.text = Prefilter([*tokens, *dropped, *doubtful, *stray, *QUOTING, *FENCES, TICKS])
         again = [Token(token.name, token.parts) for token in doubtful]
         self.doubtful = Expected([*(h.token for h in anywhere if not h.token.line_start), *again])
         # In backticks a tag is quoted. Models mix them up: <think>…</thinking>.
@@ -138,7 +142,9 @@ class Grammar:
         return kept
 
     def _closing_fence(self, run: str) -> Scan:
-        """The end of a code block that `run` opened: at least as many of the same, alone on a line."""
+        """The end of a code block that `run` opened: at least as many of the same, alone on a line; or of an element."""
+        if run[0] == "<":
+            return searching([*self._in_code, Token("unfence", (Lit(f"</{run[1:]}"),))])
         more = Maybe((Chars(run[0], 64),))
         blank = Maybe((Chars(" \\t\\r", 64),))
         tokens = [*self._in_code, Token("unfence", (Lit(run), more, blank, Lit("\n")), line_start=True)]

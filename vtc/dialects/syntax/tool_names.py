@@ -9,7 +9,7 @@ PREFIXES = ("functions.", "default_api.", "tools.", "tool:", "antml:", "antml:to
 """What models and their chat templates put before a tool's name."""
 
 
-_WITHOUT_NUMBER = re.compile(r"functions?[._](?P<name>.+?)[._:]\d+")
+_WITHOUT_NUMBER = re.compile(r"(?:functions?|call)[._](?P<name>.+?)[._:]\d+")
 """The id of a call as Kimi K2 makes them, and variants of it: `functions.read:0`, `functions_read_0`."""
 
 
@@ -35,7 +35,7 @@ def resolve(written: str, offered: Collection[str]) -> str | None:
     if len(same) == 1:
         return same[0]
     stem = _WITHOUT_NUMBER.fullmatch(written)
-    for name in (stem["name"] if stem else "", bare.removesuffix("json")):
+    for name in (stem["name"] if stem else "", bare.removesuffix("json"), written.removesuffix(".call")):
         if name in offered:
             return name
     dashed = [one for one in offered if "-" in one and one.replace("-", "_") == bare]
