@@ -30,7 +30,7 @@ from vtc.dialects.syntax.pattern import (
     expecting,
     searching,
 )
-from vtc.dialects.syntax.prefilter import Expected, Prefilter
+from vtc.dialects.syntax.prefilter import Expected, Following, Prefilter, beginnings
 
 PER_HEAD, PER_NAME = 512, 64
 """Bytes that a grammar takes for each way in which a call may begin, and for each tool."""
@@ -97,8 +97,8 @@ class Grammar:
         self._orphans = _closing_tags(armed)
         doubtful = _doubtful(self._orphans, _section_openers(armed))
         self.text = Prefilter([*tokens, *dropped, *doubtful, *stray, *QUOTING, *FENCES, TICKS])
-        again = [Token(token.name, token.parts) for token in doubtful]
-        self.doubtful = Expected([*(h.token for h in anywhere if not h.token.line_start), *again])
+        again = ((token.name, text) for token in doubtful for text, _ in beginnings(token))
+        self.doubtful = Following(self.text, ("h", "ending", "orphan", "wrapper"), again)
         # In backticks a tag is quoted. Models mix them up: <think>…</thinking>.
         closing = list(dict.fromkeys(tag for _, tag in reasoning))
         closers = [Token(f"quoted{i}", (Lit(f"`{tag}`"),)) for i, tag in enumerate(closing)]

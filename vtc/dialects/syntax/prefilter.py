@@ -28,10 +28,20 @@ type Beginning = tuple[str, bool]
 class _ByBeginning(Scan):
     """A scan for many tokens: the expressions for some of them are made when it is met how they begin."""
 
+    finder: Callable[..., Finder]
+
     def __init__(self, tokens: Sequence[Token], one_step: Callable[[Sequence[Token]], Scan]) -> None:
         self._tokens = tokens
         self._one_step = one_step
         self._number = next(_numbers)
+
+    @cached_property
+    def while_open(self) -> Finder:
+        return self.finder(self, final=False)
+
+    @cached_property
+    def at_end(self) -> Finder:
+        return self.finder(self, final=True)
 
     def _some(self, beginning: str, tokens: Callable[[], list[Token]]) -> Scan:
         """Get the scan for the tokens that begin so, or make and keep it."""
@@ -46,90 +56,6 @@ class _ByBeginning(Scan):
     @property
     def _at_end(self) -> str:  # type: ignore[override]  # as above
         return self._one_step(self._tokens)._at_end
-
-
-class Prefilter(_ByBeginning):
-    """What `searching` gives, for many tokens."""
-
-    def __init__(self, tokens: Sequence[Token]) -> None:
-        super().__init__(tokens, searching)
-
-    @cached_property
-    def while_open(self) -> Finder:
-        return _Steps(self, final=False)
-
-    @cached_property
-    def at_end(self) -> Finder:
-        return _Steps(self, final=True)
-
-    @cached_property
-    def first(self) -> re.Pattern[str]:
-        return self.outer.first
-
-    @cached_property
-    def firsts(self) -> str:  # type: ignore[override]  # a scan is given its own
-        return self.outer.firsts
-
-    @cached_property
-    def outer(self) -> Scan:
-        """Finds the longest beginning."""
-        return _scan(frozenset(one for _, own in self._own for one in own))
-
-    def inner(self, text: str) -> Scan:
-        """Finds the token where a beginning was found: any that begins so, or with less of it."""
-        return self._some(text, lambda: [token for token, own in self._own if any(text.startswith(t) for t, _ in own)])
-
-    @cached_property
-    def _own(self) -> list[tuple[Token, list[Beginning]]]:
-        return [(token, beginnings(token)) for token in self._tokens]
-
-
-class Expected(_ByBeginning):
-    """What `expecting` gives, for many tokens: a reply that begins with none of their first characters needs none."""
-
-    firsts = ""
-
-    def __init__(self, tokens: Sequence[Token]) -> None:
-        super().__init__(tokens, expecting)
-
-    def size(self) -> int:
-        """Measure it without what is made when it is needed, in bytes."""
-        return 0
-
-    @cached_property
-    def while_open(self) -> Finder:
-        return _Expected(self, final=False)
-
-    @cached_property
-    def at_end(self) -> Finder:
-        return _Expected(self, final=True)
-
-    def inner(self, first: str) -> Scan:
-        """Expects the tokens that may begin with a character."""
-        return self._some(first, lambda: [token for token in self._tokens if token.first in ("", first)])
-
-
-class _Expected:
-    """One of the two expressions of it."""
-
-    def __init__(self, expected: Expected, *, final: bool) -> None:
-        self._inner = expected.inner
-        self._final = final
-
-    def search(self, text: str, at: int = 0, /) -> re.Match[str] | None:
-        raise NotImplementedError  # what is expected stands at once
-
-    def match(self, text: str, at: int = 0, /) -> re.Match[str] | None:
-        if blank := _BLANK.match(text, at):
-            return None if self._final else blank
-        start = _WHITE.match(text, at)
-        assert start is not None
-        scan = self._inner(text[start.end()])
-        return (scan.at_end if self._final else scan.while_open).match(text, at)
-
-
-_WHITE = re.compile(SPACE)
-_BLANK = re.compile(rf"{SPACE}(?P<hold>\\?\Z)")
 
 
 class _Steps:
@@ -156,6 +82,108 @@ class _Steps:
     def _found(self, begun: re.Match[str]) -> re.Match[str] | None:
         scan = self._inner(begun[0])
         return (scan.at_end if self._final else scan.while_open).match(begun.string, begun.start())
+
+
+class Prefilter(_ByBeginning):
+    """What `searching` gives, for many tokens."""
+
+    finder = _Steps
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        super().__init__(tokens, searching)
+
+    @cached_property
+    def first(self) -> re.Pattern[str]:
+        return self.outer.first
+
+    @cached_property
+    def firsts(self) -> str:  # type: ignore[override]  # a scan is given its own
+        return self.outer.firsts
+
+    @cached_property
+    def outer(self) -> Scan:
+        """Finds the longest beginning."""
+        return _scan(frozenset(one for _, own in self._own for one in own))
+
+    def inner(self, text: str) -> Scan:
+        """Finds the token where a beginning was found: any that begins so, or with less of it."""
+        return self._some(text, lambda: [token for token, own in self._own if any(text.startswith(t) for t, _ in own)])
+
+    @cached_property
+    def _own(self) -> list[tuple[Token, list[Beginning]]]:
+        return [(token, beginnings(token)) for token in self._tokens]
+
+
+class _Expected:
+    """One of the two expressions of what is expected behind white space."""
+
+    def __init__(self, expected: Expected | Following, *, final: bool) -> None:
+        self._expected = expected
+        self._final = final
+
+    def search(self, text: str, at: int = 0, /) -> re.Match[str] | None:
+        raise NotImplementedError  # what is expected stands at once
+
+    def match(self, text: str, at: int = 0, /) -> re.Match[str] | None:
+        if blank := _BLANK.match(text, at):
+            return None if self._final else blank
+        start = _WHITE.match(text, at)
+        assert start is not None
+        return self._expected.at(text, start.end(), final=self._final)
+
+
+class Expected(_ByBeginning):
+    """What `expecting` gives, for many tokens: a reply that begins with none of their first characters needs none."""
+
+    finder = _Expected
+    firsts = ""
+
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        super().__init__(tokens, expecting)
+
+    def size(self) -> int:
+        """Measure it without what is made when it is needed, in bytes."""
+        return 0
+
+    def at(self, text: str, at: int, *, final: bool) -> re.Match[str] | None:
+        """Find the token that begins there."""
+        scan = self._some(text[at], lambda: [token for token in self._tokens if token.first in ("", text[at])])
+        return (scan.at_end if final else scan.while_open).match(text, at)
+
+
+class Following(Scan):
+    """Expects, behind white space, what a prefilter finds, of some `kinds`; or one of some texts, on any line."""
+
+    firsts = ""
+
+    def __init__(self, prefilter: Prefilter, kinds: Iterable[str], texts: Iterable[tuple[str, str]]) -> None:
+        self._prefilter = prefilter
+        self._kinds = frozenset((*kinds, "hold"))
+        self._texts = _texts_anywhere(tuple(texts))
+
+    @cached_property
+    def while_open(self) -> Finder:
+        return _Expected(self, final=False)
+
+    @cached_property
+    def at_end(self) -> Finder:
+        return _Expected(self, final=True)
+
+    def at(self, text: str, at: int, *, final: bool) -> re.Match[str] | None:
+        """Find the token that begins there."""
+        known, more = (one.at_end if final else one.while_open for one in (self._prefilter, self._texts))
+        found = known.match(text, at)
+        return found if found and (found.lastgroup or "").rstrip("0123456789") in self._kinds else more.match(text, at)
+
+
+@lru_cache(maxsize=64)
+def _texts_anywhere(texts: Sequence[tuple[str, str]]) -> Scan:
+    """Finds texts, each with the name of its token; the same for every set of tools."""
+    return searching([Token(name, (Lit(text),)) for name, text in texts])
+
+
+_WHITE = re.compile(SPACE)
+_BLANK = re.compile(rf"{SPACE}(?P<hold>\\?\Z)")
 
 
 @lru_cache(maxsize=64)
