@@ -36,7 +36,7 @@ def per_delta(deltas: Sequence[str], reader: Callable[[], Reader]) -> float:
 
 def reader(*dialects: Description) -> Callable[[], Reader]:
     """Makes readers; the expressions that every reply needs are compiled."""
-    grammar = compiled(dialects, tuple(TOOLS))
+    grammar = compiled(dialects)
     return lambda: Reader(grammar, TOOLS, max_call_bytes=1 << 30)
 
 

@@ -32,7 +32,7 @@ def test_it_says_what_the_model_wrote_and_what_the_client_receives() -> None:
     text = "\n".join(line[:38].rstrip() for line in sample.splitlines())
     schema = {"type": "object", "properties": {"path": {"type": "string"}}}
     dialect = load([builtin_directory()]).dialects["qwen3-coder"]
-    reader = Reader(compiled((dialect,), ("read_file",)), {"read_file": Tool("read_file", "", schema)})
+    reader = Reader(compiled((dialect,)), {"read_file": Tool("read_file", "", schema)})
     (call,) = [event.call for event in [*reader.feed(text), *reader.finish()] if isinstance(event, Call)]
     assert f'"name": "{call.name}"' in sample
     assert call.arguments.replace('"', '\\"') in sample

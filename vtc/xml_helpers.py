@@ -85,5 +85,5 @@ def _invoke() -> Description:
 
 def _reader(allowed_tools: Collection[str] | None, *, lenient: bool) -> Reader:
     tools = {name: Tool(name) for name in sorted(allowed_tools or ())}
-    grammar = compiled((_invoke(),), tuple(tools))
+    grammar = compiled((_invoke(),))
     return Reader(grammar, tools, lenient=lenient, unknown_tools="allow" if allowed_tools is None else "text")

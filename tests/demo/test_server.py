@@ -21,7 +21,7 @@ ASK = {"role": "user", "content": "What does note.txt say?"}
 def test_it_writes_a_call_as_its_prompt_shows_it(name: str) -> None:
     (system,) = history.with_tools([], DIALECTS[name], [TOOL], "auto")
     text = server.reply([{"role": "system", "content": system.text}, ASK])
-    reader = Reader(compiled((DIALECTS[name],), (TOOL.name,)), {TOOL.name: TOOL}, lenient=False)
+    reader = Reader(compiled((DIALECTS[name],)), {TOOL.name: TOOL}, lenient=False)
     calls = [event.call for event in (*reader.feed(text), *reader.finish()) if isinstance(event, Call)]
     assert [(call.name, call.arguments) for call in calls] == [("read_file", '{"path":"note.txt"}')]
 

@@ -101,7 +101,7 @@ def read(dialects: tuple[Description, ...], number: int) -> None:
     """Read calls of tools that no one has seen before, as several dialects write them."""
     names = [f"tool_{number}_{i}" for i in range(10)]
     tools = {name: Tool(name, "", AGENT["bash"].parameters) for name in names}
-    reader = Reader(compiled(dialects, tuple(sorted(tools))), tools)
+    reader = Reader(compiled(dialects), tools)
     for name in names[:2]:
         reader.feed(f"Run `it`:\n<tool_call>\n<function={name}>\n<parameter=p{number}>\nx\n</parameter>\n</function>\n")
         reader.feed(
@@ -128,22 +128,21 @@ def test_patterns_for_any_number_of_tools_take_no_more_memory_than_they_may(few:
 
 
 @pytest.mark.parametrize("name", ["tag", "cline", "hermes", "bare-json", "qwen3-coder"])
-@pytest.mark.parametrize("count", [1, 10, 50])
-def test_a_pattern_is_not_counted_as_less_than_it_takes(name: str, count: int, few: int) -> None:
+def test_a_pattern_is_not_counted_as_less_than_it_takes(name: str, few: int) -> None:
     COMPILED.most_bytes = 1 << 30
-    dialect, tools = DIALECTS[name], tuple(f"tool_number_{i}" for i in range(count))
-    compiled((dialect,), ("another",))
+    dialect = DIALECTS[name]
+    compiled((dialect,))  # what is kept elsewhere
     COMPILED.clear()
     gc.collect()
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
-    grammar = compiled((dialect,), tools)
+    grammar = compiled((dialect,))
     for head in grammar.heads.values():
         for sieve in (grammar.text, grammar.span):
             scan = sieve.inner(head.token.first)
             assert scan.while_open
             assert scan.at_end
-        scan = grammar.tail(head.syntax, tools[0])
+        scan = grammar.tail(head.syntax, "tool")
         assert scan.while_open
         assert scan.at_end
     gc.collect()

@@ -29,8 +29,8 @@ def pipeline(plan: ReplyPlan, think: Think | None = None) -> tuple[ReplyPipeline
         TOOLS,
         Ids("seed", (), lambda digest: f"call_{digest[:24]}"),
         report,
-        reader=Reader(compiled(read, tuple(TOOLS), tags), TOOLS),
-        thoughts=Thoughts(Reader(compiled(read, tuple(TOOLS)), TOOLS)),
+        reader=Reader(compiled(read, tags), TOOLS),
+        thoughts=Thoughts(Reader(compiled(read), TOOLS)),
         guards=chain(plan.guards, TOOLS) if plan.guards else None,
     )
     return one, report

@@ -73,7 +73,7 @@ def parse(
     tools = _tools(tools_file) if tools_file else {}
     known = profile if model and profile is not UNKNOWN_MODEL else None
     think = thinking(known, profiles.unknown_server, Facts(model=model), None, text_client=False)
-    grammar = compiled(dialects, tuple(sorted(tools)), think.tags)
+    grammar = compiled(dialects, think.tags)
     console = Console(highlight=False)
     refused = False
     for text, reason in _replies(file, finish_reason, lines):

@@ -87,5 +87,5 @@ class BoundedCache:
 # Python's own cache holds the patterns that were compiled last: without the purge, evicting one would free nothing.
 COMPILED = BoundedCache(MOST_COMPILED, on_evict=re.purge)
 """Patterns with names of tools and parameters in them. They hold nothing else of a client."""
-PER_CHARACTER = 8
+PER_CHARACTER = 12
 """Bytes that a compiled pattern takes for each character of its text."""

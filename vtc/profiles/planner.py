@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from vtc.dialects.cache import ConversationCache
 from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.grammar import MOST_TOOLS
 from vtc.dialects.text_client import documented_tools
 from vtc.events import Message, Tool
 from vtc.guards.chain import Guards
@@ -208,10 +207,6 @@ class Planner:
         expected = [dialect] if write or self.settings.dialect or named else []
         dialects = self._read(model, *expected) if allowed else ()
         why = []
-        if len(request.tools) > MOST_TOOLS and (many := [one for one in dialects if one.names == "declared"]):
-            dialects = tuple(one for one in dialects if one not in many)
-            names = ", ".join(one.name for one in many)
-            why.append(f"not read with more than {MOST_TOOLS} tools, whose names are their markup: {names}")
         if write:
             why.append(f"the model knows no tools: conversation{' and tools' * allowed} written as {write.name}")
         if dialects:

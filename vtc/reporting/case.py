@@ -93,7 +93,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
 
     def events(self, chunks: Iterable[str], dialects: Sequence[Description], tools: Mapping[str, Tool]) -> list[Event]:
         """What the reply is read as when it arrives as `chunks`."""
-        grammar = compiled(tuple(dialects), tuple(sorted(tools)), self.tags, self.markers)
+        grammar = compiled(tuple(dialects), self.tags, self.markers)
         reader = Reader(grammar, tools, **self.reader)
         events = [event for chunk in chunks for event in reader.feed(chunk)]
         return [*events, *reader.finish(complete=self.finish == "complete")]

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from tests.dialects.material import AGENT, DIALECTS
+from tests.dialects import material
+from tests.dialects.material import AGENT, DIALECTS, merged
 from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.grammar import compiled
-from vtc.events import Call, Event, Markup, Refusal, Text
+from vtc.dialects.writing.calls import write_calls
+from vtc.events import Call, Event, Markup, Refusal, Text, ToolCall
 
 JSON = '{"name": "read_file", "arguments": {"path": "a"}}'
 INVOKE = '<invoke name="%s"><parameter name="path">a</parameter></invoke>'
 
 
 def read(text: str, dialect: str, **options: object) -> list[Event]:
-    one = Reader(compiled((DIALECTS[dialect],), tuple(sorted(AGENT))), AGENT, **options)  # type: ignore[arg-type]
+    one = Reader(compiled((DIALECTS[dialect],)), AGENT, **options)  # type: ignore[arg-type]
     return [event for piece in text for event in one.feed(piece)] + one.finish()
 
 
@@ -37,6 +39,19 @@ def test_a_code_block_counts_only_as_the_whole_reply(behind: str, found: int) ->
     assert "".join(event.raw for event in events) == text
     reasons = [event.reason for event in events if isinstance(event, Refusal)]
     assert reasons == [] if found else reasons == ["it is not the whole reply"]
+
+
+@pytest.mark.parametrize(
+    "dialect", [one.name for one in DIALECTS.values() if one.section_anchor == "message" and one.name != "bare-json"]
+)
+@pytest.mark.parametrize("behind", ["", '"', " \n", "\nno"])
+def test_any_white_space_behind_a_call_that_must_be_the_whole_reply(dialect: str, behind: str) -> None:
+    """More than is looked through at once decides nothing: text may follow."""
+    call = ToolCall("read_file", '{"path":"a"}')
+    text = write_calls([call], DIALECTS[dialect], AGENT) + " " * 300 + behind
+    whole = merged(material.read([text], [DIALECTS[dialect]]))
+    assert merged(read(text, dialect)) == whole
+    assert len([event for event in whole[0] if event[0] is Call]) == (not behind.strip())
 
 
 def test_a_call_of_a_tool_that_was_not_offered() -> None:

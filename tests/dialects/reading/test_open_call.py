@@ -114,7 +114,7 @@ def test_a_body_that_is_mended_to_no_object_is_no_call() -> None:
     """Found by the invariants: the brace belongs to nothing that the dialect knows."""
     tools = {"read": Tool("read", "", {"type": "object", "properties": {"filePath": {"type": "string"}}})}
     text = "<|tool_call>call:read{filePaknown{}<tool_call|>"
-    reader = Reader(compiled((DIALECTS["gemma4"],), ("read",)), tools)
+    reader = Reader(compiled((DIALECTS["gemma4"],)), tools)
     events = [*reader.feed(text), *reader.finish()]
     assert "".join(event.raw for event in events) == text
     assert [event for event in events if isinstance(event, Call)] == []

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.dialects.material import AGENT, COMMON, DIALECTS, calls, content, described, merged, raw, read
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.grammar import TURN_ENDS, WRAPPERS, compiled
+from vtc.dialects.syntax.grammar import ELEMENTS, TURN_ENDS, WRAPPERS, compiled
 from vtc.dialects.syntax.tool_names import PREFIXES
 from vtc.dialects.writing.calls import write_calls
 from vtc.events import Call, Markup, Reasoning, Text, ToolCall
@@ -29,7 +29,7 @@ CALL = "<bash>\n<command>ls</command>\n</bash>"
 
 
 def reader(dialect: str = "tag", **options: Any) -> Reader:
-    return Reader(compiled((DIALECTS[dialect],), tuple(AGENT), THINK), AGENT, **options)
+    return Reader(compiled((DIALECTS[dialect],), THINK), AGENT, **options)
 
 
 # Any text, and text made of what a dialect's own files are made of
@@ -191,7 +191,7 @@ SPELLED = {
 """Other ways in which calls may begin, white space aside."""
 DOUBTFUL = (*TURN_ENDS, *WRAPPERS)
 """What waits for a call, or for the end of the reply."""
-OTHERS = ["```", "~~~", *THINK[0], *DOUBTFUL]
+OTHERS = ["```", "~~~", *THINK[0], *DOUBTFUL, *(f"<{name}>" for name in ELEMENTS)]
 PROSE = [
     "If a < b and c <= d, then <div class='x'> or </div>, <tool> or <tools> or <tool_call> alone.",
     "Use <function=(x)> or <invoke ...>, <read> a <bash-script>; <b>bold</b> {x} {'a': 1} [\"name\"].",
@@ -200,6 +200,8 @@ PROSE = [
     "<function_calls> are <function_calls>.\n<tool_call>\n\n<tool_call>\n<think>\n",
     "a <functions.bad> <function=a.b c> <invoke name=x> <write_file\n\n\n<read_file/ <bash_",
 ]
+SPELLED["tag"] = [re.sub(r"\s+", "", found[0]) for found in re.finditer(r"<\w\S*(?:\s+[^\s<>]+)?", "".join(PROSE))]
+"""A name shows where it ends whether it is a tool's."""
 
 
 def bare(text: str) -> str:
@@ -345,7 +347,7 @@ def test_more_white_space_than_is_waited_for(dialect: str, before: str, behind: 
 @given(st.data())
 @settings(max_examples=EXAMPLES)
 def test_plain_text_leaves_as_it_is_and_the_rule_stays(data: st.DataObject) -> None:
-    one = Reader(compiled(tuple(SIX), tuple(AGENT), THINK), AGENT)
+    one = Reader(compiled(tuple(SIX), THINK), AGENT)
     one.feed(drawn(data, SIX) + data.draw(st.sampled_from(["", "x", " x", ">", "\n> x"])))
     rule = one.plain
     if rule is None:

@@ -13,7 +13,7 @@ CALL = "<read_file><path>a</path></read_file>"
 
 
 def reader(**options: object) -> Reader:
-    grammar = compiled((DIALECTS["tag"],), tuple(sorted(AGENT)), (("<think>", "</think>"),), ("<|im_end|>",))
+    grammar = compiled((DIALECTS["tag"],), (("<think>", "</think>"),), ("<|im_end|>",))
     return Reader(grammar, AGENT, **options)  # type: ignore[arg-type]
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.dialects.material import AGENT, DIALECTS
+from tests.dialects.material import DIALECTS
 from vtc.dialects.reading.after_call import WHOLE
 from vtc.dialects.reading.code import INFO
 from vtc.dialects.reading.context import Verdict
@@ -22,7 +22,7 @@ PAGE = Path(__file__).parents[3] / "docs" / "reader.md"
 
 # Every dialect there is, each also with calls in code.
 GRAMMARS = [
-    Grammar([dialect, msgspec.structs.replace(dialect, in_code="call")], AGENT, (("<think>", "</think>"),), ["<|end|>"])
+    Grammar([dialect, msgspec.structs.replace(dialect, in_code="call")], (("<think>", "</think>"),), ["<|end|>"])
     for dialect in DIALECTS.values()
 ]
 
@@ -60,7 +60,7 @@ def tokens(scan: Scan) -> set[str]:
     """The names of its tokens, without the numbers that tell several of a kind apart."""
     # Read from the expressions as written: to compile all of them would take far longer than the test.
     groups = {*re.findall(r"\(\?P<(\w+)>", scan._while_open + scan._at_end)}
-    inner = "(?:name|id|index|json|key|string|type|next|attribute|head)_"
+    inner = "(?:name|offered|id|index|json|key|string|type|next|attribute|head)_"
     outer = {name for name in groups if not re.match(inner, name)}
     return {name.rstrip("0123456789") for name in outer if not name.startswith("hold")}
 
@@ -135,7 +135,7 @@ def test_a_token_without_a_step_is_an_error_of_ours() -> None:
 def test_no_call_is_looked_for_in_code_unless_the_dialect_says_so() -> None:
     plain = [dialect for dialect in DIALECTS.values() if dialect.in_code == "text"]
     assert plain
-    assert "h" not in tokens(Grammar(plain, AGENT).closing_fence("```"))
+    assert "h" not in tokens(Grammar(plain).closing_fence("```"))
 
 
 def test_the_page_shows_the_table() -> None:

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from tests.dialects.material import AGENT, COMMON, DIALECTS, described
+from vtc.dialects.reading.context import Context
+from vtc.dialects.reading.cursor import Found
 from vtc.dialects.syntax.grammar import Grammar, compiled
+from vtc.events import Tool
 
 SIX = [DIALECTS[name] for name in COMMON]
-ALL = Grammar(SIX, AGENT)
+ALL = Grammar(SIX)
 
 
-def begins(grammar: Grammar, text: str) -> str | None:
+def first(grammar: Grammar, text: str, offered: Iterable[str] = AGENT) -> Found | None:
+    """The first token in a text, if these tools are offered."""
+    tools = {name: Tool(name) for name in offered}
+    context = Context(grammar, tools, lenient=True, unknown_tools="text", most_held=1000, think="keep", begins="text")
+    context.cursor.add(text)
+    context.cursor.final = True
+    return context.find(grammar.text, searching=True)
+
+
+def begins(grammar: Grammar, text: str, offered: Iterable[str] = AGENT) -> str | None:
     """The dialect that a text begins a call of; None for plain text and for what may still become either."""
-    found = grammar.text.at_end.search(text)
+    found = first(grammar, text, offered)
     head = grammar.heads.get(found.lastgroup or "") if found else None
     return head.syntax.dialect.name if head else None
 
@@ -61,27 +75,33 @@ def test_what_begins_a_call(text: str, dialect: str | None) -> None:
 @pytest.mark.parametrize("dialect", COMMON)
 def test_a_call_begins_only_where_its_dialect_is_armed(dialect: str) -> None:
     texts = ['<tool_call>{"a', "<function=f>", '<tools>{"', '<invoke name="f">', "<bash>", '{"name": "bash"']
-    found = {begins(Grammar([DIALECTS[dialect]], AGENT), text) for text in texts}
+    found = {begins(Grammar([DIALECTS[dialect]]), text) for text in texts}
     assert found == {dialect, None}
 
 
 def test_without_tools_nothing_begins_a_call_of_a_dialect_that_needs_their_names() -> None:
-    grammar = Grammar(SIX, ())
-    assert begins(grammar, "<bash>") is None
-    assert begins(grammar, '{"name": "bash"') is None
-    assert begins(grammar, "<function=f>") == "qwen3-coder"
+    assert begins(ALL, "<bash>", []) is None
+    assert begins(ALL, '{"name": "bash"', []) is None
+    assert begins(ALL, "<function=f>", []) == "qwen3-coder"
 
 
-def test_the_longer_of_two_names_is_tried_first() -> None:
-    grammar = Grammar([DIALECTS["tag"]], ["read", "read_all"])
+def test_all_of_a_name_counts_and_nothing_else_is_passed_over() -> None:
     for name in ("read", "read_all"):
-        found = grammar.text.at_end.search(f"<{name}>")
+        found = first(ALL, f"<all> <read_> <tool_call> <read-all> </read> <READ/> <{name}>", ["read", "read_all"])
         assert found is not None
         assert found[f"name_{found.lastgroup}"] == name
 
 
+def test_what_is_no_name_of_a_tool_is_read_as_something_else() -> None:
+    """A quoting element has the form of a call in tags, and is one where a tool has its name."""
+    for offered, token in (([], "quote"), (["example"], "h")):
+        found = first(ALL, "<example>", offered)
+        assert found is not None
+        assert (found.lastgroup or "").rstrip("0123456789") == token
+
+
 def test_markers_are_found_in_text() -> None:
-    grammar = Grammar([], (), (), ["<|end|>"])
+    grammar = Grammar([], (), ["<|end|>"])
     found = grammar.text.at_end.search("a <|end|>")
     assert found is not None
     assert found.lastgroup == "marker0"
@@ -97,11 +117,10 @@ def test_a_section_that_must_be_the_whole_reply_counts_only_at_its_start() -> No
 
 def test_names_in_a_pattern_are_no_expressions() -> None:
     dialect = described("{kind: dialect, name: odd, call: '[a.b(*{name}|{args}]', names: any}")
-    assert begins(Grammar([dialect], ()), "[a.b(*f|{}") == "odd"
-    assert begins(Grammar([dialect], ()), "[axb(*f|{}") is None
+    assert begins(Grammar([dialect]), "[a.b(*f|{}") == "odd"
+    assert begins(Grammar([dialect]), "[axb(*f|{}") is None
 
 
 def test_a_set_of_dialects_is_compiled_once() -> None:
-    dialects = tuple(SIX)
-    assert compiled(dialects, ("a", "b")) is compiled(dialects, ("a", "b"))
-    assert compiled(dialects, ("a", "b")) is not compiled(dialects, ("a",))
+    assert compiled(tuple(SIX)) is compiled(tuple(SIX))
+    assert compiled(tuple(SIX)) is not compiled(tuple(SIX[1:]))

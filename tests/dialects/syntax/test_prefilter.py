@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.dialects.material import AGENT, DIALECTS
+from tests.dialects.material import DIALECTS
 from vtc.dialects.syntax.grammar import FENCES, TICKS, Grammar
 from vtc.dialects.syntax.pattern import Chars, Finder, Lit, Maybe, OneOf, Part, Space, Token, expecting, searching
 from vtc.dialects.syntax.prefilter import Expected, Prefilter, beginnings
 
 RESCUED = [one.rescued for one in DIALECTS.values() if one.rescued]
-HEADS = [head.token for head in Grammar(RESCUED, AGENT).heads.values() if not head.syntax.whole_reply]
+HEADS = [head.token for head in Grammar(RESCUED).heads.values() if not head.syntax.whole_reply]
 TOKENS = [*HEADS, *FENCES, TICKS]
 ONE, TWO = searching(TOKENS), Prefilter(TOKENS)
 WHOLE, SPLIT = expecting(TOKENS), Expected(TOKENS)
@@ -50,7 +50,7 @@ def test_two_steps_find_what_one_would(text: str) -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_head_is_found_by_its_beginnings(dialect: str) -> None:
-    heads = [head.token for head in Grammar([DIALECTS[dialect]], AGENT).heads.values() if head.token.first]
+    heads = [head.token for head in Grammar([DIALECTS[dialect]]).heads.values() if head.token.first]
     one, two = searching(heads), Prefilter(heads)
     for token in heads:
         for text, _ in beginnings(token):
@@ -71,13 +71,6 @@ def test_every_head_is_found_by_its_beginnings(dialect: str) -> None:
 )
 def test_what_a_token_begins_with(parts: tuple[Part, ...], texts: list[str]) -> None:
     assert beginnings(Token("t", parts, line_start=True)) == [(text, True) for text in texts]
-
-
-def test_the_first_step_is_the_same_for_other_tools() -> None:
-    framed = [one.rescued for one in DIALECTS.values() if one.rescued]
-    grammars = [Grammar(framed, tools).text for tools in (("read_file",), ("bash", "grep"))]
-    assert all(isinstance(one, Prefilter) for one in grammars)
-    assert len({id(one.outer) for one in grammars if isinstance(one, Prefilter)}) == 1
 
 
 def test_where_a_token_may_begin() -> None:

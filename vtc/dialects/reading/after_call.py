@@ -112,7 +112,7 @@ def deliver(context: Context, event: Call) -> None:
 class AfterCall:
     """After a call: closers that may still come, and in a section its next call."""
 
-    __slots__ = ("context", "size", "syntax", "waiting")
+    __slots__ = ("_open", "context", "size", "syntax", "waiting")
 
     def __init__(self, context: Context, syntax: CallSyntax, waiting: list[Call], size: int) -> None:
         self.context = context
@@ -121,6 +121,7 @@ class AfterCall:
         """The calls of a section that must prove to be the whole reply."""
         self.size = size
         """Bytes of those."""
+        self._open = syntax.whole_reply and bool(syntax.section_tail())
 
     @property
     def scan(self) -> Scan:
@@ -144,6 +145,7 @@ class AfterCall:
             self.context.speech.emit(Markup(text))
             return None
         self.waiting[-1] = replace(self.waiting[-1], raw=self.waiting[-1].raw + text)
+        self._open = False
         return Verdict.WHOLE
 
     def invented(self, found: Found) -> None:
@@ -154,19 +156,27 @@ class AfterCall:
         context.speech.refuse(Refusal(reason, self.syntax.dialect.name, "", excerpt, malformed=False))
         context.inside = Invented(context)
 
-    def other(self) -> None:
-        """Go on with text; calls that wait for the end of the reply are none, or this is the end."""
+    def other(self) -> Verdict | None:
+        """Go on with text; calls that wait for the end of the reply are none, or it may come behind white space."""
         context, cursor = self.context, self.context.cursor
         if not self.waiting:
             if context.may_mend:
                 self._drop_partial_closer()
             context.inside = InText(context)
-        elif cursor.is_blank(cursor.at) and (not self.syntax.section_tail() or self._mends(Repair.MISSING_CLOSER)):
-            self.whole()  # the reply ends before the section does, if that has an end at all
+        elif cursor.is_blank(cursor.at):
+            return Verdict.WHOLE
+        else:
+            self.not_whole()
+        return None
+
+    def ends(self, _: Found) -> None:
+        """End the reply, before the section does if that has an end at all."""
+        if not self._open or self._mends(Repair.MISSING_CLOSER):
+            self.whole()
         else:
             self.not_whole()
 
-    def whole(self, _: Found | None = None) -> None:
+    def whole(self) -> None:
         for event in self.waiting:
             deliver(self.context, event)
         self.waiting.clear()
@@ -174,7 +184,7 @@ class AfterCall:
         self.context.inside = InText(self.context)
 
     def not_whole(self) -> None:
-        self._refuse("it is not the whole reply")
+        self._refuse("it is not the whole reply" if self.syntax.whole_reply else "text follows it: it is quoted")
 
     def _refuse(self, reason: str) -> None:
         _give_back(self.context, self.syntax, self.waiting[-1].call.name, [*self.waiting], reason)
@@ -224,12 +234,6 @@ class Undecided(AfterCall):
         """Deliver the calls: the line ends, or another call follows, or a marker of the model's."""
         self.whole()
         self.context.inside = AfterCall(self.context, self.syntax, [], self.size)
-
-    def other(self, _: Found | None = None) -> None:
-        if self.context.cursor.is_blank(self.context.cursor.at):
-            self.whole()
-        else:
-            self._refuse("text follows it: it is quoted")
 
 
 class Spilled(SaysText):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import Enum, auto
 from typing import Literal, Protocol
 
-from vtc.dialects.reading.cursor import Cursor
+from vtc.dialects.reading.cursor import Cursor, Found
 from vtc.dialects.reading.speech import Speech
+from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.grammar import Grammar
+from vtc.dialects.syntax.pattern import OFFERED, Scan
 from vtc.events import Event, Tool
 
 type Thoughts = Literal["reasoning_content", "keep", "drop"]
@@ -71,6 +73,7 @@ class Context:
     """One reader's settings, its text, what it says, and where it stands."""
 
     __slots__ = (
+        "_names",
         "began_inside",
         "begins",
         "complete",
@@ -110,8 +113,31 @@ class Context:
         """Whether the reply began inside of the reasoning; None as long as it does not show."""
         self.complete = True
         """The model ended its reply by itself."""
+        self._names: Collection[str] | None = None  # in any case; made when it is needed
         self.cursor = Cursor()
         self.speech = Speech()
+
+    def find(self, scan: Scan, *, searching: bool) -> Found | None:
+        """Find the next token, or the one that stands here; one with a tool's name is none if that is not offered."""
+        text, final = self.cursor.text, self.cursor.final
+        finder = scan.at_end if final else scan.while_open
+        found = (finder.search if searching else finder.match)(text, self.cursor.seek)
+        while found and not self._offers(found):
+            assert scan.unnamed is not None
+            start = found.start()
+            found = (scan.unnamed.at_end if final else scan.unnamed.while_open).match(text, start)
+            if not found and searching:
+                found = finder.search(text, start + 1)
+        return found
+
+    def _offers(self, found: Found) -> bool:
+        """Tell whether the tool whose name a token needs is offered; True if it needs none."""
+        group = f"{OFFERED}_{found.lastgroup}"
+        if group not in found.re.groupindex:
+            return True
+        if self._names is None:
+            self._names = tool_names.folded(self.tools)
+        return tool_names.unprefixed(found[group]).casefold() in self._names
 
     @property
     def may_mend(self) -> bool:

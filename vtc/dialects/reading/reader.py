@@ -173,8 +173,7 @@ class Reader:
                     break
                 self._go(row.otherwise, verdict)
                 continue
-            finder = scan.at_end if cursor.final else scan.while_open
-            found = (finder.search if row.text else finder.match)(cursor.text, cursor.seek)
+            found = context.find(scan, searching=row.text is not None)
             token = found.lastgroup or "" if found else ""
             if found and not token.startswith("hold"):
                 step = row.tokens[token]

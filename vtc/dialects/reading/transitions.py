@@ -128,6 +128,7 @@ def _reasoning(here: State) -> Tokens:
 _DOUBT = Step(doubt, State.DOUBT, {Verdict.CONTENT: State.TEXT})
 _DOUBT_MORE = Step(InDoubt.more, State.DOUBT)
 _DONE = Step(InCall.done, State.AFTER, _NO_CALL)
+_NO_MORE = Step(AfterCall.other, State.TEXT, {Verdict.WHOLE: State.WHOLE})
 _END_IN_CALL = Step(ends, State.TEXT, {Verdict.REFUSED: State.TEXT})
 
 TABLE: Mapping[State, Row] = {
@@ -324,7 +325,7 @@ TABLE: Mapping[State, Row] = {
             invented=Step(AfterCall.invented, State.INVENTED),
             next=Step(next_call, State.ARGUMENTS, {Verdict.JSON: State.JSON}),
         ),
-        otherwise=Step(AfterCall.other, State.TEXT),
+        otherwise=_NO_MORE,
     ),
     State.INVENTED: Row(lambda _: NEVER, Tokens(), text=Step(Invented.leave_out, State.INVENTED)),
     State.UNDECIDED: Row(
@@ -333,11 +334,11 @@ TABLE: Mapping[State, Row] = {
             o=Step(Undecided.closer, State.UNDECIDED),
             decided=Step(Undecided.decided, State.AFTER),
         ),
-        otherwise=Step(Undecided.other, State.TEXT),
+        otherwise=_NO_MORE,
     ),
     State.WHOLE: Row(
         lambda inside: inside.end,
-        Tokens(end=Step(AfterCall.whole, State.TEXT)),
+        Tokens(end=Step(AfterCall.ends, State.TEXT)),
         otherwise=Step(AfterCall.not_whole, State.TEXT),
     ),
     State.DAMAGED: Row(

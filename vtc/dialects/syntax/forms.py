@@ -14,9 +14,12 @@ from vtc.dialects.syntax.pattern import Chars, Group, Lit, Maybe, OneOf, Part, S
 from vtc.dialects.syntax.tool_names import PREFIXES
 
 NAME = r"\w.:\-/"
+MOST_NAME = 128
+"""Characters of a tool's name; no text is a call of one with more."""
 KEY = r"^\s<>\"'=/\\"
 ELEMENT = "<{key}>{value}</{key}>"
 _TAG_NAME = re.compile(r"<[\w:.-]{3,}")
+_BETWEEN_TAGS = re.compile(r"\s*\n\s*|(?<=>)\s*(?=<)")
 CODE_BLOCK = Maybe((Lit("```"), Maybe((Lit("json"),)), Space()))
 """The opening fence of a code block that stands inside of a call's tags."""
 QUOTES = ('"', "'", '\\"', "\\'")
@@ -50,10 +53,11 @@ class CallSyntax:
     def whole_line(self) -> bool:
         return self.dialect.anchor == "line" and not self.section
 
-    def head(self, tools: tuple[str, ...]) -> tuple[Part, ...]:
+    def head(self, name: str = "") -> tuple[Part, ...]:
+        """What stands before the arguments; where the name is the markup, of any tool or of that of this `name`."""
         before, _ = pattern.split(pattern.parse(self.call, "call"), pattern.BODIES)
         slots: dict[str, tuple[Part, ...]] = {
-            "name": _names(self.dialect, tools),
+            "name": (_name(self.dialect, name),),
             "id": (Chars(r"\w.:\-", 128, "id"),),
             "index": (Chars(r"\d", 9, "index"),),
             "number": (Chars(r"\d", 9),),
@@ -64,12 +68,12 @@ class CallSyntax:
             parts = (*_markup(opening, self.dialect, {}), Space(), *parts)
         return _trim(parts)
 
-    def attribute_head(self, tools: tuple[str, ...]) -> tuple[Part, ...] | None:
+    def attribute_head(self) -> tuple[Part, ...] | None:
         """The beginning of a call with attributes, if the tool's name is the tag; up to the first value."""
-        if not tools or self.section or not self.call.startswith("<{name}>"):
+        if self.dialect.names == "any" or self.section or not self.call.startswith("<{name}>"):
             return None
         attribute = (Chars(KEY, 128, "key"), Space(), Lit("="), Space(), OneOf(QUOTES))
-        return (Lit("<"), *_names(self.dialect, tools), Chars(r"\s", 16), Group(attribute, "attribute"))
+        return (Lit("<"), _name(self.dialect), Chars(r"\s", 16), Group(attribute, "attribute"))
 
     def tail(self, name: str) -> tuple[Part, ...]:
         """What must follow the arguments of a call that was written with this name."""
@@ -97,12 +101,25 @@ class CallSyntax:
 
     def closing_tags(self, name: str) -> list[str]:
         """The closing tags of the call and of the sections it may stand in, as they are written."""
+        return [tag for text in self._closers_of(name) for tag in text.split()]
+
+    def closing_markup(self) -> list[tuple[Part, ...]]:
+        """The closing tags of any of its calls and of their sections, one by one; without those that hold a name."""
+        texts = self._closers_of("\0") if self.dialect.names == "any" else []
+        if self.dialect.params and self.closers_alike:
+            texts.append(self.param_closer(""))
+        tags = [tag for text in texts for tag in _BETWEEN_TAGS.split(text.strip())]
+        known = [tag for tag in tags if len(tag) > 3 and not tag[0].isalnum() and "\0" not in tag]
+        return [parts for tag in known for parts in _by_spelling(tuple(_literal(tag, self.dialect)))]
+
+    def _closers_of(self, name: str) -> list[str]:
+        """What stands behind the arguments, and behind the calls of each section."""
         _, after = pattern.split(pattern.parse(self.call, "call"), pattern.BODIES)
         texts = ["".join(name if isinstance(part, Slot) else part for part in after)]
         for section in self.dialect.sections:
             _, after = pattern.split(pattern.parse(section, "section"), ("calls",))
             texts.append("".join(part for part in after if isinstance(part, str)))
-        return [tag for text in texts for tag in text.split()]
+        return texts
 
     def param_opener(self, keys: tuple[str, ...]) -> re.Pattern[str]:
         """Finds the opening tag of one of these parameters; group 1 is which."""
@@ -154,7 +171,7 @@ class CallSyntax:
         heads: list[tuple[Part, ...]] = []
         for call in self.dialect.calls:
             if pattern.body(call) == "params":
-                head = CallSyntax(self.dialect, call).head((name,))
+                head = CallSyntax(self.dialect, call).head(name)
                 if isinstance(head[0], Maybe):
                     head = _trim(head[1:])  # the marker may be missing, and literal text begins it then
                 heads += [head] * isinstance(head[0], Lit)
@@ -210,11 +227,9 @@ def closers(syntax: CallSyntax) -> list[tuple[Part, ...]]:
     return [closer for closer in closers if closer]
 
 
-def variants(syntax: CallSyntax, tools: tuple[str, ...]) -> list[tuple[Part, ...]]:
+def variants(syntax: CallSyntax) -> list[tuple[Part, ...]]:
     """The ways a head may begin: with and without a leading optional marker, for each opening of JSON."""
-    if syntax.dialect.names == "declared" and not tools:
-        return []
-    head = syntax.head(tools)
+    head = syntax.head()
     heads = [head]
     if head and isinstance(head[0], Maybe):
         heads = [(*head[0].parts, *head[1:]), _trim(head[1:])]
@@ -222,7 +237,7 @@ def variants(syntax: CallSyntax, tools: tuple[str, ...]) -> list[tuple[Part, ...
     if syntax.body in ("params", "kwargs"):
         return heads
     if syntax.body == "json" and syntax.dialect.names == "declared":
-        openings = _declared_envelopes(syntax.dialect, tools)
+        openings = _declared_envelopes(syntax.dialect)
     elif syntax.dialect.codec == "gemma":
         openings = [(Lit("{"),)]
     else:
@@ -278,7 +293,7 @@ def _ends_in(part: Part, characters: str) -> bool:
     return isinstance(part, Lit) and part.text[-1] in characters
 
 
-def _declared_envelopes(dialect: Description, tools: tuple[str, ...]) -> list[tuple[Part, ...]]:
+def _declared_envelopes(dialect: Description) -> list[tuple[Part, ...]]:
     """Beginnings of a JSON object that can be a call of an offered tool, and hardly anything else."""
     keys = dialect.json
 
@@ -288,7 +303,7 @@ def _declared_envelopes(dialect: Description, tools: tuple[str, ...]) -> list[tu
     quote = OneOf(QUOTES)
     colon = (quote, Space(), Lit(":"), Space())
     return [
-        opening(OneOf(keys.name), *colon, quote, *_names(dialect, tools), quote),
+        opening(OneOf(keys.name), *colon, quote, _name(dialect), quote),
         opening(OneOf((*keys.arguments, "function")), *colon, Lit("{")),
         opening(Lit("type"), *colon, OneOf(('"function"', '"tool_use"', '"tool_call"'))),
         opening(OneOf(LISTS), *colon, Lit("[")),
@@ -301,12 +316,13 @@ def _declared_envelopes(dialect: Description, tools: tuple[str, ...]) -> list[tu
     ]
 
 
-def _names(dialect: Description, tools: tuple[str, ...]) -> tuple[Part, ...]:
+def _name(dialect: Description, name: str = "") -> Part:
+    """The name of any tool, or where it is the markup this one; the reader looks whether such a name is offered."""
     if dialect.names == "any":
-        return (Chars(NAME, 128, "name"),)
-    # In Python a name has no dashes.
-    known = [*tools, *(name.replace("-", "_") for name in tools if "-" in name and dialect.values == "python")]
-    return (Group((Maybe((OneOf(PREFIXES),)), OneOf(tuple(dict.fromkeys(known)), any_case=True)), "name"),)
+        return Chars(NAME, MOST_NAME, "name")
+    if name:
+        return Group((Maybe((OneOf(PREFIXES),)), OneOf((name,), any_case=True)), "name")
+    return Group((Group((Chars(r"\w", 1), Maybe((Chars(NAME, MOST_NAME - 1),))), pattern.OFFERED),), "name")
 
 
 def _trim(parts: Sequence[Part]) -> tuple[Part, ...]:

@@ -18,6 +18,7 @@ from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.forms import CODE_BLOCK, QUOTES, CallSyntax, call_syntaxes, closers, opening_of_json, variants
 from vtc.dialects.syntax.pattern import (
     SPACE,
+    AnyOf,
     Chars,
     Group,
     Lit,
@@ -30,20 +31,17 @@ from vtc.dialects.syntax.pattern import (
     expecting,
     searching,
 )
-from vtc.dialects.syntax.prefilter import Expected, Following, Prefilter, beginnings
+from vtc.dialects.syntax.prefilter import Expected, Following, Prefilter
 
-PER_HEAD, PER_NAME = 512, 64
-"""Bytes that a grammar takes for each way in which a call may begin, and for each tool."""
-MOST_NAME = 128
-"""Characters of a tool's name; no text is a call of one with more."""
-MOST_TOOLS = 256
-"""Tools beyond which no dialect is read whose markup is the names of tools: their expressions take 0.3 ms a name."""
+PER_HEAD = 512
+"""Bytes that a grammar takes for each way in which a call may begin."""
 FENCES = (
     Token("fence", (Lit("```"), Maybe((Chars("`", 61),))), line_start=True),
     Token("tilde", (Lit("~~~"), Maybe((Chars("~", 61),))), line_start=True),
 )
-ELEMENTS = ("tool_response", "function_results", "tool_result", "observation")
-ELEMENTS += ("example", "pre", "code", "reasoning", "analysis", "scratchpad", "reflection", "think", "thinking", "thought")
+RESULTS = ("tool_response", "function_results", "tool_result", "observation")
+THOUGHTS = ("reasoning", "analysis", "scratchpad", "reflection", "think", "thinking", "thought")
+ELEMENTS = (*RESULTS, *THOUGHTS, "example", "pre", "code")
 """Elements in which a call is quoted: what a tool answered, an example, thoughts in tags of no family."""
 QUOTING = [Token(f"quote{i}", (Lit(f"<{name}>"),), line_start=True) for i, name in enumerate(ELEMENTS)]
 TICKS = Token("ticks", (Lit("`"), Maybe((Chars("`", 63),))))
@@ -67,21 +65,19 @@ class Head:
 
 
 class Grammar:
-    """The expressions of every state for one set of dialects and one set of offered tools."""
+    """The expressions of every state for one set of dialects; they hold no names of tools."""
 
     def __init__(
         self,
         dialects: Sequence[Description],
-        tools: Iterable[str],
         reasoning: Tags = (),
         markers: Iterable[str] = (),
     ) -> None:
         self._number = next(_numbers)
-        self.tools = tuple(tools)
         self.heads: dict[str, Head] = {}
         # Those whose tags are the names of tools come last: a tool may be named like another dialect's tag.
         for dialect in sorted(dialects, key=lambda one: one.names == "declared"):
-            for syntax, parts, attributes in _openings(dialect, self.tools if dialect.names == "declared" else ()):
+            for syntax, parts, attributes in _openings(dialect):
                 token = Token(f"h{len(self.heads)}", parts, line_start=syntax.whole_line and not attributes)
                 self.heads[token.name] = Head(syntax, token, attributes)
         anywhere = [head for head in self.heads.values() if not head.syntax.whole_reply]
@@ -94,10 +90,11 @@ class Grammar:
         closed = [Token(f"closed{i}", (Lit(tag),)) for i, (_, tag) in enumerate(reasoning)]
         self.start = Expected([*think, *closed, *whole, *dropped])
         armed = {head.syntax.dialect for head in anywhere}
-        self._orphans = _closing_tags(armed)
-        doubtful = _doubtful(self._orphans, _section_openers(armed))
+        self._orphans = _orphans(armed)
+        tags = [parts for parts in self._orphans if parts[0] in (Lit("</"), Lit("<|"), Lit("<｜"))]
+        doubtful = _doubtful(tags, _section_openers(armed))
         self.text = Prefilter([*tokens, *dropped, *doubtful, *stray, *QUOTING, *FENCES, TICKS])
-        again = ((token.name, text) for token in doubtful for text, _ in beginnings(token))
+        again = [Token(token.name, token.parts) for token in doubtful]
         self.doubtful = Following(self.text, ("h", "ending", "orphan", "wrapper"), again)
         # In backticks a tag is quoted. Models mix them up: <think>…</thinking>.
         closing = list(dict.fromkeys(tag for _, tag in reasoning))
@@ -130,7 +127,7 @@ class Grammar:
     def size(self) -> int:
         """Measure the grammar without the scans that are made when they are needed, in bytes."""
         fixed = sum(scan.size() for scan in (self.start, self.reasoning, self.span_end))
-        return fixed + PER_HEAD * len(self.heads) + sum(PER_NAME + len(name) for name in self.tools)
+        return fixed + PER_HEAD * len(self.heads)
 
     def _kept[*Of](self, make: Callable[[*Of], Scan]) -> Callable[[*Of], Scan]:
         """Keep the scans that `make` makes with those of all other grammars."""
@@ -142,7 +139,7 @@ class Grammar:
         return kept
 
     def _closing_fence(self, run: str) -> Scan:
-        """The end of a code block that `run` opened: at least as many of the same, alone on a line; or of an element."""
+        """The end of an element that `run` opened, or of a code block: as many of the same or more, alone on a line."""
         if run[0] == "<":
             return searching([*self._in_code, Token("unfence", (Lit(f"</{run[1:]}"),))])
         more = Maybe((Chars(run[0], 64),))
@@ -224,12 +221,12 @@ class Grammar:
             tokens += self._results
         if syntax.section and (dialect.section_required or syntax.whole_reply):
             inner = CallSyntax(dialect, syntax.call)
-            heads = variants(inner, self.tools)
+            each = heads = variants(inner)
             comma = dialect.separator.strip()
             if comma:
                 heads = [(Lit(comma), Space(), *parts) for parts in heads] + heads
             if syntax.lists_calls:  # each in a list of its own
-                heads += [(Lit("]"), Space(), Lit("["), Space(), *parts) for parts in variants(inner, self.tools)]
+                heads = heads + [(Lit("]"), Space(), Lit("["), Space(), *parts) for parts in each]
             tokens += [
                 Token(f"next{i}", parts) for i, parts in enumerate(heads) if isinstance(parts[0], Lit) or not comma
             ]
@@ -238,8 +235,8 @@ class Grammar:
     def _closers(self, syntax: CallSyntax) -> list[Token]:
         """Closers that may come after a call: its own, then any, as none is open there, and the end of the turn."""
         own = [Token(f"o{i}", parts) for i, parts in enumerate(closers(syntax))]
-        other = OneOf((*self._orphans, *TURN_ENDS))
-        return [*own, Token(f"o{len(own)}", (other, Maybe((Space(), other))))]
+        others = [*self._orphans, *((Lit(end),) for end in TURN_ENDS)]
+        return [*own, *(Token(f"o{len(own) + i}", parts) for i, parts in enumerate(others))]
 
     def _undecided(self, syntax: CallSyntax) -> Scan:
         """Behind a call that may be quoted: closers that may still come, and what shows that it is not."""
@@ -270,18 +267,16 @@ class Grammar:
         return searching([Token("closer", tail)] if tail else [])
 
 
-def _closing_tags(dialects: Iterable[Description]) -> tuple[str, ...]:
-    """List the closing tags of some dialects, without those that hold a name."""
-    tags = {wrapper.replace("<", "</") for wrapper in WRAPPERS}
-    for dialect in dialects:
-        for syntax in call_syntaxes(dialect):
-            if dialect.names == "any":
-                tags.update(syntax.closing_tags("\0"))
-            if dialect.params and syntax.closers_alike:
-                tags.add(syntax.param_closer(""))
-        for word, *others in dialect.spellings:
-            tags |= {tag.replace(word, other) for tag in tags if word in tag for other in others}
-    return tuple(sorted(tag for tag in tags if len(tag) > 3 and not tag[0].isalnum() and "\0" not in tag))
+def _orphans(dialects: Iterable[Description]) -> list[tuple[Part, ...]]:
+    """List the closing tags of some dialects: those that begin alike as one, as there are many."""
+    found = [parts for dialect in dialects for one in call_syntaxes(dialect) for parts in one.closing_markup()]
+    found += [(Lit(wrapper.replace("<", "</")),) for wrapper in WRAPPERS]
+    alike: dict[str, dict[tuple[Part, ...], None]] = {}
+    for first, *rest in found:
+        assert isinstance(first, Lit)
+        begins, more = first.text[:2], first.text[2:]
+        alike.setdefault(begins, {})[(*([Lit(more)] if more else []), *rest)] = None
+    return [(Lit(begins), AnyOf(tuple(choices))) for begins, choices in sorted(alike.items())]
 
 
 TURN_ENDS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<end_of_turn>", "<eos>", "</s>")
@@ -298,35 +293,25 @@ WRAPPERS = ("<tool_calls>", "<function_calls>")
 """Tags around calls that models of any family write, though their dialect has none."""
 
 
-def _doubtful(closers: Iterable[str], wrappers: Iterable[str]) -> list[Token]:
+def _doubtful(orphans: Iterable[tuple[Part, ...]], wrappers: Iterable[str]) -> list[Token]:
     """The tokens of markup that is none of the message where a call follows it, or the end of the reply.
 
     A closing tag is such markup only at the beginning of a line: elsewhere a sentence may speak of it.
     """
-    tags = [tag for tag in closers if tag[0] == "<"]
     return [
         *(Token(f"ending{i}", (Lit(end),)) for i, end in enumerate(TURN_ENDS)),
-        *(Token(f"orphan{i}", (Lit(tag),), line_start=True) for i, tag in enumerate(tags)),
+        *(Token(f"orphan{i}", parts, line_start=True) for i, parts in enumerate(orphans)),
         *(Token(f"wrapper{i}", (Lit(opener),)) for i, opener in enumerate(wrappers)),
     ]
 
 
-def _openings(dialect: Description, tools: tuple[str, ...]) -> list[tuple[CallSyntax, tuple[Part, ...], bool]]:
-    """The ways a call of a dialect may begin, and whether its parameters then follow as attributes."""
-    return _made_openings(dialect, tools) if tools else _known_openings(dialect)
-
-
 @lru_cache(maxsize=1024)
-def _known_openings(dialect: Description) -> list[tuple[CallSyntax, tuple[Part, ...], bool]]:
-    """Keep those of dialects whose markup holds no names of tools."""
-    return _made_openings(dialect, ())
-
-
-def _made_openings(dialect: Description, tools: tuple[str, ...]) -> list[tuple[CallSyntax, tuple[Part, ...], bool]]:
+def _openings(dialect: Description) -> list[tuple[CallSyntax, tuple[Part, ...], bool]]:
+    """The ways a call of a dialect may begin, and whether its parameters then follow as attributes."""
     found = []
     for syntax in call_syntaxes(dialect):
-        found += [(syntax, parts, False) for parts in variants(syntax, tools)]
-        if tag := syntax.attribute_head(tools):
+        found += [(syntax, parts, False) for parts in variants(syntax)]
+        if tag := syntax.attribute_head():
             found.append((syntax, tag, True))
     return found
 
@@ -345,16 +330,15 @@ _NOTHING = Scan("(?P<tail>)", "(?P<tail>)")
 
 def compiled(
     dialects: tuple[Description, ...],
-    tools: tuple[str, ...],
     reasoning: Tags = (),
     markers: tuple[str, ...] = (),
 ) -> Grammar:
-    """The grammar for these dialects and tool names; agents offer the same tools again and again.
+    """The grammar for these dialects; most exchanges share a few.
 
     `reasoning` are pairs of tags that open and close it, `markers` are taken out of visible text.
     """
 
     def make() -> Grammar:
-        return Grammar(dialects, tuple(name for name in tools if len(name) <= MOST_NAME), reasoning, markers)
+        return Grammar(dialects, reasoning, markers)
 
-    return COMPILED.get_or_make((dialects, tools, reasoning, markers), make, Grammar.size)
+    return COMPILED.get_or_make((dialects, reasoning, markers), make, Grammar.size)

@@ -49,6 +49,12 @@ class Maybe(msgspec.Struct, frozen=True):
     parts: tuple[Part, ...]
 
 
+class AnyOf(msgspec.Struct, frozen=True):
+    """One of some sequences."""
+
+    choices: tuple[tuple[Part, ...], ...]
+
+
 class Group(msgspec.Struct, frozen=True):
     """A sequence whose place in the text is asked for by name."""
 
@@ -56,7 +62,7 @@ class Group(msgspec.Struct, frozen=True):
     group: str
 
 
-Part = Lit | Space | Chars | OneOf | Maybe | Group
+Part = Lit | Space | Chars | OneOf | Maybe | AnyOf | Group
 
 
 def whole(parts: Sequence[Part], token: str = "") -> str:
@@ -78,12 +84,23 @@ def whole_of(part: Part, token: str = "") -> str:
             return _grouped(_cased(choice, any_case), group, token)
         case Maybe(parts):
             return f"(?:{whole(parts, token)})?"
+        case AnyOf(choices):
+            return f"(?:{'|'.join(whole(parts, token) for parts in choices)})"
         case Group(parts, group):
             return _grouped(whole(parts, token), group, token)
 
 
 def _grouped(expression: str, group: str, token: str) -> str:
     return f"(?P<{group}_{token}>{expression})" if group and token else f"(?:{expression})"
+
+
+def holds(parts: Sequence[Part], group: str) -> bool:
+    """Tell whether a sequence has a group of this name."""
+    return any(
+        (isinstance(part, Group) and part.group == group)
+        or (isinstance(part, Group | Maybe) and holds(part.parts, group))
+        for part in parts
+    )
 
 
 def beginning(parts: Sequence[Part]) -> str:
@@ -108,6 +125,8 @@ def beginning_of(part: Part) -> str:
             return f"(?:{_cased('|'.join(map(_word_beginning, words)), any_case)})"
         case Maybe(parts) | Group(parts, _):
             return beginning(parts)
+        case AnyOf(choices):
+            return f"(?:{'|'.join(beginning(parts) for parts in choices)})"
 
 
 def _word_beginning(word: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Protocol
 
@@ -18,6 +18,7 @@ import msgspec
 from vtc.dialects.bounded_cache import PER_CHARACTER
 from vtc.dialects.syntax.parts import (
     SPACE,
+    AnyOf,
     Chars,
     Group,
     Lit,
@@ -27,11 +28,24 @@ from vtc.dialects.syntax.parts import (
     Space,
     beginning,
     beginning_of,
+    holds,
     whole,
     whole_of,
 )
 
-__all__ = ["SPACE", "Chars", "Group", "Lit", "Maybe", "OneOf", "Part", "Space", "beginning", "whole"]  # from `parts.py`
+__all__ = [
+    "SPACE",
+    "AnyOf",
+    "Chars",
+    "Group",
+    "Lit",
+    "Maybe",
+    "OneOf",
+    "Part",
+    "Space",
+    "beginning",
+    "whole",
+]  # from `parts.py`
 
 BODIES = ("json", "args", "params", "kwargs")
 SLOTS = {
@@ -146,6 +160,10 @@ def split(parts: Sequence[str | Slot], slots: Iterable[str]) -> tuple[list[str |
 
 # Expressions for the states of a reader
 
+OFFERED = "offered"
+"""The group of a name that must be an offered tool's. Names stand in no expression: compiling them would take long, and
+once for every set of tools."""
+
 LINE_START = "(?:" + "|".join(rf"(?<=^[ \t>]{{{n}}}%s)" for n in range(INDENT + 1)) + ")"
 """Says that the character just read is the first of its line, up to an indentation (or `>` quoting)."""
 
@@ -156,6 +174,11 @@ class Token(msgspec.Struct, frozen=True):
     name: str
     parts: tuple[Part, ...]
     line_start: bool = False
+
+    @property
+    def named(self) -> bool:
+        """True if it is one only with the name of an offered tool in it, in the group `OFFERED`."""
+        return holds(self.parts, OFFERED)
 
     @property
     def first(self) -> str:
@@ -187,10 +210,13 @@ class Scan:
     characters that a token begins with, if that is all there is to know about where to look for one.
     """
 
-    def __init__(self, while_open: str, at_end: str, firsts: str = "") -> None:
+    def __init__(
+        self, while_open: str, at_end: str, firsts: str = "", unnamed: Callable[[], Scan] | None = None
+    ) -> None:
         self._while_open = while_open
         self._at_end = at_end
         self.firsts = firsts
+        self._unnamed = unnamed
 
     def size(self) -> int:
         """Measure both expressions, compiled, in bytes."""
@@ -205,6 +231,11 @@ class Scan:
         return re.compile(self._at_end, re.MULTILINE)
 
     @cached_property
+    def unnamed(self) -> Scan | None:
+        """The same without the tokens that need the name of an offered tool; None if it has none of them."""
+        return self._unnamed() if self._unnamed else None
+
+    @cached_property
     def first(self) -> re.Pattern[str]:
         """Finds where a token may begin."""
         return re.compile(f"[{''.join(map(re.escape, self.firsts))}]" if self.firsts else "")
@@ -217,13 +248,20 @@ def searching(tokens: Sequence[Token], at_end: Sequence[Token] = ()) -> Scan:
         _search(tokens, (), hold=True),
         _search(tokens, at_end, hold=False),
         "".join(dict.fromkeys(firsts)) if all(firsts) else "",
+        _unnamed(tokens, lambda others: searching(others, at_end)),
     )
 
 
 def expecting(tokens: Sequence[Token], space: str = SPACE) -> Scan:
     """For a state in which, after white space, one of `tokens` must follow (used with `match`)."""
     while_open, final = _search(tokens, (), hold=True), _search(tokens, (), hold=False)
-    return Scan(rf"{space}(?:{while_open}|(?P<hold_>\\?\Z))", rf"{space}(?:{final})")
+    unnamed = _unnamed(tokens, lambda others: expecting(others, space))
+    return Scan(rf"{space}(?:{while_open}|(?P<hold_>\\?\Z))", rf"{space}(?:{final})", unnamed=unnamed)
+
+
+def _unnamed(tokens: Sequence[Token], make: Callable[[Sequence[Token]], Scan]) -> Callable[[], Scan] | None:
+    others = [token for token in tokens if not token.named]
+    return None if len(others) == len(tokens) else lambda: make(others)
 
 
 def _search(tokens: Sequence[Token], at_end: Sequence[Token], *, hold: bool) -> str:

@@ -3,16 +3,16 @@
     <tool_call>   begins heads of hermes, qwen3-coder, GLM …    one expression for all of these beginnings
     {"name": …    and only where one stands: which of those     one expression for each beginning, made when it is met
 
-What a token begins with is literal text and hardly ever the names of tools, so the first expression is the same for
-every set of tools, and of the others most replies need none.
+Of the second kind most replies need none.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import cached_property, lru_cache
+from typing import Self
 
 from vtc.dialects.bounded_cache import COMPILED
 from vtc.dialects.syntax.pattern import SPACE, Finder, Lit, Maybe, OneOf, Part, Scan, Token, expecting, searching
@@ -29,10 +29,10 @@ class _ByBeginning(Scan):
     """A scan for many tokens: the expressions for some of them are made when it is met how they begin."""
 
     finder: Callable[..., Finder]
+    one_step: Callable[[Sequence[Token]], Scan]
 
-    def __init__(self, tokens: Sequence[Token], one_step: Callable[[Sequence[Token]], Scan]) -> None:
-        self._tokens = tokens
-        self._one_step = one_step
+    def __init__(self, tokens: Sequence[Token]) -> None:
+        self.tokens = tokens
         self._number = next(_numbers)
 
     @cached_property
@@ -43,19 +43,23 @@ class _ByBeginning(Scan):
     def at_end(self) -> Finder:
         return self.finder(self, final=True)
 
+    @cached_property
+    def unnamed(self) -> Self:
+        return type(self)([token for token in self.tokens if not token.named])
+
     def _some(self, beginning: str, tokens: Callable[[], list[Token]]) -> Scan:
         """Get the scan for the tokens that begin so, or make and keep it."""
-        return COMPILED.get_or_make((self._number, beginning), lambda: self._one_step(tokens()), Scan.size)
+        return COMPILED.get_or_make((self._number, beginning), lambda: self.one_step(tokens()), Scan.size)
 
     # The same in one step, made only if somebody asks
 
     @property
     def _while_open(self) -> str:  # type: ignore[override]  # a scan is given its expressions
-        return self._one_step(self._tokens)._while_open
+        return self.one_step(self.tokens)._while_open
 
     @property
     def _at_end(self) -> str:  # type: ignore[override]  # as above
-        return self._one_step(self._tokens)._at_end
+        return self.one_step(self.tokens)._at_end
 
 
 class _Steps:
@@ -88,9 +92,7 @@ class Prefilter(_ByBeginning):
     """What `searching` gives, for many tokens."""
 
     finder = _Steps
-
-    def __init__(self, tokens: Sequence[Token]) -> None:
-        super().__init__(tokens, searching)
+    one_step = staticmethod(searching)
 
     @cached_property
     def first(self) -> re.Pattern[str]:
@@ -111,13 +113,13 @@ class Prefilter(_ByBeginning):
 
     @cached_property
     def _own(self) -> list[tuple[Token, list[Beginning]]]:
-        return [(token, beginnings(token)) for token in self._tokens]
+        return [(token, beginnings(token)) for token in self.tokens]
 
 
 class _Expected:
     """One of the two expressions of what is expected behind white space."""
 
-    def __init__(self, expected: Expected | Following, *, final: bool) -> None:
+    def __init__(self, expected: Expected, *, final: bool) -> None:
         self._expected = expected
         self._final = final
 
@@ -129,57 +131,50 @@ class _Expected:
             return None if self._final else blank
         start = _WHITE.match(text, at)
         assert start is not None
-        return self._expected.at(text, start.end(), final=self._final)
+        return self._expected.find(text, at, start.end(), final=self._final)
 
 
 class Expected(_ByBeginning):
     """What `expecting` gives, for many tokens: a reply that begins with none of their first characters needs none."""
 
     finder = _Expected
+    one_step = staticmethod(expecting)
     firsts = ""
-
-    def __init__(self, tokens: Sequence[Token]) -> None:
-        super().__init__(tokens, expecting)
 
     def size(self) -> int:
         """Measure it without what is made when it is needed, in bytes."""
         return 0
 
-    def at(self, text: str, at: int, *, final: bool) -> re.Match[str] | None:
-        """Find the token that begins there."""
-        scan = self._some(text[at], lambda: [token for token in self._tokens if token.first in ("", text[at])])
+    def find(self, text: str, at: int, start: int, *, final: bool) -> re.Match[str] | None:
+        """Find the token that begins at `start`, with the white space before it."""
+        first = text[start]
+        scan = self._some(first, lambda: [token for token in self.tokens if token.first in ("", first)])
         return (scan.at_end if final else scan.while_open).match(text, at)
 
 
-class Following(Scan):
-    """Expects, behind white space, what a prefilter finds, of some `kinds`; or one of some texts, on any line."""
+class Following(Expected):
+    """Expects what a prefilter finds, of some `kinds`, or else one of other tokens."""
 
-    firsts = ""
-
-    def __init__(self, prefilter: Prefilter, kinds: Iterable[str], texts: Iterable[tuple[str, str]]) -> None:
+    def __init__(self, prefilter: Prefilter, kinds: Collection[str], others: Sequence[Token]) -> None:
+        super().__init__([*(token for token in prefilter.tokens if _kind(token.name) in kinds), *others])
         self._prefilter = prefilter
-        self._kinds = frozenset((*kinds, "hold"))
-        self._texts = _texts_anywhere(tuple(texts))
+        self._kinds = kinds
+        self._others = others
+        self._other = searching(others)
 
     @cached_property
-    def while_open(self) -> Finder:
-        return _Expected(self, final=False)
+    def unnamed(self) -> Following:
+        return Following(self._prefilter.unnamed, self._kinds, self._others)
 
-    @cached_property
-    def at_end(self) -> Finder:
-        return _Expected(self, final=True)
-
-    def at(self, text: str, at: int, *, final: bool) -> re.Match[str] | None:
-        """Find the token that begins there."""
-        known, more = (one.at_end if final else one.while_open for one in (self._prefilter, self._texts))
-        found = known.match(text, at)
-        return found if found and (found.lastgroup or "").rstrip("0123456789") in self._kinds else more.match(text, at)
+    def find(self, text: str, at: int, start: int, *, final: bool) -> re.Match[str] | None:
+        """Find the token that begins at `start`."""
+        known, other = (one.at_end if final else one.while_open for one in (self._prefilter, self._other))
+        found = known.match(text, start)
+        return found if found and _kind(found.lastgroup or "") in ("hold", *self._kinds) else other.match(text, start)
 
 
-@lru_cache(maxsize=64)
-def _texts_anywhere(texts: Sequence[tuple[str, str]]) -> Scan:
-    """Finds texts, each with the name of its token; the same for every set of tools."""
-    return searching([Token(name, (Lit(text),)) for name, text in texts])
+def _kind(token: str) -> str:
+    return token.rstrip("0123456789")
 
 
 _WHITE = re.compile(SPACE)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 PREFIXES = ("functions.", "default_api.", "tools.", "tool:", "antml:", "antml:tool:")
 """What models and their chat templates put before a tool's name."""
@@ -15,8 +15,18 @@ _WITHOUT_NUMBER = re.compile(r"(?:functions?|call)[._](?P<name>.+?)[._:]\d+")
 
 def bare(written: str) -> str:
     """A name without white space around it and without a known prefix."""
-    name = written.strip()
-    return next((name[len(prefix) :] for prefix in PREFIXES if name.startswith(prefix)), name)
+    return unprefixed(written.strip())
+
+
+def unprefixed(written: str) -> str:
+    """A name without a known prefix."""
+    return next((written[len(prefix) :] for prefix in PREFIXES if written.startswith(prefix)), written)
+
+
+def folded(offered: Iterable[str]) -> frozenset[str]:
+    """Names as they may be written where they make the markup: in any case; in Python a name has no dashes."""
+    names = [name.casefold() for name in offered]
+    return frozenset((*names, *(name.replace("-", "_") for name in names)))
 
 
 def resolve(written: str, offered: Collection[str]) -> str | None:

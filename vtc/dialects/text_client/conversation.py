@@ -118,7 +118,7 @@ def is_readable(event: Call, dialect: Description) -> bool:
 
 
 def _events(text: str, dialect: Description, tools: Mapping[str, Tool]) -> list[Event]:
-    reader = Reader(compiled((dialect,), tuple(sorted(tools))), tools, lenient=False)
+    reader = Reader(compiled((dialect,)), tools, lenient=False)
     return [*reader.feed(text), *reader.finish()]
 
 

@@ -35,7 +35,6 @@ from typing import Any
 import msgspec
 
 from vtc.dialects.cache import ConversationCache
-from vtc.dialects.syntax.grammar import MOST_TOOLS
 from vtc.events import Tool
 
 TOOL_SECTIONS = ("Tools", "Tool Use Formatting", "Tool Use Examples")
@@ -43,6 +42,8 @@ TOOL_SECTIONS = ("Tools", "Tool Use Formatting", "Tool Use Examples")
 
 MOST_PROMPT = 1 << 17
 """Characters of a part of a prompt beyond which it is not looked through: the longest that clients send are a third."""
+MOST_TOOLS = 256
+"""Tools beyond which it is taken for something else than a client's prompt."""
 
 _MARK = re.compile(r"^(?:(?P<level>#{1,6}) ++(?P<title>\S(?:.*\S)?)|====)[ \t\r]*+$", re.MULTILINE)
 """A heading, or the rule between the chapters of a prompt."""

@@ -70,7 +70,7 @@ class RoundTrip:
 
     @cached_property
     def _grammar(self) -> Grammar:
-        return compiled((self._dialect,), tuple(sorted(self.tools)))
+        return compiled((self._dialect,))
 
     def _reads_back(self, text: str, name: str, arguments: Mapping[str, Any]) -> bool:
         if self._dialect.section_required:
