@@ -40,10 +40,14 @@ def said(api: str, body: bytes, *, stream: bool) -> tuple[str, list[tuple[str, A
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("api", SHAPES)
+@pytest.mark.parametrize("known", [True, False], ids=["known", "unknown"])
 @pytest.mark.parametrize("server", ["hosted", "llama.cpp"])
-async def test_client_gets_the_reply_that_an_error_holds(server: str, api: str, stream: bool, start: Start) -> None:
+async def test_client_gets_the_reply_that_an_error_holds(
+    server: str, known: bool, api: str, stream: bool, start: Start
+) -> None:
+    """From a server whose profile says so, and from one that no profile matches, which may be any of them."""
     reply = groq(f"I look.\n{CALL}") if server == "hosted" else llama(CALL, 31)
-    lab = await start(reply, vtc_server=server)
+    lab = await start(reply, vtc_server=server if known else "")
     answer = await lab.post(asked(api, stream=stream), path=SHAPES[api].path)
     assert answer.status == 200
     assert answer.headers["content-type"] == (SHAPES[api].media_type if stream else "application/json")
@@ -54,25 +58,24 @@ async def test_client_gets_the_reply_that_an_error_holds(server: str, api: str, 
     assert flow.metadata["vtc"]["errors"] == []
 
 
+HOLDING_NO_CALL = [
+    ("hosted", groq("")),
+    ("hosted", groq(None)),
+    ("hosted", groq("I cannot do that.")),
+    ("hosted", groq(CALL[:40])),
+    ("hosted", groq(CALL.replace("read", "unknown"))),
+    ("hosted", Reply([b'["x"]'], JSON, status=400, framing="length")),
+    ("hosted", Reply([b"<html>"], JSON, status=400, framing="length")),
+    ("hosted", Reply([], JSON, status=400, framing="length")),
+    ("llama.cpp", llama("</tool_call>", 12)),
+    ("llama.cpp", llama(f"of a value, and {CALL}", 800)),
+    ("llama.cpp", llama(f"{CALL} in a value</parameter></function>", 800)),
+]
+OF_ANOTHER_SERVER = [("vllm", llama(CALL)), ("hosted", llama(CALL)), ("llama.cpp", groq(CALL))]
+
+
 @pytest.mark.parametrize(
-    ("server", "reply"),
-    [
-        ("", groq(CALL)),
-        ("vllm", llama(CALL)),
-        ("hosted", llama(CALL)),
-        ("llama.cpp", groq(CALL)),
-        ("hosted", groq("")),
-        ("hosted", groq(None)),
-        ("hosted", groq("I cannot do that.")),
-        ("hosted", groq(CALL[:40])),
-        ("hosted", groq(CALL.replace("read", "unknown"))),
-        ("hosted", Reply([b'["x"]'], JSON, status=400, framing="length")),
-        ("hosted", Reply([b"<html>"], JSON, status=400, framing="length")),
-        ("hosted", Reply([], JSON, status=400, framing="length")),
-        ("llama.cpp", llama("</tool_call>", 12)),
-        ("llama.cpp", llama(f"of a value, and {CALL}", 800)),
-        ("llama.cpp", llama(f"{CALL} in a value</parameter></function>", 800)),
-    ],
+    ("server", "reply"), [*OF_ANOTHER_SERVER, *HOLDING_NO_CALL, *(("", reply) for _, reply in HOLDING_NO_CALL)]
 )
 async def test_any_other_error_passes_as_it_came(server: str, reply: Reply, start: Start) -> None:
     lab = await start(reply, vtc_server=server)

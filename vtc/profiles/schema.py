@@ -12,7 +12,7 @@ import msgspec
 
 from vtc.dialects.text_client.documented_tools import TOOL_SECTIONS
 from vtc.guards.chain import Guards
-from vtc.guards.patterns import expression
+from vtc.guards.patterns import expression, naming
 
 type Text = Annotated[str, msgspec.Meta(min_length=1)]
 ANSWER = ("choices", "message", "delta", "content", "index", "finish_reason")
@@ -123,7 +123,8 @@ class ErrorReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     """The text may be the end of the reply alone: it counts only if it holds calls and nothing else."""
 
     def __post_init__(self) -> None:
-        expression(self.after, "after")
+        with naming("after"):
+            expression(self.after)
 
 
 class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -306,7 +306,7 @@ def in_json(dialect: str) -> Iterator[Json]:
         for lost in (1, 2):
             yield block(f"{tool}: {lost} braces missing", body[:-lost], [sample])
             yield block(f"{tool}: {lost} braces missing and no closer", body[:-lost], [sample], "")
-        yield block(f"{tool}: a brace too many", body + "}", [sample], **behind("}" + closer))
+        yield block(f"{tool}: a brace too many", body + "}", [sample], **behind("}"))
         yield block(f"{tool}: no closer", body, [sample], "")
         for corrupt in CORRUPT[dialect]:
             yield block(f"{tool}: closed by {corrupt}", body, [sample], f"\n{corrupt}", **behind(corrupt))

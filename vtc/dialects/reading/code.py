@@ -43,6 +43,13 @@ class InCode(SaysText):
     def span_end(self) -> Scan:
         return self.context.grammar.span_end
 
+    def say(self, end: int) -> None:
+        """Say it. A tag in code is none: most of the code leaves unread, so no one would know of it in a stream."""
+        speech = self.context.speech
+        tagged = speech.tagged
+        super().say(end)
+        speech.tagged = tagged
+
     def info_end(self, found: Found) -> None:
         """Begin the block, after the line of its fence."""
         self.say(found.end())

@@ -32,7 +32,7 @@ class Verdict(Enum):
     ENDS = auto()
     """The code span ends."""
     UNBOUNDED = auto()
-    """The code span is too long to be one."""
+    """The code span, or the markup in doubt, is too long to be one."""
     ATTRIBUTES = auto()
     """The call's parameters stand in its opening tag."""
     JSON = auto()

@@ -11,6 +11,7 @@ from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.reading.beginning import begin_call
 from vtc.dialects.reading.context import Context, SaysText, Verdict
 from vtc.dialects.reading.cursor import Found
+from vtc.dialects.reading.speech import Last
 from vtc.dialects.reading.text import InText
 from vtc.dialects.syntax.pattern import Scan
 from vtc.events import Markup, Refusal
@@ -25,6 +26,10 @@ def doubt(inside: InText, found: Found) -> Verdict | None:
         return Verdict.CONTENT
     context.inside = InDoubt(context, found)
     return None
+
+
+MOST = 4096
+"""Characters of such markup that are held. More of it is text."""
 
 
 class InDoubt(SaysText):
@@ -46,10 +51,15 @@ class InDoubt(SaysText):
         self._opens |= kind == "wrapper"
         self._closes |= kind == "orphan"
 
-    def more(self, found: Found) -> None:
-        """Keep more of it."""
+    def more(self, found: Found) -> Verdict | None:
+        """Keep more of it, up to the limit."""
         self._note(found)
         self.context.cursor.seek = found.end()
+        if found.end() - self.context.cursor.at <= MOST:
+            return None
+        self.say(found.end())
+        self.context.inside = InText(self.context)
+        return Verdict.UNBOUNDED
 
     def call(self, found: Found) -> Verdict | None:
         """Begin a call: it shares the call's fate."""
@@ -61,7 +71,8 @@ class InDoubt(SaysText):
         """Leave it out at the end of the reply; where text follows it is text, and so is what opens something."""
         context, cursor = self.context, self.context.cursor
         context.inside = InText(context)
-        closes = self._closes and context.speech.tagged  # what was not read as a call, perhaps
+        # Closing tags may be those of what was not read as a call, and alone they are all that the model said.
+        closes = self._closes and (context.speech.tagged or context.speech.last is Last.NOTHING)
         if self._opens or closes or not context.may_mend or not cursor.is_blank(cursor.seek):
             self.say(cursor.seek)
             return

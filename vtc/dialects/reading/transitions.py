@@ -126,7 +126,7 @@ def _reasoning(here: State) -> Tokens:
 
 
 _DOUBT = Step(doubt, State.DOUBT, {Verdict.CONTENT: State.TEXT})
-_DOUBT_MORE = Step(InDoubt.more, State.DOUBT)
+_DOUBT_MORE = Step(InDoubt.more, State.DOUBT, {Verdict.UNBOUNDED: State.TEXT})
 _DONE = Step(InCall.done, State.AFTER, _NO_CALL)
 _NO_MORE = Step(AfterCall.other, State.TEXT, {Verdict.WHOLE: State.WHOLE})
 _END_IN_CALL = Step(ends, State.TEXT, {Verdict.REFUSED: State.TEXT})
