@@ -404,7 +404,9 @@ async def test_the_models_profile_says_how_it_is_told(tmp_path: Path, start: Sta
         vtc_profiles=profiles(tmp_path, model=model(tools="prompt", dialect="invoke")),
     )
     assert await told(lab, stream=True) == READ
-    assert '<invoke name="' in lab.upstream.seen[0].json["messages"][0]["content"]
+    prompt = lab.upstream.seen[0].json["messages"][0]["content"]
+    assert 'like this:\n<function_calls>\n<invoke name="' in prompt
+    assert '">...</parameter>\n</invoke>\n</function_calls>' in prompt
 
 
 async def test_the_models_own_way_and_the_clients_are_both_read(start: Start) -> None:

@@ -56,12 +56,22 @@ def test_a_call(text: str, name: str, arguments: str | None) -> None:
         ('{"name": "f", "arguments": "{\\"a\\": NaN}"}', "its arguments are a string"),
         ('{"name": "f", "arguments": {"b": 1, "b": 2}}', "'b' is given twice"),
         ('{"name": "f", "description": "does it"}', "declares a tool"),
-        ('{"name": "f", "parameters": {"type": "object", "properties": {}}}', "declares a tool"),
+        *(
+            (f'{{"name": "f", "{key}": {{"type": "object", "properties": {{}}}}}}', "declares a tool")
+            for key in ("parameters", "params", "input")
+        ),
+        ('{"name": "f", "params": "{\\"type\\": \\"object\\", \\"properties\\": {}}"}', "declares a tool"),
     ],
 )
 def test_no_call(text: str, reason: str) -> None:
     with pytest.raises(NotACall, match=reason):
         envelope.read(text, PLAIN, needs_arguments=False)
+
+
+def test_a_declaration_whose_schema_stands_in_the_object_itself_is_no_call() -> None:
+    text = '{"name": "f", "type": "object", "properties": {}}'
+    with pytest.raises(NotACall, match="declares a tool"):
+        envelope.read(text, PLAIN, needs_arguments=False, declared=lambda _: {"type", "properties"})
 
 
 def test_an_answer_has_no_arguments() -> None:

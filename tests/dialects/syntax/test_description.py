@@ -33,6 +33,8 @@ def test_one_pattern_or_several() -> None:
     [
         ("call: []", "call", "at least one pattern is needed"),
         ("call: '<t>{name}</t>'", "call", "exactly one of"),
+        ("call: '<t>{name}{args}{json}</t>'", "call", "exactly one of"),
+        ("call: '<t>{args}{args}</t>'", "call", "exactly one of"),
         ("call: '<t>{json}</t>{x}'", "call", "{x} is no placeholder here"),
         ("call: '<{name}>{params}</{name}>'", "param", "a call with {params} needs a pattern for one parameter"),
         ("param: '<p>{value}</p>'", "param", "{key} is missing"),

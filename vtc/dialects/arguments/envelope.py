@@ -27,6 +27,7 @@ class Read(NamedTuple):
 
 SYNONYMS = ("args", "input", "params", "parameters", "kwargs", "tool_input", "action_input", "arguments")
 """Keys that hold the arguments of models that use none of the dialect's."""
+DECLARATION = "it declares a tool, as the list of tools does"
 _ABOUT_THE_CALL = ("id", "type", "index", "function")
 
 LISTS = ("tool_calls", "function_calls")
@@ -76,8 +77,8 @@ def read(
     key = next((key for key in keys.arguments if key in call), "")
     if not key and needs_arguments:
         raise NotACall(f"the JSON has no {keys.arguments[0]!r}")
-    if "description" in call or (key and _is_schema(call[key])):
-        raise NotACall("it declares a tool, as the list of tools does")
+    if "description" in call or _is_schema(call):
+        raise NotACall(DECLARATION)
     others = {key: value for key, value in fields.items() if key not in (named, *keys.name, *_ABOUT_THE_CALL, keys.id)}
     parameters = declared(name) or ()
     if not key:
@@ -94,12 +95,12 @@ def read(
     if isinstance(arguments, str):
         text, repairs = _decoded(arguments), (*repairs, Repair.ARGUMENTS_ENCODED_TWICE)
         arguments = _object(text)
-        if _is_schema(arguments):
-            raise NotACall("it declares a tool, as the list of tools does")
     elif arguments is None:
         text, arguments = "{}", {}
     elif not isinstance(arguments, dict):
         raise NotACall("its arguments are no object")
+    if _is_schema(arguments):
+        raise NotACall(DECLARATION)
     id_ = call.get(keys.id) if keys.id else None
     return Read(name, text, arguments, id_ if isinstance(id_, str) else None, repairs)
 
