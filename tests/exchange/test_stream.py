@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from fuzz.targets import is_said
 from tests.apis import chat
 from tests.exchanges import BODY, CALLED, SAID, TEXT, fed, opened
 from vtc.wire.compression import UnsupportedEncoding
@@ -30,6 +31,10 @@ def test_every_cut_of_a_reply_gives_the_same(coding: str) -> None:
 SETTINGS = st.sampled_from([{}, {"lenient": "off"}, {"model": "qwen3"}, {"model": "qwen2.5"}])
 
 
+@example(["```\n", "a < b", "\n", "```\n", "Hello, ", "\n", "</tool_call>"], [], {}, True)
+@example(["Hello, ", "\n", "</tool_call>"], [], {}, True)
+@example(["Hello, ", "\n", "</tool_call>"], [], {}, False)
+@example(["</tool_call>"], [], {}, True)
 @given(said=SAID, cuts=st.lists(st.integers(0, 2000), max_size=6), settings=SETTINGS, finish=st.booleans())
 def test_any_reply_in_any_cut_says_what_the_whole_says(
     said: list[str], cuts: list[int], settings: dict[str, str], finish: bool
@@ -43,7 +48,7 @@ def test_any_reply_in_any_cut_says_what_the_whole_says(
     whole = chat.read(opened(settings=settings).body(chat.encoded(chat.completion(text, reason))))
     assert streamed == whole
     if not whole.calls and "think" not in text:
-        assert whole.content == text
+        assert is_said([text], whole.content, mended=finish and settings.get("lenient") != "off")
 
 
 @given(pieces=st.lists(st.binary(max_size=40) | st.sampled_from([b"data: ", b"\n\n", b"[DONE]", b"{}", chat.STOP])))
