@@ -31,7 +31,7 @@ def test_every_cut_of_a_reply_gives_the_same(coding: str) -> None:
 SETTINGS = st.sampled_from([{}, {"lenient": "off"}, {"model": "qwen3"}, {"model": "qwen2.5"}])
 
 
-@example(["```\n", "a < b", "\n", "```\n", "Hello, ", "\n", "</tool_call>"], [], {}, True)
+@example(["```\n", "Hello, ", "a < b", "\n", "```\n", "Hello, ", "\n", "</tool_call>"], [], {}, True)
 @example(["Hello, ", "\n", "</tool_call>"], [], {}, True)
 @example(["Hello, ", "\n", "</tool_call>"], [], {}, False)
 @example(["</tool_call>"], [], {}, True)
