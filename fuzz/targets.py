@@ -10,6 +10,7 @@ import re
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -122,8 +123,9 @@ def check_reply(opened: Callable[[], Exchange], text: str, size: int, finish: st
     rewritten = other.body(completion)
     whole = chat.read(rewritten)
     assert not other.report.failures, other.report.failures
-    if streamed.reasoning.strip() == streamed.content.strip() == whole.content.strip() and not whole.reasoning:
-        streamed = whole  # what a stream took for reasoning that had begun before it is said as the answer at its end
+    if not whole.reasoning and streamed.reasoning.strip() == streamed.content.strip():
+        # What a stream took for reasoning that had begun before it is said as the answer at its end.
+        streamed = replace(streamed, reasoning="")
     assert streamed == whole, "streamed and whole replies differ"
     assert all(isinstance(arguments, dict) for _, arguments in streamed.calls)
     if not report.calls and _keeps_all(exchange):
