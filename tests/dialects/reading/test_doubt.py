@@ -1,0 +1,31 @@
+"""Markup that may be none of the message: how much of it is held."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.dialects.material import DIALECTS, TOOLS, content
+from vtc.dialects.reading.doubt import MOST
+from vtc.dialects.reading.reader import Reader
+from vtc.dialects.syntax.grammar import compiled
+
+HERMES = DIALECTS["hermes"]
+CALL = '<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_call>'
+
+
+@pytest.mark.parametrize(
+    "markup", ["</tool_call>", "</tool_call>\n", "<|im_end|>", "<tool_calls>", "</tool_call><|im_end|>\n"]
+)
+@pytest.mark.parametrize("size", [1, 7, 100])
+def test_markup_in_doubt_is_held_up_to_a_limit(markup: str, size: int) -> None:
+    tools = TOOLS["agent"]
+    reader = Reader(compiled((HERMES,)), tools)
+    text, events, held = f"Look.\n{markup * 2000}{CALL}", [], 0
+    for at in range(0, len(text), size):
+        events += reader.feed(text[at : at + size])
+        held = max(held, reader.held)
+    events += reader.finish()
+    assert held < 2 * MOST
+    assert "".join(event.raw for event in events) == text
+    assert content(events).startswith("Look.\n" + markup * (MOST // len(markup)))
+    assert CALL not in content(events)
