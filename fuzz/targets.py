@@ -141,14 +141,15 @@ LEFT_OUT = re.compile(r"(?:\s|</[^<>]+>|<[|｜][^<>]+[|｜]>|<end_of_turn>|<eos>
 def is_said(texts: Sequence[str], said: str, *, mended: bool = True) -> bool:
     """Whether texts in which nothing was read are said, at most without markup that closes nothing at their ends.
 
-    Without closing tags alone, nothing would be left. Nothing is left out of what is not `mended`.
+    Closing tags are left out only after something else. Nothing is left out of what is not `mended`.
     """
     if not texts:
         return not said
     text, *others = texts
     end = LEFT_OUT.search(text) if mended else None
-    least = end.start() if end and (text[: end.start()].strip() or "</" not in end[0]) else len(text)
-    kept = (at for at in range(len(text), least - 1, -1) if said.startswith(text[:at]))
+    least = end.start() if end else len(text)
+    kept = (at for at in range(least, len(text) + 1) if said.startswith(text[:at]))
+    kept = (at for at in kept if text[:at].strip() or "</" not in text[at:])
     return any(is_said(others, said[at:], mended=mended) for at in kept)
 
 
