@@ -68,8 +68,9 @@ def has_partial_xml_pattern(text: str) -> bool:
     held = ""
     for event in reader.finish():
         held = "" if isinstance(event, Call) else held + event.raw
-    # What opens a code block is held back like the beginning of a call, for it may go on, too.
-    return bool(held.strip(" \t\r\n`~"))
+    # What opens a code block is held back like the beginning of a call, for it may go on, too; so is a closing tag.
+    held = held.strip(" \t\r\n`~")
+    return bool(held) and not held.startswith("</")
 
 
 def detect_complete_tool_call(text: str) -> bool:

@@ -124,6 +124,20 @@ def test_arguments_under_another_key_are_found(text: str, arguments: object, rep
 
 
 @pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        ('{"name": "f", "type": "bug", "id": "5"}', {"type": "bug", "id": "5"}),
+        ('{"type": "function", "name": "f", "id": "5", "index": 0}', {"id": "5"}),
+        ('{"name": "f", "arguments": {"id": "5"}, "type": "bug", "id": "call_1"}', {"id": "5"}),
+    ],
+)
+def test_what_tells_of_the_call_is_an_argument_where_the_tool_declares_it(text: str, arguments: object) -> None:
+    found = envelope.read(text, Envelope(id="id"), needs_arguments=False, declared=lambda _: {"type", "id"})
+    assert found.arguments == arguments
+    assert found.id == ("call_1" if "call_1" in text else None)
+
+
+@pytest.mark.parametrize(
     "text",
     [
         '{"name": "f", "path": "/x"}',

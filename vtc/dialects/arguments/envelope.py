@@ -29,6 +29,8 @@ SYNONYMS = ("args", "input", "params", "parameters", "kwargs", "tool_input", "ac
 """Keys that hold the arguments of models that use none of the dialect's."""
 DECLARATION = "it declares a tool, as the list of tools does"
 _ABOUT_THE_CALL = ("id", "type", "index", "function")
+_KINDS = ('"function"', '"tool_use"', '"tool_call"', '"function_call"')
+"""What `type` says of a call, as JSON."""
 
 LISTS = ("tool_calls", "function_calls")
 """Keys of an object that holds nothing but a list of calls."""
@@ -79,8 +81,11 @@ def read(
         raise NotACall(f"the JSON has no {keys.arguments[0]!r}")
     if "description" in call or _is_schema(call):
         raise NotACall(DECLARATION)
-    others = {key: value for key, value in fields.items() if key not in (named, *keys.name, *_ABOUT_THE_CALL, keys.id)}
     parameters = declared(name) or ()
+    about = {named, *keys.name, *_ABOUT_THE_CALL, keys.id}
+    if not key:  # what tells of the call elsewhere may be an argument here
+        about -= {one for one in parameters if one not in (named, "function") and fields.get(one) not in _KINDS}
+    others = {key: value for key, value in fields.items() if key not in about}
     if not key:
         text, found = _elsewhere(others, parameters)
         repairs += found
@@ -101,7 +106,7 @@ def read(
         raise NotACall("its arguments are no object")
     if _is_schema(arguments):
         raise NotACall(DECLARATION)
-    id_ = call.get(keys.id) if keys.id else None
+    id_ = call.get(keys.id) if keys.id in about else None
     return Read(name, text, arguments, id_ if isinstance(id_, str) else None, repairs)
 
 
