@@ -64,13 +64,14 @@ def serialize_tool_calls_to_xml(tool_calls: Sequence[Mapping[str, Any]]) -> str:
 def has_partial_xml_pattern(text: str) -> bool:
     """Whether a text ends inside a call, or inside what may still become one."""
     reader = _reader(None, lenient=False)
-    reader.feed(text)
+    has_call = any(isinstance(event, Call) for event in reader.feed(text))
     held = ""
     for event in reader.finish():
+        has_call = has_call or isinstance(event, Call)
         held = "" if isinstance(event, Call) else held + event.raw
-    # What opens a code block is held back like the beginning of a call, for it may go on, too; so is a closing tag.
+    # What opens a code block is held back like the beginning of a call, for it may go on, too; so is any closing tag.
     held = held.strip(" \t\r\n`~")
-    return bool(held) and not held.startswith("</")
+    return bool(held) and (has_call or not held.startswith("</"))
 
 
 def detect_complete_tool_call(text: str) -> bool:
