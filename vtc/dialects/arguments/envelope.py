@@ -28,7 +28,9 @@ class Read(NamedTuple):
 SYNONYMS = ("args", "input", "params", "parameters", "kwargs", "tool_input", "action_input", "arguments")
 """Keys that hold the arguments of models that use none of the dialect's."""
 DECLARATION = "it declares a tool, as the list of tools does"
-_ABOUT_THE_CALL = ("id", "type", "index", "function")
+AROUND = ("function", "tool_call", "function_call")
+"""Keys that hold the object with name and arguments."""
+_ABOUT_THE_CALL = ("id", "type", "index", *AROUND)
 _KINDS = ('"function"', '"tool_use"', '"tool_call"', '"function_call"')
 """What `type` says of a call, as JSON."""
 
@@ -64,9 +66,10 @@ def read(
     stands.
     """
     call, fields = _object(text), _members(text)
-    if isinstance(call.get("function"), dict) and not any(key in call for key in keys.name if key != "function"):
+    around = [key for key in AROUND if isinstance(call.get(key), dict)]
+    if around and not any(key in call for key in keys.name if key not in AROUND):
         # The API's own form, {"type": "function", "function": {…}}.
-        inner = fields["function"]
+        inner = fields[around[0]]
         call, fields = {**call, **_object(inner)}, {**fields, **_members(inner)}
     repairs: tuple[str, ...] = ()
     named = next((key for key in keys.name if key in call), "")
@@ -84,7 +87,7 @@ def read(
     parameters = declared(name) or ()
     about = {named, *keys.name, *_ABOUT_THE_CALL, keys.id}
     if not key:  # what tells of the call elsewhere may be an argument here
-        about -= {one for one in parameters if one not in (named, "function") and fields.get(one) not in _KINDS}
+        about -= {one for one in parameters if one not in (named, *AROUND) and fields.get(one) not in _KINDS}
     others = {key: value for key, value in fields.items() if key not in about}
     if not key:
         text, found = _elsewhere(others, parameters)

@@ -35,6 +35,8 @@ class Verdict(Enum):
     """The code span, or the markup in doubt, is too long to be one."""
     ATTRIBUTES = auto()
     """The call's parameters stand in its opening tag."""
+    AROUND = auto()
+    """An element stands around the parameters."""
     JSON = auto()
     """The call's arguments are JSON, or have another grammar that knows its own end."""
     GUESS = auto()

@@ -140,6 +140,10 @@ class OpenCall:
         """True if the tool has a parameter of this name."""
         return key in self._declared
 
+    def wraps_arguments(self, key: str) -> bool:
+        """True if an element of this name can only stand around the parameters, or around JSON."""
+        return bool(self._declared) and key in envelope.SYNONYMS and key not in self._declared and not self._arguments
+
     def begins_with_a_guess(self, key: str) -> bool:
         """True if a parameter's opener may be any tag: names are markup only if declared, and none was read yet."""
         if self.syntax.dialect.names == "any" or key in self._declared:

@@ -232,7 +232,11 @@ TABLE: Mapping[State, Row] = {
     State.ARGUMENTS: Row(
         lambda inside: inside.arguments,
         Tokens(
-            p=Step(InCall.param, State.VALUE, {Verdict.GUESS: State.GUESS, Verdict.REFUSED: State.TEXT}),
+            p=Step(
+                InCall.param,
+                State.VALUE,
+                {Verdict.GUESS: State.GUESS, Verdict.AROUND: State.ARGUMENTS, Verdict.REFUSED: State.TEXT},
+            ),
             tail=Step(InCall.no_params, State.AFTER, _NO_CALL),
             closer=Step(InCall.orphan, State.ARGUMENTS, {Verdict.REFUSED: State.TEXT}),
             json=Step(InCall.json_arguments, State.JSON, {Verdict.JSON: State.JSON}),

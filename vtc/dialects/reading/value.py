@@ -31,6 +31,10 @@ def open_value(context: Context, call: OpenCall, found: Found) -> Verdict | None
     assert token is not None
     groups = found.groupdict()
     key, param = groups[f"key_{token}"], int(token[1:])
+    if call.wraps_arguments(key) and found[0].strip() == f"<{key}>" and context.lenient:
+        call.repairs[Repair.ARGUMENTS_KEY] = None
+        hold(context, call, context.cursor.take(found.end()))
+        return Verdict.AROUND
     guess = call.begins_with_a_guess(key)
     element = call.syntax.is_element(param)
     if (guess and not call.may_guess) or (element and not call.declares(key)):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from vtc.dialects.arguments.envelope import LISTS
+from vtc.dialects.arguments.envelope import AROUND, LISTS
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.pattern import Chars, Group, Lit, Maybe, OneOf, Part, Slot, Space
@@ -20,6 +20,8 @@ KEY = r"^\s<>\"'=/\\"
 ELEMENT = "<{key}>{value}</{key}>"
 _TAG_NAME = re.compile(r"<[\w:.-]{3,}")
 _BETWEEN_TAGS = re.compile(r"\s*\n\s*|(?<=>)\s*(?=<)")
+_MARKER = r"<\|[\w/:]+\|>"
+"""A marker that nobody writes by accident: white space around it is free."""
 CODE_BLOCK = Maybe((Lit("```"), Maybe((Lit("json"),)), Space()))
 """The opening fence of a code block that stands inside of a call's tags."""
 QUOTES = ('"', "'", '\\"', "\\'")
@@ -110,7 +112,7 @@ class CallSyntax:
             texts.append(self.param_closer(""))
         tags = [tag for text in texts for tag in _BETWEEN_TAGS.split(text.strip())]
         known = [tag for tag in tags if len(tag) > 3 and not tag[0].isalnum() and "\0" not in tag]
-        return [parts for tag in known for parts in _by_spelling(tuple(_literal(tag, self.dialect)))]
+        return [parts for tag in known for parts in _by_spelling(_trim(_literal(tag, self.dialect)))]
 
     def _closers_of(self, name: str) -> list[str]:
         """What stands behind the arguments, and behind the calls of each section."""
@@ -184,7 +186,7 @@ class CallSyntax:
 
     def last_tags(self, name: str) -> list[tuple[Part, ...]]:
         """The closing tags that follow the call's first one: of the call itself and of its section."""
-        return [tuple(_literal(tag, self.dialect)) for tag in self.closing_tags(name)[1:]]
+        return [_trim(_literal(tag, self.dialect)) for tag in self.closing_tags(name)[1:]]
 
     def param_heads(self, key: Part | None = None) -> list[tuple[Part, ...]]:
         """The openers of a parameter, of any or of this `key`."""
@@ -304,7 +306,7 @@ def _declared_envelopes(dialect: Description) -> list[tuple[Part, ...]]:
     colon = (quote, Space(), Lit(":"), Space())
     return [
         opening(OneOf(keys.name), *colon, quote, _name(dialect), quote),
-        opening(OneOf((*keys.arguments, "function")), *colon, Lit("{")),
+        opening(OneOf((*keys.arguments, *AROUND)), *colon, Lit("{")),
         opening(Lit("type"), *colon, OneOf(('"function"', '"tool_use"', '"tool_call"'))),
         opening(OneOf(LISTS), *colon, Lit("[")),
         # Of another name, for the report to say so.
@@ -348,7 +350,7 @@ def _markup(parts: Sequence[str | Slot], dialect: Description, slots: dict[str, 
         for piece in _pieces(part, dialect.optional):
             if piece in dialect.optional:
                 # White space goes with the marker, so that none is eaten where the marker is missing.
-                marker = _literal(piece, dialect)
+                marker = _trim(_literal(piece, dialect))
                 if found and isinstance(found[-1], Space):
                     found[-1:] = [Maybe((Space(), *marker))]
                 else:
@@ -369,8 +371,13 @@ def _literal(text: str, dialect: Description, quoted: tuple[bool, bool] = (False
     found: list[Part] = []
     spelled = {words[0]: words for words in dialect.spellings}
     known = "".join(f"{re.escape(word)}|" for word in sorted(spelled, key=len, reverse=True))
-    for piece in re.split(rf"({known}\s+|</?(?=[A-Za-z])|[\"'])", text):
+    for piece in re.split(rf"({known}{_MARKER}|\s+|</?(?=[A-Za-z])|[\"'])", text):
         if not piece:
+            continue
+        if piece not in spelled and re.fullmatch(_MARKER, piece):
+            inner = [one for one in re.split(f"({known.rstrip('|')})" if known else r"(?!)", piece) if one]
+            words = [OneOf(spelled[one]) if one in spelled else Lit(one) for one in inner]
+            found += [*_space_behind(found), *words, Space()]
             continue
         if piece in spelled:
             spellings = OneOf(spelled[piece])
@@ -378,8 +385,7 @@ def _literal(text: str, dialect: Description, quoted: tuple[bool, bool] = (False
             unmarked = not piece[0].isalnum() and bool(found) and found[-1] == Lit("</")
             found.append(Maybe((spellings,)) if unmarked else spellings)
         elif piece.isspace():
-            if not found or not isinstance(found[-1], Space):
-                found.append(Space())
+            found += _space_behind(found)
         elif piece in ("<", "</") and dialect.namespaces:
             found += [Lit(piece), Maybe((OneOf(dialect.namespaces),))]
         elif piece in QUOTES and ((quoted[1] and text.endswith(piece)) or (quoted[0] and text.startswith(piece))):
@@ -389,3 +395,8 @@ def _literal(text: str, dialect: Description, quoted: tuple[bool, bool] = (False
         else:
             found.append(Lit(piece))
     return found
+
+
+def _space_behind(found: Sequence[Part]) -> list[Part]:
+    """Loose white space, unless it stands there."""
+    return [] if found and isinstance(found[-1], Space) else [Space()]

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+from vtc.dialects.arguments.envelope import SYNONYMS
 from vtc.dialects.bounded_cache import COMPILED
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.forms import CODE_BLOCK, QUOTES, CallSyntax, call_syntaxes, closers, opening_of_json, variants
@@ -43,6 +44,8 @@ RESULTS = ("tool_response", "function_results", "tool_result", "observation")
 THOUGHTS = ("reasoning", "analysis", "scratchpad", "reflection", "think", "thinking", "thought")
 ELEMENTS = (*RESULTS, *THOUGHTS, "example", "pre", "code")
 """Elements in which a call is quoted: what a tool answered, an example, thoughts in tags of no family."""
+AROUND_END = (Lit("</"), OneOf(SYNONYMS), Lit(">"), Space())
+"""The end of an element around all parameters."""
 QUOTING = [Token(f"quote{i}", (Lit(f"<{name}>"),), line_start=True) for i, name in enumerate(ELEMENTS)]
 TICKS = Token("ticks", (Lit("`"), Maybe((Chars("`", 63),))))
 IN_LINE = r"[ \t\r]{0,256}+"
@@ -150,16 +153,15 @@ class Grammar:
     def _arguments(self, syntax: CallSyntax, name: str) -> Scan:
         """Right behind a head with {params}: a parameter, the end of a call without any, or a JSON object."""
         tail, loose = syntax.written_tail(name), syntax.tail(name)
-        params = [Token(f"p{i}", parts) for i, parts in enumerate(syntax.param_heads())]
-        own = len(syntax.dialect.params)
-        tokens = [Token("tail0", tail), *params[:own]]
+        own, elements = _param_tokens(syntax)
+        tokens = [Token("tail0", tail), *own]
         tokens += [Token("tail1", loose)] * (loose != tail)
         if syntax.closers_alike:
-            tokens += [Token(f"closer{i}", syntax.param_tail(i, "")) for i in range(own)]
+            tokens += [Token(f"closer{i}", syntax.param_tail(i, "")) for i in range(len(own))]
         unquoted = (Lit("{"), Space(), Chars(r"\w", 64), Space(), Lit(":"))
         for i, opening in enumerate((opening_of_json(Lit("}")), unquoted)):
             tokens.append(Token(f"json{i}", (CODE_BLOCK, *opening)))
-        return expecting([*tokens, *params[own:]])
+        return expecting([*tokens, *elements])
 
     def _value(self, syntax: CallSyntax, name: str, index: int, key: str) -> Scan:
         """In a parameter's value: its closer, and what is counted to tell whether that closer is quoted."""
@@ -187,19 +189,19 @@ class Grammar:
         close, tail, loose = syntax.param_tail(index, key), syntax.written_tail(name), syntax.tail(name)
         comma = syntax.dialect.param_separator.strip()
         between = (Maybe((Lit(comma), Space())),) if comma else ()
-        params = [Token(f"p{i}", (*between, *parts)) for i, parts in enumerate(syntax.param_heads())]
-        own = len(syntax.dialect.params)
+        own, elements = _param_tokens(syntax, between)
         return expecting(
             [
                 Token("tail0", tail),
+                Token("tail2", (*AROUND_END, *tail)),
                 Token("c", close),
                 *(Token(f"last{i}", parts) for i, parts in enumerate(syntax.last_tags(name))),
                 # Of any name, so that it may look like a closer.
-                *params[:own],
+                *own,
                 *(Token(f"m{i}", head) for i, head in enumerate(syntax.quoted_heads(name))),
                 *([Token("tail1", loose)] if loose != tail else ()),
                 *(Token(f"garbled{i}", parts) for i, parts in enumerate(syntax.param_openers())),
-                *params[own:],
+                *elements,
             ]
         )
 
@@ -208,9 +210,10 @@ class Grammar:
         a closing tag of another kind; the next call; or the end of the line.
         """
         if parts := syntax.tail(name):
+            around = Token("tail1", (*AROUND_END, *parts))
             brace, fence = Token("extra0", (Lit("}"), Space(), *parts)), Token("extra1", (Lit("```"), Space(), *parts))
             wrong = Token("wrong", (Lit("</"), Chars(r"\w:.\-", 64), Lit(">")))
-            return expecting([Token("tail", parts), brace, fence, wrong, *self._heads_of(syntax.dialect, "m")])
+            return expecting([Token("tail0", parts), around, brace, fence, wrong, *self._heads_of(syntax.dialect, "m")])
         return _END_OF_LINE if syntax.whole_line else _NOTHING
 
     def _after(self, syntax: CallSyntax) -> Scan:
@@ -279,14 +282,22 @@ def _orphans(dialects: Iterable[Description]) -> list[tuple[Part, ...]]:
     return [(Lit(begins), AnyOf(tuple(choices))) for begins, choices in sorted(alike.items())]
 
 
+def _param_tokens(syntax: CallSyntax, between: tuple[Part, ...] = ()) -> tuple[list[Token], list[Token]]:
+    """The openers of parameters of the dialect's own, those with more markup first, and of elements."""
+    tokens = [Token(f"p{i}", (*between, *parts)) for i, parts in enumerate(syntax.param_heads())]
+    own = len(syntax.dialect.params)
+    return sorted(tokens[:own], key=lambda token: -len(token.parts)), tokens[own:]
+
+
 TURN_ENDS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<end_of_turn>", "<eos>", "</s>")
 """How the templates of many families end a turn. Servers that keep special tokens show them."""
 
 
 def _section_openers(dialects: Iterable[Description]) -> list[str]:
-    """List the tags that open a section of calls."""
+    """List the tags that open a section of calls, or stand before each."""
     openers = {section.partition("{calls}")[0].strip() for dialect in dialects for section in dialect.sections}
-    return sorted({*WRAPPERS, *(opener for opener in openers if opener[:1] == "<")})
+    openers |= {marker for dialect in dialects for marker in dialect.optional}
+    return sorted({*WRAPPERS, *(one for one in openers if one[:1] == "<" and one[:2] != "</")})
 
 
 WRAPPERS = ("<tool_calls>", "<function_calls>")
