@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from vtc.dialects.arguments.envelope import AROUND, LISTS
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
+from vtc.dialects.syntax.markup import QUOTES, by_spelling, literal, loosened, markup, trimmed, with_attributes
 from vtc.dialects.syntax.pattern import Chars, Group, Lit, Maybe, OneOf, Part, Slot, Space
 from vtc.dialects.syntax.tool_names import PREFIXES
 
@@ -20,12 +20,8 @@ KEY = r"^\s<>\"'=/\\"
 ELEMENT = "<{key}>{value}</{key}>"
 _TAG_NAME = re.compile(r"<[\w:.-]{3,}")
 _BETWEEN_TAGS = re.compile(r"\s*\n\s*|(?<=>)\s*(?=<)")
-_MARKER = r"<\|[\w/:]+\|>"
-"""A marker that nobody writes by accident: white space around it is free."""
 CODE_BLOCK = Maybe((Lit("```"), Maybe((Lit("json"),)), Space()))
 """The opening fence of a code block that stands inside of a call's tags."""
-QUOTES = ('"', "'", '\\"', "\\'")
-"""Around an attribute; escaped once too often, too."""
 
 
 @dataclass(frozen=True)
@@ -64,11 +60,11 @@ class CallSyntax:
             "index": (Chars(r"\d", 9, "index"),),
             "number": (Chars(r"\d", 9),),
         }
-        parts = _markup(before, self.dialect, slots)
+        parts = markup(before, self.dialect, slots)
         if self.section:
             opening, _ = pattern.split(pattern.parse(self.section, "section"), ("calls",))
-            parts = (*_markup(opening, self.dialect, {}), Space(), *parts)
-        return _trim(parts)
+            parts = (*markup(opening, self.dialect, {}), Space(), *parts)
+        return trimmed(parts)
 
     def attribute_head(self) -> tuple[Part, ...] | None:
         """The beginning of a call with attributes, if the tool's name is the tag; up to the first value."""
@@ -86,7 +82,7 @@ class CallSyntax:
             "index": (Chars(r"\d", 9),),
             "number": (Chars(r"\d", 9),),
         }
-        return _loose(_trim(_markup(after, self.dialect, slots)))
+        return loosened(trimmed(markup(after, self.dialect, slots)))
 
     def written_tail(self, name: str) -> tuple[Part, ...]:
         """The same with at least some text in it: where all of it may be missing, as it is if nothing is."""
@@ -99,7 +95,7 @@ class CallSyntax:
         if not self.section:
             return ()
         _, closing = pattern.split(pattern.parse(self.section, "section"), ("calls",))
-        return _trim(_markup(closing, self.dialect, {}))
+        return trimmed(markup(closing, self.dialect, {}))
 
     def closing_tags(self, name: str) -> list[str]:
         """The closing tags of the call and of the sections it may stand in, as they are written."""
@@ -112,7 +108,7 @@ class CallSyntax:
             texts.append(self.param_closer(""))
         tags = [tag for text in texts for tag in _BETWEEN_TAGS.split(text.strip())]
         known = [tag for tag in tags if len(tag) > 3 and not tag[0].isalnum() and "\0" not in tag]
-        return [parts for tag in known for parts in _by_spelling(_trim(_literal(tag, self.dialect)))]
+        return [parts for tag in known for parts in by_spelling(trimmed(literal(tag, self.dialect)))]
 
     def _closers_of(self, name: str) -> list[str]:
         """What stands behind the arguments, and behind the calls of each section."""
@@ -127,7 +123,7 @@ class CallSyntax:
         """Finds the opening tag of one of these parameters; group 1 is which."""
         before, _ = pattern.split(pattern.parse(self.dialect.params[0], "param"), ("value",))
         slots = _param_slots(Group((OneOf(keys),), "key"))
-        parts = _loose(_trim(_markup(before, self.dialect, slots)))
+        parts = loosened(trimmed(markup(before, self.dialect, slots)))
         return re.compile(pattern.whole(parts, "opener"))
 
     def param_closer(self, key: str) -> str:
@@ -175,7 +171,7 @@ class CallSyntax:
             if pattern.body(call) == "params":
                 head = CallSyntax(self.dialect, call).head(name)
                 if isinstance(head[0], Maybe):
-                    head = _trim(head[1:])  # the marker may be missing, and literal text begins it then
+                    head = trimmed(head[1:])  # the marker may be missing, and literal text begins it then
                 heads += [head] * isinstance(head[0], Lit)
         return heads
 
@@ -186,7 +182,7 @@ class CallSyntax:
 
     def last_tags(self, name: str) -> list[tuple[Part, ...]]:
         """The closing tags that follow the call's first one: of the call itself and of its section."""
-        return [_trim(_literal(tag, self.dialect)) for tag in self.closing_tags(name)[1:]]
+        return [trimmed(literal(tag, self.dialect)) for tag in self.closing_tags(name)[1:]]
 
     def param_heads(self, key: Part | None = None) -> list[tuple[Part, ...]]:
         """The openers of a parameter, of any or of this `key`."""
@@ -194,12 +190,12 @@ class CallSyntax:
         for text in self.params:
             before, _ = pattern.split(pattern.parse(text, "param"), ("value",))
             slots = _param_slots(key or Chars(KEY, 128, "key"))
-            heads.append(_with_attributes(_loose(_trim(_markup(before, self.dialect, slots)))))
+            heads.append(with_attributes(loosened(trimmed(markup(before, self.dialect, slots)))))
         return heads
 
     def param_tail(self, index: int, key: str) -> tuple[Part, ...]:
         _, after = pattern.split(pattern.parse(self.params[index], "param"), ("value",))
-        return _loose(_trim(_markup(after, self.dialect, {"key": (Lit(key),)})))
+        return loosened(trimmed(markup(after, self.dialect, {"key": (Lit(key),)})))
 
 
 def _param_slots(key: Part) -> dict[str, tuple[Part, ...]]:
@@ -234,8 +230,8 @@ def variants(syntax: CallSyntax) -> list[tuple[Part, ...]]:
     head = syntax.head()
     heads = [head]
     if head and isinstance(head[0], Maybe):
-        heads = [(*head[0].parts, *head[1:]), _trim(head[1:])]
-    heads = [spelled for parts in heads for spelled in _by_spelling(parts)]
+        heads = [(*head[0].parts, *head[1:]), trimmed(head[1:])]
+    heads = [spelled for parts in heads for spelled in by_spelling(parts)]
     if syntax.body in ("params", "kwargs"):
         return heads
     if syntax.body == "json" and syntax.dialect.names == "declared":
@@ -254,45 +250,9 @@ def variants(syntax: CallSyntax) -> list[tuple[Part, ...]]:
     ]
 
 
-def _by_spelling(parts: tuple[Part, ...]) -> list[tuple[Part, ...]]:
-    """What begins with literal text, as what is searched for must: once for each spelling of that."""
-    if parts and isinstance(first := parts[0], OneOf):
-        return [(Lit(word), *parts[1:]) for word in first.words]
-    return [parts]
-
-
 def opening_of_json(*others: Part) -> tuple[Part, ...]:
     words = (*QUOTES, *(part.text for part in others if isinstance(part, Lit)))
     return (Lit("{"), Space(), OneOf(words))
-
-
-def _loose(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Inside a call, tags are read with stray white space in them: `< parameter = x >`."""
-    found: list[Part] = []
-    for part in parts:
-        if not isinstance(part, Lit):
-            found += [Space()] * bool(found and _ends_in(found[-1], "<=/")) + [part]
-            continue
-        for piece in re.split(r"(?<=[<=])|(?<=</)|(?=[=>])", part.text):
-            if piece:
-                found += [Space()] * (piece[0] in "=>" or bool(found and _ends_in(found[-1], "<=/"))) + [Lit(piece)]
-    return tuple(found)
-
-
-def _ends_in_word(part: Part) -> bool:
-    return isinstance(part, Lit) and part.text[-1:].isalnum()
-
-
-def _with_attributes(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """An opening tag with an attribute may have others: `<parameter name="path" string="true">`."""
-    if len(parts) < 3 or not isinstance(quote := parts[-3], OneOf) or quote.words != QUOTES or parts[-1] != Lit(">"):
-        return parts
-    others = Maybe((Chars(r"\s", 16), Chars("\\w", 64), Lit("="), Chars("^<>", 128)))
-    return (*parts[:-2], others, Space(), Lit(">"))
-
-
-def _ends_in(part: Part, characters: str) -> bool:
-    return isinstance(part, Lit) and part.text[-1] in characters
 
 
 def _declared_envelopes(dialect: Description) -> list[tuple[Part, ...]]:
@@ -325,78 +285,3 @@ def _name(dialect: Description, name: str = "") -> Part:
     if name:
         return Group((Maybe((OneOf(PREFIXES),)), OneOf((name,), any_case=True)), "name")
     return Group((Group((Chars(r"\w", 1), Maybe((Chars(NAME, MOST_NAME - 1),))), pattern.OFFERED),), "name")
-
-
-def _trim(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Without white space at either end: the states skip it themselves."""
-    while parts and isinstance(parts[0], Space):
-        parts = parts[1:]
-    while parts and isinstance(parts[-1], Space):
-        parts = parts[:-1]
-    if parts and isinstance(last := parts[-1], Maybe) and isinstance(last.parts[-1], Space):
-        return (*parts[:-1], Maybe(last.parts[:-1]))
-    return tuple(parts)
-
-
-def _markup(parts: Sequence[str | Slot], dialect: Description, slots: dict[str, tuple[Part, ...]]) -> tuple[Part, ...]:
-    """Pattern text as it is read, with `slots` filled in."""
-    found: list[Part] = []
-    for i, part in enumerate(parts):
-        if isinstance(part, Slot):
-            if len(found) > 1 and isinstance(found[-1], Space) and _ends_in_word(found[-2]):
-                found[-1] = Chars(r"\s", 64)  # `<function f>` is not `<functionf>`
-            found += slots[part.name]
-            continue
-        for piece in _pieces(part, dialect.optional):
-            if piece in dialect.optional:
-                # White space goes with the marker, so that none is eaten where the marker is missing.
-                marker = _trim(_literal(piece, dialect))
-                if found and isinstance(found[-1], Space):
-                    found[-1:] = [Maybe((Space(), *marker))]
-                else:
-                    found.append(Maybe((*marker, Space())))
-            else:
-                # A quote that stands directly beside a slot is an attribute's, and may be of either kind.
-                found += _literal(piece, dialect, quoted=(i > 0, i < len(parts) - 1))
-    return tuple(found)
-
-
-def _pieces(text: str, markers: Sequence[str]) -> list[str]:
-    if not markers:
-        return [text]
-    return [piece for piece in re.split(f"({'|'.join(map(re.escape, markers))})", text) if piece]
-
-
-def _literal(text: str, dialect: Description, quoted: tuple[bool, bool] = (False, False)) -> list[Part]:
-    found: list[Part] = []
-    spelled = {words[0]: words for words in dialect.spellings}
-    known = "".join(f"{re.escape(word)}|" for word in sorted(spelled, key=len, reverse=True))
-    for piece in re.split(rf"({known}{_MARKER}|\s+|</?(?=[A-Za-z])|[\"'])", text):
-        if not piece:
-            continue
-        if piece not in spelled and re.fullmatch(_MARKER, piece):
-            inner = [one for one in re.split(f"({known.rstrip('|')})" if known else r"(?!)", piece) if one]
-            words = [OneOf(spelled[one]) if one in spelled else Lit(one) for one in inner]
-            found += [*_space_behind(found), *words, Space()]
-            continue
-        if piece in spelled:
-            spellings = OneOf(spelled[piece])
-            # A closing tag is known without the mark of its family: </｜DSML｜invoke>, </invoke>.
-            unmarked = not piece[0].isalnum() and bool(found) and found[-1] == Lit("</")
-            found.append(Maybe((spellings,)) if unmarked else spellings)
-        elif piece.isspace():
-            found += _space_behind(found)
-        elif piece in ("<", "</") and dialect.namespaces:
-            found += [Lit(piece), Maybe((OneOf(dialect.namespaces),))]
-        elif piece in QUOTES and ((quoted[1] and text.endswith(piece)) or (quoted[0] and text.startswith(piece))):
-            found.append(OneOf(QUOTES))
-        elif found and isinstance(last := found[-1], Lit):
-            found[-1] = Lit(last.text + piece)
-        else:
-            found.append(Lit(piece))
-    return found
-
-
-def _space_behind(found: Sequence[Part]) -> list[Part]:
-    """Loose white space, unless it stands there."""
-    return [] if found and isinstance(found[-1], Space) else [Space()]

@@ -16,7 +16,8 @@ from functools import lru_cache
 from vtc.dialects.arguments.envelope import SYNONYMS
 from vtc.dialects.bounded_cache import COMPILED
 from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.forms import CODE_BLOCK, QUOTES, CallSyntax, call_syntaxes, closers, opening_of_json, variants
+from vtc.dialects.syntax.forms import CODE_BLOCK, CallSyntax, call_syntaxes, closers, opening_of_json, variants
+from vtc.dialects.syntax.markup import QUOTES
 from vtc.dialects.syntax.pattern import (
     SPACE,
     AnyOf,

@@ -1,0 +1,126 @@
+"""Text of a pattern as the parts by which it is read: white space is loose, spellings are alternatives."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from vtc.dialects.syntax.description import Description
+from vtc.dialects.syntax.pattern import Chars, Lit, Maybe, OneOf, Part, Slot, Space
+
+QUOTES = ('"', "'", '\\"', "\\'")
+"""Around an attribute; escaped once too often, too."""
+_MARKER = r"<\|[\w/:]+\|>"
+"""A marker that nobody writes by accident: white space around it is free."""
+
+
+def markup(parts: Sequence[str | Slot], dialect: Description, slots: dict[str, tuple[Part, ...]]) -> tuple[Part, ...]:
+    """Pattern text as it is read, with `slots` filled in."""
+    found: list[Part] = []
+    for i, part in enumerate(parts):
+        if isinstance(part, Slot):
+            if len(found) > 1 and isinstance(found[-1], Space) and _ends_in_word(found[-2]):
+                found[-1] = Chars(r"\s", 64)  # `<function f>` is not `<functionf>`
+            found += slots[part.name]
+            continue
+        for piece in _pieces(part, dialect.optional):
+            if piece in dialect.optional:
+                # White space goes with the marker, so that none is eaten where the marker is missing.
+                marker = trimmed(literal(piece, dialect))
+                if found and isinstance(found[-1], Space):
+                    found[-1:] = [Maybe((Space(), *marker))]
+                else:
+                    found.append(Maybe((*marker, Space())))
+            else:
+                # A quote that stands directly beside a slot is an attribute's, and may be of either kind.
+                found += literal(piece, dialect, quoted=(i > 0, i < len(parts) - 1))
+    return tuple(found)
+
+
+def trimmed(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """Without white space at either end: the states skip it themselves."""
+    while parts and isinstance(parts[0], Space):
+        parts = parts[1:]
+    while parts and isinstance(parts[-1], Space):
+        parts = parts[:-1]
+    if parts and isinstance(last := parts[-1], Maybe) and isinstance(last.parts[-1], Space):
+        return (*parts[:-1], Maybe(last.parts[:-1]))
+    return tuple(parts)
+
+
+def loosened(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """Inside a call, tags are read with stray white space in them: `< parameter = x >`."""
+    found: list[Part] = []
+    for part in parts:
+        if not isinstance(part, Lit):
+            found += [Space()] * bool(found and _ends_in(found[-1], "<=/")) + [part]
+            continue
+        for piece in re.split(r"(?<=[<=])|(?<=</)|(?=[=>])", part.text):
+            if piece:
+                found += [Space()] * (piece[0] in "=>" or bool(found and _ends_in(found[-1], "<=/"))) + [Lit(piece)]
+    return tuple(found)
+
+
+def with_attributes(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """An opening tag with an attribute may have others: `<parameter name="path" string="true">`."""
+    if len(parts) < 3 or not isinstance(quote := parts[-3], OneOf) or quote.words != QUOTES or parts[-1] != Lit(">"):
+        return parts
+    others = Maybe((Chars(r"\s", 16), Chars("\\w", 64), Lit("="), Chars("^<>", 128)))
+    return (*parts[:-2], others, Space(), Lit(">"))
+
+
+def by_spelling(parts: tuple[Part, ...]) -> list[tuple[Part, ...]]:
+    """What begins with literal text, as what is searched for must: once for each spelling of that."""
+    if parts and isinstance(first := parts[0], OneOf):
+        return [(Lit(word), *parts[1:]) for word in first.words]
+    return [parts]
+
+
+def literal(text: str, dialect: Description, quoted: tuple[bool, bool] = (False, False)) -> list[Part]:
+    """Literal text as it is read; `quoted` says on which sides a slot stands, whose quotes may be of either kind."""
+    found: list[Part] = []
+    spelled = {words[0]: words for words in dialect.spellings}
+    known = "".join(f"{re.escape(word)}|" for word in sorted(spelled, key=len, reverse=True))
+    for piece in re.split(rf"({known}{_MARKER}|\s+|</?(?=[A-Za-z])|[\"'])", text):
+        if not piece:
+            continue
+        if piece not in spelled and re.fullmatch(_MARKER, piece):
+            inner = [one for one in re.split(f"({known.rstrip('|')})" if known else r"(?!)", piece) if one]
+            words = [OneOf(spelled[one]) if one in spelled else Lit(one) for one in inner]
+            found += [*_space_behind(found), *words, Space()]
+            continue
+        if piece in spelled:
+            spellings = OneOf(spelled[piece])
+            # A closing tag is known without the mark of its family: </｜DSML｜invoke>, </invoke>.
+            unmarked = not piece[0].isalnum() and bool(found) and found[-1] == Lit("</")
+            found.append(Maybe((spellings,)) if unmarked else spellings)
+        elif piece.isspace():
+            found += _space_behind(found)
+        elif piece in ("<", "</") and dialect.namespaces:
+            found += [Lit(piece), Maybe((OneOf(dialect.namespaces),))]
+        elif piece in QUOTES and ((quoted[1] and text.endswith(piece)) or (quoted[0] and text.startswith(piece))):
+            found.append(OneOf(QUOTES))
+        elif found and isinstance(last := found[-1], Lit):
+            found[-1] = Lit(last.text + piece)
+        else:
+            found.append(Lit(piece))
+    return found
+
+
+def _space_behind(found: Sequence[Part]) -> list[Part]:
+    """Loose white space, unless it stands there."""
+    return [] if found and isinstance(found[-1], Space) else [Space()]
+
+
+def _pieces(text: str, markers: Sequence[str]) -> list[str]:
+    if not markers:
+        return [text]
+    return [piece for piece in re.split(f"({'|'.join(map(re.escape, markers))})", text) if piece]
+
+
+def _ends_in_word(part: Part) -> bool:
+    return isinstance(part, Lit) and part.text[-1:].isalnum()
+
+
+def _ends_in(part: Part, characters: str) -> bool:
+    return isinstance(part, Lit) and part.text[-1] in characters
