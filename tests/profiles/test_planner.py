@@ -243,6 +243,17 @@ def test_auto_is_every_dialect_with_markup_of_its_own() -> None:
     assert "cline" in known.keys() - names
 
 
+def test_where_json_is_the_answer_no_json_alone_is_a_call() -> None:
+    asked = {"tools": [chat.tool("read", path="string")], "response_format": {"type": "json_object"}}
+    names = {dialect.name for dialect in plan(**asked).reading.dialects}
+    assert "hermes" in names
+    assert names.isdisjoint({"bare-json", "json-array", "llama3"})
+    (why,) = (one for one in plan(**asked).why if "JSON" in one)
+    assert why == "the request asks for JSON: an object that is the whole reply is no call"
+    prompted = plan(settings={**PROMPT, "dialect": "llama3"}, **asked)  # it was told to write calls so
+    assert "llama3" in {dialect.name for dialect in prompted.reading.dialects}
+
+
 def test_changes_of_the_request() -> None:
     profile = {"request": Change(set={"skip_special_tokens": False}, drop=("stream_options",))}
     found = planned(profile=profile).request

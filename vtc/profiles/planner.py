@@ -19,6 +19,7 @@ from vtc.dialects.text_client import documented_tools
 from vtc.events import Message, Tool
 from vtc.guards.chain import Guards
 from vtc.guards.reactors import as_written
+from vtc.profiles.json_mode import asks_for_json
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Choice, Facts, Looks, Matched, best, every
 from vtc.profiles.plan import Plan, ReadingPlan, ReplyPlan, RequestPlan, TextClient
@@ -128,7 +129,7 @@ class Planner:
         if request.unliftable:
             protocol = _ToolProtocol(tools=tuple(request.tools), why=(request.unliftable,))
         elif documented is None:
-            protocol = self._native(model, request)
+            protocol = self._native(model, request, in_json=asks_for_json(facts.body))
         else:
             protocol = self._text(found, documented)
         tools = protocol.tools
@@ -196,8 +197,8 @@ class Planner:
         """True if a policy that refuses calls holds for a request of which only these facts are known."""
         return any(guards.is_strict for guards in self._found(facts).guards)
 
-    def _native(self, model: ModelProfile, request: Asked) -> _ToolProtocol:
-        """Decide for a client that sends tools and reads calls as the API's own fields."""
+    def _native(self, model: ModelProfile, request: Asked, *, in_json: bool) -> _ToolProtocol:
+        """Decide for a client that sends tools and reads calls as the API's own fields; its answer may be `in_json`."""
         dialect = self._dialect(model)
         allowed = bool(request.tools) and request.tool_choice != "none"
         prompted = self._tools(model) == "prompt" and (request.tools or _has_calls(request.messages))
@@ -207,6 +208,10 @@ class Planner:
         expected = [dialect] if write or self.settings.dialect or named else []
         dialects = self._read(model, *expected) if allowed else ()
         why = []
+        if in_json and (answers := [one for one in dialects if one.is_json_reply and one is not write]):
+            dialects = tuple(one for one in dialects if one not in answers)
+            expected = [one for one in expected if one not in answers]
+            why.append("the request asks for JSON: an object that is the whole reply is no call")
         if write:
             why.append(f"the model knows no tools: conversation{' and tools' * allowed} written as {write.name}")
         if dialects:

@@ -106,6 +106,15 @@ class GemmaBody:
         self._json.feed(piece, 0, final=True)
 
 
+def with_quote(text: str) -> str:
+    """Add the end of the last string where only the object's own brace stands behind it; else as it is."""
+    before, quote, last = text.rpartition(QUOTE)
+    value = last.removesuffix("}")
+    if text.count(QUOTE) % 2 == 0 or value == last or value.count("{") != value.count("}"):
+        return text
+    return f"{before}{quote}{value}{QUOTE}}}"
+
+
 def write(value: Any) -> str:
     """A JSON value in Gemma's writing; in plain JSON where a string holds the token that would end it."""
     if QUOTE in json.dumps(value, ensure_ascii=False).replace('\\"', '"'):

@@ -271,6 +271,8 @@ class OpenCall:
                     return [], ""  # with a call in it, it could be read in two ways
                 return self._events([], unknown_tools), ""
             found = repairs.json_bodies(body, closers)
+            if found is None and isinstance(self.json, GemmaBody):
+                found = repairs.gemma_body(body, closers)
             if found is None:
                 return [], ""
             self.repairs |= dict.fromkeys(found.repairs)

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from vtc.dialects.arguments import values
+from vtc.dialects.arguments.gemma import GemmaBody, with_quote
 from vtc.dialects.arguments.json_object import JsonBody, items
 from vtc.dialects.bounded_cache import COMPILED, PER_CHARACTER
 from vtc.dialects.repair import Repair
@@ -61,6 +62,16 @@ def json_bodies(text: str, closers: Sequence[str]) -> Found | None:
     return None
 
 
+def gemma_body(text: str, closers: Sequence[str]) -> Found | None:
+    """The object of a body in Gemma's writing whose last string does not end, though the call does; else None."""
+    body = _without_closers(text.strip(), closers)
+    one = GemmaBody()
+    one.feed(with_quote(body), 0, final=True)
+    return (
+        Found([one.text()], [Repair.JSON_REPAIRED], len(text)) if one.done and len(body) < len(text.strip()) else None
+    )
+
+
 def _without_closers(text: str, closers: Sequence[str]) -> str:
     """Text without the closing tags at its end; as it is if there are none."""
     body = text
@@ -85,6 +96,8 @@ def _mended(body: str, closers: Sequence[str], *, closed: bool, in_string: bool)
         body, notes = re.sub(r"\A```[a-z]*\s*", "", fenced.removesuffix("```").rstrip()), [*notes, Repair.CODE_FENCE]
     if re.match(r'[{\[]\s*(?:\\n\s*)*\\"', body):
         body, notes = unescaped(body), [*notes, Repair.ESCAPED_JSON]
+    if re.match(r'\{\s*"\w+="', body):  # {"name="read_file", …
+        body, notes = re.sub(r'="', '": "', body, count=1), [*notes, Repair.JSON_REPAIRED]
     if body.startswith("{{") and body.rstrip().endswith("}}"):
         body, notes = _without_doubled_braces(body), [*notes, Repair.DOUBLED_BRACES]
     in_string = in_string and (closed or corrupt)

@@ -116,6 +116,11 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
         return self.in_code == "text" and self.json_body
 
     @property
+    def is_json_reply(self) -> bool:
+        """True if a call is nothing but JSON, as an answer in JSON is."""
+        return self.names == "declared" and any(call.startswith("{json}") for call in self.calls)
+
+    @property
     def result_opening(self) -> str:
         """The tag that a result begins with, which only the client writes; empty if a result begins with no tag."""
         opening = _opening(self.result)

@@ -1,0 +1,42 @@
+"""Requests for an answer in JSON, in each API's form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from vtc.profiles.json_mode import asks_for_json
+
+SCHEMA = {"type": "object", "properties": {}}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"response_format": {"type": "json_object"}},
+        {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": SCHEMA}}},
+        {"text": {"format": {"type": "json_schema", "name": "x", "schema": SCHEMA}}},
+        {"output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
+        {"output_format": {"type": "json_schema", "schema": SCHEMA}},
+        {"format": "json"},
+        {"format": SCHEMA},
+    ],
+)
+def test_a_request_for_json(body: dict[str, Any]) -> None:
+    assert asks_for_json({"model": "m", **body})
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"response_format": {"type": "text"}},
+        {"text": {"format": {"type": "text"}}},
+        {"format": ""},
+        {"text": "x"},
+        None,
+    ],
+)
+def test_any_other_request(body: Any) -> None:
+    assert not asks_for_json(body)
