@@ -124,7 +124,9 @@ class Context:
         text, final = self.cursor.text, self.cursor.final
         finder = scan.at_end if final else scan.while_open
         found = (finder.search if searching else finder.match)(text, self.cursor.seek)
-        while found and not self._offers(found):
+        while found and (name := f"{OFFERED}_{found.lastgroup}") in found.re.groupindex:
+            if self._offers(found[name]):
+                break
             assert scan.unnamed is not None
             start = found.start()
             found = (scan.unnamed.at_end if final else scan.unnamed.while_open).match(text, start)
@@ -132,14 +134,11 @@ class Context:
                 found = finder.search(text, start + 1)
         return found
 
-    def _offers(self, found: Found) -> bool:
-        """Tell whether the tool whose name a token needs is offered; True if it needs none."""
-        group = f"{OFFERED}_{found.lastgroup}"
-        if group not in found.re.groupindex:
-            return True
+    def _offers(self, written: str) -> bool:
+        """Tell whether the tool is offered whose name makes the markup."""
         if self._names is None:
             self._names = tool_names.folded(self.tools)
-        return tool_names.unprefixed(found[group]).casefold() in self._names
+        return tool_names.unprefixed(written).casefold() in self._names
 
     @property
     def may_mend(self) -> bool:

@@ -69,6 +69,7 @@ class _Steps:
         self._final = final
         self._inner = prefilter.inner
         self._outer = prefilter.outer.at_end if final else prefilter.outer.while_open
+        self._last: tuple[str, Finder | None] = ("", None)  # prose is full of the same beginning
 
     def search(self, text: str, at: int = 0, /) -> re.Match[str] | None:
         while begun := self._outer.search(text, at):
@@ -84,8 +85,12 @@ class _Steps:
         return begun if begun is None or begun.lastgroup else self._found(begun)
 
     def _found(self, begun: re.Match[str]) -> re.Match[str] | None:
-        scan = self._inner(begun[0])
-        return (scan.at_end if self._final else scan.while_open).match(begun.string, begun.start())
+        beginning, finder = self._last
+        if finder is None or begun[0] != beginning:
+            scan = self._inner(begun[0])
+            finder = scan.at_end if self._final else scan.while_open
+            self._last = (begun[0], finder)
+        return finder.match(begun.string, begun.start())
 
 
 class Prefilter(_ByBeginning):
