@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
 from typing import Any
 
 from vtc.apis.base import Codec, Decoded
 from vtc.apis.fields import part_of
-from vtc.events import CallDelta, Finish, TextDelta
+from vtc.events import CallDelta
 from vtc.json_text import decode, encode
 from vtc.wire import sse
 from vtc.wire.framing import Frame
@@ -68,12 +67,9 @@ def _without_calls(codec: Codec, frame: Frame) -> Frame:
     return Frame(codec.framing.write(event, frame, first=True), encode(event))
 
 
-def _read(found: Decoded | None) -> float:
-    """How many calls were read of a frame; of an end, which is written anew, as many as it may hold."""
-    deltas = found.deltas if found else ()
-    if any(isinstance(delta, Finish) for delta in deltas) and not any(isinstance(delta, TextDelta) for delta in deltas):
-        return math.inf
-    return sum(isinstance(delta, CallDelta) for delta in deltas)
+def _read(found: Decoded | None) -> int:
+    """How many calls were read of a frame."""
+    return sum(isinstance(delta, CallDelta) for delta in (found.deltas if found else ()))
 
 
 def calls(data: bytes) -> int:
