@@ -55,6 +55,7 @@ def test_patterns_of_ones_own() -> None:
     assert detect_vtc_client("MyAgent/1", ["myagent"])
     assert not detect_vtc_client("Cline/3", ["myagent"])
     assert not detect_vtc_client("Cline/3", [])
+    assert not detect_vtc_client(None)
     assert not detect_vtc_client("Cline/3", [""])
     assert detect_vtc_client("Cline/3", (pattern for pattern in ("x", "CLINE")))
 

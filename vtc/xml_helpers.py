@@ -22,12 +22,12 @@ from vtc.profiles.planner import agent_pattern
 from vtc.profiles.settings import CLIENT_PATTERNS
 
 
-def detect_vtc_client(agent: str, patterns: Iterable[str] = CLIENT_PATTERNS) -> bool:
+def detect_vtc_client(agent: str | None, patterns: Iterable[str] = CLIENT_PATTERNS) -> bool:
     """Whether a User-Agent is that of a client that reads calls out of the text.
 
-    Patterns are parts of it, upper and lower case alike; with none, no client is.
+    Patterns are parts of it, upper and lower case alike; with none, no client is, and none without a User-Agent.
     """
-    return agent_pattern(agent, patterns) is not None
+    return agent_pattern(agent or "", patterns) is not None
 
 
 def parse_vtc_xml(content: str, allowed_tools: Collection[str] | None = None) -> tuple[str, list[dict[str, Any]]]:

@@ -175,6 +175,16 @@ async def test_a_prompt_without_tools_is_left_alone(stream: bool, start: Start) 
     assert any("no tools are found in its prompt" in line for line in (await lab.report())["why"])
 
 
+@STREAM
+async def test_calls_of_the_servers_own_reach_a_client_whose_prompt_documents_no_tools(
+    stream: bool, start: Start
+) -> None:
+    lab = await start(calling(stream, ("read_file", {"path": "a.py"}), content="I look."))
+    body = request(stream=stream, system="You are an agent with tools of your own.")
+    message = (await ask(lab, body, agent="Cline/3.82.0")).message
+    assert (message.content, message.calls) == (f"I look.\n\n{READ}", [])
+
+
 # The same dialect on both sides
 
 

@@ -85,7 +85,7 @@ PROMPT = {"tools": "prompt"}
         ),
         ({"model": "qwen2.5:7b", "settings": {"dialect": "invoke"}}, {"write": None, "prompt_tools": False}),
         # text client
-        ({"agent": CLINE, "tools": None}, LEFT_ALONE),
+        ({"agent": CLINE, "tools": None}, {**LEFT_ALONE, "client_text": "cline"}),
         (
             {"agent": CLINE, "tools": None, "messages": PROMPTED},
             {"write": None, "client_text": "cline", "tools": ["go"]},
@@ -136,7 +136,10 @@ def test_what_is_decided(request_: dict[str, Any], expected: dict[str, Any]) -> 
             {"agent": CLINE, "tools": None},
             "user agent 'Cline/3.82.0' holds 'cline' and the request declares no tools: a text client",
         ),
-        ({"agent": CLINE, "tools": None}, "no tools are found in its prompt, so there is nothing to read: left alone"),
+        (
+            {"agent": CLINE, "tools": None},
+            "no tools are found in its prompt, so its text is left alone; the server's own calls become text",
+        ),
         ({"tools": None, "messages": PROMPTED}, "the system prompt documents 1 tools: a text client"),
         ({"model": "qwen2.5:7b"}, "calls are read as hermes, tools-tag, bare-json, any of 60 other dialects"),
     ],

@@ -235,6 +235,11 @@ class ForStructuredClient:
         return self._leaving.finish()
 
 
+def as_called(call: ToolCall) -> Mapping[str, Tool]:
+    """Take a tool of which nothing is known for what its call says."""
+    return {call.name: Tool(call.name, "", {"properties": {key: {} for key in json.loads(call.arguments)}})}
+
+
 class ForTextClient(ForStructuredClient):
     """Writes calls as text: those that the client can read already as the characters they came in."""
 
@@ -278,8 +283,9 @@ class ForTextClient(ForStructuredClient):
         self._refused = False
         if conversation.is_readable(event, dialect):
             return Text(event.raw)
-        written = conversation.as_read(call, dialect, self._tools)
-        if not conversation.is_one_call(written, call.name, dialect, self._tools):
+        tools = self._tools or as_called(call)  # the client has tools that its prompt does not document
+        written = conversation.as_read(call, dialect, tools)
+        if not conversation.is_one_call(written, call.name, dialect, tools):
             self._refused = True
             reason = "written for this client its arguments would be read as calls"
             self._record.intervened(Intervention("unread_calls", "refused", call.name, reason))

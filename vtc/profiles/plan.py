@@ -174,5 +174,5 @@ class Plan(msgspec.Struct, frozen=True):
     def may_change_reply(self) -> bool:
         """True if this plan can change the reply. If False, the body is streamed through unread."""
         reply = self.reply
-        reads = bool(self.reading.dialects and self.tools)
+        reads = bool(self.reading.dialects and self.tools) or reply.client_text is not None
         return reads or reply.checks_calls or reply.checks_text or bool(reply.drop) or reply.buffered

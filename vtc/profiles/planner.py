@@ -230,12 +230,16 @@ class Planner:
 
     def _text(self, found: _Found, documented: Sequence[Tool]) -> _ToolProtocol:
         """Decide for a client that documents tools in its prompt and reads calls out of the text."""
-        if not documented and not any(guards.is_strict for guards in found.guards):
-            return _ToolProtocol(why=("no tools are found in its prompt, so there is nothing to read: left alone",))
         client, model = found.client, found.model
         own = self.profiles.dialects[client.dialect or TEXT_DIALECT]
         if any(guards.on_calls for guards in found.guards):
             own = replace(own, in_code="call")  # such clients carry out calls in code blocks, too
+        text = TextClient(
+            own, client.tool_sections, client.call_gap, client.extra_calls, client.final_call, client.known_tools
+        )
+        if not documented and not any(guards.is_strict for guards in found.guards):
+            reason = "no tools are found in its prompt, so its text is left alone; the server's own calls become text"
+            return _ToolProtocol(client_text=text, why=(reason,))
         dialect = self._dialect(model)
         how = self.settings.tools if self.settings.tools != "auto" else "native" if model.promote else model.tools
         promote = how == "native" and (model.promote or self.settings.tools == "native")
@@ -255,14 +259,7 @@ class Planner:
             write=write,
             prompt_tools=bool(write),
             promote=promote,
-            client_text=TextClient(
-                own,
-                client.tool_sections,
-                client.call_gap,
-                client.extra_calls,
-                client.final_call,
-                client.known_tools,
-            ),
+            client_text=text,
             max_calls=client.max_calls or model.max_calls,
             why=(*why, _read_as(dialects, model, *expected)),
         )
