@@ -126,6 +126,7 @@ def test_a_cut_anywhere_changes_nothing(dialect: Description) -> None:
         "null",
         "<b>&amp;</b>",
         "```\nx\n```",
+        pytest.param("x\ud83d y", id="half of a surrogate pair"),
     ],
 )
 def test_strings_read_back(dialect: Description, value: str) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vtc.dialects.arguments import gemma, values
-from vtc.dialects.arguments.json_object import dumped, loaded
+from vtc.dialects.arguments.json_object import dumped, encodable, loaded
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.writing.round_trip import RoundTrip
@@ -105,7 +105,7 @@ def _json_type(value: Any) -> str:
 def _literal(value: Any, style: values.Style) -> str:
     """A value in a Python call."""
     if isinstance(value, str) and style != "repr":
-        return dumped(value)
+        return encodable(dumped(value))  # Python reads the same escapes, but no half of a surrogate pair
     return repr(value)
 
 
