@@ -305,3 +305,13 @@ def test_json_that_is_declared_a_stream_is_read_up_to_a_size() -> None:
         free = under(None)
         assert streamed(free, pieces) == body
         assert [("KiB" in failure) for failure in free.report.failures] == [True] * (size == MOST_JSON)
+
+
+@pytest.mark.parametrize("size", [1, 64, 1 << 20])
+def test_a_last_frame_that_is_too_deep_and_never_ends_arrives(size: int) -> None:
+    """E3."""
+    last = b'data: {"choices": ' + b"[" * 3_000 + b"]" * 3_000 + b"}"
+    body = b"".join(chat.streamed("Hello.")[:-1]) + last
+    stream = under(None, tools=[chat.READ]).stream()
+    pieces = [body[at : at + size] for at in range(0, len(body), size)]
+    assert b"".join([out for piece in pieces for out in stream.feed(piece)] + stream.finish()) == body
