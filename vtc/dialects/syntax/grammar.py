@@ -95,8 +95,7 @@ class Grammar:
         self.start = Expected([*think, *closed, *whole, *dropped])
         armed = {head.syntax.dialect for head in anywhere}
         self._orphans = _orphans(armed)
-        tags = [parts for parts in self._orphans if parts[0] in (Lit("</"), Lit("<|"), Lit("<｜"))]
-        doubtful = _doubtful(tags, _section_openers(armed))
+        doubtful = _doubtful(self._orphans, _section_openers(armed))
         self.text = Prefilter([*tokens, *dropped, *doubtful, *stray, *QUOTING, *FENCES, TICKS])
         again = [Token(token.name, token.parts) for token in doubtful]
         self.doubtful = Following(self.text, ("h", "ending", "orphan", "wrapper"), again)
@@ -310,9 +309,10 @@ def _doubtful(orphans: Iterable[tuple[Part, ...]], wrappers: Iterable[str]) -> l
 
     A closing tag is such markup only at the beginning of a line: elsewhere a sentence may speak of it.
     """
+    tags = [Token(f"orphan{i}", parts, line_start=True) for i, parts in enumerate(orphans)]
     return [
         *(Token(f"ending{i}", (Lit(end),)) for i, end in enumerate(TURN_ENDS)),
-        *(Token(f"orphan{i}", parts, line_start=True) for i, parts in enumerate(orphans)),
+        *(tag for tag in tags if tag.first == "<"),
         *(Token(f"wrapper{i}", (Lit(opener),)) for i, opener in enumerate(wrappers)),
     ]
 
