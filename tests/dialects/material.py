@@ -77,7 +77,6 @@ def read(
     **options: Any,
 ) -> list[Event]:
     """The events of a reply that arrives as `chunks`; `options` are those of the reader."""
-    # Arguments as the writer gives them, so that both share what is compiled.
     grammar = compiled(tuple(dialects), tags)
     reader = Reader(grammar, tools, **options)
     events = [event for chunk in chunks for event in reader.feed(chunk)]

@@ -5,22 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-_FORMATS = (("response_format",), ("text", "format"), ("output_config", "format"), ("output_format",), ("format",))
-"""Where APIs have it: chat completions, Responses, Messages (and before), Ollama."""
+from vtc.profiles.matching import value_at
+
+_FORMATS = ("response_format", "text.format", "output_config.format", "output_format", "format")
+"""Dotted paths at which APIs have it: chat completions, Responses, Messages (and before), Ollama."""
 
 
 def asks_for_json(body: Any) -> bool:
     """Tell whether a request's JSON has such a format."""
-    return any(_is_json(_at(body, path)) for path in _FORMATS)
+    return any(_is_json(value_at(body, path)) for path in _FORMATS)
 
 
 def _is_json(format_: Any) -> bool:
     if isinstance(format_, Mapping):  # Ollama takes the schema itself
         return format_.get("type") in ("json_object", "json_schema", "object")
     return bool(format_ == "json")
-
-
-def _at(body: Any, path: tuple[str, ...]) -> Any:
-    for key in path:
-        body = body.get(key) if isinstance(body, Mapping) else None
-    return body

@@ -199,6 +199,13 @@ def _literal(glob: str) -> int:
     return len(re.sub(r"\[!?]?[^\]]*\]|[*?]", "", glob))
 
 
+def value_at(value: Any, path: str) -> Any:
+    """Get the value at a dotted path into objects; None if there is none."""
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
 def texts_at(value: Any, keys: Sequence[str]) -> Iterator[str]:
     """The texts at a path into JSON, those inside lists and objects included."""
     if not keys:

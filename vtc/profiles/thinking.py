@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vtc.dialects.cache import ConversationCache
-from vtc.profiles.matching import Facts
+from vtc.profiles.matching import Facts, value_at
 from vtc.profiles.plan import Learned, Thinking
 from vtc.profiles.schema import ModelProfile, ServerProfile
 
@@ -53,23 +53,17 @@ def thinking(
 def asked_to_think(body: Mapping[str, Any]) -> bool | None:
     """Return what a request says about thinking: true, false, or None if it says nothing."""
     for path in SWITCHES:
-        value = _at(body, path)
+        value = value_at(body, path)
         if isinstance(value, bool):
             return value
-    said = _at(body, "thinking")
+    said = value_at(body, "thinking")
     kind = said.get("type") if isinstance(said, Mapping) else said
     if isinstance(kind, bool):
         return kind
     if kind in ("enabled", "disabled", "adaptive"):
         return bool(kind != "disabled")
     for path in EFFORTS:
-        effort = _at(body, path)
+        effort = value_at(body, path)
         if isinstance(effort, str):
             return effort != "none"
     return None
-
-
-def _at(body: Any, path: str) -> Any:
-    for key in path.split("."):
-        body = body.get(key) if isinstance(body, Mapping) else None
-    return body

@@ -107,7 +107,7 @@ class GemmaBody:
 
 
 def with_quote(text: str) -> str:
-    """Add the end of the last string where only the object's own brace stands behind it; else as it is."""
+    """Close the last string if only the object's own brace follows it; else return the text unchanged."""
     before, quote, last = text.rpartition(QUOTE)
     value = last.removesuffix("}")
     if text.count(QUOTE) % 2 == 0 or value == last or value.count("{") != value.count("}"):

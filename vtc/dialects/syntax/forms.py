@@ -111,7 +111,7 @@ class CallSyntax:
         return [parts for tag in known for parts in by_spelling(trimmed(literal(tag, self.dialect)))]
 
     def _closers_of(self, name: str) -> list[str]:
-        """What stands behind the arguments, and behind the calls of each section."""
+        """List the text that follows the arguments, then the text that follows the calls of each section."""
         _, after = pattern.split(pattern.parse(self.call, "call"), pattern.BODIES)
         texts = ["".join(name if isinstance(part, Slot) else part for part in after)]
         for section in self.dialect.sections:
