@@ -44,6 +44,21 @@ type Match = Callable[[bytes], re.Match[bytes] | None]
 type Search = Callable[[bytes, int, int], re.Match[bytes] | None]
 
 
+class Shape:
+    """How frames look that are alike; `match` takes those whose texts have no character of `stop`."""
+
+    __slots__ = ("_expression", "match", "of_any_text", "stop")
+
+    def __init__(self, expression: bytes) -> None:
+        self._expression = expression
+        self.stop = ""
+        self.match = self.of_any_text = _compiled(expression, "")
+
+    def without(self, stop: str) -> None:
+        """Take only texts that have none of these characters."""
+        self.stop, self.match = stop, _compiled(self._expression, stop)
+
+
 class FastPath:
     """Forwards chunks of one reply that need not be read."""
 
@@ -53,7 +68,6 @@ class FastPath:
         "_end",
         "_failures",
         "_follows",
-        "_held",
         "_match",
         "_odd",
         "_patience",
@@ -61,19 +75,21 @@ class FastPath:
         "_rule",
         "_shapes",
         "_whole",
+        "held",
     )
 
     def __init__(self, relay: Relay[ReplyPipeline]) -> None:
         self._relay = relay
         self._end = relay.codec.framing.end
         self._follows = isinstance(relay.codec, Following)
-        self._held = b""  # frames that wait for what follows, and the beginning of one
+        self.held = b""
+        """Frames that wait for what follows, and the beginning of one."""
         self._whole = 0  # bytes of the former
         self._match: Match | None = None  # None while every frame must be read
         self._before, self._after = b"", b""  # what stood around the text of the frame that was read last
         self._odd: Search = _odd("")
         self._rule = ANYTHING
-        self._shapes: dict[type[Delta], bytes] = {}  # by what they say
+        self._shapes: dict[type[Delta], Shape] = {}  # by what they say
         self._patience = self._failures = 0
 
     def feed(self, chunk: bytes) -> list[bytes] | None:
@@ -81,20 +97,20 @@ class FastPath:
         match = self._match
         if match is None:
             return None
-        if not self._held:  # mostly the next frame is the same but for its text
+        if not self.held:  # mostly the next frame is the same but for its text
             start, end = len(self._before), len(chunk) - len(self._after)
             same = start < end and chunk[:start] == self._before and chunk[end:] == self._after
             if same and chunk[end - 1] not in b" >" and self._odd(chunk, start, end) is None and not self._follows:
                 return [chunk]
-        data = self._held + chunk if self._held else chunk
+        data = self.held + chunk if self.held else chunk
         if data.endswith(self._end):
             if (found := match(data)) is None:
                 return None
             # Nearly every text ends in a letter that no white space is written with.
             if data[found.end(_TEXT) - 1] in _DOUBTFUL_ENDINGS or self._follows:
                 return self._forward(data, found, b"")
-            if self._held:
-                self._held, self._whole = b"", 0
+            if self.held:
+                self.held, self._whole = b"", 0
             return [data]
         # The network has cut a frame.
         whole = data.rfind(self._end)
@@ -103,7 +119,7 @@ class FastPath:
         if len(begun) > MOST_BEGUN or b"\r" in begun:
             return None
         if whole <= self._whole:
-            self._held = data
+            self.held = data
             return []
         found = match(data[:whole])
         return self._forward(data[:whole], found, begun) if found else None
@@ -111,12 +127,12 @@ class FastPath:
     def _forward(self, data: bytes, found: re.Match[bytes], begun: bytes) -> list[bytes] | None:
         """Let frames leave, except those that wait since their text ends in white space."""
         if not (self._rule.endings and (text := found["text"]).endswith(_ENDINGS)):
-            self._held, self._whole = begun, 0
+            self.held, self._whole = begun, 0
             return self._passed(data)
         if text.endswith(_LINE_BEGINNING):
             return None
         start = self._waiting(data, found.start("frame"), text)
-        self._held, self._whole = data[start:] + begun, len(data) - start
+        self.held, self._whole = data[start:] + begun, len(data) - start
         return self._passed(data[:start]) if start else []
 
     def _passed(self, data: bytes) -> list[bytes]:
@@ -143,7 +159,7 @@ class FastPath:
 
     def take(self, chunk: bytes) -> bytes:
         """Hand over what waits here, and the chunk."""
-        data, self._held, self._whole = self._held + chunk, b"", 0
+        data, self.held, self._whole = self.held + chunk, b"", 0
         return data
 
     def rest(self) -> None:
@@ -168,19 +184,21 @@ class FastPath:
         if rule is None:
             return
         shape = self._shapes.get(type(delta))
-        found = _compiled(shape, "")(frame.raw) if shape else None
-        if found is None:
+        found = shape.of_any_text(frame.raw) if shape else None
+        if shape is None or found is None:
             if self._patience:
                 self._patience -= 1
                 return
             self._failures += 1
             self._patience = min(self._failures, MOST_PATIENCE)
-            shape = self._shape(frame, delta)
-            if shape is None or (found := _compiled(shape, "")(frame.raw)) is None:
+            expression = self._shape(frame, delta)
+            shape = Shape(expression) if expression else None
+            if shape is None or (found := shape.of_any_text(frame.raw)) is None:
                 return  # none was found, or its data stand in several lines
             self._shapes[type(delta)] = shape
-        assert shape is not None
-        self._match, self._rule, self._odd = _compiled(shape, rule.stop), rule, _odd(rule.stop)
+        if shape.stop != rule.stop:
+            shape.without(rule.stop)
+        self._match, self._rule, self._odd = shape.match, rule, _odd(rule.stop)
         start, end = found.span(_TEXT)
         self._before, self._after = frame.raw[:start], frame.raw[end:]
 

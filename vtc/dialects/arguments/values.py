@@ -43,7 +43,9 @@ def properties(schema: Schema) -> dict[str, Schema]:
     if not isinstance(found, Mapping):
         return {}
     return {
-        key: _resolved(entry, schema) for key, entry in found.items() if isinstance(entry, Mapping) or entry is True
+        key: _resolved(entry, schema) if entry is True or _NOT_PLAIN & entry.keys() else entry
+        for key, entry in found.items()
+        if entry is True or isinstance(entry, Mapping)
     }
 
 
@@ -107,6 +109,10 @@ def write(value: Any, style: Style) -> str:
     if style == "repr" or (style == "python" and (value is None or isinstance(value, bool | int | float))):
         return repr(value)
     return _dumped(value)
+
+
+_NOT_PLAIN = {"$ref", "allOf"}
+"""The keys of a schema that says something in another place."""
 
 
 def _resolved(schema: Any, root: Schema, depth: int = 0) -> Schema:

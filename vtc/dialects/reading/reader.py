@@ -187,7 +187,12 @@ class Reader:
                 self._go(row.text, verdict)
             else:
                 break
-        self._first = self._passing()
+        self._first = None
+        if cursor.at == len(cursor.text):  # nothing is held: what follows may be plain
+            if scan is None:
+                self._first = context.inside.passes if isinstance(context.inside, InJson) else None
+            elif row.flows and scan.firsts:
+                self._first = scan.first.search
 
     def _go(self, step: Step, verdict: Verdict | None) -> None:
         state = step.next if verdict is None else step.others[verdict]
@@ -199,13 +204,3 @@ class Reader:
         self._row = TABLE[state]
         self._scan = self._row.scan(self._context.inside)
         self._first = None
-
-    def _passing(self) -> Callable[[str], object] | None:
-        """Finds what ends plain text in the current state; None if something is held, or all text is to be read."""
-        if self._cursor.at < len(self._cursor.text):
-            return None
-        scan = self._scan
-        if scan is None:
-            inside = self._context.inside
-            return inside.passes if isinstance(inside, InJson) else None
-        return scan.first.search if self._row.flows and scan.firsts else None

@@ -46,9 +46,10 @@ class Speech:
         return self.last is Last.TEXT and _INDENTED.search("".join(self.space)) is not None
 
     def take(self) -> list[Event]:
-        if self._pieces:
-            self._join()
-        events = self._events
+        events, pieces = self._events, self._pieces
+        if pieces:
+            events.append(Text(pieces[0] if len(pieces) == 1 else "".join(pieces)))
+            pieces.clear()
         if events:
             self._events = []
         return events
@@ -56,7 +57,7 @@ class Speech:
     def emit(self, event: Event) -> None:
         """Add an event after all that was said."""
         if self._pieces:
-            self._join()
+            self._events = self.take()
         self._events.append(event)
 
     def say(self, text: str) -> None:
@@ -133,8 +134,3 @@ class Speech:
             space = self.take_space()
             after_call = self.last in (Last.CALL, Last.CALL_AFTER_TEXT)
             self.emit(Markup(space) if after_call and not as_text else Text(space))
-
-    def _join(self) -> None:
-        pieces = self._pieces
-        self._events.append(Text(pieces[0] if len(pieces) == 1 else "".join(pieces)))
-        pieces.clear()

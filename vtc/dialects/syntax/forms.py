@@ -37,7 +37,7 @@ class CallSyntax:
         """The slot that holds the arguments."""
         return pattern.body(self.call)
 
-    @property
+    @cached_property
     def whole_reply(self) -> bool:
         return bool(self.section) and self.dialect.section_anchor == "message"
 

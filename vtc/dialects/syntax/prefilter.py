@@ -69,28 +69,30 @@ class _Steps:
         self._final = final
         self._inner = prefilter.inner
         self._outer = prefilter.outer.at_end if final else prefilter.outer.while_open
-        self._last: tuple[str, Finder | None] = ("", None)  # prose is full of the same beginning
+        self._last: tuple[str, Finder] = ("", self._outer)  # prose is full of the same beginning
 
     def search(self, text: str, at: int = 0, /) -> re.Match[str] | None:
         while begun := self._outer.search(text, at):
             if begun.lastgroup:
                 return begun  # it may still become one
-            if found := self._found(begun):
+            beginning, finder = self._last
+            if begun[0] != beginning:
+                finder = self._finder(begun[0])
+            at = begun.start()
+            if found := finder.match(text, at):
                 return found
-            at = begun.start() + 1
+            at += 1
         return None
 
     def match(self, text: str, at: int = 0, /) -> re.Match[str] | None:
         begun = self._outer.match(text, at)
-        return begun if begun is None or begun.lastgroup else self._found(begun)
+        return begun if begun is None or begun.lastgroup else self._finder(begun[0]).match(text, at)
 
-    def _found(self, begun: re.Match[str]) -> re.Match[str] | None:
-        beginning, finder = self._last
-        if finder is None or begun[0] != beginning:
-            scan = self._inner(begun[0])
-            finder = scan.at_end if self._final else scan.while_open
-            self._last = (begun[0], finder)
-        return finder.match(begun.string, begun.start())
+    def _finder(self, beginning: str) -> Finder:
+        scan = self._inner(beginning)
+        finder = scan.at_end if self._final else scan.while_open
+        self._last = (beginning, finder)
+        return finder
 
 
 class Prefilter(_ByBeginning):
