@@ -68,14 +68,14 @@ def _add(said: dict[str, Any], more: Mapping[str, Any]) -> None:
         if isinstance(value, dict):
             _add(said.setdefault(key, {}), value)
         elif key == "content" and (isinstance(value, list) or isinstance(said.get(key), list)):
-            said[key] = _joined([*_parts(said.get(key)), *_parts(value)])
+            said[key] = _joined([*_in_parts(said.get(key)), *_in_parts(value)])
         elif isinstance(value, str) and isinstance(said.get(key), str) and key != "role":
             said[key] += value
         else:
             said[key] = value
 
 
-def _parts(content: Any) -> list[Any]:
+def _in_parts(content: Any) -> list[Any]:
     """A message's content in parts, as it is where some of it is no text."""
     return content if isinstance(content, list) else [{"type": "text", "text": content}] if content else []
 

@@ -220,7 +220,8 @@ class ChunkCodec(KeepsNothing, msgspec.Struct):
         """Write what a chunk says besides text, calls and its end; with an end, most of it leaves with that."""
         delta = {key: value for key, value in part_of(entry, "delta").items() if value not in (None, "", [])}
         others = {key: value for key, value in delta.items() if key not in ("content", *CALL_FIELDS)}
-        if parts := _unsaid(delta.get("content")):
+        content = delta.get("content")
+        if isinstance(content, list) and (parts := _unsaid(content)):
             others["content"] = parts
         index = entry.get("index") or 0
         if "role" in others and self.roles.get(index) is not frame:

@@ -170,7 +170,7 @@ def _encoded(message: Message) -> dict[str, Any]:
     same_role = ROLES.get(role, role) == message.role
     entry: dict[str, Any] = {"role": role if same_role else message.role}
     if isinstance(parts, list) or any(isinstance(part, Opaque) for part in message.content):
-        entry["content"] = _parts(message, parts if isinstance(parts, list) else [])
+        entry["content"] = _written_parts(message, parts if isinstance(parts, list) else [])
     else:
         entry["content"] = message.text
     if message.calls:
@@ -185,7 +185,7 @@ def _encoded(message: Message) -> dict[str, Any]:
     return entry
 
 
-def _parts(message: Message, originals: Sequence[Any]) -> list[Any]:
+def _written_parts(message: Message, originals: Sequence[Any]) -> list[Any]:
     """The parts of a message's content; one that says what it said before keeps its fields (`cache_control`)."""
     parts: list[Any] = []
     for index, part in enumerate(message.content):
