@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import shlex
 import socket
@@ -148,10 +147,7 @@ async def test_it_runs(confdir: Path, tmp_path: Path) -> None:
     async with serving(lambda _: reply) as upstream:
         arguments = ["run", upstream.url, "--port", "0", "--log", str(log), "--", "--set", f"confdir={confdir}"]
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "vtc", *arguments),
-            stdout=PIPE,
-            stderr=STDOUT,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            *(sys.executable, "-m", "vtc", *arguments), stdout=PIPE, stderr=STDOUT
         )
         try:
             async with asyncio.timeout(3 * PATIENCE):
