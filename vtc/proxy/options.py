@@ -28,7 +28,7 @@ def add(loader: Loader) -> None:
         "vtc_profiles",
         Sequence[str],
         [],
-        "Directories with profiles of your own (YAML); they win over the built-in ones of the same kind and name. "
+        "Directories or files with profiles of your own (YAML); they win over the built-in ones of the same kind and name. "
         "Files that are edited are read again while it runs.",
     )
     loader.add_option(
