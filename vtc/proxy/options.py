@@ -35,7 +35,9 @@ def add(loader: Loader) -> None:
         "vtc_client", str, "", "Name of the client profile to use for every request (empty: by matching)."
     )
     loader.add_option("vtc_model", str, "", "Name of the model profile to use for every request (empty: by matching).")
-    loader.add_option("vtc_server", str, "", "Name of the server profile to use for every request (empty: by matching).")
+    loader.add_option(
+        "vtc_server", str, "", "Name of the server profile to use for every request (empty: by matching)."
+    )
     loader.add_option(
         "vtc_tools",
         str,
