@@ -15,7 +15,7 @@ from vtc.apis import Api
 from vtc.reporting import transcript
 from vtc.reporting.transcript import Block
 
-WIDTH = 80
+WIDTH = 76
 """Characters of a line of the report, for mitmweb cuts longer ones; what was said keeps its lines."""
 
 DONE = "What VTC did"
