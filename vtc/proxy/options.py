@@ -28,8 +28,8 @@ def add(loader: Loader) -> None:
         "vtc_profiles",
         Sequence[str],
         [],
-        "Directories or files with profiles of your own (YAML); they win over the built-in ones of the same kind and name. "
-        "Files that are edited are read again while it runs.",
+        "Directories or files with profiles of your own (YAML); they win over the built-in ones of the same kind and "
+        "name. Files that are edited are read again while it runs.",
     )
     loader.add_option(
         "vtc_client", str, "", "Name of the client profile to use for every request (empty: by matching)."
