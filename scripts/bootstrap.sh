@@ -31,8 +31,11 @@ find_python() { # with a minor version from $1 on and below $2
   return 1
 }
 
+# The demonstration runs once: to compile all that is installed would take longer than it does.
+if [ "$extra" = demo ]; then compile=--no-compile; else compile=--compile; fi
+
 pip_install() {
-  .venv/bin/python -m pip install --quiet --no-input --disable-pip-version-check --editable ".[$extra]"
+  .venv/bin/python -m pip install "$compile" --quiet --no-input --disable-pip-version-check --editable ".[$extra]"
 }
 
 with_pip() {

@@ -16,6 +16,14 @@ settings.load_profile("default")
 
 
 @pytest.fixture(scope="session", autouse=True)
+def output_is_buffered_as_for_users() -> Iterator[None]:
+    """Containers and CI often set this variable; with it a program that waits for a line of ours would never hang."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PYTHONUNBUFFERED", raising=False)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def no_log_handlers_of_tests_before() -> Iterator[None]:
     """mitmproxy's handler for a hook that nobody uses any more outlives its event loop: a later warning would fail."""
     with pytest.MonkeyPatch.context() as patch:

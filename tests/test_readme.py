@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -13,6 +14,12 @@ MOST = 6 * 1024
 
 def test_it_is_short() -> None:
     assert len(README.encode()) <= MOST
+
+
+def test_its_links_are_absolute_once_the_project_has_an_address() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    relative = re.findall(r"\]\((?!https?:|#)[^)]+\)", README)
+    assert bool(relative) == ("urls" not in project)
 
 
 def test_every_command_listens_on_this_machine_only() -> None:

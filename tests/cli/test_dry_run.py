@@ -57,7 +57,7 @@ def test_the_tools_are_those_of_a_request(tmp_path: Path) -> None:
     assert "refused; in its place: nothing" in found.output
 
 
-@pytest.mark.parametrize("call", ["no", "[]", "{}", "3"])
+@pytest.mark.parametrize("call", ["no", "[]", "[1]", "{}", "3", '{"name": 5}'])
 def test_what_is_no_call_is_told_of(call: str) -> None:
     found = explain(call=call)
     assert found.exit_code == 2

@@ -128,7 +128,7 @@ def test_explain_a_saved_flow_that_is_no_request(tmp_path: Path) -> None:
 def test_explain_a_saved_flow_that_is_left_alone(tmp_path: Path) -> None:
     result = run("explain", "--flow", str(saved(tmp_path, "Hello", path="/v1/completions")))
     assert result.exit_code == 0
-    assert "  left alone: a prompt without messages" in result.output
+    assert "  left alone: text completions" in result.output
 
 
 @pytest.mark.parametrize(("text", "said"), [("nothing", "cannot be read as flows"), ("", "no exchange with a model")])

@@ -116,6 +116,19 @@ def test_a_tools_file_that_is_none(value: str, tmp_path: Path) -> None:
     assert "no list of tools as in a request" in result.output.replace("\n", " ").replace("  ", " ")
 
 
+def test_a_tools_file_without_its_key_or_in_another_encoding(tmp_path: Path) -> None:
+    path = tmp_path / "tools.json"
+    path.write_text('{"functions": []}')
+    result = run(path, text=CALL)
+    assert (result.exit_code, "has no key `tools`" in result.output) == (2, True)
+    path.write_text("[]", "utf-16")
+    assert "tools.json: not UTF-8; save the file as UTF-8" in run(path, text=CALL).output
+
+
+def test_a_finish_reason_that_is_mistyped(tools: Path) -> None:
+    assert run(tools, "--finish-reason", "lenght", text=CALL).exit_code == 2
+
+
 @pytest.mark.parametrize("line", ["x", "[]", '{"reply": "x"}'])
 def test_a_line_that_is_no_reply(line: str, tools: Path) -> None:
     result = run(tools, "--lines", text='{"text": "a"}\n' + line)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import shlex
 import socket
@@ -63,6 +62,21 @@ def test_an_address_where_it_cannot_listen_is_told_with_the_options_of_vtc_run()
     assert done.returncode == 1
     assert f"Error: cannot listen at 127.0.0.1:{port} (Address already in use); " in done.stderr
     assert "--port" in done.stderr
+
+
+def test_an_address_that_is_not_here_is_not_said_to_be_in_use() -> None:
+    called = [sys.executable, "-m", "vtc", "run", "--host", "192.0.2.1"]  # for documentation (RFC 5737)
+    done = subprocess.run(called, capture_output=True, text=True, timeout=3 * PATIENCE)
+    assert done.returncode == 1
+    assert "Error: cannot listen at 192.0.2.1:8088 (" in done.stderr
+    assert "already" not in done.stderr
+
+
+def test_a_second_upstream_is_refused_and_a_filter_is_not() -> None:
+    result = CliRunner().invoke(main, ["run", "--dry-run", "localhost:1", "localhost:2"])
+    assert result.exit_code == 2
+    assert "unexpected localhost:2" in result.output
+    assert command("localhost:1", "--", "~d x")[-1] == "~d x"
 
 
 @pytest.mark.parametrize("more", [["-v"], ["-v", "--web"]])
@@ -133,10 +147,7 @@ async def test_it_runs(confdir: Path, tmp_path: Path) -> None:
     async with serving(lambda _: reply) as upstream:
         arguments = ["run", upstream.url, "--port", "0", "--log", str(log), "--", "--set", f"confdir={confdir}"]
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "vtc", *arguments),
-            stdout=PIPE,
-            stderr=STDOUT,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            *(sys.executable, "-m", "vtc", *arguments), stdout=PIPE, stderr=STDOUT
         )
         try:
             async with asyncio.timeout(3 * PATIENCE):

@@ -61,7 +61,9 @@ def test_several_logs_are_one(tmp_path: Path) -> None:
     assert json.loads(result.output)["total"]["exchanges"] == 2
 
 
-@pytest.mark.parametrize("line", ["x", "[1]", "5", '{"client": "c"}', '{"client": "c", "model": "m", "calls": [1]}'])
+@pytest.mark.parametrize(
+    "line", ["x", '{"tools": []}', "[1]", "5", '{"client": "c"}', '{"client": "c", "model": "m", "calls": [1]}']
+)
 def test_what_is_no_log(line: str) -> None:
     result = run(lines(ENTRY) + line)
     assert result.exit_code == 1

@@ -7,7 +7,6 @@ small one of the same kind. The figures are printed.
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import sys
 import time
@@ -97,10 +96,7 @@ async def loaded(script: Any, confdir: Path, directory: Path) -> AsyncIterator[L
     async with asyncio.timeout(PATIENCE), serving(script) as upstream:
         options = ["-m", f"reverse:{upstream.url}", "--set", f"confdir={confdir}", "--set", "flow_detail=0"]
         command = [MITMDUMP, "-s", ADDON, "--listen-host", "127.0.0.1", "--listen-port", "0", *options]
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-        process = await asyncio.create_subprocess_exec(
-            *command, stdout=PIPE, stderr=STDOUT, cwd=directory, env=environment
-        )
+        process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=STDOUT, cwd=directory)
         lines: list[bytes] = []
         listening: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 

@@ -107,9 +107,7 @@ async def running(upstream: str, confdir: Path) -> AsyncIterator[tuple[str, str]
     arguments = ["run", "--web", upstream, "--port", "0", "--tools", "prompt", "--dialect", "qwen3-coder", "--"]
     arguments += ["--set", f"confdir={confdir}", "--no-web-open-browser", "--web-port", str(free_port())]
     command = [sys.executable, "-m", "vtc", *arguments]
-    process = await asyncio.create_subprocess_exec(
-        *command, stdout=PIPE, stderr=STDOUT, env={**os.environ, "PYTHONUNBUFFERED": "1"}
-    )
+    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=STDOUT)
     assert process.stdout is not None
     found: dict[str, str] = {}
     try:

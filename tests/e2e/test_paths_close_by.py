@@ -14,12 +14,12 @@ from tests.e2e.upstream import JSON, SSE, Reply
 
 CALL = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
 CLOSE: dict[str, tuple[Any, str]] = {
-    "/v1/messages/count_tokens?beta=true": (messages.request(), "tokens are counted of the request as it is"),
+    "/v1/messages/count_tokens?beta=true": (messages.request(), "tokens are counted without what VTC would write"),
     "/v1/messages/batches": ({"requests": [{"params": messages.request()}]}, "of a batch are not read"),
-    "/v1/responses/input_tokens": (responses.request(), "tokens are counted of the request as it is"),
+    "/v1/responses/input_tokens": (responses.request(), "tokens are counted without what VTC would write"),
     "/v1/responses/resp_1/cancel": (responses.request(), "a response that the server kept"),
-    "/v1/completions": ({"model": chat.MODEL, "prompt": "Read /a"}, "a prompt without messages"),
-    "/api/generate": ({"model": chat.MODEL, "prompt": "Read /a"}, "a prompt without messages"),
+    "/v1/completions": ({"model": chat.MODEL, "prompt": "Read /a"}, "text completions have no tools"),
+    "/api/generate": ({"model": chat.MODEL, "prompt": "Read /a"}, "text completions have no tools"),
 }
 STREAMED = pytest.mark.parametrize("headers", [SSE, ollama.NDJSON], ids=["events", "lines"])
 

@@ -27,7 +27,7 @@ async def mitmdump(
     directory: Path, *arguments: str, environment: Mapping[str, str] | None = None
 ) -> AsyncIterator[Process]:
     command = [str(MITMDUMP), "-s", str(ADDON), "--listen-host", "127.0.0.1", "--listen-port", "0", *arguments]
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})}
+    environment = {**os.environ, **(environment or {})}
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=STDOUT, cwd=directory, env=environment)
     try:
         async with asyncio.timeout(3 * PATIENCE):

@@ -33,6 +33,19 @@ async def test_a_server_that_refuses_tools_is_told_with_what_to_do(start: Start)
     assert flow.marked == ":x:"
 
 
+async def test_a_call_that_a_policy_refused_is_not_told_as_unread(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text(
+        "kind: policy\nname: mine\nmatch: {}\nguards: {denied_tools: [read], on_denied: steer}\n"
+    )
+    call = chat.DIALECTS["hermes"]("read", {"filePath": "a"})
+    reply = [chat.ROLE, *chat.said(call), chat.STOP, chat.DONE]
+    lab = await start(reply, vtc_profiles=[str(tmp_path)], vtc_keep_bodies="on")
+    await lab.post(ASK)
+    flow = await lab.flow()
+    assert "denied_tools refused read" in flow.comment
+    assert "possible call" not in flow.comment
+
+
 async def test_a_key_in_an_error_is_not_repeated(start: Start) -> None:
     body = b'{"error": {"message": "Incorrect API key provided: open-sesame-77"}}'
     lab = await start(Reply([body], JSON, status=401, framing="length"))

@@ -68,8 +68,7 @@ async def worker(upstream: str, confdir: Path, log: Path) -> AsyncIterator[int]:
     """A worker as the guide starts it; gives its port."""
     arguments = ["run", upstream, "--port", "0", "--log", str(log), "--", "--set", f"confdir={confdir}"]
     command = [sys.executable, "-m", "vtc", *arguments]
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=STDOUT, env=environment)
+    process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=STDOUT)
     assert process.stdout is not None
     try:
         async with asyncio.timeout(3 * PATIENCE):

@@ -183,7 +183,7 @@ def test_a_file_that_cannot_be_written(session: Session) -> None:
 
 def test_a_flow_that_is_left_alone_is_explained(session: Session, tmp_path: Path) -> None:
     session.exchange("Hello", path="/v1/completions")
-    reason = "a prompt without messages, and what completes it, are not read"
+    reason = "text completions have no tools, and are not read"
     assert session.call("vtc.explain @all").endswith(f"It would be left alone: {reason}")
     assert session.call("vtc.diff @all").endswith(f"left alone: {reason}")
     with pytest.raises(exceptions.CommandError, match=f"nothing to save, 1 skipped .*{reason}"):

@@ -43,7 +43,7 @@ def test_an_exchange_that_is_left_alone_is_listed_with_the_reason() -> None:
     shown = page.overview(*listed(left, captured("Hello", path="/v1/embeddings")))
     assert "1 exchange" not in shown
     assert shown.count('href="/vtc/') == 1
-    assert f'<a href="/vtc/{left.id}">vtc: left alone: a prompt without messages' in shown
+    assert f'<a href="/vtc/{left.id}">vtc: left alone: text completions have no tools' in shown
     assert "this is not read" in page.detail(left)
 
 

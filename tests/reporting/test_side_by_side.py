@@ -14,7 +14,7 @@ def test_equal_lines_stand_beside_each_other_and_others_are_marked() -> None:
     assert rows(["I look.", "<read>", "</read>", "end"], ["I look.", "-> read", "end"]) == [
         ("I look.", "I look.", False),
         ("<read>", "-> read", True),
-        ("</read>", "", True),
+        ("</read>", None, True),
         ("end", "end", False),
     ]
 

@@ -6,7 +6,7 @@ import pytest
 
 from tests.apis import chat
 from vtc import apis
-from vtc.reporting.view import Bodies, diff, pane
+from vtc.reporting.view import WIDTH, Bodies, diff, pane
 
 API = next(api for api in apis.APIS if api.name == "openai-chat")
 TAG = chat.DIALECTS["tag"]("read", {"filePath": "/a"})
@@ -65,6 +65,15 @@ def test_all_that_was_done_is_told_with_its_reason() -> None:
         "  time in VTC: 4.2 ms",
         "  time from request to end of reply: 1.50 s",
     ]
+
+
+def test_a_long_summary_is_broken_into_lines() -> None:
+    """mitmweb cuts a line at the edge of its pane."""
+    said = "vtc: the server answered 400: " + "word " * 60
+    first, *more = pane(API, "reply", Bodies(CAME, WENT), None, said).partition("\n\n")[0].splitlines()
+    assert more
+    assert " ".join([first, *map(str.strip, more)]) == said.strip()
+    assert all(len(line) <= WIDTH for line in [first, *more])
 
 
 def test_without_a_report_the_body_is_read() -> None:

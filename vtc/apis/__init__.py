@@ -15,14 +15,14 @@ def find(method: str, path: str) -> Api | None:
 
 
 UNREAD = {
-    "/v1/messages/count_tokens": "tokens are counted of the request as it is, without what VTC would write into it",
-    "/responses/input_tokens": "tokens are counted of the request as it is, without what VTC would write into it",
+    "/v1/messages/count_tokens": "tokens are counted without what VTC would write into the request",
+    "/responses/input_tokens": "tokens are counted without what VTC would write into the request",
     "/v1/messages/batches": "the requests and replies of a batch are not read",
     "/responses/compact": "a conversation that the server makes shorter is not read",
     "/v1/responses": "a response that the server kept, or one over a WebSocket, is not read",
     "/chat/completions": "a completion that the server kept is not read",
-    "/completions": "a prompt without messages, and what completes it, are not read",
-    "/api/generate": "a prompt without messages, and what completes it, are not read",
+    "/completions": "text completions have no tools, and are not read",
+    "/api/generate": "text completions have no tools, and are not read",
 }
 """Paths close to those of the APIs, and why requests to them, or below, are left alone; the first that fits counts."""
 

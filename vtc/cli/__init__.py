@@ -21,7 +21,7 @@ EPILOG = """\b
 Ends with
   0  all is well
   1  a check failed: profiles with mistakes, a refused call, a reply that
-     changes, a file with nothing of ours in it
+     changes, a file that cannot be read or in which VTC finds nothing
   2  the command was called wrongly
 """
 

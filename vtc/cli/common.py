@@ -106,6 +106,14 @@ def url(text: str, hint: str) -> SplitResult:
     raise click.BadParameter(f"{text}: no URL such as http://127.0.0.1:8000", param_hint=hint)
 
 
+def read_text(file: Path) -> str:
+    """The text of a file that a user named; ends the program if it is not UTF-8."""
+    try:
+        return file.read_text("utf-8-sig")
+    except UnicodeDecodeError:
+        raise click.ClickException(f"{file}: not UTF-8; save the file as UTF-8") from None
+
+
 def settings(**given: Any) -> Settings:
     """The settings that were given on the command line; those that were not (None) are the default."""
     return Settings(**{key: value for key, value in given.items() if value is not None})

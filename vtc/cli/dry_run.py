@@ -14,15 +14,16 @@ from vtc.guards.chain import Guards, chain
 
 def call_of(text: str) -> ToolCall:
     """`{"name": …, "arguments": {…}}`, also in the form of the API; raises `click.BadParameter`."""
+    problem = ""
     try:
-        value = json.loads(text)
-        value = value.get("function", value)
-        arguments = value.get("arguments", {})
-        written = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-        return ToolCall(str(value["name"]), written)
-    except (ValueError, LookupError, AttributeError) as error:
-        what = f'no call, which looks like {{"name": "read", "arguments": {{"path": "a.py"}}}}: {error}'
-        raise click.BadParameter(what, param_hint="--call") from None
+        match json.loads(text):
+            case {"function": {"name": str(name), **rest}} | {"name": str(name), **rest}:
+                written = rest.get("arguments", {})
+                return ToolCall(name, written if isinstance(written, str) else json.dumps(written, ensure_ascii=False))
+    except ValueError as error:
+        problem = f": {error}"
+    what = f'no call, which looks like {{"name": "read", "arguments": {{"path": "a.py"}}}}{problem}'
+    raise click.BadParameter(what, param_hint="--call")
 
 
 def tried(guards: Sequence[Guards], call: ToolCall, tools: Sequence[Tool]) -> dict[str, Any]:

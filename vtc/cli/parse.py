@@ -13,7 +13,7 @@ from rich.control import strip_control_codes
 from rich.markup import escape
 
 from vtc.apis import APIS
-from vtc.cli.common import completing, loaded, profile_directories
+from vtc.cli.common import completing, loaded, profile_directories, read_text
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
@@ -47,7 +47,13 @@ from vtc.reporting.unread import possible_call
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Tools that are offered, as a JSON list or in a request; without it any name is a tool.",
 )
-@click.option("--finish-reason", default="stop", show_default=True, help="`length`: the model was cut off.")
+@click.option(
+    "--finish-reason",
+    type=click.Choice(["stop", "length"]),
+    default="stop",
+    show_default=True,
+    help="`length`: the model was cut off.",
+)
 @click.option("--lines", is_flag=True, help="FILE is JSON Lines, with the reply under `text` or `content`.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a reply.")
 @click.option("--lenient/--strict", default=True, show_default=True, help="Repair malformed calls.")
@@ -132,14 +138,18 @@ _FORMS = frozenset({"type", "function", "input_schema"})
 def _tools(file: Path) -> dict[str, Tool]:
     """Read the tools in the form of any API; each leaves out entries that are not in its own."""
     try:
-        value = json.loads(file.read_text("utf-8"))
+        value = json.loads(read_text(file))
         entries = value["tools"] if isinstance(value, dict) else value
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            raise ValueError("it holds no list of objects")
         bare = [entry for entry in entries if not _FORMS & entry.keys()]
         body = encode({"model": "any", "messages": [], "input": [], "tools": entries, "functions": bare})
         found = {tool.name: tool for api in reversed(APIS) for tool in api.request(body).tools}
         if entries and not found:
             raise ValueError("none of them is a function")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except KeyError:
+        raise click.BadParameter(f"{file}: this object has no key `tools`", param_hint="--tools") from None
+    except ValueError as error:
         raise click.BadParameter(f"{file}: no list of tools as in a request: {error}", param_hint="--tools") from None
     return found
 

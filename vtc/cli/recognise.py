@@ -36,6 +36,7 @@ def recognised(upstream: str, profiles: Profiles) -> tuple[str | None, str]:
         return None, f"{upstream} answers {error.code} to GET /v1/models, so it is not known which server it is"
     except (URLError, OSError) as error:
         reason = getattr(error, "reason", error)
+        reason = getattr(reason, "strerror", None) or reason
         return None, f"{upstream} cannot be reached now ({reason}): is the model server running?"
     except HTTPException:
         return None, f"{upstream} does not answer in HTTP: is it the model server?"

@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
-from vtc.cli.common import completing, forced, planner, profile_directories, settings
+from vtc.cli.common import completing, forced, planner, profile_directories, read_text, settings
 from vtc.profiles.planner import Planner
 from vtc.profiles.settings import UnknownName
 from vtc.reporting import case
@@ -62,7 +62,7 @@ def _flows(file: Path, plans: Planner) -> Iterator[dict[str, Any]]:
 
 def _cases(file: Path, plans: Planner) -> Iterator[dict[str, Any]]:
     known = plans.profiles.dialects
-    for one in case.read(file.read_text("utf-8")):
+    for one in case.read(read_text(file)):
         if missing := [name for name in one.dialects if name not in known]:
             raise ValueError(f"case {one.name!r}: {UnknownName('dialect', missing[0], tuple(known))}")
         if not one.dialects:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 import socket
@@ -23,7 +24,7 @@ from vtc.proxy import launch
 @click.command(short_help="Run the proxy with VTC.")
 @click.argument("upstream", default="")
 @click.argument("more", nargs=-1, type=click.UNPROCESSED)
-@click.option("--web", is_flag=True, help="In mitmweb, to look at what happens.")
+@click.option("--web", is_flag=True, help="Run mitmweb, to see in a browser what happens.")
 @click.option("--port", type=click.IntRange(0, 65535), help=f"Where clients connect; 0: any free one. [{launch.PORT}]")
 @click.option("--host", help="0.0.0.0 for clients on other machines. [127.0.0.1]")
 @profile_directories
@@ -37,7 +38,7 @@ from vtc.proxy import launch
     "--config",
     "named",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A file with all this; vtc.yaml here, or in your folder for settings, is read by itself.",
+    help="Read these settings from FILE, not from vtc.yaml here or in your settings folder.",
 )
 @click.option("--dry-run", is_flag=True, help="Print the command instead.")
 def run(
@@ -58,6 +59,8 @@ def run(
     """
     if upstream.startswith("-"):  # `vtc run -- …`
         upstream, more = "", (upstream, *more)
+    if more and more[0][0:1].isalnum():  # mitmproxy would take it for a filter, and show no other flow
+        raise click.UsageError(f"unexpected {more[0]}: one UPSTREAM is all; arguments for mitmproxy begin with `-`")
     file, settings = _config(named)
     directories = given.pop("directories") or tuple(config.beside(file, path) for path in settings.profiles)
     log = given.pop("log") or (config.beside(file, settings.log) if settings.log else None)
@@ -93,9 +96,9 @@ def _check_free(host: str, port: int) -> None:
         socket.create_server((host, port), family=family).close()
     except OSError as error:
         why = (error.strerror or str(error)).partition(" (")[0]
+        running = "is VTC running already? If not, " if error.errno == errno.EADDRINUSE else ""
         raise click.ClickException(
-            f"cannot listen at {host}:{port} ({why}); is VTC running already? If not, choose another address with "
-            "--port or --host"
+            f"cannot listen at {host}:{port} ({why}); {running}choose another address with --port or --host"
         ) from None
 
 

@@ -22,7 +22,7 @@ def stats(logs: tuple[Any, ...], as_json: bool) -> None:
         for number, line in enumerate(log, 1):
             try:
                 entry = json.loads(line)
-                if entry.get("client"):  # others were left alone
+                if entry["outcome"] != "left alone":
                     found.add(entry)
             except (ValueError, KeyError, TypeError, AttributeError):
                 raise click.ClickException(f"{log.name}:{number}: no line of a log that `vtc_log` wrote") from None

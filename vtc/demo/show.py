@@ -111,7 +111,7 @@ def _show(console: Console, written: str, received: str) -> None:
 def show(*, web: bool) -> bool:
     """Run one agent turn and print both sides of it; with `web` mitmweb stays open until Ctrl-C. True if it worked."""
     end_with_its_parent()
-    console = Console(width=None if sys.stdout.isatty() else 110)
+    console = Console(width=None if sys.stdout.isatty() else 80)
     with (
         tempfile.TemporaryDirectory() as folder,
         server.running() as model,

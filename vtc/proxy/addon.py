@@ -276,7 +276,7 @@ class VirtualToolCalling:
             return
         report = live.exchange.report
         self._measure(flow, live, report)
-        if live.exchange.reads and not (report.calls or report.refusals or report.failures or report.errors):
+        if live.exchange.reads and not report.calls and report.outcome in ("", "rewritten"):
             report.unread = bodies.possible_call(flow, live.came.kept(live.encoding), live.exchange.plan.tools)
         if report.seconds > max(SLOW, report.elapsed / 50):
             # The first of all has every dialect compiled.

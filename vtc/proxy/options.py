@@ -28,14 +28,16 @@ def add(loader: Loader) -> None:
         "vtc_profiles",
         Sequence[str],
         [],
-        "Directories with profiles of your own (YAML); they win over the built-in ones of the same kind and name. "
-        "Files that are edited are read again while it runs.",
+        "Directories or files with profiles of your own (YAML); they win over the built-in ones of the same kind and "
+        "name. Files that are edited are read again while it runs.",
     )
     loader.add_option(
         "vtc_client", str, "", "Name of the client profile to use for every request (empty: by matching)."
     )
     loader.add_option("vtc_model", str, "", "Name of the model profile to use for every request (empty: by matching).")
-    loader.add_option("vtc_server", str, "", "Name of the server profile to use for every request (empty: by host).")
+    loader.add_option(
+        "vtc_server", str, "", "Name of the server profile to use for every request (empty: by matching)."
+    )
     loader.add_option(
         "vtc_tools",
         str,

@@ -5,7 +5,9 @@ A mistake in an option is told in one line, without a trace: it is the user's, n
 
 from __future__ import annotations
 
+import io
 import logging
+import sys
 from collections.abc import Iterator, Sequence
 
 from mitmproxy import ctx, exceptions
@@ -33,6 +35,9 @@ class Startup:
     name = "vtc-startup"
 
     def load(self, loader: Loader) -> None:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            # Whoever reads the log from a pipe or a file (`docker logs`, the demonstration) has each line at once.
+            sys.stdout.reconfigure(line_buffering=True)
         # It logs what goes wrong while a script is loaded or configured, with a trace.
         logging.getLogger("mitmproxy.addons.script").addFilter(without_trace)
         # mitmweb has no option `flow_detail`; what was given waits there for an addon that has it.

@@ -12,10 +12,10 @@ LONG = 2_000
 
 
 class Row(NamedTuple):
-    """A line of each; an empty one where the other has no counterpart."""
+    """A line of each; None where the other's line has no counterpart."""
 
-    left: str
-    right: str
+    left: str | None
+    right: str | None
     changed: bool
 
 
@@ -24,6 +24,6 @@ def rows(left: Sequence[str], right: Sequence[str]) -> list[Row]:
     matcher = SequenceMatcher(None, left, right, autojunk=len(left) + len(right) > LONG)
     found: list[Row] = []
     for tag, a, b, c, d in matcher.get_opcodes():
-        pairs = zip_longest(left[a:b], right[c:d], fillvalue="")
+        pairs = zip_longest(left[a:b], right[c:d])
         found += [Row(before, after, tag != "equal") for before, after in pairs]
     return found

@@ -15,8 +15,8 @@ from vtc.apis import Api
 from vtc.reporting import transcript
 from vtc.reporting.transcript import Block
 
-WIDTH = 88
-"""Characters of a line of the report; what was said keeps its lines."""
+WIDTH = 76
+"""Characters of a line of the report, for mitmweb cuts longer ones; what was said keeps its lines."""
 
 DONE = "What VTC did"
 
@@ -42,7 +42,7 @@ class Bodies:
 
 def pane(api: Api, side: Side, bodies: Bodies, report: Mapping[str, Any] | None, summary: str = "") -> str:
     """What stands in the pane of a request or a reply; a body that is nothing of this API stands there as it is."""
-    parts = [summary] if summary else []
+    parts = ["\n".join(_wrapped(summary, "", "  "))] if summary else []
     told = {title: "\n".join([title, *_indented(lines)]) for title, lines in sections(report or {})}
     parts += [told.pop(DONE)] if DONE in told else []
     try:
@@ -77,7 +77,11 @@ def _indented(lines: Iterable[str]) -> Iterator[str]:
     """The lines below a title, long ones broken: a list of all dialects would be cut off at the pane's edge."""
     for line in lines:
         depth = " " * (len(line) - len(line.lstrip()))
-        yield from wrap(line, WIDTH, initial_indent="  ", subsequent_indent=f"    {depth}", break_on_hyphens=False)
+        yield from _wrapped(line, "  ", f"    {depth}")
+
+
+def _wrapped(line: str, first: str, others: str) -> list[str]:
+    return wrap(line, WIDTH, initial_indent=first, subsequent_indent=others, break_on_hyphens=False)
 
 
 def _done(report: Mapping[str, Any]) -> Iterator[str]:
