@@ -256,7 +256,9 @@ async def test_of_several_calls_a_one_call_client_gets_the_first_and_a_note(stre
     assert await told(lab, stream=stream) == f"Both.\n\n{READ}{NO_MORE.format('list_files')}"
     report = await lab.report()
     assert [call["name"] for call in report["calls"]] == ["read_file"]
-    assert "only 1 call a reply" in report["refusals"][0]["reason"]
+    assert [(one["policy"], one["tool"], one["reason"]) for one in report["policies"]] == [
+        ("max_calls", "list_files", "only 1 call a reply")
+    ]
 
 
 REFUSED = {

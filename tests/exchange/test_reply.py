@@ -53,7 +53,10 @@ def test_more_calls_than_the_limit_are_dropped_and_reported() -> None:
     events, report = whole(ReplyPlan(max_calls=1), f"{CALL}\n{CALL}")
     assert [type(event) for event in events] == [Call, Markup]
     assert "".join(event.raw for event in events) == f"{CALL}\n{CALL}"
-    assert [refusal["reason"] for refusal in report.refusals] == ["only 1 call a reply: dropped"]
+    assert [(one["policy"], one["action"], one["tool"], one["reason"]) for one in report.policies] == [
+        ("max_calls", "dropped", "read", "only 1 call a reply")
+    ]
+    assert not report.refusals  # nothing was left as text
 
 
 @pytest.mark.parametrize(("allowed", "found"), [(("*",), 1), (("RE*",), 1), (("write", "bash"), 0), ((), 0)])

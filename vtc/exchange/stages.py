@@ -71,16 +71,15 @@ class Limit:
 
     def _held(self, event: Call) -> Sequence[Event]:
         name, most, unknown = event.call.name, self.most, self._unknown_tools
-        excerpt = event.raw[:EXCERPT]
         if event.dialect != NATIVE and unknown != "allow" and name not in self._tools:
             # It was read for a reactor, which did not want it.
             reason = "no tool of that name is offered"
             shown = Markup(event.raw) if unknown == "drop" else Text(event.raw)
-            return Refusal(reason, event.dialect, name, excerpt, malformed=False), shown
+            return Refusal(reason, event.dialect, name, event.raw[:EXCERPT], malformed=False), shown
         if most is not None and len(self.delivered) >= most:
             self.extra.append(name)
-            reason = f"only {most} call{'s' * (most > 1)} a reply: dropped"
-            return Refusal(reason, event.dialect, name, excerpt, malformed=False), Markup(event.raw)
+            reason = f"only {most} call{'s' * (most > 1)} a reply"
+            return Intervention("max_calls", "dropped", name, reason, event.raw[:EXCERPT]), Markup(event.raw)
         self.delivered.append(name)
         return (event,)
 
