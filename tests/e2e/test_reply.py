@@ -178,7 +178,9 @@ async def test_only_one_call(why: str, stream: bool, start: Start, tmp_path: Pat
     message = (await lab.post(chat.request(stream=stream, **fields))).message
     assert message.calls == [("read", {"filePath": "a"})]
     assert "<" not in message.content
-    assert [one["name"] for one in (await lab.report())["refusals"]] == ["read", "read"]
+    told = (await lab.report())["policies"]
+    assert [(one["action"], one["tool"]) for one in told] == [("dropped", "read")] * 2
+    assert ["b" in told[0]["detail"], "c" in told[1]["detail"]] == [True, True]
 
 
 @STREAM
