@@ -219,7 +219,9 @@ def closers(syntax: CallSyntax) -> list[tuple[Part, ...]]:
     _, after = pattern.split(pattern.parse(syntax.call, "call"), pattern.BODIES)
     tail = "".join(part for part in after if isinstance(part, str))
     closers: list[tuple[Part, ...]] = [(Lit(marker),) for marker in dialect.optional if marker in tail]
-    for section in [syntax.section] if syntax.whole_reply else dialect.sections:
+    # The longest first, as it may begin with another.
+    sections = sorted(dialect.sections, key=lambda section: len(section.partition("{calls}")[2]), reverse=True)
+    for section in [syntax.section] if syntax.whole_reply else sections:
         if syntax.whole_reply or dialect.section_anchor == "anywhere":
             closers.append(CallSyntax(dialect, syntax.call, section).section_tail())
     return [closer for closer in closers if closer]
