@@ -233,7 +233,11 @@ class Grammar:
         heads = [head.token for head in self.heads.values() if head.syntax.dialect is syntax.dialect]
         shown = [*(token.parts for token in (*heads, *self._markers, *self._results)), *_next_heads(syntax)]
         decided = [Token(f"decided{i}", parts) for i, parts in enumerate(shown)]
-        return expecting([*self._closers(syntax), *line_end, *decided], IN_LINE if line_end else SPACE)
+        # The section ends on a line of its own where it began on one.
+        closers = self._closers(syntax)
+        if tail := syntax.section_tail():
+            closers.append(Token(f"o{len(closers)}", (Space(), *tail)))
+        return expecting([*closers, *line_end, *decided], IN_LINE if line_end else SPACE)
 
     def _damaged(self, syntax: CallSyntax, name: str) -> Scan:
         """In a call whose JSON broke: its closer with another call right after it, which only then is one."""
