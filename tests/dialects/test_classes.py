@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from typing import Any
 
 import msgspec
 import pytest
 
-from tests.dialects.material import AGENT, DIALECTS, calls, content, merged, random_cuts, raw, read
+from tests.dialects.material import AGENT, DIALECTS, calls, content, merged, raw, read
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.writing.calls import write_calls
-from vtc.events import Event, Refusal, Tool, ToolCall
+from vtc.events import Event, Refusal, ToolCall
 
 LIST, FIND = ("bash", {"command": "ls"}), ("read_file", {"path": "docs/a.md"})
 QUOTED_ANYWHERE = {name for name, one in DIALECTS.items() if one.may_be_quoted}
@@ -40,21 +41,24 @@ def every(names: set[str] | None = None) -> Any:
 
 
 def written(dialect: Description, *made: tuple[str, dict[str, Any]]) -> str:
-    found = [ToolCall(name, json.dumps(arguments), f"call{at}") for at, (name, arguments) in enumerate(made)]
-    return write_calls(found, dialect, AGENT)
+    return _written(dialect, *((name, json.dumps(arguments)) for name, arguments in made))
 
 
-def in_cuts(dialect: Description, text: str, **options: Any) -> list[Event]:
-    """The events of a reply, which are the same in any cut, with nothing lost."""
+@cache
+def _written(dialect: Description, *made: tuple[str, str]) -> str:
+    return write_calls([ToolCall(*call, f"call{at}") for at, call in enumerate(made)], dialect, AGENT)
+
+
+def in_pieces(dialect: Description, text: str, **options: Any) -> list[Event]:
+    """The events of a reply, whole or character by character, with nothing lost."""
     events = read([text], [dialect], **options)
     assert raw(events) == text
-    for cut in ([*text], *random_cuts(text, 2)):
-        assert merged(read(cut, [dialect], **options)) == merged(events), cut
+    assert merged(read(text, [dialect], **options)) == merged(events)
     return events
 
 
 def is_text(dialect: Description, text: str) -> bool:
-    return content(in_cuts(dialect, text)) == text
+    return content(in_pieces(dialect, text)) == text
 
 
 # Arguments
@@ -63,7 +67,7 @@ def is_text(dialect: Description, text: str) -> bool:
 @every()
 def test_an_undeclared_argument_stays_one_of_its_own(dialect: Description) -> None:
     made = ("bash", {"command": "ls -la", "description": "List files"})
-    assert calls(in_cuts(dialect, written(dialect, made))) == [made]
+    assert calls(in_pieces(dialect, written(dialect, made))) == [made]
 
 
 KEYS = ("args", "input", "params", "parameters", "kwargs", "tool_input", "options", "x")
@@ -77,14 +81,14 @@ def test_arguments_under_another_key_are_read_or_refused_and_never_dropped(diale
         envelope = msgspec.structs.replace(dialect.json, arguments=(key,))
         text = written(msgspec.structs.replace(dialect, call=call, json=envelope), made)
         for flat in (text, re.sub(rf'"{key}": \{{(.*?)\}}', r"\1", text)):
-            assert calls(in_cuts(dialect, flat)) in ([made], []), flat
+            assert calls(in_pieces(dialect, flat)) in ([made], []), flat
 
 
 @every()
 def test_a_call_whose_argument_lost_its_name_is_not_made_without_it(dialect: Description) -> None:
     text = written(dialect, ("list_files", {"path": "docs"}))
     for broken in (text.replace("path", ""), text.replace("path", "?")):
-        for _, arguments in calls(in_cuts(dialect, broken)):
+        for _, arguments in calls(in_pieces(dialect, broken)):
             assert [*arguments.values()] == ["docs"]
 
 
@@ -99,7 +103,7 @@ def test_closing_tags_after_a_call_that_close_nothing_are_not_shown(dialect: Des
     text = written(dialect, LIST)
     tag = TAG.findall(text)[-1]
     for orphans in (tag, f"{tag}{tag}", f"{tag}\n{tag}\n"):
-        events = in_cuts(dialect, f"Look.\n{text}\n{orphans}")
+        events = in_pieces(dialect, f"Look.\n{text}\n{orphans}")
         assert calls(events) == [LIST]
         assert content(events) == "Look."
 
@@ -113,7 +117,7 @@ def test_those_without_a_closing_tag_are_all_known() -> None:
 def test_of_two_calls_the_first_is_made_if_the_second_is_cut_off(dialect: Description, complete: bool) -> None:
     text = written(dialect, LIST, FIND)
     cut = text[: text.rindex("docs") + 2]
-    events = in_cuts(dialect, cut, complete=complete)
+    events = in_pieces(dialect, cut, complete=complete)
     assert calls(events) == ([] if dialect.name in WHOLE_REPLY else [LIST])
     reasons = [event.reason for event in events if isinstance(event, Refusal)]
     assert reasons[0] == ("the reply ends inside it" if complete else "the reply was cut off inside it")
@@ -140,16 +144,30 @@ def test_a_call_that_is_quoted_stays_text(dialect: Description, quote: str) -> N
     assert is_text(dialect, quote.format(call=call, indented=INDENT.sub("    ", call)))
 
 
+@every({name for name in QUOTED_ANYWHERE if DIALECTS[name].anchor != "line" and name not in WHOLE_REPLY})
+def test_calls_amid_a_line_share_their_fate(dialect: Description) -> None:
+    """They are quoted if text stands on both sides of them."""
+    both = written(dialect, LIST, FIND) if dialect.sections else written(dialect, LIST) + written(dialect, FIND)
+    assert is_text(dialect, f"It writes {both.strip()} then.")
+    for after in ("", "\nDone."):
+        events = in_pieces(dialect, f"I look: {both.strip()}{after}")
+        assert calls(events) == [LIST, FIND]
+        assert content(events).split() == ["I", "look:", *after.split()]
+    cut = both[: both.rindex("docs") + 2]
+    assert calls(in_pieces(dialect, f"I look: {cut.strip()}")) == [LIST]
+
+
 @every()
 def test_a_call_in_thoughts_that_an_answer_follows_is_none(dialect: Description) -> None:
+    """With every dialect armed, so that one grammar does for all."""
     text = f"<think>\nI might write:\n{written(dialect, LIST)}\n</think>\n\nIt is done."
-    events = in_cuts(dialect, text, tags=(("<think>", "</think>"),))
+    events = read([text], DIALECTS.values(), tags=(("<think>", "</think>"),))
     assert calls(events) == []
     assert content(events).strip() == "It is done."
 
 
 @every()
 def test_a_call_of_a_tool_that_is_not_offered_stays_text(dialect: Description) -> None:
-    text = write_calls([ToolCall("rm", '{"path": "/"}', "call0")], dialect, {"rm": Tool("rm")})
+    text = written(dialect, ("rm", {"path": "/"}))
     assert is_text(dialect, text)
     assert is_text(dialect, f"Look.\n{text}")

@@ -343,6 +343,7 @@ TABLE: Mapping[State, Row] = {
         lambda inside: inside.scan,
         Tokens(
             o=Step(Undecided.closer, State.UNDECIDED),
+            next=Step(next_call, State.ARGUMENTS, {Verdict.JSON: State.JSON}),
             decided=Step(Undecided.decided, State.AFTER),
         ),
         otherwise=_NO_MORE,

@@ -219,7 +219,9 @@ class Grammar:
     def _after(self, syntax: CallSyntax) -> Scan:
         """Behind a call: closers that may still come, and in a section its next call."""
         tokens = [*self._closers(syntax), *([] if syntax.whole_reply else self._results)]
-        return expecting(tokens + [Token(f"next{i}", parts) for i, parts in enumerate(_next_heads(syntax))])
+        if syntax.dialect.section_required or syntax.whole_reply:  # elsewhere it begins like any call
+            tokens += [Token(f"next{i}", parts) for i, parts in enumerate(_next_heads(syntax))]
+        return expecting(tokens)
 
     def _closers(self, syntax: CallSyntax) -> list[Token]:
         """Closers that may come after a call: its own, then any, as none is open there, and the end of the turn."""
@@ -230,14 +232,17 @@ class Grammar:
     def _undecided(self, syntax: CallSyntax) -> Scan:
         """Behind a call that may be quoted: closers that may still come, and what shows that it is not."""
         line_end = [] if syntax.dialect.ends_reply else [Token("decided", (OneOf(("\n", "\\n")),))]
-        heads = [head.token for head in self.heads.values() if head.syntax.dialect is syntax.dialect]
-        shown = [*(token.parts for token in (*heads, *self._markers, *self._results)), *_next_heads(syntax)]
-        decided = [Token(f"decided{i}", parts) for i, parts in enumerate(shown)]
-        # The section ends on a line of its own where it began on one.
-        closers = self._closers(syntax)
-        if tail := syntax.section_tail():
+        calls = [head for head in self.heads.values() if head.syntax.dialect is syntax.dialect]
+        alone = CallSyntax(syntax.dialect, syntax.call)
+        others = [head.token for head in calls if head.attributes or head.syntax != alone]
+        shown = [*others, *self._markers, *self._results]
+        decided = [Token(f"decided{i}", token.parts) for i, token in enumerate(shown)]
+        closers, following, tail = self._closers(syntax), _next_heads(syntax), syntax.section_tail()
+        if tail:  # what belongs to the section may stand on other lines
             closers.append(Token(f"o{len(closers)}", (Space(), *tail)))
-        return expecting([*closers, *line_end, *decided], IN_LINE if line_end else SPACE)
+            following += [(Space(), *parts) for parts in following]
+        heads = [Token(f"next{i}", parts) for i, parts in enumerate(following)]
+        return expecting([*closers, *heads, *line_end, *decided], IN_LINE if line_end else SPACE)
 
     def _damaged(self, syntax: CallSyntax, name: str) -> Scan:
         """In a call whose JSON broke: its closer with another call right after it, which only then is one."""
@@ -260,12 +265,9 @@ class Grammar:
 
 
 def _next_heads(syntax: CallSyntax) -> list[tuple[Part, ...]]:
-    """List how the next call of a section begins, where that is not how any call does."""
-    dialect = syntax.dialect
-    if not syntax.section or not (dialect.section_required or syntax.whole_reply):
-        return []
-    each = heads = variants(CallSyntax(dialect, syntax.call))
-    comma = dialect.separator.strip()
+    """List how the next call begins, in a section or where calls follow one another."""
+    each = heads = variants(CallSyntax(syntax.dialect, syntax.call))
+    comma = syntax.dialect.separator.strip()
     if comma:
         heads = [(Lit(comma), Space(), *parts) for parts in heads] + heads
     if syntax.lists_calls:  # each in a list of its own
