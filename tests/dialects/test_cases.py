@@ -8,6 +8,7 @@ import pytest
 
 from tests.dialects.material import (
     CASES,
+    DIALECTS,
     Case,
     calls,
     cases,
@@ -23,6 +24,8 @@ from vtc.events import Call, Event, Reasoning, Refusal
 FILES = sorted(path.stem for path in (CASES / "reading").glob("*.yaml"))
 ALL = [pytest.param(case, id=f"{file}: {case.name}") for file in FILES for case in cases(file)]
 WITH_OTHERS = [param for param in ALL if not param.values[0].alone]
+AROUND = [("Before.\n\n", ""), ("", "\nAfter."), ("Before.\n", "\n\nAfter.\n")]
+"""What stands before and after a case among other text."""
 
 
 def check(case: Case, events: list[Event]) -> None:
@@ -56,18 +59,22 @@ def test_a_cut_anywhere_changes_nothing(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", WITH_OTHERS)
-@pytest.mark.parametrize(
-    ("before", "after"), [("Before.\n\n", ""), ("", "\nAfter."), ("Before.\n", "\n\nAfter.\n")], ids=repr
-)
-def test_text_around_is_kept_and_changes_nothing(case: Case, before: str, after: str) -> None:
-    text = before + case.text + after
-    events = case.read([text])
-    check(case, events)
-    expected = before + (case.text if case.as_is else case.content) + after
-    if case.calls:
-        # Of the white space beside a call some is dropped; the cases say which.
-        assert content(events).split() == expected.split()
-    else:
-        assert content(events) == expected
-    assert merged(case.read(text)) == merged(events)
-    assert raw(events) == text
+def test_text_around_is_kept_and_changes_nothing(case: Case) -> None:
+    for before, after in AROUND:
+        text = before + case.text + after
+        events = case.read([text])
+        check(case, events)
+        expected = before + (case.text if case.as_is else case.content) + after
+        if case.calls:
+            # Of the white space beside a call some is dropped; the cases say which.
+            assert content(events).split() == expected.split()
+        else:
+            assert content(events) == expected
+        assert merged(case.read(text)) == merged(events)
+        assert raw(events) == text
+
+
+def test_every_dialect_has_recorded_replies() -> None:
+    assert set(DIALECTS) <= set(FILES)
+    for name in DIALECTS:
+        assert len([case for case in cases(name) if case.calls]) >= 2, name

@@ -174,60 +174,7 @@ def test_a_result_stands_in_what_is_written_of_it(dialect: Description) -> None:
     assert "12 °C {x}" in write_result("get_weather", "call00001", "12 °C {x}", dialect)
 
 
-# How models write them otherwise
-
-
-OTHERWISE = [
-    ("glm-4.5", "<tool_call>get_weather<arg_key>city</arg_key><arg_value>Paris</arg_value></tool_call>"),
-    ("glm-4.7", "<tool_call>\nget_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n</tool_call>"),
-    ("mistral", '[TOOL_CALLS]get_weather[CALL_ID]call00001[ARGS]{"city": "Paris"}'),
-    ("mistral", '[TOOL_CALLS]get_weather{"city": "Paris"}'),
-    ("mistral-v3", '[TOOL_CALLS][{"name": "get_weather", "arguments": {"city": "Paris"}}]'),
-    ("deepseek-v3", '<｜tool_calls_begin｜><｜tool_call_begin｜>function<｜tool_sep｜>get_weather\n'
-                    '```json\n{"city": "Paris"}\n```<｜tool_call_end｜><｜tool_calls_end｜>'),
-    ("deepseek-v3.1", '<｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{"city": "Paris"}<｜tool▁call▁end｜>'),
-    ("deepseek-v3.2", '<|DSML|toolcalls><|DSML|invoke name="get_weather"><|DSML|parameter name="city">Paris'
-                      "</|DSML|parameter></|DSML|invoke></|DSML|toolcalls>"),
-    ("deepseek-v3.2", '<｜DSML｜ calls>\n<｜DSML｜ invoke name="get_weather">\n<｜DSML｜ parameter name="city" '
-                      'string="true">Paris</｜DSML｜ parameter>\n</｜DSML｜ invoke>\n</｜DSML｜ calls>'),
-    ("deepseek-v4", '<｜DSML｜invoke name="get_weather">{"city": "Paris"}</｜DSML｜invoke>'),
-    ("kimi-k2", '<|tool_call_section_begin|><|tool_call_begin|>get_weather:0<|tool_call_argument_begin|>'
-                '{"city": "Paris"}<|tool_call_end|><|tool_calls_section_end|>'),
-    ("kimi-k2", '<|tool_call_begin|>get_weather<|tool_call_argument_begin|>{"city": "Paris"}<|tool_call_end|>'),
-    ("kimi-k2", 'functions.get_weather:0{"city": "Paris"}'),
-    ("harmony", '<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Paris"}<|call|>'),
-    ("harmony", '<|channel|>analysis to=functions.get_weather<|message|>{"city": "Paris"}<|call|>'),
-    ("harmony", 'to=get_weather<|channel|>commentary json<|message|>{"city": "Paris"}<|call|>'),
-    ("longcat", "<longcat_tool_call>get_weather\n<longcat_arg_key>city</longcat_arg_key>\n"
-                "<longcat_arg_value>Paris</longcat_arg_value>\n</longcat_tool_call>"),
-    ("k2-horizon", '<ifm|tool_calls><ifm|tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}'
-                   "</ifm|tool_call></ifm|tool_calls>"),
-    ("k2-horizon", "<ifm|tool_call>get_weather<ifm|arg_key>city</ifm|arg_key><ifm|arg_type>string</ifm|arg_type>"
-                   "<ifm|arg_value>Paris</ifm|arg_value></ifm|tool_call>"),
-    ("hunyuan", "<tool_calls>\n<tool_call>get_weather<tool_sep>\n<arg_key>city</arg_key>\n"
-                "<arg_value>Paris</arg_value>\n</tool_call>\n</tool_calls>"),
-    ("internlm", '<|action_start|> <|plugin|>\n{"name": "get_weather", "parameters": {"city": "Paris"}}<|action_end|>'),
-    ("gigachat", 'function call<|role_sep|>\n{"name": "get_weather", "arguments": {"city": "Paris"}}'),
-    ("grok", '<xai:function_call name="get_weather"><parameter name="city">Paris</parameter></xai:function_call">'),
-    ("lfm2", '<|tool_call_start|>[{"name": "get_weather", "arguments": {"city": "Paris"}}]<|tool_call_end|>'),
-    ("pythonic", "<|python_tag|>[get_weather(city='Paris')]"),
-    ("tool-code", '```tool_code\nget_weather(city="Paris")\n```'),
-    ("json-array", '```json\n[{"tool": "get_weather", "args": {"city": "Paris"}}]\n```'),
-    ("llama3", '{"type": "function", "function": {"name": "get_weather", "parameters": {"city": "Paris"}}}'),
-    ("gemma4", '<|tool_call>call:get_weather{"city": "Paris"}<tool_call|>'),
-    ("minimax-m2", "<minimax:tool_call>\n<invoke name='get_weather'>\n<parameter name='city'>Paris</parameter>\n"
-                   "</invoke>\n</minimax:tool_call>"),
-    ("mimo", "<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>"),
-    ("solar", "<|tool_call:begin|><|tool_call:name|>get_weather<|tool_call:args|>"
-              '{"city": "Paris"}<|tool_call:end|><|calls|>'),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("name", "text"), OTHERWISE, ids=[f"{name}-{at}" for at, (name, _) in enumerate(OTHERWISE)])
-def test_another_spelling_is_read(name: str, text: str) -> None:
-    events = read([text], [DIALECTS[name]], TOOLS)
-    assert clean(events) == [("get_weather", {"city": "Paris"})]
-    assert merged(read(text, [DIALECTS[name]], TOOLS)) == merged(events)
+# What is no call
 
 
 @pytest.mark.parametrize(

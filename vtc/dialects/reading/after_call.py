@@ -44,6 +44,8 @@ def mends(context: Context, call: OpenCall, repair: Repair) -> bool:
 def refuse(context: Context, call: OpenCall, reason: str) -> Verdict:
     """Give a call back: its text is text, and reading goes on after it."""
     if not call.spilled:
+        if context.cursor.final and not call.syntax.whole_reply:  # the reply ends in this call: no text follows others
+            deliver_all(context, call.earlier)
         _give_back(context, call.syntax, call.written, [*call.earlier, call.raw], reason)
     context.cursor.seek = context.cursor.at
     context.inside = InText(context)
@@ -92,12 +94,18 @@ def accept(context: Context, call: OpenCall, events: list[Call]) -> Verdict | No
         context.inside = AfterCall(context, syntax, [*call.earlier, *events], call.size)
         return None
     if syntax.dialect.may_be_quoted and (call.in_line or syntax.dialect.ends_reply):
-        context.inside = Undecided(context, syntax, events, call.size)
+        context.inside = Undecided(context, syntax, [*call.earlier, *events], call.size)
         return Verdict.UNDECIDED
     for event in events:
         deliver(context, event)
     context.inside = AfterCall(context, syntax, [], call.size)
     return None
+
+
+def deliver_all(context: Context, calls: list[Call]) -> None:
+    for event in calls:
+        deliver(context, event)
+    calls.clear()
 
 
 def deliver(context: Context, event: Call) -> None:
@@ -177,9 +185,7 @@ class AfterCall:
             self.not_whole()
 
     def whole(self) -> None:
-        for event in self.waiting:
-            deliver(self.context, event)
-        self.waiting.clear()
+        deliver_all(self.context, self.waiting)
         self.context.cursor.seek = self.context.cursor.at
         self.context.inside = InText(self.context)
 
@@ -231,7 +237,7 @@ class Undecided(AfterCall):
         self.waiting[-1] = replace(self.waiting[-1], raw=self.waiting[-1].raw + text)
 
     def decided(self, _: Found) -> None:
-        """Deliver the calls: the line ends, or another call follows, or a marker of the model's."""
+        """Deliver the calls: the line ends, or a call outside the section follows, or a marker of the model's."""
         self.whole()
         self.context.inside = AfterCall(self.context, self.syntax, [], self.size)
 

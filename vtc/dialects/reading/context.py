@@ -28,7 +28,7 @@ class Verdict(Enum):
     CONTENT = auto()
     """The token is content and is passed over."""
     QUOTED = auto()
-    """A call that a code span may quote."""
+    """A call that a code span may quote, or a line of indented code does."""
     ENDS = auto()
     """The code span ends."""
     UNBOUNDED = auto()

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from vtc.dialects.reading.after_call import NEVER, AfterCall, Invented, Spilled, Undecided
-from vtc.dialects.reading.beginning import begin_call, next_call
+from vtc.dialects.reading.beginning import LINE_END, IndentedLine, begin_call, next_call
 from vtc.dialects.reading.call import InCall, InJson, ends, value_ends
 from vtc.dialects.reading.code import InCode, open_code
 from vtc.dialects.reading.context import Verdict
@@ -29,6 +29,8 @@ class State(Enum):
     TEXT = "text"
     DOUBT = "doubt"
     """Behind markup that is none of the message where a call follows it, or the end of the reply."""
+    INDENTED = "indented"
+    """In a line of indented code."""
     INFO = "info"
     """After a code block's opening fence, up to the end of its line."""
     FENCE = "fence"
@@ -106,7 +108,7 @@ class Row(NamedTuple):
     """Text is visible as soon as it is read."""
 
 
-_OF_CALL = {Verdict.JSON: State.JSON, Verdict.ATTRIBUTES: State.ATTRIBUTES}
+_OF_CALL = {Verdict.JSON: State.JSON, Verdict.ATTRIBUTES: State.ATTRIBUTES, Verdict.QUOTED: State.INDENTED}
 _COMPLETE = {Verdict.UNDECIDED: State.UNDECIDED, Verdict.REFUSED: State.TEXT}
 _NO_CALL = {**_COMPLETE, Verdict.SPILLED: State.SPILL}
 _TO_CONTENT = {Verdict.CONTENT: State.VALUE, Verdict.REFUSED: State.TEXT}
@@ -169,6 +171,11 @@ TABLE: Mapping[State, Row] = {
             wrapper=_DOUBT_MORE,
         ),
         otherwise=Step(InDoubt.decided, State.TEXT),
+    ),
+    State.INDENTED: Row(
+        lambda _: LINE_END,
+        Tokens(newline=Step(IndentedLine.ends, State.TEXT)),
+        text=Step(IndentedLine.say, State.INDENTED),
     ),
     State.INFO: Row(
         lambda inside: inside.info,
@@ -336,6 +343,7 @@ TABLE: Mapping[State, Row] = {
         lambda inside: inside.scan,
         Tokens(
             o=Step(Undecided.closer, State.UNDECIDED),
+            next=Step(next_call, State.ARGUMENTS, {Verdict.JSON: State.JSON}),
             decided=Step(Undecided.decided, State.AFTER),
         ),
         otherwise=_NO_MORE,

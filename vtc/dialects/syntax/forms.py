@@ -20,6 +20,7 @@ KEY = r"^\s<>\"'=/\\"
 ELEMENT = "<{key}>{value}</{key}>"
 _TAG_NAME = re.compile(r"<[\w:.-]{3,}")
 _BETWEEN_TAGS = re.compile(r"\s*\n\s*|(?<=>)\s*(?=<)")
+_BRACKETS = re.compile(r"^[\])}]+(?=<[|/\w]|\[/)")
 CODE_BLOCK = Maybe((Lit("```"), Maybe((Lit("json"),)), Space()))
 """The opening fence of a code block that stands inside of a call's tags."""
 
@@ -107,6 +108,7 @@ class CallSyntax:
         if self.dialect.params and self.closers_alike:
             texts.append(self.param_closer(""))
         tags = [tag for text in texts for tag in _BETWEEN_TAGS.split(text.strip())]
+        tags += [_BRACKETS.sub("", tag) for tag in tags]  # a list ends once, and what closes it may come twice
         known = [tag for tag in tags if len(tag) > 3 and not tag[0].isalnum() and "\0" not in tag]
         return [parts for tag in known for parts in by_spelling(trimmed(literal(tag, self.dialect)))]
 

@@ -218,21 +218,9 @@ class Grammar:
 
     def _after(self, syntax: CallSyntax) -> Scan:
         """Behind a call: closers that may still come, and in a section its next call."""
-        dialect = syntax.dialect
-        tokens = self._closers(syntax)
-        if not syntax.whole_reply:
-            tokens += self._results
-        if syntax.section and (dialect.section_required or syntax.whole_reply):
-            inner = CallSyntax(dialect, syntax.call)
-            each = heads = variants(inner)
-            comma = dialect.separator.strip()
-            if comma:
-                heads = [(Lit(comma), Space(), *parts) for parts in heads] + heads
-            if syntax.lists_calls:  # each in a list of its own
-                heads = heads + [(Lit("]"), Space(), Lit("["), Space(), *parts) for parts in each]
-            tokens += [
-                Token(f"next{i}", parts) for i, parts in enumerate(heads) if isinstance(parts[0], Lit) or not comma
-            ]
+        tokens = [*self._closers(syntax), *([] if syntax.whole_reply else self._results)]
+        if syntax.dialect.section_required or syntax.whole_reply:  # elsewhere it begins like any call
+            tokens += [Token(f"next{i}", parts) for i, parts in enumerate(_next_heads(syntax))]
         return expecting(tokens)
 
     def _closers(self, syntax: CallSyntax) -> list[Token]:
@@ -244,11 +232,17 @@ class Grammar:
     def _undecided(self, syntax: CallSyntax) -> Scan:
         """Behind a call that may be quoted: closers that may still come, and what shows that it is not."""
         line_end = [] if syntax.dialect.ends_reply else [Token("decided", (OneOf(("\n", "\\n")),))]
-        heads = [head for head in self.heads.values() if head.syntax.dialect is syntax.dialect]
-        calls = [Token(f"decided{i}", head.token.parts) for i, head in enumerate(heads)]
-        others = [*self._markers, *self._results]
-        markers = [Token(f"decided{len(calls) + i}", token.parts) for i, token in enumerate(others)]
-        return expecting([*self._closers(syntax), *line_end, *calls, *markers], IN_LINE if line_end else SPACE)
+        calls = [head for head in self.heads.values() if head.syntax.dialect is syntax.dialect]
+        alone = CallSyntax(syntax.dialect, syntax.call)
+        others = [head.token for head in calls if head.attributes or head.syntax != alone]
+        shown = [*others, *self._markers, *self._results]
+        decided = [Token(f"decided{i}", token.parts) for i, token in enumerate(shown)]
+        closers, following, tail = self._closers(syntax), _next_heads(syntax), syntax.section_tail()
+        if tail:  # what belongs to the section may stand on other lines
+            closers.append(Token(f"o{len(closers)}", (Space(), *tail)))
+            following += [(Space(), *parts) for parts in following]
+        heads = [Token(f"next{i}", parts) for i, parts in enumerate(following)]
+        return expecting([*closers, *heads, *line_end, *decided], IN_LINE if line_end else SPACE)
 
     def _damaged(self, syntax: CallSyntax, name: str) -> Scan:
         """In a call whose JSON broke: its closer with another call right after it, which only then is one."""
@@ -268,6 +262,17 @@ class Grammar:
         """The end of a call that is no call any more, or else of its section, wherever it stands."""
         tail = syntax.tail(name) or syntax.section_tail()
         return searching([Token("closer", tail)] if tail else [])
+
+
+def _next_heads(syntax: CallSyntax) -> list[tuple[Part, ...]]:
+    """List how the next call begins, in a section or where calls follow one another."""
+    each = heads = variants(CallSyntax(syntax.dialect, syntax.call))
+    comma = syntax.dialect.separator.strip()
+    if comma:
+        heads = [(Lit(comma), Space(), *parts) for parts in heads] + heads
+    if syntax.lists_calls:  # each in a list of its own
+        heads = heads + [(Lit("]"), Space(), Lit("["), Space(), *parts) for parts in each]
+    return [parts for parts in heads if isinstance(parts[0], Lit) or not comma]
 
 
 def _orphans(dialects: Iterable[Description]) -> list[tuple[Part, ...]]:

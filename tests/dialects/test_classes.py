@@ -1,0 +1,173 @@
+"""What goes wrong in one dialect can go wrong in others: each class of mishap in every dialect where it can happen.
+
+The replies are made of what the dialect itself writes. What befalls parameters between tags is in `test_parameters.py`,
+and that a value may quote a whole call in `tests/profiles/test_shipped.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.dialects.material import AGENT, DIALECTS, calls, content, merged, raw, read
+from vtc.dialects.syntax import pattern
+from vtc.dialects.syntax.description import Description
+from vtc.dialects.writing.calls import write_calls
+from vtc.events import Event, Refusal, ToolCall
+
+LIST, FIND = ("bash", {"command": "ls"}), ("read_file", {"path": "docs/a.md"})
+QUOTED_ANYWHERE = {name for name, one in DIALECTS.items() if one.may_be_quoted}
+"""Not those of clients that look for calls in all of the text: what they would take is one."""
+WHOLE_REPLY = {"gemma4-bare", "json-array", "llama3", "name-json", "pythonic", "stripped"}
+"""Without a marker of their own, calls count only if nothing else is said: one that broke makes all of it text."""
+NO_CLOSING_TAG = {
+    *("functionary-v3.2", "gigachat", "granite-20b", "mistral", "mistral-v3", "python-tag"),  # nothing closes a call
+    "qwen-agent",
+    *("bare-json", "gemma4-bare", "llama3", "name-json", "stripped"),  # nothing marks one
+    *("granite", "functools", "json-array", "nemotron-ultra", "pythonic", "transcript"),  # a bracket does
+    *("command-r", "tool-code"),  # a fence does, which might as well open a code block
+    *("cline", "tag"),  # the tool's name does, which may be another element's
+}
+
+
+def every(names: set[str] | None = None) -> Any:
+    chosen = [pytest.param(one, id=name) for name, one in DIALECTS.items() if names is None or name in names]
+    return pytest.mark.parametrize("dialect", chosen)
+
+
+def written(dialect: Description, *made: tuple[str, dict[str, Any]]) -> str:
+    return _written(dialect, *((name, json.dumps(arguments)) for name, arguments in made))
+
+
+@cache
+def _written(dialect: Description, *made: tuple[str, str]) -> str:
+    return write_calls([ToolCall(*call, f"call{at}") for at, call in enumerate(made)], dialect, AGENT)
+
+
+def in_pieces(dialect: Description, text: str, **options: Any) -> list[Event]:
+    """The events of a reply, whole or character by character, with nothing lost."""
+    events = read([text], [dialect], **options)
+    assert raw(events) == text
+    assert merged(read(text, [dialect], **options)) == merged(events)
+    return events
+
+
+def is_text(dialect: Description, text: str) -> bool:
+    return content(in_pieces(dialect, text)) == text
+
+
+# Arguments
+
+
+@every()
+def test_an_undeclared_argument_stays_one_of_its_own(dialect: Description) -> None:
+    made = ("bash", {"command": "ls -la", "description": "List files"})
+    assert calls(in_pieces(dialect, written(dialect, made))) == [made]
+
+
+KEYS = ("args", "input", "params", "parameters", "kwargs", "tool_input", "options", "x")
+
+
+@every({name for name, one in DIALECTS.items() if any(pattern.body(call) == "json" for call in one.calls)})
+def test_arguments_under_another_key_are_read_or_refused_and_never_dropped(dialect: Description) -> None:
+    made = ("list_files", {"path": "docs"})
+    call = next(call for call in dialect.calls if pattern.body(call) == "json")
+    for key in KEYS:
+        envelope = msgspec.structs.replace(dialect.json, arguments=(key,))
+        text = written(msgspec.structs.replace(dialect, call=call, json=envelope), made)
+        for flat in (text, re.sub(rf'"{key}": \{{(.*?)\}}', r"\1", text)):
+            assert calls(in_pieces(dialect, flat)) in ([made], []), flat
+
+
+@every()
+def test_a_call_whose_argument_lost_its_name_is_not_made_without_it(dialect: Description) -> None:
+    text = written(dialect, ("list_files", {"path": "docs"}))
+    for broken in (text.replace("path", ""), text.replace("path", "?")):
+        for _, arguments in calls(in_pieces(dialect, broken)):
+            assert [*arguments.values()] == ["docs"]
+
+
+# After a call
+
+TAG = re.compile(r"\]<\]minimax\[>\[</\w+>|<\|close\|>\w+<\|sep\|>|<[^<>]+>|\[/\w+\]")
+"""A closing tag of any dialect, among all that stands after the arguments."""
+
+
+@every(set(DIALECTS) - NO_CLOSING_TAG)
+def test_closing_tags_after_a_call_that_close_nothing_are_not_shown(dialect: Description) -> None:
+    text = written(dialect, LIST)
+    tag = TAG.findall(text)[-1]
+    for orphans in (tag, f"{tag}{tag}", f"{tag}\n{tag}\n"):
+        events = in_pieces(dialect, f"Look.\n{text}\n{orphans}")
+        assert calls(events) == [LIST]
+        assert content(events) == "Look."
+
+
+def test_those_without_a_closing_tag_are_all_known() -> None:
+    assert set(DIALECTS) >= NO_CLOSING_TAG
+
+
+@every()
+@pytest.mark.parametrize("complete", [True, False])
+def test_of_two_calls_the_first_is_made_if_the_second_is_cut_off(dialect: Description, complete: bool) -> None:
+    text = written(dialect, LIST, FIND)
+    cut = text[: text.rindex("docs") + 2]
+    events = in_pieces(dialect, cut, complete=complete)
+    assert calls(events) == ([] if dialect.name in WHOLE_REPLY else [LIST])
+    reasons = [event.reason for event in events if isinstance(event, Refusal)]
+    assert reasons[0] == ("the reply ends inside it" if complete else "the reply was cut off inside it")
+
+
+# Calls that are none
+
+INDENT = re.compile("^", re.MULTILINE)
+QUOTES = {
+    "in the middle of a line": "It writes {call} then.",
+    "in the middle of a line, after a sentence": "First.\nThen {call}, and so on.\nLast.",
+    "in indented code": "So:\n\n{indented}\n\nDone.",
+    "in indented code at the end": "So:\n\n{indented}",
+    "in a code block": "So:\n```xml\n{call}\n```\nDone.",
+    "in a code block at the end": "So:\n~~~\n{call}\n~~~",
+    "in thoughts that no profile knows": "<think>\nI might write:\n{call}\n</think>\nDone.",
+}
+
+
+@every(QUOTED_ANYWHERE)
+@pytest.mark.parametrize("quote", QUOTES.values(), ids=QUOTES.keys())
+def test_a_call_that_is_quoted_stays_text(dialect: Description, quote: str) -> None:
+    call = written(dialect, LIST).strip()
+    assert is_text(dialect, quote.format(call=call, indented=INDENT.sub("    ", call)))
+
+
+@every({name for name in QUOTED_ANYWHERE if DIALECTS[name].anchor != "line" and name not in WHOLE_REPLY})
+def test_calls_amid_a_line_share_their_fate(dialect: Description) -> None:
+    """They are quoted if text stands on both sides of them."""
+    both = written(dialect, LIST, FIND) if dialect.sections else written(dialect, LIST) + written(dialect, FIND)
+    assert is_text(dialect, f"It writes {both.strip()} then.")
+    for after in ("", "\nDone."):
+        events = in_pieces(dialect, f"I look: {both.strip()}{after}")
+        assert calls(events) == [LIST, FIND]
+        assert content(events).split() == ["I", "look:", *after.split()]
+    cut = both[: both.rindex("docs") + 2]
+    assert calls(in_pieces(dialect, f"I look: {cut.strip()}")) == [LIST]
+
+
+@every()
+def test_a_call_in_thoughts_that_an_answer_follows_is_none(dialect: Description) -> None:
+    """With every dialect armed, so that one grammar does for all."""
+    text = f"<think>\nI might write:\n{written(dialect, LIST)}\n</think>\n\nIt is done."
+    events = read([text], DIALECTS.values(), tags=(("<think>", "</think>"),))
+    assert calls(events) == []
+    assert content(events).strip() == "It is done."
+
+
+@every()
+def test_a_call_of_a_tool_that_is_not_offered_stays_text(dialect: Description) -> None:
+    text = written(dialect, ("rm", {"path": "/"}))
+    assert is_text(dialect, text)
+    assert is_text(dialect, f"Look.\n{text}")
