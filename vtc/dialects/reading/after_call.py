@@ -41,12 +41,19 @@ def mends(context: Context, call: OpenCall, repair: Repair) -> bool:
     return context.may_mend
 
 
-def refuse(context: Context, call: OpenCall, reason: str) -> Verdict:
-    """Give a call back: its text is text, and reading goes on after it."""
+def refuse(context: Context, call: OpenCall, reason: str, *, stump: bool = False) -> Verdict:
+    """Give a call back: its text is text, and reading goes on after it.
+
+    A `stump` is one in which the reply ends. After a call it is left out, as all other markup there is.
+    """
     if not call.spilled:
         if context.cursor.final and not call.syntax.whole_reply:  # the reply ends in this call: no text follows others
             deliver_all(context, call.earlier)
-        _give_back(context, call.syntax, call.written, [*call.earlier, call.raw], reason)
+        if stump and not call.syntax.whole_reply and context.speech.is_after_call:
+            raw = _given_back(context, call.syntax, call.written, [call.raw], f"{reason}: left out")
+            context.speech.called(Markup(raw))
+        else:
+            _give_back(context, call.syntax, call.written, [*call.earlier, call.raw], reason)
     context.cursor.seek = context.cursor.at
     context.inside = InText(context)
     return Verdict.REFUSED
@@ -62,7 +69,7 @@ def _give_back(context: Context, syntax: CallSyntax, name: str, held: list[Call 
 
 
 def _given_back(context: Context, syntax: CallSyntax, name: str, held: list[Call | str], reason: str) -> str:
-    """The text of what is no call; the events say why it is none."""
+    """Say why a call is none; return its text."""
     raw = "".join(one if isinstance(one, str) else one.raw for one in held)
     context.speech.refuse(Refusal(reason, syntax.dialect.name, name, raw[:EXCERPT]))
     return raw

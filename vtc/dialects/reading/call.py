@@ -18,6 +18,7 @@ from vtc.dialects.syntax.grammar import ATTRIBUTES_END
 from vtc.dialects.syntax.pattern import Scan
 from vtc.events import Event
 
+ENDS = "the reply ends inside it"
 MOST_ENDS = 16
 """Places at which an opening tag with attributes is taken to end."""
 
@@ -39,14 +40,14 @@ def damage(context: Context, call: OpenCall, reason: str) -> Verdict:
 def value_ends(inside: InValue) -> Verdict:
     """Try to repair a call when the reply ends in a value: a closer may be missing."""
     if inside.context.may_mend and not inside.call.spilled:
-        return damage(inside.context, inside.call, "the reply ends inside it")
+        return damage(inside.context, inside.call, ENDS)
     return ends(inside)
 
 
 def ends(inside: InValue | InCall | InJson) -> Verdict:
     """Refuse a call when the reply ends inside of it."""
-    reason = "the reply ends inside it" if inside.context.complete else "the reply was cut off inside it"
-    return refuse(inside.context, inside.call, reason)
+    reason = ENDS if inside.context.complete else "the reply was cut off inside it"
+    return refuse(inside.context, inside.call, reason, stump=True)
 
 
 def open_json(context: Context, call: OpenCall, at: int) -> Verdict:
@@ -216,7 +217,7 @@ class InCall:
         may = context.complete and not call.spilled
         events, rest = call.repaired(context.unknown_tools) if may else ([], "")
         if not events:
-            return refuse(context, call, call.fault)
+            return refuse(context, call, call.fault, stump=call.fault == ENDS)
         cursor.again(rest)
         return accept(context, call, events)
 
@@ -260,7 +261,7 @@ class InJson:
             context.inside = InCall(context, call)
             return None
         if context.may_mend and not call.spilled:
-            return damage(context, call, "the reply ends inside it")
+            return damage(context, call, ENDS)
         return Verdict.WAIT
 
     def _broken(self, reason: str) -> Verdict:

@@ -6,7 +6,7 @@ import re
 from enum import Enum, auto
 
 from vtc.dialects.reading.cursor import WHITE
-from vtc.events import Event, Markup, Refusal, Text
+from vtc.events import Call, Event, Markup, Refusal, Text
 
 _INDENTED = re.compile(r"\n(?: {4}| {0,3}\t)[ \t]*\Z")
 
@@ -24,10 +24,11 @@ class Last(Enum):
 class Speech:
     """Collects events until they are taken."""
 
-    __slots__ = ("_events", "_pieces", "last", "space", "tagged")
+    __slots__ = ("_events", "_has_called", "_pieces", "last", "space", "tagged")
 
     def __init__(self) -> None:
         self._events: list[Event] = []
+        self._has_called = False
         self._pieces: list[str] = []  # of a text, joined once: a reply read at once is cut at each of its tokens
         self.space: list[str] = []
         """White space after the last text."""
@@ -39,6 +40,11 @@ class Speech:
     def in_line(self) -> bool:
         """True if text stands before, on the same line."""
         return self.last is Last.TEXT and not any("\n" in text for text in self.space)
+
+    @property
+    def is_after_call(self) -> bool:
+        """True if nothing was said since a call."""
+        return self._has_called and self.last in (Last.CALL, Last.CALL_AFTER_TEXT)
 
     @property
     def is_indented_code(self) -> bool:
@@ -108,6 +114,7 @@ class Speech:
         """Add a call, or what is left out like one."""
         self.emit(event)
         self.leave_out()
+        self._has_called = self._has_called or isinstance(event, Call)
 
     def refuse(self, refusal: Refusal) -> None:
         """Say why a call is none; its text follows."""
