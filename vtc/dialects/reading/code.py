@@ -1,4 +1,4 @@
-"""Code blocks, code spans and elements that quote: a call in one is an example.
+"""Code blocks, code spans, quoted lines and elements that quote: a call in one is an example.
 
 Code is told as CommonMark does, as far as it matters here: a fence stands on a line of its own, a code span ends
 with as many backticks as it began with and never outlives its paragraph.
@@ -19,7 +19,7 @@ INFO = Scan(
 
 
 class InCode(SaysText):
-    """A code block, a code span or an element; `run` is what opened it."""
+    """A code block, a code span, a quoted line or an element; `run` is what opened it."""
 
     __slots__ = ("_run",)
 
@@ -62,7 +62,7 @@ class InCode(SaysText):
         return self.span_ticks(found)
 
     def through(self, found: Found) -> None:
-        """End the block; its closing fence is text, too."""
+        """End the block, with what ends it."""
         self.say(found.end())
         self._leave()
 
@@ -128,6 +128,6 @@ class InCode(SaysText):
 
 
 def open_code(inside: InText, found: Found) -> None:
-    """Begin a code block, an element that quotes, or what may be a code span."""
+    """Begin a code block, a line or an element that quotes, or what may be a code span."""
     inside.say(found.end())
     inside.context.inside = InCode(inside.context, found[0])

@@ -47,7 +47,12 @@ ELEMENTS = (*RESULTS, *THOUGHTS, "example", "pre", "code")
 """Elements in which a call is quoted: what a tool answered, an example, thoughts in tags of no family."""
 AROUND_END = (Lit("</"), OneOf(SYNONYMS), Lit(">"), Space())
 """The end of an element around all parameters."""
-QUOTING = [Token(f"quote{i}", (Lit(f"<{name}>"),), line_start=True) for i, name in enumerate(ELEMENTS)]
+QUOTED_LINE = ">"
+"""Begins a line that quotes."""
+QUOTING = [
+    Token(f"quote{i}", (Lit(opening),), line_start=True)
+    for i, opening in enumerate([QUOTED_LINE, *(f"<{name}>" for name in ELEMENTS)])
+]
 TICKS = Token("ticks", (Lit("`"), Maybe((Chars("`", 63),))))
 IN_LINE = r"[ \t\r]{0,256}+"
 BLANK_LINE = Token("blank", (Lit("\n"), Maybe((Chars(" \\t\\r", 64),)), Lit("\n")))
@@ -142,7 +147,11 @@ class Grammar:
         return kept
 
     def _closing_fence(self, run: str) -> Scan:
-        """The end of an element that `run` opened, or of a code block: as many of the same or more, alone on a line."""
+        """The end of what `run` opened: a line, an element, or a code block, which as many of the same end, or more, alone
+        on a line.
+        """
+        if run == QUOTED_LINE:
+            return searching([*self._in_code, Token("unfence", (Lit("\n"),))])
         if run[0] == "<":
             return searching([*self._in_code, Token("unfence", (Lit(f"</{run[1:]}"),))])
         more = Maybe((Chars(run[0], 64),))
