@@ -147,8 +147,8 @@ class Grammar:
         return kept
 
     def _closing_fence(self, run: str) -> Scan:
-        """The end of what `run` opened: a line, an element, or a code block, which as many of the same end, or more, alone
-        on a line.
+        """The end of what `run` opened: of a quoted line, of an element, or of a code block, which as many of the same
+        end or more, alone on a line.
         """
         if run == QUOTED_LINE:
             return searching([*self._in_code, Token("unfence", (Lit("\n"),))])
