@@ -24,9 +24,6 @@ def begin_call(inside: HasContext, found: Found) -> Verdict | None:
     assert found.lastgroup is not None
     context.speech.say(context.cursor.take(found.start()))
     head = context.grammar.heads[found.lastgroup]
-    if context.speech.is_indented_code and head.syntax.dialect.may_be_quoted:
-        context.cursor.seek = found.start() + 1
-        return Verdict.CONTENT
     if not head.attributes:
         return _open(context, found, head.syntax)
     return _open_with_attributes(context, found, head)

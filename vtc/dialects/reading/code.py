@@ -10,6 +10,7 @@ from vtc.dialects.reading.beginning import begin_call
 from vtc.dialects.reading.context import Context, SaysText, Verdict
 from vtc.dialects.reading.cursor import Found
 from vtc.dialects.reading.text import InText
+from vtc.dialects.syntax.grammar import QUOTED_LINE
 from vtc.dialects.syntax.pattern import Scan
 
 INFO = Scan(
@@ -125,6 +126,24 @@ class InCode(SaysText):
 
     def _leave(self) -> None:
         self.context.inside = InText(self.context)
+
+
+def begin_in_text(inside: InText, found: Found) -> Verdict | None:
+    """Begin a call, if it is not in indented code."""
+    assert found.lastgroup is not None
+    quotable = inside.context.grammar.heads[found.lastgroup].syntax.dialect.may_be_quoted
+    if quotable and (verdict := open_indented(inside, found)):
+        return verdict
+    return begin_call(inside, found)
+
+
+def open_indented(inside: InText, found: Found) -> Verdict | None:
+    """Begin a line of indented code, if this token does: all of the line is code."""
+    inside.say(found.start())
+    if not inside.context.speech.is_indented_code:
+        return None
+    inside.context.inside = InCode(inside.context, QUOTED_LINE)
+    return Verdict.INDENTED
 
 
 def open_code(inside: InText, found: Found) -> None:

@@ -31,6 +31,8 @@ class Verdict(Enum):
     """A call that a code span may quote."""
     ENDS = auto()
     """The code span ends."""
+    INDENTED = auto()
+    """A line of indented code begins."""
     UNBOUNDED = auto()
     """The code span, or the markup in doubt, is too long to be one."""
     ATTRIBUTES = auto()
