@@ -109,9 +109,9 @@ class Grammar:
         closers = [Token(f"quoted{i}", (Lit(f"`{tag}`"),)) for i, tag in enumerate(closing)]
         closers += [Token(f"unthink{i}", (Lit(tag),)) for i, tag in enumerate(closing)]
         self.reasoning = searching(closers)
-        opening = list(dict.fromkeys(tag for tag, _ in reasoning))
-        opened = [Token(f"quoted{len(closing) + i}", (Lit(f"`{tag}`"),)) for i, tag in enumerate(opening)]
-        opened += [Token(f"opened{i}", (Lit(tag),)) for i, tag in enumerate(opening)]
+        self.closing_tags = dict(reasoning)
+        opened = [Token(f"quoted{len(closing) + i}", (Lit(f"`{tag}`"),)) for i, tag in enumerate(self.closing_tags)]
+        opened += [Token(f"opened{i}", (Lit(tag),)) for i, tag in enumerate(self.closing_tags)]
         self.begun_reasoning = searching([*opened, *closers])
         self.span = Prefilter([*tokens, *FENCES, TICKS, BLANK_LINE])
         self.span_end = searching([*FENCES, TICKS, BLANK_LINE])
