@@ -10,7 +10,7 @@ from vtc.dialects.reading.beginning import begin_call
 from vtc.dialects.reading.context import Context, SaysText, Verdict
 from vtc.dialects.reading.cursor import Found
 from vtc.dialects.reading.text import InText
-from vtc.dialects.syntax.grammar import QUOTED_LINE
+from vtc.dialects.syntax.grammar import CODE_LINE
 from vtc.dialects.syntax.pattern import Scan
 
 INFO = Scan(
@@ -129,20 +129,21 @@ class InCode(SaysText):
 
 
 def begin_in_text(inside: InText, found: Found) -> Verdict | None:
-    """Begin a call, if it is not in indented code."""
+    """Begin a call, if its line is no code and quotes nothing."""
     assert found.lastgroup is not None
     quotable = inside.context.grammar.heads[found.lastgroup].syntax.dialect.may_be_quoted
-    if quotable and (verdict := open_indented(inside, found)):
+    if quotable and (verdict := open_line(inside, found)):
         return verdict
     return begin_call(inside, found)
 
 
-def open_indented(inside: InText, found: Found) -> Verdict | None:
-    """Begin a line of indented code, if this token does: all of the line is code."""
+def open_line(inside: InText, found: Found) -> Verdict | None:
+    """Begin a line of indented code or a quoted one, if this token does: that holds for all of the line."""
+    context = inside.context
     inside.say(found.start())
-    if not inside.context.speech.is_indented_code:
+    if not (context.speech.is_indented_code or context.cursor.is_quoted):
         return None
-    inside.context.inside = InCode(inside.context, QUOTED_LINE)
+    context.inside = InCode(context, CODE_LINE)
     return Verdict.INDENTED
 
 

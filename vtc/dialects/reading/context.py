@@ -32,7 +32,7 @@ class Verdict(Enum):
     ENDS = auto()
     """The code span ends."""
     INDENTED = auto()
-    """A line of indented code begins."""
+    """A line of indented code or a quoted one begins."""
     UNBOUNDED = auto()
     """The code span, or the markup in doubt, is too long to be one."""
     ATTRIBUTES = auto()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.reading.beginning import begin_call
-from vtc.dialects.reading.code import open_indented
+from vtc.dialects.reading.code import open_line
 from vtc.dialects.reading.context import Context, SaysText, Verdict
 from vtc.dialects.reading.cursor import Found
 from vtc.dialects.reading.speech import Last
@@ -21,7 +21,7 @@ from vtc.events import Markup, Refusal
 def doubt(inside: InText, found: Found) -> Verdict | None:
     """Keep such markup until it shows what it is."""
     context = inside.context
-    if verdict := open_indented(inside, found):
+    if verdict := open_line(inside, found):
         return verdict
     context.cursor.seek = found.end()
     context.inside = InDoubt(context, found)

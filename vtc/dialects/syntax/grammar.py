@@ -47,12 +47,9 @@ ELEMENTS = (*RESULTS, *THOUGHTS, "example", "pre", "code")
 """Elements in which a call is quoted: what a tool answered, an example, thoughts in tags of no family."""
 AROUND_END = (Lit("</"), OneOf(SYNONYMS), Lit(">"), Space())
 """The end of an element around all parameters."""
-QUOTED_LINE = ">"
-"""Begins a line that quotes."""
-QUOTING = [
-    Token(f"quote{i}", (Lit(opening),), line_start=True)
-    for i, opening in enumerate([QUOTED_LINE, *(f"<{name}>" for name in ELEMENTS)])
-]
+CODE_LINE = "\n"
+"""Stands for what opens a line of code, or one that quotes: nothing but its place, and the line's end closes it."""
+QUOTING = [Token(f"quote{i}", (Lit(f"<{name}>"),), line_start=True) for i, name in enumerate(ELEMENTS)]
 TICKS = Token("ticks", (Lit("`"), Maybe((Chars("`", 63),))))
 IN_LINE = r"[ \t\r]{0,256}+"
 BLANK_LINE = Token("blank", (Lit("\n"), Maybe((Chars(" \\t\\r", 64),)), Lit("\n")))
@@ -148,10 +145,10 @@ class Grammar:
         return kept
 
     def _closing_fence(self, run: str) -> Scan:
-        """The end of what `run` opened: of a quoted line, of an element, or of a code block, which as many of the same
-        end or more, alone on a line.
+        """The end of what `run` opened: of a line, of an element, or of a code block, which as many of the same end or
+        more, alone on a line.
         """
-        if run == QUOTED_LINE:
+        if run == CODE_LINE:
             return searching([*self._in_code, Token("unfence", (Lit("\n"),))])
         if run[0] == "<":
             return searching([*self._in_code, Token("unfence", (Lit(f"</{run[1:]}"),))])
