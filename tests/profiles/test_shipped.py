@@ -265,6 +265,8 @@ MODELS = [
     ("MiniMaxAI/MiniMax-M3", "minimax-m3"),
     ("openai/gpt-5.3-codex", "gpt-5"),
     ("XiaomiMiMo/MiMo-V2-Flash", "mimo"),
+    ("us.amazon.nova-lite-v1:0", "nova"),
+    ("amazon/nova-pro-v1", "nova"),
     ("ByteDance-Seed/Seed-OSS-36B-Instruct", "seed-oss"),
     ("stepfun-ai/step3", "step"),
     ("stepfun-ai/Step-3.5-Flash", "step"),

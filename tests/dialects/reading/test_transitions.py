@@ -12,7 +12,6 @@ import pytest
 
 from tests.dialects.material import DIALECTS
 from vtc.dialects.reading.after_call import WHOLE
-from vtc.dialects.reading.beginning import LINE_END
 from vtc.dialects.reading.code import INFO
 from vtc.dialects.reading.context import Verdict
 from vtc.dialects.reading.transitions import TABLE, Row, State, Step
@@ -33,7 +32,6 @@ def scans(grammar: Grammar) -> Iterator[tuple[State, Scan]]:
     yield State.START, grammar.start
     yield State.TEXT, grammar.text
     yield State.DOUBT, grammar.doubtful
-    yield State.INDENTED, LINE_END
     yield State.INFO, INFO
     yield State.FENCE, grammar.closing_fence("```")
     yield State.SPAN, grammar.span

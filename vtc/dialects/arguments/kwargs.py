@@ -100,15 +100,25 @@ class KwargsBody:
                 warnings.simplefilter("ignore")  # about the likes of `'\d'`, which is how models write them
                 call = ast.parse(f"f({source.strip()})", mode="eval").body
             assert isinstance(call, ast.Call)
-            if call.args or any(keyword.arg is None for keyword in call.keywords):
+            named = all(keyword.arg or isinstance(keyword.value, ast.Dict) for keyword in call.keywords)
+            pairs = [pair for keyword in call.keywords for pair in _pairs(keyword)] if named else []
+            if call.args or not named or not all(isinstance(name, str) for name, _ in pairs):
                 self.error = "arguments without a name"
                 return
-            values = {str(keyword.arg): ast.literal_eval(_constants(keyword.value)) for keyword in call.keywords}
+            if len(values := dict(pairs)) < len(pairs):
+                self.error = "an argument is given twice"
+                return
             self._arguments = encodable(json.dumps(values, ensure_ascii=False))
         except SyntaxError as error:
             self.error = f"not Python: {error.msg}"
         except (ValueError, TypeError, RecursionError, MemoryError):
             self.error = "not Python: no plain values"
+
+
+def _pairs(keyword: ast.keyword) -> list[tuple[object, object]]:
+    """The arguments that a keyword gives: one, or those of `**{"city": "Paris"}`."""
+    value = ast.literal_eval(_constants(keyword.value))
+    return [(keyword.arg, value)] if keyword.arg else [*value.items()]
 
 
 def _constants(node: ast.expr) -> ast.expr:

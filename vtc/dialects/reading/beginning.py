@@ -6,30 +6,16 @@ from typing import Protocol
 
 from vtc.dialects.reading.after_call import AfterCall, hold
 from vtc.dialects.reading.call import InCall, open_json
-from vtc.dialects.reading.context import Context, SaysText, Verdict
+from vtc.dialects.reading.context import Context, Verdict
 from vtc.dialects.reading.cursor import Found
 from vtc.dialects.reading.open_call import OpenCall
-from vtc.dialects.reading.text import InText
 from vtc.dialects.syntax.forms import CallSyntax
 from vtc.dialects.syntax.grammar import Head
-from vtc.dialects.syntax.pattern import Scan
-
-LINE_END = Scan(r"(?P<newline>\n)", r"(?P<newline>\n)")
 
 
 class HasContext(Protocol):
     @property
     def context(self) -> Context: ...
-
-
-class IndentedLine(SaysText):
-    """In a line of indented code that begins like a call: it may hold more of them, which are quoted as well."""
-
-    __slots__ = ()
-
-    def ends(self, found: Found) -> None:
-        self.say(found.start())
-        self.context.inside = InText(self.context)
 
 
 def begin_call(inside: HasContext, found: Found) -> Verdict | None:
@@ -38,9 +24,6 @@ def begin_call(inside: HasContext, found: Found) -> Verdict | None:
     assert found.lastgroup is not None
     context.speech.say(context.cursor.take(found.start()))
     head = context.grammar.heads[found.lastgroup]
-    if context.speech.is_indented_code and head.syntax.dialect.may_be_quoted:
-        context.inside = IndentedLine(context)
-        return Verdict.QUOTED
     if not head.attributes:
         return _open(context, found, head.syntax)
     return _open_with_attributes(context, found, head)

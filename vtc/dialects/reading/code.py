@@ -1,4 +1,4 @@
-"""Code blocks, code spans and elements that quote: a call in one is an example.
+"""Code blocks, code spans, quoted lines and elements that quote: a call in one is an example.
 
 Code is told as CommonMark does, as far as it matters here: a fence stands on a line of its own, a code span ends
 with as many backticks as it began with and never outlives its paragraph.
@@ -10,6 +10,7 @@ from vtc.dialects.reading.beginning import begin_call
 from vtc.dialects.reading.context import Context, SaysText, Verdict
 from vtc.dialects.reading.cursor import Found
 from vtc.dialects.reading.text import InText
+from vtc.dialects.syntax.grammar import CODE_LINE
 from vtc.dialects.syntax.pattern import Scan
 
 INFO = Scan(
@@ -19,7 +20,7 @@ INFO = Scan(
 
 
 class InCode(SaysText):
-    """A code block, a code span or an element; `run` is what opened it."""
+    """A code block, a code span, a quoted line or an element; `run` is what opened it."""
 
     __slots__ = ("_run",)
 
@@ -62,7 +63,7 @@ class InCode(SaysText):
         return self.span_ticks(found)
 
     def through(self, found: Found) -> None:
-        """End the block; its closing fence is text, too."""
+        """End the block, with what ends it."""
         self.say(found.end())
         self._leave()
 
@@ -127,7 +128,26 @@ class InCode(SaysText):
         self.context.inside = InText(self.context)
 
 
+def begin_in_text(inside: InText, found: Found) -> Verdict | None:
+    """Begin a call, if its line is no code and quotes nothing."""
+    assert found.lastgroup is not None
+    quotable = inside.context.grammar.heads[found.lastgroup].syntax.dialect.may_be_quoted
+    if quotable and (verdict := open_line(inside, found)):
+        return verdict
+    return begin_call(inside, found)
+
+
+def open_line(inside: InText, found: Found) -> Verdict | None:
+    """Begin a line of indented code or a quoted one, if this token does: that holds for all of the line."""
+    context = inside.context
+    inside.say(found.start())
+    if not (context.speech.is_indented_code or context.cursor.is_quoted):
+        return None
+    context.inside = InCode(context, CODE_LINE)
+    return Verdict.INDENTED
+
+
 def open_code(inside: InText, found: Found) -> None:
-    """Begin a code block, an element that quotes, or what may be a code span."""
+    """Begin a code block, a line or an element that quotes, or what may be a code span."""
     inside.say(found.end())
     inside.context.inside = InCode(inside.context, found[0])

@@ -31,6 +31,8 @@ class Verdict(Enum):
     """A call that a code span may quote, or a line of indented code does."""
     ENDS = auto()
     """The code span ends."""
+    INDENTED = auto()
+    """A line of indented code or a quoted one begins."""
     UNBOUNDED = auto()
     """The code span, or the markup in doubt, is too long to be one."""
     ATTRIBUTES = auto()

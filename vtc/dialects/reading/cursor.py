@@ -14,6 +14,8 @@ CONTEXT = INDENT + 2
 """Characters that are kept of what was consumed, for a token that must start its line."""
 WHITE = " \t\r\n"
 
+_QUOTED = re.compile(rf"^(?=[ \t>]{{1,{INDENT}}}\Z)[ \t]{{0,3}}>", re.MULTILINE)
+
 type Found = re.Match[str]
 
 
@@ -52,6 +54,11 @@ class Cursor:
     def again(self, text: str) -> None:
         """Put text that was consumed before the rest, to be read in another state."""
         self.text, self.at, self.seek = text + self.text[self.at :], 0, 0
+
+    @property
+    def is_quoted(self) -> bool:
+        """True if nothing but the `>` of a quotation stands before on the line."""
+        return _QUOTED.search(self.text[max(0, self.at - CONTEXT) : self.at]) is not None
 
     def is_blank(self, start: int) -> bool:
         """True if only white space follows `start`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.reading.beginning import begin_call
+from vtc.dialects.reading.code import open_line
 from vtc.dialects.reading.context import Context, SaysText, Verdict
 from vtc.dialects.reading.cursor import Found
 from vtc.dialects.reading.speech import Last
@@ -20,10 +21,9 @@ from vtc.events import Markup, Refusal
 def doubt(inside: InText, found: Found) -> Verdict | None:
     """Keep such markup until it shows what it is."""
     context = inside.context
-    inside.say(found.start())
+    if verdict := open_line(inside, found):
+        return verdict
     context.cursor.seek = found.end()
-    if context.speech.is_indented_code:
-        return Verdict.CONTENT
     context.inside = InDoubt(context, found)
     return None
 

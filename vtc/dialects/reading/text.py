@@ -64,12 +64,12 @@ class InText(SaysText):
 class InReasoning:
     """Between the reasoning tags, the first of which was read if it is `opened`."""
 
-    __slots__ = ("_kind", "_open_again", "_opened", "context")
+    __slots__ = ("_kind", "_opened", "_quoted_end", "context")
 
     def __init__(self, context: Context, *, opened: bool = False) -> None:
         self.context = context
         self._opened = opened
-        self._open_again = False
+        self._quoted_end = ""
         self._kind = _KINDS[context.think]
 
     @property
@@ -96,8 +96,8 @@ class InReasoning:
         self.context.cursor.seek = end
 
     def opened(self, found: Found) -> None:
-        """Pass over an opening tag: the next closing tag is its own."""
-        self._open_again = True
+        """Pass over an opening tag: its own closing tag, if that is the next one, ends nothing."""
+        self._quoted_end = self.context.grammar.closing_tags[found[0]]
         self.context.cursor.seek = found.end()
 
     def none(self) -> None:
@@ -111,8 +111,8 @@ class InReasoning:
 
     def close(self, found: Found) -> Verdict | None:
         """End reasoning: the reply begins."""
-        if self._open_again:
-            self._open_again = False
+        quoted_end, self._quoted_end = self._quoted_end, ""
+        if found[0] == quoted_end:
             self.context.cursor.seek = found.end()
             return Verdict.CONTENT
         if self.context.began_inside is None:

@@ -11,9 +11,9 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from vtc.dialects.reading.after_call import NEVER, AfterCall, Invented, Spilled, Undecided
-from vtc.dialects.reading.beginning import LINE_END, IndentedLine, begin_call, next_call
+from vtc.dialects.reading.beginning import next_call
 from vtc.dialects.reading.call import InCall, InJson, ends, value_ends
-from vtc.dialects.reading.code import InCode, open_code
+from vtc.dialects.reading.code import InCode, begin_in_text, open_code
 from vtc.dialects.reading.context import Verdict
 from vtc.dialects.reading.doubt import InDoubt, doubt
 from vtc.dialects.reading.text import InReasoning, InText
@@ -29,12 +29,10 @@ class State(Enum):
     TEXT = "text"
     DOUBT = "doubt"
     """Behind markup that is none of the message where a call follows it, or the end of the reply."""
-    INDENTED = "indented"
-    """In a line of indented code."""
     INFO = "info"
     """After a code block's opening fence, up to the end of its line."""
     FENCE = "fence"
-    """In a code block, or in an element that quotes."""
+    """In a code block, in a line of indented code, or in a line or an element that quotes."""
     SPAN = "span"
     """After backticks that may open a code span."""
     QUOTED = "quoted"
@@ -108,7 +106,7 @@ class Row(NamedTuple):
     """Text is visible as soon as it is read."""
 
 
-_OF_CALL = {Verdict.JSON: State.JSON, Verdict.ATTRIBUTES: State.ATTRIBUTES, Verdict.QUOTED: State.INDENTED}
+_OF_CALL = {Verdict.JSON: State.JSON, Verdict.ATTRIBUTES: State.ATTRIBUTES}
 _COMPLETE = {Verdict.UNDECIDED: State.UNDECIDED, Verdict.REFUSED: State.TEXT}
 _NO_CALL = {**_COMPLETE, Verdict.SPILLED: State.SPILL}
 _TO_CONTENT = {Verdict.CONTENT: State.VALUE, Verdict.REFUSED: State.TEXT}
@@ -116,7 +114,7 @@ _UNBOUNDED = {Verdict.UNBOUNDED: State.SPAN}
 
 
 def _begin(here: State) -> Step:
-    return Step(begin_call, State.ARGUMENTS, {**_OF_CALL, Verdict.CONTENT: here})
+    return Step(begin_in_text, State.ARGUMENTS, {**_OF_CALL, Verdict.CONTENT: here, Verdict.INDENTED: State.FENCE})
 
 
 def _reasoning(here: State) -> Tokens:
@@ -127,7 +125,7 @@ def _reasoning(here: State) -> Tokens:
     )
 
 
-_DOUBT = Step(doubt, State.DOUBT, {Verdict.CONTENT: State.TEXT})
+_DOUBT = Step(doubt, State.DOUBT, {Verdict.INDENTED: State.FENCE})
 _DOUBT_MORE = Step(InDoubt.more, State.DOUBT, {Verdict.UNBOUNDED: State.TEXT})
 _DONE = Step(InCall.done, State.AFTER, _NO_CALL)
 _NO_MORE = Step(AfterCall.other, State.TEXT, {Verdict.WHOLE: State.WHOLE})
@@ -172,11 +170,6 @@ TABLE: Mapping[State, Row] = {
         ),
         otherwise=Step(InDoubt.decided, State.TEXT),
     ),
-    State.INDENTED: Row(
-        lambda _: LINE_END,
-        Tokens(newline=Step(IndentedLine.ends, State.TEXT)),
-        text=Step(IndentedLine.say, State.INDENTED),
-    ),
     State.INFO: Row(
         lambda inside: inside.info,
         Tokens(
@@ -188,7 +181,7 @@ TABLE: Mapping[State, Row] = {
     State.FENCE: Row(
         lambda inside: inside.block,
         Tokens(
-            h=_begin(State.FENCE),
+            h=Step(InCode.call, State.ARGUMENTS, {**_OF_CALL, Verdict.CONTENT: State.FENCE}),
             unfence=Step(InCode.through, State.TEXT),
             unfence_end=Step(InCode.through, State.TEXT),
         ),

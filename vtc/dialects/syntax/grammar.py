@@ -47,6 +47,8 @@ ELEMENTS = (*RESULTS, *THOUGHTS, "example", "pre", "code")
 """Elements in which a call is quoted: what a tool answered, an example, thoughts in tags of no family."""
 AROUND_END = (Lit("</"), OneOf(SYNONYMS), Lit(">"), Space())
 """The end of an element around all parameters."""
+CODE_LINE = "\n"
+"""Stands for what opens a line of code, or one that quotes: nothing but its place, and the line's end closes it."""
 QUOTING = [Token(f"quote{i}", (Lit(f"<{name}>"),), line_start=True) for i, name in enumerate(ELEMENTS)]
 TICKS = Token("ticks", (Lit("`"), Maybe((Chars("`", 63),))))
 IN_LINE = r"[ \t\r]{0,256}+"
@@ -104,8 +106,9 @@ class Grammar:
         closers = [Token(f"quoted{i}", (Lit(f"`{tag}`"),)) for i, tag in enumerate(closing)]
         closers += [Token(f"unthink{i}", (Lit(tag),)) for i, tag in enumerate(closing)]
         self.reasoning = searching(closers)
-        opened = [Token("quoted", (Lit(f"`{tag}`"),)) for tag, _ in reasoning[:1]]
-        opened += [Token("opened", (Lit(tag),)) for tag, _ in reasoning[:1]]
+        self.closing_tags = dict(reasoning)
+        opened = [Token(f"quoted{len(closing) + i}", (Lit(f"`{tag}`"),)) for i, tag in enumerate(self.closing_tags)]
+        opened += [Token(f"opened{i}", (Lit(tag),)) for i, tag in enumerate(self.closing_tags)]
         self.begun_reasoning = searching([*opened, *closers])
         self.span = Prefilter([*tokens, *FENCES, TICKS, BLANK_LINE])
         self.span_end = searching([*FENCES, TICKS, BLANK_LINE])
@@ -142,7 +145,11 @@ class Grammar:
         return kept
 
     def _closing_fence(self, run: str) -> Scan:
-        """The end of an element that `run` opened, or of a code block: as many of the same or more, alone on a line."""
+        """The end of what `run` opened: of a line, of an element, or of a code block, which as many of the same end or
+        more, alone on a line.
+        """
+        if run == CODE_LINE:
+            return searching([*self._in_code, Token("unfence", (Lit("\n"),))])
         if run[0] == "<":
             return searching([*self._in_code, Token("unfence", (Lit(f"</{run[1:]}"),))])
         more = Maybe((Chars(run[0], 64),))
