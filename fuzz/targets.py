@@ -123,8 +123,8 @@ def check_reply(opened: Callable[[], Exchange], text: str, size: int, finish: st
     rewritten = other.body(completion)
     whole = chat.read(rewritten)
     assert not other.report.failures, other.report.failures
-    if not whole.reasoning and streamed.reasoning.strip() == streamed.content.strip():
-        # What a stream took for reasoning that had begun before it is said as the answer at its end.
+    if not whole.reasoning and streamed.reasoning.strip() == text.strip():
+        # What a stream took for reasoning that had begun before it is read as the answer at its end.
         streamed = replace(streamed, reasoning="")
     assert streamed == whole, "streamed and whole replies differ"
     assert all(isinstance(arguments, dict) for _, arguments in streamed.calls)
@@ -134,8 +134,8 @@ def check_reply(opened: Callable[[], Exchange], text: str, size: int, finish: st
         assert rewritten == completion or streamed.content != text, "nothing was read, and the bytes differ"
 
 
-LEFT_OUT = re.compile(r"(?:\s|</[^<>]+>|<[|｜][^<>]+[|｜]>|<end_of_turn>|<eos>)+\Z")
-"""Markup that is none of the message at the end of a text: closing tags, and ends of the turn."""
+LEFT_OUT = re.compile(r"(?:\s|</[^<>]+>|<[^<>]+[|｜]>|<end_of_turn>|<eos>)+\Z")
+"""Markup that is none of the message at the end of a text: closing tags (Gemma's end with a bar), ends of the turn."""
 
 
 def is_said(texts: Sequence[str], said: str, *, mended: bool = True) -> bool:

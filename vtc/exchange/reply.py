@@ -64,7 +64,7 @@ class Thoughts:
         """
         self._note(self.reader.finish())
         if self.guessed and in_reasoning:
-            return [_again(event) for event in self.events]
+            return self.events
         return [replace(call, raw="", repairs=(*call.repairs, Repair.CALL_IN_REASONING)) for call in self.last]
 
     def _note(self, events: Sequence[Event]) -> None:
@@ -90,6 +90,8 @@ def _again(event: Event) -> Event:
     match event:
         case Text(raw):
             return Rewritten("", raw)
+        case Rewritten():
+            return Rewritten("", event.text)
         case Call():
             return replace(event, raw="")
         case Markup():
@@ -217,7 +219,7 @@ class ReplyPipeline:
             and self._reader
             and not (self._limit.delivered or calls or self._gap.tail.strip())
         ):
-            out += self._staged(self._thoughts.finish(in_reasoning=self._reader.in_reasoning))
+            out += map(_again, self._staged(self._thoughts.finish(in_reasoning=self._reader.in_reasoning)))
         if calls:
             out += self._staged(self._meant(calls, complete=complete))
         if self._guards:
