@@ -85,13 +85,21 @@ def unchunked(data: bytes) -> bytes:
 def text(body: bytes) -> str:
     """Read what a streamed reply says, its reasoning included: server-sent events, or lines of JSON."""
     lines = (line.removeprefix(b"data: ") for line in body.splitlines())
-    frames = [json.loads(line) for line in lines if line.startswith(b"{")]
-    said = [part for frame in frames for part in ([frame["message"]] if "message" in frame else _deltas(frame))]
-    return "".join(part.get("content") or part.get("reasoning_content") or "" for part in said)
+    return "".join(_said(json.loads(line)) for line in lines if line.startswith(b"{"))
 
 
-def _deltas(frame: dict[str, Any]) -> list[dict[str, Any]]:
-    return [choice["delta"] for choice in frame["choices"]]
+def _said(frame: dict[str, Any]) -> str:
+    match frame:
+        case {"choices": choices}:
+            deltas = [choice["delta"] for choice in choices]
+            return "".join(delta.get("content") or delta.get("reasoning_content") or "" for delta in deltas)
+        case {"type": "content_block_delta", "delta": {"text": str(said)}}:
+            return said
+        case {"type": "response.output_text.delta", "delta": str(said)}:
+            return said
+        case {"message": {"content": str(said)}}:
+            return said
+    return ""
 
 
 async def run(command: dict[str, Any]) -> dict[str, Any]:
