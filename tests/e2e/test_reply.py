@@ -290,14 +290,16 @@ async def test_reasoning_is_not_speech(stream: bool, start: Start) -> None:
 
 @STREAM
 async def test_a_reply_that_was_cut_off(stream: bool, start: Start) -> None:
-    """`finish_reason: length` with an open call: what was complete is delivered, the rest is text, the reason stays."""
+    """`finish_reason: length` with an open call: what was complete is delivered, the rest is told, the reason stays."""
     text = "Go\n<read><filePath>a</filePath></read>\n<read><filePath>b"
     lab = await start(replying(text, stream, finish="length"))
     message = (await lab.post(chat.request(stream=stream))).message
     assert message.calls == [("read", {"filePath": "a"})]
-    assert message.content.startswith("Go")
-    assert message.content.endswith("<read><filePath>b")
+    assert message.content == "Go"
     assert message.finish_reason == "length"
+    (refusal,) = (await lab.report())["refusals"]
+    assert refusal["reason"] == "the reply was cut off inside it: left out"
+    assert "<read><filePath>b" in refusal["excerpt"]
 
 
 async def test_a_very_long_call_is_released_as_text(start: Start) -> None:

@@ -90,6 +90,8 @@ def complete(context: Context, call: OpenCall, found: Found | None) -> Verdict |
     try:
         events = call.complete(context.unknown_tools)
     except envelope.NotACall as error:
+        if not call.syntax.whole_reply:  # it was written like a call, so those before it on the line are no quotation
+            deliver_all(context, call.earlier)
         return refuse(context, call, str(error))
     return accept(context, call, events)
 
