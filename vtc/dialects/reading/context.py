@@ -28,7 +28,7 @@ class Verdict(Enum):
     CONTENT = auto()
     """The token is content and is passed over."""
     QUOTED = auto()
-    """A call that a code span may quote, or a line of indented code does."""
+    """A call that a code span may quote."""
     ENDS = auto()
     """The code span ends."""
     INDENTED = auto()

@@ -11,7 +11,7 @@ from vtc.dialects.syntax.pattern import Chars, Lit, Maybe, OneOf, Part, Slot, Sp
 QUOTES = ('"', "'", '\\"', "\\'")
 """Around an attribute; escaped once too often, too."""
 _MARKER = r"<\|[\w/:]+\|>"
-"""A marker that nobody writes by accident, so any white space may stand around it."""
+"""A marker such as `<|tool_call|>`: prose holds none, so it is found with any white space around it."""
 
 
 def markup(parts: Sequence[str | Slot], dialect: Description, slots: dict[str, tuple[Part, ...]]) -> tuple[Part, ...]:
