@@ -182,11 +182,12 @@ class ChunkCodec(KeepsNothing, msgspec.Struct):
         ends = bool(entry.get("finish_reason")) and Finish in [type(one) for one in said]
         out: list[Mapping[str, Any]] = []
 
-        def say(delta: dict[str, Any], reason: str | None = None) -> None:
-            if choice not in self.roles:
-                self.roles = {**self.roles, choice: frame}
-                delta = {"role": "assistant", **delta}
-            out.append({**head, "choices": [{"index": choice, "delta": delta, "finish_reason": reason}]})
+        def say(*deltas: dict[str, Any]) -> None:
+            for delta in deltas:
+                if choice not in self.roles:
+                    self.roles = {**self.roles, choice: frame}
+                    delta = {"role": "assistant", **delta}
+                out.append({**head, "choices": [{"index": choice, "delta": delta, "finish_reason": None}]})
 
         if first:
             out += self._rest(chunk, head, entry, frame, ends=ends)
@@ -201,8 +202,7 @@ class ChunkCodec(KeepsNothing, msgspec.Struct):
                     if "reasoning_content" not in self.drop:
                         say({"reasoning_content": raw})
                 case Call(call=call):
-                    for delta in self._call(call, choice):
-                        say(delta)
+                    say(*self._call(call, choice))
                 case CallDelta(index=index, source=source):
                     numbered = [] if index == LEGACY else [self._numbered(source, choice)]
                     say({"tool_calls": numbered} if numbered else {"function_call": source})

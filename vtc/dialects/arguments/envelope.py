@@ -42,7 +42,7 @@ def listed(text: str) -> str | None:
     """Return the list in an object that holds nothing but a list of calls, as JSON text; None for any other."""
     if not any(key in text for key in LISTS):
         return None
-    fields = _members(text)
+    fields = members(text)
     lists = [value for key, value in fields.items() if key in LISTS and value.startswith("[")]
     return lists[0] if len(fields) == len(lists) == 1 else None
 
@@ -65,12 +65,12 @@ def read(
     of a tool by its written name, None if there is no such tool: no argument may be dropped, under whatever key it
     stands.
     """
-    call, fields = _object(text), _members(text)
+    call, fields = _object(text), members(text)
     around = [key for key in AROUND if isinstance(call.get(key), dict)]
     if around and not any(key in call for key in keys.name if key not in AROUND):
         # The API's own form, {"type": "function", "function": {…}}.
         inner = fields[around[0]]
-        call, fields = {**call, **_object(inner)}, {**fields, **_members(inner)}
+        call, fields = {**call, **_object(inner)}, {**fields, **members(inner)}
     repairs: tuple[str, ...] = ()
     named = next((key for key in keys.name if key in call), "")
     if not named and not needs_arguments:
@@ -82,7 +82,7 @@ def read(
     key = next((key for key in keys.arguments if key in call), "")
     if not key and needs_arguments:
         raise NotACall(f"the JSON has no {keys.arguments[0]!r}")
-    if "description" in call or _is_schema(call):
+    if "description" in call:
         raise NotACall(DECLARATION)
     parameters = declared(name) or ()
     about = {named, *keys.name, *_ABOUT_THE_CALL, keys.id}
@@ -107,7 +107,7 @@ def read(
         text, arguments = "{}", {}
     elif not isinstance(arguments, dict):
         raise NotACall("its arguments are no object")
-    if _is_schema(arguments):
+    if _declares(call, arguments):
         raise NotACall(DECLARATION)
     id_ = call.get(keys.id) if keys.id in about else None
     return Read(name, text, arguments, id_ if isinstance(id_, str) else None, repairs)
@@ -154,13 +154,6 @@ def _object(text: str, otherwise: str = "the JSON is no object") -> dict[str, An
     return value
 
 
-def _members(text: str) -> dict[str, str]:
-    try:
-        return members(text)
-    except ValueError:
-        raise NotACall("the JSON is no object") from None
-
-
 def _decoded(text: str) -> str:
     """Read arguments that were encoded twice. Raises `NotACall`."""
     inner = text.strip() or "{}"
@@ -171,9 +164,6 @@ def _decoded(text: str) -> str:
     raise NotACall("its arguments are a string")
 
 
-def _is_schema(arguments: Any) -> bool:
-    return (
-        isinstance(arguments, dict)
-        and arguments.get("type") == "object"
-        and isinstance(arguments.get("properties"), dict)
-    )
+def _declares(*objects: Mapping[str, Any]) -> bool:
+    """True if one of them is a JSON schema."""
+    return any(one.get("type") == "object" and isinstance(one.get("properties"), dict) for one in objects)
