@@ -7,10 +7,14 @@ from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import compress, takewhile
+from operator import not_
 from typing import Any, ClassVar
 
 import msgspec
+from msgspec.structs import replace
 
+from vtc.apis import content
 from vtc.apis.base import BadRequest, Cache, Request
 from vtc.events import Message, Tool
 from vtc.json_text import decode, encode
@@ -35,6 +39,12 @@ def told(error: Exception) -> str:
         case _:
             return str(error)
 
+
+DECLARING = ("tools", "functions")
+"""The fields that declare tools."""
+DEMANDING = ("tool_choice", "function_call")
+"""The fields that demand one of them."""
+ABOUT_TOOLS = (*DECLARING, *DEMANDING, "parallel_tool_calls")
 
 _raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
@@ -70,6 +80,12 @@ def raws(
     return raw, fields, tools
 
 
+class Prompt(msgspec.Struct, frozen=True):
+    """The `source` of a message that is a field of its own, as the system prompt of some APIs is."""
+
+    content: Any
+
+
 class FieldsRequest(Request):
     """A request that keeps the bytes of each field of its body, and of each entry of its conversation.
 
@@ -78,13 +94,22 @@ class FieldsRequest(Request):
 
     NAME: ClassVar[str]
     """What the body is, for the error where it is none."""
-    TOOL_FIELDS: ClassVar[Sequence[str]]
-    """The fields that are about tools."""
-    _raw: Mapping[str, msgspec.Raw]
+    ENTRIES: ClassVar[str] = "messages"
+    """The field of the conversation."""
+    PROMPT: ClassVar[str] = ""
+    """The field of the system prompt, if it has one of its own."""
 
     def __init__(self, body: bytes, cache: Cache | None = None) -> None:
         with self._fit():
-            self._decode(body, cache)
+            self._raw, self.fields, self.tools = raws(body, DECLARING, self._tools, cache)
+            self.model = str(self.fields.get("model") or "")
+            self.stream = self.fields.get("stream") is True
+            self.parallel = self.fields.get("parallel_tool_calls") is not False
+            lists = (self.fields.get(key) for key in DECLARING)
+            self.declared = [name for one in lists if isinstance(one, list) for name in self._names(one)]
+            if not isinstance(self._conversation, list):
+                raise TypeError(f"`{self.ENTRIES}` is no list")
+            self._decode()
 
     @contextmanager
     def _fit(self) -> Iterator[None]:
@@ -93,34 +118,53 @@ class FieldsRequest(Request):
         except UNFIT as error:
             raise BadRequest(f"the body is no {self.NAME}: {told(error)}") from None
 
+    def forget(self) -> None:
+        self.fields, self.messages, self._raw, self._groups = {}, [], {}, []
+
+    # Messages
+
     @cached_property
     def messages(self) -> Sequence[Message]:  # type: ignore[override]  # made when asked for, as most are left alone
         return [message for group, _ in self._groups for message in group]
 
     @cached_property
     def _groups(self) -> Sequence[Group]:
+        names: dict[str | None, str] = {}  # of the tools, by the ids of their calls
+        groups: list[Group] = []
         with self._fit():
-            return [*self._read()]
+            if prompt := self.fields.get(self.PROMPT):
+                groups.append(([Message("system", content.read(prompt), source=Prompt(prompt))], ()))
+            for group, places in self._read():
+                names.update((call.id, call.name) for message in group for call in message.calls if call.id)
+                named = [replace(one, name=names[id_]) if (id_ := one.call_id) in names else one for one in group]
+                groups.append((named, places))
+        return groups
 
-    def forget(self) -> None:
-        self.fields, self.messages, self._raw, self._groups = {}, [], {}, []
+    @property
+    def _conversation(self) -> Any:
+        """The entries of the conversation."""
+        return self.fields.get(self.ENTRIES, [])
 
-    @abstractmethod
-    def _decode(self, body: bytes, cache: Cache | None) -> None:
-        """Decode all but the messages. Raises `UNFIT`."""
+    def _put(self, kept: dict[str, Any], messages: Sequence[Message]) -> None:
+        """Write the messages into the fields `kept`; new ones that open the conversation join the system prompt."""
+        opening = len([*takewhile(lambda one: one.role == "system", messages)]) if self.PROMPT else 0
+        is_prompt = [
+            isinstance(one.source, Prompt) or (one.source is None and place < opening)
+            for place, one in enumerate(messages)
+        ]
+        prompt, rest = [*compress(messages, is_prompt)], [*compress(messages, map(not_, is_prompt))]
+        if [*map(id, prompt)] != [id(one) for one in self.messages if isinstance(one.source, Prompt)]:
+            kept[self.PROMPT] = self._prompt(prompt)
+            if not prompt:
+                del kept[self.PROMPT]
+        if [*map(id, rest)] != [id(one) for one in self.messages if not isinstance(one.source, Prompt)]:
+            kept[self.ENTRIES] = self._entries(rest)
 
-    @abstractmethod
-    def _read(self) -> Iterable[Group]:
-        """Decode the messages. Raises `UNFIT`."""
-
-    def _entries(
-        self, entries: Sequence[msgspec.Raw], messages: Sequence[Message], add: Callable[[list[Any], Message], None]
-    ) -> list[Any]:
-        """Write messages as entries of the conversation, which now has `entries`; what is unchanged keeps its own.
-
-        `add` writes a message that was changed, or is new.
-        """
+    def _entries(self, messages: Sequence[Message]) -> list[Any]:
+        """Write messages as entries of the conversation; what is unchanged keeps its own."""
+        entries = items(self._raw.get(self.ENTRIES, b"[]"), self._conversation)
         groups = {id(group[0]): (group, places) for group, places in self._groups if group}
+        called = {call.id for message in messages for call in message.calls if call.id}
         written: list[Any] = []
         at = 0
         while at < len(messages):
@@ -129,21 +173,68 @@ class FieldsRequest(Request):
                 written += [entries[place] for place in places]
                 at += len(group)
             else:
-                add(written, messages[at])
+                self._add(written, messages[at], called)
                 at += 1
         return written
 
-    @abstractmethod
-    def _put(self, kept: dict[str, Any], messages: Sequence[Message]) -> None:
-        """Write the messages into the fields `kept`."""
+    # Tools
 
-    @abstractmethod
     def _declare(self, kept: dict[str, Any], tools: Sequence[Tool]) -> None:
         """Write the declarations of tools, in place of those that were there."""
+        if tools:
+            kept["tools"] = [*map(self._declaration, tools)]
 
-    @abstractmethod
     def _withhold(self, kept: dict[str, Any], names: Collection[str]) -> None:
         """Leave out what declares the tools named, and what demands one of them."""
+        for key in DECLARING:
+            if isinstance(entries := self.fields.get(key), list) and key in kept:
+                kept[key] = [*self._offered(entries, names)]
+        is_demanded = self.tool_choice in names or part_of(self.fields, "tool_choice").get("type") == "allowed_tools"
+        is_left = any(kept.get(key) for key in DECLARING)
+        for key in () if is_left and not is_demanded else DEMANDING if is_left else ABOUT_TOOLS:
+            kept.pop(key, None)
+
+    def _names(self, entries: Sequence[Any]) -> Iterator[str]:
+        """Tell the names of all that is declared."""
+        return (name for one in entries if (name := self._name(one)))
+
+    def _offered(self, entries: Sequence[Any], names: Collection[str]) -> Iterable[Any]:
+        """Leave out declarations of the tools named."""
+        return (one for one in entries if self._name(one) not in names)
+
+    # What an API says
+
+    @abstractmethod
+    def _decode(self) -> None:
+        """Decode all but the messages. Raises `UNFIT`."""
+
+    @abstractmethod
+    def _read(self) -> Iterable[Group]:
+        """Decode the messages; results need no names if they have the ids of calls. Raises `UNFIT`."""
+
+    @abstractmethod
+    def _add(self, entries: list[Any], message: Message, called: Collection[str | None]) -> None:
+        """Write a message that was changed, or is new; `called` are the ids of the calls that are written."""
+
+    def _prompt(self, messages: Sequence[Message]) -> Any:
+        """Write the system prompt."""
+        return "\n\n".join(one.text for one in messages)
+
+    @staticmethod
+    @abstractmethod
+    def _tools(fields: Mapping[str, Any]) -> Sequence[Tool]:
+        """Read the tools that are functions."""
+
+    @staticmethod
+    def _name(entry: Any) -> str | None:
+        """Tell the name of what is declared."""
+        name = entry.get("name")
+        return name if isinstance(name, str) else None
+
+    @staticmethod
+    @abstractmethod
+    def _declaration(tool: Tool) -> Mapping[str, Any]:
+        """Declare a tool."""
 
     def encode(
         self,
@@ -154,7 +245,7 @@ class FieldsRequest(Request):
         tools: Sequence[Tool] | None = None,
         withheld: Collection[str] = (),
     ) -> bytes:
-        gone = {*drop, *(() if tools is None else self.TOOL_FIELDS)}
+        gone = {*drop, *(() if tools is None else ABOUT_TOOLS)}
         kept: dict[str, Any] = {key: raw for key, raw in self._raw.items() if key not in gone}
         if tools is not None:
             self._declare(kept, tools)

@@ -11,7 +11,7 @@ name their tool, and often no call: they are matched by their order. The format 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from vtc import events
 from vtc.apis import base
 from vtc.apis.base import Decoded, KeepsNothing, Said
-from vtc.apis.fields import part_of
+from vtc.apis.fields import Group, part_of
 from vtc.apis.openai_chat import request as openai_chat
 from vtc.apis.openai_chat.reply import without
 from vtc.events import Call, CallDelta, Delta, Finish, Reasoning, ReasoningDelta, TextDelta, ToolCall
@@ -37,31 +37,33 @@ class Request(openai_chat.Request):
 
     NAME = "chat request of Ollama"
 
-    def _decode(self, body: bytes, cache: base.Cache | None) -> None:
-        super()._decode(body, cache)
+    def _decode(self) -> None:
+        super()._decode()
         if "messages" not in self.fields or not self.model:
             raise ValueError("it needs `model` and `messages`")
         self.stream = self.fields.get("stream") is not False
         self.tool_choice, self.parallel, self.form = "auto", True, bool(self.call_ids)
 
-    def read_messages(self, entries: Sequence[Mapping[str, Any]]) -> list[events.Message]:
-        messages: list[events.Message] = []
+    def _read(self) -> Iterator[Group]:
         waiting: list[ToolCall] = []  # calls without a result, the oldest first
-        for entry, message in zip(entries, super().read_messages(entries), strict=True):
-            name = message.name or entry.get("tool_name")
-            if message.role == "tool" and (found := [call for call in waiting if name in (None, call.name)]):
-                waiting.remove(found[0])
-                message = replace(message, name=found[0].name, call_id=message.call_id or found[0].id)
+        for (message,), places in super()._read():
+            name, id_ = message.name or message.source.get("tool_name"), message.call_id
+            fits = [one for one in waiting if name in (None, one.name) and (None in (id_, one.id) or id_ == one.id)]
+            if message.role == "tool" and fits:
+                waiting.remove(fits[0])
+                name, id_ = fits[0].name, id_ or fits[0].id
             waiting += message.calls
-            messages.append(replace(message, name=message.name or name, reasoning=str(entry.get("thinking") or "")))
-        return messages
+            thought = str(message.source.get("thinking") or "")
+            yield (replace(message, name=name, call_id=id_, reasoning=thought),), places
 
-    def write_message(self, message: events.Message) -> dict[str, Any]:
-        entry = super().write_message(message)
+    def _add(self, entries: list[Any], message: events.Message, called: Collection[str | None]) -> None:
+        super()._add(entries, message, called)
+        entry = entries[-1]
         entry["content"] = entry["content"] or ""
         if message.calls:
             entry["tool_calls"] = [_entry(call, ids=self.form) for call in message.calls]
-        return {**entry, "tool_name": message.name} if message.role == "tool" else entry
+        if message.role == "tool":
+            entry["tool_name"] = message.name
 
 
 def _entry(call: ToolCall, *, ids: bool) -> dict[str, Any]:
