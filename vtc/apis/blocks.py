@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
 from vtc.apis.base import Decoded, Said
-from vtc.events import Call, CallDelta, Finish, Reasoning, Rewritten, Text, ToolCall
-from vtc.wire.framing import Frame, Framing
+from vtc.apis.fields import cleaned
+from vtc.events import Call, CallDelta, End, Finish, Reasoning, Rewritten, Text, ToolCall
+from vtc.json_text import decode
+from vtc.wire.framing import Frame
+from vtc.wire.sse import EventStream
 
 OURS = -1
 """Stands for the number of a block that upstream has none for."""
@@ -46,9 +49,24 @@ class Open(msgspec.Struct, frozen=True, gc=False):
     """The client's number of it."""
 
 
-class Blocks(msgspec.Struct):
-    """What of the blocks the client was told. It is copied for each frame: its dicts are replaced, never changed."""
+_NEEDED = {
+    *("type", "index", "role", "stop_reason", "error", "item_id"),
+    *("message", "content", "content_block", "delta", "response", "output", "item", "part"),
+}
+"""Fields without which a reply says nothing; they are never dropped."""
+THOUGHTS = frozenset({"thinking", "reasoning", "reasoning_content"})
+"""Names for reasoning among the fields to drop."""
 
+
+class Blocks(msgspec.Struct):
+    """What of the blocks the client was told. It is copied for each frame: its dicts are replaced, never changed.
+
+    `drop` names fields and kinds of blocks that the client is not sent.
+    """
+
+    framing: ClassVar[EventStream] = EventStream(named_by="type")
+
+    drop: frozenset[str] = frozenset()
     renumbers: bool = False
     count: int = 0
     """Blocks that began at the client."""
@@ -63,15 +81,12 @@ class Blocks(msgspec.Struct):
 
     @property
     @abstractmethod
-    def framing(self) -> Framing: ...
-
-    @property
-    @abstractmethod
     def kinds(self) -> tuple[str, str]:
         """What it calls blocks of text and of thoughts; the latter is empty if the client is sent none."""
 
     @abstractmethod
-    def decode(self, frame: Frame) -> Decoded | None: ...
+    def _read(self, frame: Frame, value: Json) -> Decoded | None:
+        """Decode an event."""
 
     @abstractmethod
     def _pass(self, event: Event) -> Iterable[Unit]:
@@ -109,7 +124,16 @@ class Blocks(msgspec.Struct):
         """Number the events that leave."""
         return units
 
-    # Passing and writing
+    # Reading, passing and writing
+
+    def decode(self, frame: Frame) -> Decoded | None:
+        try:
+            value = decode(frame.data or b"null", "replace")
+        except ValueError:
+            value = None
+        if not isinstance(value, dict) or not isinstance(value.get("type"), str):
+            return Decoded((End(),)) if (frame.data or b"").strip() == b"[DONE]" else None
+        return self._read(*cleaned(frame, value, self.drop - _NEEDED, self.framing))
 
     def event_of(self, frame: Frame) -> Event | None:
         """Return a frame as it was decoded; one that comes after a failure is decoded now."""

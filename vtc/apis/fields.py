@@ -18,6 +18,7 @@ from vtc.apis import content
 from vtc.apis.base import BadRequest, Cache, Request
 from vtc.events import Message, Tool
 from vtc.json_text import decode, encode
+from vtc.wire.framing import Frame, Framing
 
 UNFIT = (ValueError, UnicodeError, AttributeError, TypeError, KeyError, RecursionError)
 """What a body raises that is no request."""
@@ -45,6 +46,9 @@ DECLARING = ("tools", "functions")
 DEMANDING = ("tool_choice", "function_call")
 """The fields that demand one of them."""
 ABOUT_TOOLS = (*DECLARING, *DEMANDING, "parallel_tool_calls")
+
+_PARTS = ("choices", "message", "delta", "response", "item", "part", "usage")
+_CALLS = ("tool_calls", "function_call")
 
 _raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
@@ -276,13 +280,24 @@ def part_of(value: Any, key: str) -> Mapping[str, Any]:
     return part if isinstance(part, Mapping) else {}
 
 
-def without_names(value: Mapping[str, Any], names: Collection[str], within: Sequence[str]) -> dict[str, Any]:
-    """Leave out the fields named, and those of the objects that stand under the keys of `within`."""
-    clean = {key: one for key, one in value.items() if key not in names}
-    for key in within:
-        if isinstance(clean.get(key), dict):
-            clean[key] = without_names(clean[key], names, within)
-    return clean
+def without_names(value: Any, names: Collection[str]) -> Any:
+    """Leave out the fields named, at the top of a reply and in the objects that are its parts.
+
+    Calls stay; where there are none their fields go, named or not.
+    """
+    if isinstance(value, list):
+        return [without_names(one, names) for one in value]
+    if not isinstance(value, dict):
+        return value
+    left = {key: one for key, one in value.items() if (one if key in _CALLS else key not in names)}
+    return {key: without_names(one, names) if key in _PARTS else one for key, one in left.items()}
+
+
+def cleaned(frame: Frame, value: Any, names: Collection[str], framing: Framing) -> tuple[Frame, Any]:
+    """Leave fields out of what a frame says; return the frame that says the rest, the same one if nothing is gone."""
+    if not names or (clean := without_names(value, names)) == value:
+        return frame, value
+    return Frame(framing.write(clean, frame, first=True), encode(clean)), clean
 
 
 def without(value: Any, path: Sequence[str]) -> Any:

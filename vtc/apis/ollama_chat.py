@@ -21,11 +21,10 @@ from msgspec.structs import replace
 from vtc import events
 from vtc.apis import base
 from vtc.apis.base import Decoded, KeepsNothing, Said
-from vtc.apis.fields import Group, part_of
+from vtc.apis.fields import Group, cleaned, part_of
 from vtc.apis.openai_chat import request as openai_chat
-from vtc.apis.openai_chat.reply import without
 from vtc.events import Call, CallDelta, Delta, Finish, Reasoning, ReasoningDelta, TextDelta, ToolCall
-from vtc.json_text import decode, encode
+from vtc.json_text import decode
 from vtc.wire.framing import Frame
 from vtc.wire.ndjson import Lines
 
@@ -91,8 +90,7 @@ class Codec(KeepsNothing, msgspec.Struct):
             return Decoded((Finish("length", said="error"),))  # it ends the reply: what waits leaves before it
         if not isinstance(line, dict) or not isinstance(line.get("message"), dict):
             return None  # nothing of this API
-        clean = without({**line, "message": without(line["message"], self.drop)}, self.drop) if self.drop else line
-        self.last = frame if clean == line else Frame(self.framing.write(clean, None, first=True), encode(clean))
+        self.last = cleaned(frame, line, self.drop, self.framing)[0] if self.drop else frame
         known = line.keys() <= {*_EVERY_LINE, "message", "done"} and line["message"].keys() <= {"role", "content"}
         return Decoded(tuple(_deltas(line)), known and not line.get("done"), self.last)
 

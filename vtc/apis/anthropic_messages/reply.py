@@ -17,16 +17,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 
 from vtc.apis.base import Decoded
-from vtc.apis.blocks import OURS, Blocks, Event, Json, Open, Unit
-from vtc.apis.fields import part_of, without_names
+from vtc.apis.blocks import OURS, THOUGHTS, Blocks, Event, Json, Open, Unit
+from vtc.apis.fields import part_of
 from vtc.events import BlockEnd, CallDelta, Delta, End, Finish, Reason, ReasoningDelta, TextDelta, ToolCall
-from vtc.json_text import decode, encode
-from vtc.wire import sse
 from vtc.wire.framing import Frame
 
 REASONS: dict[str, Reason] = {
@@ -38,10 +36,6 @@ REASONS: dict[str, Reason] = {
     "compaction": "other",
 }
 """Stop reasons; any other is a stop."""
-THOUGHTS = frozenset({"thinking", "reasoning", "reasoning_content"})
-"""Names for reasoning among the fields to drop."""
-_NEEDED = frozenset({"type", "index", "message", "content", "content_block", "delta", "stop_reason", "role", "error"})
-"""Fields without which a reply says nothing; they are never dropped."""
 _WORDS: dict[Reason, str] = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 _START, _DELTA, _STOP = (f"content_block_{what}" for what in ("start", "delta", "stop"))
 _DROPPED = "dropped"
@@ -51,13 +45,10 @@ _DROPPED = "dropped"
 class StreamCodec(Blocks):
     """The events of a streamed reply.
 
-    `thinks` says that the request asked for thinking; `drop` names fields and kinds of blocks to leave out.
+    `thinks` says that the request asked for thinking.
     """
 
-    framing: ClassVar[sse.EventStream] = sse.EventStream(named_by="type")
-
     thinks: bool = False
-    drop: frozenset[str] = frozenset()
     # As read; frames that wait have been read and have not left.
     blocks: dict[int, str] = msgspec.field(default_factory=dict)
     """The kinds of upstream's blocks that it has not ended."""
@@ -77,19 +68,9 @@ class StreamCodec(Blocks):
 
     # Reading
 
-    def decode(self, frame: Frame) -> Decoded | None:
-        if frame.data is None:
+    def _read(self, frame: Frame, value: Json) -> Decoded | None:
+        if value["type"] == "ping" and not (self.starts or self.stops):
             return None
-        try:
-            value = decode(frame.data, "replace")
-        except ValueError:
-            value = None
-        if not isinstance(value, dict):
-            return Decoded((End(),)) if frame.data.strip() == b"[DONE]" else None
-        if value.get("type") == "ping" and not (self.starts or self.stops):
-            return None
-        if self.drop and (clean := without_names(value, self.drop - _NEEDED, ("message", "usage"))) != value:
-            frame, value = Frame(self.framing.write(clean, frame, first=True), encode(clean)), clean
         index = value.get("index")
         number = index if isinstance(index, int) else OURS
         kind = self._kind(number, value)

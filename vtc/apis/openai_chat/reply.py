@@ -11,14 +11,14 @@ The older form of a call is `{"function_call": {"name": …, "arguments": …}}`
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import msgspec
 from msgspec.structs import replace
 
 from vtc.apis.base import Decoded, KeepsNothing, Said
-from vtc.apis.fields import part_of
+from vtc.apis.fields import cleaned, part_of
 from vtc.apis.openai_chat.calls import LEGACY, entry_of, read_call, read_function_call
 from vtc.events import (
     Call,
@@ -34,7 +34,7 @@ from vtc.events import (
     TextDelta,
     ToolCall,
 )
-from vtc.json_text import decode, encode
+from vtc.json_text import decode
 from vtc.wire import sse
 from vtc.wire.framing import Frame
 
@@ -131,16 +131,14 @@ class ChunkCodec(KeepsNothing, msgspec.Struct):
             return None
         deltas = [delta for entry in entries for delta in _deltas(entry.get("index") or 0, entry, entry.get("delta"))]
         deltas = [self._counted(delta) if isinstance(delta, CallDelta) else delta for delta in deltas]
-        cleaned = None
-        if self.drop and (clean := without(chunk, self.drop)) != chunk:
-            cleaned = frame = Frame(self.framing.write(clean, frame, first=True), encode(clean))
-            entries = clean["choices"]
+        came, (frame, chunk) = frame, cleaned(frame, chunk, self.drop, self.framing)
+        entries, changed = chunk["choices"], None if frame is came else frame
         for entry in entries:
             if part_of(entry, "delta").get("role"):
                 self._takes_role(frame, entry.get("index") or 0)
         if not entries:
-            return Decoded(frame=cleaned) if cleaned else None
-        return Decoded(tuple(deltas), frame=cleaned)
+            return Decoded(frame=changed) if changed else None
+        return Decoded(tuple(deltas), frame=changed)
 
     def _counted(self, piece: CallDelta) -> CallDelta:
         """Note the number of a call; one that leaves numbers out is not clean."""
@@ -295,28 +293,3 @@ def _reason(end: Finish, upstream: str | None, *, legacy: bool) -> str:
     if end.reason == "tool_calls":
         return "function_call" if legacy else "tool_calls"
     return upstream or "stop" if end.reason == "other" else end.reason
-
-
-def without(reply: Mapping[str, Any], drop: Collection[str]) -> dict[str, Any]:
-    """Leave out the fields named, at the top of a reply or chunk, in choices, in messages and deltas, and in `usage`.
-
-    Calls stay; where there are none their fields go, named or not.
-    """
-
-    def kept(value: Any) -> Any:
-        if not isinstance(value, dict):
-            return value
-        return {key: each for key, each in value.items() if (each if key in CALL_FIELDS else key not in drop)}
-
-    clean: dict[str, Any] = kept(reply)
-    if isinstance(clean.get("usage"), dict):
-        clean["usage"] = kept(clean["usage"])
-    choices = clean.get("choices")
-    if isinstance(choices, list):
-        clean["choices"] = [
-            {key: kept(value) if key in ("message", "delta") else value for key, value in kept(choice).items()}
-            if isinstance(choice, dict)
-            else choice
-            for choice in choices
-        ]
-    return clean

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import ClassVar
 
 import msgspec
 
 from vtc.apis.base import Decoded
 from vtc.apis.blocks import Blocks, Event, Json
-from vtc.apis.fields import part_of, without_names
+from vtc.apis.fields import part_of
 from vtc.apis.openai_responses.items import ADDED, CALLS, DONE, Form, name_of
-from vtc.events import BlockEnd, CallDelta, Delta, End, Finish, Reason, ReasoningDelta, TextDelta
-from vtc.json_text import decode, encode
-from vtc.wire import sse
+from vtc.events import BlockEnd, CallDelta, Delta, Finish, Reason, ReasoningDelta, TextDelta
 from vtc.wire.framing import Frame
 
 TEXT, TEXT_DONE, PART, PART_DONE = (
@@ -26,20 +23,14 @@ TEXT, TEXT_DONE, PART, PART_DONE = (
     "response.content_part.added",
     "response.content_part.done",
 )
-THOUGHTS = ("response.reasoning_text.delta", "response.reasoning_summary_text.delta")
+THOUGHT = ("response.reasoning_text.delta", "response.reasoning_summary_text.delta")
 ENDS = ("response.completed", "response.incomplete", "response.failed")
-REASONING_FIELDS = frozenset({"reasoning", "reasoning_content"})
-"""Names by which a profile says that the client is not sent any reasoning."""
-_WITHIN = ("response", "item", "part", "usage")
 
 
 class Incoming(Blocks):
-    """Reads the events of a streamed reply; `drop` names fields to leave out."""
-
-    framing: ClassVar[sse.EventStream] = sse.EventStream(named_by="type")
+    """Reads the events of a streamed reply."""
 
     form: Form = Form()
-    drop: frozenset[str] = frozenset()
     items: tuple[str, ...] = ()
     """The types of upstream's items, in order."""
     names: dict[str | int, int] = msgspec.field(default_factory=dict)
@@ -51,15 +42,7 @@ class Incoming(Blocks):
     filled: frozenset[int] = frozenset()
     """Calls that have arguments."""
 
-    def decode(self, frame: Frame) -> Decoded | None:
-        try:
-            value = decode(frame.data or b"null", "replace")
-        except ValueError:
-            value = None
-        if not isinstance(value, dict) or not isinstance(value.get("type"), str):
-            return Decoded((End(),)) if (frame.data or b"").strip() == b"[DONE]" else None
-        if self.drop and (clean := without_names(value, self.drop - {"type"}, _WITHIN)) != value:
-            frame, value = Frame(self.framing.write(clean, frame, first=True), encode(clean)), clean
+    def _read(self, frame: Frame, value: Json) -> Decoded | None:
         about = "item_id" in value or "item" in value or "output_index" in value
         type_ = value["type"]
         if type_ == ADDED or (type_ == TEXT and not (about and self._kind(value) == "message")):
@@ -87,7 +70,7 @@ class Incoming(Blocks):
             if event.number not in self.spoken:
                 self.spoken |= {event.number}
             yield TextDelta(str(value.get("delta") or ""))
-        elif type_ in THOUGHTS:
+        elif type_ in THOUGHT:
             yield ReasoningDelta(str(value.get("delta") or ""))
         elif type_ in ENDS:
             yield _finish_of(part_of(value, "response"), self.form)

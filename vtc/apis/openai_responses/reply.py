@@ -26,7 +26,6 @@ from vtc.apis.openai_responses.incoming import (
     ENDS,
     PART,
     PART_DONE,
-    REASONING_FIELDS,
     TEXT,
     TEXT_DONE,
     Incoming,
@@ -87,7 +86,7 @@ class EventCodec(Incoming):
 
     @property
     def kinds(self) -> tuple[str, str]:
-        return "message", "" if self.drop & REASONING_FIELDS else "reasoning"
+        return "message", "" if self.drop & blocks.THOUGHTS else "reasoning"
 
     def write(self, frame: Frame, choice: int, said: Sequence[Said], *, first: bool) -> list[Json]:
         self.renumbers = True
@@ -138,7 +137,7 @@ class EventCodec(Incoming):
             yield from self._ended(event) if type_ in ENDS else self._head(event)
         elif event.kind == "message":
             yield from self._message(event, type_)
-        elif event.kind == "reasoning" and self.drop & REASONING_FIELDS:
+        elif event.kind == "reasoning" and self.drop & blocks.THOUGHTS:
             self.renumbers = True
         elif event.kind:
             yield from self._other(event, type_)
