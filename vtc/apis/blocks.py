@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
@@ -24,6 +24,8 @@ OURS = -1
 """Stands for the number of a block that upstream has none for."""
 
 type Json = Mapping[str, Any]
+type Phase = Literal["", "begin", "part", "text", "end"]
+"""What an event does to a block of text; a `part` of it begins with the block or later."""
 
 
 class Event(Frame, frozen=True, gc=False):
@@ -34,6 +36,10 @@ class Event(Frame, frozen=True, gc=False):
     """Upstream's block that it is about."""
     kind: str = ""
     """The kind of that block, in the API's own word; empty if it is about none."""
+    phase: Phase = ""
+    """What it does to a block of text."""
+    says: bool = False
+    """True if it begins a block of text with text, or ends one that had some."""
 
 
 type Unit = Event | Json
@@ -65,6 +71,8 @@ class Blocks(msgspec.Struct):
     """
 
     framing: ClassVar[EventStream] = EventStream(named_by="type")
+    counts: ClassVar[bool] = False
+    """True if events are counted, so that one more or less gives all after it other numbers."""
 
     drop: frozenset[str] = frozenset()
     renumbers: bool = False
@@ -72,6 +80,8 @@ class Blocks(msgspec.Struct):
     """Blocks that began at the client."""
     open: Any = None
     """The last block of text or thoughts, an `Open`, until its end is told."""
+    filled: frozenset[int] = frozenset()
+    """Upstream's blocks that hold text or arguments, as read: frames that wait have been read and have not left."""
     starts: tuple[Event, ...] = ()
     """Frames that begin a block of text, and those after them that are about no block."""
     stops: tuple[Event, ...] = ()
@@ -89,8 +99,16 @@ class Blocks(msgspec.Struct):
         """Decode an event."""
 
     @abstractmethod
-    def _pass(self, event: Event) -> Iterable[Unit]:
-        """Let an event leave, or keep it in `starts` or `stops`."""
+    def _pass_other(self, event: Event) -> Iterable[Unit]:
+        """Let an event leave that is about no block of text."""
+
+    @abstractmethod
+    def _placed(self, event: Event) -> Unit:
+        """Put an event where the client has its block; the event itself if it says that."""
+
+    @abstractmethod
+    def _dropped(self, event: Event | None) -> Iterable[Unit]:
+        """Leave out what `starts`, as nothing of its text was left; `event` ends it."""
 
     @abstractmethod
     def _says_more(self, event: Event) -> bool:
@@ -105,8 +123,8 @@ class Blocks(msgspec.Struct):
         """Write text into the open block."""
 
     @abstractmethod
-    def _close(self) -> Iterable[Unit]:
-        """End the open block, if there is one, as `stops` do if there are any."""
+    def _close(self, *, made: bool = True) -> Iterable[Unit]:
+        """End the open block, if there is one, as `stops` do if there are any; only with `made` as it should."""
 
     @abstractmethod
     def _call(self, call: ToolCall) -> Iterable[Unit]:
@@ -115,10 +133,6 @@ class Blocks(msgspec.Struct):
     @abstractmethod
     def _finish(self, end: Finish, event: Event, *, first: bool) -> Iterable[Unit]:
         """Write the end of the reply, in place of `event` if that is `first` written for it."""
-
-    @abstractmethod
-    def _flush(self) -> Iterable[Unit]:
-        """Let all leave that stays here and is needed."""
 
     def _numbered(self, units: Sequence[Unit]) -> Sequence[Unit]:
         """Number the events that leave."""
@@ -135,12 +149,64 @@ class Blocks(msgspec.Struct):
             return Decoded((End(),)) if (frame.data or b"").strip() == b"[DONE]" else None
         return self._read(*cleaned(frame, value, self.drop - _NEEDED, self.framing))
 
+    def _fill(self, number: int, text: Any) -> str:
+        """Note that one of upstream's blocks holds some text; return that."""
+        if text and number not in self.filled:
+            self.filled |= {number}
+        return str(text or "")
+
+    def _is_hidden(self, kind: str) -> bool:
+        """True if the client is not sent blocks of this kind."""
+        return kind in self.drop or (kind in THOUGHTS and bool(self.drop & THOUGHTS))
+
     def event_of(self, frame: Frame) -> Event | None:
         """Return a frame as it was decoded; one that comes after a failure is decoded now."""
         if not isinstance(frame, Event):
             decoded = self.decode(frame)
             frame = decoded.frame or frame if decoded else frame
         return frame if isinstance(frame, Event) else None
+
+    def _pass(self, event: Event) -> Iterator[Unit]:
+        """Let an event leave, or keep it in `starts` or `stops`."""
+        kind, number, open_ = self.kinds[0], event.number, self.open
+        is_open = open_ is not None and (open_.kind, open_.number) == (kind, number)
+        begins = bool(self.starts) and self.starts[0].number == number
+        if self._is_hidden(event.kind):
+            self.renumbers |= self.counts
+        elif event.kind != kind:
+            yield from self._pass_other(event)
+        elif event.phase == "part" and begins:
+            self.starts += (event,)
+        elif event.phase in ("begin", "part"):
+            if event.phase == "begin" and is_open:  # some servers use a number again
+                yield from self._close()
+            yield from self._flush()
+            self.starts = (event,)
+            if event.says:
+                yield from self._to(kind, number)
+        elif event.phase == "end" and begins and event.says:  # and nothing of that was left
+            self.renumbers |= self.counts
+            yield from self._dropped(event)
+        elif begins or is_open or event.phase == "text":
+            yield from self._to(kind, number)
+            if event.phase == "end" and self.open.place == self.count - 1:
+                self.stops += (event,)
+            else:
+                yield self._placed(event)
+                self.open = None if event.phase == "end" else self.open
+        else:
+            self.renumbers |= self.counts  # the block was ended before
+
+    def _flush(self) -> Iterator[Unit]:
+        """Let all leave that stays here and is needed."""
+        is_ours = self.open is not None and (self.open.kind == self.kinds[1] or self.open.number == OURS)
+        if self.stops or is_ours:
+            yield from self._close(made=is_ours)
+        if self.starts and self.starts[0].number in self.filled:
+            self.renumbers |= self.counts
+            yield from self._dropped(None)
+        elif self.starts:
+            yield from self._to(self.kinds[0], self.starts[0].number)
 
     def forward(self, frame: Frame) -> bytes:
         event = self.event_of(frame)
@@ -160,6 +226,7 @@ class Blocks(msgspec.Struct):
 
     def write(self, frame: Frame, choice: int, said: Sequence[Said], *, first: bool) -> list[Json]:
         event = self.event_of(frame) or Event(b"", None)
+        self.renumbers |= self.counts
         text_kind, thoughts_kind = self.kinds
         more = first and self._says_more(event)
         units: list[Unit] = []

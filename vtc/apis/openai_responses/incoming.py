@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from vtc.apis.base import Decoded
-from vtc.apis.blocks import Blocks, Event, Json
+from vtc.apis.blocks import Blocks, Event, Json, Phase
 from vtc.apis.fields import part_of
 from vtc.apis.openai_responses.items import ADDED, CALLS, DONE, Form, name_of
 from vtc.events import BlockEnd, CallDelta, Delta, Finish, Reason, ReasoningDelta, TextDelta
@@ -23,6 +23,12 @@ TEXT, TEXT_DONE, PART, PART_DONE = (
     "response.content_part.added",
     "response.content_part.done",
 )
+_PHASES: dict[str, Phase] = {
+    ADDED: "begin",
+    PART: "part",
+    TEXT: "text",
+    **dict.fromkeys((TEXT_DONE, PART_DONE, DONE), "end"),
+}
 THOUGHT = ("response.reasoning_text.delta", "response.reasoning_summary_text.delta")
 ENDS = ("response.completed", "response.incomplete", "response.failed")
 
@@ -37,10 +43,6 @@ class Incoming(Blocks):
     """Items by all that may name them."""
     speaking: bool = False
     """True in a text."""
-    spoken: frozenset[int] = frozenset()
-    """Items that have text."""
-    filled: frozenset[int] = frozenset()
-    """Calls that have arguments."""
 
     def _read(self, frame: Frame, value: Json) -> Decoded | None:
         about = "item_id" in value or "item" in value or "output_index" in value
@@ -50,7 +52,11 @@ class Incoming(Blocks):
             self.names = {**self.names, **dict.fromkeys(_names(value), len(self.items))}
             self.items = (*self.items, of)
         kind = self._kind(value) if about else ""
-        event = Event(frame.raw, frame.data, value, self._number(value), kind)
+        number = self._number(value)
+        if type_ == PART:
+            self.filled -= {number}
+        phase = _PHASES.get(type_, "")
+        event = Event(frame.raw, frame.data, value, number, kind, phase, phase == "end" and number in self.filled)
         deltas = (*self._deltas(event),)
         if not deltas and not about and "sequence_number" not in value and not type_.startswith("response."):
             return None
@@ -67,9 +73,7 @@ class Incoming(Blocks):
         value, type_ = event.value, event.value["type"]
         if type_ == TEXT:
             self.speaking = self.speaking or bool(value.get("delta"))
-            if event.number not in self.spoken:
-                self.spoken |= {event.number}
-            yield TextDelta(str(value.get("delta") or ""))
+            yield TextDelta(self._fill(event.number, value.get("delta")))
         elif type_ in THOUGHT:
             yield ReasoningDelta(str(value.get("delta") or ""))
         elif type_ in ENDS:
@@ -92,8 +96,7 @@ class Incoming(Blocks):
             return CallDelta(number, id_, name_of(item, self.form), '{"input": "' if raw else "", item)
         piece = value["delta"] if type_.endswith(".delta") else ""
         if number not in self.filled:
-            piece = piece or value.get(field) or item.get(field) or ""
-            self.filled |= {number} if piece else frozenset()
+            piece = self._fill(number, piece or value.get(field) or item.get(field))
         if raw:
             piece = json.dumps(piece, ensure_ascii=False)[1:-1] + ('"}' if type_ == DONE else "")
         return CallDelta(number, arguments=piece, source=item or None)

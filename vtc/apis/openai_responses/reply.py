@@ -12,14 +12,13 @@ as it came.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar
 
 import msgspec
 from msgspec.structs import replace
 
 from vtc.apis import blocks
-from vtc.apis.base import Said
 from vtc.apis.blocks import Event, Json, Unit
 from vtc.apis.fields import part_of
 from vtc.apis.openai_responses.incoming import (
@@ -33,7 +32,6 @@ from vtc.apis.openai_responses.incoming import (
 from vtc.apis.openai_responses.items import ADDED, CALLS, DONE, PARTS, done_item, events_of, parted
 from vtc.events import Finish, ToolCall
 from vtc.json_text import decode
-from vtc.wire.framing import Frame
 
 _OWN: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "message": (
@@ -63,12 +61,12 @@ class Open(blocks.Open, frozen=True, gc=False):
     """Those that are done."""
     part: Json | None = None
     """The one that is not."""
-    settled: bool = False
-    """True once the arguments of a call were told whole."""
 
 
 class EventCodec(Incoming):
     """The events of a streamed reply."""
+
+    counts: ClassVar[bool] = True
 
     id: str = ""
     """Of the reply."""
@@ -87,10 +85,6 @@ class EventCodec(Incoming):
     @property
     def kinds(self) -> tuple[str, str]:
         return "message", "" if self.drop & blocks.THOUGHTS else "reasoning"
-
-    def write(self, frame: Frame, choice: int, said: Sequence[Said], *, first: bool) -> list[Json]:
-        self.renumbers = True
-        return super().write(frame, choice, said, first=first)
 
     def _numbered(self, units: Sequence[Unit]) -> Sequence[Unit]:
         """Number the events that leave; those of upstream keep theirs as long as none was added or taken away."""
@@ -131,20 +125,45 @@ class EventCodec(Incoming):
 
     # Passing
 
-    def _pass(self, event: Event) -> Iterator[Unit]:
-        type_ = event.value["type"]
+    def _pass_other(self, event: Event) -> Iterator[Unit]:
+        type_, number, item = event.value["type"], event.number, event.value.get("item")
         if isinstance(event.value.get("response"), dict):
             yield from self._ended(event) if type_ in ENDS else self._head(event)
-        elif event.kind == "message":
-            yield from self._message(event, type_)
-        elif event.kind == "reasoning" and self.drop & blocks.THOUGHTS:
-            self.renumbers = True
-        elif event.kind:
-            yield from self._other(event, type_)
-        else:
-            if type_ == "error":
-                yield from self._flush()
+            return
+        if type_ == "error":
+            yield from self._flush()
+        if event.kind and type_ == ADDED and isinstance(item, dict):
+            yield from self._close()
+            id_ = str(item.get("id") or f"fc_{str(item.get('call_id')).removeprefix('fc_')}")
+            if event.kind in CALLS:
+                self.open = Open(event.kind, number, self.count, id_, {**parted(item, self.form), "id": id_})
+                self.said = None
+            self.sent, self.count = {**self.sent, number: (self.count, id_)}, self.count + 1
+        if not event.kind or number not in self.sent:
             yield event
+        elif event.kind in CALLS and type_ != ADDED:
+            yield from self._pass_call(event, type_)
+        else:
+            placed = self._placed(event)
+            if type_ == DONE:
+                self.done = (*self.done, (placed.value if isinstance(placed, Event) else placed)["item"])
+            yield placed
+
+    def _pass_call(self, event: Event, type_: str) -> Iterator[Unit]:
+        """Pass a piece of a call's arguments; an event that ends it waits for the last one."""
+        value, field = event.value, CALLS[event.kind][1]
+        if self.open is None or self.open.number != event.number:
+            if type_.endswith(".delta"):
+                raise ValueError("a call goes on after another item has begun")
+            self.renumbers = True  # it was ended when the next item began
+        elif type_.endswith(".delta"):
+            self.said = (self.said, value["delta"])
+            yield self._placed(event)
+        else:
+            self.said = self.said or (None, str(value.get(field) or part_of(value, "item").get(field) or ""))
+            self.stops += (event,)
+            if type_ == DONE:
+                yield from self._close(made=False)
 
     def _head(self, event: Event) -> Iterator[Unit]:
         """Pass `response.created` and the like, with the fields that the AI SDK demands."""
@@ -162,105 +181,39 @@ class EventCodec(Incoming):
     def _ended(self, event: Event) -> Iterator[Unit]:
         closing = [*self._close()]
         yield from closing
-        self.renumbers = self.renumbers or bool(self.starts)  # of a message that said nothing
+        self.renumbers |= bool(self.starts)  # of a message that said nothing
         self.starts = ()
         if not self.renumbers and all(isinstance(unit, Event) for unit in closing):
             yield event
             return
         response = event.value["response"]
-        output = response.get("output") or ()
-        same = [*map(_essence, output)] == [*map(_essence, self.done)]
-        whole = {**response, "id": self.id or response.get("id"), "output": output if same else self.done}
-        yield {**event.value, "response": whole}
+        yield {**event.value, "response": {**response, "id": self.id or response.get("id"), "output": self.done}}
 
-    def _message(self, event: Event, type_: str) -> Iterator[Unit]:
-        """Pass an event of a message, or keep it."""
-        number, open_ = event.number, self.open
-        is_open = open_ is not None and open_.kind == "message" and open_.number == number
-        begins = bool(self.starts) and self.starts[0].number == number
-        ends = type_ in (TEXT_DONE, PART_DONE, DONE)
-        if type_ == ADDED:
-            self.renumbers = self.renumbers or bool(self.starts)  # of a message that said nothing
-            self.starts = (event,)
-        elif type_ == PART:
-            self.starts = (*(self.starts if begins else ()), event)
-        elif type_ == TEXT:
-            yield from self._to("message", number)
-            self.said = (self.said, str(event.value.get("delta") or ""))
-            yield self._placed(event)
-        elif ends and begins and number in self.spoken and _repeated(event.value):  # all of its text was taken away
-            self.starts = () if type_ == DONE else tuple(one for one in self.starts if one.value["type"] == ADDED)
-            if type_ == DONE and is_open:
-                self.stops = (*self.stops, event)
-            else:
-                self.renumbers = True
-        elif begins or is_open:
-            if begins:
-                yield from self._to("message", number)
-            if ends:
-                self.stops = (*self.stops, event)
-            else:
-                yield self._placed(event)
-        else:
-            self.renumbers = True
-
-    def _other(self, event: Event, type_: str) -> Iterator[Unit]:
-        """Pass an event of an item that is no message."""
-        number, item, is_call = event.number, event.value.get("item"), event.kind in CALLS
-        if type_ == ADDED and isinstance(item, dict):
-            yield from self._close()
-            id_ = str(item.get("id") or f"fc_{str(item.get('call_id')).removeprefix('fc_')}")
-            if is_call:
-                begun = {**parted(item, self.form), "id": id_}
-                self.open, self.said = Open("call", number, self.count, id_, begun), None
-            self.sent, self.count = {**self.sent, number: (self.count, id_)}, self.count + 1
-        if number not in self.sent:
-            yield event
-            return
-        if is_call and type_ != ADDED:
-            if self.open is None or self.open.number != number:
-                if type_.endswith(".delta"):
-                    raise ValueError("a call goes on after another item has begun")
-                self.renumbers = True  # it was ended when the next item began
-                return
-            if type_.endswith(".delta"):
-                self.said = (self.said, event.value["delta"])
-            elif type_.endswith("arguments.done"):
-                self.open = replace(self.open, settled=True)
-        placed = self._placed(event)
-        if type_ == DONE:
-            self.done = (*self.done, (placed.value if isinstance(placed, Event) else placed)["item"])
-            self.open = None if is_call else self.open
-        yield placed
+    def _dropped(self, event: Event | None) -> Iterable[Unit]:
+        """Leave out a part; another one may come, as long as the item is not done."""
+        goes_on = event is not None and event.value["type"] != DONE
+        self.starts = tuple(one for one in self.starts if goes_on and one.value["type"] == ADDED)
+        return ()
 
     def _placed(self, event: Event, **more: Any) -> Unit:
         """Put an event where its item is; the frame itself if it says that."""
         value, open_ = event.value, self.open
         if event.kind == "message" and open_:
             index, id_ = open_.place, open_.id
-            if "part" in value or "content_index" in value or value["type"] in (TEXT, TEXT_DONE):
+            if "part" in value or "content_index" in value or event.phase == "text" or value["type"] == TEXT_DONE:
                 more = {"content_index": len(open_.parts), **more}
+            if event.phase == "text":
+                self.said = (self.said, str(value.get("delta") or ""))
         else:
             index, id_ = self.sent[event.number]
         more["output_index"] = index
         if isinstance(item := more.get("item") or value.get("item"), dict):
-            if item.get("type") in CALLS:
-                item = parted(item, self.form)
-                if value["type"] == DONE and open_:
-                    known = {key: open_.item[key] for key in ("call_id", "name", "namespace") if key in open_.item}
-                    item = {"status": "completed", **item, **known}
-            more["item"] = {**item, "id": id_}
+            more["item"] = {**parted(item, self.form), "id": id_}
         else:
             more["item_id"] = id_
             if "name" in value:
                 more["name"] = parted(value, self.form)["name"]
         return event if all(value.get(key) == one for key, one in more.items()) else {**value, **more}
-
-    def _flush(self) -> Iterator[Unit]:
-        if self.stops:
-            yield from self._close(item=any(one.value["type"] == DONE for one in self.stops), made=False)
-        if self.starts:
-            yield from self._to("message", self.starts[0].number)
 
     # Writing
 
@@ -283,10 +236,13 @@ class EventCodec(Incoming):
         return {**self._at("delta"), "delta": text, **more}
 
     def _at(self, end: str, around: bool = False) -> dict[str, Any]:
-        """Name the open part in an event about its text, or `around` that."""
-        names = PARTS.get(str(self.open.part.get("type")), PARTS["output_text"])
-        at = {"item_id": self.open.id, "output_index": self.open.place, "content_index": len(self.open.parts)}
-        return {"type": f"response.{names[not around]}.{end}", **at}
+        """Name the open part, or call, in an event about its text, or `around` that."""
+        open_ = self.open
+        at = {"item_id": open_.id, "output_index": open_.place}
+        if open_.kind in CALLS:
+            return {"type": f"response.{CALLS[open_.kind][0]}.{end}", **at}
+        names = PARTS.get(str(open_.part.get("type")), PARTS["output_text"])
+        return {"type": f"response.{names[not around]}.{end}", **at, "content_index": len(open_.parts)}
 
     def _begin(self, kind: str, number: int, starts: Sequence[Event]) -> Iterator[Unit]:
         goes_on = bool(starts) and self.open is not None and self.open.number == starts[0].number
@@ -316,8 +272,8 @@ class EventCodec(Incoming):
         """Make the id of an item, which no other has."""
         return f"{prefix}_vtc{self.count}_{self.id.removeprefix('resp_')}"
 
-    def _close(self, *, item: bool = True, made: bool = True) -> Iterator[Unit]:
-        """End the open part, and the open item, as the frames that were kept do or as they should.
+    def _close(self, *, made: bool = True, item: bool = True) -> Iterator[Unit]:
+        """End the open part, or call, and the open item, as the frames that were kept do or as they should.
 
         Only with `made` is there an event for which no frame was kept.
         """
@@ -326,49 +282,36 @@ class EventCodec(Incoming):
         if open_ is None:
             return
 
-        def said(event: dict[str, Any], **fields: Any) -> Iterator[Unit]:
+        def told(event: dict[str, Any], **new: Any) -> Iterator[Unit]:
             if (came := held.get(event["type"])) is not None:
-                if came.value.get("text") == fields.get("text"):
-                    fields.pop("logprobs", None)  # they fit only the text that came
-                yield self._placed(came, **fields)
+                is_same = came.value.get("text") == event.get("text")  # what is new fits another text
+                yield self._placed(came, **(event if is_same else {**event, **new}))
             elif made:
-                yield {**event, **fields}
+                yield {**event, **new}
 
         text = _joined(self.said)
-        if open_.kind == "call":
-            events, field, _ = CALLS[open_.item["type"]]
-            at = {"item_id": open_.id, "output_index": open_.place, "name": open_.item["name"]}
-            if not open_.settled:
-                yield {"type": f"response.{events}.done", **at, field: text}
-            done: Json = {**open_.item, field: text, "status": "completed"}
-            self.open, self.done = None, (*self.done, done)
-            yield {"type": DONE, "output_index": open_.place, "item": done}
-            return
-        if open_.part is not None:
+        done: dict[str, Any] = {**open_.item, "status": "completed"}
+        if DONE in held:
+            done = {"status": "completed", **held[DONE].value["item"], "id": open_.id}
+        if open_.kind in CALLS:
+            field = CALLS[open_.kind][1]
+            yield from told({**self._at("done"), field: text}, name=open_.item["name"])
+            known = {key: open_.item[key] for key in ("call_id", "name", "namespace") if key in open_.item}
+            done |= {**known, field: text}
+        elif open_.part is not None:
             part = held[PART_DONE].value["part"] if PART_DONE in held else open_.part
             if part.get("type") in ("output_text", "reasoning_text"):
                 more: dict[str, Any] = {"logprobs": []} if open_.kind == "message" else {}
                 if part.get("text") != text:
                     part = {**part, "text": text, **more, **({"annotations": []} if more else {})}
-                yield from said(self._at("done"), text=text, **more)
-            yield from said(self._at("done", around=True), part=part)
+                yield from told({**self._at("done"), "text": text}, **more)
+            yield from told({**self._at("done", around=True), "part": part})
             self.open = open_ = replace(open_, parts=(*open_.parts, part), part=None)
-        if item:
-            done = held[DONE].value["item"] if DONE in held else {**open_.item, "status": "completed"}
+        if item and (made or DONE in held):
             if [*map(_text, done.get("content") or ())] != [*map(_text, open_.parts)]:
-                done = {**done, "content": open_.parts}
-            yield from said({"type": DONE, "output_index": open_.place}, item=done)
-            self.open, self.done = None, (*self.done, {**done, "id": open_.id})
-
-
-def _repeated(value: Json) -> str:
-    """The text that an event at an end repeats."""
-    parts = part_of(value, "item").get("content") or [part_of(value, "part")]
-    return str(value.get("text") or "") or "".join(str(part.get("text") or "") for part in parts)
-
-
-def _essence(item: Json) -> list[Any]:
-    return [item.get(key) for key in ("type", "id", "call_id", "namespace", "name", "arguments", "input", "content")]
+                done["content"] = open_.parts
+            yield from told({"type": DONE, "output_index": open_.place, "item": done})
+            self.open, self.done = None, (*self.done, done)
 
 
 def _text(part: Json) -> Any:
