@@ -14,9 +14,8 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from vtc.apis.base import Decoded, Said
-from vtc.apis.fields import cleaned
+from vtc.apis.fields import cleaned, object_of
 from vtc.events import Call, CallDelta, End, Finish, Reasoning, Rewritten, Text, ToolCall
-from vtc.json_text import decode
 from vtc.wire.framing import Frame
 from vtc.wire.sse import EventStream
 
@@ -141,11 +140,8 @@ class Blocks(msgspec.Struct):
     # Reading, passing and writing
 
     def decode(self, frame: Frame) -> Decoded | None:
-        try:
-            value = decode(frame.data or b"null", "replace")
-        except ValueError:
-            value = None
-        if not isinstance(value, dict) or not isinstance(value.get("type"), str):
+        value = object_of(frame.data)
+        if value is None or not isinstance(value.get("type"), str):
             return Decoded((End(),)) if (frame.data or b"").strip() == b"[DONE]" else None
         return self._read(*cleaned(frame, value, self.drop - _NEEDED, self.framing))
 

@@ -11,7 +11,7 @@ name their tool, and often no call: they are matched by their order. The format 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
@@ -21,14 +21,16 @@ from msgspec.structs import replace
 from vtc import events
 from vtc.apis import base
 from vtc.apis.base import Decoded, KeepsNothing, Said
-from vtc.apis.fields import Group, cleaned, part_of
+from vtc.apis.fields import Group, cleaned, object_of
+from vtc.apis.folding import add
 from vtc.apis.openai_chat import request as openai_chat
+from vtc.apis.tool_calls import arguments_text
 from vtc.events import Call, CallDelta, Delta, Finish, Reasoning, ReasoningDelta, TextDelta, ToolCall
-from vtc.json_text import decode
 from vtc.wire.framing import Frame
 from vtc.wire.ndjson import Lines
 
 _EVERY_LINE = ("model", "created_at")
+_SAID = ("role", "content", "tool_calls")
 
 
 class Request(openai_chat.Request):
@@ -75,97 +77,87 @@ class Codec(KeepsNothing, msgspec.Struct):
     """The lines of a reply. `ids` gives calls ids; `drop` names fields to leave out."""
 
     framing: ClassVar[Lines] = Lines()
-    renumbers: ClassVar[bool] = False
 
     ids: bool = False
     drop: frozenset[str] = frozenset()
-    last: Frame | None = None
+    last: Mapping[str, Any] | None = None
 
     def decode(self, frame: Frame) -> Decoded | None:
-        try:
-            line = decode(frame.data or b"null", "replace")
-        except ValueError:
-            return None
-        if isinstance(line, dict) and "error" in line:
+        line = object_of(frame.data)
+        if line and "error" in line:
             return Decoded((Finish("length", said="error"),))  # it ends the reply: what waits leaves before it
-        if not isinstance(line, dict) or not isinstance(line.get("message"), dict):
+        if not line or not isinstance(line.get("message"), dict):
             return None  # nothing of this API
-        self.last = cleaned(frame, line, self.drop, self.framing)[0] if self.drop else frame
         known = line.keys() <= {*_EVERY_LINE, "message", "done"} and line["message"].keys() <= {"role", "content"}
-        return Decoded(tuple(_deltas(line)), known and not line.get("done"), self.last)
-
-    def forward(self, frame: Frame) -> bytes:
-        return frame.raw
+        deltas = _deltas(line)
+        frame, self.last = cleaned(frame, line, self.drop, self.framing) if self.drop else (frame, line)
+        return Decoded(tuple(deltas), known and not line.get("done"), frame)
 
     def write(self, frame: Frame, choice: int, said: Sequence[Said], *, first: bool) -> list[Mapping[str, Any]]:
-        line = decode(frame.data or b"{}", "replace")
-        done = bool(line.get("done") or "error" in line)
-        message = part_of(line, "message")
-        rest = {key: value for key, value in message.items() if key not in ("role", "content", "tool_calls")}
-        parts = [{"content": "", **rest}] if first and rest and not done else []
+        line = object_of(frame.data) or {}
+        done, is_error = bool(line.get("done")), "error" in line
+        rest = {key: value for key, value in (line.get("message") or {}).items() if key not in _SAID}
+        lines: list[Mapping[str, Any]] = [_part(line, **rest)] if first and rest and not done else []
         for one in said:
             match one:
-                case Reasoning(raw):
-                    parts += [] if "thinking" in self.drop else [{"content": "", "thinking": raw}]
+                case Reasoning(raw) if "thinking" not in self.drop:
+                    lines.append(_part(line, thinking=raw))
                 case Call(call=call):
-                    parts.append({"content": "", "tool_calls": [_entry(call, ids=self.ids)]})
+                    lines.append(_part(line, tool_calls=[_entry(call, ids=self.ids)]))
                 case CallDelta(source=source):
-                    parts.append({"content": "", "tool_calls": [source]})
+                    lines.append(_part(line, tool_calls=[source]))
                 case events.Text(text) | events.Rewritten(text=text) if text:
-                    parts.append({"content": text})
-        head = {key: line[key] for key in _EVERY_LINE if key in line}
-        lines = [{**head, "message": {"role": "assistant", **part}, "done": False} for part in parts]
-        if "error" in line:
-            lines.append(line)
-        elif any(isinstance(one, Finish) for one in said):
-            end = line if done else {**head, "done": True, "done_reason": "stop"}
-            lines.append({**end, "message": {"role": "assistant", "content": "", **(rest if done else {})}})
-        return [*lines]
+                    lines.append(_part(line, content=text))
+                case Finish() if not is_error:
+                    end = line if done else {**_part(line), "done": True, "done_reason": "stop"}
+                    lines.append({**end, "message": {"role": "assistant", "content": "", **(rest if done else {})}})
+        return [*lines, line] if is_error else lines
 
     def keep_alive(self) -> bytes | None:
         """Copy the last line without its text, as clients read every line as JSON; None before the first."""
-        line = decode(self.last.data or b"{}", "replace") if self.last else None
-        return line and self.framing.write({**line, "message": {"role": "assistant", "content": ""}}, None, first=True)
+        empty = {"role": "assistant", "content": ""}
+        return self.framing.write({**self.last, "message": empty}, None, first=True) if self.last else None
 
 
-def _deltas(line: Mapping[str, Any]) -> Iterable[Delta]:
+def _part(like: Mapping[str, Any], **said: Any) -> dict[str, Any]:
+    """Write a line of a reply that goes on."""
+    head = {key: like[key] for key in _EVERY_LINE if key in like}
+    return {**head, "message": {"role": "assistant", "content": "", **said}, "done": False}
+
+
+def _deltas(line: Mapping[str, Any]) -> list[Delta]:
     message = line["message"]
-    if message.get("thinking"):
-        yield ReasoningDelta(str(message["thinking"]))
+    deltas: list[Delta] = [ReasoningDelta(str(message["thinking"]))] if message.get("thinking") else []
     for entry in message.get("tool_calls") or ():
-        arguments = json.dumps(entry["function"].get("arguments") or {}, ensure_ascii=False)
-        yield CallDelta(None, entry.get("id"), str(entry["function"].get("name")), arguments, entry)
-    yield TextDelta(str(message.get("content") or ""))
+        arguments = arguments_text(entry["function"].get("arguments")) or "{}"
+        deltas.append(CallDelta(None, entry.get("id"), str(entry["function"].get("name")), arguments, entry))
+    deltas.append(TextDelta(str(message.get("content") or "")))
     if line.get("done"):
         reason = str(line.get("done_reason") or "")
-        yield Finish("length" if reason == "length" else "other", said=reason)  # calls do not change it
+        deltas.append(Finish("length" if reason == "length" else "other", said=reason))  # calls do not change it
+    return deltas
 
 
 def _unfolded(reply: Any, request: base.Request | None) -> Sequence[Mapping[str, Any]]:
-    message, head = reply["message"], {key: reply[key] for key in _EVERY_LINE if key in reply}
+    message = reply["message"]
     if request is None:
         return [reply]
-    told = [{"thinking": message["thinking"]}] if message.get("thinking") else []
-    told += [{"content": message["content"]}] if message.get("content") else []
-    told += [{"tool_calls": [call]} for call in message.get("tool_calls") or ()]
-    lines = [{**head, "message": {"role": "assistant", "content": "", **one}, "done": False} for one in told]
+    told = [_part(reply, **{key: message[key]}) for key in ("thinking", "content") if message.get(key)]
+    told += [_part(reply, tool_calls=[call]) for call in message.get("tool_calls") or ()]
     rest = {key: value for key, value in message.items() if key not in ("thinking", "tool_calls")}
-    return [*lines, {**reply, "message": {**rest, "content": ""}}]
+    return [*told, {**reply, "message": {**rest, "content": ""}}]
 
 
 def _folded(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    messages = [line["message"] for line in lines]
-    message = {**messages[-1], "content": "".join(one["content"] for one in messages)}
-    if thinking := "".join(one.get("thinking") or "" for one in messages):
-        message["thinking"] = thinking
-    if calls := [call for one in messages for call in one.get("tool_calls") or ()]:
-        message["tool_calls"] = calls
+    message: dict[str, Any] = {}
+    for line in lines:
+        add(message, line["message"])
     return {**lines[-1], "message": message}
 
 
 def _answer(request: base.Request, text: str, _digest: str, created: int) -> Mapping[str, Any]:
     head = {"model": request.model, "created_at": datetime.fromtimestamp(created, UTC).isoformat()}
-    return {**head, "message": {"role": "assistant", "content": text}, "done": True, "done_reason": "stop"}
+    return {**_part(head, content=text), "done": True, "done_reason": "stop"}
 
 
 API = base.Api(

@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from vtc.apis.base import Decoded, KeepsNothing, Said
-from vtc.apis.fields import cleaned, part_of
+from vtc.apis.fields import cleaned, object_of, part_of
 from vtc.apis.openai_chat.calls import LEGACY, entry_of, read_call, read_function_call
 from vtc.events import (
     Call,
@@ -34,7 +34,6 @@ from vtc.events import (
     TextDelta,
     ToolCall,
 )
-from vtc.json_text import decode
 from vtc.wire import sse
 from vtc.wire.framing import Frame
 
@@ -80,7 +79,6 @@ class ChunkCodec(KeepsNothing, msgspec.Struct):
     """The chunks of a streamed reply. `legacy` writes calls in the older form; `drop` names fields to leave out."""
 
     framing: ClassVar[sse.EventStream] = sse.EventStream(last=b"data: [DONE]\n\n")
-    renumbers: ClassVar[bool] = False
 
     legacy: bool = False
     drop: frozenset[str] = frozenset()
@@ -122,11 +120,8 @@ class ChunkCodec(KeepsNothing, msgspec.Struct):
     def _decode_any(self, frame: Frame, data: bytes) -> Decoded | None:
         if data.strip() == b"[DONE]":
             return Decoded((End(),))
-        try:
-            chunk = decode(data, "replace")
-        except ValueError:
-            return None
-        entries = chunk.get("choices") if isinstance(chunk, dict) else None
+        chunk = object_of(data)
+        entries = chunk.get("choices") if chunk else None
         if not isinstance(entries, list) or not {*map(type, entries)} <= {dict}:
             return None
         deltas = [delta for entry in entries for delta in _deltas(entry.get("index") or 0, entry, entry.get("delta"))]
@@ -159,7 +154,7 @@ class ChunkCodec(KeepsNothing, msgspec.Struct):
         if not self.calls or b'"tool_calls"' not in frame.raw:
             return frame.raw
         # Calls that were read from the text before took the first places.
-        chunk = decode(frame.data or b"{}", "replace")
+        chunk = object_of(frame.data) or {}
         for entry in chunk["choices"]:
             calls = part_of(entry, "delta").get("tool_calls")
             if calls:
@@ -170,8 +165,7 @@ class ChunkCodec(KeepsNothing, msgspec.Struct):
         return {**call, "index": (call.get("index") or 0) + self.calls.get(choice, 0)}
 
     def write(self, frame: Frame, choice: int, said: Sequence[Said], *, first: bool) -> list[Mapping[str, Any]]:
-        chunk = decode(frame.data or b"{}", "replace")
-        chunk = chunk if isinstance(chunk, dict) else {}
+        chunk = object_of(frame.data) or {}
         entries = chunk.get("choices") or []
         entry: dict[str, Any] = ([one for one in entries if (one.get("index") or 0) == choice] or [{}])[0]
         head = {key: value for key, value in chunk.items() if key not in ("choices", "usage")}

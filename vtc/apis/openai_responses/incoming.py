@@ -89,7 +89,7 @@ class Incoming(Blocks):
     def _call_delta(self, event: Event) -> CallDelta:
         """Read an event of a call. The raw input of a custom tool is written as JSON, piece by piece."""
         value, type_, number, item = event.value, event.value["type"], event.number, part_of(event.value, "item")
-        _, field, _ = CALLS[event.kind]
+        _, field = CALLS[event.kind]
         raw = field == "input"
         if type_ == ADDED:
             id_ = item.get("call_id") or item.get("id")

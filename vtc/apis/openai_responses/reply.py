@@ -29,22 +29,15 @@ from vtc.apis.openai_responses.incoming import (
     TEXT_DONE,
     Incoming,
 )
-from vtc.apis.openai_responses.items import ADDED, CALLS, DONE, PARTS, done_item, events_of, parted
+from vtc.apis.openai_responses.items import ADDED, CALLS, DONE, IDS, PARTS, done_item, events_of, own_item, parted
 from vtc.events import Finish, ToolCall
 from vtc.json_text import decode
 
-_OWN: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "message": (
-        "msg",
-        {"role": "assistant", "content": []},
-        {"type": "output_text", "annotations": [], "logprobs": []},
-    ),
-    "reasoning": ("rs", {"summary": [], "content": []}, {"type": "reasoning_text"}),
-}
-"""Items with text that VTC begins itself: how their ids begin, and the fields of the item and of its part."""
 _TEXT_TYPE = b'"%b"' % TEXT.encode()
 _DELTA = re.compile(rb'"delta"\s*:\s*("(?:[^"\\]|\\.)*+")')  # no string holds the quotes around the name as they are
 _NUMBER = re.compile(rb'"sequence_number"\s*:\s*(\d+)')
+_OPTIONAL = ("logprobs", "name")
+"""Fields of events at an end that not all servers write."""
 _MOST_PASSED = 1 << 16
 """Bytes of frames that are kept until their text is read."""
 
@@ -84,7 +77,7 @@ class EventCodec(Incoming):
 
     @property
     def kinds(self) -> tuple[str, str]:
-        return "message", "" if self.drop & blocks.THOUGHTS else "reasoning"
+        return "message", "" if self._is_hidden("reasoning") else "reasoning"
 
     def _numbered(self, units: Sequence[Unit]) -> Sequence[Unit]:
         """Number the events that leave; those of upstream keep theirs as long as none was added or taken away."""
@@ -231,46 +224,32 @@ class EventCodec(Incoming):
         self.count, self.done = self.count + 1, (*self.done, item)
 
     def _piece(self, text: str) -> Json:
-        self.said = (self.said, text)
-        more: dict[str, Any] = {"logprobs": []} if self.open.kind == "message" else {}
-        return {**self._at("delta"), "delta": text, **more}
-
-    def _at(self, end: str, around: bool = False) -> dict[str, Any]:
-        """Name the open part, or call, in an event about its text, or `around` that."""
-        open_ = self.open
-        at = {"item_id": open_.id, "output_index": open_.place}
-        if open_.kind in CALLS:
-            return {"type": f"response.{CALLS[open_.kind][0]}.{end}", **at}
-        names = PARTS.get(str(open_.part.get("type")), PARTS["output_text"])
-        return {"type": f"response.{names[not around]}.{end}", **at, "content_index": len(open_.parts)}
+        self.said, open_ = (self.said, text), self.open
+        _, events, _ = PARTS.get(open_.part.get("type"), PARTS["output_text"])
+        at = {"item_id": open_.id, "output_index": open_.place, "content_index": len(open_.parts)}
+        more: dict[str, Any] = {"logprobs": []} if open_.kind == "message" else {}
+        return {"type": f"response.{events}.delta", **at, "delta": text, **more}
 
     def _begin(self, kind: str, number: int, starts: Sequence[Event]) -> Iterator[Unit]:
         goes_on = bool(starts) and self.open is not None and self.open.number == starts[0].number
         yield from self._close(item=not goes_on)
-        if self.open is None and not (starts and starts[0].value["type"] == ADDED):
-            prefix, more, _ = _OWN[kind]
-            item = {"id": self._own_id(prefix), "type": kind, "status": "in_progress", **more}
-            yield {"type": ADDED, "output_index": self._opened(kind, number, item), "item": item}
+        if self.open is None:
+            own = f"{IDS[kind]}_vtc{self.count}_{self.id.removeprefix('resp_')}"
+            came = starts[0].value["item"] if starts and starts[0].value["type"] == ADDED else None
+            item = came or own_item(kind, own, "", "in_progress")
+            self.open = Open(kind, number, self.count, str(item.get("id") or own), item)
+            self.count += 1
+            made = events_of(item, self.open.place)
+            if came is None:
+                yield next(made)
+            if not starts:
+                self.open = replace(self.open, part=item["content"][0])
+                yield next(made)
         for event in starts:
-            if event.value["type"] == ADDED:
-                self._opened(kind, event.number, event.value["item"])
             yield self._placed(event)
             if event.value["type"] == PART:
                 self.open = replace(self.open, part=event.value["part"])
-        if not starts:
-            self.open = replace(self.open, part={**_OWN[kind][2], "text": ""})
-            yield {**self._at("added", around=True), "part": self.open.part}
         self.said = None
-
-    def _opened(self, kind: str, number: int, item: Json) -> int:
-        """Note that an item begins at the client; return its index there."""
-        self.open = Open(kind, number, self.count, str(item.get("id") or self._own_id(_OWN[kind][0])), item)
-        self.count += 1
-        return self.count - 1
-
-    def _own_id(self, prefix: str) -> str:
-        """Make the id of an item, which no other has."""
-        return f"{prefix}_vtc{self.count}_{self.id.removeprefix('resp_')}"
 
     def _close(self, *, made: bool = True, item: bool = True) -> Iterator[Unit]:
         """End the open part, or call, and the open item, as the frames that were kept do or as they should.
@@ -281,36 +260,33 @@ class EventCodec(Incoming):
         self.stops = ()
         if open_ is None:
             return
-
-        def told(event: dict[str, Any], **new: Any) -> Iterator[Unit]:
-            if (came := held.get(event["type"])) is not None:
-                is_same = came.value.get("text") == event.get("text")  # what is new fits another text
-                yield self._placed(came, **(event if is_same else {**event, **new}))
-            elif made:
-                yield {**event, **new}
-
-        text = _joined(self.said)
+        text, parts = _joined(self.said), open_.parts
         done: dict[str, Any] = {**open_.item, "status": "completed"}
         if DONE in held:
             done = {"status": "completed", **held[DONE].value["item"], "id": open_.id}
         if open_.kind in CALLS:
-            field = CALLS[open_.kind][1]
-            yield from told({**self._at("done"), field: text}, name=open_.item["name"])
             known = {key: open_.item[key] for key in ("call_id", "name", "namespace") if key in open_.item}
-            done |= {**known, field: text}
+            done |= {**known, CALLS[open_.kind][1]: text}
         elif open_.part is not None:
             part = held[PART_DONE].value["part"] if PART_DONE in held else open_.part
-            if part.get("type") in ("output_text", "reasoning_text"):
-                more: dict[str, Any] = {"logprobs": []} if open_.kind == "message" else {}
-                if part.get("text") != text:
-                    part = {**part, "text": text, **more, **({"annotations": []} if more else {})}
-                yield from told({**self._at("done"), "text": text}, **more)
-            yield from told({**self._at("done", around=True), "part": part})
-            self.open = open_ = replace(open_, parts=(*open_.parts, part), part=None)
+            if "text" in part and part["text"] != text:
+                part = {**part, "text": text, **({"annotations": [], "logprobs": []} if "annotations" in part else {})}
+            parts = (*parts, part)
+        if [*map(_text, done.get("content") or ())] != [*map(_text, parts)]:
+            done["content"] = [*parts]
+        at = len(open_.parts)
+        for event in events_of({**done, "id": open_.id}, open_.place):
+            type_ = event["type"]
+            is_end = type_.endswith(".done") and event.get("content_index", at) == at and "refusal" not in event
+            if not is_end or (type_ == DONE and not item):
+                continue
+            if (came := held.get(type_)) is not None:
+                is_same = came.value.get("text") == event.get("text")
+                yield self._placed(came, **{key: event[key] for key in event if not (is_same and key in _OPTIONAL)})
+            elif made:
+                yield event
+        self.open = replace(open_, parts=parts, part=None)
         if item and (made or DONE in held):
-            if [*map(_text, done.get("content") or ())] != [*map(_text, open_.parts)]:
-                done["content"] = open_.parts
-            yield from told({"type": DONE, "output_index": open_.place, "item": done})
             self.open, self.done = None, (*self.done, done)
 
 
