@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from vtc.apis import content
 from vtc.apis.base import BadRequest, Cache, Request
-from vtc.events import Message, Tool
+from vtc.events import Message, Tool, ToolCall
 from vtc.json_text import decode, encode
 from vtc.wire.framing import Frame, Framing
 
@@ -133,15 +133,14 @@ class FieldsRequest(Request):
 
     @cached_property
     def _groups(self) -> Sequence[Group]:
-        names: dict[str | None, str] = {}  # of the tools, by the ids of their calls
+        known: dict[str | None, ToolCall] = {}
+        waiting: list[ToolCall] = []  # calls without a result, the oldest first
         groups: list[Group] = []
         with self._fit():
             if prompt := self.fields.get(self.PROMPT):
                 groups.append(([Message("system", content.read(prompt), source=Prompt(prompt))], ()))
             for group, places in self._read():
-                names.update((call.id, call.name) for message in group for call in message.calls if call.id)
-                named = [replace(one, name=names[id_]) if (id_ := one.call_id) in names else one for one in group]
-                groups.append((named, places))
+                groups.append(([_matched(one, known, waiting) for one in group], places))
         return groups
 
     @property
@@ -258,6 +257,20 @@ class FieldsRequest(Request):
         if messages is not None:
             self._put(kept, messages)
         return changed(kept, drop, set_)
+
+
+def _matched(message: Message, known: dict[str | None, ToolCall], waiting: list[ToolCall]) -> Message:
+    """Give a result the name and the id of its call: the `known` one of its id, or else by name and order."""
+    if message.role != "tool":
+        known.update((call.id, call) for call in message.calls if call.id)
+        waiting += message.calls
+        return message
+    id_, name = message.call_id, message.name
+    fits = (one for one in waiting if name in (None, one.name) and None in (id_, one.id))
+    call = known.get(id_) or next(fits, None)
+    if call in waiting:
+        waiting.remove(call)
+    return replace(message, name=call.name, call_id=id_ or call.id) if call else message
 
 
 def _declared(fields: Mapping[str, bytes], read: Declared) -> tuple[dict[str, Any], Sequence[Tool]]:

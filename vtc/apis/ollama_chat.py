@@ -11,17 +11,16 @@ name their tool, and often no call: they are matched by their order. The format 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 import msgspec
-from msgspec.structs import replace
 
 from vtc import events
 from vtc.apis import base
 from vtc.apis.base import Decoded, KeepsNothing, Said
-from vtc.apis.fields import Group, cleaned, object_of
+from vtc.apis.fields import cleaned, object_of
 from vtc.apis.folding import add
 from vtc.apis.openai_chat import request as openai_chat
 from vtc.apis.tool_calls import arguments_text
@@ -45,18 +44,6 @@ class Request(openai_chat.Request):
         self.stream = self.fields.get("stream") is not False
         self.tool_choice, self.parallel, self.form = "auto", True, bool(self.call_ids)
 
-    def _read(self) -> Iterator[Group]:
-        waiting: list[ToolCall] = []  # calls without a result, the oldest first
-        for (message,), places in super()._read():
-            name, id_ = message.name or message.source.get("tool_name"), message.call_id
-            fits = [one for one in waiting if name in (None, one.name) and (None in (id_, one.id) or id_ == one.id)]
-            if message.role == "tool" and fits:
-                waiting.remove(fits[0])
-                name, id_ = fits[0].name, id_ or fits[0].id
-            waiting += message.calls
-            thought = str(message.source.get("thinking") or "")
-            yield (replace(message, name=name, call_id=id_, reasoning=thought),), places
-
     def _add(self, entries: list[Any], message: events.Message, called: Collection[str | None]) -> None:
         super()._add(entries, message, called)
         entry = entries[-1]
@@ -77,7 +64,6 @@ class Codec(KeepsNothing, msgspec.Struct):
     """The lines of a reply. `ids` gives calls ids; `drop` names fields to leave out."""
 
     framing: ClassVar[Lines] = Lines()
-
     ids: bool = False
     drop: frozenset[str] = frozenset()
     last: Mapping[str, Any] | None = None
@@ -114,9 +100,8 @@ class Codec(KeepsNothing, msgspec.Struct):
         return [*lines, line] if is_error else lines
 
     def keep_alive(self) -> bytes | None:
-        """Copy the last line without its text, as clients read every line as JSON; None before the first."""
-        empty = {"role": "assistant", "content": ""}
-        return self.framing.write({**self.last, "message": empty}, None, first=True) if self.last else None
+        """Make a line without text, as clients read every line as JSON; None before the first."""
+        return self.framing.write(_part(self.last), None, first=True) if self.last else None
 
 
 def _part(like: Mapping[str, Any], **said: Any) -> dict[str, Any]:

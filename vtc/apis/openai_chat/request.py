@@ -62,17 +62,18 @@ def _tool_choice(fields: Mapping[str, Any]) -> str:
 
 
 def _message(entry: Mapping[str, Any]) -> Message:
+    """Read a message, with the fields that Ollama has for the same."""
     role, legacy = str(entry.get("role") or ""), entry.get("function_call")
     calls = [_call(part_of(one, "function"), one) for one in entry.get("tool_calls") or ()]
     if legacy:
         calls.append(_call(legacy))
-    thought = entry.get("reasoning_content") or entry.get("reasoning")
+    thought = entry.get("reasoning_content") or entry.get("reasoning") or entry.get("thinking")
     return Message(
         role=ROLES.get(role, role),
         content=content.read(entry.get("content")),
         calls=tuple(calls),
         call_id=entry.get("tool_call_id"),
-        name=entry.get("name"),
+        name=entry.get("name") or entry.get("tool_name"),
         source=entry,
         reasoning=thought if isinstance(thought, str) else "",
     )
