@@ -6,13 +6,13 @@ arguments, the reason with the usage, the stop.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from vtc.apis.base import Request
 from vtc.apis.blocks import Json
 from vtc.apis.folding import add
+from vtc.apis.tool_calls import arguments_text
 from vtc.json_text import decode
 
 _TEXTS = {"text": ("text",), "thinking": ("thinking", "signature")}
@@ -43,11 +43,7 @@ def unfolded(reply: Any, _: Request | None = None) -> Iterator[Json]:
     began = {"input_tokens": usage.get("input_tokens") or 0, **usage, "output_tokens": 0}
     yield {"type": "message_start", "message": {**reply, **open_, "usage": began}}
     for index, block in enumerate(reply["content"]):
-        start, deltas = _cut(block)
-        yield {"type": "content_block_start", "index": index, "content_block": start}
-        for delta in deltas:
-            yield {"type": "content_block_delta", "index": index, "delta": delta}
-        yield {"type": "content_block_stop", "index": index}
+        yield from events_of(block, index)
     how = {"stop_reason": reply.get("stop_reason") or "end_turn", "stop_sequence": reply.get("stop_sequence")}
     yield {"type": "message_delta", "delta": how, "usage": used}
     yield {"type": "message_stop"}
@@ -77,8 +73,8 @@ def folded(events: Iterable[Json]) -> dict[str, Any]:
     return {**reply, "content": [*blocks.values()]}
 
 
-def _cut(block: Json) -> tuple[Json, list[Json]]:
-    """The start of a block, and its deltas; a kind that has none comes whole in its start."""
+def events_of(block: Json, index: int) -> Iterator[Json]:
+    """Write the events by which a stream tells of a block; a kind that has no deltas comes whole in its start."""
     start: dict[str, Any] = {**block}
     deltas: list[Json] = []
     for key in _TEXTS.get(block["type"], ()):
@@ -88,6 +84,8 @@ def _cut(block: Json) -> tuple[Json, list[Json]]:
         deltas += [{"type": "citations_delta", "citation": one} for one in start.pop("citations", None) or ()]
     if block["type"] in ("tool_use", "server_tool_use", "mcp_tool_use"):
         start["input"] = {}
-        written = json.dumps(block.get("input") or {}, ensure_ascii=False)
-        deltas.append({"type": "input_json_delta", "partial_json": written})
-    return start, deltas
+        deltas.append({"type": "input_json_delta", "partial_json": arguments_text(block.get("input")) or "{}"})
+    yield {"type": "content_block_start", "index": index, "content_block": start}
+    for delta in deltas:
+        yield {"type": "content_block_delta", "index": index, "delta": delta}
+    yield {"type": "content_block_stop", "index": index}

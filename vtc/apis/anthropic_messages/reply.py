@@ -21,8 +21,9 @@ from typing import Any
 
 import msgspec
 
+from vtc.apis.anthropic_messages.answer import events_of
 from vtc.apis.base import Decoded
-from vtc.apis.blocks import OURS, THOUGHTS, Blocks, Event, Json, Open, Phase, Unit
+from vtc.apis.blocks import OURS, Blocks, Event, Json, Open, Phase, Unit
 from vtc.apis.fields import part_of
 from vtc.apis.tool_calls import arguments_text
 from vtc.events import BlockEnd, CallDelta, Delta, End, Finish, Reason, ReasoningDelta, TextDelta, ToolCall
@@ -58,7 +59,7 @@ class StreamCodec(Blocks):
 
     @property
     def kinds(self) -> tuple[str, str]:
-        return "text", "thinking" if self.thinks and not self.drop & THOUGHTS else ""
+        return "text", "thinking" if self.thinks and not self._is_hidden("thinking") else ""
 
     # Reading
 
@@ -158,10 +159,8 @@ class StreamCodec(Blocks):
     def _begin(self, kind: str, number: int, starts: Sequence[Event]) -> Iterator[Unit]:
         yield from self._close()
         self.open = Open(kind, number, self._take(number))
-        if not starts:
-            block = {"type": kind, kind: "", **({"signature": ""} if kind == "thinking" else {})}
-            yield {"type": _START, "index": self.open.place, "content_block": block}
-        yield from map(self._placed, starts)
+        made = events_of({"type": kind}, self.open.place)
+        yield from map(self._placed, starts) if starts else (next(made),)
 
     def _piece(self, text: str) -> Json:
         delta = {"type": f"{self.open.kind}_delta", self.open.kind: text}
@@ -175,11 +174,7 @@ class StreamCodec(Blocks):
         yield from map(self._placed, stops)
 
     def _call(self, call: ToolCall) -> Iterator[Unit]:
-        place = self._take(OURS)
-        delta = {"type": "input_json_delta", "partial_json": call.arguments}
-        yield {"type": _START, "index": place, "content_block": {**block_of(call), "input": {}}}
-        yield {"type": _DELTA, "index": place, "delta": delta}
-        yield {"type": _STOP, "index": place}
+        return events_of({**block_of(call), "input": call.arguments}, self._take(OURS))
 
     def _finish(self, end: Finish, event: Event, *, first: bool) -> Iterator[Unit]:
         if self.ended and not first:

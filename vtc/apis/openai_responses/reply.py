@@ -38,11 +38,9 @@ _DELTA = re.compile(rb'"delta"\s*:\s*("(?:[^"\\]|\\.)*+")')  # no string holds t
 _NUMBER = re.compile(rb'"sequence_number"\s*:\s*(\d+)')
 _OPTIONAL = ("logprobs", "name")
 """Fields of events at an end that not all servers write."""
-_MOST_PASSED = 1 << 16
-"""Bytes of frames that are kept until their text is read."""
 
-type Chain = tuple[Any, str | bytes] | None
-"""Pieces of text, each with those before it, so that adding one copies none; bytes are frames that say them."""
+type Chain = tuple[Any, str] | None
+"""Pieces of text, each with those before it, so that adding one copies none."""
 
 
 class Open(blocks.Open, frozen=True, gc=False):
@@ -71,7 +69,6 @@ class EventCodec(Incoming):
     """Items that are done."""
     said: Chain = None
     """The text of the open part, or the arguments of the open call."""
-    passed_size: int = 0
     unread: bytes = b""
     """The last frames that left unread."""
 
@@ -89,9 +86,9 @@ class EventCodec(Incoming):
         for unit in units:
             value = unit.value if isinstance(unit, Event) else unit
             number = value.get("sequence_number")
-            if not self.renumbers:
+            if self.next is None or not self.renumbers:
                 self.next = number + 1 if isinstance(number, int) else self.next
-            elif self.next is not None:
+            else:
                 unit = unit if number == self.next else {**value, "sequence_number": self.next}
                 self.next += 1
             out.append(unit)
@@ -101,14 +98,7 @@ class EventCodec(Incoming):
         """Take note of frames that left unread (`base.Following`)."""
         self.unread = data
         if self.open and _TEXT_TYPE in data:
-            self.said = (self.said, data)
-            self.passed_size += len(data)
-        if self.passed_size > _MOST_PASSED:
-            chain, pieces = self.said, []
-            while chain and isinstance(chain[1], bytes):
-                pieces.append(chain[1])
-                chain = chain[0]
-            self.said, self.passed_size = (chain, _text_of(b"".join(reversed(pieces)))), 0
+            self.said = (self.said, "".join(decode(b"[%b]" % b",".join(_DELTA.findall(data)), "replace")))
 
     def keep_alive(self) -> bytes:
         """Make an event of a type that no client knows: comments do not reset the timer of Codex."""
@@ -160,16 +150,12 @@ class EventCodec(Incoming):
 
     def _head(self, event: Event) -> Iterator[Unit]:
         """Pass `response.created` and the like, with the fields that the AI SDK demands."""
-        value, response = event.value, event.value["response"]
+        value, type_, response = event.value, event.value["type"], event.value["response"]
         self.id = self.id or str(response.get("id") or "")
         whole = {"created_at": 0, "model": self.form.model, "output": [], **response, "id": self.id}
-        if whole == response:
-            yield event
-            return
-        if self.next is None and value["type"] == "response.created":
-            number = value.get("sequence_number")
-            self.next = number if isinstance(number, int) else 0
-        yield {**value, "response": whole}
+        if whole != response and type_ == "response.created" and "sequence_number" not in value:
+            self.next = 0
+        yield event if whole == response else {**value, "response": whole}
 
     def _ended(self, event: Event) -> Iterator[Unit]:
         closing = [*self._close()]
@@ -298,10 +284,5 @@ def _joined(chain: Chain) -> str:
     pieces: list[str] = []
     while chain:
         chain, piece = chain
-        pieces.append(piece if isinstance(piece, str) else _text_of(piece))
+        pieces.append(piece)
     return "".join(reversed(pieces))
-
-
-def _text_of(data: bytes) -> str:
-    """The text of frames that are all of the type for text."""
-    return "".join(decode(b"[%b]" % b",".join(_DELTA.findall(data)), "replace"))
