@@ -73,6 +73,11 @@ class Blocks(msgspec.Struct):
     counts: ClassVar[bool] = False
     """True if events are counted, so that one more or less gives all after it other numbers."""
 
+    kinds: ClassVar[tuple[str, str]]
+    """What the API calls blocks of text and of thoughts."""
+
+    thinks: bool = True
+    """True if the client is sent thoughts that it is not spared by `drop`."""
     drop: frozenset[str] = frozenset()
     renumbers: bool = False
     count: int = 0
@@ -87,11 +92,6 @@ class Blocks(msgspec.Struct):
     """Frames that end the open block, and those after them that are about no block."""
 
     # What an API says
-
-    @property
-    @abstractmethod
-    def kinds(self) -> tuple[str, str]:
-        """What it calls blocks of text and of thoughts; the latter is empty if the client is sent none."""
 
     @abstractmethod
     def _read(self, frame: Frame, value: Json) -> Decoded | None:
@@ -230,7 +230,7 @@ class Blocks(msgspec.Struct):
             match one:
                 case Text(text) | Rewritten(text=text) if text:
                     units += [*self._to(text_kind, event.number), self._piece(text)]
-                case Reasoning(text) if thoughts_kind:
+                case Reasoning(text) if self.thinks and not self._is_hidden(thoughts_kind):
                     units += [*self._to(thoughts_kind, OURS), self._piece(text)]
                 case Call(call=call):
                     units += [*self._close(), *self._call(call)]

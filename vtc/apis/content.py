@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from vtc.events import Opaque
@@ -27,15 +27,22 @@ def read(content: Any) -> tuple[str | Opaque, ...]:
     return tuple(part["text"] if is_text(part) else Opaque(part) for part in content or ())
 
 
-def written(content: Iterable[str | Opaque], originals: Any, new: Mapping[str, Any]) -> list[Any]:
+def parts(content: Iterable[str | Opaque], originals: Any, new: Mapping[str, Any]) -> list[Any]:
     """Write a list of parts; one that says what it said before keeps its fields (`cache_control`), `new` has others."""
     known = [part for part in originals if is_text(part)] if isinstance(originals, list) else []
-    parts: list[Any] = []
+    out: list[Any] = []
     for part in content:
         if isinstance(part, Opaque):
-            parts.append(part.part)
+            out.append(part.part)
         elif same := [place for place, one in enumerate(known) if one["text"] == part]:
-            parts.append(known.pop(same[0]))
+            out.append(known.pop(same[0]))
         else:
-            parts.append({**new, "text": part})
-    return parts
+            out.append({**new, "text": part})
+    return out
+
+
+def written(content: Sequence[str | Opaque], original: Any, new: Mapping[str, Any]) -> Any:
+    """Write a content: as a text if it was none of parts and is all text, else as parts."""
+    if isinstance(original, list) or any(isinstance(part, Opaque) for part in content):
+        return parts(content, original, new)
+    return "".join(map(str, content))

@@ -192,8 +192,10 @@ class FieldsRequest(Request):
         for key in DECLARING:
             if isinstance(entries := self.fields.get(key), list) and key in kept:
                 kept[key] = [*self._offered(entries, names)]
+                if not kept[key]:
+                    del kept[key]
         is_demanded = self.tool_choice in names or part_of(self.fields, "tool_choice").get("type") == "allowed_tools"
-        is_left = any(kept.get(key) for key in DECLARING)
+        is_left = any(key in kept for key in DECLARING)
         for key in () if is_left and not is_demanded else DEMANDING if is_left else ABOUT_TOOLS:
             kept.pop(key, None)
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -44,10 +44,9 @@ _PHASES: dict[Any, Phase] = {_START: "begin", _STOP: "end"}
 
 
 class StreamCodec(Blocks):
-    """The events of a streamed reply.
+    """The events of a streamed reply; `thinks` says that the request asked for thinking."""
 
-    `thinks` says that the request asked for thinking.
-    """
+    kinds: ClassVar[tuple[str, str]] = ("text", "thinking")
 
     thinks: bool = False
     blocks: dict[int, Json] = msgspec.field(default_factory=dict)
@@ -56,10 +55,6 @@ class StreamCodec(Blocks):
     places: dict[int, int] = msgspec.field(default_factory=dict)
     """The client's indexes of upstream's blocks."""
     ended: bool = False
-
-    @property
-    def kinds(self) -> tuple[str, str]:
-        return "text", "thinking" if self.thinks and not self._is_hidden("thinking") else ""
 
     # Reading
 

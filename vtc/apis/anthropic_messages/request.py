@@ -73,16 +73,12 @@ class Request(fields.FieldsRequest):
 
     def _prompt(self, messages: Sequence[Message]) -> Any:
         """Write the system prompt: a text if it was one."""
+        sources = [one.source.content if isinstance(one.source, Prompt) else "" for one in messages]
         blocks: list[Block] = []
-        listed = False
-        for message in messages:
-            source = message.source.content if isinstance(message.source, Prompt) else ""
-            if isinstance(source, list) or any(isinstance(part, Opaque) for part in message.content):
-                _join(blocks, _written(message.content, _blocks(source)))
-                listed = True
-            else:
-                _join(blocks, [{"type": "text", "text": message.text}])
-        return blocks if listed or len(blocks) != 1 else blocks[0]["text"]
+        for message, source in zip(messages, sources, strict=True):
+            _join(blocks, _written(message.content, _blocks(source)))
+        is_text = len(blocks) == 1 and content.is_text(blocks[0]) and not any(isinstance(one, list) for one in sources)
+        return blocks[0]["text"] if is_text else blocks
 
 
 # Reading
@@ -150,7 +146,7 @@ def _written(parts: Iterable[str | Opaque], originals: Sequence[Block]) -> list[
     New text continues the block before it. A mark for the cache whose block is gone moves to the last.
     """
     blocks: list[Block] = []
-    for block in content.written(parts, originals, {"type": "text"}):
+    for block in content.parts(parts, originals, {"type": "text"}):
         is_new = content.is_text(block) and not any(block is one for one in originals)
         if is_new and blocks and content.is_text(blocks[-1]):
             blocks[-1] = {**blocks[-1], "text": blocks[-1]["text"] + block["text"]}

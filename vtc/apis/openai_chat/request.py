@@ -9,7 +9,7 @@ from vtc.apis import content, fields
 from vtc.apis.fields import part_of
 from vtc.apis.openai_chat.calls import entry_of, function_of
 from vtc.apis.tool_calls import arguments_text
-from vtc.events import Message, Opaque, Tool, ToolCall
+from vtc.events import Message, Tool, ToolCall
 
 ROLES = {"developer": "system", "function": "tool"}
 """Roles by another name."""
@@ -87,13 +87,10 @@ def _call(function: Mapping[str, Any], entry: Mapping[str, Any] | None = None) -
 def _encoded(message: Message) -> dict[str, Any]:
     """A message that was changed: what it says now, and every field of its source that says nothing of that."""
     source = message.source if isinstance(message.source, dict) else {}
-    role, parts = source.get("role", message.role), source.get("content")
+    role = source.get("role", message.role)
     same_role = ROLES.get(role, role) == message.role
-    entry: dict[str, Any] = {"role": role if same_role else message.role}
-    if isinstance(parts, list) or any(isinstance(part, Opaque) for part in message.content):
-        entry["content"] = content.written(message.content, parts, {"type": "text"})
-    else:
-        entry["content"] = message.text
+    said = content.written(message.content, source.get("content"), {"type": "text"})
+    entry: dict[str, Any] = {"role": role if same_role else message.role, "content": said}
     if message.calls:
         entry["tool_calls"] = [entry_of(call) for call in message.calls]
         entry["content"] = entry["content"] or None

@@ -57,6 +57,7 @@ class Open(blocks.Open, frozen=True, gc=False):
 class EventCodec(Incoming):
     """The events of a streamed reply."""
 
+    kinds: ClassVar[tuple[str, str]] = ("message", "reasoning")
     counts: ClassVar[bool] = True
 
     id: str = ""
@@ -71,10 +72,6 @@ class EventCodec(Incoming):
     """The text of the open part, or the arguments of the open call."""
     unread: bytes = b""
     """The last frames that left unread."""
-
-    @property
-    def kinds(self) -> tuple[str, str]:
-        return "message", "" if self._is_hidden("reasoning") else "reasoning"
 
     def _numbered(self, units: Sequence[Unit]) -> Sequence[Unit]:
         """Number the events that leave; those of upstream keep theirs as long as none was added or taken away."""

@@ -189,8 +189,7 @@ def _written(message: Message, form: Form) -> Iterable[Json]:
     if message.role == "tool":
         custom = first.get("type") == "custom_tool_call_output" or message.name in form.custom
         kind = "custom_tool_call_output" if custom else "function_call_output"
-        parts = content.written(message.content, first.get("output"), {"type": "input_text"})
-        output = message.text if all(isinstance(one, str) for one in message.content) else parts
+        output = content.written(message.content, first.get("output"), {"type": "input_text"})
         rest = first if first.get("type") in OUTPUTS else {}
         return [{**rest, "type": kind, "call_id": message.call_id, "output": output}]
     role = str(first.get("role"))
@@ -203,7 +202,7 @@ def _written(message: Message, form: Form) -> Iterable[Json]:
         if is_item:
             items += [one.part for one in some if isinstance(one, Opaque)]
         else:
-            parts = content.written(some, first.get("content"), new)
+            parts = content.parts(some, first.get("content"), new)
             items.append({**kept, "type": "message", "role": role, "content": parts})
             kept = {}
     return [*items, *(item_of(call, form) for call in message.calls)]
