@@ -45,6 +45,8 @@ DECLARING = ("tools", "functions")
 """The fields that declare tools."""
 DEMANDING = ("tool_choice", "function_call")
 """The fields that demand one of them."""
+CHOSEN = ("tool", "function", "custom", "namespace")
+"""The types of a choice of one tool; any other is of none, or of what the server runs."""
 ABOUT_TOOLS = (*DECLARING, *DEMANDING, "parallel_tool_calls")
 
 _PARTS = ("choices", "message", "delta", "response", "item", "part", "usage")
@@ -111,6 +113,9 @@ class FieldsRequest(Request):
             self.parallel = self.fields.get("parallel_tool_calls") is not False
             lists = (self.fields.get(key) for key in DECLARING)
             self.declared = [name for one in lists if isinstance(one, list) for name in self._names(one)]
+            choice, allowed = self._demand(self.fields.get("tool_choice") or self.fields.get("function_call") or "auto")
+            self.tool_choice = "required" if choice == "any" else choice
+            self.tools = self.tools if allowed is None else [one for one in self.tools if one.name in allowed]
             if not isinstance(self._conversation, list):
                 raise TypeError(f"`{self.ENTRIES}` is no list")
             self._decode()
@@ -181,6 +186,24 @@ class FieldsRequest(Request):
         return written
 
     # Tools
+
+    def _demand(self, choice: Any) -> tuple[str, Collection[str] | None]:
+        """Read the choice of a tool, and the names of those that are allowed; None for all."""
+        if not isinstance(choice, dict):
+            return str(choice), None
+        kind = choice.get("type") or "function"
+        if kind == "allowed_tools":
+            given = choice.get("allowed_tools", choice)
+            return str(given.get("mode") or "auto"), {self._chosen(one) or "" for one in given.get("tools") or ()}
+        if kind in CHOSEN and (name := self._chosen(choice)) is not None:
+            return name, None
+        if kind in CHOSEN:
+            raise TypeError("`tool_choice` names no tool")
+        return (str(kind) if kind in ("none", "any", "required") else "auto"), None
+
+    def _chosen(self, choice: Mapping[str, Any]) -> str | None:
+        """Tell the name of the tool that is chosen."""
+        return self._name(choice)
 
     def _declare(self, kept: dict[str, Any], tools: Sequence[Tool]) -> None:
         """Write the declarations of tools, in place of those that were there."""

@@ -36,10 +36,7 @@ class Request(fields.FieldsRequest):
         blocks = (block for entry in self.fields["messages"] for block in _blocks(entry["content"]))
         calls = (block.get("id") for block in blocks if block.get("type") == "tool_use")
         self.call_ids = frozenset(id_ for id_ in calls if isinstance(id_, str))
-        choice = self.fields.get("tool_choice") or {}
-        kind = choice.get("type") or "auto"
-        self.tool_choice = {"any": "required", "tool": str(choice.get("name") or "required")}.get(kind, str(kind))
-        self.parallel = choice.get("disable_parallel_tool_use") is not True
+        self.parallel = (self.fields.get("tool_choice") or {}).get("disable_parallel_tool_use") is not True
         self.form = (self.fields.get("thinking") or {}).get("type") in _THINKING
 
     @staticmethod

@@ -26,7 +26,6 @@ class Request(fields.FieldsRequest):
         calls = (one for entry in self._conversation for one in entry.get("tool_calls") or ())
         self.call_ids = frozenset(one["id"] for one in calls if isinstance(one.get("id"), str))
         self.form = not self.fields.get("tools") and bool(self.fields.get("functions"))
-        self.tool_choice = _tool_choice(self.fields)
         self.parallel = self.parallel and not self.form
 
     def _read(self) -> Iterator[fields.Group]:
@@ -52,13 +51,6 @@ class Request(fields.FieldsRequest):
     @staticmethod
     def _declaration(tool: Tool) -> dict[str, Any]:
         return tool.as_openai()
-
-
-def _tool_choice(fields: Mapping[str, Any]) -> str:
-    choice = fields.get("tool_choice") or fields.get("function_call") or "auto"
-    if isinstance(choice, dict):
-        choice = (choice.get("function") or choice.get("custom") or choice).get("name") or "auto"
-    return "required" if choice == "any" else str(choice)  # as Mistral calls it
 
 
 def _message(entry: Mapping[str, Any]) -> Message:

@@ -109,7 +109,7 @@ def own_item(kind: str, id_: str, text: str, status: str) -> dict[str, Any]:
 
 def events_of(item: Json, index: int) -> Iterator[dict[str, Any]]:
     """Write the events by which a stream tells of an item, without their numbers."""
-    at, kind = {"item_id": item["id"], "output_index": index}, item["type"]
+    at, kind = {"item_id": item["id"], "output_index": index}, item.get("type")
     lists = {key: item[key] for key in ("summary", "content") if isinstance(item.get(key), list)}
     begun = {**item, **dict.fromkeys(lists, ())}
     if "status" in item:
@@ -120,7 +120,7 @@ def events_of(item: Json, index: int) -> Iterator[dict[str, Any]]:
     yield {"type": ADDED, "output_index": index, "item": begun}
     if kind in CALLS:
         yield {"type": f"response.{events}.delta", **at, "delta": item[field]}
-        yield {"type": f"response.{events}.done", **at, "name": item["name"], field: item[field]}
+        yield {"type": f"response.{events}.done", **at, "name": item.get("name"), field: item[field]}
     for key, parts in lists.items():
         for place, part in enumerate(parts):
             yield from _part_events(part, {**at, f"{key}_index": place})
@@ -131,7 +131,7 @@ def _part_events(part: Json, at: Json) -> Iterator[dict[str, Any]]:
     around, events, field = PARTS.get(part.get("type"), ("content_part", "", ""))
     yield {"type": f"response.{around}.added", **at, "part": {**part, field: ""} if field else part}
     if field:
-        more: dict[str, Any] = {"logprobs": []} if events == "output_text" else {}
-        yield {"type": f"response.{events}.delta", **at, "delta": part[field], **more}
-        yield {"type": f"response.{events}.done", **at, field: part[field], **more}
+        said, more = part.get(field) or "", {"logprobs": list[Any]()} if events == "output_text" else {}
+        yield {"type": f"response.{events}.delta", **at, "delta": said, **more}
+        yield {"type": f"response.{events}.done", **at, field: said, **more}
     yield {"type": f"response.{around}.done", **at, "part": part}

@@ -55,14 +55,6 @@ class Request(fields.FieldsRequest):
             most if isinstance(most, int) else None,
             self.model,
         )
-        choice = self.fields.get("tool_choice")
-        self.tool_choice = str(choice or "auto")
-        if isinstance(choice, dict):
-            self.tool_choice = _meant(choice, self.declared) if choice.get("type") in _OFFERED else "auto"
-            if choice.get("type") == "allowed_tools":
-                self.tool_choice = str(choice.get("mode") or "auto")
-                allowed = {_meant(one, self.declared) for one in choice.get("tools") or ()}
-                self.tools = [tool for tool in self.tools if tool.name in allowed]
         self.unliftable = next((KEPT.format(key) for key in STATE if self.fields.get(key)), "")
 
     # Tools
@@ -74,6 +66,14 @@ class Request(fields.FieldsRequest):
             for name, _, own, one in _flat(fields.get("tools"))
             if own and one.get("type") in ("function", "custom")
         ]
+
+    def _chosen(self, choice: Json) -> str:
+        """Tell the name of the tool that is chosen, with its namespace, which the choice may leave out."""
+        name, space = str(choice.get("name") or choice.get("type")), choice.get("namespace")
+        if space:
+            return f"{space}.{name}"
+        nested = [one for one in self.declared if one.endswith(f".{name}")]
+        return nested[0] if name not in self.declared and len(nested) == 1 else name
 
     def _names(self, entries: Sequence[Any]) -> Iterator[str]:
         return (name for name, *_ in _flat(entries))
@@ -126,15 +126,6 @@ def _told(entry: Json) -> str:
     """The description of a tool, with the grammar of its input if it has one."""
     said, definition = str(entry.get("description") or ""), part_of(entry, "format").get("definition")
     return f"{said}\n\nThe input follows this grammar:\n{definition}" if definition else said
-
-
-def _meant(choice: Json, declared: Collection[str]) -> str:
-    """The name of the tool that is chosen, with its namespace, which the choice may leave out."""
-    name, space = str(choice.get("name") or choice.get("type")), choice.get("namespace")
-    if space:
-        return f"{space}.{name}"
-    nested = [one for one in declared if one.endswith(f".{name}")]
-    return nested[0] if name not in declared and len(nested) == 1 else name
 
 
 # Reading
