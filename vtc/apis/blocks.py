@@ -72,12 +72,11 @@ class Blocks(msgspec.Struct):
     framing: ClassVar[EventStream] = EventStream(named_by="type")
     counts: ClassVar[bool] = False
     """True if events are counted, so that one more or less gives all after it other numbers."""
-
     kinds: ClassVar[tuple[str, str]]
     """What the API calls blocks of text and of thoughts."""
 
     thinks: bool = True
-    """True if the client is sent thoughts that it is not spared by `drop`."""
+    """True if the client is sent thoughts, unless `drop` names them."""
     drop: frozenset[str] = frozenset()
     renumbers: bool = False
     count: int = 0

@@ -13,9 +13,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from vtc.apis import content, fields
+from vtc.apis import content, request
 from vtc.apis.anthropic_messages.reply import block_of
-from vtc.apis.fields import Prompt
 from vtc.apis.tool_calls import arguments_text
 from vtc.events import Message, Opaque, Tool, ToolCall
 
@@ -26,7 +25,7 @@ _UNCACHED = ("thinking", "redacted_thinking")
 type Block = dict[str, Any]
 
 
-class Request(fields.FieldsRequest):
+class Request(request.Request):
     """A request; `form` is True if it asks for thinking, which else the reply must not show."""
 
     NAME = "request of Anthropic Messages"
@@ -55,7 +54,7 @@ class Request(fields.FieldsRequest):
         schema = {"type": "object", **tool.parameters}
         return {"name": tool.name, "description": tool.description, "input_schema": schema}
 
-    def _read(self) -> Iterator[fields.Group]:
+    def _read(self) -> Iterator[request.Group]:
         return ((_messages(entry), (place,)) for place, entry in enumerate(self._conversation))
 
     def _add(self, entries: list[Any], message: Message, called: Collection[str | None]) -> None:
@@ -70,7 +69,7 @@ class Request(fields.FieldsRequest):
 
     def _prompt(self, messages: Sequence[Message]) -> Any:
         """Write the system prompt: a text if it was one."""
-        sources = [one.source.content if isinstance(one.source, Prompt) else "" for one in messages]
+        sources = [one.source.content if isinstance(one.source, request.Prompt) else "" for one in messages]
         blocks: list[Block] = []
         for message, source in zip(messages, sources, strict=True):
             _join(blocks, _written(message.content, _blocks(source)))

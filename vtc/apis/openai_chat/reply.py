@@ -184,14 +184,10 @@ class ChunkCodec(KeepsNothing, msgspec.Struct):
             out += self._rest(chunk, head, entry, frame, ends=ends)
         for one in said:
             match one:
-                case Text(raw):
-                    say({"content": raw})
-                case Rewritten(text=text):
-                    if text:
-                        say({"content": text})
-                case Reasoning(raw):
-                    if "reasoning_content" not in self.drop:
-                        say({"reasoning_content": raw})
+                case Text(text) | Rewritten(text=text) if text:
+                    say({"content": text})
+                case Reasoning(raw) if "reasoning_content" not in self.drop:
+                    say({"reasoning_content": raw})
                 case Call(call=call):
                     for delta in self._call(call, choice):
                         say(delta)
@@ -235,10 +231,9 @@ class ChunkCodec(KeepsNothing, msgspec.Struct):
             head = {"name": call.name, "arguments": ""}
             return {"function_call": head}, {"function_call": {"arguments": call.arguments}}
         entry = entry_of(ToolCall(call.name, "", call.id, call.source))
-        rest = (
-            {"custom": {"input": call.arguments}} if "custom" in entry else {"function": {"arguments": call.arguments}}
-        )
-        return {"tool_calls": [{**entry, "index": index}]}, {"tool_calls": [{"index": index, **rest}]}
+        kind, field = ("custom", "input") if "custom" in entry else ("function", "arguments")
+        rest = {"index": index, kind: {field: call.arguments}}
+        return {"tool_calls": [{**entry, "index": index}]}, {"tool_calls": [rest]}
 
     def keep_alive(self) -> bytes:
         return b": keep-alive\n\n"

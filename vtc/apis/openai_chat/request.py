@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from vtc.apis import content, fields
+from vtc.apis import content, request
 from vtc.apis.fields import part_of
 from vtc.apis.openai_chat.calls import entry_of, function_of
 from vtc.apis.tool_calls import arguments_text
@@ -17,7 +17,7 @@ OWN_FIELDS = ("role", "content", "tool_calls", "function_call", "tool_call_id", 
 """What a message says of itself."""
 
 
-class Request(fields.FieldsRequest):
+class Request(request.Request):
     """A chat completion request. `form` is True for the older form of tools, which the reply must have, too."""
 
     NAME = "chat completion request"
@@ -28,7 +28,7 @@ class Request(fields.FieldsRequest):
         self.form = not self.fields.get("tools") and bool(self.fields.get("functions"))
         self.parallel = self.parallel and not self.form
 
-    def _read(self) -> Iterator[fields.Group]:
+    def _read(self) -> Iterator[request.Group]:
         return (((_message(entry),), (place,)) for place, entry in enumerate(self._conversation))
 
     def _add(self, entries: list[Any], message: Message, called: Collection[str | None]) -> None:

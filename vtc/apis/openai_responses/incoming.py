@@ -45,14 +45,12 @@ class Incoming(Blocks):
     """True in a text."""
 
     def _read(self, frame: Frame, value: Json) -> Decoded | None:
-        about = "item_id" in value or "item" in value or "output_index" in value
-        type_ = value["type"]
+        type_, about = value["type"], bool(value.keys() & {"item_id", "item", "output_index"})
         if type_ == ADDED or (type_ == TEXT and not (about and self._kind(value) == "message")):
             of = str(part_of(value, "item").get("type") or "message")
             self.names = {**self.names, **dict.fromkeys(_names(value), len(self.items))}
             self.items = (*self.items, of)
-        kind = self._kind(value) if about else ""
-        number = self._number(value)
+        number, kind = self._number(value), self._kind(value) if about else ""
         if type_ == PART:
             self.filled -= {number}
         phase = _PHASES.get(type_, "")

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from vtc.apis import content, fields
+from vtc.apis import content, request
 from vtc.apis.fields import part_of
 from vtc.apis.openai_responses.items import CALLS, Form, Json, call_of, item_of
 from vtc.events import Message, Opaque, Tool
@@ -32,7 +32,7 @@ class _Item(dict[str, Any]):
     """An item that is an opaque part of a message."""
 
 
-class Request(fields.FieldsRequest):
+class Request(request.Request):
     """A request for a response."""
 
     NAME = "request for a response"
@@ -96,7 +96,7 @@ class Request(fields.FieldsRequest):
 
     # The conversation
 
-    def _read(self) -> Iterator[fields.Group]:
+    def _read(self) -> Iterator[request.Group]:
         items: Sequence[Json] = self._conversation
         for of, some in groupby(enumerate(items), lambda one: -1 if _is_said(one[1]) else one[0]):
             places = [place for place, _ in some]
