@@ -134,8 +134,8 @@ def check_reply(opened: Callable[[], Exchange], text: str, size: int, finish: st
         assert rewritten == completion or streamed.content != text, "nothing was read, and the bytes differ"
 
 
-LEFT_OUT = re.compile(r"(?:\s|</[^<>]+>|<[^<>]+[|｜]>|<end_of_turn>|<eos>)+\Z")
-"""Markup that is none of the message at the end of a text: closing tags (Gemma's end with a bar), ends of the turn."""
+LEFT_OUT = re.compile(r"(?:\s|</[^<>]+>|<\|close\|>\w+<\|sep\|>|<[^<>]+[|｜]>|<end_of_turn>|<eos>)+\Z")
+"""Markup that is none of the message at the end of a text: closing tags (those of Gemma and Kimi K3 too), ends of the turn."""
 
 
 def is_said(texts: Sequence[str], said: str, *, mended: bool = True) -> bool:

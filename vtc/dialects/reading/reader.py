@@ -34,6 +34,8 @@ class PlainRule(NamedTuple):
     """Characters that could open markup."""
     endings: str = "".join(dict.fromkeys(WHITE + INDENTING))
     """A text that ends in one of these must be read: white space waits, and a line may still begin after it."""
+    lines: str = ""
+    """So must one in which a line begins with one of these as code or a quotation does, or may begin so."""
 
 
 class Reader:
@@ -155,7 +157,7 @@ class Reader:
             return None
         if not cursor.text.rpartition("\n")[2].strip(INDENTING):
             return None  # at the beginning of a line, where more is markup than within it
-        return PlainRule(self._scan.firsts) if self._scan and self._scan.firsts else None
+        return PlainRule(self._scan.firsts, lines=self._scan.lines) if self._scan and self._scan.firsts else None
 
     def _restart(self) -> None:
         self._context.inside = InText(self._context)
