@@ -88,7 +88,7 @@ class Reader:
             return self._context.inside.plain(text)
         cursor.add(text)
         self._read()
-        return self._speech.take()
+        return [] if self._context.undecided else self._speech.take()
 
     def finish(self, *, complete: bool = True) -> list[Event]:
         """The end of the message; not `complete` when the model was cut off (`finish_reason: length`)."""
@@ -97,6 +97,7 @@ class Reader:
         while (end := self._row.end) is not None:
             self._go(end, end.action(self._context.inside))
             self._read()
+        self._context.undecided = False
         self._speech.end()
         return self._speech.take()
 
@@ -120,6 +121,7 @@ class Reader:
             context.inside.say(len(self._cursor.text))
         else:
             self._speech.say(self._cursor.take_all())
+        self._context.undecided = False
         self._speech.end(as_text=True)
         self._first = None
         return self._speech.take()
@@ -128,6 +130,7 @@ class Reader:
         """The reasoning came by another way: a reply that was to begin inside of it does not."""
         if self._state is State.START:
             self._context.begins, self._context.began_inside = "text", False
+            self._context.undecided = False
 
     @property
     def in_reasoning(self) -> bool:
@@ -190,7 +193,7 @@ class Reader:
             else:
                 break
         self._first = None
-        if cursor.at == len(cursor.text):  # nothing is held: what follows may be plain
+        if cursor.at == len(cursor.text) and not context.undecided:  # nothing is held: what follows may be plain
             if scan is None:
                 self._first = context.inside.passes if isinstance(context.inside, InJson) else None
             elif row.flows and scan.firsts:

@@ -125,6 +125,13 @@ class Speech:
         texted = self.last in (Last.TEXT, Last.CALL_AFTER_TEXT)
         self.last = Last.CALL_AFTER_TEXT if texted else Last.CALL
 
+    def take_back(self) -> str:
+        """Return all text that nobody has taken yet, and what calls in it were written with; forget it."""
+        raw = "".join([*(event.raw for event in self.take()), *self.space])
+        self.space.clear()
+        self.last, self.tagged, self._has_called = Last.NOTHING, False, False
+        return raw
+
     def keep(self) -> None:
         """Note that white space is kept from here on."""
         texted = self.last in (Last.TEXT, Last.CALL_AFTER_TEXT)

@@ -154,7 +154,7 @@ TABLE: Mapping[State, Row] = {
         Tokens(
             h=_begin(State.TEXT),
             marker=Step(InText.marker, State.TEXT),
-            stray=Step(InText.stray, State.TEXT),
+            stray=Step(InText.stray, State.TEXT, {Verdict.REASONING: State.START}),
             ending=_DOUBT,
             orphan=_DOUBT,
             wrapper=_DOUBT,
