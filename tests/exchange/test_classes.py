@@ -255,6 +255,44 @@ def test_a_reply_that_does_not_begin_in_reasoning_after_one_that_did_loses_no_ca
     assert (said.calls, said.content) == ([READ], "I look.")
 
 
+# Broken calls in the history
+
+BROKEN = {
+    "the end is cut off": ('{"filePath": "/a"', READ_A := {"filePath": "/a"}),
+    "a string is cut off": (CUT_STRING := '{"filePath": "/home/me/pro', {"_raw": CUT_STRING}),
+    "several objects": ('{"filePath": "/a"}{"filePath": "/b"}', {"_raw": '{"filePath": "/a"}{"filePath": "/b"}'}),
+    "encoded twice": (json.dumps('{"filePath": "/a"}'), READ_A),
+    "nothing": ("", {}),
+    "white space": (" ", {}),
+    "null": (None, {}),
+}
+
+
+def past_call(api: str, request: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """The object that holds the arguments of the call in `SHAPES[api].history`, and their key."""
+    match api:
+        case "anthropic-messages":
+            return request["messages"][1]["content"][0], "input"
+        case "openai-responses":
+            return request["input"][1], "arguments"
+    return request["messages"][1]["tool_calls"][0]["function"], "arguments"
+
+
+@every_api
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_call_of_the_history_is_mended_or_wrapped_and_told(name: str, api: str) -> None:
+    """Or a server refuses all requests that follow."""
+    broken, mended = BROKEN[name]
+    history = json.loads(json.dumps(SHAPES[api].history))
+    call, key = past_call(api, history)
+    call[key] = broken
+    exchange = opened(api, **history)
+    sent, key = past_call(api, json.loads(exchange.request()))
+    arguments = json.loads(sent[key]) if api in ("openai-chat", "openai-responses") else sent[key]
+    assert arguments == mended
+    assert exchange.report.request == ["1 past message with broken arguments mended"]
+
+
 # Beside calls that the server made
 
 

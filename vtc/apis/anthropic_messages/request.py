@@ -155,7 +155,8 @@ def _messages(entry: Mapping[str, Any], names: dict[Any, str]) -> list[Message]:
 
 
 def _call(block: Block) -> ToolCall:
-    arguments = json.dumps(block.get("input") or {}, ensure_ascii=False)
+    said = block.get("input") or {}
+    arguments = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
     return ToolCall(str(block.get("name")), arguments, block.get("id"), block)
 
 
