@@ -245,6 +245,16 @@ def test_an_example_in_the_reasoning_of_a_model_that_is_not_known_is_no_call(api
 
 
 @pytest.mark.parametrize("api", [api for api in SHAPES if api not in PARTS_THINKING])
+@pytest.mark.parametrize("model", ["mine", "qwen3-8b"])
+def test_a_call_that_the_reasoning_ends_with_is_made_if_nothing_else_is_said(model: str, api: str) -> None:
+    exchange = opened(api, model=model)
+    text = f"I look.\n{written('hermes', READ)}\n</think>"
+    said = understood(api, exchange.body(body(api, text, cut=False)), stream=False)
+    assert said.calls == [READ]
+    assert [call["repairs"] for call in exchange.report.calls] == [["call-in-reasoning"]]
+
+
+@pytest.mark.parametrize("api", [api for api in SHAPES if api not in PARTS_THINKING])
 def test_a_reply_that_does_not_begin_in_reasoning_after_one_that_did_loses_no_call(api: str) -> None:
     cache = ConversationCache()
     told(api, THOUGHTS, "whole", cache=cache)

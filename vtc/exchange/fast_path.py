@@ -101,9 +101,10 @@ class FastPath:
         if not self.held:  # mostly the next frame is the same but for its text
             start, end = len(self._before), len(chunk) - len(self._after)
             same = start < end and chunk[:start] == self._before and chunk[end:] == self._after
-            same = same and chunk[start + 1] not in b" >" and chunk[start] != _QUOTE and not self._follows
-            if same and chunk[end - 1] not in b" >" and self._odd(chunk, start, end) is None:
-                return [chunk]
+            if same and chunk[end - 1] not in b" >" and self._odd(chunk, start, end) is None and not self._follows:
+                first = chunk[start]
+                if (first != _BLANK or chunk[start + 1] not in b" >") and first != _QUOTE:
+                    return [chunk]
         data = self.held + chunk if self.held else chunk
         if data.endswith(self._end):
             if (found := match(data)) is None or (found.start(_ODD) >= 0 and self._begins_line(data)):
@@ -304,7 +305,7 @@ _ODD = 3
 _MIDDLE = rb'(?:(?= ?>| [ "]| ?\\t)(?P<odd>))?'
 _LINE = rb" {0,3}(?:\\t|>)|    "
 _CODE = re.compile(rb"\\n(?:%b)" % _LINE)
-_QUOTE = ord(">")
+_BLANK, _QUOTE = b" >"
 _ESCAPES = {'"': b'\\"', "\\": b"\\\\", "/": b"\\/", "\n": b"\\n", "\t": b"\\t"}
 
 

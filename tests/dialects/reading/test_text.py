@@ -133,3 +133,15 @@ def test_of_a_reply_that_may_be_reasoning_nothing_leaves_before_its_end() -> Non
     assert one.plain is None
     events = one.finish()
     assert (said(events), calls(events)) == ("Hello.", 1)
+
+
+@pytest.mark.parametrize("think", ["reasoning_content", "keep", "drop"])
+def test_a_call_that_ends_such_reasoning_is_one_if_the_reply_says_nothing_else(think: Any) -> None:
+    for text in (f"{CALL}</think>", f"So {CALL}\n{CALL}\n</think>\n"):
+        events = read(text, begins="either", think=think)
+        assert calls(events) == text.count(CALL)
+        assert raw(events) == text
+        one = reader(begins="either", think=think)
+        assert calls([*one.feed(text), *one.finish(complete=False)]) == 0
+    for text in (f"{CALL} or so</think>", f"{CALL}</think>Hello"):
+        assert calls(read(text, begins="either", think=think)) == 0

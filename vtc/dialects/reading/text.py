@@ -47,7 +47,8 @@ class InText(SaysText):
     def stray(self, found: Found) -> Verdict | None:
         """Read a closing tag that nothing opened: the reply began inside, and was not taken to.
 
-        What has left as text stays text; else it is reasoning, with the calls in it.
+        What has left as text stays text. Else it is reasoning, and a call in it is made only at its end, if nothing
+        else is said.
         """
         context = self.context
         if context.began_inside is None:
@@ -57,7 +58,8 @@ class InText(SaysText):
             return None
         context.undecided = False
         self.say(found.start())
-        if thoughts := context.speech.take_back():
+        thoughts, context.thought = context.speech.take_back()
+        if thoughts:
             context.speech.emit(_KINDS[context.think](thoughts))
         write_tag(context, found)
         return Verdict.REASONING
