@@ -33,6 +33,15 @@ def opened(seed: str = "seed", settings: dict[str, Any] | None = None, **fields:
     return Exchange.open(API, body, AGENT, planner(**settings or {}), seed)
 
 
+def shows_reasoning(whole: Exchange) -> bool:
+    """Tell whether a whole reply, which was read by now, showed late that it began inside of the reasoning.
+
+    A stream of the same has said that as text by then, with the calls in it: the two cannot be alike.
+    """
+    thinking = whole.plan.reading.thinking
+    return thinking.may_show and thinking.learned is not None and thinking.learned.begins_inside is True
+
+
 def fed(stream: Stream, *pieces: bytes) -> bytes:
     return b"".join(out for piece in pieces for out in stream.feed(piece)) + b"".join(stream.finish())
 

@@ -130,12 +130,16 @@ def test_of_two_calls_the_first_is_made_if_the_second_is_cut_off(dialect: Descri
 
 # Calls that are none
 
-INDENT = re.compile("^", re.MULTILINE)
+LINES = {"indented": "    ", "tabbed": "\t", "quoted": "> "}
 QUOTES = {
     "in the middle of a line": "It writes {call} then.",
     "in the middle of a line, after a sentence": "First.\nThen {call}, and so on.\nLast.",
-    "in indented code": "So:\n\n{indented}\n\nDone.",
-    "in indented code at the end": "So:\n\n{indented}",
+    "in indented code": "So:\n\n    {indented}\n\nDone.",
+    "in indented code at the end": "So:\n\n    {indented}",
+    "in a line of indented code": "So:\n\n    x = {indented}\n    y\n\nDone.",
+    "in the last line of indented code": "So:\n\n\tx\n\t# for example: {tabbed}",
+    "in a line that quotes": "> For example {quoted}\n> and so on.\n\nDone.",
+    "in the last line of those that quote": "So:\n > Say\n >For example {quoted}",
     "in a code block": "So:\n```xml\n{call}\n```\nDone.",
     "in a code block at the end": "So:\n~~~\n{call}\n~~~",
     "in thoughts that no profile knows": "<think>\nI might write:\n{call}\n</think>\nDone.",
@@ -146,7 +150,8 @@ QUOTES = {
 @pytest.mark.parametrize("quote", QUOTES.values(), ids=QUOTES.keys())
 def test_a_call_that_is_quoted_stays_text(dialect: Description, quote: str) -> None:
     call = written(dialect, LIST).strip()
-    assert is_text(dialect, quote.format(call=call, indented=INDENT.sub("    ", call)))
+    lines = {name: call.replace("\n", f"\n{start}") for name, start in LINES.items()}
+    assert is_text(dialect, quote.format(call=call, **lines))
 
 
 @every({name for name in QUOTED_ANYWHERE if DIALECTS[name].anchor != "line" and name not in WHOLE_REPLY})
@@ -160,6 +165,24 @@ def test_calls_amid_a_line_share_their_fate(dialect: Description) -> None:
         assert content(events).split() == ["I", "look:", *after.split()]
     cut = both[: both.rindex("docs") + 2]
     assert calls(in_pieces(dialect, f"I look: {cut.strip()}")) == [LIST]
+
+
+@every({name for name in DIALECTS if name not in WHOLE_REPLY})
+def test_calls_on_lines_of_their_own_after_an_introduction_are_made(dialect: Description) -> None:
+    """As models call tools: text behind them quotes nothing either, if it stands on lines of its own."""
+    both = written(dialect, LIST, FIND) if dialect.sections else f"{written(dialect, LIST)}\n{written(dialect, FIND)}"
+    for after in ("", "\n", *(() if dialect.ends_reply else ("\n\nDone.",))):
+        events = in_pieces(dialect, f"I look:\n{both.strip()}{after}")
+        assert calls(events) == [LIST, FIND]
+        assert content(events).split() == ["I", "look:", *after.split()]
+
+
+@every({name for name in DIALECTS if name not in WHOLE_REPLY})
+def test_an_indented_call_at_the_very_beginning_is_made(dialect: Description) -> None:
+    """Nothing introduces it as an example."""
+    call = written(dialect, LIST).strip()
+    for indented in (f"    {call}", f"\n\n\t{call}"):
+        assert calls(in_pieces(dialect, indented)) == [LIST]
 
 
 @every()

@@ -87,6 +87,14 @@ def begun(shape: str = "plain") -> Watched:
         ("`", False),
         ("~", False),
         ("\n>", False),
+        ("\n    more", False),  # a line of code
+        ("\n   ", False),
+        ("\n\tmore", False),
+        ("\n > more", False),
+        ("  more", True),
+        ("> more", True),
+        (" \tmore", True),
+        ("a  b\tc\n\nd   e", True),
         ("\N{SNOWMAN}", False),  # an escape may stand for anything
     ],
 )
@@ -112,6 +120,33 @@ def test_several_frames_in_a_chunk_are_not_read(count: int) -> None:
     frames = chat.said(*" all of this is plain".replace(" ", "| ").split("|")[1:] * 20)
     frames = [*frames, *chat.said("a", "\n", "\n", "b ", "\n", "c") * 20]
     assert watched.reads(*(b"".join(frames[at : at + count]) for at in range(0, len(frames), count))) == 0
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["\n", " ", " ", " ", " x"],
+        ["\n  ", " ", " x"],
+        ["a\n   ", " x"],
+        ["\n", "    x"],
+        ["\n ", " \tx"],
+        ["\n", ">", " x"],
+        ["\n", " ", "> x"],
+    ],
+)
+@pytest.mark.parametrize("together", [False, True])
+def test_line_of_code_or_a_quotation_is_read_wherever_frames_end(texts: list[str], together: bool) -> None:
+    watched = begun()
+    frames = chat.said(*texts)
+    assert watched.reads(*([b"".join(frames)] if together else frames)) > 0
+
+
+@given(texts=st.lists(st.text("a >\t\n", min_size=1, max_size=4), max_size=8))
+def test_calls_after_any_lines_are_those_of_a_whole_body(texts: list[str]) -> None:
+    texts = ["It", " works", *texts, "<tool_call><function=read>", "<parameter=filePath>a</parameter></function>"]
+    streamed = fed(opened().stream(), *chat.streamed(*texts))
+    whole = opened().body(chat.encoded(chat.completion("".join(texts))))
+    assert chat.read(streamed) == chat.read(whole)
 
 
 @given(cuts=st.lists(st.integers(1, 400), min_size=1))
@@ -148,7 +183,7 @@ def test_frame_that_ends_in_white_space_waits_whole_for_the_next(text: str) -> N
     [
         (["a", "b", "\n"], 2),
         (["a", "b\n", "\n"], 1),
-        (["a", "\n", " ", "\t"], 1),
+        (["a", "\n", " ", "\n"], 1),
         (["\n", " "], 0),
         (["a ", "b", "\n", "c", "\n"], 4),
     ],

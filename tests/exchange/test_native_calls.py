@@ -56,6 +56,7 @@ MENDED = {
 }
 HOPELESS = {
     "a string that is cut": '{"filePath": "/home/me/pro',
+    "a string that is cut, encoded twice": json.dumps('{"filePath": "/home/me/pro'),
     "a string that is cut after a brace": '{"filePath": "a}',
     "a string that is cut before a tag": '{"filePath": "a</tool_call>',
     "text between tags": '{"filePath": "/a"}<arg_key>limit</arg_key>',

@@ -71,6 +71,35 @@ def test_a_reply_begins_inside_if_profiles_and_request_say_so(
     assert (found.may_begin_inside, found.begins_inside) == (may, begins)
 
 
+@pytest.mark.parametrize("prefilled", [None, False, "asked"])
+@pytest.mark.parametrize(
+    ("body", "server", "shows"),
+    [
+        ({}, SERVER, True),
+        ({"think": False}, SERVER, False),
+        ({}, PARTS, False),
+    ],
+)
+def test_a_whole_reply_shows_whether_it_began_inside_unless_nobody_thinks_in_it(
+    prefilled: bool | Literal["asked"] | None, body: dict[str, Any], server: ServerProfile, shows: bool
+) -> None:
+    """Whatever the model; without a profile, too. What one shows counts for the streams that follow."""
+    cache = ConversationCache()
+    model = None
+    if prefilled is not None:
+        model = ModelProfile(name="mine", match=Match(), reasoning=Reasoning(prefilled=prefilled))
+    found = thinking(model, server, Facts(body=body), cache, text_client=False)
+    assert found.begins(whole=True) == ("either" if shows else "text")
+    assert found.begins(whole=False) == "text"
+    if found.learned:
+        found.learned.begins_inside = True
+        found = thinking(model, server, Facts(body=body), cache, text_client=False)
+        assert found.begins(whole=False) == "reasoning"
+        assert found.begins(whole=True) == "either"
+    silent = ModelProfile(name="mine", match=Match())
+    assert thinking(silent, server, Facts(body=body), cache, text_client=False) == Thinking(COMMON_TAGS, "keep")
+
+
 def test_what_an_upstream_did_counts_for_the_same_host_model_and_switch() -> None:
     cache = ConversationCache()
     first = decided(True, cache=cache)
@@ -89,7 +118,8 @@ def test_what_an_upstream_did_counts_for_the_same_host_model_and_switch() -> Non
 
 def test_a_model_without_a_profile_keeps_its_tags_and_a_text_client_those_it_prompts_for() -> None:
     facts = Facts(host="one", model="m")
-    assert thinking(None, SERVER, facts, None, text_client=False) == Thinking(COMMON_TAGS, "keep")
+    unknown = thinking(None, SERVER, facts, None, text_client=False)
+    assert (unknown.tags, unknown.to, unknown.begins_inside) == (COMMON_TAGS, "keep", False)
     assert thinking(None, SERVER, facts, None, text_client=True) == Thinking((), "keep")
     model = ModelProfile(name="mine", match=Match(), reasoning=Reasoning(open="<a>", close="</a>"))
     assert thinking(model, SERVER, facts, None, text_client=False).tags == (("<a>", "</a>"), *COMMON_TAGS)

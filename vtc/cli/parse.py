@@ -88,7 +88,7 @@ def parse(
             tools,
             lenient=lenient,
             think=think.to,
-            begins="unknown" if think.may_begin_inside else "text",
+            begins=think.begins(whole=True),
             unknown_tools="text" if tools_file else "allow",
         )
         events = [*reader.feed(text), *reader.finish(complete=reason != "length")]

@@ -358,6 +358,7 @@ class Exchange:
         think = self.plan.reading.thinking
         reads = bool(self.plan.reading.dialects and self._tools)
         dialects = self.plan.reading.dialects
+        guessed = think.begins_inside and not whole
 
         def beside_calls(begins: Begins) -> tuple[Reader, Leftovers]:
             return self._reader(begins, dialects=()), Leftovers(dialects, self._reader())
@@ -371,7 +372,7 @@ class Exchange:
             self._ids,
             report,
             reader=self._reader(think.begins(whole=whole)) if reads else None,
-            thoughts=Thoughts(self._reader(), think.begins_inside and not whole) if reads else None,
+            thoughts=Thoughts(self._reader(), guessed, guessed and think.to == "keep") if reads else None,
             learned=think.learned,
             beside_calls=beside_calls if reads else None,
             read_name=reader_of_names(dialects, self._reader),

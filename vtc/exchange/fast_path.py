@@ -26,6 +26,7 @@ import msgspec
 from vtc.apis.base import Decoded, Following
 from vtc.apis.relay import Relay
 from vtc.dialects.bounded_cache import COMPILED, PER_CHARACTER
+from vtc.dialects.reading.reader import PlainRule
 from vtc.events import Delta, ReasoningDelta, TextDelta
 from vtc.exchange.reply import ANYTHING, ReplyPipeline
 from vtc.wire.framing import Frame
@@ -45,18 +46,18 @@ type Search = Callable[[bytes, int, int], re.Match[bytes] | None]
 
 
 class Shape:
-    """How frames look that are alike; `match` takes those whose texts have no character of `stop`."""
+    """How frames look that are alike; `match` takes those whose texts are plain by `rule`."""
 
-    __slots__ = ("_expression", "match", "of_any_text", "stop")
+    __slots__ = ("_expression", "match", "of_any_text", "rule")
 
     def __init__(self, expression: bytes) -> None:
         self._expression = expression
-        self.stop = ""
-        self.match = self.of_any_text = _compiled(expression, "")
+        self.rule = ANYTHING
+        self.match = self.of_any_text = _compiled(expression, ANYTHING)
 
-    def without(self, stop: str) -> None:
-        """Take only texts that have none of these characters."""
-        self.stop, self.match = stop, _compiled(self._expression, stop)
+    def of_plain_text(self, rule: PlainRule) -> None:
+        """Take only texts that are plain by this rule."""
+        self.rule, self.match = rule, _compiled(self._expression, rule)
 
 
 class FastPath:
@@ -101,10 +102,12 @@ class FastPath:
             start, end = len(self._before), len(chunk) - len(self._after)
             same = start < end and chunk[:start] == self._before and chunk[end:] == self._after
             if same and chunk[end - 1] not in b" >" and self._odd(chunk, start, end) is None and not self._follows:
-                return [chunk]
+                first = chunk[start]
+                if (first != _BLANK or chunk[start + 1] not in b" >") and first != _QUOTE:
+                    return [chunk]
         data = self.held + chunk if self.held else chunk
         if data.endswith(self._end):
-            if (found := match(data)) is None:
+            if (found := match(data)) is None or (found.start(_ODD) >= 0 and self._begins_line(data)):
                 return None
             # Nearly every text ends in a letter that no white space is written with.
             if data[found.end(_TEXT) - 1] in _DOUBTFUL_ENDINGS or self._follows:
@@ -122,7 +125,15 @@ class FastPath:
             self.held = data
             return []
         found = match(data[:whole])
-        return self._forward(data[:whole], found, begun) if found else None
+        if found is None or (found.start(_ODD) >= 0 and self._begins_line(data[:whole])):
+            return None
+        return self._forward(data[:whole], found, begun)
+
+    def _begins_line(self, data: bytes) -> bool:
+        """Tell whether code or a quotation begins in the texts of some frames, joined."""
+        assert self._match is not None
+        found = [self._match(frame + self._end) for frame in data.split(self._end)[:-1]]
+        return _CODE.search(b"".join(one["text"] for one in found if one)) is not None
 
     def _forward(self, data: bytes, found: re.Match[bytes], begun: bytes) -> list[bytes] | None:
         """Let frames leave, except those that wait since their text ends in white space."""
@@ -196,8 +207,8 @@ class FastPath:
             if shape is None or (found := shape.of_any_text(frame.raw)) is None:
                 return  # none was found, or its data stand in several lines
             self._shapes[type(delta)] = shape
-        if shape.stop != rule.stop:
-            shape.without(rule.stop)
+        if shape.rule != rule:
+            shape.of_plain_text(rule)
         self._match, self._rule, self._odd = shape.match, rule, _odd(rule.stop)
         start, end = found.span(_TEXT)
         self._before, self._after = frame.raw[:start], frame.raw[end:]
@@ -289,17 +300,24 @@ _DOUBTFUL_ENDINGS = b" >nt"
 _TEXT = 2
 """The number of the group `text`."""
 _WHITE = re.compile(rb"(?: |\\n|\\t)+")
+_ODD = 3
+"""The number of the group that stands where a text goes on as the beginning of a line of code or a quotation does."""
+_MIDDLE = rb'(?:(?= ?>| [ "]| ?\\t)(?P<odd>))?'
+_LINE = rb" {0,3}(?:\\t|>)|    "
+_CODE = re.compile(rb"\\n(?:%b)" % _LINE)
+_BLANK, _QUOTE = b" >"
 _ESCAPES = {'"': b'\\"', "\\": b"\\\\", "/": b"\\/", "\n": b"\\n", "\t": b"\\t"}
 
 
-def _compiled(shape: bytes, stop: str) -> Match:
-    """Get a shape, compiled for texts without the characters of `stop`; it matches nothing but whole frames."""
+def _compiled(shape: bytes, rule: PlainRule) -> Match:
+    """Get a shape, compiled for texts that are plain by a rule; it matches nothing but whole frames."""
     size = (len(shape) + PER_SHAPE) * PER_CHARACTER
-    return COMPILED.get_or_make(("shape", shape, stop), lambda: _compile(shape, stop), lambda _: size)
+    return COMPILED.get_or_make(("shape", shape, rule), lambda: _compile(shape, rule), lambda _: size)
 
 
-def _compile(shape: bytes, stop: str) -> Match:
-    return re.compile(shape.replace(b"(?P<text>TEXT)", b"(?P<text>%b)" % _text(stop))).fullmatch
+def _compile(shape: bytes, rule: PlainRule) -> Match:
+    text = _text(rule.stop, lines=bool(rule.lines))
+    return re.compile(shape.replace(b"(?P<text>TEXT)", b"(?P<text>%b)" % text)).fullmatch
 
 
 @lru_cache(maxsize=256)
@@ -309,15 +327,22 @@ def _odd(stop: str) -> Search:
     return re.compile(b"[%b]" % b"".join(rb"\x%02x" % byte for byte in bytes_)).search
 
 
-def _text(stop: str) -> bytes:
-    """Write the expression for a text without some characters, of one character at least."""
+def _text(stop: str, *, lines: bool) -> bytes:
+    """Write the expression for a text without some characters, of one character at least.
+
+    With `lines`, no line may begin in it as code or a quotation does. That may be spread over texts, so it is noted
+    where one begins like the middle of such a beginning.
+    """
     beginnings: dict[int, list[bytes]] = {}  # of characters in UTF-8, and what follows
     for character in stop:
         first, *rest = character.encode()
         beginnings.setdefault(first, []).append(bytes(rest))
     odd = b"".join(rb"\x%02x" % byte for byte in sorted({0x22, 0x5C, *range(0x20), *beginnings}))
     others = [re.escape(written) for one, written in _ESCAPES.items() if one not in stop] if stop else [rb"\\."]
+    if lines:
+        others = [rb'\\n(?!%b|   ")' % _LINE if one == rb"\\n" else one for one in others]
     for first, rests in beginnings.items():
         if all(rests):
             others.append(rb"\x%02x(?!%b)" % (first, b"|".join(map(re.escape, rests))))
-    return rb'(?!")[^%b]*+(?:(?:%b)[^%b]*+)*+' % (odd, b"|".join(others), odd)
+    middle = _MIDDLE if lines else b"(?P<odd>(?!))?"
+    return rb'(?!")%b[^%b]*+(?:(?:%b)[^%b]*+)*+' % (middle, odd, b"|".join(others), odd)

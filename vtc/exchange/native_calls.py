@@ -152,6 +152,8 @@ def _objects(text: str, schema: Mapping[str, Any], *, lenient: bool, complete: b
         try:
             found, notes = _objects(value, schema, lenient=lenient, complete=complete, depth=depth + 1)
         except NotInOrder:
+            if sole and re.match(rf"""\s*\{{\s*["']?{re.escape(sole)}["']?\s*:""", value):
+                raise  # an object that broke, and not the parameter's value
             found, notes = [], []
         if value and sole and not all(not one or sole in one for _, one in found or [(None, {"": ""})]):
             return [(None, {sole: value})], [Repair.SOLE_PARAMETER]

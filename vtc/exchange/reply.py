@@ -48,6 +48,8 @@ class Thoughts:
     reader: Reader
     guessed: bool = False
     """The reply was taken to begin inside of its reasoning; if that never ends, it is the answer."""
+    kept: bool = False
+    """It was guessed, and stays text: it has left already."""
     events: list[Event] = field(default_factory=list)
     """All of it, if it was guessed."""
     last: list[Call] = field(default_factory=list)
@@ -63,6 +65,8 @@ class Thoughts:
         If the guess was wrong, which shows as the reply ends `in_reasoning`, return what the reply says.
         """
         self._note(self.reader.finish())
+        if self.kept:
+            return [replace(event, raw="") for event in self.events if in_reasoning and isinstance(event, Call)]
         if self.guessed and in_reasoning:
             return self.events
         return [replace(call, raw="", repairs=(*call.repairs, Repair.CALL_IN_REASONING)) for call in self.last]
@@ -176,6 +180,8 @@ class ReplyPipeline:
 
     def feed(self, text: str) -> list[Event]:
         events: list[Event] = self._reader.feed(text) if self._reader else [Text(text)]
+        if self._thoughts and self._thoughts.kept and self._reader and self._reader.began_inside is None:
+            self._thoughts.feed(text)  # no end of it came yet
         if self._leftovers:
             events = self._leftovers.feed(events)
         if not self._reads_text:
@@ -200,7 +206,7 @@ class ReplyPipeline:
         if reader is None or self._beside_calls is None:
             self._reader = None
             return self._staged(reader.release()) if reader else []
-        self._learn(reader)
+        self._learn(reader, complete=False)
         self._reader, self._leftovers = self._beside_calls(reader.begins)
         return self._staged(self._leftovers.feed(reader.release()))
 
@@ -217,25 +223,25 @@ class ReplyPipeline:
             complete
             and self._thoughts
             and self._reader
-            and not (self._limit.delivered or calls or self._gap.tail.strip())
+            and not (self._limit.delivered or calls or (self._gap.tail.strip() and not self._thoughts.kept))
         ):
             out += map(_again, self._staged(self._thoughts.finish(in_reasoning=self._reader.in_reasoning)))
         if calls:
             out += self._staged(self._meant(calls, complete=complete))
         if self._guards:
             out += self._judged(self._guards.finish())
+        if self._reader:
+            self._learn(self._reader, complete=complete)
         if complete:
-            if self._reader:
-                self._learn(self._reader)
             self._check_choice()
         else:
             self._record.faults.clear()  # the model was cut off: it would be again
         return out + self._client.finish()
 
-    def _learn(self, reader: Reader) -> None:
+    def _learn(self, reader: Reader, *, complete: bool) -> None:
         """Note whether the reply began inside of the reasoning: the next one will, too."""
         inside = reader.began_inside
-        if inside is None and reader.in_reasoning and not self._native:
+        if inside is None and complete and reader.in_reasoning and not self._native:
             inside = False  # what was taken for reasoning never ended
         if self._learned and inside is not None:
             self._learned.begins_inside = inside

@@ -75,11 +75,12 @@ def _with_whole_calls(messages: Sequence[Message], tools: Mapping[str, Tool], to
 
 
 def _is_broken(call: ToolCall) -> bool:
-    source = call.source.get("function") if isinstance(call.source, Mapping) else None
-    if isinstance(source, Mapping) and isinstance(source.get("arguments"), str) and not source["arguments"].strip():
-        return True
     if call.is_custom:
         return False
+    source = call.source if isinstance(call.source, Mapping) else {}
+    written = source["function"] if isinstance(source.get("function"), Mapping) else source
+    if any(key in written and _is_nothing(written[key]) for key in ("arguments", "input")):
+        return True
     try:
         _decode_object(call.arguments)
     except (msgspec.DecodeError, UnicodeError):
@@ -88,6 +89,11 @@ def _is_broken(call: ToolCall) -> bool:
         except (ValueError, RecursionError):
             return True
     return False
+
+
+def _is_nothing(arguments: Any) -> bool:
+    """Tell whether this is no object, though it stands for one without arguments."""
+    return arguments is None or (isinstance(arguments, str) and not arguments.strip())
 
 
 def _whole(call: ToolCall, tools: Mapping[str, Tool]) -> ToolCall:

@@ -88,13 +88,17 @@ class Thinking(msgspec.Struct, frozen=True):
     """The prompt may have opened the first of the tags."""
     begins_inside: bool = False
     """A stream is taken to begin inside; a whole reply shows it."""
+    may_show: bool = False
+    """A whole reply in which a closing tag stands that nothing opened began inside."""
     learned: Learned | None = None
     """Takes what this reply shows."""
 
-    def begins(self, *, whole: bool) -> Literal["text", "reasoning", "unknown"]:
+    def begins(self, *, whole: bool) -> Literal["text", "reasoning", "unknown", "either"]:
         """Tell what a reply begins with, as its reader is told; a `whole` one shows it."""
         if whole and self.may_begin_inside:
             return "unknown"
+        if whole and self.may_show:
+            return "either"
         return "reasoning" if self.begins_inside else "text"
 
 

@@ -8,7 +8,7 @@ profile (some part the thinking off themselves) and from the model's profile.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from vtc.dialects.cache import ConversationCache
 from vtc.profiles.matching import Facts, value_at
@@ -33,21 +33,25 @@ def thinking(
 ) -> Thinking:
     """Decide how the reasoning of a reply is read; `model` is None if it is not known.
 
-    A model that is not known keeps its tags where they are, but no call between them is one.
+    A model that is not known keeps its tags where they are, but no call between them is one. Of one whose prompt is not
+    known to open the tag, a whole reply shows it, and what it shows counts for the next stream.
     """
-    if model is None or model.reasoning is None:
-        return Thinking(() if text_client else COMMON_TAGS, "keep")
-    own = model.reasoning
     others = () if text_client else COMMON_TAGS  # such clients read tags that they prompt for themselves
-    tags = tuple(dict.fromkeys([(own.open, own.close), *others]))
+    own = model.reasoning if model else None
+    tags = tuple(dict.fromkeys([(own.open, own.close), *others])) if own else others
+    to: Literal["reasoning_content", "keep", "drop"] = own.to if own else "keep"
     asked = asked_to_think(facts.body)
-    if asked is False or not own.prefilled or (own.prefilled == "asked" and not asked):
-        return Thinking(tags, own.to)
+    prefilled = own is not None and (own.prefilled is True or (own.prefilled == "asked" and bool(asked)))
+    never = model is not None and own is None
+    if asked is False or never or not tags or (server.parts_reasoning and not prefilled):
+        return Thinking(tags, to)
     learned = Learned()
     if cache is not None:
         learned = cache.get_or_make(("thinking", facts.host, facts.model, str(asked)), Learned)
-    begins_inside = not server.parts_reasoning if learned.begins_inside is None else learned.begins_inside
-    return Thinking(tags, own.to, may_begin_inside=True, begins_inside=begins_inside, learned=learned)
+    begins_inside = learned.begins_inside
+    if begins_inside is None:
+        begins_inside = prefilled and not server.parts_reasoning
+    return Thinking(tags, to, prefilled, begins_inside, may_show=not prefilled, learned=learned)
 
 
 def asked_to_think(body: Mapping[str, Any]) -> bool | None:

@@ -353,7 +353,7 @@ def test_plain_text_leaves_as_it_is_and_the_rule_stays(data: st.DataObject) -> N
     if rule is None:
         return
     text = data.draw(st.text(st.characters(codec="utf-8", exclude_characters=rule.stop), min_size=1))
-    if not text.endswith(tuple(rule.endings)):
+    if not text.endswith(tuple(rule.endings)) and not (rule.lines and re.search(rf"\n[{rule.lines}]", text)):
         assert one.feed(text) == [Text(text)]
         assert one.plain == rule
 
@@ -373,6 +373,7 @@ def test_the_characters_that_stop_plain_text_are_those_that_open_markup() -> Non
     assert one.plain is not None
     assert {*one.plain.stop} == {*"<`~"}
     assert {*one.plain.endings} == {*" \t\r\n>"}
+    assert {*one.plain.lines} == {*" \t>"}
 
 
 # Messages of several blocks

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from tests.dialects.material import AGENT, DIALECTS
+from tests.dialects.material import AGENT, DIALECTS, merged, raw
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.grammar import compiled
 from vtc.events import Call, Event, Markup, Reasoning, Text
@@ -92,3 +94,54 @@ def test_a_reply_that_begins_in_reasoning_does_not_if_that_came_by_another_way()
 def test_a_marker_is_taken_out() -> None:
     events = read("Hello<|im_end|>")
     assert (said(events), said(events, Markup)) == ("Hello", "<|im_end|>")
+
+
+# A whole reply of which nobody knows whether it begins in reasoning
+
+
+@pytest.mark.parametrize("think", ["reasoning_content", "keep", "drop"])
+@pytest.mark.parametrize("thoughts", ["I could", f"I could\n{CALL}\n", f"{CALL}", f"I could {CALL} or <bash> "])
+def test_a_lone_closing_tag_shows_that_a_whole_reply_began_in_reasoning(thoughts: str, think: Any) -> None:
+    events = read(f"{thoughts}</think>\n\nHello\n{CALL}", begins="either", think=think)
+    assert calls(events) == 1
+    assert raw(events) == f"{thoughts}</think>\n\nHello\n{CALL}"
+    assert said(events, Reasoning) == (thoughts if think == "reasoning_content" else "")
+    assert said(events) == (f"{thoughts}</think>\n\nHello" if think == "keep" else "Hello")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Hello {CALL}",
+        f"{CALL}\n\nThe tag `</think>` ends it.",
+        f"{CALL}\n```\n</think>\n```\n",
+        CALL.replace(">a<", ">a</think><"),
+        f"<think>so</think>{CALL}",
+        f"Hello\n<think>\nor so</think>\n{CALL}",
+        f"</think>{CALL}",
+    ],
+)
+def test_without_a_lone_closing_tag_a_reply_began_as_text(text: str) -> None:
+    events = read(text, begins="either")
+    assert calls(events) == 1
+    assert merged(events) == merged(read(text))
+
+
+def test_of_a_reply_that_may_be_reasoning_nothing_leaves_before_its_end() -> None:
+    one = reader(begins="either")
+    assert [event for piece in f"Hello.\n\n{CALL}\n" for event in one.feed(piece)] == []
+    assert one.plain is None
+    events = one.finish()
+    assert (said(events), calls(events)) == ("Hello.", 1)
+
+
+@pytest.mark.parametrize("think", ["reasoning_content", "keep", "drop"])
+def test_a_call_that_ends_such_reasoning_is_one_if_the_reply_says_nothing_else(think: Any) -> None:
+    for text in (f"{CALL}</think>", f"So {CALL}\n{CALL}\n</think>\n"):
+        events = read(text, begins="either", think=think)
+        assert calls(events) == text.count(CALL)
+        assert raw(events) == text
+        one = reader(begins="either", think=think)
+        assert calls([*one.feed(text), *one.finish(complete=False)]) == 0
+    for text in (f"{CALL} or so</think>", f"{CALL}</think>Hello"):
+        assert calls(read(text, begins="either", think=think)) == 0

@@ -34,6 +34,7 @@ def scans(grammar: Grammar) -> Iterator[tuple[State, Scan]]:
     yield State.DOUBT, grammar.doubtful
     yield State.INFO, INFO
     yield State.FENCE, grammar.closing_fence("```")
+    yield State.LINE, grammar.line
     yield State.SPAN, grammar.span
     yield State.QUOTED, grammar.span_end
     for scan in (grammar.reasoning, grammar.begun_reasoning):

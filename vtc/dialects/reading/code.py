@@ -10,7 +10,6 @@ from vtc.dialects.reading.beginning import begin_call
 from vtc.dialects.reading.context import Context, SaysText, Verdict
 from vtc.dialects.reading.cursor import Found
 from vtc.dialects.reading.text import InText
-from vtc.dialects.syntax.grammar import CODE_LINE
 from vtc.dialects.syntax.pattern import Scan
 
 INFO = Scan(
@@ -20,7 +19,7 @@ INFO = Scan(
 
 
 class InCode(SaysText):
-    """A code block, a code span, a quoted line or an element; `run` is what opened it."""
+    """A code block, a code span or an element, which `run` opened; or a line of code or of a quotation."""
 
     __slots__ = ("_run",)
 
@@ -31,6 +30,10 @@ class InCode(SaysText):
     @property
     def info(self) -> Scan:
         return INFO
+
+    @property
+    def line(self) -> Scan:
+        return self.context.grammar.line
 
     @property
     def block(self) -> Scan:
@@ -68,7 +71,7 @@ class InCode(SaysText):
         self._leave()
 
     def up_to(self, found: Found) -> None:
-        """End the span: what ends its paragraph is read as text."""
+        """End the span or the line: what ends it is read as text."""
         self.say(found.start())
         self._leave()
 
@@ -132,22 +135,36 @@ def begin_in_text(inside: InText, found: Found) -> Verdict | None:
     """Begin a call, if its line is no code and quotes nothing."""
     assert found.lastgroup is not None
     quotable = inside.context.grammar.heads[found.lastgroup].syntax.may_be_quoted
-    if quotable and (verdict := open_line(inside, found)):
+    if quotable and (verdict := open_line(inside, found.start())):
         return verdict
     return begin_call(inside, found)
 
 
-def open_line(inside: InText, found: Found) -> Verdict | None:
-    """Begin a line of indented code or a quoted one, if this token does: that holds for all of the line."""
+def begin_line(inside: InText, found: Found) -> Verdict | None:
+    """Begin a line that looks like code or like a quotation."""
+    marks = found[0].rfind(">") + 1
+    return open_line(inside, found.start() + (marks or len(found[0])))
+
+
+def begin_first_line(inside: InText, found: Found) -> Verdict | None:
+    """Begin a reply that looks like a quotation, unless it begins inside of the reasoning."""
+    return inside.other() or begin_line(inside, found)
+
+
+def open_line(inside: InText, end: int) -> Verdict | None:
+    """Say the text up to `end`; begin a line of indented code or a quoted one if it stands in one.
+
+    All of that line is an example, whatever stands before a call in it.
+    """
     context = inside.context
-    inside.say(found.start())
+    inside.say(end)
     if not (context.speech.is_indented_code or context.cursor.is_quoted):
         return None
-    context.inside = InCode(context, CODE_LINE)
+    context.inside = InCode(context, "")
     return Verdict.INDENTED
 
 
-def open_code(inside: InText, found: Found) -> None:
+def open_code(inside: InText | InCode, found: Found) -> None:
     """Begin a code block, a line or an element that quotes, or what may be a code span."""
     inside.say(found.end())
     inside.context.inside = InCode(inside.context, found[0])

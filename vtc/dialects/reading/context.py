@@ -11,12 +11,12 @@ from vtc.dialects.reading.speech import Speech
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.grammar import Grammar
 from vtc.dialects.syntax.pattern import OFFERED, Scan
-from vtc.events import Event, Tool
+from vtc.events import Call, Event, Tool
 
 type Thoughts = Literal["reasoning_content", "keep", "drop"]
-type Begins = Literal["text", "reasoning", "unknown"]
+type Begins = Literal["text", "reasoning", "unknown", "either"]
 """What a reply begins with: `reasoning` if the prompt opened it. `unknown` until a closing tag shows it, which takes
-the whole reply."""
+the whole reply; `either` is read as text until one does that stands in no call and in no code."""
 type UnknownTools = Literal["text", "allow", "drop"]
 
 
@@ -88,7 +88,9 @@ class Context:
         "most_held",
         "speech",
         "think",
+        "thought",
         "tools",
+        "undecided",
         "unknown_tools",
     )
 
@@ -115,6 +117,10 @@ class Context:
         self.begins = begins
         self.began_inside: bool | None = None
         """Whether the reply began inside of the reasoning; None as long as it does not show."""
+        self.undecided = begins == "either"
+        """What was read may prove to be reasoning: none of it has left yet."""
+        self.thought: list[Call] = []
+        """The calls that what proved to be reasoning ends with."""
         self.complete = True
         """The model ended its reply by itself."""
         self._names: Collection[str] | None = None  # in any case; made when it is needed

@@ -21,7 +21,7 @@ from vtc.events import Markup, Refusal
 def doubt(inside: InText, found: Found) -> Verdict | None:
     """Keep such markup until it shows what it is."""
     context = inside.context
-    if verdict := open_line(inside, found):
+    if verdict := open_line(inside, found.start()):
         return verdict
     context.cursor.seek = found.end()
     context.inside = InDoubt(context, found)

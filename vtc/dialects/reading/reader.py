@@ -8,6 +8,7 @@ so that a call that does not complete can be given back as the text it was.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from vtc.dialects.reading.call import InJson
@@ -16,6 +17,7 @@ from vtc.dialects.reading.cursor import CONTEXT, WHITE
 from vtc.dialects.reading.speech import Last
 from vtc.dialects.reading.text import InReasoning, InText
 from vtc.dialects.reading.transitions import TABLE, State, Step
+from vtc.dialects.repair import Repair
 from vtc.dialects.syntax.grammar import Grammar
 from vtc.events import Event, Text, Tool
 
@@ -34,6 +36,8 @@ class PlainRule(NamedTuple):
     """Characters that could open markup."""
     endings: str = "".join(dict.fromkeys(WHITE + INDENTING))
     """A text that ends in one of these must be read: white space waits, and a line may still begin after it."""
+    lines: str = ""
+    """So must one in which a line begins with one of these as code or a quotation does, or may begin so."""
 
 
 class Reader:
@@ -86,7 +90,7 @@ class Reader:
             return self._context.inside.plain(text)
         cursor.add(text)
         self._read()
-        return self._speech.take()
+        return [] if self._context.undecided else self._speech.take()
 
     def finish(self, *, complete: bool = True) -> list[Event]:
         """The end of the message; not `complete` when the model was cut off (`finish_reason: length`)."""
@@ -95,6 +99,11 @@ class Reader:
         while (end := self._row.end) is not None:
             self._go(end, end.action(self._context.inside))
             self._read()
+        self._context.undecided = False
+        if complete and self._speech.is_silent:  # as where reasoning came by another way
+            for call in self._context.thought:
+                self._speech.called(replace(call, raw="", repairs=(*call.repairs, Repair.CALL_IN_REASONING)))
+        self._context.thought = []
         self._speech.end()
         return self._speech.take()
 
@@ -118,6 +127,7 @@ class Reader:
             context.inside.say(len(self._cursor.text))
         else:
             self._speech.say(self._cursor.take_all())
+        self._context.undecided = False
         self._speech.end(as_text=True)
         self._first = None
         return self._speech.take()
@@ -126,6 +136,7 @@ class Reader:
         """The reasoning came by another way: a reply that was to begin inside of it does not."""
         if self._state is State.START:
             self._context.begins, self._context.began_inside = "text", False
+            self._context.undecided = False
 
     @property
     def in_reasoning(self) -> bool:
@@ -155,7 +166,7 @@ class Reader:
             return None
         if not cursor.text.rpartition("\n")[2].strip(INDENTING):
             return None  # at the beginning of a line, where more is markup than within it
-        return PlainRule(self._scan.firsts) if self._scan and self._scan.firsts else None
+        return PlainRule(self._scan.firsts, lines=self._scan.lines) if self._scan and self._scan.firsts else None
 
     def _restart(self) -> None:
         self._context.inside = InText(self._context)
@@ -188,7 +199,7 @@ class Reader:
             else:
                 break
         self._first = None
-        if cursor.at == len(cursor.text):  # nothing is held: what follows may be plain
+        if cursor.at == len(cursor.text) and not context.undecided:  # nothing is held: what follows may be plain
             if scan is None:
                 self._first = context.inside.passes if isinstance(context.inside, InJson) else None
             elif row.flows and scan.firsts:

@@ -47,6 +47,11 @@ class Speech:
         return self._has_called and self.last in (Last.CALL, Last.CALL_AFTER_TEXT)
 
     @property
+    def is_silent(self) -> bool:
+        """True if neither text nor a call was said."""
+        return not self._has_called and self.last in (Last.NOTHING, Last.CALL)
+
+    @property
     def is_indented_code(self) -> bool:
         """True if what follows is indented like code, with text before it: the block may have begun lines ago."""
         return self.last is Last.TEXT and _INDENTED.search("".join(self.space)) is not None
@@ -124,6 +129,19 @@ class Speech:
         """Note that white space is dropped from here to the next text, if that is the first."""
         texted = self.last in (Last.TEXT, Last.CALL_AFTER_TEXT)
         self.last = Last.CALL_AFTER_TEXT if texted else Last.CALL
+
+    def take_back(self) -> tuple[str, list[Call]]:
+        """Return all text that nobody has taken yet, and the calls that it ends with; forget it."""
+        events, last = self.take(), list[Call]()
+        for event in events:
+            if isinstance(event, Call):
+                last.append(event)
+            elif isinstance(event, Text) and not event.raw.isspace():
+                last.clear()  # calls before it were examples
+        raw = "".join([*(event.raw for event in events), *self.space])
+        self.space.clear()
+        self.last, self.tagged, self._has_called = Last.NOTHING, False, False
+        return raw, last
 
     def keep(self) -> None:
         """Note that white space is kept from here on."""

@@ -31,7 +31,7 @@ class InText(SaysText):
     def think(self, found: Found) -> None:
         """Begin reasoning."""
         context = self.context
-        context.begins = "text"
+        context.begins, context.undecided = "text", False
         if context.began_inside is None:
             context.began_inside = False
         write_tag(context, found)
@@ -41,21 +41,35 @@ class InText(SaysText):
         """End reasoning that is empty: its opening tag stands in the prompt."""
         if self.context.began_inside is None:
             self.context.began_inside = True
-        self.context.begins = "text"
+        self.context.begins, self.context.undecided = "text", False
         write_tag(self.context, found)
 
-    def stray(self, found: Found) -> None:
-        """Read a closing tag that nothing opened: the reply began inside, and was not taken to. It stays text."""
-        if self.context.began_inside is None:
-            self.context.began_inside = True
-        self.say(found.end())
+    def stray(self, found: Found) -> Verdict | None:
+        """Read a closing tag that nothing opened: the reply began inside, and was not taken to.
+
+        What has left as text stays text. Else it is reasoning, and a call in it is made only at its end, if nothing
+        else is said.
+        """
+        context = self.context
+        if context.began_inside is None:
+            context.began_inside = True
+        if not context.undecided:
+            self.say(found.end())
+            return None
+        context.undecided = False
+        self.say(found.start())
+        thoughts, context.thought = context.speech.take_back()
+        if thoughts:
+            context.speech.emit(_KINDS[context.think](thoughts))
+        write_tag(context, found)
+        return Verdict.REASONING
 
     def other(self, _: Found | None = None) -> Verdict | None:
         """Read what stands here as text, unless the reply begins inside of the reasoning."""
         context = self.context
         context.cursor.seek = context.cursor.at
         begins, context.begins = context.begins, "text"
-        if begins == "text":
+        if begins in ("text", "either"):
             return None
         context.inside = InReasoning(context)
         return Verdict.REASONING if begins == "reasoning" else Verdict.UNKNOWN

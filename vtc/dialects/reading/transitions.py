@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from vtc.dialects.reading.after_call import NEVER, AfterCall, Invented, Spilled, Undecided
 from vtc.dialects.reading.beginning import next_call
 from vtc.dialects.reading.call import InCall, InJson, ends, value_ends
-from vtc.dialects.reading.code import InCode, begin_in_text, open_code
+from vtc.dialects.reading.code import InCode, begin_first_line, begin_in_text, begin_line, open_code
 from vtc.dialects.reading.context import Verdict
 from vtc.dialects.reading.doubt import InDoubt, doubt
 from vtc.dialects.reading.text import InReasoning, InText
@@ -32,7 +32,9 @@ class State(Enum):
     INFO = "info"
     """After a code block's opening fence, up to the end of its line."""
     FENCE = "fence"
-    """In a code block, in a line of indented code, or in a line or an element that quotes."""
+    """In a code block, or in an element that quotes."""
+    LINE = "line"
+    """In a line of indented code, or in one that quotes."""
     SPAN = "span"
     """After backticks that may open a code span."""
     QUOTED = "quoted"
@@ -114,7 +116,7 @@ _UNBOUNDED = {Verdict.UNBOUNDED: State.SPAN}
 
 
 def _begin(here: State) -> Step:
-    return Step(begin_in_text, State.ARGUMENTS, {**_OF_CALL, Verdict.CONTENT: here, Verdict.INDENTED: State.FENCE})
+    return Step(begin_in_text, State.ARGUMENTS, {**_OF_CALL, Verdict.CONTENT: here, Verdict.INDENTED: State.LINE})
 
 
 def _reasoning(here: State) -> Tokens:
@@ -125,7 +127,7 @@ def _reasoning(here: State) -> Tokens:
     )
 
 
-_DOUBT = Step(doubt, State.DOUBT, {Verdict.INDENTED: State.FENCE})
+_DOUBT = Step(doubt, State.DOUBT, {Verdict.INDENTED: State.LINE})
 _DOUBT_MORE = Step(InDoubt.more, State.DOUBT, {Verdict.UNBOUNDED: State.TEXT})
 _DONE = Step(InCall.done, State.AFTER, _NO_CALL)
 _NO_MORE = Step(AfterCall.other, State.TEXT, {Verdict.WHOLE: State.WHOLE})
@@ -139,6 +141,11 @@ TABLE: Mapping[State, Row] = {
             think=Step(InText.think, State.REASONING),
             closed=Step(InText.closed, State.START),
             marker=Step(InText.marker, State.START),  # gpt-oss: <|start|>assistant<|channel|>analysis<|message|>
+            line=Step(
+                begin_first_line,
+                State.TEXT,
+                {Verdict.INDENTED: State.LINE, Verdict.REASONING: State.REASONING, Verdict.UNKNOWN: State.UNKNOWN},
+            ),
         ),
         otherwise=Step(InText.other, State.TEXT, {Verdict.REASONING: State.REASONING, Verdict.UNKNOWN: State.UNKNOWN}),
     ),
@@ -147,7 +154,7 @@ TABLE: Mapping[State, Row] = {
         Tokens(
             h=_begin(State.TEXT),
             marker=Step(InText.marker, State.TEXT),
-            stray=Step(InText.stray, State.TEXT),
+            stray=Step(InText.stray, State.TEXT, {Verdict.REASONING: State.START}),
             ending=_DOUBT,
             orphan=_DOUBT,
             wrapper=_DOUBT,
@@ -155,6 +162,7 @@ TABLE: Mapping[State, Row] = {
             tilde=Step(open_code, State.INFO),
             ticks=Step(open_code, State.SPAN),
             quote=Step(open_code, State.FENCE),
+            line=Step(begin_line, State.TEXT, {Verdict.INDENTED: State.LINE}),
         ),
         text=Step(InText.say, State.TEXT),
         flows=True,
@@ -186,6 +194,19 @@ TABLE: Mapping[State, Row] = {
             unfence_end=Step(InCode.through, State.TEXT),
         ),
         text=Step(InCode.say, State.FENCE),
+        flows=True,
+        spoken=True,
+    ),
+    State.LINE: Row(
+        lambda inside: inside.line,
+        Tokens(
+            h=Step(InCode.call, State.ARGUMENTS, {**_OF_CALL, Verdict.CONTENT: State.LINE}),
+            fence=Step(open_code, State.INFO),
+            tilde=Step(open_code, State.INFO),
+            quote=Step(open_code, State.FENCE),
+            line_end=Step(InCode.up_to, State.TEXT),
+        ),
+        text=Step(InCode.say, State.LINE),
         flows=True,
         spoken=True,
     ),

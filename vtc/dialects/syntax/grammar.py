@@ -47,9 +47,17 @@ ELEMENTS = (*RESULTS, *THOUGHTS, "example", "pre", "code")
 """Elements in which a call is quoted: what a tool answered, an example, thoughts in tags of no family."""
 AROUND_END = (Lit("</"), OneOf(SYNONYMS), Lit(">"), Space())
 """The end of an element around all parameters."""
-CODE_LINE = "\n"
-"""Stands for what opens a line of code, or one that quotes: nothing but its place, and the line's end closes it."""
 QUOTING = [Token(f"quote{i}", (Lit(f"<{name}>"),), line_start=True) for i, name in enumerate(ELEMENTS)]
+_QUOTED = (Maybe((Lit(">"),)), Chars("^>", 1))
+"""The rest of `>` or `>>` that quotes, with the character after it: Functionary writes `>>>` before a call."""
+_INDENTED = tuple((Lit(f"\n{blanks}"),) for blanks in ("    ", *(" " * count + "\t" for count in range(4))))
+LINES = [
+    Token(f"line{i}", parts)
+    for i, parts in enumerate((*_INDENTED, *((Lit(f"\n{' ' * count}>"), *_QUOTED) for count in range(4))))
+]
+"""How a line of code begins, or one that quotes."""
+FIRST_LINE = Token("line", (Lit(">"), *_QUOTED))
+"""How the first line of a reply begins that quotes. Indentation says nothing there: it is no code."""
 TICKS = Token("ticks", (Lit("`"), Maybe((Chars("`", 63),))))
 IN_LINE = r"[ \t\r]{0,256}+"
 BLANK_LINE = Token("blank", (Lit("\n"), Maybe((Chars(" \\t\\r", 64),)), Lit("\n")))
@@ -94,11 +102,11 @@ class Grammar:
         dropped = [Token(f"marker{i}", (Lit(marker),)) for i, marker in enumerate(markers)]
         whole = [head.token for head in self.heads.values() if head.syntax.whole_reply]
         closed = [Token(f"closed{i}", (Lit(tag),)) for i, (_, tag) in enumerate(reasoning)]
-        self.start = Expected([*think, *closed, *whole, *dropped])
+        self.start = Expected([*think, *closed, *whole, *dropped, FIRST_LINE])
         armed = {head.syntax.dialect for head in anywhere}
         self._orphans = _orphans(armed)
         doubtful = _doubtful(self._orphans, _section_openers(armed))
-        self.text = Prefilter([*tokens, *dropped, *doubtful, *stray, *QUOTING, *FENCES, TICKS])
+        self.text = Prefilter([*tokens, *dropped, *doubtful, *stray, *QUOTING, *LINES, *FENCES, TICKS])
         again = [Token(token.name, token.parts) for token in doubtful]
         self.doubtful = Following(self.text, ("h", "ending", "orphan", "wrapper"), again)
         # In backticks a tag is quoted. Models mix them up: <think>…</thinking>.
@@ -113,6 +121,8 @@ class Grammar:
         self.span = Prefilter([*tokens, *FENCES, TICKS, BLANK_LINE])
         self.span_end = searching([*FENCES, TICKS, BLANK_LINE])
         self._in_code = in_code
+        in_line = [head.token for head in anywhere if not head.syntax.dialect.may_be_quoted]
+        self.line = Prefilter([*in_line, *QUOTING, *FENCES, Token("line_end", (Lit("\n"),))])
         openings = sorted({opening for one in armed if (opening := one.result_opening)})
         self._results = [Token(f"invented{i}", (Lit(opening),)) for i, opening in enumerate(openings)]
         self._markers = dropped
@@ -145,11 +155,9 @@ class Grammar:
         return kept
 
     def _closing_fence(self, run: str) -> Scan:
-        """The end of what `run` opened: of a line, of an element, or of a code block, which as many of the same end or
-        more, alone on a line.
+        """The end of what `run` opened: an element, or a code block, which as many of the same or more end, alone on a
+        line.
         """
-        if run == CODE_LINE:
-            return searching([*self._in_code, Token("unfence", (Lit("\n"),))])
         if run[0] == "<":
             return searching([*self._in_code, Token("unfence", (Lit(f"</{run[1:]}"),))])
         more = Maybe((Chars(run[0], 64),))

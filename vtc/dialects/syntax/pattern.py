@@ -187,6 +187,12 @@ class Token(msgspec.Struct, frozen=True):
         return first.text[0] if isinstance(first, Lit) else ""
 
     @property
+    def first_of_line(self) -> str:
+        """Its second character, if the first is a line break; else empty."""
+        first = self.parts[0]
+        return first.text[1:2] if isinstance(first, Lit) and first.text[0] == "\n" else ""
+
+    @property
     def rest(self) -> tuple[Part, ...]:
         """What follows `first`."""
         first = self.parts[0]
@@ -207,15 +213,22 @@ class Scan:
     """One state's expressions: `while_open` knows a group `hold` for what may still become a token.
 
     They are compiled when they are first needed, as most replies never get into most states. `firsts` are the
-    characters that a token begins with, if that is all there is to know about where to look for one.
+    characters that a token begins with, if that is all there is to know about where to look for one; `lines` are those
+    that a token begins with directly after a line break.
     """
 
     def __init__(
-        self, while_open: str, at_end: str, firsts: str = "", unnamed: Callable[[], Scan] | None = None
+        self,
+        while_open: str,
+        at_end: str,
+        firsts: str = "",
+        unnamed: Callable[[], Scan] | None = None,
+        lines: str = "",
     ) -> None:
         self._while_open = while_open
         self._at_end = at_end
         self.firsts = firsts
+        self.lines = lines
         self._unnamed = unnamed
 
     def size(self) -> int:
@@ -238,17 +251,20 @@ class Scan:
     @cached_property
     def first(self) -> re.Pattern[str]:
         """Finds where a token may begin."""
-        return re.compile(f"[{''.join(map(re.escape, self.firsts))}]" if self.firsts else "")
+        first = f"[{''.join(map(re.escape, self.firsts))}]" if self.firsts else ""
+        return re.compile(rf"{first}|\n(?:[{re.escape(self.lines)}]|\Z)" if first and self.lines else first)
 
 
 def searching(tokens: Sequence[Token], at_end: Sequence[Token] = ()) -> Scan:
     """For a state in which text flows until one of `tokens`; those `at_end` count only as the last thing."""
-    firsts = [token.first for token in (*tokens, *at_end)]
+    firsts = [token.first for token in (*tokens, *at_end) if not token.first_of_line]
+    lines = [token.first_of_line for token in tokens]
     return Scan(
         _search(tokens, (), hold=True),
         _search(tokens, at_end, hold=False),
         "".join(dict.fromkeys(firsts)) if all(firsts) else "",
         _unnamed(tokens, lambda others: searching(others, at_end)),
+        "".join(dict.fromkeys(lines)),
     )
 
 

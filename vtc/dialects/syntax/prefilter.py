@@ -110,6 +110,10 @@ class Prefilter(_ByBeginning):
         return self.outer.firsts
 
     @cached_property
+    def lines(self) -> str:  # type: ignore[override]  # as above
+        return self.outer.lines
+
+    @cached_property
     def outer(self) -> Scan:
         """Finds the longest beginning."""
         return _scan(frozenset(one for _, own in self._own for one in own))

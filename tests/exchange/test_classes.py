@@ -1,0 +1,357 @@
+"""The classes of mishap, in every API: what a client is given, streamed in any cut and whole.
+
+`tests/dialects/test_classes.py` has them for every dialect in the reader alone; here each goes from the bytes of a
+reply to what the strictest client of the API understands, with one dialect of each family. Calls that the server made
+itself are in `test_native_calls.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import pytest
+
+from tests.apis import chat, messages, ollama, responses
+from tests.apis.shapes import SHAPES
+from tests.dialects.material import DIALECTS
+from tests.exchanges import fed, planner
+from vtc.apis import APIS
+from vtc.dialects.cache import ConversationCache
+from vtc.dialects.writing.calls import write_calls
+from vtc.events import Tool, ToolCall
+from vtc.exchange import Exchange
+from vtc.profiles.matching import Facts
+
+FAMILIES = {
+    "qwen3-coder": "parameters between tags",
+    "hermes": "JSON between tags",
+    "glm-4.5": "keys and values between tags",
+    "kimi-k2": "a section with markers",
+    "lfm2": "Python calls",
+    "gemma4": "a codec of its own",
+}
+TOOLS = {
+    one["function"]["name"]: Tool(one["function"]["name"], "", one["function"]["parameters"]) for one in chat.TOOLS
+}
+READ, LIST = ("read", {"filePath": "/docs"}), ("list_files", {"path": "src"})
+WAYS = ("streamed finely", "streamed at once", "whole")
+CUT = {"openai-chat": "length", "anthropic-messages": "max_tokens", "openai-responses": "incomplete"}
+"""What says that the model was cut off; Ollama says as chat completions do."""
+
+every_api = pytest.mark.parametrize("api", SHAPES)
+every_family = pytest.mark.parametrize("dialect", FAMILIES)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """A reply as its client understood it."""
+
+    calls: list[tuple[str, Any]]
+    content: str
+    reasoning: str
+    end: str | None
+
+
+def opened(api: str, cache: ConversationCache | None = None, **fields: Any) -> Exchange:
+    (found,) = [one for one in APIS if one.name == api]
+    facts = Facts(user_agent="Any/1", host="model.test", path=SHAPES[api].path)
+    return Exchange.open(found, chat.encoded(SHAPES[api].request(**fields)), facts, planner(), "seed", cache)
+
+
+def frames(api: str, pieces: Iterable[str], *, cut: bool) -> list[bytes]:
+    """A streamed reply of text."""
+    match api:
+        case "openai-chat":
+            return chat.streamed(*pieces, finish="length" if cut else "stop")
+        case "anthropic-messages":
+            return messages.streamed_text(*pieces, stop_reason="max_tokens" if cut else "end_turn")
+        case "openai-responses":
+            return responses.streamed_text(*pieces, status="incomplete" if cut else "completed")
+        case _:
+            return ollama.streamed_text(*pieces, done_reason="length" if cut else "stop")
+
+
+def body(api: str, text: str, *, cut: bool) -> bytes:
+    """A whole reply of text."""
+    match api:
+        case "openai-chat":
+            return chat.encoded(chat.completion(text, "length" if cut else "stop"))
+        case "anthropic-messages":
+            reason = "max_tokens" if cut else "end_turn"
+            return chat.encoded(messages.message(messages.text(text), stop_reason=reason))
+        case "openai-responses":
+            return chat.encoded((responses.cut if cut else responses.response)(responses.message(text)))
+        case _:
+            return chat.encoded(ollama.message(text, done_reason="length" if cut else "stop"))
+
+
+def understood(api: str, came: bytes, *, stream: bool) -> Said:
+    match api:
+        case "openai-chat":
+            one = chat.read(came)
+            return Said(one.calls, one.content, one.reasoning, one.finish_reason)
+        case "anthropic-messages":
+            two = messages.read(came)
+            return Said(two.calls, two.content, two.reasoning, two.stop_reason)
+        case "openai-responses":
+            three = responses.read(came)
+            return Said(three.calls, three.content, three.reasoning, three.status)
+        case _:
+            four = ollama.read(came, stream=stream)
+            return Said(four.calls, four.content, four.reasoning, four.done_reason)
+
+
+def told(api: str, text: str, way: str, *, cut: bool = False, cache: ConversationCache | None = None) -> Said:
+    """What the client of an API understands of a reply with this text; nothing of it may fail."""
+    exchange = opened(api, cache, stream=way != "whole")
+    if way == "whole":
+        out = exchange.body(body(api, text, cut=cut))
+    else:
+        size = 3 if way == "streamed finely" else len(text)
+        sent = frames(api, (text[at : at + size] for at in range(0, len(text), size)), cut=cut)
+        out = fed(exchange.stream(), *(sent if size == 3 else [b"".join(sent)]))
+    assert exchange.report.failures == []
+    return understood(api, out, stream=way != "whole")
+
+
+def alike(api: str, text: str, *, cut: bool = False) -> Said:
+    """What the client understands: the same in every way."""
+    first, *others = (told(api, text, way, cut=cut) for way in WAYS)
+    assert others == [first, first]
+    called = {"openai-chat": "tool_calls", "anthropic-messages": "tool_use"}
+    quiet = {"openai-chat": "stop", "anthropic-messages": "end_turn", "openai-responses": "completed"}
+    ended = called.get(api) if first.calls and api in called else quiet.get(api, "stop")
+    assert first.end == (CUT.get(api, "length") if cut else ended)
+    return first
+
+
+def written(dialect: str, *made: tuple[str, dict[str, Any]]) -> str:
+    return _written(dialect, *((name, json.dumps(arguments)) for name, arguments in made)).strip()
+
+
+@cache
+def _written(dialect: str, *made: tuple[str, str]) -> str:
+    return write_calls([ToolCall(*call, f"call{at}") for at, call in enumerate(made)], DIALECTS[dialect], TOOLS)
+
+
+# Calls that are made
+
+
+@every_family
+@every_api
+def test_a_call_is_made_with_all_that_it_says(api: str, dialect: str) -> None:
+    """With a parameter that the tool does not declare, and with a value that quotes a call."""
+    quoted = ("write", {"filePath": "/a", "content": f"Write\n{written(dialect, LIST)}\nin it.\n"})
+    for made in (READ, ("read", {"filePath": "/a", "note": "why"}), quoted):
+        said = alike(api, f"I look.\n\n{written(dialect, made)}")
+        assert (said.calls, said.content) == ([made], "I look.")
+
+
+@every_family
+@every_api
+def test_a_call_that_the_end_cuts_off_is_left_out_after_another(api: str, dialect: str) -> None:
+    both = written(dialect, READ, LIST)
+    for cut in (False, True):
+        said = alike(api, both[: both.rindex("src") + 1], cut=cut)
+        assert (said.calls, said.content) == ([READ], "")
+
+
+@every_api
+@pytest.mark.parametrize("dialect", ["qwen3-coder", "hermes", "glm-4.5"])
+def test_closing_tags_that_close_nothing_are_not_shown(api: str, dialect: str) -> None:
+    said = alike(api, f"I look.\n{written(dialect, READ)}\n</tool_call>\n</tool_call>")
+    assert (said.calls, said.content) == ([READ], "I look.")
+
+
+@every_api
+def test_arguments_under_another_key_are_made(api: str) -> None:
+    for key in ("args", "input", "parameters"):
+        text = written("hermes", READ).replace('"arguments"', f'"{key}"')
+        assert alike(api, text).calls == [READ]
+
+
+# Text that is no call
+
+NO_CALLS = {
+    "a call that the end cuts off": "{cut}",
+    "a call of a tool that is not offered": "{unknown}",
+    "a call amid a line": "It writes {call} then.",
+    "a call in indented code": "So:\n\n    {indented}\n\nDone.",
+    "a call in a line of code": "So:\n\n    x = {indented}\n\nDone.",
+    "a call in a quoted line": "> For example {quoted}\n\nDone.",
+    "a call in a code block": "So:\n```\n{call}\n```\nDone.",
+    "a call in thoughts": "<think>\nI might write\n{call}\n</think>\nDone.",
+}
+
+
+@every_family
+@every_api
+@pytest.mark.parametrize("text", NO_CALLS.values(), ids=NO_CALLS.keys())
+def test_text_that_is_no_call_is_said_as_it_is(text: str, api: str, dialect: str) -> None:
+    call = written(dialect, READ)
+    said = alike(
+        api,
+        text := text.format(
+            call=call,
+            cut=call[: call.rindex("docs") + 2],
+            unknown=written(dialect, ("rm", {"path": "/"})),
+            indented=call.replace("\n", "\n    "),
+            quoted=call.replace("\n", "\n> "),
+        ),
+    )
+    assert (said.calls, said.content) == ([], text)
+
+
+TWICE = {
+    "qwen3-coder": ("<parameter=filePath>", "<parameter=filePath>\n/b\n</parameter>\n<parameter=filePath>"),
+    "hermes": ('"filePath": ', '"filePath": "/b", "filePath": '),
+    "glm-4.5": ("<arg_key>filePath", "<arg_key>filePath</arg_key>\n<arg_value>/b</arg_value>\n<arg_key>filePath"),
+}
+
+
+@pytest.mark.parametrize("dialect", TWICE)
+@every_api
+def test_a_parameter_that_is_given_twice_is_no_call(api: str, dialect: str) -> None:
+    text = written(dialect, READ)
+    twice = text.replace(*TWICE[dialect])
+    assert twice != text
+    said = alike(api, twice)
+    assert (said.calls, said.content) == ([], twice)
+
+
+# Reasoning that began in the prompt
+
+THOUGHTS = f"I might write\n{written('hermes', READ)}\nor so.\n</think>\n\nI look.\n\n{written('hermes', LIST)}"
+PARTS_THINKING = {"ollama-chat"}
+"""APIs of servers that part the thinking off themselves: nothing of what stands in the text is any."""
+
+
+@pytest.mark.parametrize("api", [api for api in SHAPES if api not in PARTS_THINKING])
+def test_an_example_in_the_reasoning_of_a_model_that_is_not_known_is_no_call(api: str) -> None:
+    """A whole reply shows that it began inside. A stream says text as it comes; the next one is known."""
+    expected = THOUGHTS[: THOUGHTS.index("I look.") + len("I look.")]
+    for first in WAYS:
+        cache = ConversationCache()
+        said = told(api, THOUGHTS, first, cache=cache)
+        assert said.calls == ([LIST] if first == "whole" else [READ, LIST])
+        assert said.content.replace("\n", "").endswith("or so.</think>I look.")
+        for way in WAYS:
+            said = told(api, THOUGHTS, way, cache=cache)
+            assert (said.calls, said.content) == ([LIST], expected)
+
+
+@pytest.mark.parametrize("api", [api for api in SHAPES if api not in PARTS_THINKING])
+@pytest.mark.parametrize("model", ["mine", "qwen3-8b"])
+def test_a_call_that_the_reasoning_ends_with_is_made_if_nothing_else_is_said(model: str, api: str) -> None:
+    exchange = opened(api, model=model)
+    text = f"I look.\n{written('hermes', READ)}\n</think>"
+    said = understood(api, exchange.body(body(api, text, cut=False)), stream=False)
+    assert said.calls == [READ]
+    assert [call["repairs"] for call in exchange.report.calls] == [["call-in-reasoning"]]
+
+
+@pytest.mark.parametrize("api", [api for api in SHAPES if api not in PARTS_THINKING])
+def test_a_reply_that_does_not_begin_in_reasoning_after_one_that_did_loses_no_call(api: str) -> None:
+    cache = ConversationCache()
+    told(api, THOUGHTS, "whole", cache=cache)
+    text = f"I look.\n\n{written('hermes', READ)}"
+    said = told(api, text, "streamed finely", cache=cache)
+    assert (said.calls, said.content) == ([READ], text)  # no one could know in time that it was no reasoning
+    said = told(api, text, "streamed finely", cache=cache)
+    assert (said.calls, said.content) == ([READ], "I look.")
+
+
+# Broken calls in the history
+
+BROKEN = {
+    "the end is cut off": ('{"filePath": "/a"', READ_A := {"filePath": "/a"}),
+    "a string is cut off": (CUT_STRING := '{"filePath": "/home/me/pro', {"_raw": CUT_STRING}),
+    "several objects": ('{"filePath": "/a"}{"filePath": "/b"}', {"_raw": '{"filePath": "/a"}{"filePath": "/b"}'}),
+    "encoded twice": (json.dumps('{"filePath": "/a"}'), READ_A),
+    "nothing": ("", {}),
+    "white space": (" ", {}),
+    "null": (None, {}),
+}
+
+
+def past_call(api: str, request: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    """The object that holds the arguments of the call in `SHAPES[api].history`, and their key."""
+    match api:
+        case "anthropic-messages":
+            return request["messages"][1]["content"][0], "input"
+        case "openai-responses":
+            return request["input"][1], "arguments"
+    return request["messages"][1]["tool_calls"][0]["function"], "arguments"
+
+
+@every_api
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_call_of_the_history_is_mended_or_wrapped_and_told(name: str, api: str) -> None:
+    """Or a server refuses all requests that follow."""
+    broken, mended = BROKEN[name]
+    history = json.loads(json.dumps(SHAPES[api].history))
+    call, key = past_call(api, history)
+    call[key] = broken
+    exchange = opened(api, **history)
+    sent, key = past_call(api, json.loads(exchange.request()))
+    arguments = json.loads(sent[key]) if api in ("openai-chat", "openai-responses") else sent[key]
+    assert arguments == mended
+    assert exchange.report.request == ["1 past message with broken arguments mended"]
+
+
+# Beside calls that the server made
+
+
+def calling(api: str, text: str, *, stream: bool) -> bytes:
+    """A reply with text and one call of the server's own."""
+    arguments = json.dumps(READ[1])
+    function = {"name": "read", "arguments": arguments}
+    match api, stream:
+        case "openai-chat", True:
+            made = chat.chunk({"tool_calls": [{"index": 0, "id": "a", "type": "function", "function": function}]})
+            sent = [chat.ROLE, *chat.said(*text), made, chat.chunk({}, "tool_calls"), chat.USED, chat.DONE]
+        case "openai-chat", False:
+            calls = {"tool_calls": [{"id": "a", "type": "function", "function": function}]}
+            return chat.encoded(chat.completion(text, "tool_calls", message=calls))
+        case "anthropic-messages", True:
+            blocks = [messages.text_block(0, *text), messages.call_block(1, "read", arguments)]
+            sent = messages.streamed(*blocks, stop_reason="tool_use")
+        case "anthropic-messages", False:
+            made_ = messages.call("read", **READ[1])
+            return chat.encoded(messages.message(messages.text(text), made_, stop_reason="tool_use"))
+        case "openai-responses", True:
+            sent = responses.streamed(responses.text_events(*text), responses.call_events("read", arguments))
+        case "openai-responses", False:
+            items = [responses.message(text), responses.call("read", **READ[1])]
+            return chat.encoded(responses.response(*items))
+        case _, True:
+            sent = ollama.streamed(*ollama.said(*text), ollama.piece("", ollama.call("read", **READ[1])))
+        case _:
+            return chat.encoded(ollama.message(text, ollama.call("read", **READ[1])))
+    return b"".join(sent)
+
+
+TAGGED, BEGUN, SPOKEN = "<think>\nSo.\n</think>\n\nI look.", "So.\n</think>\n\nI look.", "I look."
+BESIDE = {
+    "mine": (TAGGED, BEGUN, SPOKEN),
+    "qwen3-8b": (TAGGED, SPOKEN),
+    "deepseek-r1": (TAGGED, BEGUN),  # a stream of it is taken to begin in thoughts, and these never end
+}
+
+
+@every_api
+@pytest.mark.parametrize("model", BESIDE)
+def test_thoughts_beside_calls_of_the_server_are_parted_alike_in_streams_and_whole(model: str, api: str) -> None:
+    for text in BESIDE[model]:
+        found = []
+        for stream in (False, True):
+            exchange, came = opened(api, model=model, stream=stream), calling(api, text, stream=stream)
+            out = fed(exchange.stream(), came) if stream else exchange.body(came)
+            found.append(understood(api, out, stream=stream))
+        assert found[0] == found[1]
+        assert found[0].calls == [READ]
+        assert "I look." in found[0].content
