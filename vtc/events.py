@@ -208,9 +208,9 @@ class Rewritten(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Text that began like a call and was given back; it stands for no characters itself (`raw` is empty).
+    """Text that began like a call and is none; it stands for no characters itself (`raw` is empty).
 
-    `malformed` is False for a call that was well written and may not be made.
+    `malformed` is False for a call that was well written and may not be made. The text stays text, or is `left_out`.
     """
 
     reason: str
@@ -218,6 +218,7 @@ class Refusal:
     name: str = ""
     excerpt: str = ""
     malformed: bool = True
+    left_out: bool = False
     raw: Literal[""] = ""
 
 

@@ -298,7 +298,7 @@ async def test_a_reply_that_was_cut_off(stream: bool, start: Start) -> None:
     assert message.content == "Go"
     assert message.finish_reason == "length"
     (refusal,) = (await lab.report())["refusals"]
-    assert refusal["reason"] == "the reply was cut off inside it: left out"
+    assert (refusal["reason"], refusal["left_out"]) == ("the reply was cut off inside it", True)
     assert "<read><filePath>b" in refusal["excerpt"]
 
 

@@ -67,7 +67,8 @@ def test_a_line_an_exchange(loaded: Any) -> None:
     assert first["sizes"]["request_came"] < first["sizes"]["request_went"]
     assert first["seconds"] > 0
     assert second["outcome"] == "refused"
-    assert second["refusals"] == [{"reason": "no tool 'rm' is offered", "dialect": "hermes", "name": ""}]
+    told = {"reason": "no tool 'rm' is offered", "dialect": "hermes", "name": "", "left_out": False}
+    assert second["refusals"] == [told]
     assert third["outcome"] == "left alone"
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from vtc.events import Refusal
 from vtc.reporting.report import MOST_ENTRIES, Report, count
 
 
@@ -50,12 +51,19 @@ def test_secrets_are_in_no_report() -> None:
     assert "abcdefgh" not in json.dumps(report.as_dict()) + report.summary()
 
 
+def test_what_stayed_text_is_told_from_what_was_left_out() -> None:
+    report = Report()
+    for refusal in (Refusal("a", "tag"), Refusal("b", "tag", left_out=True), Refusal("c", "tag")):
+        report.refused(refusal)
+    assert report.summary() == "vtc: 2 left as text (a), 1 left out (b)"
+
+
 def test_thousands_of_entries_of_each_kind_are_counted_and_not_kept() -> None:
     """A reply may hold thousands of calls: what is told of it stays short, and the work linear."""
     report = Report()
     for number in range(5_000):
         report.called("f", f"c{number}", "tag", ["missing-closer"])
-        report.refused(f"no tool {number}", "tag", f"t{number}", "x" * 80)
+        report.refused(Refusal(f"no tool {number}", "tag", f"t{number}", "x" * 80))
         report.intervened("arguments", "refused", "f", f"reason {number}", "detail")
         report.intervened("denied_tools", "refused", "bash", "r")
     assert count(report.calls) == count(report.refusals) == 5_000

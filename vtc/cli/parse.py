@@ -25,6 +25,7 @@ from vtc.profiles.planner import UNKNOWN_MODEL, read_dialects
 from vtc.profiles.schema import ModelProfile
 from vtc.profiles.settings import UnknownName
 from vtc.profiles.thinking import thinking
+from vtc.reporting.report import as_entry, fate
 from vtc.reporting.unread import possible_call
 
 
@@ -106,11 +107,7 @@ def parse(
                 for event in events
                 if isinstance(event, Call)
             ],
-            "refusals": [
-                {"reason": event.reason, "dialect": event.dialect, "name": event.name, "excerpt": event.excerpt}
-                for event in events
-                if isinstance(event, Refusal)
-            ],
+            "refusals": [as_entry(event) for event in events if isinstance(event, Refusal)],
         }
         nothing = not found["calls"] and not found["refusals"]
         found["unread"] = possible_call(content, tools) if nothing else ""
@@ -186,7 +183,7 @@ def _show(console: Console, found: dict[str, Any]) -> None:
             console.print(f"  [yellow]repaired: {escape(repair)}[/yellow]")
     for refusal in found["refusals"]:
         name = f" {escape(refusal['name'])}" if refusal["name"] else ""
-        console.print(f"[bold red]left as text[/bold red]{name}: {escape(refusal['reason'])}")
+        console.print(f"[bold red]{fate(refusal)}[/bold red]{name}: {escape(refusal['reason'])}")
     if found["unread"]:
         _print_as_it_is(console, f"a possible call was not read: {found['unread']}")
 

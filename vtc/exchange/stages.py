@@ -70,8 +70,9 @@ class Limit:
         if event.dialect != NATIVE and unknown != "allow" and name not in self._tools:
             # It was read for a reactor, which did not want it.
             reason = "no tool of that name is offered"
-            shown = Markup(event.raw) if unknown == "drop" else Text(event.raw)
-            return Refusal(reason, event.dialect, name, event.raw[:EXCERPT], malformed=False), shown
+            drops = unknown == "drop"
+            told = Refusal(reason, event.dialect, name, event.raw[:EXCERPT], malformed=False, left_out=drops)
+            return told, Markup(event.raw) if drops else Text(event.raw)
         if most is not None and len(self.delivered) >= most:
             self.extra.append(name)
             reason = f"only {most} call{'s' * (most > 1)} a reply"
@@ -157,7 +158,7 @@ class Record:
         last = self._report.refusals[-1:]
         if not any((one["reason"], one["name"], one["excerpt"]) == told for one in last):
             # not once for each dialect that could be meant
-            self._report.refused(event.reason, event.dialect, event.name, event.excerpt)
+            self._report.refused(event)
 
     def intervened(self, event: Intervention) -> None:
         """Note what a policy did."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
+from vtc.events import Refusal
 from vtc.scrub import escaped, scrub, scrubbed
 
 type Outcome = Literal["failed", "error", "denied", "refused", "repaired", "rewritten", ""]
@@ -23,6 +24,19 @@ LONGEST = 500
 
 MOST_NAMES = 4
 """Names of tools that a summary has."""
+LEFT_AS_TEXT, LEFT_OUT = "left as text", "left out"
+"""What becomes of the text of what looked like a call and is none."""
+
+
+def as_entry(refusal: Refusal) -> dict[str, Any]:
+    """Write what looked like a call and is none as plain data."""
+    keys = ("reason", "dialect", "name", "excerpt", "left_out")
+    return {key: getattr(refusal, key) for key in keys}
+
+
+def fate(entry: Mapping[str, Any]) -> str:
+    """Say what became of its text."""
+    return LEFT_OUT if entry.get("left_out") else LEFT_AS_TEXT
 
 
 @dataclass(slots=True)
@@ -86,9 +100,9 @@ class Report:
         entry = {"name": name, "id": id_, "dialect": dialect, "repairs": [*repairs]}
         self._add(self.calls, entry, {**entry, "name": OTHERS, "id": None, "repairs": [*repairs[:1]]})
 
-    def refused(self, reason: str, dialect: str, name: str, excerpt: str) -> None:
+    def refused(self, refusal: Refusal) -> None:
         """Note what looked like a call and is none."""
-        entry = {"reason": reason, "dialect": dialect, "name": name, "excerpt": excerpt}
+        entry = as_entry(refusal)
         self._add(self.refusals, entry, {**entry, "reason": OTHERS, "name": "", "excerpt": ""})
 
     def intervened(self, policy: str, action: str, tool: str = "", reason: str = "", detail: str = "") -> None:
@@ -126,7 +140,7 @@ class Report:
 
         First what differs from one exchange to the next: a list of flows shows the beginning.
         """
-        parts = []
+        parts: list[str] = []
         if self.calls:
             names: Counter[str] = Counter()
             for call in self.calls:
@@ -138,7 +152,9 @@ class Report:
             repairs = dict.fromkeys(repair.partition(":")[0] for call in self.calls for repair in call["repairs"])
             parts.append(f"{self.repaired} repaired ({', '.join(repairs)})")
         if self.refusals:
-            parts.append(f"{count(self.refusals)} left as text ({self.refusals[0]['reason']})")
+            for label in (LEFT_AS_TEXT, LEFT_OUT):
+                if found := [refusal for refusal in self.refusals if fate(refusal) == label]:
+                    parts.append(f"{count(found)} {label} ({found[0]['reason']})")
         for entry in self.policies[:MOST_TOLD]:
             times = f" {entry['count']} times" if entry["count"] > 1 else ""
             of = f" {entry['tool']}" if entry["tool"] else ""

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from vtc.apis import Api
 from vtc.reporting import transcript
+from vtc.reporting.report import fate
 from vtc.reporting.transcript import Block
 
 WIDTH = 76
@@ -91,7 +92,7 @@ def _done(report: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"  repaired: {repair}" for repair in call.get("repairs", ()))
     for refusal in report.get("refusals", ()):
         name = f"{refusal['name']}, " if refusal.get("name") else ""
-        yield f"left as text: {name}{refusal['dialect']}: {refusal['reason']}{_times(refusal)}"
+        yield f"{fate(refusal)}: {name}{refusal['dialect']}: {refusal['reason']}{_times(refusal)}"
         if excerpt := refusal.get("excerpt"):
             yield f"  {' '.join(excerpt.split())}"
     for policy in report.get("policies", ()):

@@ -50,7 +50,7 @@ def refuse(context: Context, call: OpenCall, reason: str, *, stump: bool = False
         if context.cursor.final and not call.syntax.whole_reply:  # the reply ends in this call: no text follows others
             deliver_all(context, call.earlier)
         if stump and not call.syntax.whole_reply and context.speech.is_after_call:
-            raw = _given_back(context, call.syntax, call.written, [call.raw], f"{reason}: left out")
+            raw = _given_back(context, call.syntax, call.written, [call.raw], reason, left_out=True)
             context.speech.called(Markup(raw))
         else:
             _give_back(context, call.syntax, call.written, [*call.earlier, call.raw], reason)
@@ -68,10 +68,12 @@ def _give_back(context: Context, syntax: CallSyntax, name: str, held: list[Call 
         context.speech.say(raw)
 
 
-def _given_back(context: Context, syntax: CallSyntax, name: str, held: list[Call | str], reason: str) -> str:
+def _given_back(
+    context: Context, syntax: CallSyntax, name: str, held: list[Call | str], reason: str, *, left_out: bool = False
+) -> str:
     """Say why a call is none; return its text."""
     raw = "".join(one if isinstance(one, str) else one.raw for one in held)
-    context.speech.refuse(Refusal(reason, syntax.dialect.name, name, raw[:EXCERPT]))
+    context.speech.refuse(Refusal(reason, syntax.dialect.name, name, raw[:EXCERPT], left_out=left_out))
     return raw
 
 
@@ -122,8 +124,8 @@ def deliver(context: Context, event: Call) -> None:
         context.speech.called(event)
         return
     context.speech.called(Markup(event.raw))
-    reason = f"no tool {event.call.name!r} is offered: dropped"
-    context.speech.refuse(Refusal(reason, event.dialect, event.call.name, event.raw[:EXCERPT]))
+    reason = f"no tool {event.call.name!r} is offered"
+    context.speech.refuse(Refusal(reason, event.dialect, event.call.name, event.raw[:EXCERPT], left_out=True))
 
 
 class AfterCall:
@@ -168,9 +170,9 @@ class AfterCall:
     def invented(self, found: Found) -> None:
         """Leave out a result that the model wrote itself, and what it says about it: nothing was carried out yet."""
         context, cursor = self.context, self.context.cursor
-        reason = "the model goes on with a result of its own: left out"
+        reason = "the model goes on with a result of its own"
         excerpt = cursor.text[found.start() :][:EXCERPT]
-        context.speech.refuse(Refusal(reason, self.syntax.dialect.name, "", excerpt, malformed=False))
+        context.speech.refuse(Refusal(reason, self.syntax.dialect.name, "", excerpt, malformed=False, left_out=True))
         context.inside = Invented(context)
 
     def other(self) -> Verdict | None:

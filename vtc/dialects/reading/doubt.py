@@ -78,5 +78,5 @@ class InDoubt(SaysText):
             return
         if self._closes:
             excerpt = cursor.text[cursor.at :][:EXCERPT]
-            context.speech.refuse(Refusal("it closes nothing: left out", "", "", excerpt, malformed=False))
+            context.speech.refuse(Refusal("it closes nothing", "", "", excerpt, malformed=False, left_out=True))
         context.speech.mark(Markup(cursor.take_all()))
