@@ -34,16 +34,12 @@ class LineReader:
             return []
         whole[0] = b"".join([*self.held, whole[0]])
         self.held, self._size = [rest] if rest else [], len(rest)
-        return [_frame(line + b"\n") for line in whole]
+        return [Frame(line + b"\n", line.strip() or None) for line in whole]
 
     def finish(self) -> list[Frame]:
         """Return a last line without its end, if there is one (idempotent)."""
         line, self.held, self._size = b"".join(self.held), [], 0
-        return [_frame(line)] if line else []
-
-
-def _frame(line: bytes) -> Frame:
-    return Frame(line, line.strip() or None)
+        return [Frame(line, line.strip() or None)] if line else []
 
 
 class Lines:
