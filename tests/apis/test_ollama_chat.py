@@ -79,6 +79,25 @@ def test_results_are_matched_by_name_then_by_order() -> None:
     assert json.loads(request.encode())["messages"] == messages
 
 
+def test_results_of_calls_in_two_messages_are_matched_in_their_order() -> None:
+    calls = [ollama.assistant("", ollama.call("read", path=path)) for path in "ab"]
+    results = [ollama.result(text, name=None) for text in "12"]
+    calls[1]["tool_calls"].append(ollama.call("list_files"))
+    messages = [ollama.user("Go"), *calls, *results, ollama.result("3", name=None)]
+    one = Request(chat.encoded(ollama.request(messages=messages)))
+    assert [message.name for message in one.messages[3:]] == ["read", "read", "list_files"]
+
+
+def test_result_with_an_id_is_that_of_its_call_whatever_the_order() -> None:
+    calls = [{"id": f"call_{n}", **ollama.call(name)} for n, name in enumerate(("read", "list_files"))]
+    results = [ollama.result("2", name=None, id="call_1"), ollama.result("1", name=None)]
+    one = Request(chat.encoded(ollama.request(messages=[ollama.user("Go"), ollama.assistant("", *calls), *results])))
+    assert [(message.name, message.call_id) for message in one.messages[2:]] == [
+        ("list_files", "call_1"),
+        ("read", "call_0"),
+    ]
+
+
 def test_changed_messages_are_written_as_the_api_has_them() -> None:
     image = {"role": "user", "content": "see", "images": ["aGk="]}
     messages = [image, ollama.assistant("", ollama.call("read", path="a")), ollama.result("1")]

@@ -40,7 +40,7 @@ def check(case: Case, events: list[Event]) -> None:
         assert part in reason
 
 
-@pytest.mark.parametrize("case", ALL)
+@pytest.mark.parametrize("case", ALL, scope="module")
 def test_a_reply_reads_as_recorded_and_is_all_there(case: Case) -> None:
     events = case.read([case.text])
     check(case, events)
@@ -49,7 +49,7 @@ def test_a_reply_reads_as_recorded_and_is_all_there(case: Case) -> None:
     assert raw(events) == case.text
 
 
-@pytest.mark.parametrize("case", ALL)
+@pytest.mark.parametrize("case", ALL, scope="module")
 def test_a_cut_anywhere_changes_nothing(case: Case) -> None:
     whole = merged(case.read([case.text]))
     for cut in chain([[*case.text]], single_cuts(case.text), random_cuts(case.text)):
@@ -58,7 +58,7 @@ def test_a_cut_anywhere_changes_nothing(case: Case) -> None:
         assert raw(events) == case.text, cut
 
 
-@pytest.mark.parametrize("case", WITH_OTHERS)
+@pytest.mark.parametrize("case", WITH_OTHERS, scope="module")
 def test_text_around_is_kept_and_changes_nothing(case: Case) -> None:
     for before, after in AROUND:
         text = before + case.text + after

@@ -37,7 +37,7 @@ NO_CLOSING_TAG = {
 
 def every(names: set[str] | None = None) -> Any:
     chosen = [pytest.param(one, id=name) for name, one in DIALECTS.items() if names is None or name in names]
-    return pytest.mark.parametrize("dialect", chosen)
+    return pytest.mark.parametrize("dialect", chosen, scope="module")
 
 
 def written(dialect: Description, *made: tuple[str, dict[str, Any]]) -> str:

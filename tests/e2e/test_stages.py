@@ -255,7 +255,7 @@ async def test_no_fault_of_ours_opens_a_policy(
 
 REQUEST = [
     Stage(chat_request, "_call"),
-    Stage(chat_request, "_messages"),
+    Stage(chat_request, "_message"),
     Stage(fields, "raws"),
     Stage(chat_request.Request, "encode"),
     Stage(chat_request, "_encoded"),

@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import msgspec
 
@@ -116,9 +116,13 @@ class Codec(Protocol):
 
 
 class KeepsNothing:
-    """A codec whose `forward` lets every frame leave at once."""
+    """A codec that lets every frame leave at once, and has no numbers to keep."""
 
     __slots__ = ()
+    renumbers: ClassVar[bool] = False
+
+    def forward(self, frame: Frame) -> bytes:
+        return frame.raw
 
     def close(self) -> bytes:
         return b""

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from functools import cached_property
-from typing import Any, ClassVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
-from vtc.apis.base import BadRequest, Cache, Request
-from vtc.events import Message, Tool
+from vtc.apis.base import Cache
+from vtc.events import Tool
 from vtc.json_text import decode, encode
+from vtc.wire.framing import Frame, Framing
 
 UNFIT = (ValueError, UnicodeError, AttributeError, TypeError, KeyError, RecursionError)
 """What a body raises that is no request."""
@@ -36,11 +34,12 @@ def told(error: Exception) -> str:
             return str(error)
 
 
+_PARTS = ("choices", "message", "delta", "response", "item", "part", "usage")
+_CALLS = ("tool_calls", "function_call")
+
 _raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 
-type Group = tuple[Sequence[Message], Sequence[int]]
-"""Messages, and the places of the entries of the conversation that they are."""
 type Declared = Callable[[Mapping[str, Any]], Sequence[Tool]]
 """Reads the tools that some fields declare."""
 
@@ -70,101 +69,6 @@ def raws(
     return raw, fields, tools
 
 
-class FieldsRequest(Request):
-    """A request that keeps the bytes of each field of its body, and of each entry of its conversation.
-
-    An API says how messages and tools are read and written.
-    """
-
-    NAME: ClassVar[str]
-    """What the body is, for the error where it is none."""
-    TOOL_FIELDS: ClassVar[Sequence[str]]
-    """The fields that are about tools."""
-    _raw: Mapping[str, msgspec.Raw]
-
-    def __init__(self, body: bytes, cache: Cache | None = None) -> None:
-        with self._fit():
-            self._decode(body, cache)
-
-    @contextmanager
-    def _fit(self) -> Iterator[None]:
-        try:
-            yield
-        except UNFIT as error:
-            raise BadRequest(f"the body is no {self.NAME}: {told(error)}") from None
-
-    @cached_property
-    def messages(self) -> Sequence[Message]:  # type: ignore[override]  # made when asked for, as most are left alone
-        return [message for group, _ in self._groups for message in group]
-
-    @cached_property
-    def _groups(self) -> Sequence[Group]:
-        with self._fit():
-            return [*self._read()]
-
-    def forget(self) -> None:
-        self.fields, self.messages, self._raw, self._groups = {}, [], {}, []
-
-    @abstractmethod
-    def _decode(self, body: bytes, cache: Cache | None) -> None:
-        """Decode all but the messages. Raises `UNFIT`."""
-
-    @abstractmethod
-    def _read(self) -> Iterable[Group]:
-        """Decode the messages. Raises `UNFIT`."""
-
-    def _entries(
-        self, entries: Sequence[msgspec.Raw], messages: Sequence[Message], add: Callable[[list[Any], Message], None]
-    ) -> list[Any]:
-        """Write messages as entries of the conversation, which now has `entries`; what is unchanged keeps its own.
-
-        `add` writes a message that was changed, or is new.
-        """
-        groups = {id(group[0]): (group, places) for group, places in self._groups if group}
-        written: list[Any] = []
-        at = 0
-        while at < len(messages):
-            group, places = groups.get(id(messages[at]), ((), ()))
-            if group and [*map(id, group)] == [*map(id, messages[at : at + len(group)])]:
-                written += [entries[place] for place in places]
-                at += len(group)
-            else:
-                add(written, messages[at])
-                at += 1
-        return written
-
-    @abstractmethod
-    def _put(self, kept: dict[str, Any], messages: Sequence[Message]) -> None:
-        """Write the messages into the fields `kept`."""
-
-    @abstractmethod
-    def _declare(self, kept: dict[str, Any], tools: Sequence[Tool]) -> None:
-        """Write the declarations of tools, in place of those that were there."""
-
-    @abstractmethod
-    def _withhold(self, kept: dict[str, Any], names: Collection[str]) -> None:
-        """Leave out what declares the tools named, and what demands one of them."""
-
-    def encode(
-        self,
-        *,
-        messages: Sequence[Message] | None = None,
-        drop: Sequence[str] = (),
-        set_: Mapping[str, Any] | None = None,
-        tools: Sequence[Tool] | None = None,
-        withheld: Collection[str] = (),
-    ) -> bytes:
-        gone = {*drop, *(() if tools is None else self.TOOL_FIELDS)}
-        kept: dict[str, Any] = {key: raw for key, raw in self._raw.items() if key not in gone}
-        if tools is not None:
-            self._declare(kept, tools)
-        elif withheld:
-            self._withhold(kept, withheld)
-        if messages is not None:
-            self._put(kept, messages)
-        return changed(kept, drop, set_)
-
-
 def _declared(fields: Mapping[str, bytes], read: Declared) -> tuple[dict[str, Any], Sequence[Tool]]:
     """Decode declarations of tools. Agents send the same ones with every request, and exchanges share them."""
     declared = {key: decode(raw) for key, raw in fields.items()}
@@ -179,19 +83,42 @@ def items(raw: bytes, values: Sequence[Any]) -> list[msgspec.Raw]:
         return [msgspec.Raw(encode(value)) for value in values]
 
 
+def object_of(data: bytes | None) -> dict[str, Any] | None:
+    """Decode the object that a frame of a reply holds; None if it holds something else."""
+    try:
+        value = msgspec.json.decode(data or b"null")  # as nearly always, in one step fewer
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        try:
+            value = decode(data or b"", "replace")
+        except ValueError:
+            return None
+    return value if isinstance(value, dict) else None
+
+
 def part_of(value: Any, key: str) -> Mapping[str, Any]:
     """Return the object that stands in another one under a key; empty if there is none."""
     part = value.get(key) if isinstance(value, Mapping) else None
     return part if isinstance(part, Mapping) else {}
 
 
-def without_names(value: Mapping[str, Any], names: Collection[str], within: Sequence[str]) -> dict[str, Any]:
-    """Leave out the fields named, and those of the objects that stand under the keys of `within`."""
-    clean = {key: one for key, one in value.items() if key not in names}
-    for key in within:
-        if isinstance(clean.get(key), dict):
-            clean[key] = without_names(clean[key], names, within)
-    return clean
+def without_names(value: Any, names: Collection[str]) -> Any:
+    """Leave out the fields named, at the top of a reply and in the objects that are its parts.
+
+    Calls stay; where there are none their fields go, named or not.
+    """
+    if isinstance(value, list):
+        return [without_names(one, names) for one in value]
+    if not isinstance(value, dict):
+        return value
+    left = {key: one for key, one in value.items() if (one if key in _CALLS else key not in names)}
+    return {key: without_names(one, names) if key in _PARTS else one for key, one in left.items()}
+
+
+def cleaned(frame: Frame, value: Any, names: Collection[str], framing: Framing) -> tuple[Frame, Any]:
+    """Leave fields out of what a frame says; return the frame that says the rest, the same one if nothing is gone."""
+    if not names or (clean := without_names(value, names)) == value:
+        return frame, value
+    return Frame(framing.write(clean, frame, first=True), encode(clean)), clean
 
 
 def without(value: Any, path: Sequence[str]) -> Any:

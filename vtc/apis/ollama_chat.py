@@ -11,25 +11,25 @@ name their tool, and often no call: they are matched by their order. The format 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
 import msgspec
-from msgspec.structs import replace
 
 from vtc import events
 from vtc.apis import base
 from vtc.apis.base import Decoded, KeepsNothing, Said
-from vtc.apis.fields import part_of
+from vtc.apis.fields import cleaned, object_of
+from vtc.apis.folding import add
 from vtc.apis.openai_chat import request as openai_chat
-from vtc.apis.openai_chat.reply import without
+from vtc.apis.tool_calls import arguments_text
 from vtc.events import Call, CallDelta, Delta, Finish, Reasoning, ReasoningDelta, TextDelta, ToolCall
-from vtc.json_text import decode, encode
 from vtc.wire.framing import Frame
 from vtc.wire.ndjson import Lines
 
 _EVERY_LINE = ("model", "created_at")
+_SAID = ("role", "content", "tool_calls")
 
 
 class Request(openai_chat.Request):
@@ -37,31 +37,21 @@ class Request(openai_chat.Request):
 
     NAME = "chat request of Ollama"
 
-    def _decode(self, body: bytes, cache: base.Cache | None) -> None:
-        super()._decode(body, cache)
+    def _decode(self) -> None:
+        super()._decode()
         if "messages" not in self.fields or not self.model:
             raise ValueError("it needs `model` and `messages`")
         self.stream = self.fields.get("stream") is not False
         self.tool_choice, self.parallel, self.form = "auto", True, bool(self.call_ids)
 
-    def read_messages(self, entries: Sequence[Mapping[str, Any]]) -> list[events.Message]:
-        messages: list[events.Message] = []
-        waiting: list[ToolCall] = []  # calls without a result, the oldest first
-        for entry, message in zip(entries, super().read_messages(entries), strict=True):
-            name = message.name or entry.get("tool_name")
-            if message.role == "tool" and (found := [call for call in waiting if name in (None, call.name)]):
-                waiting.remove(found[0])
-                message = replace(message, name=found[0].name, call_id=message.call_id or found[0].id)
-            waiting += message.calls
-            messages.append(replace(message, name=message.name or name, reasoning=str(entry.get("thinking") or "")))
-        return messages
-
-    def write_message(self, message: events.Message) -> dict[str, Any]:
-        entry = super().write_message(message)
+    def _add(self, entries: list[Any], message: events.Message, called: Collection[str | None]) -> None:
+        super()._add(entries, message, called)
+        entry = entries[-1]
         entry["content"] = entry["content"] or ""
         if message.calls:
             entry["tool_calls"] = [_entry(call, ids=self.form) for call in message.calls]
-        return {**entry, "tool_name": message.name} if message.role == "tool" else entry
+        if message.role == "tool":
+            entry["tool_name"] = message.name
 
 
 def _entry(call: ToolCall, *, ids: bool) -> dict[str, Any]:
@@ -74,98 +64,85 @@ class Codec(KeepsNothing, msgspec.Struct):
     """The lines of a reply. `ids` gives calls ids; `drop` names fields to leave out."""
 
     framing: ClassVar[Lines] = Lines()
-    renumbers: ClassVar[bool] = False
-
     ids: bool = False
     drop: frozenset[str] = frozenset()
-    last: Frame | None = None
+    last: Mapping[str, Any] | None = None
 
     def decode(self, frame: Frame) -> Decoded | None:
-        try:
-            line = decode(frame.data or b"null", "replace")
-        except ValueError:
-            return None
-        if isinstance(line, dict) and "error" in line:
+        line = object_of(frame.data)
+        if line and "error" in line:
             return Decoded((Finish("length", said="error"),))  # it ends the reply: what waits leaves before it
-        if not isinstance(line, dict) or not isinstance(line.get("message"), dict):
+        if not line or not isinstance(line.get("message"), dict):
             return None  # nothing of this API
-        clean = without({**line, "message": without(line["message"], self.drop)}, self.drop) if self.drop else line
-        self.last = frame if clean == line else Frame(self.framing.write(clean, None, first=True), encode(clean))
         known = line.keys() <= {*_EVERY_LINE, "message", "done"} and line["message"].keys() <= {"role", "content"}
-        return Decoded(tuple(_deltas(line)), known and not line.get("done"), self.last)
-
-    def forward(self, frame: Frame) -> bytes:
-        return frame.raw
+        deltas = _deltas(line)
+        frame, self.last = cleaned(frame, line, self.drop, self.framing) if self.drop else (frame, line)
+        return Decoded(tuple(deltas), known and not line.get("done"), frame)
 
     def write(self, frame: Frame, choice: int, said: Sequence[Said], *, first: bool) -> list[Mapping[str, Any]]:
-        line = decode(frame.data or b"{}", "replace")
-        done = bool(line.get("done") or "error" in line)
-        message = part_of(line, "message")
-        rest = {key: value for key, value in message.items() if key not in ("role", "content", "tool_calls")}
-        parts = [{"content": "", **rest}] if first and rest and not done else []
+        line = object_of(frame.data) or {}
+        done, is_error = bool(line.get("done")), "error" in line
+        rest = {key: value for key, value in (line.get("message") or {}).items() if key not in _SAID}
+        lines: list[Mapping[str, Any]] = [_part(line, **rest)] if first and rest and not done else []
         for one in said:
             match one:
-                case Reasoning(raw):
-                    parts += [] if "thinking" in self.drop else [{"content": "", "thinking": raw}]
+                case Reasoning(raw) if "thinking" not in self.drop:
+                    lines.append(_part(line, thinking=raw))
                 case Call(call=call):
-                    parts.append({"content": "", "tool_calls": [_entry(call, ids=self.ids)]})
+                    lines.append(_part(line, tool_calls=[_entry(call, ids=self.ids)]))
                 case CallDelta(source=source):
-                    parts.append({"content": "", "tool_calls": [source]})
+                    lines.append(_part(line, tool_calls=[source]))
                 case events.Text(text) | events.Rewritten(text=text) if text:
-                    parts.append({"content": text})
-        head = {key: line[key] for key in _EVERY_LINE if key in line}
-        lines = [{**head, "message": {"role": "assistant", **part}, "done": False} for part in parts]
-        if "error" in line:
-            lines.append(line)
-        elif any(isinstance(one, Finish) for one in said):
-            end = line if done else {**head, "done": True, "done_reason": "stop"}
-            lines.append({**end, "message": {"role": "assistant", "content": "", **(rest if done else {})}})
-        return [*lines]
+                    lines.append(_part(line, content=text))
+                case Finish() if not is_error:
+                    end = line if done else {**_part(line), "done": True, "done_reason": "stop"}
+                    lines.append({**end, "message": {"role": "assistant", "content": "", **(rest if done else {})}})
+        return [*lines, line] if is_error else lines
 
     def keep_alive(self) -> bytes | None:
-        """Copy the last line without its text, as clients read every line as JSON; None before the first."""
-        line = decode(self.last.data or b"{}", "replace") if self.last else None
-        return line and self.framing.write({**line, "message": {"role": "assistant", "content": ""}}, None, first=True)
+        """Make a line without text, as clients read every line as JSON; None before the first."""
+        return self.framing.write(_part(self.last), None, first=True) if self.last else None
 
 
-def _deltas(line: Mapping[str, Any]) -> Iterable[Delta]:
+def _part(like: Mapping[str, Any], **said: Any) -> dict[str, Any]:
+    """Write a line of a reply that goes on."""
+    head = {key: like[key] for key in _EVERY_LINE if key in like}
+    return {**head, "message": {"role": "assistant", "content": "", **said}, "done": False}
+
+
+def _deltas(line: Mapping[str, Any]) -> list[Delta]:
     message = line["message"]
-    if message.get("thinking"):
-        yield ReasoningDelta(str(message["thinking"]))
+    deltas: list[Delta] = [ReasoningDelta(str(message["thinking"]))] if message.get("thinking") else []
     for entry in message.get("tool_calls") or ():
-        arguments = json.dumps(entry["function"].get("arguments") or {}, ensure_ascii=False)
-        yield CallDelta(None, entry.get("id"), str(entry["function"].get("name")), arguments, entry)
-    yield TextDelta(str(message.get("content") or ""))
+        arguments = arguments_text(entry["function"].get("arguments")) or "{}"
+        deltas.append(CallDelta(None, entry.get("id"), str(entry["function"].get("name")), arguments, entry))
+    deltas.append(TextDelta(str(message.get("content") or "")))
     if line.get("done"):
         reason = str(line.get("done_reason") or "")
-        yield Finish("length" if reason == "length" else "other", said=reason)  # calls do not change it
+        deltas.append(Finish("length" if reason == "length" else "other", said=reason))  # calls do not change it
+    return deltas
 
 
 def _unfolded(reply: Any, request: base.Request | None) -> Sequence[Mapping[str, Any]]:
-    message, head = reply["message"], {key: reply[key] for key in _EVERY_LINE if key in reply}
+    message = reply["message"]
     if request is None:
         return [reply]
-    told = [{"thinking": message["thinking"]}] if message.get("thinking") else []
-    told += [{"content": message["content"]}] if message.get("content") else []
-    told += [{"tool_calls": [call]} for call in message.get("tool_calls") or ()]
-    lines = [{**head, "message": {"role": "assistant", "content": "", **one}, "done": False} for one in told]
+    told = [_part(reply, **{key: message[key]}) for key in ("thinking", "content") if message.get(key)]
+    told += [_part(reply, tool_calls=[call]) for call in message.get("tool_calls") or ()]
     rest = {key: value for key, value in message.items() if key not in ("thinking", "tool_calls")}
-    return [*lines, {**reply, "message": {**rest, "content": ""}}]
+    return [*told, {**reply, "message": {**rest, "content": ""}}]
 
 
 def _folded(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    messages = [line["message"] for line in lines]
-    message = {**messages[-1], "content": "".join(one["content"] for one in messages)}
-    if thinking := "".join(one.get("thinking") or "" for one in messages):
-        message["thinking"] = thinking
-    if calls := [call for one in messages for call in one.get("tool_calls") or ()]:
-        message["tool_calls"] = calls
+    message: dict[str, Any] = {}
+    for line in lines:
+        add(message, line["message"])
     return {**lines[-1], "message": message}
 
 
 def _answer(request: base.Request, text: str, _digest: str, created: int) -> Mapping[str, Any]:
     head = {"model": request.model, "created_at": datetime.fromtimestamp(created, UTC).isoformat()}
-    return {**head, "message": {"role": "assistant", "content": text}, "done": True, "done_reason": "stop"}
+    return {**_part(head, content=text), "done": True, "done_reason": "stop"}
 
 
 API = base.Api(

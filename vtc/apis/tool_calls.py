@@ -6,6 +6,7 @@ a call.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -13,6 +14,11 @@ from typing import Any
 from vtc.events import CallDelta, ToolCall
 
 _TOKEN = re.compile(r'\\.|["{}\[\]]', re.DOTALL)
+
+
+def arguments_text(arguments: Any) -> str:
+    """Write arguments as text, which some servers send and others not; empty for none."""
+    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False) if arguments else ""
 
 
 class _Pieces:

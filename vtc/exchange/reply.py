@@ -257,9 +257,8 @@ class ReplyPipeline:
 
     def _judged(self, events: list[Event]) -> list[Event]:
         """Put what the policies passed through the stages."""
-        if events:
-            for stage in self._stages:
-                events = stage.feed(events)
+        for stage in self._stages:
+            events = [out for event in events for out in stage.feed(event)]
         return events
 
     def _meant(self, calls: Iterable[ToolCall], *, complete: bool) -> list[Event]:

@@ -1,4 +1,4 @@
-"""The stages between the reader and the client's codec: each takes events and returns events.
+"""The stages between the reader and the client's codec: each takes an event and returns events.
 
     policies -> Limit -> Identify -> Record -> ForStructuredClient or ForTextClient
 
@@ -34,9 +34,9 @@ type Fault = tuple[Literal["malformed", "arguments", "denied", "tool_choice"], s
 
 
 class Stage(Protocol):
-    """Events in, events out."""
+    """An event in, events out."""
 
-    def feed(self, events: Sequence[Event]) -> list[Event]: ...
+    def feed(self, event: Event) -> Sequence[Event]: ...
 
 
 class Leaving(Protocol):
@@ -63,13 +63,9 @@ class Limit:
         self.extra: list[str] = []
         """Names of those that were too many, and the client was not told of."""
 
-    def feed(self, events: Sequence[Event]) -> list[Event]:
-        out: list[Event] = []
-        for event in events:
-            out += self._held(event) if isinstance(event, Call) else (event,)
-        return out
-
-    def _held(self, event: Call) -> Sequence[Event]:
+    def feed(self, event: Event) -> Sequence[Event]:
+        if not isinstance(event, Call):
+            return (event,)
         name, most, unknown = event.call.name, self.most, self._unknown_tools
         if event.dialect != NATIVE and unknown != "allow" and name not in self._tools:
             # It was read for a reactor, which did not want it.
@@ -122,17 +118,16 @@ class Identify:
         self._spelled[id(event)] = event, call
         return event
 
-    def feed(self, events: Sequence[Event]) -> list[Event]:
-        return [self._identified(event) if isinstance(event, Call) else event for event in events]
-
-    def _identified(self, event: Call) -> Call:
+    def feed(self, event: Event) -> Sequence[Event]:
+        if not isinstance(event, Call):
+            return (event,)
         if self._structured and event.dialect == NATIVE:
             event = replace(event, call=self._spelled.get(id(event), (event, event.call))[1])
             if event.call.id not in self._given:  # upstream's own, also where a past turn had it
                 self._given.add(event.call.id)
-                return event
+                return (event,)
             event = replace(event, call=replace(event.call, id=None))
-        return replace(event, call=replace(event.call, id=self._ids.take(event.call.id)))
+        return (replace(event, call=replace(event.call, id=self._ids.take(event.call.id))),)
 
 
 class Record:
@@ -143,20 +138,17 @@ class Record:
         self._structured = structured
         self.faults: list[Fault] = []
 
-    def feed(self, events: Sequence[Event]) -> list[Event]:
-        out: list[Event] = []
-        for event in events:
-            match event:
-                case Refusal():
-                    self._refused(event)
-                    continue
-                case Intervention():
-                    self.intervened(event)
-                    continue
-                case Call(call=call) if event.dialect != NATIVE or event.repairs or not self._structured:
-                    self._report.called(call.name, call.id, event.dialect, event.repairs)
-            out.append(event)
-        return out
+    def feed(self, event: Event) -> Sequence[Event]:
+        match event:
+            case Refusal():
+                self._refused(event)
+                return ()
+            case Intervention():
+                self.intervened(event)
+                return ()
+            case Call(call=call) if event.dialect != NATIVE or event.repairs or not self._structured:
+                self._report.called(call.name, call.id, event.dialect, event.repairs)
+        return (event,)
 
     def _refused(self, event: Refusal) -> None:
         if event.malformed:
@@ -204,30 +196,24 @@ class ForStructuredClient:
         self._gap = gap
         self._leaving = leaving
 
-    def feed(self, events: Sequence[Event]) -> list[Event]:
-        out: list[Event] = []
-        for event in events:
-            told = self._told(event)
-            if isinstance(told, Text):
-                self._gap.after(told.raw)
-            elif isinstance(told, Rewritten):
-                self._gap.after(told.text)
-            out += self._last(event, told)
-        return out
+    def feed(self, event: Event) -> Sequence[Event]:
+        told, end = self._told(event)
+        if isinstance(told, Text):
+            self._gap.after(told.raw)
+        elif isinstance(told, Rewritten):
+            self._gap.after(told.text)
+        return self._leaving.feed(told) if end is None else self._leaving.call(told, end)
 
-    def _last(self, event: Event, told: Event) -> list[Event]:
-        """Take the last look at what the client is told of an event."""
-        return self._leaving.feed(told)
-
-    def _told(self, event: Event) -> Event:
+    def _told(self, event: Event) -> tuple[Event, str | None]:
+        """What the client is told of an event, and what ends it if that is a call as text, to be carried out."""
         if not isinstance(event, Denied):
-            return event
+            return event, None
         if event.manner == "drop":
-            return Markup(event.raw)
+            return Markup(event.raw), None
         if event.manner == "text":
             written = json.dumps({"name": event.call.name, "arguments": event.call.arguments}, ensure_ascii=False)
-            return Text(event.raw) if event.raw else Rewritten("", self._gap.before(MESSAGE_GAP) + written)
-        return Rewritten(event.raw, self._gap.before(MESSAGE_GAP) + event.message)
+            return Text(event.raw) if event.raw else Rewritten("", self._gap.before(MESSAGE_GAP) + written), None
+        return Rewritten(event.raw, self._gap.before(MESSAGE_GAP) + event.message), None
 
     def finish(self) -> list[Event]:
         """End the reply; return what is added to it, too."""
@@ -256,41 +242,36 @@ class ForTextClient(ForStructuredClient):
         self._tools = tools
         self._limit = limit
         self._record = record
-        self._refused = False
-        """True if the last call was not written, as it would be read as another one."""
 
-    def _told(self, event: Event) -> Event:
+    def _told(self, event: Event) -> tuple[Event, str | None]:
         match event:
             case Call():
                 return self._written(event)
             case Denied(manner="text"):
                 return super()._told(replace(event, manner="steer"))  # its text would be carried out
             case Markup(raw) if raw.isspace() and self._limit.delivered:
-                return Text(raw)  # after a call that stays where it was in the text
+                return Text(raw), None  # after a call that stays where it was in the text
         return super()._told(event)
 
-    def _last(self, event: Event, told: Event) -> list[Event]:
-        if not isinstance(event, Call) or self._refused:
-            return self._leaving.feed(told)
-        known, dialect, name = self._client.known_tools, self._client.dialect, event.call.name
-        if known and name not in known:  # the client looks inside
-            return self._leaving.call(told, "".join(conversation.openers(dialect, [name])))
-        return self._leaving.call(told, conversation.closer(dialect, name))
-
-    def _written(self, event: Call) -> Event:
+    def _written(self, event: Call) -> tuple[Event, str | None]:
         call, dialect = event.call, self._client.dialect
-        self._refused = False
         if conversation.is_readable(event, dialect):
-            return Text(event.raw)
+            return Text(event.raw), self._end(call.name)
         tools = self._tools or as_called(call)  # the client has tools that its prompt does not document
         written = conversation.as_read(call, dialect, tools)
         if not conversation.is_one_call(written, call.name, dialect, tools):
-            self._refused = True
             reason = "written for this client its arguments would be read as calls"
             self._record.intervened(Intervention("unread_calls", "refused", call.name, reason))
             message = f"The call of `{call.name}` was not passed on: {reason}."
-            return Rewritten(event.raw, self._gap.before(MESSAGE_GAP) + message)
-        return Rewritten(event.raw, self._gap.before(self._client.gap) + written)
+            return Rewritten(event.raw, self._gap.before(MESSAGE_GAP) + message), None
+        return Rewritten(event.raw, self._gap.before(self._client.gap) + written), self._end(call.name)
+
+    def _end(self, name: str) -> str:
+        """What ends a call for the client, which looks into one of a tool that it does not know."""
+        known, dialect = self._client.known_tools, self._client.dialect
+        if known and name not in known:
+            return "".join(conversation.openers(dialect, [name]))
+        return conversation.closer(dialect, name)
 
     def finish(self) -> list[Event]:
         """Tell a client that takes few calls what else the model called, so that the model will see it, too."""

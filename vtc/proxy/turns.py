@@ -1,12 +1,14 @@
-"""Small reads from model servers, so that all other streams get their turn between two of them.
+"""Turns of streams: each is one small read from a model server, and one write of all that it led to.
 
-asyncio reads up to 256 KB at once, and mitmproxy takes all of it before anything else happens: of text that is made to
-be slow that is more than a second's work.
+mitmproxy takes all that has come before anything else happens: of text that is made to be slow that is more than a
+second's work. And it writes every chunk on its own, though one read may hold dozens: such a write takes longer than all
+that else is done with a chunk.
 """
 
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from mitmproxy import ctx
 from mitmproxy.addons.proxyserver import Proxyserver
@@ -16,8 +18,58 @@ MOST_READ = 1 << 13
 """Bytes that are read at once."""
 
 
+class SmallReads:
+    """What a server sends, in small pieces; before the next one, all other streams have their turn."""
+
+    def __init__(self, reader: asyncio.StreamReader) -> None:
+        self._reader = reader
+        self._has_more = False
+
+    async def read(self, most: int) -> bytes:
+        if self._has_more:
+            await asyncio.sleep(0)  # what is there is read without waiting
+        data = await self._reader.read(min(most, MOST_READ))
+        self._has_more = len(data) == MOST_READ
+        return data
+
+
+class JoinedWrites:
+    """What a client is sent: all that is written in one turn leaves together, at its end."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self._writer = writer
+        self._waiting: list[bytes] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._writer, name)
+
+    def write(self, data: bytes) -> None:
+        if not self._waiting:
+            # Not only at `drain`: that of a client waits for that of its server, which may wait for the client to read.
+            asyncio.get_running_loop().call_soon(self._flush)
+        self._waiting.append(data)
+
+    def _flush(self) -> None:
+        if self._waiting:
+            data, self._waiting = b"".join(self._waiting), []
+            if not self._writer.is_closing():
+                self._writer.write(data)
+
+    async def drain(self) -> None:
+        self._flush()
+        await self._writer.drain()
+
+    def write_eof(self) -> None:
+        self._flush()
+        self._writer.write_eof()
+
+    def close(self) -> None:
+        self._flush()
+        self._writer.close()
+
+
 class Turns:
-    """Has what servers send read in small pieces."""
+    """Has streams take turns."""
 
     name = "vtc-turns"
 
@@ -26,13 +78,11 @@ class Turns:
         if not isinstance(proxy, Proxyserver):
             return
         for handler in proxy.connections.values():
-            found = handler.transports.get(data.server) if handler.client is data.client else None
-            if (
-                found
-                and isinstance(found.reader, asyncio.StreamReader)
-                and isinstance(found.writer, asyncio.StreamWriter)
-            ):
-                # What asyncio reads at once on Unix (on Windows 64 KB), and half of what it keeps until mitmproxy takes
-                # it: there is no other way to tell it.
-                found.writer.transport.max_size = MOST_READ  # type: ignore[attr-defined]
-                found.reader._limit = MOST_READ // 2  # type: ignore[attr-defined]
+            if handler.client is not data.client:
+                continue
+            server, client = (handler.transports.get(end) for end in (data.server, data.client))
+            # Neither is a stream where datagrams are sent, or where mitmproxy's own Rust code does it.
+            if server and isinstance(server.reader, asyncio.StreamReader):
+                server.reader = SmallReads(server.reader)  # type: ignore[assignment]
+            if client and isinstance(client.writer, asyncio.StreamWriter):
+                client.writer = JoinedWrites(client.writer)  # type: ignore[assignment]

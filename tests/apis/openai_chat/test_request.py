@@ -107,6 +107,13 @@ def test_tool_choice(fields: dict[str, Any], choice: str) -> None:
     assert request(**fields).tool_choice == choice
 
 
+def test_tools_that_are_not_allowed_are_declared_and_not_offered() -> None:
+    tools = [{"type": "function", "function": {"name": name}} for name in "ab"]
+    allowed = {"mode": "required", "tools": [tools[1]]}
+    one = request(tools=tools, tool_choice={"type": "allowed_tools", "allowed_tools": allowed})
+    assert ([tool.name for tool in one.tools], one.declared, one.tool_choice) == (["b"], ["a", "b"], "required")
+
+
 def test_the_other_fields() -> None:
     found = request(stream=True, parallel_tool_calls=False, temperature=1)
     assert (found.model, found.stream, found.parallel) == ("m", True, False)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 
 from vtc.dialects.arguments import envelope
 from vtc.dialects.arguments.envelope import NotACall
 from vtc.dialects.syntax.description import Envelope
+from vtc.events import Tool
 
 PLAIN = Envelope()
 OTHER = Envelope(name=("tool_name", "tool"), arguments=("args", "input"), id="call_id")
@@ -71,7 +73,7 @@ def test_no_call(text: str, reason: str) -> None:
 def test_a_declaration_whose_schema_stands_in_the_object_itself_is_no_call() -> None:
     text = '{"name": "f", "type": "object", "properties": {}}'
     with pytest.raises(NotACall, match="declares a tool"):
-        envelope.read(text, PLAIN, needs_arguments=False, declared=lambda _: {"type", "properties"})
+        envelope.read(text, PLAIN, needs_arguments=False, offered=offering("type", "properties"))
 
 
 def test_an_answer_has_no_arguments() -> None:
@@ -82,7 +84,7 @@ def test_an_answer_has_no_arguments() -> None:
 
 def test_other_keys() -> None:
     read = envelope.read('{"tool": "f", "input": {"a": 1}, "call_id": "c1"}', OTHER, needs_arguments=True)
-    assert read == ("f", '{"a": 1}', {"a": 1}, "c1", ())
+    assert (read.name, read.text, read.arguments, read.id) == ("f", '{"a": 1}', {"a": 1}, "c1")
     assert envelope.read('{"tool_name": "f", "call_id": 5}', OTHER, needs_arguments=False).id is None
     with pytest.raises(NotACall, match="no 'tool_name'"):
         envelope.read('{"name": "f", "arguments": {}}', OTHER, needs_arguments=True)
@@ -102,7 +104,9 @@ def test_nesting_that_was_encoded_is_limited_too() -> None:
         envelope.read(text, PLAIN, needs_arguments=False)
 
 
-DECLARED = {"command", "timeout"}
+def offering(*parameters: str) -> Callable[[str], Tool]:
+    """A tool of any name, with these parameters."""
+    return lambda name: Tool(name, "", {"type": "object", "properties": {key: {} for key in parameters}})
 
 
 @pytest.mark.parametrize(
@@ -119,7 +123,7 @@ DECLARED = {"command", "timeout"}
     ],
 )
 def test_arguments_under_another_key_are_found(text: str, arguments: object, repairs: tuple[str, ...]) -> None:
-    found = envelope.read(text, Envelope(), needs_arguments=False, declared=lambda _: DECLARED)
+    found = envelope.read(text, Envelope(), needs_arguments=False, offered=offering("command", "timeout"))
     assert (found.arguments, found.repairs) == (arguments, repairs)
 
 
@@ -132,7 +136,7 @@ def test_arguments_under_another_key_are_found(text: str, arguments: object, rep
     ],
 )
 def test_what_tells_of_the_call_is_an_argument_where_the_tool_declares_it(text: str, arguments: object) -> None:
-    found = envelope.read(text, Envelope(id="id"), needs_arguments=False, declared=lambda _: {"type", "id"})
+    found = envelope.read(text, Envelope(id="id"), needs_arguments=False, offered=offering("type", "id"))
     assert found.arguments == arguments
     assert found.id == ("call_1" if "call_1" in text else None)
 
@@ -148,4 +152,4 @@ def test_what_tells_of_the_call_is_an_argument_where_the_tool_declares_it(text: 
 )
 def test_call_is_refused_rather_than_made_without_an_argument(text: str) -> None:
     with pytest.raises(envelope.NotACall):
-        envelope.read(text, Envelope(), needs_arguments=False, declared=lambda _: DECLARED)
+        envelope.read(text, Envelope(), needs_arguments=False, offered=offering("command", "timeout"))

@@ -6,13 +6,17 @@ arguments, the reason with the usage, the stop.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from vtc.apis.base import Request
 from vtc.apis.blocks import Json
+from vtc.apis.folding import add
+from vtc.apis.tool_calls import arguments_text
 from vtc.json_text import decode
+
+_TEXTS = {"text": ("text",), "thinking": ("thinking", "signature")}
+"""The fields of blocks that come in deltas of their own."""
 
 
 def answer(request: Request, text: str, digest: str, _created: int) -> Json:
@@ -39,11 +43,7 @@ def unfolded(reply: Any, _: Request | None = None) -> Iterator[Json]:
     began = {"input_tokens": usage.get("input_tokens") or 0, **usage, "output_tokens": 0}
     yield {"type": "message_start", "message": {**reply, **open_, "usage": began}}
     for index, block in enumerate(reply["content"]):
-        start, deltas = _cut(block)
-        yield {"type": "content_block_start", "index": index, "content_block": start}
-        for delta in deltas:
-            yield {"type": "content_block_delta", "index": index, "delta": delta}
-        yield {"type": "content_block_stop", "index": index}
+        yield from events_of(block, index)
     how = {"stop_reason": reply.get("stop_reason") or "end_turn", "stop_sequence": reply.get("stop_sequence")}
     yield {"type": "message_delta", "delta": how, "usage": used}
     yield {"type": "message_stop"}
@@ -53,42 +53,39 @@ def folded(events: Iterable[Json]) -> dict[str, Any]:
     """Add up the events of a stream to a whole reply."""
     reply: dict[str, Any] = {}
     blocks: dict[int, Any] = {}
-    inputs: dict[int, str] = {}
     for event in events:
         match event:
             case {"type": "message_start", "message": message}:
                 reply = message
             case {"type": "content_block_start", "index": index, "content_block": block}:
-                blocks[index] = block
-            case {"type": "content_block_delta", "index": index, "delta": {"partial_json": piece}}:
-                inputs[index] = inputs.get(index, "") + piece
+                blocks[index] = {**block}
             case {"type": "content_block_delta", "index": index, "delta": {"citation": citation}}:
-                blocks[index]["citations"] = [*(blocks[index].get("citations") or ()), citation]
+                add(blocks[index], {"citations": [citation]})
             case {"type": "content_block_delta", "index": index, "delta": delta}:
-                for key in ("text", "thinking", "signature"):
-                    if key in delta:
-                        blocks[index][key] += delta[key]
+                add(blocks[index], {key: value for key, value in delta.items() if key != "type"})
             case {"type": "message_delta", "delta": how}:
                 reply |= how
                 if "usage" in reply:
                     reply["usage"] |= event.get("usage") or {}
-    for index, written in inputs.items():
-        blocks[index]["input"] = decode(written.encode()) if written else {}
+    for block in blocks.values():
+        if (written := block.pop("partial_json", None)) is not None:
+            block["input"] = decode(written.encode()) if written else {}
     return {**reply, "content": [*blocks.values()]}
 
 
-def _cut(block: Json) -> tuple[Json, list[dict[str, Any]]]:
-    """The start of a block, and its deltas; a kind that has none comes whole in its start."""
-    match block:
-        case {"type": "text"}:
-            start = {key: value for key, value in block.items() if key != "citations"}
-            cited = [{"type": "citations_delta", "citation": one} for one in block.get("citations") or ()]
-            return {**start, "text": ""}, [{"type": "text_delta", "text": block.get("text") or ""}, *cited]
-        case {"type": "thinking"}:
-            said = {"type": "thinking_delta", "thinking": block.get("thinking") or ""}
-            signed = {"type": "signature_delta", "signature": block.get("signature") or ""}
-            return {**block, "thinking": "", "signature": ""}, [said, signed]
-        case {"type": "tool_use" | "server_tool_use" | "mcp_tool_use"}:
-            written = json.dumps(block.get("input") or {}, ensure_ascii=False)
-            return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": written}]
-    return block, []
+def events_of(block: Json, index: int) -> Iterator[Json]:
+    """Write the events by which a stream tells of a block; a kind that has no deltas comes whole in its start."""
+    start: dict[str, Any] = {**block}
+    deltas: list[Json] = []
+    for key in _TEXTS.get(block["type"], ()):
+        start[key] = ""
+        deltas.append({"type": f"{key}_delta", key: block.get(key) or ""})
+    if block["type"] == "text":
+        deltas += [{"type": "citations_delta", "citation": one} for one in start.pop("citations", None) or ()]
+    if block["type"] in ("tool_use", "server_tool_use", "mcp_tool_use"):
+        start["input"] = {}
+        deltas.append({"type": "input_json_delta", "partial_json": arguments_text(block.get("input")) or "{}"})
+    yield {"type": "content_block_start", "index": index, "content_block": start}
+    for delta in deltas:
+        yield {"type": "content_block_delta", "index": index, "delta": delta}
+    yield {"type": "content_block_stop", "index": index}

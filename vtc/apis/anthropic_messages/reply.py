@@ -21,12 +21,12 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from vtc.apis.anthropic_messages.answer import events_of
 from vtc.apis.base import Decoded
-from vtc.apis.blocks import OURS, Blocks, Event, Json, Open, Unit
-from vtc.apis.fields import part_of, without_names
+from vtc.apis.blocks import OURS, Blocks, Event, Json, Open, Phase, Unit
+from vtc.apis.fields import part_of
+from vtc.apis.tool_calls import arguments_text
 from vtc.events import BlockEnd, CallDelta, Delta, End, Finish, Reason, ReasoningDelta, TextDelta, ToolCall
-from vtc.json_text import decode, encode
-from vtc.wire import sse
 from vtc.wire.framing import Frame
 
 REASONS: dict[str, Reason] = {
@@ -38,102 +38,66 @@ REASONS: dict[str, Reason] = {
     "compaction": "other",
 }
 """Stop reasons; any other is a stop."""
-THOUGHTS = frozenset({"thinking", "reasoning", "reasoning_content"})
-"""Names for reasoning among the fields to drop."""
-_NEEDED = frozenset({"type", "index", "message", "content", "content_block", "delta", "stop_reason", "role", "error"})
-"""Fields without which a reply says nothing; they are never dropped."""
 _WORDS: dict[Reason, str] = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 _START, _DELTA, _STOP = (f"content_block_{what}" for what in ("start", "delta", "stop"))
-_DROPPED = "dropped"
-"""The kind of blocks that the client is not sent."""
+_PHASES: dict[Any, Phase] = {_START: "begin", _STOP: "end"}
 
 
 class StreamCodec(Blocks):
-    """The events of a streamed reply.
+    """The events of a streamed reply; `thinks` says that the request asked for thinking."""
 
-    `thinks` says that the request asked for thinking; `drop` names fields and kinds of blocks to leave out.
-    """
-
-    framing: ClassVar[sse.EventStream] = sse.EventStream(named_by="type")
+    kinds: ClassVar[tuple[str, str]] = ("text", "thinking")
 
     thinks: bool = False
-    drop: frozenset[str] = frozenset()
-    # As read; frames that wait have been read and have not left.
-    blocks: dict[int, str] = msgspec.field(default_factory=dict)
-    """The kinds of upstream's blocks that it has not ended."""
-    filled: frozenset[int] = frozenset()
-    """Text blocks that hold text."""
-    inputs: dict[int, str] = msgspec.field(default_factory=dict)
-    """Arguments in the starts of calls, where no others came."""
+    blocks: dict[int, Json] = msgspec.field(default_factory=dict)
+    """The starts of upstream's blocks that it has not ended."""
     usage: Json = msgspec.field(default_factory=dict)
-    # As passed and written.
     places: dict[int, int] = msgspec.field(default_factory=dict)
     """The client's indexes of upstream's blocks."""
     ended: bool = False
 
-    @property
-    def kinds(self) -> tuple[str, str]:
-        return "text", "thinking" if self.thinks and not self.drop & THOUGHTS else ""
-
     # Reading
 
-    def decode(self, frame: Frame) -> Decoded | None:
-        if frame.data is None:
+    def _read(self, frame: Frame, value: Json) -> Decoded | None:
+        if value["type"] == "ping" and not (self.starts or self.stops):
             return None
-        try:
-            value = decode(frame.data, "replace")
-        except ValueError:
-            value = None
-        if not isinstance(value, dict):
-            return Decoded((End(),)) if frame.data.strip() == b"[DONE]" else None
-        if value.get("type") == "ping" and not (self.starts or self.stops):
-            return None
-        if self.drop and (clean := without_names(value, self.drop - _NEEDED, ("message", "usage"))) != value:
-            frame, value = Frame(self.framing.write(clean, frame, first=True), encode(clean)), clean
-        index = value.get("index")
-        number = index if isinstance(index, int) else OURS
-        kind = self._kind(number, value)
+        type_, number = value["type"], value.get("index")
+        number = number if isinstance(number, int) else OURS
+        block, delta = part_of(value, "content_block"), part_of(value, "delta")
+        if type_ == _START and number != OURS:
+            self.blocks, self.filled = {**self.blocks, number: block}, self.filled - {number}
+        kind = str(self.blocks[number].get("type")) if number in self.blocks else ""
         deltas = self._deltas(value, number, kind)
-        is_text = value.get("type") == _DELTA and bool(deltas) and isinstance(deltas[0], TextDelta)
-        alone = is_text or (bool(deltas) and kind == "tool_use")
-        return Decoded(tuple(deltas), alone, Event(frame.raw, frame.data, value, number, kind))
-
-    def _kind(self, number: int, value: Json) -> str:
-        """Tell the kind of the block that an event is about, and note that it begins or ends."""
-        if value.get("type") == _START and number != OURS:
-            kind = str(part_of(value, "content_block").get("type"))
-            is_dropped = kind in self.drop or (kind == "thinking" and self.drop & THOUGHTS)
-            self.blocks = {**self.blocks, number: _DROPPED if is_dropped else kind}
-            self.filled -= {number}
-        kind = self.blocks.get(number, "")
-        if value.get("type") == _STOP and kind:
+        if type_ == _STOP:
             self.blocks = {up: one for up, one in self.blocks.items() if up != number}
-        return kind
+        is_text = delta.get("type") == "text_delta"
+        phase, says = _PHASES.get(type_, "text" if is_text else ""), bool(block.get("text")) or number in self.filled
+        alone = bool(deltas) and (is_text or kind == "tool_use")
+        return Decoded(tuple(deltas), alone, Event(frame.raw, frame.data, value, number, kind, phase, says))
 
     def _deltas(self, value: Json, number: int, kind: str) -> Sequence[Delta]:
         block, delta = part_of(value, "content_block"), part_of(value, "delta")
         match value.get("type"), kind:
             case "content_block_start", "tool_use":
-                self.inputs = {**self.inputs, number: json.dumps(block["input"]) if block.get("input") else ""}
                 return (CallDelta(number, block.get("id"), block.get("name") or "", source=block),)
             case "content_block_start", "thinking":
                 return (ReasoningDelta(block.get("thinking") or ""),)
             case "content_block_start", _ if number != OURS:
-                return (self._said(number, block.get("text") if kind == "text" else ""),)  # the text before is complete
+                text = block.get("text") if kind == "text" else ""  # even without any the text before is complete
+                return (TextDelta(self._fill(number, text)),)
             case "content_block_delta", _ if delta.get("type") == "text_delta":
-                text = self._said(number, delta.get("text"))
+                said = TextDelta(self._fill(number, delta.get("text")))
                 # It must not be taken for one of an open block, which leaves in another way.
-                return (text,) if kind == "text" else (TextDelta(""), text)
+                return (said,) if kind == "text" else (TextDelta(""), said)
             case "content_block_delta", "thinking" if delta.get("type") == "thinking_delta":
-                return (ReasoningDelta(delta["thinking"]),)
+                return (ReasoningDelta(str(delta.get("thinking") or "")),)
             case "content_block_delta", "tool_use" if delta.get("type") == "input_json_delta":
-                if delta["partial_json"] and self.inputs.get(number):
-                    self.inputs = {**self.inputs, number: ""}
-                return (CallDelta(number, arguments=delta["partial_json"]),)
+                return (CallDelta(number, arguments=self._fill(number, delta["partial_json"])),)
             case "content_block_stop", "text":
                 return (BlockEnd(),)
             case "content_block_stop", "tool_use":
-                return (CallDelta(number, arguments=self.inputs.get(number, "")),)
+                arguments = "" if number in self.filled else arguments_text(self.blocks[number].get("input"))
+                return (CallDelta(number, arguments=arguments),)
             case "message_start", _:
                 self.usage = part_of(part_of(value, "message"), "usage")
             case "message_delta", _ if reason := delta.get("stop_reason"):
@@ -142,65 +106,26 @@ class StreamCodec(Blocks):
                 return (End(),)
         return ()
 
-    def _said(self, number: int, text: Any) -> TextDelta:
-        if text and number not in self.filled:
-            self.filled |= {number}
-        return TextDelta(str(text or ""))
-
     # Passing
 
-    def _pass(self, event: Event) -> Iterator[Unit]:
+    def _pass_other(self, event: Event) -> Iterator[Unit]:
         """Pass a frame, after those that stayed here and are needed now."""
-        type_, number, open_ = event.value.get("type"), event.number, self.open
-        is_open = open_ is not None and open_.number == number
-        if event.kind == _DROPPED:
-            return
-        if type_ == _START and event.kind == "text":
-            if is_open:  # some servers use an index again
-                yield from self._close()
-            yield from self._flush()
-            self.starts = (event,)
-            if event.value["content_block"].get("text"):
-                yield from self._to("text", number)
-        elif type_ == _START and event.kind:
-            yield from self._flush()
-            self._take(number)
-            yield self._placed(event)
-        elif type_ == _STOP and event.kind == "text":
-            begins = bool(self.starts) and self.starts[0].number == number
-            if begins and number in self.filled:  # and nothing of that was left
-                yield from self._dropped()
-            elif begins:
-                yield from self._to("text", number)
-                self.stops = (event,)
-            elif is_open and open_.place == self.count - 1:
-                self.stops = (event,)
-            elif is_open:
-                self.open = None
-                yield self._placed(event)
-        elif type_ == _DELTA and event.kind == "text":
-            if not is_open:
-                yield from self._to("text", number)
-            yield self._placed(event)
-        elif type_ == "ping" and self.starts:
+        type_ = event.value["type"]
+        if type_ == "ping" and self.starts:
             self.starts += (event,)
-        elif type_ == "ping" and self.stops:
+            return
+        if type_ == "ping" and self.stops:
             self.stops += (event,)
-        else:
-            if type_ in ("message_delta", "message_stop", "error"):
-                self.ended = True
-                yield from self._flush()
-            yield self._placed(event)
+            return
+        begins = type_ == _START and bool(event.kind)
+        self.ended |= type_ in ("message_delta", "message_stop", "error")
+        if begins or self.ended:
+            yield from self._flush()
+        if begins:
+            self._take(event.number)
+        yield self._placed(event)
 
-    def _flush(self) -> Iterator[Unit]:
-        if self.stops or (self.open and (self.open.kind != "text" or self.open.number == OURS)):
-            yield from self._close()
-        if self.starts and self.starts[0].number in self.filled:
-            yield from self._dropped()
-        elif self.starts:
-            yield from self._to("text", self.starts[0].number)
-
-    def _dropped(self) -> Iterator[Unit]:
+    def _dropped(self, event: Event | None) -> Iterator[Unit]:
         """Leave out a block that does not begin, but no pings."""
         _, *pings = self.starts
         self.starts = ()
@@ -229,16 +154,14 @@ class StreamCodec(Blocks):
     def _begin(self, kind: str, number: int, starts: Sequence[Event]) -> Iterator[Unit]:
         yield from self._close()
         self.open = Open(kind, number, self._take(number))
-        if not starts:
-            block = {"type": kind, kind: "", **({"signature": ""} if kind == "thinking" else {})}
-            yield {"type": _START, "index": self.open.place, "content_block": block}
-        yield from map(self._placed, starts)
+        made = events_of({"type": kind}, self.open.place)
+        yield from map(self._placed, starts) if starts else (next(made),)
 
     def _piece(self, text: str) -> Json:
         delta = {"type": f"{self.open.kind}_delta", self.open.kind: text}
         return {"type": _DELTA, "index": self.open.place, "delta": delta}
 
-    def _close(self) -> Iterator[Unit]:
+    def _close(self, *, made: bool = True) -> Iterator[Unit]:
         open_, stops = self.open, self.stops
         self.open, self.stops = None, ()
         if open_ and not stops:
@@ -246,11 +169,7 @@ class StreamCodec(Blocks):
         yield from map(self._placed, stops)
 
     def _call(self, call: ToolCall) -> Iterator[Unit]:
-        place = self._take(OURS)
-        delta = {"type": "input_json_delta", "partial_json": call.arguments}
-        yield {"type": _START, "index": place, "content_block": {**block_of(call), "input": {}}}
-        yield {"type": _DELTA, "index": place, "delta": delta}
-        yield {"type": _STOP, "index": place}
+        return events_of({**block_of(call), "input": call.arguments}, self._take(OURS))
 
     def _finish(self, end: Finish, event: Event, *, first: bool) -> Iterator[Unit]:
         if self.ended and not first:

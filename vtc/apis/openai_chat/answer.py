@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from vtc.apis.base import Request
+from vtc.apis.folding import add
 
 SAID = ("role", "content", "reasoning", "reasoning_content", "tool_calls")
 """Fields of a message that get chunks of their own; the others share one."""
@@ -48,10 +49,10 @@ def folded(chunks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         reply.update(chunk)
         for entry in chunk["choices"]:
             choice = choices.setdefault(entry["index"], {"message": {"content": ""}})
-            _add(choice["message"], {key: value for key, value in entry["delta"].items() if key != "tool_calls"})
+            add(choice["message"], {key: value for key, value in entry["delta"].items() if key != "tool_calls"})
             for call in entry["delta"].get("tool_calls") or ():
                 calls = choice["message"].setdefault("tool_calls", {})
-                _add(calls.setdefault(call["index"], {}), {key: call[key] for key in call if key != "index"})
+                add(calls.setdefault(call["index"], {}), {key: call[key] for key in call if key != "index"})
             choice.update((key, value) for key, value in entry.items() if key != "delta")
     for choice in choices.values():
         message = choice["message"]
@@ -60,36 +61,6 @@ def folded(chunks: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         if "tool_calls" in message or "function_call" in message:
             message["content"] = message["content"] or None
     return {**reply, "object": "chat.completion", "choices": [*choices.values()]}
-
-
-def _add(said: dict[str, Any], more: Mapping[str, Any]) -> None:
-    """Add a piece of a message, or of a call."""
-    for key, value in more.items():
-        if isinstance(value, dict):
-            _add(said.setdefault(key, {}), value)
-        elif key == "content" and (isinstance(value, list) or isinstance(said.get(key), list)):
-            said[key] = _joined([*_in_parts(said.get(key)), *_in_parts(value)])
-        elif isinstance(value, str) and isinstance(said.get(key), str) and key != "role":
-            said[key] += value
-        else:
-            said[key] = value
-
-
-def _in_parts(content: Any) -> list[Any]:
-    """A message's content in parts, as it is where some of it is no text."""
-    return content if isinstance(content, list) else [{"type": "text", "text": content}] if content else []
-
-
-def _joined(parts: Iterable[Any]) -> list[Any]:
-    """Parts of which those of text that follow each other are one."""
-    joined: list[Any] = []
-    for part in parts:
-        last = joined[-1] if joined else None
-        if isinstance(part, dict) and isinstance(last, dict) and part.get("type") == last.get("type") == "text":
-            joined[-1] = {**last, "text": last["text"] + part["text"]}
-        else:
-            joined.append(part)
-    return joined
 
 
 def _whole(entry: Mapping[str, Any]) -> dict[str, Any]:

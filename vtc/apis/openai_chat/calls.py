@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
+from vtc.apis.tool_calls import arguments_text
 from vtc.events import CallDelta, ToolCall
 
 LEGACY = -1
@@ -28,7 +28,7 @@ def read_call(call: Mapping[str, Any], choice: int) -> CallDelta:
         index if isinstance(index, int) else None,
         id_ if isinstance(id_, str) else None,
         name if isinstance(name, str) else "",
-        _arguments(function.get("input") if arguments is None else arguments),
+        arguments_text(function.get("input") if arguments is None else arguments),
         call,
         choice,
         clean,
@@ -37,12 +37,8 @@ def read_call(call: Mapping[str, Any], choice: int) -> CallDelta:
 
 def read_function_call(function: Mapping[str, Any], choice: int) -> CallDelta:
     """Read a call, or a piece of one, in the older form."""
-    return CallDelta(LEGACY, None, function.get("name") or "", _arguments(function.get("arguments")), function, choice)
-
-
-def _arguments(arguments: Any) -> str:
-    """The text of arguments; some servers send the object itself."""
-    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False) if arguments else ""
+    arguments = arguments_text(function.get("arguments"))
+    return CallDelta(LEGACY, None, function.get("name") or "", arguments, function, choice)
 
 
 def function_of(entry: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -11,14 +11,14 @@ The older form of a call is `{"function_call": {"name": …, "arguments": …}}`
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import msgspec
 from msgspec.structs import replace
 
 from vtc.apis.base import Decoded, KeepsNothing, Said
-from vtc.apis.fields import part_of
+from vtc.apis.fields import cleaned, object_of, part_of
 from vtc.apis.openai_chat.calls import LEGACY, entry_of, read_call, read_function_call
 from vtc.events import (
     Call,
@@ -34,7 +34,6 @@ from vtc.events import (
     TextDelta,
     ToolCall,
 )
-from vtc.json_text import decode, encode
 from vtc.wire import sse
 from vtc.wire.framing import Frame
 
@@ -80,7 +79,6 @@ class ChunkCodec(KeepsNothing, msgspec.Struct):
     """The chunks of a streamed reply. `legacy` writes calls in the older form; `drop` names fields to leave out."""
 
     framing: ClassVar[sse.EventStream] = sse.EventStream(last=b"data: [DONE]\n\n")
-    renumbers: ClassVar[bool] = False
 
     legacy: bool = False
     drop: frozenset[str] = frozenset()
@@ -122,25 +120,20 @@ class ChunkCodec(KeepsNothing, msgspec.Struct):
     def _decode_any(self, frame: Frame, data: bytes) -> Decoded | None:
         if data.strip() == b"[DONE]":
             return Decoded((End(),))
-        try:
-            chunk = decode(data, "replace")
-        except ValueError:
-            return None
-        entries = chunk.get("choices") if isinstance(chunk, dict) else None
+        chunk = object_of(data)
+        entries = chunk.get("choices") if chunk else None
         if not isinstance(entries, list) or not {*map(type, entries)} <= {dict}:
             return None
         deltas = [delta for entry in entries for delta in _deltas(entry.get("index") or 0, entry, entry.get("delta"))]
         deltas = [self._counted(delta) if isinstance(delta, CallDelta) else delta for delta in deltas]
-        cleaned = None
-        if self.drop and (clean := without(chunk, self.drop)) != chunk:
-            cleaned = frame = Frame(self.framing.write(clean, frame, first=True), encode(clean))
-            entries = clean["choices"]
+        came, (frame, chunk) = frame, cleaned(frame, chunk, self.drop, self.framing)
+        entries, changed = chunk["choices"], None if frame is came else frame
         for entry in entries:
             if part_of(entry, "delta").get("role"):
                 self._takes_role(frame, entry.get("index") or 0)
         if not entries:
-            return Decoded(frame=cleaned) if cleaned else None
-        return Decoded(tuple(deltas), frame=cleaned)
+            return Decoded(frame=changed) if changed else None
+        return Decoded(tuple(deltas), frame=changed)
 
     def _counted(self, piece: CallDelta) -> CallDelta:
         """Note the number of a call; one that leaves numbers out is not clean."""
@@ -161,7 +154,7 @@ class ChunkCodec(KeepsNothing, msgspec.Struct):
         if not self.calls or b'"tool_calls"' not in frame.raw:
             return frame.raw
         # Calls that were read from the text before took the first places.
-        chunk = decode(frame.data or b"{}", "replace")
+        chunk = object_of(frame.data) or {}
         for entry in chunk["choices"]:
             calls = part_of(entry, "delta").get("tool_calls")
             if calls:
@@ -172,8 +165,7 @@ class ChunkCodec(KeepsNothing, msgspec.Struct):
         return {**call, "index": (call.get("index") or 0) + self.calls.get(choice, 0)}
 
     def write(self, frame: Frame, choice: int, said: Sequence[Said], *, first: bool) -> list[Mapping[str, Any]]:
-        chunk = decode(frame.data or b"{}", "replace")
-        chunk = chunk if isinstance(chunk, dict) else {}
+        chunk = object_of(frame.data) or {}
         entries = chunk.get("choices") or []
         entry: dict[str, Any] = ([one for one in entries if (one.get("index") or 0) == choice] or [{}])[0]
         head = {key: value for key, value in chunk.items() if key not in ("choices", "usage")}
@@ -182,27 +174,23 @@ class ChunkCodec(KeepsNothing, msgspec.Struct):
         ends = bool(entry.get("finish_reason")) and Finish in [type(one) for one in said]
         out: list[Mapping[str, Any]] = []
 
-        def say(delta: dict[str, Any], reason: str | None = None) -> None:
-            if choice not in self.roles:
-                self.roles = {**self.roles, choice: frame}
-                delta = {"role": "assistant", **delta}
-            out.append({**head, "choices": [{"index": choice, "delta": delta, "finish_reason": reason}]})
+        def say(*deltas: dict[str, Any]) -> None:
+            for delta in deltas:
+                if choice not in self.roles:
+                    self.roles = {**self.roles, choice: frame}
+                    delta = {"role": "assistant", **delta}
+                out.append({**head, "choices": [{"index": choice, "delta": delta, "finish_reason": None}]})
 
         if first:
             out += self._rest(chunk, head, entry, frame, ends=ends)
         for one in said:
             match one:
-                case Text(raw):
-                    say({"content": raw})
-                case Rewritten(text=text):
-                    if text:
-                        say({"content": text})
-                case Reasoning(raw):
-                    if "reasoning_content" not in self.drop:
-                        say({"reasoning_content": raw})
+                case Text(text) | Rewritten(text=text) if text:
+                    say({"content": text})
+                case Reasoning(raw) if "reasoning_content" not in self.drop:
+                    say({"reasoning_content": raw})
                 case Call(call=call):
-                    for delta in self._call(call, choice):
-                        say(delta)
+                    say(*self._call(call, choice))
                 case CallDelta(index=index, source=source):
                     numbered = [] if index == LEGACY else [self._numbered(source, choice)]
                     say({"tool_calls": numbered} if numbered else {"function_call": source})
@@ -243,10 +231,9 @@ class ChunkCodec(KeepsNothing, msgspec.Struct):
             head = {"name": call.name, "arguments": ""}
             return {"function_call": head}, {"function_call": {"arguments": call.arguments}}
         entry = entry_of(ToolCall(call.name, "", call.id, call.source))
-        rest = (
-            {"custom": {"input": call.arguments}} if "custom" in entry else {"function": {"arguments": call.arguments}}
-        )
-        return {"tool_calls": [{**entry, "index": index}]}, {"tool_calls": [{"index": index, **rest}]}
+        kind, field = ("custom", "input") if "custom" in entry else ("function", "arguments")
+        rest = {"index": index, kind: {field: call.arguments}}
+        return {"tool_calls": [{**entry, "index": index}]}, {"tool_calls": [rest]}
 
     def keep_alive(self) -> bytes:
         return b": keep-alive\n\n"
@@ -295,28 +282,3 @@ def _reason(end: Finish, upstream: str | None, *, legacy: bool) -> str:
     if end.reason == "tool_calls":
         return "function_call" if legacy else "tool_calls"
     return upstream or "stop" if end.reason == "other" else end.reason
-
-
-def without(reply: Mapping[str, Any], drop: Collection[str]) -> dict[str, Any]:
-    """Leave out the fields named, at the top of a reply or chunk, in choices, in messages and deltas, and in `usage`.
-
-    Calls stay; where there are none their fields go, named or not.
-    """
-
-    def kept(value: Any) -> Any:
-        if not isinstance(value, dict):
-            return value
-        return {key: each for key, each in value.items() if (each if key in CALL_FIELDS else key not in drop)}
-
-    clean: dict[str, Any] = kept(reply)
-    if isinstance(clean.get("usage"), dict):
-        clean["usage"] = kept(clean["usage"])
-    choices = clean.get("choices")
-    if isinstance(choices, list):
-        clean["choices"] = [
-            {key: kept(value) if key in ("message", "delta") else value for key, value in kept(choice).items()}
-            if isinstance(choice, dict)
-            else choice
-            for choice in choices
-        ]
-    return clean

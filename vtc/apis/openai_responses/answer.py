@@ -8,7 +8,7 @@ from typing import Any
 from vtc.apis.base import Request
 from vtc.apis.blocks import Json
 from vtc.apis.openai_responses.incoming import ENDS
-from vtc.apis.openai_responses.items import events_of
+from vtc.apis.openai_responses.items import events_of, own_item
 
 
 def unfolded(reply: Any, _: Request | None = None) -> Iterator[Json]:
@@ -37,14 +37,6 @@ def folded(events: Iterable[Json]) -> Json:
 
 def answer(request: Request, text: str, digest: str, created: int) -> Json:
     """Make a whole reply that says a text."""
-    part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
-    item = {
-        "type": "message",
-        "id": f"msg_{digest[:48]}",
-        "role": "assistant",
-        "status": "completed",
-        "content": [part],
-    }
     counts = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
     details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
     return {
@@ -57,7 +49,7 @@ def answer(request: Request, text: str, digest: str, created: int) -> Json:
         "instructions": None,
         "metadata": {},
         "model": request.model,
-        "output": [item],
+        "output": [own_item("message", f"msg_{digest[:48]}", text, "completed")],
         "parallel_tool_calls": True,
         "tool_choice": "auto",
         "tools": [],

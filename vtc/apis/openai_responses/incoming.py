@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import ClassVar
 
 import msgspec
 
 from vtc.apis.base import Decoded
-from vtc.apis.blocks import Blocks, Event, Json
-from vtc.apis.fields import part_of, without_names
+from vtc.apis.blocks import Blocks, Event, Json, Phase
+from vtc.apis.fields import part_of
 from vtc.apis.openai_responses.items import ADDED, CALLS, DONE, Form, name_of
-from vtc.events import BlockEnd, CallDelta, Delta, End, Finish, Reason, ReasoningDelta, TextDelta
-from vtc.json_text import decode, encode
-from vtc.wire import sse
+from vtc.events import BlockEnd, CallDelta, Delta, Finish, Reason, ReasoningDelta, TextDelta
 from vtc.wire.framing import Frame
 
 TEXT, TEXT_DONE, PART, PART_DONE = (
@@ -26,48 +23,38 @@ TEXT, TEXT_DONE, PART, PART_DONE = (
     "response.content_part.added",
     "response.content_part.done",
 )
-THOUGHTS = ("response.reasoning_text.delta", "response.reasoning_summary_text.delta")
+_PHASES: dict[str, Phase] = {
+    ADDED: "begin",
+    PART: "part",
+    TEXT: "text",
+    **dict.fromkeys((TEXT_DONE, PART_DONE, DONE), "end"),
+}
+THOUGHT = ("response.reasoning_text.delta", "response.reasoning_summary_text.delta")
 ENDS = ("response.completed", "response.incomplete", "response.failed")
-REASONING_FIELDS = frozenset({"reasoning", "reasoning_content"})
-"""Names by which a profile says that the client is not sent any reasoning."""
-_WITHIN = ("response", "item", "part", "usage")
 
 
 class Incoming(Blocks):
-    """Reads the events of a streamed reply; `drop` names fields to leave out."""
-
-    framing: ClassVar[sse.EventStream] = sse.EventStream(named_by="type")
+    """Reads the events of a streamed reply."""
 
     form: Form = Form()
-    drop: frozenset[str] = frozenset()
     items: tuple[str, ...] = ()
     """The types of upstream's items, in order."""
     names: dict[str | int, int] = msgspec.field(default_factory=dict)
     """Items by all that may name them."""
     speaking: bool = False
     """True in a text."""
-    spoken: frozenset[int] = frozenset()
-    """Items that have text."""
-    filled: frozenset[int] = frozenset()
-    """Calls that have arguments."""
 
-    def decode(self, frame: Frame) -> Decoded | None:
-        try:
-            value = decode(frame.data or b"null", "replace")
-        except ValueError:
-            value = None
-        if not isinstance(value, dict) or not isinstance(value.get("type"), str):
-            return Decoded((End(),)) if (frame.data or b"").strip() == b"[DONE]" else None
-        if self.drop and (clean := without_names(value, self.drop - {"type"}, _WITHIN)) != value:
-            frame, value = Frame(self.framing.write(clean, frame, first=True), encode(clean)), clean
-        about = "item_id" in value or "item" in value or "output_index" in value
-        type_ = value["type"]
+    def _read(self, frame: Frame, value: Json) -> Decoded | None:
+        type_, about = value["type"], bool(value.keys() & {"item_id", "item", "output_index"})
         if type_ == ADDED or (type_ == TEXT and not (about and self._kind(value) == "message")):
             of = str(part_of(value, "item").get("type") or "message")
             self.names = {**self.names, **dict.fromkeys(_names(value), len(self.items))}
             self.items = (*self.items, of)
-        kind = self._kind(value) if about else ""
-        event = Event(frame.raw, frame.data, value, self._number(value), kind)
+        number, kind = self._number(value), self._kind(value) if about else ""
+        if type_ == PART:
+            self.filled -= {number}
+        phase = _PHASES.get(type_, "")
+        event = Event(frame.raw, frame.data, value, number, kind, phase, phase == "end" and number in self.filled)
         deltas = (*self._deltas(event),)
         if not deltas and not about and "sequence_number" not in value and not type_.startswith("response."):
             return None
@@ -84,10 +71,8 @@ class Incoming(Blocks):
         value, type_ = event.value, event.value["type"]
         if type_ == TEXT:
             self.speaking = self.speaking or bool(value.get("delta"))
-            if event.number not in self.spoken:
-                self.spoken |= {event.number}
-            yield TextDelta(str(value.get("delta") or ""))
-        elif type_ in THOUGHTS:
+            yield TextDelta(self._fill(event.number, value.get("delta")))
+        elif type_ in THOUGHT:
             yield ReasoningDelta(str(value.get("delta") or ""))
         elif type_ in ENDS:
             yield _finish_of(part_of(value, "response"), self.form)
@@ -102,15 +87,14 @@ class Incoming(Blocks):
     def _call_delta(self, event: Event) -> CallDelta:
         """Read an event of a call. The raw input of a custom tool is written as JSON, piece by piece."""
         value, type_, number, item = event.value, event.value["type"], event.number, part_of(event.value, "item")
-        _, field, _ = CALLS[event.kind]
+        _, field = CALLS[event.kind]
         raw = field == "input"
         if type_ == ADDED:
             id_ = item.get("call_id") or item.get("id")
             return CallDelta(number, id_, name_of(item, self.form), '{"input": "' if raw else "", item)
         piece = value["delta"] if type_.endswith(".delta") else ""
         if number not in self.filled:
-            piece = piece or value.get(field) or item.get(field) or ""
-            self.filled |= {number} if piece else frozenset()
+            piece = self._fill(number, piece or value.get(field) or item.get(field))
         if raw:
             piece = json.dumps(piece, ensure_ascii=False)[1:-1] + ('"}' if type_ == DONE else "")
         return CallDelta(number, arguments=piece, source=item or None)

@@ -17,17 +17,20 @@ from typing import Any
 
 import msgspec
 
+from vtc.apis.tool_calls import arguments_text
 from vtc.events import ToolCall
 
 type Json = Mapping[str, Any]
 
 ADDED, DONE = "response.output_item.added", "response.output_item.done"
+IDS = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
+"""How ids of items begin."""
 CALLS = {
-    "function_call": ("function_call_arguments", "arguments", "fc"),
-    "custom_tool_call": ("custom_tool_call_input", "input", "ctc"),
+    "function_call": ("function_call_arguments", "arguments"),
+    "custom_tool_call": ("custom_tool_call_input", "input"),
 }
-"""The kinds of calls: how their events are called, the field with their arguments, how their ids begin."""
-PARTS = {
+"""The kinds of calls: how their events are called, the field with their arguments."""
+PARTS: dict[Any, tuple[str, str, str]] = {
     "output_text": ("content_part", "output_text", "text"),
     "refusal": ("content_part", "refusal", "refusal"),
     "reasoning_text": ("content_part", "reasoning_text", "text"),
@@ -63,12 +66,8 @@ def name_of(item: Json, form: Form) -> str:
 
 def call_of(item: Json, form: Form) -> ToolCall:
     """Read an item that is a call."""
-    _, field, _ = CALLS[item["type"]]
-    said = item.get(field) or ""
-    if field == "input":
-        said = json.dumps({"input": said}, ensure_ascii=False)
-    elif not isinstance(said, str):
-        said = json.dumps(said, ensure_ascii=False)
+    said = item.get(CALLS[item["type"]][1]) or ""
+    said = arguments_text({"input": said} if item["type"] == "custom_tool_call" else said)
     return ToolCall(name_of(item, form), said or "{}", item.get("call_id") or item.get("id"), item)
 
 
@@ -95,26 +94,33 @@ def _raw_input(arguments: str) -> str:
 def done_item(call: ToolCall, form: Form) -> dict[str, Any]:
     """Write a call as a reply has it, with an id of its own, which is made of the call's."""
     item = item_of(call, form)
-    prefix = CALLS[item["type"]][2]
-    own = f"{prefix}_{str(call.id).removeprefix('call_').removeprefix('fc_')}"
+    own = f"{IDS[item['type']]}_{str(call.id).removeprefix('call_').removeprefix('fc_')}"
     return {**item, "id": item.get("id") or own, "status": "completed"}
+
+
+def own_item(kind: str, id_: str, text: str, status: str) -> dict[str, Any]:
+    """Make a message, or reasoning, of one part."""
+    item = {"id": id_, "type": kind, "status": status}
+    if kind == "reasoning":
+        return {**item, "summary": [], "content": [{"type": "reasoning_text", "text": text}]}
+    part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+    return {**item, "role": "assistant", "content": [part]}
 
 
 def events_of(item: Json, index: int) -> Iterator[dict[str, Any]]:
     """Write the events by which a stream tells of an item, without their numbers."""
-    at = {"item_id": item["id"], "output_index": index}
-    kind = item["type"]
+    at, kind = {"item_id": item["id"], "output_index": index}, item.get("type")
     lists = {key: item[key] for key in ("summary", "content") if isinstance(item.get(key), list)}
     begun = {**item, **dict.fromkeys(lists, ())}
     if "status" in item:
         begun["status"] = "in_progress"
     if kind in CALLS:
-        events, field, _ = CALLS[kind]
+        events, field = CALLS[kind]
         begun[field] = ""
     yield {"type": ADDED, "output_index": index, "item": begun}
     if kind in CALLS:
         yield {"type": f"response.{events}.delta", **at, "delta": item[field]}
-        yield {"type": f"response.{events}.done", **at, "name": item["name"], field: item[field]}
+        yield {"type": f"response.{events}.done", **at, "name": item.get("name"), field: item[field]}
     for key, parts in lists.items():
         for place, part in enumerate(parts):
             yield from _part_events(part, {**at, f"{key}_index": place})
@@ -122,11 +128,10 @@ def events_of(item: Json, index: int) -> Iterator[dict[str, Any]]:
 
 
 def _part_events(part: Json, at: Json) -> Iterator[dict[str, Any]]:
-    if part.get("type") not in PARTS:
-        return
-    around, events, field = PARTS[part["type"]]
-    yield {"type": f"response.{around}.added", **at, "part": {**part, field: ""}}
-    more: dict[str, Any] = {"logprobs": []} if events == "output_text" else {}
-    yield {"type": f"response.{events}.delta", **at, "delta": part[field], **more}
-    yield {"type": f"response.{events}.done", **at, field: part[field], **more}
+    around, events, field = PARTS.get(part.get("type"), ("content_part", "", ""))
+    yield {"type": f"response.{around}.added", **at, "part": {**part, field: ""} if field else part}
+    if field:
+        said, more = part.get(field) or "", {"logprobs": list[Any]()} if events == "output_text" else {}
+        yield {"type": f"response.{events}.delta", **at, "delta": said, **more}
+        yield {"type": f"response.{events}.done", **at, field: said, **more}
     yield {"type": f"response.{around}.done", **at, "part": part}

@@ -12,47 +12,35 @@ as it came.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar
 
 import msgspec
 from msgspec.structs import replace
 
 from vtc.apis import blocks
-from vtc.apis.base import Said
 from vtc.apis.blocks import Event, Json, Unit
 from vtc.apis.fields import part_of
 from vtc.apis.openai_responses.incoming import (
     ENDS,
     PART,
     PART_DONE,
-    REASONING_FIELDS,
     TEXT,
     TEXT_DONE,
     Incoming,
 )
-from vtc.apis.openai_responses.items import ADDED, CALLS, DONE, PARTS, done_item, events_of, parted
+from vtc.apis.openai_responses.items import ADDED, CALLS, DONE, IDS, PARTS, done_item, events_of, own_item, parted
 from vtc.events import Finish, ToolCall
 from vtc.json_text import decode
-from vtc.wire.framing import Frame
 
-_OWN: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
-    "message": (
-        "msg",
-        {"role": "assistant", "content": []},
-        {"type": "output_text", "annotations": [], "logprobs": []},
-    ),
-    "reasoning": ("rs", {"summary": [], "content": []}, {"type": "reasoning_text"}),
-}
-"""Items with text that VTC begins itself: how their ids begin, and the fields of the item and of its part."""
 _TEXT_TYPE = b'"%b"' % TEXT.encode()
 _DELTA = re.compile(rb'"delta"\s*:\s*("(?:[^"\\]|\\.)*+")')  # no string holds the quotes around the name as they are
 _NUMBER = re.compile(rb'"sequence_number"\s*:\s*(\d+)')
-_MOST_PASSED = 1 << 16
-"""Bytes of frames that are kept until their text is read."""
+_OPTIONAL = ("logprobs", "name")
+"""Fields of events at an end that not all servers write."""
 
-type Chain = tuple[Any, str | bytes] | None
-"""Pieces of text, each with those before it, so that adding one copies none; bytes are frames that say them."""
+type Chain = tuple[Any, str] | None
+"""Pieces of text, each with those before it, so that adding one copies none."""
 
 
 class Open(blocks.Open, frozen=True, gc=False):
@@ -64,12 +52,13 @@ class Open(blocks.Open, frozen=True, gc=False):
     """Those that are done."""
     part: Json | None = None
     """The one that is not."""
-    settled: bool = False
-    """True once the arguments of a call were told whole."""
 
 
 class EventCodec(Incoming):
     """The events of a streamed reply."""
+
+    kinds: ClassVar[tuple[str, str]] = ("message", "reasoning")
+    counts: ClassVar[bool] = True
 
     id: str = ""
     """Of the reply."""
@@ -81,17 +70,8 @@ class EventCodec(Incoming):
     """Items that are done."""
     said: Chain = None
     """The text of the open part, or the arguments of the open call."""
-    passed_size: int = 0
     unread: bytes = b""
     """The last frames that left unread."""
-
-    @property
-    def kinds(self) -> tuple[str, str]:
-        return "message", "" if self.drop & REASONING_FIELDS else "reasoning"
-
-    def write(self, frame: Frame, choice: int, said: Sequence[Said], *, first: bool) -> list[Json]:
-        self.renumbers = True
-        return super().write(frame, choice, said, first=first)
 
     def _numbered(self, units: Sequence[Unit]) -> Sequence[Unit]:
         """Number the events that leave; those of upstream keep theirs as long as none was added or taken away."""
@@ -103,9 +83,9 @@ class EventCodec(Incoming):
         for unit in units:
             value = unit.value if isinstance(unit, Event) else unit
             number = value.get("sequence_number")
-            if not self.renumbers:
+            if self.next is None or not self.renumbers:
                 self.next = number + 1 if isinstance(number, int) else self.next
-            elif self.next is not None:
+            else:
                 unit = unit if number == self.next else {**value, "sequence_number": self.next}
                 self.next += 1
             out.append(unit)
@@ -115,14 +95,7 @@ class EventCodec(Incoming):
         """Take note of frames that left unread (`base.Following`)."""
         self.unread = data
         if self.open and _TEXT_TYPE in data:
-            self.said = (self.said, data)
-            self.passed_size += len(data)
-        if self.passed_size > _MOST_PASSED:
-            chain, pieces = self.said, []
-            while chain and isinstance(chain[1], bytes):
-                pieces.append(chain[1])
-                chain = chain[0]
-            self.said, self.passed_size = (chain, _text_of(b"".join(reversed(pieces)))), 0
+            self.said = (self.said, "".join(decode(b"[%b]" % b",".join(_DELTA.findall(data)), "replace")))
 
     def keep_alive(self) -> bytes:
         """Make an event of a type that no client knows: comments do not reset the timer of Codex."""
@@ -132,136 +105,91 @@ class EventCodec(Incoming):
 
     # Passing
 
-    def _pass(self, event: Event) -> Iterator[Unit]:
-        type_ = event.value["type"]
+    def _pass_other(self, event: Event) -> Iterator[Unit]:
+        type_, number, item = event.value["type"], event.number, event.value.get("item")
         if isinstance(event.value.get("response"), dict):
             yield from self._ended(event) if type_ in ENDS else self._head(event)
-        elif event.kind == "message":
-            yield from self._message(event, type_)
-        elif event.kind == "reasoning" and self.drop & REASONING_FIELDS:
-            self.renumbers = True
-        elif event.kind:
-            yield from self._other(event, type_)
-        else:
-            if type_ == "error":
-                yield from self._flush()
+            return
+        if type_ == "error":
+            yield from self._flush()
+        if event.kind and type_ == ADDED and isinstance(item, dict):
+            yield from self._close()
+            id_ = str(item.get("id") or f"fc_{str(item.get('call_id')).removeprefix('fc_')}")
+            if event.kind in CALLS:
+                self.open = Open(event.kind, number, self.count, id_, {**parted(item, self.form), "id": id_})
+                self.said = None
+            self.sent, self.count = {**self.sent, number: (self.count, id_)}, self.count + 1
+        if not event.kind or number not in self.sent:
             yield event
+        elif event.kind in CALLS and type_ != ADDED:
+            yield from self._pass_call(event, type_)
+        else:
+            placed = self._placed(event)
+            if type_ == DONE:
+                self.done = (*self.done, (placed.value if isinstance(placed, Event) else placed)["item"])
+            yield placed
+
+    def _pass_call(self, event: Event, type_: str) -> Iterator[Unit]:
+        """Pass a piece of a call's arguments; an event that ends it waits for the last one."""
+        value, field = event.value, CALLS[event.kind][1]
+        if self.open is None or self.open.number != event.number:
+            if type_.endswith(".delta"):
+                raise ValueError("a call goes on after another item has begun")
+            self.renumbers = True  # it was ended when the next item began
+        elif type_.endswith(".delta"):
+            self.said = (self.said, value["delta"])
+            yield self._placed(event)
+        else:
+            self.said = self.said or (None, str(value.get(field) or part_of(value, "item").get(field) or ""))
+            self.stops += (event,)
+            if type_ == DONE:
+                yield from self._close(made=False)
 
     def _head(self, event: Event) -> Iterator[Unit]:
         """Pass `response.created` and the like, with the fields that the AI SDK demands."""
-        value, response = event.value, event.value["response"]
+        value, type_, response = event.value, event.value["type"], event.value["response"]
         self.id = self.id or str(response.get("id") or "")
         whole = {"created_at": 0, "model": self.form.model, "output": [], **response, "id": self.id}
-        if whole == response:
-            yield event
-            return
-        if self.next is None and value["type"] == "response.created":
-            number = value.get("sequence_number")
-            self.next = number if isinstance(number, int) else 0
-        yield {**value, "response": whole}
+        if whole != response and type_ == "response.created" and "sequence_number" not in value:
+            self.next = 0
+        yield event if whole == response else {**value, "response": whole}
 
     def _ended(self, event: Event) -> Iterator[Unit]:
         closing = [*self._close()]
         yield from closing
-        self.renumbers = self.renumbers or bool(self.starts)  # of a message that said nothing
+        self.renumbers |= bool(self.starts)  # of a message that said nothing
         self.starts = ()
         if not self.renumbers and all(isinstance(unit, Event) for unit in closing):
             yield event
             return
         response = event.value["response"]
-        output = response.get("output") or ()
-        same = [*map(_essence, output)] == [*map(_essence, self.done)]
-        whole = {**response, "id": self.id or response.get("id"), "output": output if same else self.done}
-        yield {**event.value, "response": whole}
+        yield {**event.value, "response": {**response, "id": self.id or response.get("id"), "output": self.done}}
 
-    def _message(self, event: Event, type_: str) -> Iterator[Unit]:
-        """Pass an event of a message, or keep it."""
-        number, open_ = event.number, self.open
-        is_open = open_ is not None and open_.kind == "message" and open_.number == number
-        begins = bool(self.starts) and self.starts[0].number == number
-        ends = type_ in (TEXT_DONE, PART_DONE, DONE)
-        if type_ == ADDED:
-            self.renumbers = self.renumbers or bool(self.starts)  # of a message that said nothing
-            self.starts = (event,)
-        elif type_ == PART:
-            self.starts = (*(self.starts if begins else ()), event)
-        elif type_ == TEXT:
-            yield from self._to("message", number)
-            self.said = (self.said, str(event.value.get("delta") or ""))
-            yield self._placed(event)
-        elif ends and begins and number in self.spoken and _repeated(event.value):  # all of its text was taken away
-            self.starts = () if type_ == DONE else tuple(one for one in self.starts if one.value["type"] == ADDED)
-            if type_ == DONE and is_open:
-                self.stops = (*self.stops, event)
-            else:
-                self.renumbers = True
-        elif begins or is_open:
-            if begins:
-                yield from self._to("message", number)
-            if ends:
-                self.stops = (*self.stops, event)
-            else:
-                yield self._placed(event)
-        else:
-            self.renumbers = True
-
-    def _other(self, event: Event, type_: str) -> Iterator[Unit]:
-        """Pass an event of an item that is no message."""
-        number, item, is_call = event.number, event.value.get("item"), event.kind in CALLS
-        if type_ == ADDED and isinstance(item, dict):
-            yield from self._close()
-            id_ = str(item.get("id") or f"fc_{str(item.get('call_id')).removeprefix('fc_')}")
-            if is_call:
-                begun = {**parted(item, self.form), "id": id_}
-                self.open, self.said = Open("call", number, self.count, id_, begun), None
-            self.sent, self.count = {**self.sent, number: (self.count, id_)}, self.count + 1
-        if number not in self.sent:
-            yield event
-            return
-        if is_call and type_ != ADDED:
-            if self.open is None or self.open.number != number:
-                if type_.endswith(".delta"):
-                    raise ValueError("a call goes on after another item has begun")
-                self.renumbers = True  # it was ended when the next item began
-                return
-            if type_.endswith(".delta"):
-                self.said = (self.said, event.value["delta"])
-            elif type_.endswith("arguments.done"):
-                self.open = replace(self.open, settled=True)
-        placed = self._placed(event)
-        if type_ == DONE:
-            self.done = (*self.done, (placed.value if isinstance(placed, Event) else placed)["item"])
-            self.open = None if is_call else self.open
-        yield placed
+    def _dropped(self, event: Event | None) -> Iterable[Unit]:
+        """Leave out a part; another one may come, as long as the item is not done."""
+        goes_on = event is not None and event.value["type"] != DONE
+        self.starts = tuple(one for one in self.starts if goes_on and one.value["type"] == ADDED)
+        return ()
 
     def _placed(self, event: Event, **more: Any) -> Unit:
         """Put an event where its item is; the frame itself if it says that."""
         value, open_ = event.value, self.open
         if event.kind == "message" and open_:
             index, id_ = open_.place, open_.id
-            if "part" in value or "content_index" in value or value["type"] in (TEXT, TEXT_DONE):
+            if "part" in value or "content_index" in value or event.phase == "text" or value["type"] == TEXT_DONE:
                 more = {"content_index": len(open_.parts), **more}
+            if event.phase == "text":
+                self.said = (self.said, str(value.get("delta") or ""))
         else:
             index, id_ = self.sent[event.number]
         more["output_index"] = index
         if isinstance(item := more.get("item") or value.get("item"), dict):
-            if item.get("type") in CALLS:
-                item = parted(item, self.form)
-                if value["type"] == DONE and open_:
-                    known = {key: open_.item[key] for key in ("call_id", "name", "namespace") if key in open_.item}
-                    item = {"status": "completed", **item, **known}
-            more["item"] = {**item, "id": id_}
+            more["item"] = {**parted(item, self.form), "id": id_}
         else:
             more["item_id"] = id_
             if "name" in value:
                 more["name"] = parted(value, self.form)["name"]
         return event if all(value.get(key) == one for key, one in more.items()) else {**value, **more}
-
-    def _flush(self) -> Iterator[Unit]:
-        if self.stops:
-            yield from self._close(item=any(one.value["type"] == DONE for one in self.stops), made=False)
-        if self.starts:
-            yield from self._to("message", self.starts[0].number)
 
     # Writing
 
@@ -279,46 +207,35 @@ class EventCodec(Incoming):
         self.count, self.done = self.count + 1, (*self.done, item)
 
     def _piece(self, text: str) -> Json:
-        self.said = (self.said, text)
-        more: dict[str, Any] = {"logprobs": []} if self.open.kind == "message" else {}
-        return {**self._at("delta"), "delta": text, **more}
-
-    def _at(self, end: str, around: bool = False) -> dict[str, Any]:
-        """Name the open part in an event about its text, or `around` that."""
-        names = PARTS.get(str(self.open.part.get("type")), PARTS["output_text"])
-        at = {"item_id": self.open.id, "output_index": self.open.place, "content_index": len(self.open.parts)}
-        return {"type": f"response.{names[not around]}.{end}", **at}
+        self.said, open_ = (self.said, text), self.open
+        _, events, _ = PARTS.get(open_.part.get("type"), PARTS["output_text"])
+        at = {"item_id": open_.id, "output_index": open_.place, "content_index": len(open_.parts)}
+        more: dict[str, Any] = {"logprobs": []} if open_.kind == "message" else {}
+        return {"type": f"response.{events}.delta", **at, "delta": text, **more}
 
     def _begin(self, kind: str, number: int, starts: Sequence[Event]) -> Iterator[Unit]:
         goes_on = bool(starts) and self.open is not None and self.open.number == starts[0].number
         yield from self._close(item=not goes_on)
-        if self.open is None and not (starts and starts[0].value["type"] == ADDED):
-            prefix, more, _ = _OWN[kind]
-            item = {"id": self._own_id(prefix), "type": kind, "status": "in_progress", **more}
-            yield {"type": ADDED, "output_index": self._opened(kind, number, item), "item": item}
+        if self.open is None:
+            own = f"{IDS[kind]}_vtc{self.count}_{self.id.removeprefix('resp_')}"
+            came = starts[0].value["item"] if starts and starts[0].value["type"] == ADDED else None
+            item = came or own_item(kind, own, "", "in_progress")
+            self.open = Open(kind, number, self.count, str(item.get("id") or own), item)
+            self.count += 1
+            made = events_of(item, self.open.place)
+            if came is None:
+                yield next(made)
+            if not starts:
+                self.open = replace(self.open, part=item["content"][0])
+                yield next(made)
         for event in starts:
-            if event.value["type"] == ADDED:
-                self._opened(kind, event.number, event.value["item"])
             yield self._placed(event)
             if event.value["type"] == PART:
                 self.open = replace(self.open, part=event.value["part"])
-        if not starts:
-            self.open = replace(self.open, part={**_OWN[kind][2], "text": ""})
-            yield {**self._at("added", around=True), "part": self.open.part}
         self.said = None
 
-    def _opened(self, kind: str, number: int, item: Json) -> int:
-        """Note that an item begins at the client; return its index there."""
-        self.open = Open(kind, number, self.count, str(item.get("id") or self._own_id(_OWN[kind][0])), item)
-        self.count += 1
-        return self.count - 1
-
-    def _own_id(self, prefix: str) -> str:
-        """Make the id of an item, which no other has."""
-        return f"{prefix}_vtc{self.count}_{self.id.removeprefix('resp_')}"
-
-    def _close(self, *, item: bool = True, made: bool = True) -> Iterator[Unit]:
-        """End the open part, and the open item, as the frames that were kept do or as they should.
+    def _close(self, *, made: bool = True, item: bool = True) -> Iterator[Unit]:
+        """End the open part, or call, and the open item, as the frames that were kept do or as they should.
 
         Only with `made` is there an event for which no frame was kept.
         """
@@ -326,50 +243,34 @@ class EventCodec(Incoming):
         self.stops = ()
         if open_ is None:
             return
-
-        def said(event: dict[str, Any], **fields: Any) -> Iterator[Unit]:
-            if (came := held.get(event["type"])) is not None:
-                if came.value.get("text") == fields.get("text"):
-                    fields.pop("logprobs", None)  # they fit only the text that came
-                yield self._placed(came, **fields)
-            elif made:
-                yield {**event, **fields}
-
-        text = _joined(self.said)
-        if open_.kind == "call":
-            events, field, _ = CALLS[open_.item["type"]]
-            at = {"item_id": open_.id, "output_index": open_.place, "name": open_.item["name"]}
-            if not open_.settled:
-                yield {"type": f"response.{events}.done", **at, field: text}
-            done: Json = {**open_.item, field: text, "status": "completed"}
-            self.open, self.done = None, (*self.done, done)
-            yield {"type": DONE, "output_index": open_.place, "item": done}
-            return
-        if open_.part is not None:
+        text, parts = _joined(self.said), open_.parts
+        done: dict[str, Any] = {**open_.item, "status": "completed"}
+        if DONE in held:
+            done = {"status": "completed", **held[DONE].value["item"], "id": open_.id}
+        if open_.kind in CALLS:
+            known = {key: open_.item[key] for key in ("call_id", "name", "namespace") if key in open_.item}
+            done |= {**known, CALLS[open_.kind][1]: text}
+        elif open_.part is not None:
             part = held[PART_DONE].value["part"] if PART_DONE in held else open_.part
-            if part.get("type") in ("output_text", "reasoning_text"):
-                more: dict[str, Any] = {"logprobs": []} if open_.kind == "message" else {}
-                if part.get("text") != text:
-                    part = {**part, "text": text, **more, **({"annotations": []} if more else {})}
-                yield from said(self._at("done"), text=text, **more)
-            yield from said(self._at("done", around=True), part=part)
-            self.open = open_ = replace(open_, parts=(*open_.parts, part), part=None)
-        if item:
-            done = held[DONE].value["item"] if DONE in held else {**open_.item, "status": "completed"}
-            if [*map(_text, done.get("content") or ())] != [*map(_text, open_.parts)]:
-                done = {**done, "content": open_.parts}
-            yield from said({"type": DONE, "output_index": open_.place}, item=done)
-            self.open, self.done = None, (*self.done, {**done, "id": open_.id})
-
-
-def _repeated(value: Json) -> str:
-    """The text that an event at an end repeats."""
-    parts = part_of(value, "item").get("content") or [part_of(value, "part")]
-    return str(value.get("text") or "") or "".join(str(part.get("text") or "") for part in parts)
-
-
-def _essence(item: Json) -> list[Any]:
-    return [item.get(key) for key in ("type", "id", "call_id", "namespace", "name", "arguments", "input", "content")]
+            if "text" in part and part["text"] != text:
+                part = {**part, "text": text, **({"annotations": [], "logprobs": []} if "annotations" in part else {})}
+            parts = (*parts, part)
+        if [*map(_text, done.get("content") or ())] != [*map(_text, parts)]:
+            done["content"] = [*parts]
+        at = len(open_.parts)
+        for event in events_of({**done, "id": open_.id}, open_.place):
+            type_ = event["type"]
+            is_end = type_.endswith(".done") and event.get("content_index", at) == at and "refusal" not in event
+            if not is_end or (type_ == DONE and not item):
+                continue
+            if (came := held.get(type_)) is not None:
+                is_same = came.value.get("text") == event.get("text")
+                yield self._placed(came, **{key: event[key] for key in event if not (is_same and key in _OPTIONAL)})
+            elif made:
+                yield event
+        self.open = replace(open_, parts=parts, part=None)
+        if item and (made or DONE in held):
+            self.open, self.done = None, (*self.done, done)
 
 
 def _text(part: Json) -> Any:
@@ -380,10 +281,5 @@ def _joined(chain: Chain) -> str:
     pieces: list[str] = []
     while chain:
         chain, piece = chain
-        pieces.append(piece if isinstance(piece, str) else _text_of(piece))
+        pieces.append(piece)
     return "".join(reversed(pieces))
-
-
-def _text_of(data: bytes) -> str:
-    """The text of frames that are all of the type for text."""
-    return "".join(decode(b"[%b]" % b",".join(_DELTA.findall(data)), "replace"))

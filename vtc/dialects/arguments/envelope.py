@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
+from vtc.dialects.arguments import values
 from vtc.dialects.arguments.json_object import GivenTwiceError, JsonBody, dumped, members, value_of, written
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax.description import Envelope
+from vtc.events import Tool
 
 
 class NotACall(ValueError):
@@ -21,6 +23,8 @@ class Read(NamedTuple):
     text: str
     """The arguments as they are written."""
     arguments: Mapping[str, Any]
+    tool: Tool | None
+    """The offered tool that is meant."""
     id: str | None = None
     repairs: tuple[str, ...] = ()
 
@@ -42,14 +46,14 @@ def listed(text: str) -> str | None:
     """Return the list in an object that holds nothing but a list of calls, as JSON text; None for any other."""
     if not any(key in text for key in LISTS):
         return None
-    fields = _members(text)
+    fields = members(text)
     lists = [value for key, value in fields.items() if key in LISTS and value.startswith("[")]
     return lists[0] if len(fields) == len(lists) == 1 else None
 
 
-def read_arguments(name: str, text: str) -> Read:
+def read_arguments(name: str, text: str, tool: Tool | None) -> Read:
     """Read a call whose JSON is the arguments. Raises `NotACall`."""
-    return Read(name, text, _object(text, "its arguments are no object"))
+    return Read(name, text, _object(text, "its arguments are no object"), tool)
 
 
 def read(
@@ -57,24 +61,23 @@ def read(
     keys: Envelope,
     *,
     needs_arguments: bool,
-    declared: Callable[[str], Collection[str] | None] = lambda _: None,
+    offered: Callable[[str], Tool | None] = lambda _: None,
 ) -> Read:
     """Read a call. Raises `NotACall`.
 
-    With `needs_arguments`, an object without an arguments key is an answer and no call. `declared` are the parameters
-    of a tool by its written name, None if there is no such tool: no argument may be dropped, under whatever key it
-    stands.
+    With `needs_arguments`, an object without an arguments key is an answer and no call. `offered` finds the
+    tool that a written name means: none of its parameters may be dropped, under whatever key it stands.
     """
-    call, fields = _object(text), _members(text)
+    call, fields = _object(text), members(text)
     around = [key for key in AROUND if isinstance(call.get(key), dict)]
     if around and not any(key in call for key in keys.name if key not in AROUND):
         # The API's own form, {"type": "function", "function": {…}}.
         inner = fields[around[0]]
-        call, fields = {**call, **_object(inner)}, {**fields, **_members(inner)}
+        call, fields = {**call, **_object(inner)}, {**fields, **members(inner)}
     repairs: tuple[str, ...] = ()
     named = next((key for key in keys.name if key in call), "")
     if not named and not needs_arguments:
-        call, fields, named = _named(call, fields, keys, declared)
+        call, fields, named = _named(call, fields, keys, offered)
         repairs = (Repair.NAME_KEY,) if named else ()
     name = call.get(named)
     if not isinstance(name, str):
@@ -82,9 +85,10 @@ def read(
     key = next((key for key in keys.arguments if key in call), "")
     if not key and needs_arguments:
         raise NotACall(f"the JSON has no {keys.arguments[0]!r}")
-    if "description" in call or _is_schema(call):
+    if "description" in call:
         raise NotACall(DECLARATION)
-    parameters = declared(name) or ()
+    tool = offered(name)
+    parameters = values.properties(tool.parameters) if tool else ()
     about = {named, *keys.name, *_ABOUT_THE_CALL, keys.id}
     if not key:  # what tells of the call elsewhere may be an argument here
         about -= {one for one in parameters if one not in (named, *AROUND) and fields.get(one) not in _KINDS}
@@ -107,23 +111,23 @@ def read(
         text, arguments = "{}", {}
     elif not isinstance(arguments, dict):
         raise NotACall("its arguments are no object")
-    if _is_schema(arguments):
+    if _declares(call, arguments):
         raise NotACall(DECLARATION)
     id_ = call.get(keys.id) if keys.id in about else None
-    return Read(name, text, arguments, id_ if isinstance(id_, str) else None, repairs)
+    return Read(name, text, arguments, tool, id_ if isinstance(id_, str) else None, repairs)
 
 
 def _named(
-    call: dict[str, Any], fields: dict[str, str], keys: Envelope, declared: Callable[[str], object]
+    call: dict[str, Any], fields: dict[str, str], keys: Envelope, offered: Callable[[str], object]
 ) -> tuple[dict[str, Any], dict[str, str], str]:
     """Find the name of a call under another key: the one value that is a tool's name, or the only key.
 
     Return the call with the key that holds it; that is empty if there is none, or several could be meant.
     """
-    found = [key for key, value in call.items() if isinstance(value, str) and declared(value) is not None]
+    found = [key for key, value in call.items() if isinstance(value, str) and offered(value) is not None]
     if len(found) == 1:
         return call, fields, found[0]
-    if len(call) == 1 and isinstance(value := call[name := next(iter(call))], dict) and declared(name) is not None:
+    if len(call) == 1 and isinstance(value := call[name := next(iter(call))], dict) and offered(name) is not None:
         key, at = keys.name[0], keys.arguments[0]
         return {key: name, at: value}, {key: dumped(name), at: fields[name]}, key
     return call, fields, ""
@@ -154,13 +158,6 @@ def _object(text: str, otherwise: str = "the JSON is no object") -> dict[str, An
     return value
 
 
-def _members(text: str) -> dict[str, str]:
-    try:
-        return members(text)
-    except ValueError:
-        raise NotACall("the JSON is no object") from None
-
-
 def _decoded(text: str) -> str:
     """Read arguments that were encoded twice. Raises `NotACall`."""
     inner = text.strip() or "{}"
@@ -171,9 +168,6 @@ def _decoded(text: str) -> str:
     raise NotACall("its arguments are a string")
 
 
-def _is_schema(arguments: Any) -> bool:
-    return (
-        isinstance(arguments, dict)
-        and arguments.get("type") == "object"
-        and isinstance(arguments.get("properties"), dict)
-    )
+def _declares(*objects: Mapping[str, Any]) -> bool:
+    """True if one of them is a JSON schema."""
+    return any(one.get("type") == "object" and isinstance(one.get("properties"), dict) for one in objects)

@@ -11,6 +11,8 @@ from vtc.dialects.arguments.json_object import dumped, encodable, members, writt
 from vtc.dialects.repair import Repair
 
 _NAME = re.compile(r"[\w.:-]+")
+_TEXT = {"type": "string"}
+"""What is known of a parameter that is not declared: any value may stay."""
 
 
 def fitted(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
@@ -25,8 +27,9 @@ def fitted(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[dic
             if stem and stem[0] in declared and stem[0] not in arguments:
                 name = stem[0]
                 notes.append(Repair.PARAMETER_NAME.of(name))
-        if isinstance(value, str) and name in declared and not values.takes_text(declared[name], schema):
-            typed, fits = values.read(value, declared[name], schema)
+        own = declared.get(name, _TEXT)
+        if isinstance(value, str) and own.get("type") != "string" and not values.takes_text(own, schema):
+            typed, fits = values.read(value, own, schema)
             if fits and not isinstance(typed, str):
                 value = typed
                 notes.append(Repair.TYPED.of(name))

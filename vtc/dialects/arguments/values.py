@@ -37,9 +37,10 @@ _KINDS = {
 """Types that tools declare in practice, by the names of Python and others, as JSON Schema calls them."""
 
 
-def properties(schema: Schema) -> dict[str, Schema]:
+def properties(schema: Any) -> dict[str, Schema]:
     """The declared parameters of a tool and their schemas, with `$ref` and `allOf` resolved."""
-    found = _resolved(schema, schema).get("properties")
+    is_plain = isinstance(schema, Mapping) and not _NOT_PLAIN & schema.keys()
+    found = (schema if is_plain else _resolved(schema, schema)).get("properties")
     if not isinstance(found, Mapping):
         return {}
     return {
@@ -62,8 +63,6 @@ def is_text(schema: Schema, root: Schema) -> bool:
 
 def takes_text(schema: Schema, root: Schema) -> bool:
     """True if some text is a value of this schema."""
-    if schema.get("type") == "string":
-        return True  # as nearly always
     schema = _resolved(schema, root)
     options = [*_listed(schema.get("enum")), schema.get("const")]
     kinds = [kind for kind, _ in _types(schema, root)]

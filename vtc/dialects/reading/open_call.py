@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vtc.dialects.arguments import envelope, fitting, values
@@ -75,9 +75,13 @@ class OpenCall:
     def _name(self, written: str) -> None:
         self.written = written
         """The name as the model wrote it; empty as long as it is inside JSON."""
-        self._tool = self._tools.get(tool_names.resolve(written, self._tools) or "")
+        self._tool = self._offered(written)
         self._schema = self._tool.parameters if self._tool else {}
         self._declared = values.properties(self._schema)
+
+    def _offered(self, written: str) -> Tool | None:
+        """The tool that a name means."""
+        return self._tools.get(tool_names.resolve(written, self._tools) or "")
 
     @property
     def _id(self) -> str | None:
@@ -171,7 +175,7 @@ class OpenCall:
         if key in self._arguments and key != self._key:
             return self._key in self._declared or not self._declared
         bare = self.syntax.dialect.names == "declared" and key not in self._declared
-        return bare and tool_names.resolve(key, self._tools) is not None
+        return bare and self._offered(key) is not None
 
     @property
     def sole_parameter(self) -> str | None:
@@ -341,11 +345,6 @@ class OpenCall:
             self._set(key, text)
         return True
 
-    def _parameters(self, written: str) -> Collection[str] | None:
-        """The declared parameters of the tool that a name means; None if there is none."""
-        tool = self._tools.get(tool_names.resolve(written, self._tools) or "")
-        return values.properties(tool.parameters) if tool else None
-
     def _events(self, bodies: Sequence[str], unknown_tools: str) -> list[Call]:
         """A call for each JSON body, or one for the tagged parameters; the first stands for all the characters."""
         dialect = self.syntax.dialect
@@ -353,14 +352,13 @@ class OpenCall:
         events: list[Call] = []
         for read in self._reads(bodies):
             text, notes = read.text, (*map(str, self.repairs), *map(str, read.repairs))
-            name = tool_names.resolve(read.name, self._tools)
-            if name is None:
+            if read.tool is None:
                 if unknown_tools == "text" or bare:
                     raise envelope.NotACall(f"no tool {read.name!r} is offered")
-                name = read.name
             elif self.json:
-                text, fitted = fitting.fitted_text(text, read.arguments, self._tools[name].parameters)
+                text, fitted = fitting.fitted_text(text, read.arguments, read.tool.parameters)
                 notes = (*notes, *fitted)
+            name = read.tool.name if read.tool else read.name
             if bare and self.syntax.whole_reply:
                 self._check_answer(name, read.arguments)
             raw = "" if events else self.raw
@@ -379,18 +377,16 @@ class OpenCall:
                 arguments, repairs = value, (Repair.ARGUMENTS_KEY,)
                 self.repairs.pop(Repair.UNDECLARED.of(key), None)
             text = encodable(json.dumps(arguments, ensure_ascii=False, separators=(",", ":")))
-            return [envelope.Read(self.written, text, arguments, repairs=repairs)]
+            return [envelope.Read(self.written, text, arguments, self._tool, repairs=repairs)]
         if self.syntax.body == "json":
             keys, bare = self.syntax.dialect.json, self.syntax.dialect.names == "declared"
-            return [envelope.read(body, keys, needs_arguments=bare, declared=self._parameters) for body in bodies]
+            return [envelope.read(body, keys, needs_arguments=bare, offered=self._offered) for body in bodies]
         if len(bodies) > 1:
             raise envelope.NotACall("its arguments are several objects")
-        if tool_names.resolve(self.written, self._tools) is None:
+        if self._tool is None:
             with contextlib.suppress(envelope.NotACall):  # Kimi: an id stands for the name, which the arguments hold
-                return [
-                    envelope.read(body, _PLAIN, needs_arguments=False, declared=self._parameters) for body in bodies
-                ]
-        return [envelope.read_arguments(self.written, body) for body in bodies]
+                return [envelope.read(body, _PLAIN, needs_arguments=False, offered=self._offered) for body in bodies]
+        return [envelope.read_arguments(self.written, body, self._tool) for body in bodies]
 
 
 _MISSING = object()

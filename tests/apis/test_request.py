@@ -1,0 +1,113 @@
+"""What the requests of all APIs have in common: bytes that stay, results and their calls, tools and their choice."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from vtc.apis import APIS, Api, BadRequest
+from vtc.events import Message, Tool
+
+SCHEMA = {"type": "object", "properties": {}}
+NESTED = [{"type": "function", "function": {"name": name, "parameters": SCHEMA}} for name in ("read", "find")]
+FLAT = [{"type": "function", "name": name, "parameters": SCHEMA} for name in ("read", "find")]
+PLAIN = [{"name": name, "input_schema": SCHEMA} for name in ("read", "find")]
+
+CALLING = {"id": "call_1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+CALLING_OLLAMA = {"id": "call_1", "function": {"name": "read", "arguments": {}}}
+HI, ANSWER = {"role": "user", "content": "Hi"}, {"role": "tool", "tool_call_id": "call_1", "content": "A"}
+
+BODIES: dict[str, dict[str, Any]] = {
+    "openai-chat": {
+        "tools": NESTED,
+        "tool_choice": {"type": "function", "function": {"name": "find"}},
+        "messages": [HI, {"role": "assistant", "content": "", "tool_calls": [CALLING]}, ANSWER],
+    },
+    "ollama-chat": {
+        "tools": NESTED,
+        "messages": [HI, {"role": "assistant", "content": "", "tool_calls": [CALLING_OLLAMA]}, ANSWER],
+    },
+    "anthropic-messages": {
+        "tools": PLAIN,
+        "tool_choice": {"type": "tool", "name": "find"},
+        "messages": [
+            HI,
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "call_1", "name": "read", "input": {}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "call_1", "content": "A"}]},
+        ],
+    },
+    "openai-responses": {
+        "tools": FLAT,
+        "tool_choice": {"type": "function", "name": "find"},
+        "input": [
+            HI,
+            {"type": "function_call", "call_id": "call_1", "name": "read", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": "call_1", "output": "A"},
+        ],
+    },
+}
+each = pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
+
+
+def request(api: Api, **changes: Any) -> Any:
+    return api.request(json.dumps({"model": "m", **BODIES[api.name], **changes}, indent=1).encode())
+
+
+def sent(one: Any, **changes: Any) -> Any:
+    return json.loads(one.encode(**changes))
+
+
+@each
+def test_result_has_the_name_and_the_id_of_its_call(api: Api) -> None:
+    said, calling, result = request(api).messages
+    assert (said.text, [call.name for call in calling.calls]) == ("Hi", ["read"])
+    assert (result.role, result.text, result.name, result.call_id) == ("tool", "A", "read", "call_1")
+
+
+@each
+def test_conversation_of_which_nothing_changes_keeps_its_bytes(api: Api) -> None:
+    one = request(api)
+    key = "input" if "input" in one.fields else "messages"
+    before = one.encode()
+    assert one.encode(messages=one.messages) == before
+    changed = [*one.messages[:-1], replace(one.messages[-1], content=("B",))]
+    after = sent(one, messages=changed)[key]
+    assert after[:-1] == json.loads(before)[key][:-1]
+    assert ('"A"' in json.dumps(after[-1]), '"B"' in json.dumps(after[-1])) == (False, True)
+
+
+@each
+def test_new_system_message_is_said_to_the_model(api: Api) -> None:
+    one = request(api)
+    body = sent(one, messages=[Message("system", ("Tools.",)), *one.messages])
+    told = body.get("system") or body.get("instructions") or body["messages"][0]["content"]
+    assert told == "Tools."
+
+
+@each
+def test_withheld_tools_and_a_demand_for_one_are_left_out(api: Api) -> None:
+    one = request(api)
+    assert (one.declared, [tool.name for tool in one.tools]) == (["read", "find"], ["read", "find"])
+    assert one.tool_choice == ("auto" if api.name == "ollama-chat" else "find")
+    body = sent(one, withheld={"find"})
+    assert (body["tools"], "tool_choice" in body) == (BODIES[api.name]["tools"][:1], False)
+    assert not {"tools", "tool_choice"} & sent(one, withheld={"read", "find"}).keys()
+    assert ("tool_choice" in sent(one, withheld={"read"})) == ("tool_choice" in BODIES[api.name])
+
+
+@each
+def test_other_tools_replace_those_that_are_declared(api: Api) -> None:
+    one = request(api)
+    (declared,) = sent(one, tools=[Tool("new", "Does.", SCHEMA)])["tools"]
+    assert declared.get("function", declared)["name"] == "new"
+    assert not {"tools", "tool_choice"} & sent(one, tools=()).keys()
+
+
+@each
+def test_conversation_that_is_no_list_is_refused(api: Api) -> None:
+    key = "input" if api.name == "openai-responses" else "messages"
+    with pytest.raises(BadRequest, match=f"`{key}` is no list"):
+        request(api, **{key: {}})

@@ -1,0 +1,145 @@
+"""What streams take turns with: small reads from servers, one write to a client for all that a turn leads to."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from vtc.proxy.turns import MOST_READ, JoinedWrites, SmallReads
+
+
+class Recorded(asyncio.Transport):
+    """A transport that keeps what is done with it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done: list[bytes | str] = []
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.done.append(bytes(data))
+
+    def write_eof(self) -> None:
+        self.done.append("eof")
+
+    def close(self) -> None:
+        self.done.append("close")
+
+    def is_closing(self) -> bool:
+        return "close" in self.done
+
+
+@asynccontextmanager
+async def writer() -> AsyncIterator[tuple[Recorded, JoinedWrites, asyncio.StreamReaderProtocol]]:
+    transport, reader = Recorded(), asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(reader)
+    protocol.connection_made(transport)
+    writer = asyncio.StreamWriter(transport, protocol, reader, asyncio.get_running_loop())
+    yield transport, JoinedWrites(writer), protocol
+    writer.close()
+
+
+async def a_turn() -> None:
+    await asyncio.sleep(0)
+
+
+# Writes
+
+
+def test_what_is_written_in_one_turn_leaves_in_one_write() -> None:
+    async def session() -> None:
+        async with writer() as (transport, joined, _):
+            joined.write(b"a")
+            joined.write(b"b")
+            await a_turn()
+            joined.write(b"c")
+            await a_turn()
+            await a_turn()
+            assert transport.done == [b"ab", b"c"]
+
+    asyncio.run(session())
+
+
+def test_it_need_not_be_drained_to_leave() -> None:
+    """A server that sends before it has read all that the client sends holds up `drain`, and waits for the client."""
+
+    async def session() -> None:
+        async with writer() as (transport, joined, _):
+            joined.write(b"a")
+            await a_turn()
+            assert transport.done == [b"a"]
+
+    asyncio.run(session())
+
+
+@pytest.mark.parametrize(
+    ("end", "ended"), [(JoinedWrites.close, ["close"]), (JoinedWrites.write_eof, ["eof"])], ids=["close", "eof"]
+)
+def test_what_was_written_leaves_before_the_end(end: Callable[[JoinedWrites], None], ended: list[str]) -> None:
+    async def session() -> None:
+        async with writer() as (transport, joined, _):
+            joined.write(b"a")
+            end(joined)
+            await a_turn()
+            assert transport.done == [b"a", *ended]
+
+    asyncio.run(session())
+
+
+def test_drain_sends_first_and_then_waits_for_the_client() -> None:
+    async def session() -> None:
+        async with writer() as (transport, joined, protocol):
+            joined.write(b"a")
+            protocol.pause_writing()
+            drained = asyncio.ensure_future(joined.drain())
+            await a_turn()
+            assert transport.done == [b"a"]
+            assert not drained.done()
+            protocol.resume_writing()
+            await drained
+
+    asyncio.run(session())
+
+
+# Reads
+
+
+async def reader(data: bytes) -> SmallReads:
+    source = asyncio.StreamReader(limit=1 << 20)
+    source.feed_data(data)
+    source.feed_eof()
+    return SmallReads(source)
+
+
+async def all_of(reads: SmallReads, most: int = 65535) -> list[bytes]:
+    pieces = []
+    while piece := await reads.read(most):
+        pieces.append(piece)
+    return pieces
+
+
+@pytest.mark.parametrize("size", [1, MOST_READ - 1, MOST_READ, MOST_READ + 1, 5 * MOST_READ])
+def test_all_is_read_in_small_pieces(size: int) -> None:
+    async def session() -> list[bytes]:
+        return await all_of(await reader(b"a" * size))
+
+    pieces = asyncio.run(session())
+    assert sum(map(len, pieces)) == size
+    assert max(map(len, pieces)) <= MOST_READ
+
+
+def test_streams_take_turns_although_all_has_come() -> None:
+    read: list[str] = []
+
+    async def take(name: str, reads: SmallReads) -> None:
+        while await reads.read(65535):
+            read.append(name)
+
+    async def session() -> None:
+        takers: list[Awaitable[None]] = [take(name, await reader(b"a" * 4 * MOST_READ)) for name in "ab"]
+        await asyncio.gather(*takers)
+
+    asyncio.run(session())
+    assert read == [*"abababab"]

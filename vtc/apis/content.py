@@ -1,0 +1,48 @@
+"""The content of a message: its text, and parts that pass as they are (images, thoughts that are signed)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from vtc.events import Opaque
+
+_TEXTS = ("text", "input_text", "output_text")
+BILLING = "x-anthropic-billing-header:"
+"""Begins a text of Claude Code that differs in each request and must stay the first part: it is not read."""
+
+
+def is_text(part: Mapping[str, Any] | str) -> bool:
+    """True if a part says text; some clients send bare strings, which pass. Raises AttributeError if it is none."""
+    if isinstance(part, str):
+        return False
+    text = part.get("text")
+    return part.get("type") in _TEXTS and isinstance(text, str) and not text.startswith(BILLING)
+
+
+def read(content: Any) -> tuple[str | Opaque, ...]:
+    """Read a content: a text, or a list of parts. Raises TypeError or AttributeError if it is neither."""
+    if isinstance(content, str):
+        return (content,) if content else ()
+    return tuple(part["text"] if is_text(part) else Opaque(part) for part in content or ())
+
+
+def parts(content: Iterable[str | Opaque], originals: Any, new: Mapping[str, Any]) -> list[Any]:
+    """Write a list of parts; one that says what it said before keeps its fields (`cache_control`), `new` has others."""
+    known = [part for part in originals if is_text(part)] if isinstance(originals, list) else []
+    out: list[Any] = []
+    for part in content:
+        if isinstance(part, Opaque):
+            out.append(part.part)
+        elif same := [place for place, one in enumerate(known) if one["text"] == part]:
+            out.append(known.pop(same[0]))
+        else:
+            out.append({**new, "text": part})
+    return out
+
+
+def written(content: Sequence[str | Opaque], original: Any, new: Mapping[str, Any]) -> Any:
+    """Write a content: as a text if it was none of parts and is all text, else as parts."""
+    if isinstance(original, list) or any(isinstance(part, Opaque) for part in content):
+        return parts(content, original, new)
+    return "".join(map(str, content))
