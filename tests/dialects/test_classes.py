@@ -152,6 +152,12 @@ def test_a_call_that_is_quoted_stays_text(dialect: Description, quote: str) -> N
     assert is_text(dialect, quote.format(call=call, **lines))
 
 
+@every(set(DIALECTS) - QUOTED_ANYWHERE - WHOLE_REPLY)
+@pytest.mark.parametrize("text", ["So:\n\n    x = {call}", "> For example {call}\n", "So:\n> {call}\n> y"])
+def test_a_call_for_clients_that_look_everywhere_is_made_in_any_line(dialect: Description, text: str) -> None:
+    assert calls(in_pieces(dialect, text.format(call=written(dialect, LIST).strip()))) == [LIST]
+
+
 @every({name for name in QUOTED_ANYWHERE if DIALECTS[name].anchor != "line" and name not in WHOLE_REPLY})
 def test_calls_amid_a_line_share_their_fate(dialect: Description) -> None:
     """They are quoted if text stands on both sides of them."""

@@ -51,6 +51,12 @@ def differences(one: Case) -> list[str]:
             {"reader": {"think": "drop", "begins": "reasoning"}, "content": ""},
         ),
         (
+            f"Well.</think>{CALL}",
+            replace(PLAN, thinking=Thinking(TAGS, "drop", begins_inside=True, may_show=True)),
+            True,
+            {"reader": {"think": "drop", "begins": "reasoning"}, "content": ""},
+        ),
+        (
             f"{CALL}<|im_end|>",
             replace(PLAN, markers=("<|im_end|>",)),
             True,

@@ -67,7 +67,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
             reader["unknown_tools"] = plan.unknown_tools
         if think.to != "reasoning_content":
             reader["think"] = think.to
-        if think.may_begin_inside:
+        if think.may_begin_inside or think.begins_inside:
             reader["begins"] = "reasoning" if think.begins_inside else "text"
         case = cls(
             name=name,

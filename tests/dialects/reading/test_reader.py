@@ -401,7 +401,10 @@ def test_after_a_pause_the_next_block_is_read_from_its_beginning() -> None:
 SPECIAL = described("{kind: dialect, name: special, call: '<|call|>{json}<|end|>', in_code: call}")
 
 
-@pytest.mark.parametrize("around", ["```\n{}\n```", "`{}`", "{}", "~~~x\n{}\n"])
+ANYWHERE = ["```\n{}\n```", "`{}`", "{}", "~~~x\n{}\n", "So:\n\n    x = {}", "> so {}", "So:\n>so {}\n"]
+
+
+@pytest.mark.parametrize("around", ANYWHERE)
 def test_calls_in_code_count_if_the_dialect_says_so(around: str) -> None:
     text = around.replace("{}", '<|call|>{"name": "bash", "arguments": {"command": "ls"}}<|end|>')
     events = read([text], [SPECIAL, DIALECTS["tag"]])
