@@ -7,9 +7,10 @@ import json
 import pytest
 
 from tests.apis import messages
-from tests.apis.named_events import events
+from tests.apis.named_events import Json, events
 from vtc.apis.anthropic_messages import API
 from vtc.apis.folding import streamed as streamed_of
+from vtc.wire.sse import FrameReader
 
 
 def streamed(body: bytes) -> bytes:
@@ -31,6 +32,17 @@ def test_a_stream_says_what_the_whole_said() -> None:
     found = messages.read(streamed(json.dumps(REPLY).encode()))
     assert found.blocks == REPLY["content"]
     assert (found.stop_reason, found.usage) == ("tool_use", messages.USAGE)
+
+
+def test_deltas_of_an_unknown_kind_are_added_to_their_block() -> None:
+    block, piece = {"type": "compaction", "content": "a"}, {"type": "compaction_delta", "content": "b"}
+    start, *stop = (json.loads(event.raw.partition(b"data: ")[2]) for event in FrameReader().feed(whole_of(block)))
+    delta = {"type": "content_block_delta", "index": 0, "delta": piece}
+    assert API.fold([start, stop[0], delta, *stop[1:]])["content"] == [{"type": "compaction", "content": "ab"}]
+
+
+def whole_of(block: Json) -> bytes:
+    return streamed(json.dumps(messages.message(block)).encode())
 
 
 def test_stream_of_a_reply_that_lacks_what_clients_need_has_it() -> None:

@@ -98,6 +98,41 @@ def test_a_message_keeps_its_id_and_its_other_parts() -> None:
     assert [part["type"] for part in last["content"]] == ["refusal", "output_text"]
 
 
+def in_parts(*parts: str) -> Json:
+    """A message with a part for each text; `!` begins a refusal, `?` is a part of an unknown type."""
+    of = {"!": lambda said: {"type": "refusal", "refusal": said[1:]}, "?": lambda _: {"type": "odd", "x": 1}}
+    return {**message(""), "content": [of.get(one[:1], lambda said: message(said)["content"][0])(one) for one in parts]}
+
+
+@pytest.mark.parametrize(
+    "parts", [["Hi", "!No", "Ho"], ["Hi", "", "Ho"], ["!No"], ["", "Hi"], ["Hi", "?"], ["?", "Hi", ""], ["", ""]]
+)
+def test_the_stream_of_a_message_of_several_parts_passes_byte_for_byte(parts: list[str]) -> None:
+    stream = streamed(API, json.dumps(response(in_parts(*parts), call("read"), message("Bye", "msg_2"))).encode())
+    assert run(stream) == stream
+
+
+@pytest.mark.parametrize(
+    ("parts", "left"),
+    [
+        (["Hi[a]", "!No", "Ho"], ["Hi", "a", "!No", "Ho"]),
+        (["[a]", "!No", "Ho"], ["a", "!No", "Ho"]),
+        (["Hi", "!No", "[a]"], ["Hi", "!No", "a"]),
+        (["[a]", "[b]"], ["a", "b"]),
+        (["[a]", "Hi", "[b]"], ["a", "Hi", "b"]),
+        (["[a]", ""], ["a", ""]),
+        (["", "[a]"], ["", "a"]),
+        (["Hi[a", "x]Ho"], ["Hi[a", "x]Ho"]),
+    ],
+)
+def test_calls_are_lifted_out_of_the_parts_of_a_message(parts: list[str], left: list[str]) -> None:
+    stream = streamed(API, json.dumps(response(in_parts(*parts), message("Bye", "msg_2"))).encode())
+    *found, last = responses.read(run(stream)).items
+    said = [part for item in found for part in item.get("content", [item])]
+    texts = [part.get("text", part.get("name", f"!{part.get('refusal')}")) for part in said]
+    assert (texts, last["id"]) == (left, "msg_2")
+
+
 def test_texts_of_two_messages_stay_apart() -> None:
     found = read(message("A~"), reasoning("hm"), message("B[b]", "msg_2"))
     assert [responses._said(item) for item in found.items[:3]] == ["A", "hm", "B"]
