@@ -48,16 +48,20 @@ async def a_turn() -> None:
 # Writes
 
 
-def test_what_is_written_in_one_turn_leaves_in_one_write() -> None:
+def test_the_first_write_of_a_turn_leaves_at_once_and_the_rest_in_one() -> None:
     async def session() -> None:
         async with writer() as (transport, joined, _):
+            joined.begin()
             joined.write(b"a")
+            assert transport.done == [b"a"]
             joined.write(b"b")
-            await a_turn()
             joined.write(b"c")
+            assert transport.done == [b"a"]
             await a_turn()
-            await a_turn()
-            assert transport.done == [b"ab", b"c"]
+            assert transport.done == [b"a", b"bc"]
+            joined.begin()
+            joined.write(b"d")
+            assert transport.done == [b"a", b"bc", b"d"]
 
     asyncio.run(session())
 
@@ -68,8 +72,21 @@ def test_it_need_not_be_drained_to_leave() -> None:
     async def session() -> None:
         async with writer() as (transport, joined, _):
             joined.write(b"a")
+            joined.write(b"b")
             await a_turn()
-            assert transport.done == [b"a"]
+            assert transport.done == [b"a", b"b"]
+
+    asyncio.run(session())
+
+
+def test_what_waits_leaves_before_the_next_turn() -> None:
+    async def session() -> None:
+        async with writer() as (transport, joined, _):
+            for data in (b"a", b"b"):
+                joined.write(data)
+            joined.begin()
+            joined.write(b"c")
+            assert transport.done == [b"a", b"b", b"c"]
 
     asyncio.run(session())
 
@@ -81,9 +98,10 @@ def test_what_was_written_leaves_before_the_end(end: Callable[[JoinedWrites], No
     async def session() -> None:
         async with writer() as (transport, joined, _):
             joined.write(b"a")
+            joined.write(b"b")
             end(joined)
             await a_turn()
-            assert transport.done == [b"a", *ended]
+            assert transport.done == [b"a", b"b", *ended]
 
     asyncio.run(session())
 
@@ -92,10 +110,11 @@ def test_drain_sends_first_and_then_waits_for_the_client() -> None:
     async def session() -> None:
         async with writer() as (transport, joined, protocol):
             joined.write(b"a")
+            joined.write(b"b")
             protocol.pause_writing()
             drained = asyncio.ensure_future(joined.drain())
             await a_turn()
-            assert transport.done == [b"a"]
+            assert transport.done == [b"a", b"b"]
             assert not drained.done()
             protocol.resume_writing()
             await drained

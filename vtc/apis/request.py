@@ -141,6 +141,8 @@ class Request(base.Request):
             return str(given.get("mode") or "auto"), {self._chosen(one) or "" for one in given.get("tools") or ()}
         if kind in CHOSEN and (name := self._chosen(choice)) is not None:
             return name, None
+        if kind in CHOSEN:
+            raise TypeError("`tool_choice` names no tool")
         return (str(kind) if kind in ("none", "any", "required") else "auto"), None
 
     def _chosen(self, choice: Mapping[str, Any]) -> str | None:

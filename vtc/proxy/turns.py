@@ -1,4 +1,4 @@
-"""Turns of streams: each is one small read from a model server, and one write of all that it led to.
+"""Turns of streams: each is one small read from a model server, and at most two writes of what it led to.
 
 mitmproxy takes all that has come before anything else happens: of text that is made to be slow that is more than a
 second's work. And it writes every chunk on its own, though one read may hold dozens: such a write takes longer than all
@@ -8,6 +8,7 @@ that else is done with a chunk.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from mitmproxy import ctx
@@ -21,8 +22,10 @@ MOST_READ = 1 << 13
 class SmallReads:
     """What a server sends, in small pieces; before the next one, all other streams have their turn."""
 
-    def __init__(self, reader: asyncio.StreamReader) -> None:
+    def __init__(self, reader: asyncio.StreamReader, begin: Callable[[], object] | None = None) -> None:
+        """`begin` is called as a turn begins."""
         self._reader = reader
+        self._begin = begin
         self._has_more = False
 
     async def read(self, most: int) -> bytes:
@@ -30,20 +33,32 @@ class SmallReads:
             await asyncio.sleep(0)  # what is there is read without waiting
         data = await self._reader.read(min(most, MOST_READ))
         self._has_more = len(data) == MOST_READ
+        if self._begin:
+            self._begin()
         return data
 
 
 class JoinedWrites:
-    """What a client is sent: all that is written in one turn leaves together, at its end."""
+    """What a client is sent: the first of a turn at once, as mostly it is all, and the rest together at its end."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
+        self._is_first = True
         self._waiting: list[bytes] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._writer, name)
 
+    def begin(self) -> None:
+        """Begin a turn."""
+        self._flush()
+        self._is_first = True
+
     def write(self, data: bytes) -> None:
+        if self._is_first:
+            self._is_first = False
+            self._writer.write(data)
+            return
         if not self._waiting:
             # Not only at `drain`: that of a client waits for that of its server, which may wait for the client to read.
             asyncio.get_running_loop().call_soon(self._flush)
@@ -81,8 +96,10 @@ class Turns:
             if handler.client is not data.client:
                 continue
             server, client = (handler.transports.get(end) for end in (data.server, data.client))
-            # Neither is a stream where datagrams are sent, or where mitmproxy's own Rust code does it.
+            # Neither has such streams where datagrams are sent, or where mitmproxy's own Rust code does it.
+            writes: Any = client.writer if client else None
+            if client and isinstance(writes, asyncio.StreamWriter):
+                client.writer = writes = JoinedWrites(writes)  # type: ignore[assignment]
             if server and isinstance(server.reader, asyncio.StreamReader):
-                server.reader = SmallReads(server.reader)  # type: ignore[assignment]
-            if client and isinstance(client.writer, asyncio.StreamWriter):
-                client.writer = JoinedWrites(client.writer)  # type: ignore[assignment]
+                begin = writes.begin if isinstance(writes, JoinedWrites) else None
+                server.reader = SmallReads(server.reader, begin)  # type: ignore[assignment]
