@@ -52,7 +52,7 @@ CASES = (
     Case("fast path: ` word`", TEXT, " word"),
     Case("fast path: a newline, which waits", TEXT, "\n"),
     Case("slow path: ` a < b`", TEXT, " a < b", 25, 8),
-    Case("slow path: ` a < b` after a newline that waits", (*TEXT, "\n"), " a < b", 25, 8),
+    Case("slow path: ` a < b` and the newline before it, which waited", (*TEXT, "\n"), " a < b", 50, 8),
 )
 DELIVERS = "delivers a call (hermes) that came in two chunks"
 APIS = {"chat completions": "plain", "Ollama": "ollama"}
