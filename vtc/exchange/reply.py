@@ -16,7 +16,6 @@ from vtc.dialects.reading.reader import Begins, PlainRule, Reader
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
 from vtc.events import Call, Event, Markup, Reasoning, Refusal, Rewritten, Text, Tool, ToolCall
-from vtc.exchange.leaving import Leaving
 from vtc.exchange.leftovers import Leftovers
 from vtc.exchange.native_calls import NotInOrder, in_order, meant
 from vtc.exchange.stages import (
@@ -28,6 +27,7 @@ from vtc.exchange.stages import (
     Gap,
     Identify,
     Ids,
+    Leaving,
     Limit,
     Record,
     Stage,

@@ -1,6 +1,6 @@
 """The stages between the reader and the client's codec: each takes an event and returns events.
 
-    policies -> Limit -> Identify -> Record -> ForStructuredClient or ForTextClient
+    policies -> Limit -> Identify -> Record -> ForStructuredClient or ForTextClient, which ask Leaving
 
 Policies come first, so that a call which they refuse counts for no limit. The `raw` of all events, joined, stays the
 text of the reply.
@@ -17,6 +17,8 @@ from typing import Literal, Protocol
 from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.text_client import conversation
 from vtc.events import Call, Denied, Event, Intervention, Markup, Refusal, Rewritten, Text, Tool, ToolCall
+from vtc.guards.content import Joined
+from vtc.guards.openers import Openers
 from vtc.profiles.plan import ReplyPlan, TextClient
 from vtc.reporting.report import Report
 
@@ -37,18 +39,6 @@ class Stage(Protocol):
     """An event in, events out."""
 
     def feed(self, event: Event) -> Sequence[Event]: ...
-
-
-class Leaving(Protocol):
-    """The last look at what leaves (`leaving.py`)."""
-
-    def feed(self, event: Event) -> list[Event]: ...
-
-    def call(self, event: Event, end: str) -> list[Event]:
-        """Take a call that the client is meant to carry out, written as text; the first `end` ends it."""
-        ...
-
-    def finish(self) -> list[Event]: ...
 
 
 class Limit:
@@ -188,6 +178,51 @@ class Gap:
         """Return the line breaks that are missing."""
         there = len(self.tail) - len(self.tail.rstrip("\n"))
         return "\n" * (newlines - there) if self.tail else ""
+
+
+class Leaving:
+    """The last look at what a client is told, after all that made it: rules on text, and openers of forbidden calls.
+
+    A call that is written as text is told from other text.
+    """
+
+    def __init__(self, record: Record, openers: Openers | None = None, joined: Joined | None = None) -> None:
+        self._record = record
+        self._openers = openers
+        self._joined = joined
+        self.reads_text = openers is not None or joined is not None
+
+    def feed(self, event: Event) -> list[Event]:
+        if not self.reads_text and not isinstance(event, Intervention):
+            return [event]
+        return self._parted(self._joined.feed(event) if self._joined else [event])
+
+    def call(self, event: Event, end: str) -> list[Event]:
+        """Take a call that the client is meant to carry out, written as text; the first `end` ends it."""
+        if self._openers is None:
+            return self.feed(event)
+        *before, event = self._joined.feed(event) if self._joined else [event]
+        return [*self._parted(before), *self._told(self._openers.call(event, end))]
+
+    def finish(self) -> list[Event]:
+        """Return what waits."""
+        out = self._parted(self._joined.finish()) if self._joined else []
+        return out + (self._told(self._openers.finish()) if self._openers else [])
+
+    def _parted(self, events: Iterable[Event]) -> list[Event]:
+        if self._openers is None:
+            return self._told(events)
+        return self._told(out for event in events for out in self._openers.feed(event))
+
+    def _told(self, events: Iterable[Event]) -> list[Event]:
+        """Note what was done; only the others go on."""
+        out: list[Event] = []
+        for event in events:
+            if isinstance(event, Intervention):
+                self._record.intervened(event)
+            else:
+                out.append(event)
+        return out
 
 
 class ForStructuredClient:
