@@ -173,7 +173,10 @@ def stream(data: bytes) -> None:
     other = opened(choice, text_client=text_client)
     assert out == fed(other, cut(body, 1 << 20)), "the cut of the bytes matters"
     if not exchange.report.calls and _keeps_all(exchange):
-        assert _said(out) == _said(body), "nothing was read, and the text differs"
+        came, went, mended = _said(body), _said(out), exchange.plan.reading.lenient
+        for index in came | went:
+            said = is_said([came.get(index, "")], went.get(index, ""), mended=mended)
+            assert said, "nothing was read, and the text differs"
 
 
 def _said(body: bytes) -> dict[str, str]:
