@@ -186,9 +186,10 @@ class Grammar:
     def _value(self, syntax: CallSyntax, name: str, index: int, key: str) -> Scan:
         """In a parameter's value: its closer, and what is counted to tell whether that closer is quoted."""
         close, tail, heads = syntax.param_tail(index, key), syntax.written_tail(name), syntax.quoted_heads(name)
+        openers = [*syntax.quoted_params(key), *syntax.quoted_elements(index, key)]
         return searching(
             [
-                *(Token(f"o{i}", parts) for i, parts in enumerate(syntax.quoted_params(key))),
+                *(Token(f"o{i}", parts) for i, parts in enumerate(openers)),
                 Token("c", close),
                 *(Token(f"q{i}", head) for i, head in enumerate(heads)),
                 *(Token(f"lost{i}", (*tail, Space(), Group(head, "head"))) for i, head in enumerate(heads)),
