@@ -140,6 +140,11 @@ QUOTES = {
     "in the last line of those that quote": "So:\n > Say\n >For example {quoted}",
     "in a code block": "So:\n```xml\n{call}\n```\nDone.",
     "in a code block at the end": "So:\n~~~\n{call}\n~~~",
+    "in a code block that holds an indented fence": "So:\n```md\n- x\n    ```\n{call}\n```\nDone.",
+    "in a code block that holds a quoted fence": "So:\n  ~~~\n> ~~~\n{call}\n  ~~~\nDone.",
+    "in a comment": "So:\n<!--\n{call}\n-->\nDone.",
+    "in an element with attributes": "So:\n<pre class='x'>\n{call}\n</pre>\nDone.",
+    "in an element that is folded": "So:\n<details>\n<summary>x</summary>\n\n{call}\n</details>\nDone.",
     "in thoughts that no profile knows": "<think>\nI might write:\n{call}\n</think>\nDone.",
 }
 
@@ -150,6 +155,22 @@ def test_a_call_that_is_quoted_stays_text(dialect: Description, quote: str) -> N
     call = written(dialect, LIST).strip()
     lines = {name: call.replace("\n", f"\n{start}") for name, start in LINES.items()}
     assert is_text(dialect, quote.format(call=call, **lines))
+
+
+ENDED = {
+    "an indented code block": "1. So:\n\n    ```\n    x\n    ```\n\n",
+    "a code block whose closing fence stands deeper": "```\nx\n   ```\n",
+    "a code block whose closing fence is not quoted any more": "> ```\n> x\n```\n",
+    "a comment": "<!-- x -->\n",
+    "an element with attributes": "<details open>\nx\n</details>\n\n",
+    "an element whose name only begins like one that quotes": "<preface class='x'>\n",
+}
+
+
+@every({name for name in DIALECTS if name not in WHOLE_REPLY})
+@pytest.mark.parametrize("before", ENDED.values(), ids=ENDED.keys())
+def test_a_call_after_what_quotes_and_has_ended_is_made(dialect: Description, before: str) -> None:
+    assert calls(in_pieces(dialect, before + written(dialect, LIST).strip())) == [LIST]
 
 
 @every(set(DIALECTS) - QUOTED_ANYWHERE - WHOLE_REPLY)

@@ -127,6 +127,27 @@ def test_parameters_that_a_value_quotes_whole_are_content(dialect: Description) 
     assert calls(events) == [("write", arguments)]
 
 
+ENDS = {name: end for name, one in TAGGED.items() if (end := closer(one, "content").strip()).startswith("</")}
+"""The closing tags that an element of a document may end with, too."""
+ELEMENTS = {
+    "one": '<{tag} class="x">1</{tag}>',
+    "empty": '<{tag} class="x" />',
+    "both": '<{tag} a="/"/>\n<{tag} a="b">1</{tag}>',
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+@pytest.mark.parametrize("last", [False, True], ids=["first", "last"])
+@pytest.mark.parametrize("text", ELEMENTS.values(), ids=ELEMENTS.keys())
+def test_an_element_that_is_named_like_a_closing_tag_is_content(name: str, text: str, last: bool) -> None:
+    """Of a document that the value holds: its opening tag has other attributes than a parameter's, or is none."""
+    dialect, value = TAGGED[name], text.format(tag=ENDS[name][2:-1])
+    arguments = {"filePath": "a.xml", "content": value} if last else {"content": value, "filePath": "a.xml"}
+    events = every_cut(dialect, reply(dialect, call(dialect, "write", arguments)))
+    assert calls(events) == [("write", arguments)]
+    assert repairs(events) == []
+
+
 @EACH
 def test_a_closing_tag_that_text_follows_is_content(dialect: Description) -> None:
     tail = call(dialect, "write", {}).splitlines()[-1]

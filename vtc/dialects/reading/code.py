@@ -1,10 +1,13 @@
-"""Code blocks, code spans, quoted lines and elements that quote: a call in one is an example.
+"""Code blocks, code spans, quoted lines, and elements and comments that quote: a call in one is an example.
 
-Code is told as CommonMark does, as far as it matters here: a fence stands on a line of its own, a code span ends
-with as many backticks as it began with and never outlives its paragraph.
+Code is told as CommonMark does, as far as it matters here: a fence stands on a line of its own, one that is indented
+deeper than it or quoted does not end its block, a code span ends with as many backticks as it began with and never
+outlives its paragraph.
 """
 
 from __future__ import annotations
+
+import re
 
 from vtc.dialects.reading.beginning import begin_call
 from vtc.dialects.reading.context import Context, SaysText, Verdict
@@ -17,15 +20,21 @@ INFO = Scan(
     r"(?P<ticks>`{1,64})|(?P<newline>\n)",
 )
 
+MOST_INDENTED = 3
+"""Columns by which a closing fence may be indented deeper than the one that opened its block."""
+_ELEMENT = re.compile(r"<\w+")
+
 
 class InCode(SaysText):
     """A code block, a code span or an element, which `run` opened; or a line of code or of a quotation."""
 
-    __slots__ = ("_run",)
+    __slots__ = ("_margin", "_run")
 
-    def __init__(self, context: Context, run: str) -> None:
+    def __init__(self, context: Context, run: str, margin: str = "") -> None:
         super().__init__(context)
         self._run = run
+        self._margin = margin
+        """What stands before `run` on its line."""
 
     @property
     def info(self) -> Scan:
@@ -65,10 +74,14 @@ class InCode(SaysText):
             return Verdict.CONTENT
         return self.span_ticks(found)
 
-    def through(self, found: Found) -> None:
-        """End the block, with what ends it."""
+    def through(self, found: Found) -> Verdict | None:
+        """End the block, with what ends it, unless that belongs to what stands in the block."""
+        inner = self._run[0] != "<" and _is_inside(_margin(found), self._margin)
         self.say(found.end())
+        if inner:
+            return Verdict.CONTENT
         self._leave()
+        return None
 
     def up_to(self, found: Found) -> None:
         """End the span or the line: what ends it is read as text."""
@@ -166,5 +179,21 @@ def open_line(inside: InText, end: int) -> Verdict | None:
 
 def open_code(inside: InText | InCode, found: Found) -> None:
     """Begin a code block, a line or an element that quotes, or what may be a code span."""
+    element = _ELEMENT.match(found[0])
+    margin = _margin(found)
     inside.say(found.end())
-    inside.context.inside = InCode(inside.context, found[0])
+    inside.context.inside = InCode(inside.context, element[0] if element else found[0], margin)
+
+
+def _margin(found: Found) -> str:
+    """What stands before a fence on its line: blanks, and the `>` of a quotation."""
+    return found.string[found.string.rfind("\n", 0, found.start()) + 1 : found.start()]
+
+
+def _is_inside(margin: str, opened: str) -> bool:
+    """Tell whether a fence with this margin stands inside of the block that one with the margin `opened` began."""
+    return margin.count(">") > opened.count(">") or _columns(margin) > _columns(opened) + MOST_INDENTED
+
+
+def _columns(margin: str) -> int:
+    return len(margin.rpartition(">")[2].expandtabs(4))

@@ -190,8 +190,8 @@ TABLE: Mapping[State, Row] = {
         lambda inside: inside.block,
         Tokens(
             h=Step(InCode.call, State.ARGUMENTS, {**_OF_CALL, Verdict.CONTENT: State.FENCE}),
-            unfence=Step(InCode.through, State.TEXT),
-            unfence_end=Step(InCode.through, State.TEXT),
+            unfence=Step(InCode.through, State.TEXT, {Verdict.CONTENT: State.FENCE}),
+            unfence_end=Step(InCode.through, State.TEXT, {Verdict.CONTENT: State.FENCE}),
         ),
         text=Step(InCode.say, State.FENCE),
         flows=True,

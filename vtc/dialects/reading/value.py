@@ -109,7 +109,9 @@ class InValue:
     # What it quotes
 
     def quoted_param(self, found: Found) -> None:
-        self._nesting.open_parameter()
+        """Read an opener of the value's own, which a closer then pairs with, unless it closes itself."""
+        if not found[0].endswith("/>"):
+            self._nesting.open_parameter()
         self.context.cursor.seek = found.end()
 
     def quoted_call(self, found: Found) -> None:

@@ -170,6 +170,13 @@ class CallSyntax:
         heads = self.param_heads(Lit(key)) if key else self.param_heads()[: len(self.dialect.params)]
         return [head for head in heads if isinstance(head[0], Lit)]
 
+    def quoted_elements(self, index: int, key: str) -> list[tuple[Part, ...]]:
+        """The opening tags with attributes that pair with the same closing tag: of elements in a document."""
+        match self.param_tail(index, key):
+            case (Lit("<") as first, Space(), Lit("/"), Space(), *name, Space(), Lit(">")):
+                return [(first, *name, Chars(r"\s", 16), Chars("^<>", 256), Lit(">"))]
+        return []
+
     def quoted_heads(self, name: str) -> list[tuple[Part, ...]]:
         """The openers of calls that pair with the closing tag of the call `name` if they stand in a value of it."""
         heads: list[tuple[Part, ...]] = []

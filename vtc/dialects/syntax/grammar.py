@@ -43,11 +43,15 @@ FENCES = (
 )
 RESULTS = ("tool_response", "function_results", "tool_result", "observation")
 THOUGHTS = ("reasoning", "analysis", "scratchpad", "reflection", "think", "thinking", "thought")
-ELEMENTS = (*RESULTS, *THOUGHTS, "example", "pre", "code")
+ELEMENTS = (*RESULTS, *THOUGHTS, "example", "examples", "pre", "code", "samp", "blockquote", "details")
 """Elements in which a call is quoted: what a tool answered, an example, thoughts in tags of no family."""
 AROUND_END = (Lit("</"), OneOf(SYNONYMS), Lit(">"), Space())
 """The end of an element around all parameters."""
-QUOTING = [Token(f"quote{i}", (Lit(f"<{name}>"),), line_start=True) for i, name in enumerate(ELEMENTS)]
+COMMENT = "<!--"
+"""What opens a comment of HTML, which quotes as well."""
+_ATTRIBUTES = Maybe((Chars(" \\t", 1), Chars("^<>\\n", 256)))
+_QUOTING = [(Lit(COMMENT),), *((Lit(f"<{name}"), _ATTRIBUTES, Lit(">")) for name in ELEMENTS)]
+QUOTING = [Token(f"quote{i}", parts, line_start=True) for i, parts in enumerate(_QUOTING)]
 _QUOTED = (Maybe((Lit(">"),)), Chars("^>", 1))
 """The rest of `>` or `>>` that quotes, with the character after it: Functionary writes `>>>` before a call."""
 _INDENTED = tuple((Lit(f"\n{blanks}"),) for blanks in ("    ", *(" " * count + "\t" for count in range(4))))
@@ -155,11 +159,12 @@ class Grammar:
         return kept
 
     def _closing_fence(self, run: str) -> Scan:
-        """The end of what `run` opened: an element, or a code block, which as many of the same or more end, alone on a
-        line.
+        """The end of what `run` opened: an element, a comment, or a code block, which as many of the same or more end,
+        alone on a line.
         """
         if run[0] == "<":
-            return searching([*self._in_code, Token("unfence", (Lit(f"</{run[1:]}"),))])
+            end = "-->" if run == COMMENT else f"</{run[1:]}>"
+            return searching([*self._in_code, Token("unfence", (Lit(end),))])
         more = Maybe((Chars(run[0], 64),))
         blank = Maybe((Chars(" \\t\\r", 64),))
         tokens = [*self._in_code, Token("unfence", (Lit(run), more, blank, Lit("\n")), line_start=True)]
@@ -181,9 +186,10 @@ class Grammar:
     def _value(self, syntax: CallSyntax, name: str, index: int, key: str) -> Scan:
         """In a parameter's value: its closer, and what is counted to tell whether that closer is quoted."""
         close, tail, heads = syntax.param_tail(index, key), syntax.written_tail(name), syntax.quoted_heads(name)
+        openers = [*syntax.quoted_params(key), *syntax.quoted_elements(index, key)]
         return searching(
             [
-                *(Token(f"o{i}", parts) for i, parts in enumerate(syntax.quoted_params(key))),
+                *(Token(f"o{i}", parts) for i, parts in enumerate(openers)),
                 Token("c", close),
                 *(Token(f"q{i}", head) for i, head in enumerate(heads)),
                 *(Token(f"lost{i}", (*tail, Space(), Group(head, "head"))) for i, head in enumerate(heads)),
