@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fuzz import targets
@@ -107,6 +107,11 @@ async def test_recorded_call_in_the_text_is_what_the_sdk_adds_up_from_the_record
     said=st.lists(st.one_of(SAID, st.just("thinking"), st.just("call")), max_size=4),
     thinks=st.booleans(),
     cuts=st.lists(st.integers(0, 3000), max_size=4),
+)
+@example(
+    said=[["Hello, </think>", chat.DIALECTS["hermes"]("read", {"filePath": "/a"}), "Hello, "], "thinking"],
+    thinks=False,
+    cuts=[],
 )
 def test_no_cut_matters_and_streamed_replies_say_what_whole_ones_do(
     said: list[Any], thinks: bool, cuts: list[int]

@@ -135,8 +135,9 @@ class Reader:
     def reasoned(self) -> None:
         """The reasoning came by another way: a reply that was to begin inside of it does not."""
         if self._state is State.START:
-            self._context.begins, self._context.began_inside = "text", False
-            self._context.undecided = False
+            self._context.begins, self._context.undecided = "text", False
+            if self._context.began_inside is None:  # an earlier block may have shown that it did
+                self._context.began_inside = False
 
     @property
     def in_reasoning(self) -> bool:
