@@ -234,6 +234,38 @@ def test_a_flat_name_is_parted_into_namespace_and_name(flat: str, guarded: bool)
     assert (found.calls, found.namespaces) == ([("read", {})], ["mcp__fs"])
 
 
+OWN_END = {
+    "an-empty-piece": ("",),
+    "less-than-the-whole": ('{"filePath"', ': "a"'),
+    "other-white-space": ('{"filePath":"a"}',),
+}
+
+
+@pytest.mark.parametrize("pieces", OWN_END.values(), ids=OWN_END)
+def test_a_call_ends_as_upstream_says_and_not_as_its_pieces_add_up(pieces: tuple[str, ...]) -> None:
+    begun, *_ = CALL
+    deltas = [{**CALL[1], "delta": piece} for piece in pieces]
+    frames = streamed([begun, *deltas, *CALL[-2:]])
+    assert run(*frames) == b"".join(frames)
+    lifted = run(*streamed(text_events("Hi[x]"), [begun, *deltas, *CALL[-2:]]))
+    last = events(lifted)[-1].data["response"]["output"][-1]
+    assert last == CALL[-1]["item"]
+
+
+def test_an_event_about_a_call_that_is_not_known_passes() -> None:
+    news = {"type": "response.function_call.news", "item_id": "fc_1"}
+    frames = streamed([CALL[0], news, *CALL[-2:]])
+    assert run(*frames) == b"".join(frames)
+
+
+def test_a_message_that_is_ended_in_its_server_s_place_has_all_fields() -> None:
+    """llama.cpp begins a part without them, and ends it only at the end of the reply."""
+    begun, part, piece, *_ = text_events("Hi")
+    bare = {**part, "part": {"type": "output_text", "text": ""}}
+    found = read(*streamed([begun, bare, piece, {"type": "response.news", "item": {}}], CALL))
+    assert found.items[0]["content"] == [{"type": "output_text", "text": "Hi", "annotations": [], "logprobs": []}]
+
+
 def test_a_lifted_call_of_a_custom_tool_has_raw_input() -> None:
     found = read(*streamed(text_events("[patch]")), form=Form(custom=frozenset({"patch"})))
     assert found.custom_calls == [("patch", "{}")]

@@ -117,6 +117,10 @@ class StreamCodec(Blocks):
         if type_ == "ping" and self.stops:
             self.stops += (event,)
             return
+        if event.kind and event.phase == "text" and event.number not in self.places:
+            yield from self._to("text", OURS)  # that call is written anew, and has not begun
+            yield self._piece(event.value["delta"]["text"])
+            return
         begins = type_ == _START and bool(event.kind)
         self.ended |= type_ in ("message_delta", "message_stop", "error")
         if begins or self.ended:

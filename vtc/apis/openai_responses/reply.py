@@ -131,19 +131,18 @@ class EventCodec(Incoming):
 
     def _pass_call(self, event: Event, type_: str) -> Iterator[Unit]:
         """Pass a piece of a call's arguments; an event that ends it waits for the last one."""
-        value, field = event.value, CALLS[event.kind][1]
         if self.open is None or self.open.number != event.number:
             if type_.endswith(".delta"):
                 raise ValueError("a call goes on after another item has begun")
             self.renumbers = True  # it was ended when the next item began
-        elif type_.endswith(".delta"):
-            self.said = (self.said, value["delta"])
-            yield self._placed(event)
-        else:
-            self.said = self.said or (None, str(value.get(field) or part_of(value, "item").get(field) or ""))
+        elif type_.endswith(".done"):
             self.stops += (event,)
             if type_ == DONE:
                 yield from self._close(made=False)
+        else:
+            if type_.endswith(".delta"):
+                self.said = (self.said, event.value["delta"])
+            yield self._placed(event)
 
     def _head(self, event: Event) -> Iterator[Unit]:
         """Pass `response.created` and the like, with the fields that the AI SDK demands."""
@@ -239,7 +238,8 @@ class EventCodec(Incoming):
 
         Only with `made` is there an event for which no frame was kept.
         """
-        open_, held = self.open, {event.value["type"]: event for event in self.stops}
+        open_, stops = self.open, self.stops
+        held = {event.value["type"]: event for event in stops}
         self.stops = ()
         if open_ is None:
             return
@@ -249,11 +249,13 @@ class EventCodec(Incoming):
             done = {"status": "completed", **held[DONE].value["item"], "id": open_.id}
         if open_.kind in CALLS:
             known = {key: open_.item[key] for key in ("call_id", "name", "namespace") if key in open_.item}
-            done |= {**known, CALLS[open_.kind][1]: text}
+            field = CALLS[open_.kind][1]
+            ends = (part_of(event.value, "item").get(field) or event.value.get(field) for event in reversed(stops))
+            done |= {**known, field: next(filter(None, ends), text)}
         elif open_.part is not None:
             part = held[PART_DONE].value["part"] if PART_DONE in held else open_.part
             if "text" in part and part["text"] != text:
-                part = {**part, "text": text, **({"annotations": [], "logprobs": []} if "annotations" in part else {})}
+                part = {**part, "text": text, **({"annotations": [], "logprobs": []} if open_.kind == "message" else {})}
             parts = (*parts, part)
         if [*map(_text, done.get("content") or ())] != [*map(_text, parts)]:
             done["content"] = [*parts]
