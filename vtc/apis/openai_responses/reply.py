@@ -255,7 +255,8 @@ class EventCodec(Incoming):
         elif open_.part is not None:
             part = held[PART_DONE].value["part"] if PART_DONE in held else open_.part
             if "text" in part and part["text"] != text:
-                part = {**part, "text": text, **({"annotations": [], "logprobs": []} if open_.kind == "message" else {})}
+                more: Json = {"annotations": [], "logprobs": []} if open_.kind == "message" else {}
+                part = {**part, "text": text, **more}
             parts = (*parts, part)
         if [*map(_text, done.get("content") or ())] != [*map(_text, parts)]:
             done["content"] = [*parts]
