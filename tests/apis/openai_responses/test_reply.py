@@ -161,6 +161,13 @@ def test_a_stream_without_numbers_gets_none() -> None:
     assert responses.read(out).calls == [("a", {})]
 
 
+def test_text_of_ours_has_a_part_where_upstream_began_none() -> None:
+    begun, _, *rest = text_events("Hi[a]")
+    assert said(read(*streamed([begun, *rest]))) == ["Hi", ("a", "function_call")]
+    *refused, end = all_events(call_events("bad", "{}"))
+    assert said(read(*numbered([*refused, {**begun, "output_index": 1}, end]), guarded=True)) == ["[bad {} call_1]"]
+
+
 def test_annotations_leave_with_text_that_is_unchanged_only() -> None:
     note = {"type": "response.output_text.annotation.added", "item_id": "msg_1", "content_index": 0, "annotation": {}}
     for text, kept in (["Hi", True], ["Hi~", False]):

@@ -205,12 +205,20 @@ class EventCodec(Incoming):
         yield from events_of(item, self.count)
         self.count, self.done = self.count + 1, (*self.done, item)
 
-    def _piece(self, text: str) -> Json:
+    def _piece(self, text: str) -> Iterator[Unit]:
+        if self.open.part is None:  # upstream began none, or has ended it
+            self.said = None if self.open.parts else self.said
+            (part,) = own_item("message", "", "", "")["content"]
+            self.open = replace(self.open, part=part)
+            yield {"type": PART, **self._at(), "part": part}
         self.said, open_ = (self.said, text), self.open
         _, events, _ = PARTS.get(open_.part.get("type"), PARTS["output_text"])
-        at = {"item_id": open_.id, "output_index": open_.place, "content_index": len(open_.parts)}
         more: dict[str, Any] = {"logprobs": []} if open_.kind == "message" else {}
-        return {"type": f"response.{events}.delta", **at, "delta": text, **more}
+        yield {"type": f"response.{events}.delta", **self._at(), "delta": text, **more}
+
+    def _at(self) -> Json:
+        """Name the open part."""
+        return {"item_id": self.open.id, "output_index": self.open.place, "content_index": len(self.open.parts)}
 
     def _begin(self, kind: str, number: int, starts: Sequence[Event]) -> Iterator[Unit]:
         goes_on = bool(starts) and self.open is not None and self.open.number == starts[0].number
