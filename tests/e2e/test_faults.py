@@ -104,6 +104,15 @@ async def test_it_resets_the_connection_at_any_place(start: Start) -> None:
     assert not lab.proxy.addon._live
 
 
+async def test_it_resets_the_connection_after_much_at_once(start: Start) -> None:
+    """What had arrived by then is passed on, though it is more than is read in one turn."""
+    frames = chat.streamed(*(f"This is line {number}.\n" for number in range(250)))[:-1]
+    lab = await start(lambda _: Reply([b"".join(frames)], cut="reset"))
+    body, told = await received(lab)
+    assert told
+    assert body == expected(frames, ended=False)
+
+
 async def test_it_stalls_at_any_place(start: Start) -> None:
     """What could leave has left, and when the client gives up, the model server is told."""
     cuts = places(STREAM)

@@ -149,6 +149,42 @@ def test_all_is_read_in_small_pieces(size: int) -> None:
     assert max(map(len, pieces)) <= MOST_READ
 
 
+def test_what_had_come_is_read_although_the_server_resets_the_connection() -> None:
+    async def session() -> None:
+        source = asyncio.StreamReader(limit=1 << 20)
+        source.feed_data(b"a" * 5 * MOST_READ)
+        reads = SmallReads(source)
+        assert len(await reads.read(65535)) == MOST_READ
+        source.set_exception(ConnectionResetError())
+        assert len(await reads.read(65535)) == 4 * MOST_READ
+        with pytest.raises(ConnectionResetError):
+            await reads.read(65535)
+
+    asyncio.run(session())
+
+
+def test_a_read_that_is_cancelled_at_a_reset_leaves_nothing() -> None:
+    """mitmproxy cancels the task that reads where it cannot write to the server any more."""
+
+    async def session() -> int:
+        source = asyncio.StreamReader(limit=1 << 20)
+        source.feed_data(b"a" * 5 * MOST_READ)
+        reads, read = SmallReads(source), 0
+
+        async def take() -> None:
+            nonlocal read
+            read += len(await reads.read(65535))
+            source.set_exception(ConnectionResetError())
+            task.cancel()
+            read += len(await reads.read(65535))
+
+        task = asyncio.ensure_future(take())
+        await asyncio.wait([task])
+        return read
+
+    assert asyncio.run(session()) == 5 * MOST_READ
+
+
 def test_streams_take_turns_although_all_has_come() -> None:
     read: list[str] = []
 

@@ -117,7 +117,7 @@ class Blocks(msgspec.Struct):
         """End the open block and begin another one, as `starts` do if there are any."""
 
     @abstractmethod
-    def _piece(self, text: str) -> Json:
+    def _piece(self, text: str) -> Iterable[Unit]:
         """Write text into the open block."""
 
     @abstractmethod
@@ -228,9 +228,9 @@ class Blocks(msgspec.Struct):
         for one in said:
             match one:
                 case Text(text) | Rewritten(text=text) if text:
-                    units += [*self._to(text_kind, event.number), self._piece(text)]
+                    units += [*self._to(text_kind, event.number), *self._piece(text)]
                 case Reasoning(text) if self.thinks and not self._is_hidden(thoughts_kind):
-                    units += [*self._to(thoughts_kind, OURS), self._piece(text)]
+                    units += [*self._to(thoughts_kind, OURS), *self._piece(text)]
                 case Call(call=call):
                     units += [*self._close(), *self._call(call)]
                 case CallDelta():

@@ -26,13 +26,16 @@ class SmallReads:
         """`begin` is called as a turn begins."""
         self._reader = reader
         self._begin = begin
-        self._has_more = False
+        self._rest = b""
 
     async def read(self, most: int) -> bytes:
-        if self._has_more:
-            await asyncio.sleep(0)  # what is there is read without waiting
-        data = await self._reader.read(min(most, MOST_READ))
-        self._has_more = len(data) == MOST_READ
+        # All is read at once: of a connection that is reset nothing more can be, and what waits here leaves whole.
+        if not self._rest:
+            self._rest = await self._reader.read(most)
+        elif self._reader.exception() is None:
+            await asyncio.sleep(0)
+        size = MOST_READ if self._reader.exception() is None else most
+        data, self._rest = self._rest[:size], self._rest[size:]
         if self._begin:
             self._begin()
         return data

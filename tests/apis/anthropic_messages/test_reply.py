@@ -268,6 +268,18 @@ def test_own_call_that_a_policy_refuses_leaves_its_message_in_the_text() -> None
     assert blocks(run(*both, guarded=True)) == ["[bad {} toolu_1]", {"y": {}}]
 
 
+@pytest.mark.parametrize("text", [[], text_block(0, "a")])
+@pytest.mark.parametrize(("name", "left"), [("bad", ["b[bad {} toolu_1]"]), ("old", ["b", {"new": {}}])])
+def test_text_in_a_call_that_does_not_leave_as_it_came_stands_in_a_block_of_text(
+    text: list[bytes], name: str, left: list[Any]
+) -> None:
+    """SGLang writes what follows a call into its block."""
+    at = int(bool(text))
+    *call, stop = call_block(at, name, "{}")
+    found = blocks(run(*streamed(text, [*call, *said(at, "b"), stop], stop_reason="tool_use"), guarded=True))
+    assert found == ([f"a{left[0]}", *left[1:]] if text else left)
+
+
 def test_arguments_in_the_start_of_a_call_are_read() -> None:
     block = [started(0, messages.call("old", p=1)), stopped(0)]
     assert blocks(run(*streamed(block, stop_reason="tool_use"), guarded=True)) == [{"new": {"p": 1}}]

@@ -161,6 +161,13 @@ def test_a_stream_without_numbers_gets_none() -> None:
     assert responses.read(out).calls == [("a", {})]
 
 
+def test_text_of_ours_has_a_part_where_upstream_began_none() -> None:
+    begun, _, *rest = text_events("Hi[a]")
+    assert said(read(*streamed([begun, *rest]))) == ["Hi", ("a", "function_call")]
+    *refused, end = all_events(call_events("bad", "{}"))
+    assert said(read(*numbered([*refused, {**begun, "output_index": 1}, end]), guarded=True)) == ["[bad {} call_1]"]
+
+
 def test_annotations_leave_with_text_that_is_unchanged_only() -> None:
     note = {"type": "response.output_text.annotation.added", "item_id": "msg_1", "content_index": 0, "annotation": {}}
     for text, kept in (["Hi", True], ["Hi~", False]):
@@ -232,6 +239,38 @@ def test_a_text_client_reads_calls_in_the_message_before_them() -> None:
 def test_a_flat_name_is_parted_into_namespace_and_name(flat: str, guarded: bool) -> None:
     found = read(*streamed(call_events(flat, "{}")), form=Form(NAMES), guarded=guarded)
     assert (found.calls, found.namespaces) == ([("read", {})], ["mcp__fs"])
+
+
+OWN_END = {
+    "an-empty-piece": ("",),
+    "less-than-the-whole": ('{"filePath"', ': "a"'),
+    "other-white-space": ('{"filePath":"a"}',),
+}
+
+
+@pytest.mark.parametrize("pieces", OWN_END.values(), ids=OWN_END)
+def test_a_call_ends_as_upstream_says_and_not_as_its_pieces_add_up(pieces: tuple[str, ...]) -> None:
+    begun, *_ = CALL
+    deltas = [{**CALL[1], "delta": piece} for piece in pieces]
+    frames = streamed([begun, *deltas, *CALL[-2:]])
+    assert run(*frames) == b"".join(frames)
+    lifted = run(*streamed(text_events("Hi[x]"), [begun, *deltas, *CALL[-2:]]))
+    last = events(lifted)[-1].data["response"]["output"][-1]
+    assert last == CALL[-1]["item"]
+
+
+def test_an_event_about_a_call_that_is_not_known_passes() -> None:
+    news = {"type": "response.function_call.news", "item_id": "fc_1"}
+    frames = streamed([CALL[0], news, *CALL[-2:]])
+    assert run(*frames) == b"".join(frames)
+
+
+def test_a_message_that_is_ended_in_its_server_s_place_has_all_fields() -> None:
+    """llama.cpp begins a part without them, and ends it only at the end of the reply."""
+    begun, part, piece, *_ = text_events("Hi")
+    bare = {**part, "part": {"type": "output_text", "text": ""}}
+    found = read(*streamed([begun, bare, piece, {"type": "response.news", "item": {}}], CALL))
+    assert found.items[0]["content"] == [{"type": "output_text", "text": "Hi", "annotations": [], "logprobs": []}]
 
 
 def test_a_lifted_call_of_a_custom_tool_has_raw_input() -> None:

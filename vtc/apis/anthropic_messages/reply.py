@@ -117,6 +117,10 @@ class StreamCodec(Blocks):
         if type_ == "ping" and self.stops:
             self.stops += (event,)
             return
+        if event.kind and event.phase == "text" and event.number not in self.places:
+            yield from self._to("text", OURS)  # that call is written anew, and has not begun
+            yield from self._piece(event.value["delta"]["text"])
+            return
         begins = type_ == _START and bool(event.kind)
         self.ended |= type_ in ("message_delta", "message_stop", "error")
         if begins or self.ended:
@@ -157,9 +161,9 @@ class StreamCodec(Blocks):
         made = events_of({"type": kind}, self.open.place)
         yield from map(self._placed, starts) if starts else (next(made),)
 
-    def _piece(self, text: str) -> Json:
+    def _piece(self, text: str) -> Iterator[Unit]:
         delta = {"type": f"{self.open.kind}_delta", self.open.kind: text}
-        return {"type": _DELTA, "index": self.open.place, "delta": delta}
+        yield {"type": _DELTA, "index": self.open.place, "delta": delta}
 
     def _close(self, *, made: bool = True) -> Iterator[Unit]:
         open_, stops = self.open, self.stops

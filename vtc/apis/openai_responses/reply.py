@@ -131,19 +131,18 @@ class EventCodec(Incoming):
 
     def _pass_call(self, event: Event, type_: str) -> Iterator[Unit]:
         """Pass a piece of a call's arguments; an event that ends it waits for the last one."""
-        value, field = event.value, CALLS[event.kind][1]
         if self.open is None or self.open.number != event.number:
             if type_.endswith(".delta"):
                 raise ValueError("a call goes on after another item has begun")
             self.renumbers = True  # it was ended when the next item began
-        elif type_.endswith(".delta"):
-            self.said = (self.said, value["delta"])
-            yield self._placed(event)
-        else:
-            self.said = self.said or (None, str(value.get(field) or part_of(value, "item").get(field) or ""))
+        elif type_.endswith(".done"):
             self.stops += (event,)
             if type_ == DONE:
                 yield from self._close(made=False)
+        else:
+            if type_.endswith(".delta"):
+                self.said = (self.said, event.value["delta"])
+            yield self._placed(event)
 
     def _head(self, event: Event) -> Iterator[Unit]:
         """Pass `response.created` and the like, with the fields that the AI SDK demands."""
@@ -206,12 +205,20 @@ class EventCodec(Incoming):
         yield from events_of(item, self.count)
         self.count, self.done = self.count + 1, (*self.done, item)
 
-    def _piece(self, text: str) -> Json:
+    def _piece(self, text: str) -> Iterator[Unit]:
+        if self.open.part is None:  # upstream began none, or has ended it
+            self.said = None if self.open.parts else self.said
+            (part,) = own_item("message", "", "", "")["content"]
+            self.open = replace(self.open, part=part)
+            yield {"type": PART, **self._at(), "part": part}
         self.said, open_ = (self.said, text), self.open
         _, events, _ = PARTS.get(open_.part.get("type"), PARTS["output_text"])
-        at = {"item_id": open_.id, "output_index": open_.place, "content_index": len(open_.parts)}
         more: dict[str, Any] = {"logprobs": []} if open_.kind == "message" else {}
-        return {"type": f"response.{events}.delta", **at, "delta": text, **more}
+        yield {"type": f"response.{events}.delta", **self._at(), "delta": text, **more}
+
+    def _at(self) -> Json:
+        """Name the open part."""
+        return {"item_id": self.open.id, "output_index": self.open.place, "content_index": len(self.open.parts)}
 
     def _begin(self, kind: str, number: int, starts: Sequence[Event]) -> Iterator[Unit]:
         goes_on = bool(starts) and self.open is not None and self.open.number == starts[0].number
@@ -239,7 +246,8 @@ class EventCodec(Incoming):
 
         Only with `made` is there an event for which no frame was kept.
         """
-        open_, held = self.open, {event.value["type"]: event for event in self.stops}
+        open_, stops = self.open, self.stops
+        held = {event.value["type"]: event for event in stops}
         self.stops = ()
         if open_ is None:
             return
@@ -249,11 +257,14 @@ class EventCodec(Incoming):
             done = {"status": "completed", **held[DONE].value["item"], "id": open_.id}
         if open_.kind in CALLS:
             known = {key: open_.item[key] for key in ("call_id", "name", "namespace") if key in open_.item}
-            done |= {**known, CALLS[open_.kind][1]: text}
+            field = CALLS[open_.kind][1]
+            ends = (part_of(event.value, "item").get(field) or event.value.get(field) for event in reversed(stops))
+            done |= {**known, field: next(filter(None, ends), text)}
         elif open_.part is not None:
             part = held[PART_DONE].value["part"] if PART_DONE in held else open_.part
             if "text" in part and part["text"] != text:
-                part = {**part, "text": text, **({"annotations": [], "logprobs": []} if "annotations" in part else {})}
+                more: Json = {"annotations": [], "logprobs": []} if open_.kind == "message" else {}
+                part = {**part, "text": text, **more}
             parts = (*parts, part)
         if [*map(_text, done.get("content") or ())] != [*map(_text, parts)]:
             done["content"] = [*parts]
