@@ -199,7 +199,8 @@ class ReplyPipeline:
             self._thoughts.feed(text)
 
     def pause(self) -> list[Event]:
-        return self._staged(self._reader.pause() if self._reader else [])
+        events = self._reader.pause() if self._reader else []
+        return self._staged(self._leftovers.feed(events) if self._leftovers else events)
 
     def release(self) -> list[Event]:
         reader, self._native = self._reader, True
