@@ -113,6 +113,11 @@ async def test_recorded_call_in_the_text_is_what_the_sdk_adds_up_from_the_record
     thinks=False,
     cuts=[],
 )
+@example(
+    said=[["Hello, </think>", chat.DIALECTS["hermes"]("read", {"filePath": "/a"}), "Hello, "], "call", "thinking"],
+    thinks=False,
+    cuts=[],
+)
 @example(said=["call", ["<tool_call>"], []], thinks=False, cuts=[])
 def test_no_cut_matters_and_streamed_replies_say_what_whole_ones_do(
     said: list[Any], thinks: bool, cuts: list[int]

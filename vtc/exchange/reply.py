@@ -246,6 +246,7 @@ class ReplyPipeline:
             inside = False  # what was taken for reasoning never ended
         if self._learned and inside is not None:
             self._learned.begins_inside = inside
+            self._learned = None  # what comes after upstream's calls is no beginning
 
     def _staged(self, events: list[Event]) -> list[Event]:
         """Put events through policies and stages."""
