@@ -35,7 +35,8 @@ def told(error: Exception) -> str:
 
 
 _PARTS = ("choices", "message", "delta", "response", "item", "part", "usage")
-_CALLS = ("tool_calls", "function_call")
+CALL_FIELDS = ("tool_calls", "function_call")
+"""The fields of a message of chat completions that hold its calls."""
 
 _raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
@@ -86,12 +87,9 @@ def items(raw: bytes, values: Sequence[Any]) -> list[msgspec.Raw]:
 def object_of(data: bytes | None) -> dict[str, Any] | None:
     """Decode the object that a frame of a reply holds; None if it holds something else."""
     try:
-        value = msgspec.json.decode(data or b"null")  # as nearly always, in one step fewer
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        try:
-            value = decode(data or b"", "replace")
-        except ValueError:
-            return None
+        value = decode(data or b"null", "replace")
+    except ValueError:
+        return None
     return value if isinstance(value, dict) else None
 
 
@@ -110,7 +108,7 @@ def without_names(value: Any, names: Collection[str]) -> Any:
         return [without_names(one, names) for one in value]
     if not isinstance(value, dict):
         return value
-    left = {key: one for key, one in value.items() if (one if key in _CALLS else key not in names)}
+    left = {key: one for key, one in value.items() if (one if key in CALL_FIELDS else key not in names)}
     return {key: without_names(one, names) if key in _PARTS else one for key, one in left.items()}
 
 

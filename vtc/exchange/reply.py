@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.reading.reader import Begins, PlainRule, Reader
-from vtc.dialects.repair import Repair
+from vtc.dialects.reading.speech import note_last_calls, out_of_reasoning
 from vtc.dialects.syntax import tool_names
 from vtc.events import Call, Event, Markup, Reasoning, Refusal, Rewritten, Text, Tool, ToolCall
 from vtc.exchange.leftovers import Leftovers
@@ -69,16 +69,12 @@ class Thoughts:
             return [replace(event, raw="") for event in self.events if in_reasoning and isinstance(event, Call)]
         if self.guessed and in_reasoning:
             return self.events
-        return [replace(call, raw="", repairs=(*call.repairs, Repair.CALL_IN_REASONING)) for call in self.last]
+        return [*out_of_reasoning(self.last)]
 
     def _note(self, events: Sequence[Event]) -> None:
         if self.guessed:
             self.events += events
-        for event in events:
-            if isinstance(event, Call):
-                self.last.append(event)
-            elif isinstance(event, Text) and not event.raw.isspace():
-                self.last.clear()  # calls before it were examples
+        note_last_calls(self.last, events)
 
 
 def _is_json(text: str) -> bool:

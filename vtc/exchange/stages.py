@@ -241,7 +241,7 @@ class ForStructuredClient:
         return self._leaving.feed(told) if end is None else self._leaving.call(told, end)
 
     def _told(self, event: Event) -> tuple[Event, str | None]:
-        """What the client is told of an event, and what ends it if that is a call as text, to be carried out."""
+        """Say what the client is told of an event, and what ends that if it is a call as text, to be carried out."""
         if not isinstance(event, Denied):
             return event, None
         if event.manner == "drop":

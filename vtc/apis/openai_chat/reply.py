@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from vtc.apis.base import Decoded, KeepsNothing, Said
-from vtc.apis.fields import cleaned, object_of, part_of
+from vtc.apis.fields import CALL_FIELDS, cleaned, object_of, part_of
 from vtc.apis.openai_chat.calls import LEGACY, entry_of, read_call, read_function_call
 from vtc.events import (
     Call,
@@ -37,7 +37,6 @@ from vtc.events import (
 from vtc.wire import sse
 from vtc.wire.framing import Frame
 
-CALL_FIELDS = ("tool_calls", "function_call")
 _REASONS: dict[str, Reason] = {
     "length": "length",
     "content_filter": "other",

@@ -104,7 +104,7 @@ def accept(context: Context, call: OpenCall, events: list[Call]) -> Verdict | No
     if syntax.whole_reply:
         context.inside = AfterCall(context, syntax, [*call.earlier, *events], call.size)
         return None
-    if syntax.may_be_quoted and (call.in_line or syntax.dialect.ends_reply):
+    if syntax.dialect.may_be_quoted and (call.in_line or syntax.dialect.ends_reply):
         context.inside = Undecided(context, syntax, [*call.earlier, *events], call.size)
         return Verdict.UNDECIDED
     for event in events:

@@ -147,7 +147,7 @@ class InCode(SaysText):
 def begin_in_text(inside: InText, found: Found) -> Verdict | None:
     """Begin a call, if its line is no code and quotes nothing."""
     assert found.lastgroup is not None
-    quotable = inside.context.grammar.heads[found.lastgroup].syntax.may_be_quoted
+    quotable = inside.context.grammar.heads[found.lastgroup].syntax.dialect.may_be_quoted
     if quotable and (verdict := open_line(inside, found.start())):
         return verdict
     return begin_call(inside, found)

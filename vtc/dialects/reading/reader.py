@@ -8,16 +8,14 @@ so that a call that does not complete can be given back as the text it was.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import NamedTuple
 
 from vtc.dialects.reading.call import InJson
 from vtc.dialects.reading.context import Begins, Context, Thoughts, UnknownTools, Verdict
 from vtc.dialects.reading.cursor import CONTEXT, WHITE
-from vtc.dialects.reading.speech import Last
+from vtc.dialects.reading.speech import Last, out_of_reasoning
 from vtc.dialects.reading.text import InReasoning, InText
 from vtc.dialects.reading.transitions import TABLE, State, Step
-from vtc.dialects.repair import Repair
 from vtc.dialects.syntax.grammar import Grammar
 from vtc.events import Event, Text, Tool
 
@@ -101,8 +99,8 @@ class Reader:
             self._read()
         self._context.undecided = False
         if complete and self._speech.is_silent:  # as where reasoning came by another way
-            for call in self._context.thought:
-                self._speech.called(replace(call, raw="", repairs=(*call.repairs, Repair.CALL_IN_REASONING)))
+            for call in out_of_reasoning(self._context.thought):
+                self._speech.called(call)
         self._context.thought = []
         self._speech.end()
         return self._speech.take()

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from dataclasses import replace
 from enum import Enum, auto
 
 from vtc.dialects.reading.cursor import WHITE
+from vtc.dialects.repair import Repair
 from vtc.events import Call, Event, Markup, Refusal, Text
 
 _INDENTED = re.compile(r"\n(?: {4}| {0,3}\t)[ \t]*\Z")
@@ -131,13 +134,9 @@ class Speech:
         self.last = Last.CALL_AFTER_TEXT if texted else Last.CALL
 
     def take_back(self) -> tuple[str, list[Call]]:
-        """Return all text that nobody has taken yet, and the calls that it ends with; forget it."""
+        """Forget what nobody has taken yet; return its text, and the calls that it ends with."""
         events, last = self.take(), list[Call]()
-        for event in events:
-            if isinstance(event, Call):
-                last.append(event)
-            elif isinstance(event, Text) and not event.raw.isspace():
-                last.clear()  # calls before it were examples
+        note_last_calls(last, events)
         raw = "".join([*(event.raw for event in events), *self.space])
         self.space.clear()
         self.last, self.tagged, self._has_called = Last.NOTHING, False, False
@@ -159,3 +158,17 @@ class Speech:
             space = self.take_space()
             after_call = self.last in (Last.CALL, Last.CALL_AFTER_TEXT)
             self.emit(Markup(space) if after_call and not as_text else Text(space))
+
+
+def note_last_calls(last: list[Call], events: Iterable[Event]) -> None:
+    """Keep in `last` the calls after which no text came so far: those before a text were examples."""
+    for event in events:
+        if isinstance(event, Call):
+            last.append(event)
+        elif isinstance(event, Text) and not event.raw.isspace():
+            last.clear()
+
+
+def out_of_reasoning(calls: Iterable[Call]) -> list[Call]:
+    """Make the calls that reasoning ends with; what they were written with stays in it."""
+    return [replace(call, raw="", repairs=(*call.repairs, Repair.CALL_IN_REASONING)) for call in calls]

@@ -42,10 +42,6 @@ class CallSyntax:
     def whole_reply(self) -> bool:
         return bool(self.section) and self.dialect.section_anchor == "message"
 
-    @cached_property
-    def may_be_quoted(self) -> bool:
-        return self.dialect.may_be_quoted
-
     @property
     def lists_calls(self) -> bool:
         """True if its section is a list in brackets."""
