@@ -16,8 +16,8 @@ def rewritten(api: Api, body: bytes, pipeline: Callable[[], Pipeline], form: Any
         came = streamed(api, body)
     except NoReply:
         return body
-    relay = Relay(api.codec(form, drop), pipeline)
-    reader = relay.codec.framing.reader()
+    relay = Relay(api.decoder(form, drop), api.encoder(form, drop), pipeline)
+    reader = relay.decoder.framing.reader()
     out = [piece for frame in [*reader.feed(came), *reader.finish()] for piece in relay.feed(frame)]
     went = b"".join([*out, *relay.finish()])
     return folded(api, body, came, went)

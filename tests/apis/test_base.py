@@ -104,7 +104,7 @@ def test_any_body_is_a_request_or_a_bad_one(api: Api, body: bytes) -> None:
 @given(data=BODIES)
 def test_any_frame_passes(api: Api, data: bytes) -> None:
     """One that is no part of a reply leaves as it came."""
-    relay = Relay(api.codec(), Toy)
+    relay = Relay(api.decoder(), api.encoder(), Toy)
     framing = relay.codec.framing
     body = b"data: " + data + b"\n\n" if framing.media_type == "text/event-stream" else data + b"\n"
     if not any(key in data for key in (b"choices", b"message")):
@@ -115,5 +115,5 @@ def test_any_frame_passes(api: Api, data: bytes) -> None:
 
 @each
 def test_end_of_nothing_is_nothing(api: Api) -> None:
-    relay = Relay(api.codec(), Toy)
+    relay = Relay(api.decoder(), api.encoder(), Toy)
     assert relay.finish() == relay.finish() == relay.release() == []

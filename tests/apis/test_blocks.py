@@ -20,7 +20,7 @@ READ: dict[str, Any] = {"anthropic-messages": messages.read, "openai-responses":
 
 
 def frames(api: Api, *pieces: str) -> list[Frame]:
-    reader = api.codec().framing.reader()
+    reader = api.decoder().framing.reader()
     body = b"".join(SHAPES[api.name].streamed(*pieces))
     return [*reader.feed(body), *reader.finish()]
 
@@ -35,7 +35,7 @@ def test_the_apis_with_blocks() -> None:
 
 @each
 def test_block_begins_with_its_first_text(api: Api) -> None:
-    relay, some = Relay(api.codec(), Toy), frames(api, "Hi")
+    relay, some = Relay(api.decoder(), api.encoder(), Toy), frames(api, "Hi")
     place = first_text(some, "Hi")
     before = [b"".join(relay.feed(frame)) for frame in some[:place]]
     stayed = b"".join(frame.raw for frame in some[:place]).removeprefix(b"".join(before))
@@ -45,7 +45,7 @@ def test_block_begins_with_its_first_text(api: Api) -> None:
 
 @each
 def test_block_of_which_nothing_is_left_does_not_begin(api: Api) -> None:
-    relay = Relay(api.codec(), Toy)
+    relay = Relay(api.decoder(), api.encoder(), Toy)
     found = READ[api.name](b"".join([out for frame in frames(api, "[x]") for out in relay.feed(frame)]))
     assert (found.content, found.calls) == ("", [("x", {})])
     assert len(found.kinds) == 1
@@ -55,7 +55,7 @@ def test_block_of_which_nothing_is_left_does_not_begin(api: Api) -> None:
 def test_reply_that_breaks_off_gives_back_what_stayed(api: Api) -> None:
     some = frames(api, "Hi")
     for length in range(len(some)):
-        relay = Relay(api.codec(), Toy)
+        relay = Relay(api.decoder(), api.encoder(), Toy)
         out = [piece for frame in some[:length] for piece in relay.feed(frame)]
         assert b"".join([*out, *relay.finish()]) == b"".join(frame.raw for frame in some[:length])
 

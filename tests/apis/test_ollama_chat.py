@@ -23,7 +23,7 @@ from vtc.wire.ndjson import LineReader
 
 
 def run(*lines: bytes, structured: bool = True, guarded: bool = False, form: bool = False) -> bytes:
-    one = Relay(API.codec(form), lambda: Toy(structured, guarded))
+    one = Relay(API.decoder(form), API.encoder(form), lambda: Toy(structured, guarded))
     reader = LineReader()
     frames = [frame for line in lines for frame in reader.feed(line)] + reader.finish()
     return b"".join([*(out for frame in frames for out in one.feed(frame)), *one.finish()])
@@ -166,11 +166,10 @@ def test_own_call_that_a_policy_changes_is_written_anew() -> None:
 
 
 def test_keep_alive_is_a_line_without_text() -> None:
-    codec = API.codec()
-    assert codec.keep_alive() is None
-    (frame,) = LineReader().feed(ollama.said("a")[0])
-    codec.decode(frame)
-    line = codec.keep_alive()
+    relay = Relay(API.decoder(), API.encoder(), Toy)
+    assert relay.leaving.encoder.keep_alive() is None
+    relay.feed(*LineReader().feed(ollama.said("a")[0]))
+    line = relay.leaving.encoder.keep_alive()
     assert line is not None
     assert json.loads(line)["message"] == {"role": "assistant", "content": ""}
 
@@ -224,7 +223,7 @@ def test_whole_reply_as_a_stream(thinking: str | None) -> None:
 
 @pytest.mark.parametrize("text", ["a", "a[b", "[x]a", "a[x", "[x]"])
 def test_error_comes_after_all_that_was_said_and_is_the_last(text: str) -> None:
-    relay, error = Relay(API.codec(), Toy), ollama.error()
+    relay, error = Relay(API.decoder(), API.encoder(), Toy), ollama.error()
     frames = [*LineReader().feed(b"".join([*ollama.said(text), error]))]
     *before, last = b"".join([*(out for frame in frames for out in relay.feed(frame)), *relay.finish()]).splitlines()
     assert json.loads(last) == json.loads(error)

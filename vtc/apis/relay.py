@@ -1,8 +1,9 @@
 """The relay: pairs the frames of a reply with what became of their deltas, once for all APIs.
 
-A frame whose deltas came back unchanged leaves as its own bytes; any other is written by the codec. A frame waits as
-long as something of its text is undecided, and those after it wait with it. What is decided of it leaves before that,
-unless only white space is left: then it waits whole, so that it can leave as it came.
+    frame -> decoder of the server's API -> deltas -> reader and stages -> events -> encoder of the client's API -> frames
+
+A frame waits as long as something of its text is undecided, and those after it wait with it. What is decided of it leaves
+before that, unless only white space is left: then it waits whole, so that it can leave as it came (`leaving.py`).
 
 A frame is read and written on copies of the relay's values, which replace them if that went well: `release` gives back
 just what has not left.
@@ -18,24 +19,30 @@ from typing import Literal, Protocol
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis import unseen
-from vtc.apis.base import Codec
+from vtc.apis.base import Decoded, Decoder, Encoder, Said
+from vtc.apis.leaving import Leaving
 from vtc.apis.tool_calls import ToolCallAccumulator
 from vtc.apis.waiting import Made, Waiting, shared
 from vtc.events import (
+    Beside,
     BlockEnd,
+    BlockStart,
     Call,
     CallDelta,
     Delta,
     End,
     Event,
+    Failure,
     Finish,
+    Origin,
     Reason,
     ReasoningDelta,
     Rewritten,
+    Start,
     Text,
     TextDelta,
     ToolCall,
+    Usage,
 )
 from vtc.wire.framing import Frame
 
@@ -43,6 +50,10 @@ MOST_CHOICES = 256
 """Choices of one reply that are told apart: twice as many as any server makes."""
 MOST_CALLS = 512
 """Calls of upstream's own in one message: they are dealt with at its end, while all other streams wait."""
+
+
+class Unread(ValueError):
+    """A frame that is not passed on, where nothing may leave that was not read."""
 
 
 class Pipeline(Protocol):
@@ -107,10 +118,18 @@ type Fate = Literal["none", "kept", "written"]
 class Relay[P: Pipeline]:
     """Frames in, bytes out, for one reply."""
 
-    def __init__(self, codec: Codec, pipeline: Callable[[], P], *, strict: bool = False) -> None:
-        self.codec = codec
-        self.strict = strict
-        """True if no frame may leave that could not be read."""
+    def __init__(
+        self,
+        decoder: Decoder,
+        encoder: Encoder,
+        pipeline: Callable[[], P],
+        *,
+        passes: bool = True,
+        strict: bool = False,
+    ) -> None:
+        """`passes` says that both are of one API, `strict` that nothing may leave that was not read."""
+        self.decoder = decoder
+        self.leaving = Leaving(encoder, passes, strict)
         self.pipelines: dict[int, P] = {}
         """By choice."""
         self._pipeline = pipeline
@@ -121,43 +140,61 @@ class Relay[P: Pipeline]:
 
     def feed(self, frame: Frame) -> list[bytes]:
         """Take a frame; return what may leave now. Raises `Unread` if it is strict, and then nothing has changed."""
-        codec = copy.copy(self.codec)
-        decoded = unseen.decoded(codec, frame) if self.strict else codec.decode(frame)
-        if decoded is None:
-            return [frame.raw]
+        decoder = copy.copy(self.decoder)
+        decoded = self._decoded(decoder, frame)
+        if decoded is None or decoded.at_once:
+            return self._at_once(frame, decoded)
         self.plain = None
-        frame, deltas = decoded.frame or frame, decoded.deltas
+        frame, deltas, leaving = decoded.frame or frame, decoded.deltas, self.leaving.copy()
         last = deltas[-1] if deltas else None
-        if isinstance(last, End):
-            out, after = self._end(codec, complete=True)
-            out.append(codec.forward(frame))
-        elif len(deltas) > 1 and len({delta.choice for delta in deltas}) > 1:
-            out, after = self._several(codec, frame, deltas)
+        if isinstance(last, End | Failure):
+            out, after = self._end(leaving, complete=isinstance(last, End), failed=isinstance(last, Failure))
+            out += leaving.end(frame) if isinstance(last, End) else leaving.whole(frame, [(last.choice, [last])])
+        elif len(choices := {one.choice for one in (*deltas, *decoded.beside)}) > 1:
+            out, after = self._several(leaving, frame, decoded, sorted(choices))
         else:
-            index = last.choice if last else 0
+            index = min(choices, default=0)
             choice = self._choices.get(index) or self._choice(index)
-            choice, entry, events = _read(choice, Waiting(frame, alone=decoded.alone), deltas)
+            choice, entry, events = _read(choice, _waiting(frame, decoded.beside), deltas)
             after = [choice]
             if not events and not choice.ended and (choice.waiting or entry.text or entry.calls):
                 choice.waiting.append(entry)  # as for each frame of a long call; nothing can fail any more
                 out = []
-            elif choice.waiting or not _is_unchanged(choice, entry, events):
-                after[0], out = _settle(codec, choice, entry, events)
+            elif choice.waiting or not _is_unchanged(choice, entry, events) or not leaving.may_pass(entry):
+                after[0], out = _settle(leaving, choice, entry, events)
             else:
-                out = [codec.forward(frame)]
-                if last and len(deltas) == 1 and out[0] is frame.raw:
+                said = [Text(entry.text)] if entry.text else []
+                out = leaving.whole(frame, [(index, [*entry.before, *said, *entry.after])])
+                if last and len(deltas) == 1 and out and out[0] is frame.raw:
                     self.plain = frame, last
-        self.codec = codec
+        self.decoder, self.leaving = decoder, leaving
         self._choices.update((choice.index, choice) for choice in after)
         self._last = frame if deltas else self._last
         return out
 
+    def _decoded(self, decoder: Decoder, frame: Frame) -> Decoded | None:
+        if not self.leaving.strict:
+            return decoder.decode(frame)
+        try:
+            return decoder.decode(frame)
+        except Exception as error:
+            raise Unread(type(error).__name__) from error
+
+    def _at_once(self, frame: Frame, decoded: Decoded | None) -> list[bytes]:
+        """Let a frame leave that tells nothing, or nothing of this API."""
+        if self.leaving.passes and not self.leaving.strict:
+            return [frame.raw]
+        if decoded is None and frame.data is not None and self.leaving.strict:
+            raise Unread("it is nothing of this API")
+        made = self.leaving.encoder.keep_alive() if decoded else None
+        return [made] if made else []
+
     def finish(self) -> list[bytes]:
         """End the reply: return what the choices that upstream did not finish still have."""
-        codec = copy.copy(self.codec)
-        out, after = self._end(codec, complete=False)
-        out = [piece for piece in [*out, codec.close()] if piece]
-        self.codec = codec
+        leaving = self.leaving.copy()
+        out, after = self._end(leaving, complete=False)
+        out += [*leaving.end(), *leaving.close()]
+        self.leaving = leaving
         self._choices.update((choice.index, choice) for choice in after)
         return out
 
@@ -169,52 +206,100 @@ class Relay[P: Pipeline]:
                 entry = choice.waiting.popleft()
                 if entry.written or entry.shared:
                     rest = entry.text[entry.taken if entry.written else 0 :]
-                    said = [Text(rest)] if rest else []
-                    out += _leave(self.codec, choice.index, replace(entry, said=tuple(said), intact=False))
+                    entry = replace(entry, said=(Text(rest),) if rest else (), intact=False)
+                    out += self.leaving.written(entry.all_said, choice.index, entry.frame, first=not entry.written)
                 else:
-                    out.append(self.codec.forward(entry.frame))
-        return [piece for piece in [*out, self.codec.close()] if piece]
+                    said = [*entry.before, Text(entry.text), *entry.calls, *entry.after]
+                    out += self.leaving.whole(entry.frame, [(choice.index, said)])
+        return [*out, *self.leaving.close()]
+
+    def passed(self, frame: Frame) -> list[bytes]:
+        """Let a frame leave after a failure: as it came, unless those before it got other numbers."""
+        if self.leaving.in_step:
+            return [*self.leaving.close(), frame.raw]
+        decoded = self.decoder.decode(frame)
+        if decoded is None or decoded.at_once:
+            return [frame.raw]
+        said: list[Said] = [*_before(decoded.beside), *_as_said(decoded.deltas), *_after(decoded.beside)]
+        if decoded.deltas and isinstance(decoded.deltas[-1], End):
+            return self.leaving.end(frame)
+        return self.leaving.written(said, 0, frame)
 
     def _choice(self, index: int) -> Choice:
         """Begin a choice."""
         if len(self._choices) >= MOST_CHOICES:
             raise ValueError(f"the reply has more than {MOST_CHOICES} choices")
         pipeline = self.pipelines[index] = self._pipeline()
-        choice = self._choices[index] = Choice(index, pipeline, deque(), strict=self.strict)
+        choice = self._choices[index] = Choice(index, pipeline, deque(), strict=self.leaving.strict)
         return choice
 
-    def _several(self, codec: Codec, frame: Frame, deltas: Sequence[Delta]) -> tuple[list[bytes], list[Choice]]:
+    def _several(
+        self, leaving: Leaving, frame: Frame, decoded: Decoded, choices: Sequence[int]
+    ) -> tuple[list[bytes], list[Choice]]:
         """Take a frame of several choices: whole if nothing changes, else by choice."""
         parts = []
-        for index in dict.fromkeys(delta.choice for delta in deltas):
-            own = [delta for delta in deltas if delta.choice == index]
+        for index in choices:
+            deltas = [delta for delta in decoded.deltas if delta.choice == index]
+            entry = _waiting(frame, [one for one in decoded.beside if one.choice == index])
             choice = self._choices.get(index) or self._choice(index)
-            parts.append(_read(choice, Waiting(frame, shared=True), own))
-        if all(not choice.waiting and _is_unchanged(choice, entry, events) for choice, entry, events in parts):
-            return [codec.forward(frame)], [choice for choice, _, _ in parts]
+            parts.append(_read(choice, replace(entry, shared=True), deltas))
+        if all(
+            not choice.waiting and leaving.may_pass(entry) and _is_unchanged(choice, entry, events)
+            for choice, entry, events in parts
+        ):
+            said = [(choice.index, [*entry.before, Text(entry.text), *entry.after]) for choice, entry, _ in parts]
+            return leaving.whole(frame, said), [choice for choice, _, _ in parts]
         out: list[bytes] = []
         after: list[Choice] = []
         for choice, entry, events in parts:
-            settled, left = _settle(codec, choice, replace(entry, intact=False), events)
+            settled, left = _settle(leaving, choice, replace(entry, intact=False), events)
             after.append(settled)
             out += left
         return out, after
 
-    def _end(self, codec: Codec, *, complete: bool) -> tuple[list[bytes], list[Choice]]:
-        """End the choices that upstream did not finish; one that was given calls gets a finish reason."""
+    def _end(self, leaving: Leaving, *, complete: bool, failed: bool = False) -> tuple[list[bytes], list[Choice]]:
+        """End the choices that upstream did not finish; one that was given calls gets a reason, but for an error's."""
         out: list[bytes] = []
         after: list[Choice] = []
         for choice in self._choices.values():
             if choice.ended:
                 continue
             choice, events, fate = _finish(choice, [], complete=complete)
-            entry = Waiting(self._last, alone=True, intact=False, written=True)
-            if choice.lifted or fate == "written":
-                entry = replace(entry, own=(Finish(_reason("stop", choice, fate), choice.index),))
-            settled, left = _settle(codec, choice, entry, events)
+            entry = Waiting(self._last, intact=False, written=True)
+            if (choice.lifted or fate == "written") and not failed:
+                entry = replace(entry, after=(Finish(_reason("stop", choice, fate), choice.index),))
+            settled, left = _settle(leaving, choice, entry, events)
             after.append(settled)
             out += left
         return out, after
+
+
+def _waiting(frame: Frame, beside: Iterable[Beside]) -> Waiting:
+    unknown = any(isinstance(one, Origin) and not one.harmless for one in beside)
+    return Waiting(frame, before=_before(beside), after=_after(beside), unknown=unknown)
+
+
+def _before(beside: Iterable[Beside]) -> tuple[Beside, ...]:
+    """What is told before the text, the starts first."""
+    found = [one for one in beside if not isinstance(one, Usage)]
+    return tuple(sorted(found, key=lambda one: not isinstance(one, Start | BlockStart)))
+
+
+def _after(beside: Iterable[Beside]) -> tuple[Beside, ...]:
+    """The usage is told at the end."""
+    return tuple(one for one in beside if isinstance(one, Usage))
+
+
+def _as_said(deltas: Iterable[Delta]) -> list[Said]:
+    """Turn deltas into what is said where no stage looks at them."""
+    said: list[Said] = []
+    for delta in deltas:
+        match delta:
+            case TextDelta(text):
+                said.append(Text(text))
+            case ReasoningDelta() | CallDelta() | BlockEnd() | Finish() | Failure():
+                said.append(delta)
+    return said
 
 
 # Deltas -> events
@@ -225,7 +310,8 @@ def _read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choi
     pipeline = choice.pipeline
     events: Made = []
     calls: list[CallDelta] = []
-    own: list[CallDelta | Finish] = []
+    thoughts: list[Said] = []
+    after: list[Said] = []
     text, intact = "", True
     for delta in deltas:
         if choice.ended:
@@ -235,8 +321,8 @@ def _read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choi
             elif isinstance(delta, TextDelta):
                 text += delta.text
                 events += [Text(delta.text)] if delta.text else []
-            elif isinstance(delta, CallDelta | Finish):
-                own.append(delta)
+            else:
+                after += _as_said([delta])
             continue
         if choice.paused and not isinstance(delta, BlockEnd | Finish):
             choice = replace(choice, paused=False)
@@ -248,6 +334,7 @@ def _read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choi
                     events += pipeline.feed(delta.text)
             case ReasoningDelta():
                 pipeline.reasoned(delta.text)
+                thoughts.append(delta)
             case CallDelta():
                 if pipeline.structured and not choice.native:
                     choice = replace(choice, native=True)
@@ -255,20 +342,26 @@ def _read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choi
                 if pipeline.takes_calls:
                     calls.append(delta)
                 else:
-                    own.append(delta)
+                    after.append(delta)
             case BlockEnd():
                 choice = replace(choice, paused=True)
+                after.append(delta)
             case Finish(reason=reason):
                 lifted = Call in map(type, events)
                 choice, made, fate = _finish(choice, calls, complete=reason != "length", lifted=lifted)
                 told = _reason(reason, choice, fate)
                 events += made
-                own.append(delta if told == reason else replace(delta, reason=told))
+                after.append(delta if told == reason else replace(delta, reason=told))
                 intact = intact and told == reason and not (calls and fate == "written") and not choice.strict
                 calls = [] if fate == "written" else calls
     if not choice.lifted and Call in map(type, events):
         choice = replace(choice, lifted=True)
-    return choice, replace(entry, text=text, own=tuple(own), calls=tuple(calls), intact=intact), events
+    before = entry.before
+    if thoughts:
+        starts = sum(isinstance(one, Start | BlockStart) for one in before)
+        before = (*before[:starts], *thoughts, *before[starts:])
+    entry = replace(entry, before=before, text=text, calls=(*calls,), after=(*after, *entry.after), intact=intact)
+    return choice, entry, events
 
 
 def _finish(
@@ -330,7 +423,7 @@ def _is_unchanged(choice: Choice, entry: Waiting, events: Made) -> bool:
     return not left
 
 
-def _settle(codec: Codec, choice: Choice, entry: Waiting, events: Made) -> tuple[Choice, list[bytes]]:
+def _settle(leaving: Leaving, choice: Choice, entry: Waiting, events: Made) -> tuple[Choice, list[bytes]]:
     """Give the frames that wait, and `entry`, what became of their text; return what leaves of them."""
     shares = shared([*choice.waiting, entry], events)
     out: list[bytes] = []
@@ -338,23 +431,23 @@ def _settle(codec: Codec, choice: Choice, entry: Waiting, events: Made) -> tuple
     for here in shares:
         if here.taken < len(here.text) or (here.calls and not choice.ended):
             break
-        out += _leave(codec, choice.index, here)
+        out += _leave(leaving, choice.index, here)
         done += 1
     waiting = deque(shares[done:])
-    # The end of a block alone is no reason for a part of the next block's first frame to leave.
-    if waiting and not waiting[0].calls and any(not isinstance(one, BlockEnd) for one in waiting[0].said):
+    if waiting and not waiting[0].calls and waiting[0].said:
         here = waiting[0]
         rest = here.text[here.taken :]
         if not (here.intact and rest.isspace() and not here.written):
-            out += _leave(codec, choice.index, replace(here, own=(), intact=False))
-            waiting[0] = replace(here, text=rest, taken=0, said=(), intact=False, written=True)
+            out += _leave(leaving, choice.index, replace(here, after=(), intact=False))
+            waiting[0] = replace(here, before=(), text=rest, taken=0, said=(), intact=False, written=True)
     return replace(choice, waiting=waiting), out
 
 
-def _leave(codec: Codec, choice: int, entry: Waiting) -> list[bytes]:
-    """Write a frame, or a part of it; as it came if nothing of it changed."""
-    if entry.intact and not entry.written and not entry.shared:
-        return [codec.forward(entry.frame)]
-    values = codec.write(entry.frame, choice, [*entry.said, *entry.calls, *entry.own], first=not entry.written)
-    first = not entry.written
-    return [codec.framing.write(value, entry.frame, first=first and place == 0) for place, value in enumerate(values)]
+def _leave(leaving: Leaving, choice: int, entry: Waiting) -> list[bytes]:
+    """Let a frame leave, or a part of it; as it came if nothing of it changed."""
+    if entry.says_nothing:
+        leaving.left()
+        return []
+    if entry.intact and not (entry.written or entry.shared) and leaving.may_pass(entry):
+        return leaving.whole(entry.frame, [(choice, entry.all_said)])
+    return leaving.written(entry.all_said, choice, entry.frame, first=not entry.written)

@@ -21,7 +21,8 @@ from functools import partial
 
 from msgspec.structs import replace as replace_fields
 
-from vtc.apis import Api, BadRequest, Request, folding, summary, unseen
+from vtc.apis import Api, BadRequest, Request, folding, summary
+from vtc.apis.relay import Relay
 from vtc.dialects.cache import ConversationCache
 from vtc.dialects.reading.reader import Begins, Reader
 from vtc.dialects.syntax.description import Description
@@ -79,7 +80,7 @@ class Exchange:
         self._seed = seed
         form = alphanumeric9 if plan.reply.ids == "alphanumeric9" else api.call_id
         self._ids = Ids(seed, request.call_ids, form)
-        self._codec = api.codec(request.form, plan.reply.drop)  # says how a stream of this reply is framed
+        self._framing = api.decoder().framing
         self._outgoing: outgoing.Outgoing | None = None  # when it was asked for
 
     @classmethod
@@ -192,7 +193,7 @@ class Exchange:
     @property
     def framing(self) -> Framing:
         """How a streamed reply is cut into frames."""
-        return self._codec.framing
+        return self._framing
 
     def stream(self, content_encoding: str = "", clock: Callable[[], float] = float, *, whole: bool = False) -> Stream:
         """Make the way of a streamed reply, from bytes to bytes; `clock` measures it. Raises `UnsupportedEncoding`.
@@ -286,16 +287,15 @@ class Exchange:
             went = b"".join([*stream.feed(came), *stream.finish()])
             if not (is_stream or stream.failed):
                 why = "it could not be read" if stream.left_out else ""
-                # Where nothing may leave unseen, what keeps its bytes holds no call that only others would find.
-                kept = not (strict and unseen.calls(body))
-                went = folding.folded(self._api, body, came, went) if kept else folding.joined(self._api, went)
+                # Where nothing may leave that was not read, nothing keeps its bytes.
+                went = folding.joined(self._api, went) if strict else folding.folded(self._api, body, came, went)
         except folding.NoReply as error:
-            if not strict or unseen.says_nothing(body):
+            if not strict or b"{" not in body:
                 return WholeReply(body, report, [])
             why = str(error)
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
-            if not strict or (isinstance(error, ValueError) and unseen.says_nothing(body)):
+            if not strict or (isinstance(error, ValueError) and b"{" not in body):
                 logger.error("vtc: the reply is passed on as it came\n%s", told(error))
                 report.failures.append(why)
         if strict and not is_stream and why and not report.failures:
@@ -349,9 +349,12 @@ class Exchange:
             pipelines.append(self._pipeline(report, plan, whole=whole))
             return pipelines[-1]
 
-        codec = self._api.codec(self._request.form, self.plan.reply.drop)
+        form, drop = self._request.form, self.plan.reply.drop
+        relay = Relay(
+            self._api.decoder(form, drop), self._api.encoder(form, drop), pipeline, strict=self.plan.reply.is_strict
+        )
         kind = Stream if isinstance(decoder, compression.Identity) else partial(CodedStream, decoder)
-        return kind(codec, pipeline, report, clock, strict=self.plan.reply.is_strict, whole=as_one)
+        return kind(relay, report, clock, whole=as_one)
 
     def _pipeline(self, report: Report, plan: ReplyPlan, *, whole: bool) -> ReplyPipeline:
         """Make the way of one choice of the reply."""

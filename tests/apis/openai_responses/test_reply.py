@@ -46,7 +46,7 @@ CALL = call_events("read", '{"filePath"', ': "a"}')
 
 def run(*frames: bytes, form: Form | None = None, drop: tuple[str, ...] = (), **toy: Any) -> bytes:
     """What leaves of a reply whose text the toy reads."""
-    relay = Relay(API.codec(form, drop), lambda: Toy(**toy))
+    relay = Relay(API.decoder(form, drop), API.encoder(form, drop), lambda: Toy(**toy))
     reader = FrameReader()
     came = [*reader.feed(b"".join(frames)), *reader.finish()]
     return b"".join([*(out for one in came for out in relay.feed(one)), *relay.finish()])
@@ -118,14 +118,14 @@ def test_a_clean_stream_passes_byte_for_byte(frames: list[bytes]) -> None:
 
 
 def test_the_beginning_of_a_message_waits_for_its_first_text() -> None:
-    relay = Relay(API.codec(), Toy)
+    relay = Relay(API.decoder(), API.encoder(), Toy)
     frames = [Frame(one, one.partition(b"data: ")[2].strip()) for one in streamed(text_events("H", "i"))]
     assert [relay.feed(one) for one in frames[2:4]] == [[b""], [b""]]
     assert relay.feed(frames[4]) == [b"".join(one.raw for one in frames[2:5])]
 
 
 def test_kept_frames_are_given_back_after_a_failure() -> None:
-    relay = Relay(API.codec(), Toy)
+    relay = Relay(API.decoder(), API.encoder(), Toy)
     frames = streamed(text_events("H", "[x"))
     for one in frames[:4]:
         relay.feed(Frame(one, one.partition(b"data: ")[2].strip()))
@@ -318,7 +318,7 @@ def test_a_call_without_deltas_has_the_arguments_of_its_end() -> None:
 
 
 def test_a_keep_alive_is_numbered_and_a_comment_before_the_first_event() -> None:
-    relay = Relay(API.codec(), Toy)
+    relay = Relay(API.decoder(), API.encoder(), Toy)
     assert relay.codec.keep_alive() == b": keep-alive\n\n"
     frames = [Frame(one, one.partition(b"data: ")[2].strip()) for one in streamed(text_events("Hi", "[a]"))]
     out = [piece for one in frames[:5] for piece in relay.feed(one)]
