@@ -102,6 +102,7 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
     choice: int = 0
     harmless: bool = False
 
+
 type Reason = Literal["stop", "length", "tool_calls", "other"]
 """Why a message ended: `length` cuts it off, and calls do not change `other` (a filter, or an API
 whose reason does not speak of calls)."""

@@ -51,13 +51,15 @@ class Leaving(msgspec.Struct):
 
     def may_pass(self, entry: Waiting) -> bool:
         """True if all that a frame holds may leave."""
-        return self.passes and not (self.strict and entry.unknown)
+        strict, framing = self.strict, self.encoder.framing
+        return self.passes and not (strict and (entry.unknown or not framing.shows_all(entry.frame)))
 
     def whole(self, frame: Frame, entries: Sequence[tuple[int, Sequence[Said]]]) -> list[bytes]:
         """Let a frame leave of which nothing changed; `entries` is what it says of each choice."""
         if self.passes and not (self.shifted or self.behind):
             before = copy.copy(self.encoder)
-            tells = any([self.encoder.follow(said, choice) for choice, said in entries])
+            told = [self.encoder.follow(said, choice) for choice, said in entries]
+            tells = any(told)
             if not tells and any(said for _, said in entries):
                 self.kept = (*self.kept, frame.raw)
                 return []

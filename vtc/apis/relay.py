@@ -149,7 +149,8 @@ class Relay[P: Pipeline]:
         last = deltas[-1] if deltas else None
         if isinstance(last, End | Failure):
             out, after = self._end(leaving, complete=isinstance(last, End), failed=isinstance(last, Failure))
-            out += leaving.end(frame) if isinstance(last, End) else leaving.whole(frame, [(last.choice, [last])])
+            entry = replace(_waiting(frame, decoded.beside), after=(last,) if isinstance(last, Failure) else ())
+            out += leaving.end(frame) if isinstance(last, End) else _leave(leaving, last.choice, entry)
         elif len(choices := {one.choice for one in (*deltas, *decoded.beside)}) > 1:
             out, after = self._several(leaving, frame, decoded, sorted(choices))
         else:
@@ -182,12 +183,15 @@ class Relay[P: Pipeline]:
 
     def _at_once(self, frame: Frame, decoded: Decoded | None) -> list[bytes]:
         """Let a frame leave that tells nothing, or nothing of this API."""
-        if self.leaving.passes and not self.leaving.strict:
-            return [frame.raw]
-        if decoded is None and frame.data is not None and self.leaving.strict:
+        leaving = self.leaving
+        if not leaving.passes:
+            made = leaving.encoder.keep_alive()
+            return [made] if made else []
+        if leaving.strict and not leaving.encoder.framing.shows_all(frame):
+            raise Unread("data stand in a comment")
+        if leaving.strict and decoded is None and b"{" in (frame.data or b""):
             raise Unread("it is nothing of this API")
-        made = self.leaving.encoder.keep_alive() if decoded else None
-        return [made] if made else []
+        return [frame.raw]
 
     def finish(self) -> list[bytes]:
         """End the reply: return what the choices that upstream did not finish still have."""

@@ -40,8 +40,25 @@ from vtc.wire.framing import Frame
 
 _HEAD = {"id", "object", "created", "model", "system_fingerprint", "service_tier", "provider"}
 _HARMLESS = {
-    "chunk": {"obfuscation", "prompt_token_ids", "prompt_logprobs", "timings", "nonce", "kv_transfer_params", "x_groq"},
-    "choice": {"logprobs", "stop_reason", "token_ids", "matched_stop", "native_finish_reason", "hidden_states"},
+    "chunk": {
+        "obfuscation",
+        "prompt_token_ids",
+        "prompt_logprobs",
+        "timings",
+        "nonce",
+        "kv_transfer_params",
+        "x_groq",
+        "prompt_filter_results",
+    },
+    "choice": {
+        "logprobs",
+        "stop_reason",
+        "token_ids",
+        "matched_stop",
+        "native_finish_reason",
+        "hidden_states",
+        "content_filter_results",
+    },
     "delta": {"annotations", "reasoning_details", "token_ids"},
 }
 """Fields in which no client finds a call, by where they stand."""
@@ -134,7 +151,9 @@ class Decoder(msgspec.Struct):
         chunk = object_of(data)
         if chunk and chunk.get("error") and not chunk.get("choices"):
             error = part_of(chunk, "error")
-            return Decoded((Failure(str(error.get("message") or chunk["error"]), str(error.get("type") or "")),))
+            failure = Failure(str(error.get("message") or chunk["error"]), str(error.get("type") or ""))
+            others = {key: value for key, value in chunk.items() if key != "error"}
+            return Decoded((failure,), (*_origins("chunk", others, 0),))
         entries = chunk.get("choices") if chunk else None
         if not isinstance(entries, list) or not {*map(type, entries)} <= {dict}:
             return None
