@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from vtc.events import Call, Event, Markup, Reasoning, Rewritten, Text, ToolCall
+from vtc.events import Call, CallDelta, Event, Markup, Reasoning, Rewritten, Text, ToolCall
 
 CLOSERS = {"[": "]", "(": ")", "{": "}"}
 
@@ -30,6 +30,12 @@ class Toy:
     @property
     def takes_calls(self) -> bool:
         return not self.structured or self.guarded
+
+    def piece(self, delta: CallDelta) -> CallDelta | None:
+        return None
+
+    def upstream(self, calls: Sequence[ToolCall]) -> list[Event]:
+        return [*map(self._upstreams, calls)]
 
     def late(self) -> None:
         self.lates += 1
@@ -52,7 +58,7 @@ class Toy:
         held, self.held = self.held, ""
         return [Text(held)] if held else []
 
-    def finish(self, *, complete: bool, calls: Sequence[ToolCall] = ()) -> list[Event]:
+    def finish(self, *, complete: bool, calls: Sequence[ToolCall] = ()) -> list[Event | CallDelta]:
         return [*self.release(), *map(self._upstreams, calls)]
 
     def reasoned(self, text: str) -> None:

@@ -136,6 +136,12 @@ class Request(ABC):
     """`auto`, `none`, `required`, or the name of a tool."""
     parallel: bool
     """True if the reply may hold more than one call."""
+    thinks: bool | None
+    """True or False if it turns the reasoning on or off, None if it says nothing of that."""
+    wants_json: bool
+    """True if the answer is to be JSON."""
+    several: bool
+    """True if it asks for more than one choice."""
     form: Any
     """What decoder and encoder of the reply must know of the request; it is kept by `forget`."""
     fields: Mapping[str, Any]
@@ -156,8 +162,9 @@ class Request(ABC):
         set_: Mapping[str, Any] | None = None,
         tools: Sequence[Tool] | None = None,
         withheld: Collection[str] = (),
+        unstreamed: bool = False,
     ) -> bytes:
-        """Encode the request with these changes; what is not changed keeps its bytes.
+        """Encode the request with these changes; what is not changed keeps its bytes. `unstreamed` asks for a whole reply.
 
         `drop` holds dotted paths, `*` being any key or index. `tools` replaces the declared tools; with none at all,
         what is about tools is left out. Otherwise those named in `withheld` are left out.
@@ -190,7 +197,8 @@ class Api:
     name: str
     path: str
     """How the paths of its requests end; they are all POST."""
-    make_request: Callable[[bytes, Cache | None], Request]
+    make_request: Callable[[bytes, str, Cache | None], Request]
+    """Decodes a request: its body, and its path for APIs that say something there."""
     make_decoder: Callable[[Any, frozenset[str]], Decoder]
     """Makes the decoder of one reply, from the `form` of its request and names of fields that the client is not sent."""
     make_encoder: Callable[[Any, frozenset[str]], Encoder]
@@ -207,9 +215,13 @@ class Api:
     call_ids: str = "call_"
     """How ids of calls begin."""
 
-    def request(self, body: bytes, cache: Cache | None = None) -> Request:
+    def is_at(self, path: str) -> bool:
+        """True if requests to a path are of this API, however it is spelled (`plain_path`)."""
+        return path.endswith(self.path)
+
+    def request(self, body: bytes, cache: Cache | None = None, path: str = "") -> Request:
         """Decode a request; declarations of tools may be kept in `cache`, nowhere else. Raises `BadRequest`."""
-        return self.make_request(body, cache)
+        return self.make_request(body, path, cache)
 
     def decoder(self, form: Any = None, drop: Collection[str] = ()) -> Decoder:
         """Make the decoder of one reply."""

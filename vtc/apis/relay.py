@@ -44,6 +44,7 @@ from vtc.events import (
     ToolCall,
     Usage,
 )
+from vtc.json_text import decode
 from vtc.wire.framing import Frame
 
 MOST_CHOICES = 256
@@ -78,6 +79,14 @@ class Pipeline(Protocol):
     def reasoned(self, text: str) -> None:
         """Take reasoning that upstream parted off itself: none is to be looked for in the text."""
 
+    def piece(self, delta: CallDelta) -> CallDelta | None:
+        """Take a piece of a call of upstream's; return what may leave of it now, None if its call waits."""
+        ...
+
+    def upstream(self, calls: Sequence[ToolCall]) -> list[Event]:
+        """Take calls of upstream's that waited and are whole; the message goes on."""
+        ...
+
     def pause(self) -> list[Event]:
         """End one block of text; the message goes on with another."""
         ...
@@ -86,8 +95,8 @@ class Pipeline(Protocol):
         """Upstream makes calls itself: give back what is held; text that follows is text."""
         ...
 
-    def finish(self, *, complete: bool, calls: Sequence[ToolCall] = ()) -> list[Event]:
-        """End the message; `calls` are those that upstream made itself."""
+    def finish(self, *, complete: bool, calls: Sequence[ToolCall] = ()) -> list[Event | CallDelta]:
+        """End the message; `calls` are those of upstream's that waited. Of others there may be a last piece."""
         ...
 
     def late(self) -> None:
@@ -104,6 +113,10 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
     """True once upstream makes calls itself."""
     paused: bool = False
     """True after the end of a block, until the message goes on."""
+    kept: bool = False
+    """True once calls of upstream's have left in their frames."""
+    stuck: bool = False
+    """True once a call that waits was not whole as another one began: all that wait do so until the end."""
     lifted: bool = False
     """True once the client was given calls that it would not have been given otherwise."""
     ended: bool = False
@@ -268,10 +281,10 @@ class Relay[P: Pipeline]:
         for choice in self._choices.values():
             if choice.ended:
                 continue
-            choice, events, fate = _finish(choice, [], complete=complete)
-            entry = Waiting(self._last, intact=False, written=True)
+            choice, events, pieces, fate = _finish(choice, [], complete=complete)
+            entry = Waiting(self._last, after=(*pieces,), intact=False, written=True)
             if (choice.lifted or fate == "written") and not failed:
-                entry = replace(entry, after=(Finish(_reason("stop", choice, fate), choice.index),))
+                entry = replace(entry, after=(*pieces, Finish(_reason("stop", choice, fate), choice.index)))
             settled, left = _settle(leaving, choice, entry, events)
             after.append(settled)
             out += left
@@ -343,18 +356,28 @@ def _read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choi
                 if pipeline.structured and not choice.native:
                     choice = replace(choice, native=True)
                     events += pipeline.release()
-                if pipeline.takes_calls:
+                if delta.name:
+                    choice, made, calls = _ended_calls(choice, calls, delta)
+                    events += made
+                left = pipeline.piece(delta) if pipeline.takes_calls else delta
+                if left is None:
                     calls.append(delta)
-                else:
-                    after.append(delta)
+                    continue
+                choice = replace(choice, kept=True, waiting=deque(_begun(one, delta) for one in choice.waiting))
+                after += [one for one in calls if one.index == delta.index]
+                calls = [one for one in calls if one.index != delta.index]
+                after += [left] if left.name or left.arguments or left is delta else []
+                intact = intact and left is delta
             case BlockEnd():
                 choice = replace(choice, paused=True)
                 after.append(delta)
             case Finish(reason=reason):
                 lifted = Call in map(type, events)
-                choice, made, fate = _finish(choice, calls, complete=reason != "length", lifted=lifted)
+                choice, made, pieces, fate = _finish(choice, calls, complete=reason != "length", lifted=lifted)
                 told = _reason(reason, choice, fate)
                 events += made
+                after += pieces
+                intact = intact and not pieces
                 after.append(delta if told == reason else replace(delta, reason=told))
                 intact = intact and told == reason and not (calls and fate == "written") and not choice.strict
                 calls = [] if fate == "written" else calls
@@ -370,26 +393,77 @@ def _read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choi
 
 def _finish(
     choice: Choice, calls: Sequence[CallDelta], *, complete: bool, lifted: bool = False
-) -> tuple[Choice, Made, Fate]:
-    """End a choice; upstream's own calls that are clean, and that no stage changed, leave in their frames.
+) -> tuple[Choice, Made, list[CallDelta], Fate]:
+    """End a choice; return also the last pieces of calls that have left."""
+    gathered, clean = _gathered(choice, calls)
+    ended = choice.pipeline.finish(complete=complete, calls=gathered)
+    pieces = [one for one in ended if isinstance(one, CallDelta)]
+    choice = replace(choice, ended=True, lifted=choice.lifted or lifted)
+    choice, made, fate = _decided(
+        choice, gathered, [one for one in ended if not isinstance(one, CallDelta)], clean=clean
+    )
+    return choice, made, pieces, fate
 
-    Where no frame may leave that was not read, calls are written anew: what else a frame of one says may be another.
-    """
-    pieces = [*[piece for entry in choice.waiting for piece in entry.calls], *calls]
-    accumulated = ToolCallAccumulator(pieces)
+
+def _ended_calls(choice: Choice, calls: list[CallDelta], begins: CallDelta) -> tuple[Choice, Made, list[CallDelta]]:
+    """Deal with the calls that waited for their end, as another one `begins`; return the pieces that still wait."""
+    waiting = [*(piece for entry in choice.waiting for piece in entry.calls), *calls]
+    if not waiting or choice.stuck or waiting[0].index in (None, begins.index):
+        return choice, [], calls
+    said: dict[int | None, str] = {}
+    for piece in waiting:
+        said[piece.index] = said.get(piece.index, "") + piece.arguments
+    if {None, begins.index} & said.keys() or not all(map(_is_object, said.values())):
+        return replace(choice, stuck=True), [], calls
+    gathered, clean = _gathered(choice, calls)
+    choice, made, fate = _decided(choice, gathered, choice.pipeline.upstream(gathered), clean=clean)
+    if fate == "kept":
+        waiting = deque(replace(one, calls=(), after=(*one.calls, *one.after)) for one in choice.waiting)
+        return replace(choice, waiting=waiting, kept=True), made, calls
+    return choice, made, []
+
+
+def _gathered(choice: Choice, calls: Sequence[CallDelta]) -> tuple[list[ToolCall], bool]:
+    """Put together the calls that wait; also tell whether their pieces are clean."""
+    accumulated = ToolCallAccumulator([*[piece for entry in choice.waiting for piece in entry.calls], *calls])
     gathered = accumulated.calls()
     if len(gathered) > MOST_CALLS and choice.pipeline.takes_calls:
         raise ValueError(f"the reply has more than {MOST_CALLS} calls")
-    made: Made = [*choice.pipeline.finish(complete=complete, calls=gathered)]
-    choice = replace(choice, ended=True, lifted=choice.lifted or lifted)
+    return gathered, accumulated.clean
+
+
+def _decided(
+    choice: Choice, gathered: Sequence[ToolCall], made: list[Event], *, clean: bool
+) -> tuple[Choice, Made, Fate]:
+    """Decide how upstream's own calls leave: those that are clean, and that no stage changed, in their frames.
+
+    Where no frame may leave that was not read, calls are written anew: what else a frame of one says may be another.
+    """
     if not gathered:
-        return replace(choice, lifted=choice.lifted or Call in map(type, made)), made, "none"
+        return replace(choice, lifted=choice.lifted or Call in map(type, made)), [*made], "none"
     left = [event.call for event in made if isinstance(event, Call)]
     rewritten = any(isinstance(event, Rewritten) for event in made)
-    if accumulated.clean and not rewritten and not choice.strict and _is_same(left, gathered):
+    if clean and not rewritten and not choice.strict and _is_same(left, gathered):
         return choice, [event for event in made if not isinstance(event, Call)], "kept"
     waiting = deque(map(_without_calls, choice.waiting))
-    return replace(choice, waiting=waiting, lifted=choice.lifted or Call in map(type, made)), made, "written"
+    return replace(choice, waiting=waiting, lifted=choice.lifted or Call in map(type, made)), [*made], "written"
+
+
+def _is_object(arguments: str) -> bool:
+    """True if the arguments of a call are whole."""
+    try:
+        return isinstance(decode(arguments.encode()), dict)
+    except ValueError:
+        return False
+
+
+def _begun(entry: Waiting, piece: CallDelta) -> Waiting:
+    """Let the pieces of a call leave that waited for its beginning."""
+    if not entry.calls:
+        return entry
+    begun = tuple(one for one in entry.calls if one.index == piece.index)
+    rest = tuple(one for one in entry.calls if one.index != piece.index)
+    return replace(entry, calls=rest, after=(*begun, *entry.after))
 
 
 def _is_same(left: Sequence[ToolCall], gathered: Sequence[ToolCall]) -> bool:
@@ -406,7 +480,7 @@ def _without_calls(entry: Waiting) -> Waiting:
 
 def _reason(reason: Reason, choice: Choice, fate: Fate) -> Reason:
     """Tell the reason that goes with the calls that the client is given."""
-    if choice.lifted or fate == "kept":
+    if choice.lifted or choice.kept or fate == "kept":
         return reason if reason in ("length", "other") else "tool_calls"
     return "stop" if reason == "tool_calls" and (fate == "written" or not choice.native) else reason
 

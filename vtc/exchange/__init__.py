@@ -76,7 +76,7 @@ class Exchange:
         self._request = request
         self._body = body
         self._tools = {tool.name: tool for tool in plan.tools}
-        self._several = request.fields.get("n") not in (None, 1)
+        self._several = request.several
         self._seed = seed
         form = alphanumeric9 if plan.reply.ids == "alphanumeric9" else api.call_id
         self._ids = Ids(seed, request.call_ids, form)
@@ -102,7 +102,7 @@ class Exchange:
             cache = ConversationCache()  # for this exchange alone, which needs some values twice
         with as_it_came():
             cache.next_exchange()
-            request = api.request(body, cache)
+            request = api.request(body, cache, facts.path)
             facts = replace(facts, model=request.model, body=request.fields)
             return cls(api, request, body, planner.plan(facts, request, cache), seed, cache)
 

@@ -114,7 +114,9 @@ class VirtualToolCalling:
             return
         if api is None:
             if unread := flows.unread(flow):
-                self._left_alone(flow, unread)
+                self._left_alone(flow, unread.why)
+                if unread.may_call:
+                    self._refuse(flow, unread.why)
             return
         started = time.perf_counter()
         if flow.is_replay == "request":
@@ -130,8 +132,7 @@ class VirtualToolCalling:
         except ValueError as error:
             self._left_alone(flow, str(error))
             self.forget()
-            if ctx.options.vtc_mode == "rewrite" and self.planner.refuses(flows.facts(flow)):
-                refuse(flow, str(error))
+            self._refuse(flow, str(error))
             return
         live = self._live[flow] = Live(exchange, bodies.keep(), time.perf_counter() - started)
         went = len(rewritten) if ctx.options.vtc_mode == "rewrite" else len(body)
@@ -159,6 +160,11 @@ class VirtualToolCalling:
         left, known = f"left alone: {why}", secrets(flow.request.headers)
         said: dict[str, object] = escaped(scrubbed({"request": [left]}, known))
         self._say(flow, said, escaped(scrub(f"vtc: {left}", known)), "left alone")
+
+    def _refuse(self, flow: http.HTTPFlow, why: str) -> None:
+        """Answer a request whose reply could not be read, where a policy refuses calls."""
+        if ctx.options.vtc_mode == "rewrite" and self.planner and self.planner.refuses(flows.facts(flow)):
+            refuse(flow, why)
 
     def _api(self, flow: http.HTTPFlow) -> Api | None:
         return None if AGAIN in flow.metadata else flows.api(flow)

@@ -230,8 +230,8 @@ def test_own_calls_come_behind_those_of_the_text() -> None:
     assert chat.read(body).calls == [("x", {}), ("y", {}), ("n", {})]
 
 
-def test_own_calls_go_to_a_client_of_text_at_the_end() -> None:
-    """By index, with an id if there was none; whatever else the chunk says stays."""
+def test_own_calls_go_to_a_client_of_text_each_at_its_end() -> None:
+    """Whatever else the chunk says stays."""
     frames = [
         chat.ROLE,
         chat.chunk({"tool_calls": [{"index": 1, "function": {"name": "b", "arguments": {"x": 1}}}]}),
@@ -242,7 +242,7 @@ def test_own_calls_go_to_a_client_of_text_at_the_end() -> None:
         chat.DONE,
     ]
     body = run(*frames, structured=False)
-    assert chat.read(body) == chat.Read('Hi[a {} q][b {"x": 1} None]', finish_reason="stop")
+    assert chat.read(body) == chat.Read('[b {"x": 1} None]Hi[a {} q]', finish_reason="stop")
     assert "tool_calls" not in body.decode()
     assert body.startswith(chat.ROLE)
     assert body.endswith(chat.USED + chat.DONE)

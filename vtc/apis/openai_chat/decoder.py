@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from vtc.apis.base import Decoded, Json
 from vtc.apis.fields import cleaned, count_of, object_of, part_of
-from vtc.apis.openai_chat.calls import read_call, read_function_call
+from vtc.apis.openai_chat.calls import LEGACY, read_call, read_function_call
 from vtc.apis.openai_chat.words import FRAMING, NAME, REASONS
 from vtc.events import (
     Beside,
@@ -175,12 +175,12 @@ class Decoder(msgspec.Struct):
                 yield Start(id_, str(head.get("model") or ""), created, index, own)
 
     def _counted(self, piece: CallDelta) -> CallDelta:
-        """Note the number of a call; one that leaves numbers out is not clean."""
-        if piece.index is None or not piece.name:
+        """Note the number of a call; one that leaves numbers out, or takes one again, is not clean."""
+        if piece.index in (None, LEGACY) or not piece.name:
             return piece
         next_ = self.numbers.get(piece.choice, 0)
         self.numbers = {**self.numbers, piece.choice: max(next_, piece.index + 1)}
-        return replace(piece, clean=False) if piece.index > next_ else piece
+        return replace(piece, clean=False) if piece.index != next_ else piece
 
 
 def _deltas(choice: int, entry: Json, part: Any) -> list[Delta]:

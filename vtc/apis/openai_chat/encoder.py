@@ -42,14 +42,18 @@ class Encoder(msgspec.Struct):
     begun: frozenset[int] = frozenset()
     """The choices whose role was told."""
     calls: dict[int, int] = {}
-    """By choice, how many calls were written."""
+    """By choice, how many calls the client was told of."""
+    places: dict[tuple[int, int | None], int] = {}
+    """The client's numbers of upstream's calls, by choice and upstream's number."""
 
     def follow(self, said: Sequence[Said], choice: int) -> bool:
+        self.in_step = True
         for one in said:
             if isinstance(one, Start):
                 self._start(one)
                 self.begun |= {one.choice}
-        self.in_step = not (self.calls.get(choice) and CallDelta in map(type, said))
+            elif isinstance(one, CallDelta) and one.index != LEGACY:
+                self.in_step = self.in_step and self._place(one, choice) == (one.index or 0)
         return True
 
     def write(self, said: Sequence[Said], choice: int) -> list[Json]:
@@ -117,8 +121,7 @@ class Encoder(msgspec.Struct):
 
     def _call(self, call: ToolCall, choice: int) -> tuple[Json, Json]:
         """Write a call as two deltas: all but its arguments, then these."""
-        index = self.calls.get(choice, 0)
-        self.calls = {**self.calls, choice: index + 1}
+        index = self._next(choice)
         if self.legacy:
             head = {"name": call.name, "arguments": ""}
             return {"function_call": head}, {"function_call": {"arguments": call.arguments}}
@@ -128,14 +131,28 @@ class Encoder(msgspec.Struct):
         return {"tool_calls": [{**entry, "index": index}]}, {"tool_calls": [rest]}
 
     def _piece(self, piece: CallDelta, choice: int) -> Json:
-        """Write a piece of a call that upstream made; calls that were read from the text before took the first places."""
+        """Write a piece of a call that upstream made."""
         if piece.index == LEGACY:
-            return {"function_call": piece.source or {"name": piece.name, "arguments": piece.arguments}}
-        entry = piece.source
-        if entry is None:
-            call = ToolCall(piece.name, piece.arguments, piece.id)
-            entry = entry_of(call) if piece.name else {"function": {"arguments": piece.arguments}}
-        return {"tool_calls": [{**entry, "index": (piece.index or 0) + self.calls.get(choice, 0)}]}
+            return {"function_call": {**({"name": piece.name} if piece.name else {}), "arguments": piece.arguments}}
+        call = ToolCall(piece.name, piece.arguments, piece.id, piece.source)
+        entry = entry_of(call)
+        if not piece.name:
+            entry = {key: value for key, value in entry.items() if key not in ("id", "type")}
+            entry["custom" if "custom" in entry else "function"].pop("name")
+        return {"tool_calls": [{"index": self._place(piece, choice), **entry}]}
+
+    def _next(self, choice: int) -> int:
+        """Take the next number of a call."""
+        number = self.calls.get(choice, 0)
+        self.calls = {**self.calls, choice: number + 1}
+        return number
+
+    def _place(self, piece: CallDelta, choice: int) -> int:
+        """Find the client's number of the call of a piece."""
+        key = choice, piece.index
+        if key not in self.places:
+            self.places = {**self.places, key: self._next(choice)}
+        return self.places[key]
 
     def _reason(self, end: Finish) -> str:
         """Write the finish reason; upstream's own word where it is one of this API and says the same."""
