@@ -169,9 +169,11 @@ class Relay[P: Pipeline]:
         else:
             index = min(choices, default=0)
             choice = self._choices.get(index) or self._choice(index)
+            waiting = choice.waiting
             choice, entry, events = _read(choice, _waiting(frame, decoded.beside), deltas)
             after = [choice]
-            if not events and not choice.ended and (choice.waiting or entry.text or entry.calls):
+            is_undecided = not (events or choice.ended) and choice.waiting is waiting
+            if is_undecided and (choice.waiting or entry.text or entry.calls):
                 choice.waiting.append(entry)  # as for each frame of a long call; nothing can fail any more
                 out = []
             elif choice.waiting or not _is_unchanged(choice, entry, events) or not leaving.may_pass(entry):
@@ -359,11 +361,14 @@ def _read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choi
                 if delta.name:
                     choice, made, calls = _ended_calls(choice, calls, delta)
                     events += made
-                left = pipeline.piece(delta) if pipeline.takes_calls else delta
+                waits = choice.stuck and bool(delta.name)  # calls keep their order
+                left = delta if not pipeline.takes_calls else None if waits else pipeline.piece(delta)
                 if left is None:
                     calls.append(delta)
                     continue
-                choice = replace(choice, kept=True, waiting=deque(_begun(one, delta) for one in choice.waiting))
+                choice = replace(choice, kept=True)
+                if any(one.calls for one in choice.waiting):
+                    choice = replace(choice, waiting=deque(_begun(one, delta) for one in choice.waiting))
                 after += [one for one in calls if one.index == delta.index]
                 calls = [one for one in calls if one.index != delta.index]
                 after += [left] if left.name or left.arguments or left is delta else []

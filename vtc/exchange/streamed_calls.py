@@ -202,6 +202,9 @@ def _after(left: str, whole: str) -> str:
     begun, meant = JsonBody(lenient=False), JsonBody(lenient=False)
     begun.feed(left, 0)
     meant.feed(whole, 0, final=True)
-    if not (meant.done and meant.text().startswith(begun.text())):
-        raise ValueError("its arguments are not a whole JSON object, and a part of them has left")
-    return meant.text()[len(begun.text()) :]
+    more = meant.text()[len(begun.text()) :] if meant.text().startswith(begun.text()) else ""
+    try:
+        loaded(left + more)
+    except ValueError:
+        raise ValueError("its arguments are not a whole JSON object, and a part of them has left") from None
+    return more
