@@ -97,6 +97,9 @@ class Stream:
         started = self._clock()
         held = self._read(self._fast.take(b""), final=False) if self._fast else []
         out = _joined(held + self._read(b"", final=True, fault=fault))
+        if unknown := self._relay.leaving.left_out:
+            reason = "parts of the reply that VTC does not know did not leave"
+            self._report.intervened("unread_calls", "dropped", "", reason, ", ".join(unknown))
         self.seconds += self._clock() - started
         return out
 
