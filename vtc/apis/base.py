@@ -142,7 +142,7 @@ class Request(ABC):
     """True if the answer is to be JSON."""
     several: bool
     """True if it asks for more than one choice."""
-    form: Any
+    form: Any = None
     """What decoder and encoder of the reply must know of the request; it is kept by `forget`."""
     fields: Mapping[str, Any]
     """The whole request as plain data, for profiles that match on it."""
