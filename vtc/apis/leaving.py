@@ -79,18 +79,27 @@ class Leaving(msgspec.Struct):
         self.shifted = self.shifted or self.encoder.counts
         return self._framed(values, like, first=first)
 
+    def at_once(self, frame: Frame) -> list[bytes]:
+        """Let a frame leave that tells nothing, after those that stay here."""
+        if not self.kept:
+            return [frame.raw]
+        self.kept = (*self.kept, frame.raw)
+        return []
+
     def left(self) -> None:
-        """Take note that a frame was left out."""
+        """Take note that a frame was left out: without its text, a block whose start is kept may never begin."""
+        if self.kept:
+            self.written((), 0)
         self.shifted = self.shifted or self.encoder.counts
 
     def end(self, frame: Frame | None = None) -> list[bytes]:
         """End the reply; `frame` is how upstream ended it."""
         values = self.encoder.end()
         out: list[bytes] = []
-        if frame is not None and self.in_step:
+        if frame is not None and self.in_step and not self.strict:
             out, self.kept = [*self.kept, frame.raw], ()
         elif frame is not None or not self.passes:
-            out = self._framed(values, frame)
+            out, self.kept = self._framed(values, frame), ()
             if not self.ended and self.encoder.framing.last:
                 out.append(self.encoder.framing.last)
         self.ended = True

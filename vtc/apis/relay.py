@@ -149,7 +149,10 @@ class Relay[P: Pipeline]:
         last = deltas[-1] if deltas else None
         if isinstance(last, End | Failure):
             out, after = self._end(leaving, complete=isinstance(last, End), failed=isinstance(last, Failure))
-            out += leaving.end(frame) if isinstance(last, End) else leaving.whole(frame, [(last.choice, [last])])
+            if isinstance(last, End):
+                out += leaving.end(frame)
+            else:
+                out += _leave(leaving, last.choice, replace(_waiting(frame, [*decoded.beside, last]), after=(last,)))
         elif len(choices := {one.choice for one in (*deltas, *decoded.beside)}) > 1:
             out, after = self._several(leaving, frame, decoded, sorted(choices))
         else:
@@ -183,7 +186,7 @@ class Relay[P: Pipeline]:
     def _at_once(self, frame: Frame, decoded: Decoded | None) -> list[bytes]:
         """Let a frame leave that tells nothing, or nothing of this API."""
         if self.leaving.passes and not self.leaving.strict:
-            return [frame.raw]
+            return self.leaving.at_once(frame) if decoded else [frame.raw]
         if decoded is None and frame.data is not None and self.leaving.strict:
             raise Unread("it is nothing of this API")
         made = self.leaving.encoder.keep_alive() if decoded else None
@@ -274,8 +277,10 @@ class Relay[P: Pipeline]:
         return out, after
 
 
-def _waiting(frame: Frame, beside: Iterable[Beside]) -> Waiting:
-    unknown = any(isinstance(one, Origin) and not one.harmless for one in beside)
+def _waiting(frame: Frame, beside: Iterable[Beside | Failure]) -> Waiting:
+    origins = [one if isinstance(one, Origin) else getattr(one, "own", None) for one in beside]
+    unknown = any(own is not None and not own.harmless for own in origins)
+    beside = [one for one in beside if not isinstance(one, Failure)]
     return Waiting(frame, before=_before(beside), after=_after(beside), unknown=unknown)
 
 

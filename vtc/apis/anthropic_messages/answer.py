@@ -6,13 +6,14 @@ arguments, the reason with the usage, the stop.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from vtc.apis.base import Request
-from vtc.apis.blocks import Json
+from vtc.apis.base import Json, Request
 from vtc.apis.folding import add
 from vtc.apis.tool_calls import arguments_text
+from vtc.events import ToolCall
 from vtc.json_text import decode
 
 _TEXTS = {"text": ("text",), "thinking": ("thinking", "signature")}
@@ -89,3 +90,13 @@ def events_of(block: Json, index: int) -> Iterator[Json]:
     for delta in deltas:
         yield {"type": "content_block_delta", "index": index, "delta": delta}
     yield {"type": "content_block_stop", "index": index}
+
+
+def block_of(call: ToolCall) -> dict[str, Any]:
+    """Write a call as a block, with the fields that VTC does not know (`caller`)."""
+    try:
+        arguments = json.loads(call.arguments)
+    except ValueError:
+        arguments = {}
+    source = call.source if isinstance(call.source, dict) else {}
+    return {**source, "type": "tool_use", "id": call.id, "name": call.name, "input": arguments}

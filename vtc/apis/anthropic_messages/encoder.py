@@ -1,0 +1,532 @@
+"""Replies of Anthropic Messages as they leave: the events of a stream (`decoder.py` shows them).
+
+One block is open at a time, and a call takes a block of its own: what comes in between waits until its arguments are
+whole. A text block without text is refused when the client sends it back, so it does not begin.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec.structs import replace
+
+from vtc.apis.anthropic_messages.words import DELTA, FRAMING, NAME, REASONS, START, STOP
+from vtc.apis.base import Json, Said
+from vtc.apis.fields import count_of, part_of
+from vtc.apis.tool_calls import Nesting, ToolCallAccumulator
+from vtc.events import (
+    BlockEnd,
+    BlockStart,
+    Call,
+    CallDelta,
+    Failure,
+    Finish,
+    Origin,
+    Reasoning,
+    ReasoningDelta,
+    Refused,
+    Rewritten,
+    Seal,
+    Start,
+    Text,
+    ToolCall,
+    Usage,
+)
+from vtc.wire.sse import EventStream
+
+_OURS = -1
+"""Stands for the number of a block that upstream has none for."""
+_NONE = -2
+"""Stands for the number of what is about no block."""
+_THOUGHTS = {"thinking", "reasoning", "reasoning_content"}
+"""Names for reasoning among the fields to drop."""
+_STARTS: dict[str, Json] = {
+    "text": {"type": "text", "text": ""},
+    "reasoning": {"type": "thinking", "thinking": "", "signature": ""},
+}
+_ERRORS = {
+    *("invalid_request", "authentication", "billing", "permission", "not_found", "request_too_large"),
+    *("rate_limit", "timeout", "overloaded"),
+}
+"""The types of errors, without their ending."""
+type _Noted = BlockStart | BlockEnd | Origin
+
+
+class Block(msgspec.Struct, frozen=True, gc=False):
+    """A block of text or of reasoning in which more may be said."""
+
+    kind: str
+    number: int
+    """Upstream's."""
+    index: int
+    """The client's."""
+
+
+class OpenCall(msgspec.Struct, frozen=True):
+    """A call that upstream makes, as far as it was written."""
+
+    number: int
+    name: str
+    id: str | None
+    nesting: Nesting
+
+
+class Encoder(msgspec.Struct):
+    """The events of a streamed reply.
+
+    `thinks` says that the request asked for thinking: else only what the model's own server of this API thinks is shown.
+    `drop` names kinds of blocks to leave out.
+    """
+
+    framing: ClassVar[EventStream] = FRAMING
+    counts: ClassVar[bool] = False
+
+    thinks: bool = False
+    drop: frozenset[str] = frozenset()
+    in_step: bool = True
+    id: str = ""
+    started: bool = False
+    native: bool = False
+    """True if the server speaks this API, too."""
+    count: int = 0
+    """Blocks that began at the client."""
+    opened: dict[int, int] = {}
+    """By upstream's number, the client's of the blocks that have begun and not ended."""
+    open: Block | None = None
+    noted: tuple[_Noted, ...] = ()
+    """Starts and ends of blocks that the client was not told."""
+    kept: bool = False
+    """True if frames that say what is noted are kept by the relay."""
+    call: OpenCall | None = None
+    done: frozenset[int] = frozenset()
+    """Upstream's numbers of calls that have ended."""
+    queue: tuple[Said, ...] = ()
+    """What waits for the end of the call, and pieces of calls that have no name yet."""
+    called: bool = False
+    refused: bool = False
+    usage: Json = {}
+    closing: Json = {}
+    """Upstream's last event but one, whose other fields leave with the reason."""
+    finish: Finish | None = None
+    """The end of the message, until it is told."""
+    finished: bool = False
+    ended: bool = False
+
+    # What leaves as it came
+
+    def follow(self, said: Sequence[Said], choice: int) -> bool:
+        self.native = True
+        if not self._is_level and Failure not in map(type, said):
+            self.in_step = False
+            return True
+        told, self.in_step, elsewhere = not said, True, False
+        for one in said:
+            match one:
+                case BlockStart(number=number):
+                    expected = self.count + sum(isinstance(noted, BlockStart) for noted in self.noted)
+                    self._is_at(number if not self._is_hidden(one.kind) else _OURS, expected)
+                    self._keep(one)
+                case BlockEnd():
+                    is_begun = any(isinstance(noted, BlockStart) for noted in self.noted)
+                    self.in_step = self.in_step and (is_begun or self.open is not None)
+                    self._keep(one)
+                case Origin(kind="within", value=number):
+                    elsewhere = told = True
+                    self._is_at(number, self.opened.get(number))
+                case Origin(kind="fields"):
+                    pass
+                case Origin():
+                    told = self._follow_event(one) or told
+                case Text(text) | ReasoningDelta(text) if not text or elsewhere:
+                    pass
+                case _:
+                    told = True
+                    self._tell_noted()
+                    self._follow(one)
+        if not said:
+            self._tell_noted()
+        self.started = self.started or told
+        return told or not self.in_step
+
+    @property
+    def _is_level(self) -> bool:
+        """True if the client was told all that is noted, by frames if not yet, and has its open blocks from upstream."""
+        return (self.kept or not self.noted) and all(number == index for number, index in self.opened.items())
+
+    def _is_at(self, number: int, index: int | None) -> None:
+        self.in_step = self.in_step and number == index
+
+    def _keep(self, one: _Noted) -> None:
+        self.noted, self.kept = (*self.noted, one), True
+
+    def _tell_noted(self) -> None:
+        """Take note that the client is told now what was noted, by frames that were kept."""
+        for one in self.noted:
+            if isinstance(one, BlockStart):
+                self.open = Block(one.kind, one.number, self._take(one.number))
+            elif isinstance(one, BlockEnd) and self.open:
+                self._end(self.open.number)
+        self.noted = ()
+
+    def _follow(self, one: Said) -> None:
+        open_ = self.open
+        match one:
+            case Start():
+                self._start(one)
+            case Text() | ReasoningDelta() | Seal():
+                self._is_at(*((open_.number, open_.index) if open_ else (_OURS, 0)))
+            case CallDelta(number, name=name) if name and number is not None:
+                self._is_at(number, self._take(number))
+                self.open, self.called = None, True
+            case CallDelta(number):
+                self._is_at(_OURS if number is None else number, self.opened.get(_OURS if number is None else number))
+            case Usage():
+                self.usage = one.own.value if one.own else {}
+            case Finish():
+                self.finished = True
+            case Failure():
+                self.ended = True
+
+    def _follow_event(self, one: Origin) -> bool:
+        """Take note of an event that only this API has; False if it is kept with the start of its block."""
+        event, number = one.value, _number(one)
+        if event["type"] == DELTA and self._begins(number):
+            self._keep(one)
+            return False
+        self._tell_noted()
+        if event["type"] == START:
+            self._is_at(_OURS if self._is_hidden(one.kind) else number, self._take(number))
+            self.open = None
+        elif event["type"] in (DELTA, STOP):
+            self._is_at(number, self.opened.get(number))
+        if event["type"] == STOP:
+            self._end(number)
+        return True
+
+    # What is written
+
+    def write(self, said: Sequence[Said], choice: int) -> list[Json]:
+        if choice:
+            return []  # a message has only one
+        self.noted, started = _needed(self.noted), self.started
+        ends = [one for one in said if _is_stop(one)]
+        told = [event for one in [*(one for one in said if not _is_stop(one)), *ends] for event in self._say(one)]
+        if self.finish and self.native:
+            told += self._finish()
+        if told and not started and not self.started and told[0]["type"] not in ("ping", "error"):
+            told = [*self._start(Start()), *told]
+        self.kept = False
+        more = [one.value for one in said if isinstance(one, Origin) and one.kind == "fields"]
+        last = next((place for place, event in enumerate(told) if event["type"] == DELTA), None)
+        if more and last is not None:
+            told[last] = {**told[last], **more[0], "delta": {**told[last]["delta"], **more[0].get("delta", {})}}
+        return told
+
+    def _say(self, one: Said) -> Iterator[Json]:
+        if self.ended:
+            return
+        if self.call and not isinstance(one, Start | Usage | Finish | Failure) and not self._is_of_call(one):
+            if not self.call.nesting.is_whole:
+                self.queue = (*self.queue, one)
+                return
+            yield from self._end_call()
+        match one:
+            case Start():
+                yield from self._start(one)
+            case BlockStart() if not self._is_hidden(one.kind):
+                self.noted = _needed((*self.noted, one))
+            case BlockEnd() if self.open or self.noted:
+                self.noted = _needed((*self.noted, one))
+            case Text(text) | Rewritten(text=text) | Refused(text) if text:
+                self.refused = self.refused or isinstance(one, Refused)
+                yield from self._to("text")
+                yield self._piece("text", text)
+            case Reasoning(text) | ReasoningDelta(text) if text and self._shows(one):
+                yield from self._to("reasoning")
+                yield self._piece("thinking", text)
+            case Seal() if self._shows(one):
+                yield from self._seal(one)
+            case Call(call=call):
+                yield from self._call(call, _OURS)
+                self.call = None
+                yield from self._close()
+            case CallDelta():
+                yield from self._call_piece(one)
+            case Origin(kind="message_delta", value=event):
+                if part_of(event, "delta").get("stop_reason"):
+                    self.closing = event
+                else:
+                    yield event
+            case Origin(kind=kind) if kind not in ("within", "fields"):
+                yield from self._event(one)
+            case Usage():
+                self.usage = one.own.value if one.own else _counts(one)
+            case Finish():
+                self.finish = one
+            case Failure():
+                kind = one.kind if one.kind.removesuffix("_error") in _ERRORS else "api_error"
+                self.ended = self.in_step = True
+                error = {"type": "error", "error": {"type": kind, "message": one.message}}
+                yield one.own.value if one.own else error
+
+    def _start(self, start: Start) -> Sequence[Json]:
+        if self.started:
+            return []
+        self.started, self.id, self.native = True, start.id or "msg_vtc", start.own is not None
+        if start.own:
+            usage = part_of(part_of(start.own.value, "message"), "usage")
+            self.usage = {"output_tokens": count_of(usage, "output_tokens")}
+            return [start.own.value]
+        head = {"id": self.id, "type": "message", "role": "assistant", "model": start.model, "content": []}
+        rest = {"stop_reason": None, "stop_sequence": None, "usage": {"input_tokens": 0, "output_tokens": 0}}
+        return [{"type": "message_start", "message": {**head, **rest}}]
+
+    # Blocks
+
+    def _take(self, number: int) -> int:
+        """Take the next of the client's numbers for a block of upstream's."""
+        index, self.count = self.count, self.count + 1
+        self.opened = {**self.opened, number: index}
+        self.in_step = number == index
+        return index
+
+    def _end(self, number: int) -> None:
+        self.opened = {one: index for one, index in self.opened.items() if one != number}
+        self.open = None if self.open and self.open.number == number else self.open
+
+    def _noted(self, kind: str) -> BlockStart | None:
+        """Find the start of a block that the client was not told."""
+        return next((one for one in self.noted if isinstance(one, BlockStart) and one.kind == kind), None)
+
+    def _begins(self, number: int) -> bool:
+        return any(isinstance(one, BlockStart) and one.number == number for one in self.noted)
+
+    def _to(self, kind: str, block: Json | None = None) -> Iterator[Json]:
+        """Have a block open for text or for reasoning; `block` is how it starts if that is not known by its kind."""
+        start = self._noted(kind)
+        if start is None and self.open and self.open.kind == kind:
+            self.noted = _without_ends(self.noted)
+            return
+        yield from self._close()
+        number = start.number if start else _OURS
+        self.open = Block(kind, number, self._take(number))
+        own = start.own.value if start and start.own else {}
+        block = {**part_of(own, "content_block"), **(block or _STARTS[kind])}
+        yield {"type": START, **own, "index": self.open.index, "content_block": block}
+        if start:
+            parts, self.noted = [one.value for one in self.noted if isinstance(one, Origin)], ()
+            yield from ({**part, "index": self.open.index} for part in parts)
+
+    def _piece(self, field: str, text: str) -> Json:
+        assert self.open is not None
+        self.in_step = self.open.number == self.open.index
+        return {"type": DELTA, "index": self.open.index, "delta": {"type": f"{field}_delta", field: text}}
+
+    def _close(self) -> Iterator[Json]:
+        """End the blocks that the client has open."""
+        for index in self.opened.values():
+            yield {"type": STOP, "index": index}
+        self.open, self.opened, self.noted = None, {}, _without_ends(self.noted)
+
+    def _seal(self, seal: Seal) -> Iterator[Json]:
+        """Write what belongs to reasoning; encrypted data without any text have a block of their own."""
+        begins = self._noted("reasoning") is not None
+        is_open = self.open is not None and self.open.kind == "reasoning" and not begins
+        if seal.encrypted and not is_open:
+            if "redacted_thinking" not in self.drop:
+                yield from self._to("reasoning", {"type": "redacted_thinking", "data": seal.encrypted})
+                self.open = None
+        elif (sealed := seal.signature or seal.encrypted) and (is_open or begins):
+            yield from self._to("reasoning")
+            yield self._piece("signature", sealed)
+
+    def _event(self, one: Origin) -> Iterator[Json]:
+        """Write an event that only this API has, with the client's number of its block."""
+        event, number = one.value, _number(one)
+        if number == _NONE:
+            yield event
+        elif event["type"] == START:
+            if not self._is_hidden(one.kind):
+                yield from self._close()
+                yield {**event, "index": self._take(number)}
+        elif event["type"] == DELTA and self._begins(number):
+            self.noted = (*self.noted, one)
+        elif number in self.opened:
+            self.in_step = number == self.opened[number]
+            yield {**event, "index": self.opened[number]}
+            if event["type"] == STOP:
+                self._end(number)
+                self.call = None
+                yield from self._drain()
+
+    # Calls
+
+    def _call(self, call: ToolCall, number: int) -> Iterator[Json]:
+        """Begin a block that is a call."""
+        yield from self._close()
+        self.called = True
+        index = self._take(number)
+        id_ = call.id or "toolu_" + re.sub(r"[^A-Za-z0-9]", "", f"{self.id}{index}")
+        source = call.source if isinstance(call.source, dict) and call.source.get("type") == "tool_use" else {}
+        block = {**source, "type": "tool_use", "id": id_, "name": call.name, "input": {}}
+        yield {"type": START, "index": index, "content_block": block}
+        self.call = OpenCall(number, call.name, id_, Nesting())
+        yield from self._arguments(number, call.arguments)
+
+    def _arguments(self, number: int, arguments: str) -> Iterator[Json]:
+        if arguments:
+            self.in_step = number == self.opened[number]
+            delta = {"type": "input_json_delta", "partial_json": arguments}
+            yield {"type": DELTA, "index": self.opened[number], "delta": delta}
+        if self.call:
+            self.call = replace(self.call, nesting=self.call.nesting.after(arguments))
+
+    def _call_piece(self, piece: CallDelta) -> Iterator[Json]:
+        """Write a piece of the open call, or begin another one as soon as its name and id are there."""
+        if self.call or (piece.index in self.opened and not piece.name):
+            number = self.call.number if self.call else piece.index
+            assert number is not None
+            yield from self._arguments(number, piece.arguments)
+            if self.call and self.queue and self.call.nesting.is_whole:
+                yield from self._end_call()
+            return
+        if piece.index in self.done and not piece.name:
+            return
+        parts = [*(one for one in self.queue if isinstance(one, CallDelta) and one.index == piece.index), piece]
+        call = ToolCallAccumulator(replace(part, index=0) for part in parts).calls()[0]
+        arguments = "".join([part.arguments for part in parts])
+        self.queue = tuple(one for one in self.queue if not any(one is part for part in parts))
+        if call.name and (call.id or Nesting().after(arguments).is_whole):
+            number = _NONE - 1 - self.count if piece.index is None else piece.index
+            yield from self._call(dataclasses.replace(call, arguments=arguments), number)
+        else:
+            joined = CallDelta(piece.index, call.id, call.name, arguments, call.source)
+            self.queue = (*self.queue, joined)
+
+    def _is_of_call(self, one: Said) -> bool:
+        """True if something belongs to the open call, or to no block at all."""
+        assert self.call is not None
+        if isinstance(one, Origin):
+            return _number(one) in (_NONE, self.call.number)
+        if not isinstance(one, CallDelta) or one.index not in (None, self.call.number):
+            return False
+        if not one.name or (one.id and one.id == self.call.id):
+            return True
+        differs = bool(one.id and one.id != self.call.id) or one.index is None
+        return not (self.call.nesting.is_whole or (differs and one.name != self.call.name))
+
+    def _end_call(self) -> Iterator[Json]:
+        assert self.call is not None
+        self.done |= {self.call.number}
+        self.call = None
+        yield from self._close()
+        yield from self._drain()
+
+    def _drain(self) -> Iterator[Json]:
+        """Say what waited for the end of a call: the calls last, in the order of their numbers."""
+        waited, self.queue = sorted(self.queue, key=_place), ()
+        for one in waited:
+            yield from self._say(one)
+
+    # The end
+
+    def _finish(self) -> Iterator[Json]:
+        """End what is open, and tell why the message ended."""
+        while self.call or self.queue:
+            if self.call:
+                yield from self._end_call()
+                continue
+            one, *rest = self.queue
+            self.queue = (*rest,)
+            if isinstance(one, CallDelta) and one.name:
+                yield from self._call(ToolCall(one.name, one.arguments, one.id, one.source), _NONE - 1 - self.count)
+            else:  # a call without a name is none
+                yield from self._say(Text(one.arguments) if isinstance(one, CallDelta) else one)
+        yield from self._close()
+        end, self.finish, self.noted = self.finish, None, ()
+        if end and not self.finished:
+            self.finished = self.in_step = True
+            usage = self.usage or {"output_tokens": 0}
+            yield {"type": "message_delta", "usage": usage, **self.closing, "delta": self._reason(end)}
+
+    def _reason(self, end: Finish) -> Json:
+        """Write the stop reason by what was sent; upstream's own word where it is one of this API and says the same."""
+        delta = {"stop_reason": None, "stop_sequence": None, **part_of(self.closing, "delta")}
+        is_own = REASONS.get(end.said, "stop" if self.native else None) == end.reason
+        if is_own and not (self.called and end.reason == "stop"):
+            return {**delta, "stop_reason": end.said}
+        word = "end_turn"
+        if end.reason == "length":
+            word = "max_tokens"
+        elif self.called:
+            word = "tool_use"
+        elif self.refused or end.said == "content_filter":
+            word = "refusal"
+        return {**delta, "stop_reason": word, "stop_sequence": None}
+
+    def end(self) -> list[Json]:
+        if self.ended or not self.started:
+            return []
+        in_step = self.in_step and not self.finish and self._is_level
+        self.finish = self.finish or Finish("stop")
+        told = [*self._finish(), {"type": "message_stop"}]
+        self.ended, self.in_step = True, in_step
+        return told
+
+    def keep_alive(self) -> bytes:
+        return b'event: ping\ndata: {"type":"ping"}\n\n'
+
+    def _is_hidden(self, kind: str) -> bool:
+        """True if the client is not sent blocks of this kind."""
+        return kind in self.drop or (kind in _THOUGHTS and bool(self.drop & _THOUGHTS))
+
+    def _shows(self, one: Said) -> bool:
+        """True if the client is sent a thought; those parted off from the text only where it asked for thinking."""
+        asked = self.thinks or (self.native and not isinstance(one, Reasoning))
+        return asked and not self._is_hidden("reasoning")
+
+
+def _number(one: Origin) -> int:
+    """Find upstream's number of the block that an event is about."""
+    event = one.value if isinstance(one.value, dict) else {}
+    number = event.get("index")
+    return number if isinstance(number, int) and event["type"] in (START, DELTA, STOP) else _NONE
+
+
+def _is_stop(one: Said) -> bool:
+    """True for the end of a block, which comes after all that the same frame says of it."""
+    return isinstance(one, Origin) and _number(one) != _NONE and one.value["type"] == STOP
+
+
+def _place(one: Said) -> int:
+    return one.index + 1 if isinstance(one, CallDelta) and one.index is not None else 0
+
+
+def _without_ends(noted: Iterable[_Noted]) -> tuple[_Noted, ...]:
+    return tuple(one for one in noted if not isinstance(one, BlockEnd))
+
+
+def _needed(noted: Iterable[_Noted]) -> tuple[_Noted, ...]:
+    """Leave out what need not be told: a block that has ended without any text."""
+    left: list[_Noted] = []
+    for one in noted:
+        if isinstance(one, BlockStart | BlockEnd):
+            begun = any(isinstance(other, BlockStart) for other in left)
+            left = [other for other in left if isinstance(other, BlockEnd)]
+            if isinstance(one, BlockEnd) and (begun or left):
+                continue
+        left.append(one)
+    return (*left,)
+
+
+def _counts(usage: Usage) -> Json:
+    """Write the tokens used: those of the prompt without those that were cached."""
+    return {
+        "input_tokens": max(usage.prompt - usage.cached, 0),
+        "cache_read_input_tokens": usage.cached,
+        "output_tokens": usage.completion,
+    }
