@@ -152,7 +152,7 @@ class Relay[P: Pipeline]:
             if isinstance(last, End):
                 out += leaving.end(frame)
             else:
-                out += _leave(leaving, last.choice, replace(_waiting(frame, [*decoded.beside, last]), after=(last,)))
+                out += _leave(leaving, last.choice, _waiting(frame, decoded.beside, last))
         elif len(choices := {one.choice for one in (*deltas, *decoded.beside)}) > 1:
             out, after = self._several(leaving, frame, decoded, sorted(choices))
         else:
@@ -277,11 +277,11 @@ class Relay[P: Pipeline]:
         return out, after
 
 
-def _waiting(frame: Frame, beside: Iterable[Beside | Failure]) -> Waiting:
-    origins = [one if isinstance(one, Origin) else getattr(one, "own", None) for one in beside]
+def _waiting(frame: Frame, beside: Iterable[Beside], failure: Failure | None = None) -> Waiting:
+    origins = [one if isinstance(one, Origin) else getattr(one, "own", None) for one in (*beside, failure)]
     unknown = any(own is not None and not own.harmless for own in origins)
-    beside = [one for one in beside if not isinstance(one, Failure)]
-    return Waiting(frame, before=_before(beside), after=_after(beside), unknown=unknown)
+    last = (failure,) if failure else ()
+    return Waiting(frame, before=_before(beside), after=(*_after(beside), *last), unknown=unknown)
 
 
 def _before(beside: Iterable[Beside]) -> tuple[Beside, ...]:
@@ -451,7 +451,8 @@ def _settle(leaving: Leaving, choice: Choice, entry: Waiting, events: Made) -> t
 def _leave(leaving: Leaving, choice: int, entry: Waiting) -> list[bytes]:
     """Let a frame leave, or a part of it; as it came if nothing of it changed."""
     if entry.says_nothing:
-        leaving.left()
+        if not entry.written:
+            leaving.left()
         return []
     if entry.intact and not (entry.written or entry.shared) and leaving.may_pass(entry):
         return leaving.whole(entry.frame, [(choice, entry.all_said)])

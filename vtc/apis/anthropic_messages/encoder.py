@@ -1,23 +1,24 @@
 """Replies of Anthropic Messages as they leave: the events of a stream (`decoder.py` shows them).
 
-One block is open at a time, and a call takes a block of its own: what comes in between waits until its arguments are
-whole. A text block without text is refused when the client sends it back, so it does not begin.
+One block is open at a time, and a call takes a block of its own. A text block without text is refused when the client
+sends it back, so it does not begin.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import copy
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis.anthropic_messages.words import DELTA, FRAMING, NAME, REASONS, START, STOP
+from vtc.apis.anthropic_messages.answer import counts_of, error_of, stopped
+from vtc.apis.anthropic_messages.calls import CallsInOrder
+from vtc.apis.anthropic_messages.words import DELTA, FRAMING, NO_BLOCK, START, STOP, number_of
 from vtc.apis.base import Json, Said
 from vtc.apis.fields import count_of, part_of
-from vtc.apis.tool_calls import Nesting, ToolCallAccumulator
 from vtc.events import (
     BlockEnd,
     BlockStart,
@@ -33,26 +34,18 @@ from vtc.events import (
     Seal,
     Start,
     Text,
-    ToolCall,
     Usage,
 )
 from vtc.wire.sse import EventStream
 
 _OURS = -1
 """Stands for the number of a block that upstream has none for."""
-_NONE = -2
-"""Stands for the number of what is about no block."""
 _THOUGHTS = {"thinking", "reasoning", "reasoning_content"}
 """Names for reasoning among the fields to drop."""
 _STARTS: dict[str, Json] = {
     "text": {"type": "text", "text": ""},
     "reasoning": {"type": "thinking", "thinking": "", "signature": ""},
 }
-_ERRORS = {
-    *("invalid_request", "authentication", "billing", "permission", "not_found", "request_too_large"),
-    *("rate_limit", "timeout", "overloaded"),
-}
-"""The types of errors, without their ending."""
 type _Noted = BlockStart | BlockEnd | Origin
 
 
@@ -66,19 +59,10 @@ class Block(msgspec.Struct, frozen=True, gc=False):
     """The client's."""
 
 
-class OpenCall(msgspec.Struct, frozen=True):
-    """A call that upstream makes, as far as it was written."""
-
-    number: int
-    name: str
-    id: str | None
-    nesting: Nesting
-
-
 class Encoder(msgspec.Struct):
     """The events of a streamed reply.
 
-    `thinks` says that the request asked for thinking: else only what the model's own server of this API thinks is shown.
+    `thinks` says that the request asked for thinking: else only that is shown which a server of this API tells of.
     `drop` names kinds of blocks to leave out.
     """
 
@@ -101,11 +85,7 @@ class Encoder(msgspec.Struct):
     """Starts and ends of blocks that the client was not told."""
     kept: bool = False
     """True if frames that say what is noted are kept by the relay."""
-    call: OpenCall | None = None
-    done: frozenset[int] = frozenset()
-    """Upstream's numbers of calls that have ended."""
-    queue: tuple[Said, ...] = ()
-    """What waits for the end of the call, and pieces of calls that have no name yet."""
+    calls: CallsInOrder = msgspec.field(default_factory=CallsInOrder)
     called: bool = False
     refused: bool = False
     usage: Json = {}
@@ -143,6 +123,8 @@ class Encoder(msgspec.Struct):
                     told = self._follow_event(one) or told
                 case Text(text) | ReasoningDelta(text) if not text or elsewhere:
                     pass
+                case Seal(encrypted=data) if data and "redacted_thinking" in self.drop:
+                    self.in_step = False
                 case _:
                     told = True
                     self._tell_noted()
@@ -154,7 +136,7 @@ class Encoder(msgspec.Struct):
 
     @property
     def _is_level(self) -> bool:
-        """True if the client was told all that is noted, by frames if not yet, and has its open blocks from upstream."""
+        """True if no block that is noted or open must be told of, or ended, in upstream's place."""
         return (self.kept or not self.noted) and all(number == index for number, index in self.opened.items())
 
     def _is_at(self, number: int, index: int | None) -> None:
@@ -179,11 +161,12 @@ class Encoder(msgspec.Struct):
                 self._start(one)
             case Text() | ReasoningDelta() | Seal():
                 self._is_at(*((open_.number, open_.index) if open_ else (_OURS, 0)))
-            case CallDelta(number, name=name) if name and number is not None:
+            case CallDelta(int() as number, name=name) if name:
                 self._is_at(number, self._take(number))
                 self.open, self.called = None, True
-            case CallDelta(number):
-                self._is_at(_OURS if number is None else number, self.opened.get(_OURS if number is None else number))
+                self.calls = replace(self.calls, begun=self.calls.begun | {number})
+            case CallDelta(int() as number):
+                self._is_at(number, self.opened.get(number))
             case Usage():
                 self.usage = one.own.value if one.own else {}
             case Finish():
@@ -193,7 +176,7 @@ class Encoder(msgspec.Struct):
 
     def _follow_event(self, one: Origin) -> bool:
         """Take note of an event that only this API has; False if it is kept with the start of its block."""
-        event, number = one.value, _number(one)
+        event, number = one.value, number_of(one)
         if event["type"] == DELTA and self._begins(number):
             self._keep(one)
             return False
@@ -213,8 +196,10 @@ class Encoder(msgspec.Struct):
         if choice:
             return []  # a message has only one
         self.noted, started = _needed(self.noted), self.started
-        ends = [one for one in said if _is_stop(one)]
-        told = [event for one in [*(one for one in said if not _is_stop(one)), *ends] for event in self._say(one)]
+        self.calls = copy.copy(self.calls)
+        told = [
+            event for one in sorted(said, key=_is_stop) for part in self.calls.feed(one) for event in self._say(part)
+        ]
         if self.finish and self.native:
             told += self._finish()
         if told and not started and not self.started and told[0]["type"] not in ("ping", "error"):
@@ -227,13 +212,8 @@ class Encoder(msgspec.Struct):
         return told
 
     def _say(self, one: Said) -> Iterator[Json]:
-        if self.ended:
+        if self.ended or (self.finished and not isinstance(one, Failure)):
             return
-        if self.call and not isinstance(one, Start | Usage | Finish | Failure) and not self._is_of_call(one):
-            if not self.call.nesting.is_whole:
-                self.queue = (*self.queue, one)
-                return
-            yield from self._end_call()
         match one:
             case Start():
                 yield from self._start(one)
@@ -251,11 +231,12 @@ class Encoder(msgspec.Struct):
             case Seal() if self._shows(one):
                 yield from self._seal(one)
             case Call(call=call):
-                yield from self._call(call, _OURS)
-                self.call = None
+                yield from self._call(CallDelta(_OURS, call.id, call.name, call.arguments, call.source))
                 yield from self._close()
-            case CallDelta():
-                yield from self._call_piece(one)
+            case CallDelta(name=name) if name:
+                yield from self._call(one)
+            case CallDelta(number, arguments=arguments) if arguments and number in self.opened:
+                yield self._arguments(number, arguments)
             case Origin(kind="message_delta", value=event):
                 if part_of(event, "delta").get("stop_reason"):
                     self.closing = event
@@ -264,14 +245,14 @@ class Encoder(msgspec.Struct):
             case Origin(kind=kind) if kind not in ("within", "fields"):
                 yield from self._event(one)
             case Usage():
-                self.usage = one.own.value if one.own else _counts(one)
+                self.usage = one.own.value if one.own else counts_of(one)
             case Finish():
                 self.finish = one
             case Failure():
-                kind = one.kind if one.kind.removesuffix("_error") in _ERRORS else "api_error"
+                for part in self.calls.finish():
+                    yield from self._say(part)
                 self.ended = self.in_step = True
-                error = {"type": "error", "error": {"type": kind, "message": one.message}}
-                yield one.own.value if one.own else error
+                yield one.own.value if one.own else error_of(one)
 
     def _start(self, start: Start) -> Sequence[Json]:
         if self.started:
@@ -291,7 +272,6 @@ class Encoder(msgspec.Struct):
         """Take the next of the client's numbers for a block of upstream's."""
         index, self.count = self.count, self.count + 1
         self.opened = {**self.opened, number: index}
-        self.in_step = number == index
         return index
 
     def _end(self, number: int) -> None:
@@ -314,6 +294,7 @@ class Encoder(msgspec.Struct):
         yield from self._close()
         number = start.number if start else _OURS
         self.open = Block(kind, number, self._take(number))
+        self.in_step = number == self.open.index
         own = start.own.value if start and start.own else {}
         block = {**part_of(own, "content_block"), **(block or _STARTS[kind])}
         yield {"type": START, **own, "index": self.open.index, "content_block": block}
@@ -346,13 +327,15 @@ class Encoder(msgspec.Struct):
 
     def _event(self, one: Origin) -> Iterator[Json]:
         """Write an event that only this API has, with the client's number of its block."""
-        event, number = one.value, _number(one)
-        if number == _NONE:
+        event, number = one.value, number_of(one)
+        if number == NO_BLOCK:
             yield event
         elif event["type"] == START:
             if not self._is_hidden(one.kind):
                 yield from self._close()
-                yield {**event, "index": self._take(number)}
+                index = self._take(number)
+                self.in_step = number == index
+                yield {**event, "index": index}
         elif event["type"] == DELTA and self._begins(number):
             self.noted = (*self.noted, one)
         elif number in self.opened:
@@ -360,119 +343,46 @@ class Encoder(msgspec.Struct):
             yield {**event, "index": self.opened[number]}
             if event["type"] == STOP:
                 self._end(number)
-                self.call = None
-                yield from self._drain()
 
-    # Calls
-
-    def _call(self, call: ToolCall, number: int) -> Iterator[Json]:
+    def _call(self, call: CallDelta) -> Iterator[Json]:
         """Begin a block that is a call."""
         yield from self._close()
-        self.called = True
-        index = self._take(number)
+        number = _OURS if call.index is None else call.index
+        index, self.called = self._take(number), True
+        self.in_step = number == index
         id_ = call.id or "toolu_" + re.sub(r"[^A-Za-z0-9]", "", f"{self.id}{index}")
-        source = call.source if isinstance(call.source, dict) and call.source.get("type") == "tool_use" else {}
+        source = call.source if part_of({"of": call.source}, "of").get("type") == "tool_use" else {}
         block = {**source, "type": "tool_use", "id": id_, "name": call.name, "input": {}}
         yield {"type": START, "index": index, "content_block": block}
-        self.call = OpenCall(number, call.name, id_, Nesting())
-        yield from self._arguments(number, call.arguments)
+        if call.arguments:
+            yield self._arguments(number, call.arguments)
 
-    def _arguments(self, number: int, arguments: str) -> Iterator[Json]:
-        if arguments:
-            self.in_step = number == self.opened[number]
-            delta = {"type": "input_json_delta", "partial_json": arguments}
-            yield {"type": DELTA, "index": self.opened[number], "delta": delta}
-        if self.call:
-            self.call = replace(self.call, nesting=self.call.nesting.after(arguments))
-
-    def _call_piece(self, piece: CallDelta) -> Iterator[Json]:
-        """Write a piece of the open call, or begin another one as soon as its name and id are there."""
-        if self.call or (piece.index in self.opened and not piece.name):
-            number = self.call.number if self.call else piece.index
-            assert number is not None
-            yield from self._arguments(number, piece.arguments)
-            if self.call and self.queue and self.call.nesting.is_whole:
-                yield from self._end_call()
-            return
-        if piece.index in self.done and not piece.name:
-            return
-        parts = [*(one for one in self.queue if isinstance(one, CallDelta) and one.index == piece.index), piece]
-        call = ToolCallAccumulator(replace(part, index=0) for part in parts).calls()[0]
-        arguments = "".join([part.arguments for part in parts])
-        self.queue = tuple(one for one in self.queue if not any(one is part for part in parts))
-        if call.name and (call.id or Nesting().after(arguments).is_whole):
-            number = _NONE - 1 - self.count if piece.index is None else piece.index
-            yield from self._call(dataclasses.replace(call, arguments=arguments), number)
-        else:
-            joined = CallDelta(piece.index, call.id, call.name, arguments, call.source)
-            self.queue = (*self.queue, joined)
-
-    def _is_of_call(self, one: Said) -> bool:
-        """True if something belongs to the open call, or to no block at all."""
-        assert self.call is not None
-        if isinstance(one, Origin):
-            return _number(one) in (_NONE, self.call.number)
-        if not isinstance(one, CallDelta) or one.index not in (None, self.call.number):
-            return False
-        if not one.name or (one.id and one.id == self.call.id):
-            return True
-        differs = bool(one.id and one.id != self.call.id) or one.index is None
-        return not (self.call.nesting.is_whole or (differs and one.name != self.call.name))
-
-    def _end_call(self) -> Iterator[Json]:
-        assert self.call is not None
-        self.done |= {self.call.number}
-        self.call = None
-        yield from self._close()
-        yield from self._drain()
-
-    def _drain(self) -> Iterator[Json]:
-        """Say what waited for the end of a call: the calls last, in the order of their numbers."""
-        waited, self.queue = sorted(self.queue, key=_place), ()
-        for one in waited:
-            yield from self._say(one)
+    def _arguments(self, number: int, arguments: str) -> Json:
+        self.in_step = number == self.opened[number]
+        delta = {"type": "input_json_delta", "partial_json": arguments}
+        return {"type": DELTA, "index": self.opened[number], "delta": delta}
 
     # The end
 
     def _finish(self) -> Iterator[Json]:
         """End what is open, and tell why the message ended."""
-        while self.call or self.queue:
-            if self.call:
-                yield from self._end_call()
-                continue
-            one, *rest = self.queue
-            self.queue = (*rest,)
-            if isinstance(one, CallDelta) and one.name:
-                yield from self._call(ToolCall(one.name, one.arguments, one.id, one.source), _NONE - 1 - self.count)
-            else:  # a call without a name is none
-                yield from self._say(Text(one.arguments) if isinstance(one, CallDelta) else one)
+        for one in self.calls.finish():
+            yield from self._say(one)
         yield from self._close()
         end, self.finish, self.noted = self.finish, None, ()
         if end and not self.finished:
             self.finished = self.in_step = True
-            usage = self.usage or {"output_tokens": 0}
-            yield {"type": "message_delta", "usage": usage, **self.closing, "delta": self._reason(end)}
-
-    def _reason(self, end: Finish) -> Json:
-        """Write the stop reason by what was sent; upstream's own word where it is one of this API and says the same."""
-        delta = {"stop_reason": None, "stop_sequence": None, **part_of(self.closing, "delta")}
-        is_own = REASONS.get(end.said, "stop" if self.native else None) == end.reason
-        if is_own and not (self.called and end.reason == "stop"):
-            return {**delta, "stop_reason": end.said}
-        word = "end_turn"
-        if end.reason == "length":
-            word = "max_tokens"
-        elif self.called:
-            word = "tool_use"
-        elif self.refused or end.said == "content_filter":
-            word = "refusal"
-        return {**delta, "stop_reason": word, "stop_sequence": None}
+            delta = part_of(self.closing, "delta")
+            how = stopped(end, delta, called=self.called, refused=self.refused, native=self.native)
+            event = {"type": "message_delta", "usage": self.usage or {"output_tokens": 0}, **self.closing}
+            yield {**event, "delta": {**delta, **how}}
 
     def end(self) -> list[Json]:
         if self.ended or not self.started:
             return []
         in_step = self.in_step and not self.finish and self._is_level
         self.finish = self.finish or Finish("stop")
+        self.calls = copy.copy(self.calls)
         told = [*self._finish(), {"type": "message_stop"}]
         self.ended, self.in_step = True, in_step
         return told
@@ -490,20 +400,9 @@ class Encoder(msgspec.Struct):
         return asked and not self._is_hidden("reasoning")
 
 
-def _number(one: Origin) -> int:
-    """Find upstream's number of the block that an event is about."""
-    event = one.value if isinstance(one.value, dict) else {}
-    number = event.get("index")
-    return number if isinstance(number, int) and event["type"] in (START, DELTA, STOP) else _NONE
-
-
 def _is_stop(one: Said) -> bool:
     """True for the end of a block, which comes after all that the same frame says of it."""
-    return isinstance(one, Origin) and _number(one) != _NONE and one.value["type"] == STOP
-
-
-def _place(one: Said) -> int:
-    return one.index + 1 if isinstance(one, CallDelta) and one.index is not None else 0
+    return isinstance(one, Origin) and number_of(one) != NO_BLOCK and one.value["type"] == STOP
 
 
 def _without_ends(noted: Iterable[_Noted]) -> tuple[_Noted, ...]:
@@ -521,12 +420,3 @@ def _needed(noted: Iterable[_Noted]) -> tuple[_Noted, ...]:
                 continue
         left.append(one)
     return (*left,)
-
-
-def _counts(usage: Usage) -> Json:
-    """Write the tokens used: those of the prompt without those that were cached."""
-    return {
-        "input_tokens": max(usage.prompt - usage.cached, 0),
-        "cache_read_input_tokens": usage.cached,
-        "output_tokens": usage.completion,
-    }

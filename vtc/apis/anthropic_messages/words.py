@@ -1,8 +1,8 @@
-"""What both halves of Anthropic Messages need: the framing and the words for why a message ended."""
+"""Names that the decoder and the encoder of Anthropic Messages share."""
 
 from __future__ import annotations
 
-from vtc.events import Reason
+from vtc.events import Origin, Reason
 from vtc.wire.sse import EventStream
 
 NAME = "anthropic-messages"
@@ -19,3 +19,12 @@ REASONS: dict[str, Reason] = {
 }
 """Stop reasons; any other is a stop."""
 START, DELTA, STOP = (f"content_block_{what}" for what in ("start", "delta", "stop"))
+NO_BLOCK = -2
+"""Stands for the number of what is about no block."""
+
+
+def number_of(one: Origin) -> int:
+    """Find upstream's number of the block that an event is about."""
+    event = one.value if isinstance(one.value, dict) else {}
+    number = event.get("index")
+    return number if isinstance(number, int) and event.get("type") in (START, DELTA, STOP) else NO_BLOCK
