@@ -10,6 +10,7 @@ left out if the encoder has to write in its place.
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from msgspec.structs import replace
 
 from vtc.apis.base import Encoder, Said
 from vtc.apis.waiting import Waiting
-from vtc.events import Origin
+from vtc.events import Call, CallDelta, Origin
 from vtc.wire.framing import Frame
 
 
@@ -111,8 +112,14 @@ class Leaving(msgspec.Struct):
         return out
 
     def _known(self, said: Iterable[Said]) -> Iterable[Said]:
-        """Leave out what only an unknown part of the server's API says."""
+        """Leave out what only an unknown part of the server's API says; for a client of another, its objects, too."""
         for one in said:
+            if not self.passes and isinstance(one, CallDelta):
+                yield replace(one, source=None)
+                continue
+            if not self.passes and isinstance(one, Call):
+                yield dataclasses.replace(one, call=dataclasses.replace(one.call, source=None))
+                continue
             own: Any = one if isinstance(one, Origin) else getattr(one, "own", None)
             if own is None or (self.passes and (own.harmless or not self.strict)):
                 yield one
@@ -120,7 +127,7 @@ class Leaving(msgspec.Struct):
             if not (self.passes and own.harmless) and own.kind not in self.left_out:
                 self.left_out = (*self.left_out, own.kind)
             if own is not one:
-                yield replace(one, own=None)  # type: ignore[type-var, misc]  # a struct that has `own`
+                yield replace(one, own=None)  # type: ignore[type-var]  # a struct that has `own`
 
     def _framed(self, values: Sequence[Any], like: Frame | None, *, first: bool = True) -> list[bytes]:
         framing = self.encoder.framing

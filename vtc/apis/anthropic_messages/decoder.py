@@ -188,7 +188,7 @@ class Decoder(msgspec.Struct):
             case _, "text_delta":
                 text = TextDelta(str(delta.get("text") or ""))
                 if kind != "text" or number != self.current:
-                    return Decoded((text,), (Origin(NAME, "within", number, harmless=True), *more))
+                    return Decoded((text,), (Origin(NAME, "within", number), *more))
                 if text.text:
                     return Decoded((text,), more)
             case "thinking", "thinking_delta" if delta.get("thinking"):
@@ -207,15 +207,15 @@ class Decoder(msgspec.Struct):
         kind = self.kinds.get(number, "")
         self.kinds = {one: kind for one, kind in self.kinds.items() if one != number}
         is_current, self.current = number == self.current, None if number == self.current else self.current
-        harmless = _is_known(event)
-        if kind == "text" and is_current and harmless:
-            return Decoded((BlockEnd(),))
+        more = (*_more(event),)
+        if kind == "text" and is_current:
+            return Decoded((BlockEnd(),), more)
         deltas: tuple[Delta, ...] = ()
         if kind == "tool_use":
             if arguments := arguments_text(self.inputs.get(number)):
                 deltas = (CallDelta(number, arguments=arguments),)
             self.inputs = {one: input_ for one, input_ in self.inputs.items() if one != number}
-        return Decoded(deltas, (Origin(NAME, "stop", event, harmless=harmless),))
+        return Decoded(deltas, (Origin(NAME, "stop", {"type": STOP, "index": number}, harmless=True), *more))
 
     def _finish(self, event: Json, delta: Json) -> Decoded:
         harmless = _is_known(event) and delta.keys() <= _KNOWN["delta"]

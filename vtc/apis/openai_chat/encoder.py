@@ -43,12 +43,16 @@ class Encoder(msgspec.Struct):
     """The choices whose role was told."""
     calls: dict[int, int] = {}
     """By choice, how many calls were written."""
+    places: dict[tuple[int, int | None], int] = {}
+    """By choice and upstream's number of a call that it makes, the client's."""
 
     def follow(self, said: Sequence[Said], choice: int) -> bool:
         for one in said:
             if isinstance(one, Start):
                 self._start(one)
                 self.begun |= {one.choice}
+            elif isinstance(one, CallDelta) and (choice, one.index) not in self.places:
+                self.places = {**self.places, (choice, one.index): one.index or 0}
         self.in_step = not (self.calls.get(choice) and CallDelta in map(type, said))
         return True
 
@@ -128,14 +132,18 @@ class Encoder(msgspec.Struct):
         return {"tool_calls": [{**entry, "index": index}]}, {"tool_calls": [rest]}
 
     def _piece(self, piece: CallDelta, choice: int) -> Json:
-        """Write a piece of a call that upstream made; calls that were read from the text before took the first places."""
+        """Write a piece of a call that upstream made; those that were written before took the first places."""
         if piece.index == LEGACY:
             return {"function_call": piece.source or {"name": piece.name, "arguments": piece.arguments}}
         entry = piece.source
         if entry is None:
             call = ToolCall(piece.name, piece.arguments, piece.id)
             entry = entry_of(call) if piece.name else {"function": {"arguments": piece.arguments}}
-        return {"tool_calls": [{**entry, "index": (piece.index or 0) + self.calls.get(choice, 0)}]}
+        key = choice, piece.index
+        if key not in self.places or (piece.index is None and piece.name):
+            self.places = {**self.places, key: self.calls.get(choice, 0)}
+            self.calls = {**self.calls, choice: self.places[key] + 1}
+        return {"tool_calls": [{**entry, "index": self.places[key]}]}
 
     def _reason(self, end: Finish) -> str:
         """Write the finish reason; upstream's own word where it is one of this API and says the same."""
