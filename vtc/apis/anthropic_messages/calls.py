@@ -6,7 +6,7 @@ leave in the order of their numbers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 from msgspec.structs import replace
@@ -15,6 +15,9 @@ from vtc.apis.anthropic_messages.words import NO_BLOCK, number_of
 from vtc.apis.base import Said
 from vtc.apis.tool_calls import Nesting
 from vtc.events import CallDelta, Failure, Finish, Origin, Start, Text, Usage
+
+type Queue = tuple[Queue, Said] | None
+"""What came before, and what came last: it grows without being copied."""
 
 
 class OpenCall(msgspec.Struct, frozen=True):
@@ -32,7 +35,7 @@ class CallsInOrder(msgspec.Struct):
     open: OpenCall | None = None
     begun: frozenset[int] = frozenset()
     """Upstream's numbers of calls that began before: pieces without a name belong to them."""
-    queue: tuple[Said, ...] = ()
+    queue: Queue = None
     """What waits for the end of the call, and pieces of calls that have no name yet."""
     unnumbered: int = 0
 
@@ -44,7 +47,7 @@ class CallsInOrder(msgspec.Struct):
             yield one
         elif self.open and not self._continues(self.open, one):
             if not self.open.nesting.is_whole:
-                self.queue = (*self.queue, one)
+                self.queue = self.queue, one
                 return
             yield from self._end()
             yield from self.feed(one)
@@ -61,14 +64,26 @@ class CallsInOrder(msgspec.Struct):
             if self.open:
                 yield from self._end()
                 continue
-            one, *rest = self.queue
-            self.queue = (*rest,)
+            one, *rest = self._taken()
+            self._put(rest)
             if not isinstance(one, CallDelta):
                 yield from self.feed(one)
             elif one.name:
                 yield from self._begin([one], waits=False)
             elif one.arguments:
                 yield Text(one.arguments)
+
+    def _taken(self) -> list[Said]:
+        """Take all that waits."""
+        waited: list[Said] = []
+        while self.queue:
+            self.queue, one = self.queue
+            waited.append(one)
+        return waited[::-1]
+
+    def _put(self, some: Iterable[Said]) -> None:
+        for one in some:
+            self.queue = self.queue, one
 
     def _continues(self, call: OpenCall, one: Said) -> bool:
         """True if something belongs to the call that leaves."""
@@ -91,8 +106,9 @@ class CallsInOrder(msgspec.Struct):
         elif piece.index in self.begun and not piece.name:
             yield piece
         else:
-            parts = [one for one in self.queue if isinstance(one, CallDelta) and one.index == piece.index]
-            self.queue = tuple(one for one in self.queue if one not in parts)
+            waited = self._taken()
+            parts = [one for one in waited if isinstance(one, CallDelta) and one.index == piece.index]
+            self._put(one for one in waited if one not in parts)
             yield from self._begin([*parts, piece])
 
     def _begin(self, parts: Sequence[CallDelta], *, waits: bool = True) -> Iterator[Said]:
@@ -103,7 +119,7 @@ class CallsInOrder(msgspec.Struct):
         call = replace(named, id=id_, arguments=arguments)
         nesting = Nesting().after(arguments)
         if waits and not (call.name and (call.id or nesting.is_whole)):
-            self.queue = (*self.queue, call)
+            self.queue = self.queue, call
             return
         number = call.index
         if number is None:
@@ -116,8 +132,7 @@ class CallsInOrder(msgspec.Struct):
     def _end(self) -> Iterator[Said]:
         """End the open call, and say what waited for that."""
         self.open = None
-        waited, self.queue = sorted(self.queue, key=_place), ()
-        for one in waited:
+        for one in sorted(self._taken(), key=_place):
             yield from self.feed(one)
 
 
