@@ -239,7 +239,12 @@ def test_reply_of_our_own() -> None:
 
 
 def test_calls_without_numbers_have_some_for_a_client_of_chat_completions() -> None:
-    relay = Relay(API.decoder(), find_api("openai-chat").encoder(), Toy, passes=False)
-    lines = ollama.streamed(ollama.piece("", ollama.call("a", x=1)), ollama.piece("", ollama.call("b"), ollama.call("c")))
+    api = find("POST", "/v1/chat/completions")
+    assert api is not None
+    relay = Relay(API.decoder(), api.encoder(), Toy, passes=False)
+    lines = ollama.streamed(
+        ollama.piece("", ollama.call("a", x=1)), ollama.piece("", ollama.call("b"), ollama.call("c"))
+    )
     out = [piece for frame in LineReader().feed(b"".join(lines)) for piece in relay.feed(frame)]
-    assert chat.read(b"".join([*out, *relay.finish()])).calls == [("a", {"x": 1}), ("b", {}), ("c", {})]
+    entries = [entry for delta in chat.deltas(b"".join(out)) for entry in delta.get("tool_calls", ())]
+    assert [(entry["index"], entry["function"]["name"]) for entry in entries] == [(0, "a"), (1, "b"), (2, "c")]
