@@ -398,6 +398,29 @@ def test_whatever_is_said_makes_a_good_stream(some: list[Any], reason: Any, thin
     assert API.fold([json.loads(json.dumps(value)) for value in told])["stop_reason"] == found.stop_reason
 
 
+TEXTS = st.lists(st.sampled_from(["a", " b", "[x]", "[", "]", "(t)", "{u}", "~", "Hm.", "No."]), max_size=8)
+
+
+@given(TEXTS, st.sampled_from(["stop", "length", "tool_calls"]), st.booleans(), st.booleans(), st.booleans())
+def test_replies_of_other_apis_in_any_order_are_good_streams(
+    texts: list[str], reason: str, calls: bool, thinks: bool, structured: bool
+) -> None:
+    fields = {"Hm.": "reasoning_content", "No.": "refusal"}
+    frames = [chat.ROLE, *(chat.chunk({fields.get(text, "content"): text}) for text in texts)]
+    frames += calling(*INTERLEAVED["pieces that are mixed"], reason=reason)[1:] if calls else [chat.chunk({}, reason)]
+    told = read(relayed(CHAT, *frames, chat.USED, chat.DONE, form=thinks, structured=structured))
+    assert (len(told.calls) >= 2) is (calls and structured) or "[x]" in "".join(texts)
+    lines = [ollama.thought(text)[0] if text == "Hm." else ollama.said(text)[0] for text in texts]
+    lines += [ollama.piece("", ollama.call("a", x=1), ollama.call("b"))] * calls
+    lines = ollama.streamed(*lines, done_reason="length" if reason == "length" else "stop")
+    found = read(relayed(OLLAMA, *lines, form=thinks, structured=structured))
+    cut = reason == "length"
+    assert (told.stop_reason, found.stop_reason) == tuple(
+        "max_tokens" if cut else "tool_use" if one.calls else "refusal" if refused else "end_turn"
+        for one, refused in ((told, "No." in texts), (found, False))
+    )
+
+
 @pytest.mark.parametrize("failure", [Failure("Gone"), Failure("Gone", "overloaded_error")])
 def test_nothing_comes_after_a_failure(failure: Failure) -> None:
     encoder = API.encoder()
