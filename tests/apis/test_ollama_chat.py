@@ -236,3 +236,15 @@ def test_reply_of_our_own() -> None:
     body = chat.encoded(API.answer(request, "Stopped.", "0" * 64, 0))
     assert ollama.read(body, stream=False).content == ollama.read(streamed(API, body, request)).content == "Stopped."
     assert json.loads(body)["created_at"].startswith("1970-01-01T00:00:00")
+
+
+def test_calls_without_numbers_have_some_for_a_client_of_chat_completions() -> None:
+    api = find("POST", "/v1/chat/completions")
+    assert api is not None
+    relay = Relay(API.decoder(), api.encoder(), Toy, passes=False)
+    lines = ollama.streamed(
+        ollama.piece("", ollama.call("a", x=1)), ollama.piece("", ollama.call("b"), ollama.call("c"))
+    )
+    out = [piece for frame in LineReader().feed(b"".join(lines)) for piece in relay.feed(frame)]
+    entries = [entry for delta in chat.deltas(b"".join(out)) for entry in delta.get("tool_calls", ())]
+    assert [(entry["index"], entry["function"]["name"]) for entry in entries] == [(0, "a"), (1, "b"), (2, "c")]

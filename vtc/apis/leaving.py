@@ -10,6 +10,7 @@ left out if the encoder has to write in its place.
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from msgspec.structs import replace
 
 from vtc.apis.base import Encoder, Said
 from vtc.apis.waiting import Waiting
-from vtc.events import Origin
+from vtc.events import Call, CallDelta, Origin
 from vtc.wire.framing import Frame
 
 
@@ -81,18 +82,27 @@ class Leaving(msgspec.Struct):
         self.shifted = self.shifted or self.encoder.counts
         return self._framed(values, like, first=first)
 
+    def at_once(self, frame: Frame) -> list[bytes]:
+        """Let a frame leave that tells nothing, after those that stay here."""
+        if not self.kept:
+            return [frame.raw]
+        self.kept = (*self.kept, frame.raw)
+        return []
+
     def left(self) -> None:
-        """Take note that a frame was left out."""
+        """Take note that a frame was left out: without its text, a block whose start is kept may never begin."""
+        if self.kept:
+            self.written((), 0)
         self.shifted = self.shifted or self.encoder.counts
 
     def end(self, frame: Frame | None = None) -> list[bytes]:
         """End the reply; `frame` is how upstream ended it."""
         values = self.encoder.end()
         out: list[bytes] = []
-        if frame is not None and self.in_step:
+        if frame is not None and self.in_step and not self.strict:
             out, self.kept = [*self.kept, frame.raw], ()
         elif frame is not None or not self.passes:
-            out = self._framed(values, frame)
+            out, self.kept = self._framed(values, frame), ()
             if not self.ended and self.encoder.framing.last:
                 out.append(self.encoder.framing.last)
         self.ended = True
@@ -104,8 +114,14 @@ class Leaving(msgspec.Struct):
         return out
 
     def _known(self, said: Iterable[Said]) -> Iterable[Said]:
-        """Leave out what only an unknown part of the server's API says."""
+        """Leave out what only an unknown part of the server's API says; for a client of another, its objects, too."""
         for one in said:
+            if not self.passes and isinstance(one, CallDelta):
+                yield replace(one, source=None)
+                continue
+            if not self.passes and isinstance(one, Call):
+                yield dataclasses.replace(one, call=dataclasses.replace(one.call, source=None))
+                continue
             own: Any = one if isinstance(one, Origin) else getattr(one, "own", None)
             if own is None or (self.passes and (own.harmless or not self.strict)):
                 yield one
@@ -113,7 +129,7 @@ class Leaving(msgspec.Struct):
             if not (self.passes and own.harmless) and own.kind not in self.left_out:
                 self.left_out = (*self.left_out, own.kind)
             if own is not one:
-                yield replace(one, own=None)  # type: ignore[type-var, misc]  # a struct that has `own`
+                yield replace(one, own=None)  # type: ignore[type-var]  # a struct that has `own`
 
     def _framed(self, values: Sequence[Any], like: Frame | None, *, first: bool = True) -> list[bytes]:
         framing = self.encoder.framing

@@ -162,8 +162,10 @@ class Relay[P: Pipeline]:
         last = deltas[-1] if deltas else None
         if isinstance(last, End | Failure):
             out, after = self._end(leaving, complete=isinstance(last, End), failed=isinstance(last, Failure))
-            entry = replace(_waiting(frame, decoded.beside), after=(last,) if isinstance(last, Failure) else ())
-            out += leaving.end(frame) if isinstance(last, End) else _leave(leaving, last.choice, entry)
+            if isinstance(last, End):
+                out += leaving.end(frame)
+            else:
+                out += _leave(leaving, last.choice, _waiting(frame, decoded.beside, last))
         elif len(choices := {one.choice for one in (*deltas, *decoded.beside)}) > 1:
             out, after = self._several(leaving, frame, decoded, sorted(choices))
         else:
@@ -206,7 +208,7 @@ class Relay[P: Pipeline]:
             raise Unread("data stand in a comment")
         if leaving.strict and decoded is None and b"{" in (frame.data or b""):
             raise Unread("it is nothing of this API")
-        return [frame.raw]
+        return leaving.at_once(frame) if decoded else [frame.raw]
 
     def finish(self) -> list[bytes]:
         """End the reply: return what the choices that upstream did not finish still have."""
@@ -293,9 +295,11 @@ class Relay[P: Pipeline]:
         return out, after
 
 
-def _waiting(frame: Frame, beside: Iterable[Beside]) -> Waiting:
-    unknown = any(isinstance(one, Origin) and not one.harmless for one in beside)
-    return Waiting(frame, before=_before(beside), after=_after(beside), unknown=unknown)
+def _waiting(frame: Frame, beside: Iterable[Beside], failure: Failure | None = None) -> Waiting:
+    origins = [one if isinstance(one, Origin) else getattr(one, "own", None) for one in (*beside, failure)]
+    unknown = any(own is not None and not own.harmless for own in origins)
+    last = (failure,) if failure else ()
+    return Waiting(frame, before=_before(beside), after=(*_after(beside), *last), unknown=unknown)
 
 
 def _before(beside: Iterable[Beside]) -> tuple[Beside, ...]:
@@ -529,7 +533,8 @@ def _settle(leaving: Leaving, choice: Choice, entry: Waiting, events: Made) -> t
 def _leave(leaving: Leaving, choice: int, entry: Waiting) -> list[bytes]:
     """Let a frame leave, or a part of it; as it came if nothing of it changed."""
     if entry.says_nothing:
-        leaving.left()
+        if not entry.written:
+            leaving.left()
         return []
     if entry.intact and not (entry.written or entry.shared) and leaving.may_pass(entry):
         return leaving.whole(entry.frame, [(choice, entry.all_said)])

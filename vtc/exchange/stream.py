@@ -12,7 +12,7 @@ out, and after a fault of ours nothing leaves any more.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from vtc.apis.relay import Relay, Unread
 from vtc.exchange.fast_path import FastPath
@@ -221,7 +221,7 @@ class Stream:
 
     def _passed(self, frame: Frame) -> list[bytes]:
         """Pass a frame after a failure."""
-        return self._given_back(lambda: self._relay.passed(frame)) or [frame.raw]
+        return self._given_back(lambda: self._relay.passed(frame), [frame.raw])
 
     def _end_frames(self, frames: list[Frame]) -> bytes:
         """Append the last frame; return it instead if the body ended in its middle: nothing may complete it."""
@@ -231,12 +231,12 @@ class Stream:
             frames.append(frame)
         return b""
 
-    def _given_back[T](self, give: Callable[[], list[T]]) -> list[T]:
+    def _given_back[T](self, give: Callable[[], list[T]], else_: Sequence[T] = ()) -> list[T]:
         try:
             return give()
         except Exception as error:
             logger.error("vtc: what was held of the reply is lost\n%s", told(error))
-            return []
+            return [*else_]
 
 
 def _is_ended(data: bytes, end: bytes) -> bool:

@@ -150,7 +150,7 @@ class Encoder(msgspec.Struct):
     def _place(self, piece: CallDelta, choice: int) -> int:
         """Find the client's number of the call of a piece."""
         key = choice, piece.index
-        if key not in self.places:
+        if key not in self.places or (piece.index is None and piece.name):
             self.places = {**self.places, key: self._next(choice)}
         return self.places[key]
 
