@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from vtc.apis import ollama_chat, openai_chat
+from vtc.apis import ollama_chat, openai_chat, openai_responses
 from vtc.apis.base import Api, BadRequest, Reply, Request
 
-APIS = (openai_chat.API, ollama_chat.API)
+APIS = (openai_chat.API, openai_responses.API, ollama_chat.API)
 
 
 def find(method: str, path: str) -> Api | None:

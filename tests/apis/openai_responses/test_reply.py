@@ -27,7 +27,7 @@ from tests.apis.toy import Toy
 from tests.exchanges import PROFILES, fed
 from vtc.apis.openai_responses import API
 from vtc.apis.openai_responses.items import Form
-from vtc.apis.openai_responses.reply import EventCodec
+from vtc.apis.openai_responses.encoder import Encoder
 from vtc.apis.relay import Relay
 from vtc.events import BlockEnd, Call, CallDelta, End, Finish, ReasoningDelta, TextDelta
 from vtc.exchange import Exchange
@@ -206,7 +206,7 @@ def test_a_cut_reply_gives_an_open_call_back_as_text() -> None:
 def test_a_reply_as_long_as_was_allowed_was_cut_off(most: int | None, reason: str) -> None:
     """llama.cpp and Ollama say `completed` all the same."""
     last = streamed(text_events("Hi"))[-1]
-    decoded = API.codec(Form(most=most)).decode(Frame(last, last.partition(b"data: ")[2].strip()))
+    decoded = API.decoder(Form(most=most)).decode(Frame(last, last.partition(b"data: ")[2].strip()))
     assert decoded
     assert decoded.deltas == (Finish(reason, said="completed"),)  # type: ignore[arg-type]
 
@@ -289,7 +289,7 @@ def test_interleaved_calls_are_a_failure_that_is_told() -> None:
 
 
 def test_events_are_decoded_into_deltas() -> None:
-    codec = API.codec()
+    codec = API.decoder()
 
     def deltas(event: Json) -> tuple[Any, ...] | None:
         decoded = codec.decode(Frame(b"", json.dumps(event).encode()))
@@ -319,10 +319,10 @@ def test_a_call_without_deltas_has_the_arguments_of_its_end() -> None:
 
 def test_a_keep_alive_is_numbered_and_a_comment_before_the_first_event() -> None:
     relay = Relay(API.decoder(), API.encoder(), Toy)
-    assert relay.codec.keep_alive() == b": keep-alive\n\n"
+    assert relay.leaving.encoder.keep_alive() == b": keep-alive\n\n"
     frames = [Frame(one, one.partition(b"data: ")[2].strip()) for one in streamed(text_events("Hi", "[a]"))]
     out = [piece for one in frames[:5] for piece in relay.feed(one)]
-    out += [relay.codec.keep_alive() or b"", *(piece for one in frames[5:] for piece in relay.feed(one))]
+    out += [relay.leaving.encoder.keep_alive() or b"", *(piece for one in frames[5:] for piece in relay.feed(one))]
     assert events(b"".join(out))[5].data["type"] == "keepalive"
     assert responses.read(b"".join(out)).calls == [("a", {})]
 
@@ -433,7 +433,7 @@ def test_an_error_of_the_server_ends_the_reply() -> None:
     assert b"[a" in out
 
 
-class Broken(EventCodec):
+class Broken(Encoder):
     """Fails when it writes a call of `b`."""
 
     def write(self, frame: Frame, choice: int, said: Any, *, first: bool) -> Any:
