@@ -105,7 +105,7 @@ def test_any_body_is_a_request_or_a_bad_one(api: Api, body: bytes) -> None:
 def test_any_frame_passes(api: Api, data: bytes) -> None:
     """One that is no part of a reply leaves as it came."""
     relay = Relay(api.decoder(), api.encoder(), Toy)
-    framing = relay.codec.framing
+    framing = relay.decoder.framing
     body = b"data: " + data + b"\n\n" if framing.media_type == "text/event-stream" else data + b"\n"
     if not any(key in data for key in (b"choices", b"message")):
         reader = framing.reader()

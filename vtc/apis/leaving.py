@@ -89,7 +89,7 @@ class Leaving(msgspec.Struct):
         out: list[bytes] = []
         if frame is not None and self.in_step:
             out, self.kept = [*self.kept, frame.raw], ()
-        elif frame is not None or not self.passes:
+        elif frame is not None or not self.passes or self.shifted:
             out = self._framed(values, frame)
             if not self.ended and self.encoder.framing.last:
                 out.append(self.encoder.framing.last)

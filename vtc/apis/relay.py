@@ -446,7 +446,8 @@ def _settle(leaving: Leaving, choice: Choice, entry: Waiting, events: Made) -> t
 def _leave(leaving: Leaving, choice: int, entry: Waiting) -> list[bytes]:
     """Let a frame leave, or a part of it; as it came if nothing of it changed."""
     if entry.says_nothing:
-        leaving.left()
+        if not entry.written:
+            leaving.left()
         return []
     if entry.intact and not (entry.written or entry.shared) and leaving.may_pass(entry):
         return leaving.whole(entry.frame, [(choice, entry.all_said)])

@@ -218,7 +218,11 @@ class Stream:
 
     def _passed(self, frame: Frame) -> list[bytes]:
         """Pass a frame after a failure."""
-        return self._given_back(lambda: self._relay.passed(frame)) or [frame.raw]
+        try:
+            return self._relay.passed(frame)
+        except Exception as error:
+            logger.error("vtc: an event leaves as it came\n%s", told(error))
+            return [frame.raw]
 
     def _end_frames(self, frames: list[Frame]) -> bytes:
         """Append the last frame; return it instead if the body ended in its middle: nothing may complete it."""

@@ -120,8 +120,8 @@ def test_a_clean_stream_passes_byte_for_byte(frames: list[bytes]) -> None:
 def test_the_beginning_of_a_message_waits_for_its_first_text() -> None:
     relay = Relay(API.decoder(), API.encoder(), Toy)
     frames = [Frame(one, one.partition(b"data: ")[2].strip()) for one in streamed(text_events("H", "i"))]
-    assert [relay.feed(one) for one in frames[2:4]] == [[b""], [b""]]
-    assert relay.feed(frames[4]) == [b"".join(one.raw for one in frames[2:5])]
+    assert [relay.feed(one) for one in frames[2:4]] == [[], []]
+    assert relay.feed(frames[4]) == [one.raw for one in frames[2:5]]
 
 
 def test_kept_frames_are_given_back_after_a_failure() -> None:
@@ -129,7 +129,7 @@ def test_kept_frames_are_given_back_after_a_failure() -> None:
     frames = streamed(text_events("H", "[x"))
     for one in frames[:4]:
         relay.feed(Frame(one, one.partition(b"data: ")[2].strip()))
-    assert relay.release() == [b"".join(frames[2:4])]
+    assert relay.release() == frames[2:4]
 
 
 # Lifting
@@ -255,8 +255,10 @@ def test_a_call_ends_as_upstream_says_and_not_as_its_pieces_add_up(pieces: tuple
     frames = streamed([begun, *deltas, *CALL[-2:]])
     assert run(*frames) == b"".join(frames)
     lifted = run(*streamed(text_events("Hi[x]"), [begun, *deltas, *CALL[-2:]]))
+    assert responses.read(lifted).calls[-1] == ("read", {"filePath": "a"})
     last = events(lifted)[-1].data["response"]["output"][-1]
-    assert last == CALL[-1]["item"]
+    assert json.loads(last.pop("arguments")) == {"filePath": "a"}
+    assert last == {key: value for key, value in CALL[-1]["item"].items() if key != "arguments"}
 
 
 def test_an_event_about_a_call_that_is_not_known_passes() -> None:
@@ -278,11 +280,13 @@ def test_a_lifted_call_of_a_custom_tool_has_raw_input() -> None:
     assert found.custom_calls == [("patch", "{}")]
 
 
-def test_interleaved_calls_are_a_failure_that_is_told() -> None:
-    first, other = all_events(CALL)[2:5], call_events("b", "{}", id="fc_2", call_id="call_2")[0]
-    frames = numbered([*all_events(CALL)[:2], first[0], {**other, "output_index": 1}, first[1]])
-    with pytest.raises(ValueError, match="another item"):
-        run(*frames)
+def test_interleaved_calls_are_written_one_after_the_other() -> None:
+    other = [{**event, "output_index": 1} for event in call_events("b", "{", "}", id="fc_2", call_id="call_2")]
+    begun, one, two, *ends = ({**event, "output_index": 0} for event in CALL)
+    frames = [*all_events()[:2], begun, one, *other[:2], two, *other[2:3], *ends, *other[3:]]
+    end = all_events(CALL, call_events("b", "{", "}", id="fc_2", call_id="call_2"))[-1]
+    found = read(*numbered([*frames, end]))
+    assert (found.calls, found.ids) == ([("read", {"filePath": "a"}), ("b", {})], ["call_1", "call_2"])
 
 
 # Deltas
@@ -436,17 +440,17 @@ def test_an_error_of_the_server_ends_the_reply() -> None:
 class Broken(Encoder):
     """Fails when it writes a call of `b`."""
 
-    def write(self, frame: Frame, choice: int, said: Any, *, first: bool) -> Any:
+    def write(self, said: Any, choice: int) -> Any:
         if any(isinstance(one, Call) and one.call.name == "b" for one in said):
             raise RuntimeError("planted")
-        return super().write(frame, choice, said, first=first)
+        return super().write(said, choice)
 
 
 def test_frames_after_a_failure_keep_the_numbers_that_the_client_needs() -> None:
     """One call was lifted before, so that all after it have moved."""
     report = Report()
     pipeline: Any = Toy
-    stream = Stream(Broken(), pipeline, report)
+    stream = Stream(Relay(API.decoder(), Broken(), pipeline), report)
     frames = streamed(text_events("Hi", "[a]", "more", "[b]", "end"), CALL, text_events("Bye", id="msg_2"))
     found = responses.read(b"".join([*(out for one in frames for out in stream.feed(one)), *stream.finish()]))
     assert report.failures == ["RuntimeError: planted"]
