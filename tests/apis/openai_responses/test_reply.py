@@ -26,8 +26,8 @@ from tests.apis.responses import (
 from tests.apis.toy import Toy
 from tests.exchanges import PROFILES, fed
 from vtc.apis.openai_responses import API
-from vtc.apis.openai_responses.items import Form
 from vtc.apis.openai_responses.encoder import Encoder
+from vtc.apis.openai_responses.items import Form
 from vtc.apis.relay import Relay
 from vtc.events import BlockEnd, Call, CallDelta, End, Finish, ReasoningDelta, TextDelta
 from vtc.exchange import Exchange

@@ -88,7 +88,16 @@ _FIELDS = {
         *("incomplete_details", "instructions", "max_output_tokens", "max_tool_calls", "metadata", "moderation"),
         *("parallel_tool_calls", "previous_response_id", "conversation", "prompt", "prompt_cache_key", "reasoning"),
         *("prompt_cache_retention", "safety_identifier", "service_tier", "store", "temperature", "text", "user"),
-        *("tool_choice", "tools", "top_logprobs", "top_p", "truncation", "billing", "output_text", "kv_transfer_params"),
+        *(
+            "tool_choice",
+            "tools",
+            "top_logprobs",
+            "top_p",
+            "truncation",
+            "billing",
+            "output_text",
+            "kv_transfer_params",
+        ),
         *("frequency_penalty", "presence_penalty"),
     },
 }
@@ -181,8 +190,12 @@ class Decoder(msgspec.Struct):
         elif type_ not in _READ or (type_ in (ADDED, DONE) and kind not in ("message", "reasoning")):
             if self.speaking and type_ == ADDED:
                 yield self._silent()
-            known = kind in SERVERS and (type_ in (ADDED, DONE) or type_.startswith(f"response.{kind.partition('_')[0]}"))
-            yield Origin(NAME, "event", (number if kind else None, value), harmless=known)
+            known = kind in SERVERS and (
+                type_ in (ADDED, DONE) or type_.startswith(f"response.{kind.partition('_')[0]}")
+            )
+            plain = {key: one for key, one in value.items() if key == "item" or not isinstance(one, dict | list)}
+            yield Origin(NAME, "event", (number if kind else None, plain), harmless=known)
+            yield from (Origin(NAME, f"event.{key}", one) for key, one in value.items() if key not in plain)
             return
         elif type_ == "keepalive":
             yield Origin(NAME, "event", (None, value), harmless=True)
@@ -288,7 +301,12 @@ class Decoder(msgspec.Struct):
             yield Origin(NAME, "end", (0, known), harmless=True)
             yield from self._output(response.get("output"))
         elif type_ == "response.created":
-            yield Start(id_, model, count_of(response, "created_at"), own=Origin(NAME, "head", (value.get("sequence_number"), known), harmless=True))
+            yield Start(
+                id_,
+                model,
+                count_of(response, "created_at"),
+                own=Origin(NAME, "head", (value.get("sequence_number"), known), harmless=True),
+            )
         else:
             yield Origin(NAME, "status", (0, {"type": type_, "id": id_}), harmless=True)
         kind = "end" if type_ in ENDS else "head"
@@ -300,9 +318,7 @@ class Decoder(msgspec.Struct):
             if item.get("type") in ("message", "reasoning"):
                 parts = [*(item.get("content") or ()), *(item.get("summary") or ())]
                 odd = [key for part in parts for key in part if key not in _FIELDS["part"]]
-                yield from (
-                    Origin(NAME, f"output.{key}", None) for key in [*(item.keys() - _FIELDS["item"]), *odd]
-                )
+                yield from (Origin(NAME, f"output.{key}", None) for key in [*(item.keys() - _FIELDS["item"]), *odd])
 
     def _finish(self, response: Json) -> Finish:
         """Read the end of a reply. Some servers do not tell that it was cut off: its length does."""
@@ -351,7 +367,9 @@ def _failure(value: Json) -> Failure:
     kind = str(error.get("code") or error.get("type") or "")
     harmless = value["type"] == "error"
     said = str(error.get("message") or response.get("status") or "the server failed")
-    return Failure(said, "" if kind == "error" else kind, own=Origin(NAME, "error", own, harmless=True) if harmless else None)
+    return Failure(
+        said, "" if kind == "error" else kind, own=Origin(NAME, "error", own, harmless=True) if harmless else None
+    )
 
 
 def _names(value: Json) -> list[str | int]:

@@ -54,7 +54,11 @@ _DELTA = re.compile(rb'"delta"\s*:\s*("(?:[^"\\]|\\.)*+")')  # no string holds t
 _NUMBER = re.compile(rb'"sequence_number"\s*:\s*(\d+)')
 _QUIET = ("text_done", "part_done", "item_done", "item", "part", "nothing")
 _KINDS = {"text": "message", "reasoning": "reasoning"}
-_TYPES = {"output_text": ("output_text",), "refusal": ("refusal",), "reasoning_text": ("reasoning_text", "summary_text")}
+_TYPES = {
+    "output_text": ("output_text",),
+    "refusal": ("refusal",),
+    "reasoning_text": ("reasoning_text", "summary_text"),
+}
 _THOUGHTS = frozenset({"thinking", "reasoning", "reasoning_content"})
 
 
@@ -419,7 +423,9 @@ class Encoder(Opened):
             return iter(())
         id_ = start.id if start.id.startswith("resp_") or fields else f"resp_{start.id or 'vtc'}"
         head = head_of(id_, self.form.model or start.model, start.created)
-        self.head = self._left({**head, **{key: one for key, one in (fields or {}).items() if one or one == 0 or key not in head}})
+        self.head = self._left(
+            {**head, **{key: one for key, one in (fields or {}).items() if one or one == 0 or key not in head}}
+        )
         self.id = self.head["id"] = self.head["id"] or "resp_vtc"
         types = ("response.created",) if fields else ("response.created", "response.in_progress")
         return iter([{"type": type_, "response": self.head} for type_ in types])

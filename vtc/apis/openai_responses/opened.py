@@ -92,7 +92,8 @@ class Opened(msgspec.Struct):
     def _begin(self, kind: str, number: int, fields: Json) -> Iterator[Json]:
         own = f"{IDS[kind]}_vtc{self.count}_{self.id.removeprefix('resp_')}"
         lists = {"role": "assistant", "content": []} if kind == "message" else {"summary": []}
-        about = {"id": own, "type": kind, "status": "in_progress"}
+        about = {"id": own, "type": kind}
+        about |= {} if kind == "reasoning" and fields else {"status": "in_progress"}
         rest = {key: one for key, one in fields.items() if key not in ("content", "summary") and (key != "id" or one)}
         lists |= {"content": []} if "content" in fields else {}
         self.open = Item(kind, number, self.count, {**about, **rest, **lists})

@@ -75,9 +75,7 @@ class Pieces(msgspec.Struct, frozen=True, gc=False):
                 depth += 1 if token in "{[" else -1
         escaped = escaped and end == len(text) - 1
         length = self.length + len(text.strip() if not self.length else text)
-        return replace(
-            self, said=(self.said, text), length=length, depth=depth, in_string=in_string, escaped=escaped
-        )
+        return replace(self, said=(self.said, text), length=length, depth=depth, in_string=in_string, escaped=escaped)
 
     @property
     def is_hosted(self) -> bool:

@@ -1,0 +1,466 @@
+"""The encoder of Responses: whatever it is told, in whatever order, is a stream that the strictest clients read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.apis import chat, ollama, responses, sdks
+from tests.apis.named_events import Json, StreamError, events, frame
+from tests.apis.toy import Toy
+from vtc.apis import openai_chat
+from vtc.apis.base import Api, Said
+from vtc.apis.ollama_chat import API as OLLAMA
+from vtc.apis.openai_responses import API
+from vtc.apis.openai_responses.items import Form
+from vtc.apis.relay import Relay
+from vtc.events import (
+    BlockEnd,
+    BlockStart,
+    Call,
+    CallDelta,
+    Failure,
+    Finish,
+    Reasoning,
+    ReasoningDelta,
+    Refused,
+    Rewritten,
+    Seal,
+    Start,
+    Text,
+    ToolCall,
+    Usage,
+)
+
+
+def written(*told: Sequence[Said] | Said, form: Form | None = None, ends: bool = True) -> bytes:
+    """What the encoder makes of what it is told, one frame after the other."""
+    encoder = API.encoder(form)
+    values = [one for said in told for one in encoder.write(said if isinstance(said, list) else [said], 0)]
+    values += encoder.end() if ends else []
+    assert encoder.end() == [] or not ends
+    return b"".join(encoder.framing.write(value, None, first=True) for value in values)
+
+
+def read(*told: Any, **how: Any) -> responses.Read:
+    return responses.read(written(*told, **how))
+
+
+START = Start("c1", "lab", 1)
+STOP = Finish("stop", said="stop")
+
+
+def a_call(name: str, number: int) -> Call:
+    return Call("", ToolCall(name, '{"a": 1}', f"call_x{number}"), "toy")
+
+
+SAID = st.one_of(
+    st.sampled_from(["a", " b", "", "é\n"]).map(Text),
+    st.sampled_from(["x", ""]).map(lambda text: Rewritten("", text)),
+    st.sampled_from(["hm", ""]).map(Reasoning),
+    st.sampled_from(["hm", ""]).map(ReasoningDelta),
+    st.sampled_from(["No", ""]).map(Refused),
+    st.builds(BlockStart, st.sampled_from(["text", "reasoning"]), st.integers(0, 5), st.sampled_from(["", "msg_1"])),
+    st.just(BlockEnd()),
+    st.just(Seal("sig")),
+    st.just(Usage(3, 5, 1, 2)),
+)
+
+
+def _in_order(numbers: Sequence[int]) -> list[tuple[int, str]]:
+    """Interleave the pieces of several calls as drawn, those of one call in order."""
+    left = {number: ["{", '"a": "\\', '"b"}'] if not number else ['{"c":', " [1]", "}"] for number in (0, 1)}
+    left[2] = ["{}"]
+    return [(number, left[number].pop(0)) for number in numbers]
+
+
+PIECES = st.permutations([0, 0, 0, 1, 1, 1, 2]).map(_in_order)
+
+
+def deltas(pieces: Sequence[tuple[int, str]]) -> list[CallDelta]:
+    begun: set[int] = set()
+    out: list[CallDelta] = []
+    for number, piece in pieces:
+        if number not in begun:
+            begun.add(number)
+            out.append(CallDelta(number, f"call_{number}", f"tool{number}"))
+        out.append(CallDelta(number, arguments=piece))
+    return out
+
+
+@given(
+    said=st.lists(SAID, max_size=12),
+    pieces=PIECES | st.none(),
+    calls=st.integers(0, 2),
+    end=st.sampled_from([STOP, Finish("length", said="length"), Finish("other", said="content_filter"), None]),
+    data=st.data(),
+)
+def test_whatever_is_said_is_a_stream_that_strict_clients_read(
+    said: list[Said], pieces: list[tuple[int, str]] | None, calls: int, end: Finish | None, data: st.DataObject
+) -> None:
+    told: list[Said] = [*said, *(deltas(pieces) if pieces else [])]
+    for number in range(calls):
+        told.insert(data.draw(st.integers(0, len(said))), a_call("read", number))
+    out = written(START, *told, *([end] if end else []))
+    if not end and not any(one.data["type"].endswith("item.done") for one in events(out)):
+        with pytest.raises(StreamError):
+            responses.read(out)
+        return
+    found = responses.read(out)
+    texts = "".join(
+        one.text if isinstance(one, Rewritten) else one.raw for one in told if isinstance(one, Text | Rewritten)
+    )
+    said_texts = [
+        part.get("text", "") for item in found.items for part in item.get("content") or () if item["type"] == "message"
+    ]
+    assert sorted("".join(said_texts)) == sorted(texts)
+    by_name = dict(one for one in found.calls if one[0].startswith("tool"))
+    assert by_name == ({"tool0": {"a": '"b'}, "tool1": {"c": [1]}, "tool2": {}} if pieces else {})
+    assert len(found.calls) == calls + (3 if pieces else 0)
+
+
+def test_a_block_that_gets_no_text_never_begins() -> None:
+    encoder = API.encoder()
+    encoder.write([START], 0)
+    assert encoder.write([BlockStart("text", 0)], 0) == encoder.write([BlockEnd()], 0) == []
+    assert read(START, BlockStart("text", 0), BlockEnd(), BlockStart("text", 1), Text("Hi"), STOP).kinds == ["message"]
+
+
+def test_the_first_of_several_calls_is_not_held_back_and_the_others_wait_for_its_end() -> None:
+    encoder = API.encoder()
+    encoder.write([START], 0)
+    types = [
+        [event["type"].removeprefix("response.") for event in encoder.write([one], 0)]
+        for one in [
+            CallDelta(0, "c0", "a"),
+            CallDelta(1, "c1", "b"),
+            CallDelta(0, arguments="{"),
+            CallDelta(1, arguments="{}"),
+            CallDelta(0, arguments="}"),
+        ]
+    ]
+    delta, done = "function_call_arguments.delta", ["function_call_arguments.done", "output_item.done"]
+    assert types == [["output_item.added"], [], [delta], [], [delta, *done, "output_item.added", delta]]
+
+
+def test_a_name_and_an_id_may_come_late() -> None:
+    found = read(
+        START,
+        CallDelta(0, arguments="{"),
+        CallDelta(0, "c0"),
+        CallDelta(0, name="a"),
+        CallDelta(0, arguments="}"),
+        STOP,
+    )
+    assert (found.calls, found.ids) == ([("a", {})], ["c0"])
+
+
+def test_a_call_that_never_gets_a_name_is_text() -> None:
+    found = read(START, CallDelta(0, "c0"), CallDelta(0, arguments='{"a": 1}'), STOP)
+    assert (found.calls, found.content) == ([], '{"a": 1}')
+
+
+def test_two_calls_of_one_number_are_two() -> None:
+    found = read(START, *(CallDelta(0, f"c{one}", "a", "{}") for one in range(2)), STOP)
+    assert found.ids == ["c0", "c1"]
+
+
+def test_text_amid_the_pieces_of_a_call_comes_after_it() -> None:
+    found = read(
+        START, CallDelta(0, "c0", "a"), CallDelta(0, arguments="{"), Text("Hi"), CallDelta(0, arguments="}"), STOP
+    )
+    assert (found.kinds, found.content) == (["function_call", "message"], "Hi")
+
+
+def test_a_cut_call_is_not_completed() -> None:
+    found = read(START, CallDelta(0, "c0", "a"), CallDelta(0, arguments='{"b'), Finish("length", said="length"))
+    assert [(item["status"], item["arguments"]) for item in found.items] == [("incomplete", '{"b')]
+    assert found.reason == "max_output_tokens"
+
+
+def test_the_end_waits_for_the_usage_and_has_all_its_counts() -> None:
+    encoder = API.encoder(Form(model="asked"))
+    encoder.write([START], 0)
+    encoder.write([Text("Hi")], 0)
+    assert encoder.write([STOP], 0) == []
+    *_, last = encoder.write([Usage(10, 5, 4, 2)], 0)
+    assert last["response"]["usage"] == {
+        "input_tokens": 10,
+        "input_tokens_details": {"cached_tokens": 4},
+        "output_tokens": 5,
+        "output_tokens_details": {"reasoning_tokens": 2},
+        "total_tokens": 15,
+    }
+    assert (last["response"]["model"], encoder.end(), encoder.write([Text("late")], 0)) == ("asked", [], [])
+
+
+@pytest.mark.parametrize(
+    ("told", "status"),
+    [
+        ([Text("Hi"), STOP], "completed"),
+        ([STOP], "completed"),
+        ([Text("Hi")], "incomplete"),
+        ([Text("Hi"), Finish("other", said="content_filter")], "incomplete"),
+        ([Text("Hi"), Finish("length", said="length")], "incomplete"),
+        ([], "failed"),
+        ([Text("Hi"), Failure("No.", "overloaded"), Text("more")], "failed"),
+    ],
+)
+def test_there_is_one_last_event_always(told: list[Said], status: str) -> None:
+    types = [event.data["type"] for event in events(written(START, *told))]
+    ends = ("response.completed", "response.incomplete", "response.failed")
+    assert (types[0], types[-1]) == ("response.created", f"response.{status}")
+    assert sum(type_ in ends for type_ in types) == 1
+
+
+def test_an_error_before_all_else_is_a_reply_that_failed() -> None:
+    with pytest.raises(StreamError, match=r"No\."):
+        read(Failure("No.", "x"))
+
+
+def test_sealed_reasoning_leaves_even_without_a_text() -> None:
+    found = read(START, BlockStart("reasoning", 0), Seal(encrypted="gAAA"), BlockStart("text", 1), Text("Hi"), STOP)
+    assert [(item["type"], item.get("encrypted_content")) for item in found.items] == [
+        ("reasoning", "gAAA"),
+        ("message", None),
+    ]
+
+
+def test_a_custom_tool_gets_its_raw_input_from_pieces() -> None:
+    pieces = [CallDelta(0, arguments=one) for one in ('{"inp', 'ut": "a\\', 'n\\"b"}')]
+    found = read(START, CallDelta(0, "c0", "patch"), *pieces, STOP, form=Form(custom=frozenset({"patch"})))
+    assert found.custom_calls == [("patch", 'a\n"b')]
+
+
+# From other servers
+
+
+def bridged(api: Api, *frames: bytes, form: Form | None = None, **toy: Any) -> bytes:
+    """What a client of Responses gets from a server of another API."""
+    relay = Relay(api.decoder(), API.encoder(form), lambda: Toy(**toy), passes=False)
+    reader = relay.decoder.framing.reader()
+    came = [*reader.feed(b"".join(frames)), *reader.finish()]
+    return b"".join([*(out for one in came for out in relay.feed(one)), *relay.finish()])
+
+
+def native(*pieces: str, index: int = 0) -> list[bytes]:
+    """A call of a server of chat completions, in pieces."""
+    head = chat.native(index, id=f"call_{index}", type="function", name=f"tool{index}", arguments="")
+    return [chat.chunk({"tool_calls": [one]}) for one in (head, *(chat.native(index, arguments=one) for one in pieces))]
+
+
+CHATS: dict[str, list[bytes]] = {
+    "text": [chat.ROLE, *chat.said("Hi", " you"), chat.STOP, chat.USED, chat.DONE],
+    "reasoning": [chat.ROLE, chat.chunk({"reasoning_content": "hm"}), *chat.said("Hi"), chat.STOP, chat.DONE],
+    "lifted": [chat.ROLE, *chat.said("Hi[a]", "[b]", "Ho"), chat.STOP, chat.DONE],
+    "call": [chat.ROLE, *chat.said("Hi"), *native('{"a"', ": 1}"), chat.chunk({}, "tool_calls"), chat.USED, chat.DONE],
+    "no-done": [chat.ROLE, *chat.said("Hi"), chat.STOP],
+    "calls": [chat.ROLE, *native("{}"), *native("{", "}", index=1), chat.chunk({}, "tool_calls"), chat.DONE],
+}
+
+
+@pytest.mark.parametrize("frames", CHATS.values(), ids=CHATS)
+@pytest.mark.parametrize("guarded", [False, True])
+async def test_chat_completions_are_read_by_the_sdk(frames: list[bytes], guarded: bool) -> None:
+    out = bridged(openai_chat.API, *frames, guarded=guarded)
+    found = responses.read(out)
+    assert found == await sdks.read_responses([out])
+    direct = chat.read(b"".join(frames))
+    assert found.content + "".join(f"[{name}]" for name, _ in found.calls if name in "ab") in (
+        direct.content,
+        "HiHo[a][b]",
+    )
+    assert found.reasoning == (direct.reasoning or "")
+    assert [one for one in found.calls if one[0].startswith("tool")] == direct.calls
+
+
+async def test_ollama_is_read_by_the_sdk() -> None:
+    frames = ollama.streamed_text("Hi", "[a]", " Ho")
+    out = bridged(OLLAMA, *frames)
+    found = responses.read(out)
+    assert found == await sdks.read_responses([out])
+    assert (found.content, found.calls, found.status) == ("Hi Ho", [("a", {})], "completed")
+
+
+def test_fields_of_another_api_s_call_do_not_leave() -> None:
+    frames = [chat.ROLE, *native("{}"), chat.chunk({}, "tool_calls"), chat.DONE]
+    (item,) = responses.read(bridged(openai_chat.API, *frames, guarded=True)).items
+    assert item.keys() == {"id", "type", "call_id", "name", "arguments", "status"}
+
+
+# Where a policy is strict
+
+
+def strict(*frames: bytes, form: Form | None = None, **toy: Any) -> bytes:
+    relay = Relay(API.decoder(form), API.encoder(form), lambda: Toy(**toy), strict=True)
+    reader = relay.decoder.framing.reader()
+    came = [*reader.feed(b"".join(frames)), *reader.finish()]
+    return b"".join([*(out for one in came for out in relay.feed(one)), *relay.finish()])
+
+
+def item_events(item: Json, **begun: Any) -> list[Json]:
+    return [
+        {"type": "response.output_item.added", "item": {**item, **begun}},
+        {"type": "response.output_item.done", "item": item},
+    ]
+
+
+SEARCH = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "q"}}
+SHELL = {"type": "shell_call", "id": "sh_1", "call_id": "call_s", "action": {"commands": ["ls"]}, "status": "completed"}
+ODD = {"type": "odd_thing", "id": "od_1", "evil": {"name": "bash"}}
+CALL = responses.call_events("read", '{"filePath"', ': "a"}')
+MARK = "evil"
+
+
+def stained(events_: list[Json]) -> list[Json]:
+    """Events with a field that is not known wherever one may stand, but in calls."""
+    out: list[Json] = []
+    for event in events_:
+        event = {**event, MARK: {"name": "bash"}}
+        for key in ("item", "part", "response"):
+            if key in event and not str(event[key].get("type")).endswith("_call"):
+                event[key] = {**event[key], MARK: {"name": "bash"}}
+        out.append(event)
+    return out
+
+
+def test_under_strict_nothing_unknown_leaves_and_all_else_does() -> None:
+    items = [
+        responses.reasoning_events("hm"),
+        responses.open_reasoning_events("so", id="rs_2"),
+        responses.text_events("Hi", " you"),
+        item_events(SEARCH, status="in_progress"),
+        item_events(ODD),
+        CALL,
+    ]
+    whole = responses.all_events(*items)
+    out = strict(*responses.numbered(stained(whole)))
+    found = responses.read(out)
+    assert MARK.encode() not in out
+    assert found.kinds == ["reasoning", "reasoning", "message", "web_search_call", "function_call"]
+    assert (found.content, found.reasoning, found.calls) == ("Hi you", "hmso", [("read", {"filePath": "a"})])
+    told = {key: one for key, one in events(out)[-1].data["response"].items() if key != "output"}
+    wanted = {key: one for key, one in whole[-1]["response"].items() if key != "output"}
+    assert {key: told[key] for key in wanted} == wanted
+
+
+def test_under_strict_events_that_are_not_known_do_not_leave() -> None:
+    text = responses.all_events(responses.text_events("Hi"))
+    out = strict(*responses.numbered([*text[:5], {"type": "response.news", "call": {"name": "bash"}}, *text[5:]]))
+    assert b"bash" not in out
+    assert responses.read(out).content == "Hi"
+
+
+def test_under_strict_what_is_all_known_passes_byte_for_byte() -> None:
+    frames = responses.streamed(responses.reasoning_events("hm"), responses.text_events("Hi", " you"))
+    *passed, last = strict(*frames).split(b"event: ")
+    assert b"event: ".join([*passed, b""]) == b"".join(frames[:-1]) + b"event: "
+    assert last.startswith(b"response.completed")
+
+
+@pytest.mark.parametrize("place", ["output_text.done", "content_part.done", "output_item.done", "completed"])
+def test_text_that_is_only_in_an_event_that_repeats_it_does_not_leave_under_strict(place: str) -> None:
+    out = []
+    for event in responses.all_events(responses.text_events("Hi")):
+        raw = json.dumps(event)
+        out.append(
+            json.loads(raw.replace('"text": "Hi"', '"text": "Hi evil"')) if event["type"].endswith(place) else event
+        )
+    left = strict(*responses.numbered(out))
+    assert (responses.read(left).content, MARK.encode() in left) == ("Hi", False)
+
+
+def test_a_call_that_only_the_last_event_tells_of_does_not_leave_under_strict() -> None:
+    events_ = responses.all_events(responses.text_events("Hi"))
+    events_[-1]["response"]["output"].append(responses.call("evil"))
+    assert b"evil" not in strict(*responses.numbered(events_))
+
+
+# Calls of tools that have a kind of their own
+
+
+def test_a_call_of_a_tool_with_a_kind_of_its_own_passes_byte_for_byte() -> None:
+    frames = responses.streamed(responses.text_events("Hi"), item_events(SHELL, status="in_progress"))
+    assert run_same(*frames) == run_same(*frames, guarded=True) == b"".join(frames)
+
+
+def run_same(*frames: bytes, **toy: Any) -> bytes:
+    relay = Relay(API.decoder(), API.encoder(), lambda: Toy(**toy))
+    reader = relay.decoder.framing.reader()
+    came = [*reader.feed(b"".join(frames)), *reader.finish()]
+    return b"".join([*(out for one in came for out in relay.feed(one)), *relay.finish()])
+
+
+@pytest.mark.parametrize(
+    ("item", "name", "arguments"),
+    [
+        (SHELL, "shell", {"commands": ["ls"]}),
+        ({**SHELL, "type": "local_shell_call"}, "local_shell", {"commands": ["ls"]}),
+        (
+            {"type": "apply_patch_call", "id": "p", "call_id": "c", "operation": {"diff": "x"}},
+            "apply_patch",
+            {"diff": "x"},
+        ),
+        ({"type": "computer_call", "id": "p", "call_id": "c", "actions": [1]}, "computer", {"actions": [1]}),
+        ({"type": "bad_call", "id": "p", "call_id": "c", "x": 1}, "bad", {"x": 1}),
+    ],
+)
+def test_a_call_of_a_tool_with_a_kind_of_its_own_is_judged_by_the_name(item: Json, name: str, arguments: Json) -> None:
+    frames = responses.streamed(item_events(item, status="in_progress"))
+    found = responses.read(run_same(*frames, structured=False))
+    assert found.content == f"[{name} {json.dumps(arguments)} {item['call_id']}]"
+    left = strict(*frames, guarded=True)
+    if name == "bad":
+        assert responses.read(left).kinds == ["message"]
+    else:
+        assert responses.read(left).items == [{**item, "status": "completed"}]
+
+
+def test_a_call_of_a_kind_of_its_own_is_written_again_unchanged() -> None:
+    frames = responses.streamed(responses.text_events("[a]"), item_events(SHELL, status="in_progress"), CALL)
+    for guarded in (False, True):
+        found = responses.read(run_same(*frames, guarded=guarded))
+        assert (found.kinds, found.items[1]) == (["function_call", "shell_call", "function_call"], SHELL)
+
+
+def test_what_the_server_carries_out_keeps_its_events_with_new_numbers() -> None:
+    search = item_events(SEARCH, status="in_progress")
+    search.insert(1, {"type": "response.web_search_call.searching", "item_id": "ws_1"})
+    out = run_same(
+        *responses.streamed(responses.text_events("Hi[a]"), search, responses.text_events("Bye", id="msg_2"))
+    )
+    found = responses.read(out)
+    assert (found.kinds, found.items[2]) == (["message", "function_call", "web_search_call", "message"], SEARCH)
+    told = next(event.data for event in events(out) if event.data["type"].endswith("searching"))
+    assert (told["output_index"], told["item_id"]) == (2, "ws_1")
+
+
+def test_an_unknown_item_keeps_its_place_where_nothing_is_strict() -> None:
+    out = run_same(*responses.streamed(responses.text_events("Hi[a]"), item_events(ODD)))
+    assert responses.read(out).items[-1] == ODD
+
+
+def test_encrypted_reasoning_is_kept_where_all_is_written_anew() -> None:
+    sealed = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
+    empty = {"type": "reasoning", "id": "rs_2", "summary": []}
+    frames = responses.streamed(responses.text_events("[a]"), item_events(sealed), item_events(empty))
+    assert responses.read(run_same(*frames)).items[1:] == [sealed, empty]
+
+
+def test_logprobs_leave_with_the_text_they_belong_to() -> None:
+    probs = [{"token": "Hi", "logprob": 0.0}]
+    item = responses.text_events("[a]", "Hi")
+    item[3]["logprobs"] = probs
+    out = run_same(*responses.streamed(item))
+    assert [event.data["logprobs"] for event in events(out) if event.data["type"].endswith("text.delta")] == [probs]
+
+
+def test_one_event_without_a_type_is_an_error_of_the_server() -> None:
+    out = run_same(*responses.streamed()[:2], b'data: {"error": {"message": "No.", "code": "x"}}\n\n')
+    assert b"No." in out
+    assert frame({"type": "x"}) not in out
