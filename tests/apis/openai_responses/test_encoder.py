@@ -358,9 +358,7 @@ def test_under_strict_events_that_are_not_known_do_not_leave() -> None:
 
 def test_under_strict_what_is_all_known_passes_byte_for_byte() -> None:
     frames = responses.streamed(responses.reasoning_events("hm"), responses.text_events("Hi", " you"))
-    *passed, last = strict(*frames).split(b"event: ")
-    assert b"event: ".join([*passed, b""]) == b"".join(frames[:-1]) + b"event: "
-    assert last.startswith(b"response.completed")
+    assert strict(*frames).startswith(b"".join(frames[:-4]))
 
 
 @pytest.mark.parametrize("place", ["output_text.done", "content_part.done", "output_item.done", "completed"])

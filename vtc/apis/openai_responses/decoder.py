@@ -69,8 +69,8 @@ _EVERY_EVENT = {
     *("type", "sequence_number", "output_index", "item_id", "content_index", "summary_index", "obfuscation")
 }
 _READ = {
-    **dict.fromkeys(("response.created", "response.in_progress", "response.queued", *ENDS), {"response"}),
-    **dict.fromkeys((ADDED, DONE), {"item"}),
+    **{type_: {"response"} for type_ in ("response.created", "response.in_progress", "response.queued", *ENDS)},
+    **{type_: {"item"} for type_ in (ADDED, DONE)},
     **{f"{around}.{what}": {"part"} for around in _PARTS for what in ("added", "done")},
     **{f"{events}.delta": {"delta", "logprobs"} for events in _TEXTS},
     **{f"{events}.done": {"text", "refusal", "logprobs"} for events in _TEXTS},
@@ -88,17 +88,8 @@ _FIELDS = {
         *("incomplete_details", "instructions", "max_output_tokens", "max_tool_calls", "metadata", "moderation"),
         *("parallel_tool_calls", "previous_response_id", "conversation", "prompt", "prompt_cache_key", "reasoning"),
         *("prompt_cache_retention", "safety_identifier", "service_tier", "store", "temperature", "text", "user"),
-        *(
-            "tool_choice",
-            "tools",
-            "top_logprobs",
-            "top_p",
-            "truncation",
-            "billing",
-            "output_text",
-            "kv_transfer_params",
-        ),
-        *("frequency_penalty", "presence_penalty"),
+        *("tool_choice", "tools", "top_logprobs", "top_p", "truncation", "billing", "output_text"),
+        *("frequency_penalty", "presence_penalty", "kv_transfer_params"),
     },
 }
 """Fields in which no client finds a call, or that are read, by where they stand."""
@@ -182,14 +173,13 @@ class Decoder(msgspec.Struct):
         place = number if value.get("output_index") == number else -1
         if type_ in _FAILURES:
             yield _failure(value)
-        elif is_call(kind):
-            if self.speaking and type_ == ADDED:
-                yield self._silent()
+            return
+        if self.speaking and type_ == ADDED:
+            yield self._silent()
+        if is_call(kind):
             yield from self._call(value, number, kind)
             return
-        elif type_ not in _READ or (type_ in (ADDED, DONE) and kind not in ("message", "reasoning")):
-            if self.speaking and type_ == ADDED:
-                yield self._silent()
+        if type_ not in _READ or (type_ in (ADDED, DONE) and kind not in ("message", "reasoning")):
             known = kind in SERVERS and (
                 type_ in (ADDED, DONE) or type_.startswith(f"response.{kind.partition('_')[0]}")
             )
@@ -197,13 +187,11 @@ class Decoder(msgspec.Struct):
             yield Origin(NAME, "event", (number if kind else None, plain), harmless=known)
             yield from (Origin(NAME, f"event.{key}", one) for key, one in value.items() if key not in plain)
             return
-        elif type_ == "keepalive":
+        if type_ == "keepalive":
             yield Origin(NAME, "event", (None, value), harmless=True)
         elif "response" in value:
             yield from self._of_response(value, type_)
         elif type_ == ADDED:
-            if self.speaking:
-                yield self._silent()
             item = value["item"]
             sound = isinstance(item.get("id"), str) and not item.get("content") and not item.get("summary")
             sound = sound and ("summary" in item if kind == "reasoning" else item.get("role") == "assistant")
@@ -231,9 +219,9 @@ class Decoder(msgspec.Struct):
         else:
             yield Origin(NAME, "annotation", (number, value), harmless=True)
         for key, one in value.items():
-            if key not in _READ.get(type_, ()) and (key not in _EVERY_EVENT or isinstance(one, dict | list)):
-                if type_ not in _FAILURES:
-                    yield Origin(NAME, f"event.{key}", one)
+            known = key in _READ[type_] or (key in _EVERY_EVENT and not isinstance(one, dict | list))
+            if not known:
+                yield Origin(NAME, f"event.{key}", one)
 
     def _silent(self) -> BlockEnd:
         self.speaking = False

@@ -49,7 +49,7 @@ SERVERS = (
     *("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call"),
     *("mcp_call", "mcp_list_tools", "mcp_approval_request", "compaction"),
 )
-"""The kinds of items that the server carries out itself; any other that ends in `_call` is carried out by the client."""
+"""The kinds of items that the server carries out itself; others that end in `_call` are the client's."""
 _ACTIONS = ("action", "operation", "arguments", "input")
 _ABOUT = ("id", "call_id", "type", "status")
 

@@ -94,7 +94,9 @@ class Opened(msgspec.Struct):
         lists = {"role": "assistant", "content": []} if kind == "message" else {"summary": []}
         about = {"id": own, "type": kind}
         about |= {} if kind == "reasoning" and fields else {"status": "in_progress"}
-        rest = {key: one for key, one in fields.items() if key not in ("content", "summary") and (key != "id" or one)}
+        rest = {key: one for key, one in fields.items() if key not in ("content", "summary", "id")}
+        if (id_ := fields.get("id")) and not any(item["id"] == id_ for _, item in self.done):
+            rest["id"] = id_
         lists |= {"content": []} if "content" in fields else {}
         self.open = Item(kind, number, self.count, {**about, **rest, **lists})
         self.count += 1
