@@ -36,6 +36,8 @@ KINDS = {"text": "message", "reasoning": "reasoning"}
 _DELTA = re.compile(rb'"delta"\s*:\s*("(?:[^"\\]|\\.)*+")')  # no string holds the quotes around the name as they are
 _NUMBER = re.compile(rb'"sequence_number"\s*:\s*(\d+)')
 _QUIET = ("text_done", "part_done", "item_done", "item", "part", "nothing")
+_DEMANDED = ("id", "object", "created_at", "status", "model", "output")
+"""Fields of a response without which some client fails at its beginning."""
 _THOUGHTS = frozenset({"thinking", "reasoning", "reasoning_content"})
 
 
@@ -179,9 +181,10 @@ class Told(Opened):
             return iter(())
         id_ = start.id if start.id.startswith("resp_") or fields else f"resp_{start.id or 'vtc'}"
         head = head_of(id_, self.form.model or start.model, start.created)
-        self.head = self._left(
-            {**head, **{key: one for key, one in (fields or {}).items() if one or one == 0 or key not in head}}
-        )
+        if fields:
+            own = {key: one for key, one in fields.items() if one is not None or key not in _DEMANDED}
+            head = {**{key: head[key] for key in _DEMANDED}, **own}
+        self.head = self._left(head)
         self.id = self.head["id"] = self.head["id"] or "resp_vtc"
         types = ("response.created",) if fields else ("response.created", "response.in_progress")
         return iter([{"type": type_, "response": self.head} for type_ in types])
