@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -234,6 +236,15 @@ def test_a_custom_tool_gets_its_raw_input_from_pieces() -> None:
     pieces = [CallDelta(0, arguments=one) for one in ('{"inp', 'ut": "a\\', 'n\\"b"}')]
     found = read(START, CallDelta(0, "c0", "patch"), *pieces, STOP, form=Form(custom=frozenset({"patch"})))
     assert found.custom_calls == [("patch", 'a\n"b')]
+
+
+@given(text=st.text(max_size=8), ascii_=st.booleans(), cuts=st.lists(st.integers(0, 60), max_size=4))
+def test_raw_input_is_told_as_it_comes(text: str, ascii_: bool, cuts: list[int]) -> None:
+    written_ = json.dumps({"input": text}, ensure_ascii=ascii_)
+    places = [0, *sorted(min(cut, len(written_)) for cut in cuts), len(written_)]
+    pieces = [CallDelta(0, arguments=written_[a:b]) for a, b in pairwise(places)]
+    form = Form(custom=frozenset({"patch"}))
+    assert read(START, CallDelta(0, "c0", "patch"), *pieces, STOP, form=form).custom_calls == [("patch", text)]
 
 
 # From other servers

@@ -331,6 +331,28 @@ def test_a_keep_alive_is_numbered_and_a_comment_before_the_first_event() -> None
     assert responses.read(b"".join(out)).calls == [("a", {})]
 
 
+@pytest.mark.parametrize("after", range(12))
+@pytest.mark.parametrize(
+    "items",
+    [
+        [text_events("Hi", " you"), CALL],
+        [reasoning_events("hm", "so"), text_events("Hi")],
+        [custom_call_events("patch", "raw\n", '"x"'), text_events("Hi")],
+    ],
+    ids=["call", "reasoning", "custom"],
+)
+def test_a_keep_alive_may_come_at_any_place(items: list[list[Json]], after: int) -> None:
+    """Each event after it has another number, and is told once."""
+    relay = Relay(API.decoder(), API.encoder(), Toy)
+    frames = [Frame(one, one.partition(b"data: ")[2].strip()) for one in streamed(*items)]
+    out = [piece for one in frames[:after] for piece in relay.feed(one)]
+    out += [relay.leaving.encoder.keep_alive() or b"", *(piece for one in frames[after:] for piece in relay.feed(one))]
+    found = responses.read(b"".join(out))
+    assert found == responses.read(b"".join(streamed(*items)))
+    types = [event.data["type"] for event in events(b"".join(out)) if event.data["type"] != "keepalive"]
+    assert types == [event["type"] for event in all_events(*items)]
+
+
 # The whole way
 
 

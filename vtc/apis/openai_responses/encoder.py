@@ -67,8 +67,8 @@ class Encoder(Told):
 
     def keep_alive(self) -> bytes:
         """Make an event of a type that no client knows: comments do not reset the timer of Codex."""
-        if not self.head:
-            return b": keep-alive\n\n"  # openai-python fails at any event before the first
+        if self.over or not self.head:
+            return b": keep-alive\n\n"  # openai-python fails at any event before the first, others after the last
         self.in_step = False
         (event,) = self._numbered([{"type": "keepalive"}])
         return self.framing.write(event, None, first=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,6 +30,11 @@ from vtc.apis.openai_responses.items import (
 from vtc.apis.openai_responses.pieces import Pieces
 from vtc.events import ToolCall
 
+_INPUT = re.compile(r'\s*\{\s*"input"\s*:\s*"')
+_RUN = re.compile(
+    r'(?:[^"\\]|\\["\\/bfnrt]|\\u(?![dD][89abAB])[0-9a-fA-F]{4}|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4})*+'
+)
+"""Characters of a JSON string that are whole: none is cut in an escape, or between two that are one character."""
 _LISTS = {"reasoning_summary_part": "summary", "content_part": "content"}
 
 
@@ -72,7 +79,11 @@ class Opened(msgspec.Struct):
     """Items that began."""
     open: Item | None = None
     said: Chain = None
-    """The text of the open part."""
+    """The text of the open part, or what was told of the open call's arguments."""
+    tail: str = ""
+    """The end of a custom call's arguments, which is no raw input yet."""
+    in_input: bool = False
+    """True in the raw input of a custom call."""
     calls: dict[int, Pieces] = {}
     """Calls that came in pieces and are not done."""
     notes: dict[str, Json] = {}
@@ -162,15 +173,30 @@ class Opened(msgspec.Struct):
             item[CALLS[item["type"]][1]] = ""
         item = {**item, "id": item.get("id") or id_of(item), "status": "in_progress"}
         self.open, self.count = Item(item["type"], call.number, self.count, item), self.count + 1
+        self.said, self.tail, self.in_input = None, "", False
         yield {"type": ADDED, "output_index": self.open.index, "item": item}
         if call.length:
             yield from self._argue(joined(call.said))
 
     def _argue(self, arguments: str) -> Iterator[Json]:
-        """Write a piece of the open call's arguments; the raw input of a custom tool is written at its end."""
+        """Write a piece of the open call's arguments, of a custom tool what that has of its raw input."""
         assert self.open is not None
-        if self.open.kind == "function_call":
-            yield {"type": "response.function_call_arguments.delta", **self.open.at, "delta": arguments}
+        piece = self._raw(arguments) if self.open.kind == "custom_tool_call" else arguments
+        if self.open.kind in CALLS and piece:
+            self.said = (self.said, piece)
+            yield {"type": f"response.{CALLS[self.open.kind][0]}.delta", **self.open.at, "delta": piece}
+
+    def _raw(self, arguments: str) -> str:
+        text = self.tail + arguments
+        if not self.in_input:
+            if (found := _INPUT.match(text)) is None:
+                self.tail = text
+                return ""
+            text, self.in_input = text[found.end() :], True
+        found = _RUN.match(text)
+        assert found is not None
+        self.tail = text[found.end() :]
+        return str(json.loads(f'"{found[0]}"', strict=False))
 
     def _end_call(self) -> Iterator[Json]:
         open_ = self.open
@@ -181,9 +207,10 @@ class Opened(msgspec.Struct):
         item |= {key: one for key, one in ours.items() if key not in (*open_.fields, "arguments", "input")}
         if open_.kind in CALLS:
             events, field = CALLS[open_.kind]
-            item[field] = said = call.arguments if field == "arguments" else raw_input(call.arguments)
-            if field == "input" or not call.length:
-                yield {"type": f"response.{events}.delta", **open_.at, "delta": said}
+            told, said = joined(self.said), call.arguments if field == "arguments" else raw_input(call.arguments)
+            item[field] = said = said if said.startswith(told) else told
+            if len(said) > len(told) and not open_.settled:
+                yield {"type": f"response.{events}.delta", **open_.at, "delta": said[len(told) :]}
             if not open_.settled:
                 yield {"type": f"response.{events}.done", **open_.at, "name": item["name"], field: said}
         else:

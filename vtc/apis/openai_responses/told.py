@@ -165,6 +165,7 @@ class Told(Opened):
         if open_ is None or open_.number != number or number not in self.calls:
             return False
         self.calls = {**self.calls, number: (call := self.calls[number].more(piece))}
+        [*self._argue(piece.arguments)]
         if call.ended:
             self._taken(number)
             self._finished(open_.index, {**open_.fields, **(piece.source or {})})
