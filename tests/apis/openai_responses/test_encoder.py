@@ -219,6 +219,11 @@ def test_there_is_one_last_event_always(told: list[Said], status: str) -> None:
     assert sum(type_ in ends for type_ in types) == 1
 
 
+def test_a_server_that_says_nothing_has_failed() -> None:
+    with pytest.raises(StreamError):
+        responses.read(bridged(openai_chat.API, chat.DONE))
+
+
 def test_an_error_before_all_else_is_a_reply_that_failed() -> None:
     with pytest.raises(StreamError, match=r"No\."):
         read(Failure("No.", "x"))

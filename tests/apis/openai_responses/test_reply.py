@@ -331,6 +331,22 @@ def test_a_keep_alive_is_numbered_and_a_comment_before_the_first_event() -> None
     assert responses.read(b"".join(out)).calls == [("a", {})]
 
 
+def test_the_end_may_come_twice_and_more_may_follow() -> None:
+    """An empty frame of HTTP/2 looks like the end of the body."""
+    relay = Relay(API.decoder(), API.encoder(), Toy)
+    frames = [Frame(one, one.partition(b"data: ")[2].strip()) for one in streamed(text_events("Hi", " you[x]"))]
+    out = [piece for one in frames[:5] for piece in relay.feed(one)]
+    assert relay.finish() == relay.finish() == []
+    out += [piece for one in frames[5:] for piece in relay.feed(one)]
+    assert responses.read(b"".join(out)).content == "Hi you[x]"
+
+
+@pytest.mark.parametrize("end", [[], [b"data: [DONE]\n\n"]])
+def test_a_reply_with_a_lifted_call_has_an_end_even_if_upstream_has_none(end: list[bytes]) -> None:
+    found = read(*streamed(text_events("Hi[a]"))[:-1], *end)
+    assert (found.calls, found.status) == ([("a", {})], "completed")
+
+
 @pytest.mark.parametrize("after", range(12))
 @pytest.mark.parametrize(
     "items",

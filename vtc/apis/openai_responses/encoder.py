@@ -86,14 +86,12 @@ class Encoder(Told):
         extra = {one.kind[6:]: one.value for one in said if isinstance(one, Origin) and one.kind.startswith("event.")}
         if out and extra:
             out[0] = {**extra, **out[0]}
-        if self.finish and (self.usage or self.closing is not None):
-            out += self._terminal()
+        if self.finish and (self.usage or self.closing is not None or not self.finish.said):
+            out += self._terminal()  # else the usage may come yet
         return self._told(out)
 
     def end(self) -> list[Json]:
-        if self.over or not (self.head or self.finish):
-            return []
-        return self._told([*self._terminal()])
+        return [] if self.over else self._told([*self._terminal()])
 
     def _told(self, out: list[Json]) -> list[Json]:
         begun = [] if self.head or not out else [*self._created(Start())]

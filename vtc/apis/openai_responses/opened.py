@@ -25,11 +25,12 @@ from vtc.apis.openai_responses.items import (
     item_of,
     joined,
     raw_input,
-    text_of,
 )
 from vtc.apis.openai_responses.pieces import Pieces
 from vtc.events import ToolCall
 
+_SAYING = ("message", "reasoning")
+"""Kinds of items that hold text."""
 _INPUT = re.compile(r'\s*\{\s*"input"\s*:\s*"')
 _RUN = re.compile(
     r'(?:[^"\\]|\\["\\/bfnrt]|\\u(?![dD][89abAB])[0-9a-fA-F]{4}|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4})*+'
@@ -145,7 +146,7 @@ class Opened(msgspec.Struct):
 
     def _end(self, status: str = "completed") -> Iterator[Json]:
         """End what is open."""
-        if self.open is not None and self.open.number in self.calls and self.open.kind not in IDS_OF_TEXT:
+        if self.open is not None and self.open.number in self.calls and self.open.kind not in _SAYING:
             yield from self._end_call()
             return
         yield from self._end_part()
@@ -229,11 +230,5 @@ class Opened(msgspec.Struct):
         return isinstance(output, list) and [essence(item) for item in output] == told
 
 
-IDS_OF_TEXT = ("message", "reasoning")
-
-
 def _names(part: Json | None) -> tuple[str, str, str]:
     return PARTS.get((part or {}).get("type"), ("content_part", "", ""))
-
-
-__all__ = ["Item", "Opened", "text_of"]
