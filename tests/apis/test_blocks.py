@@ -14,8 +14,7 @@ from vtc.apis.relay import Relay
 from vtc.wire.framing import Frame
 
 READ: dict[str, Any] = {"anthropic-messages": messages.read, "openai-responses": responses.read}
-WITH_BLOCKS = [api for api in APIS if api.name in READ]
-each = pytest.mark.parametrize("api", WITH_BLOCKS, ids=lambda api: api.name)
+each = pytest.mark.parametrize("api", [api for api in APIS if api.name in READ], ids=lambda api: api.name)
 
 
 def frames(api: Api, *pieces: str) -> list[Frame]:
@@ -59,5 +58,5 @@ def test_reply_that_breaks_off_gives_back_what_stayed(api: Api) -> None:
 def test_frame_that_was_not_decoded_is_when_it_passes(api: Api) -> None:
     """As after a failure."""
     relay, some = Relay(api.decoder(), api.encoder(), Toy), frames(api, "Hi", "Ho")
-    passed = [piece for frame in some for piece in relay.passed(frame)]
-    assert b"".join([*passed, *relay.leaving.close()]) == b"".join(frame.raw for frame in some)
+    out = [piece for frame in some for piece in relay.passed(frame)]
+    assert b"".join([*out, *relay.finish()]) == b"".join(frame.raw for frame in some)

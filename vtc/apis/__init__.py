@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from vtc.apis import anthropic_messages, gemini, ollama_chat, openai_chat
+from vtc.apis import anthropic_messages, gemini, ollama_chat, openai_chat, openai_responses
 from vtc.apis.base import Api, BadRequest, Reply, Request
 
-APIS = (openai_chat.API, anthropic_messages.API, ollama_chat.API, gemini.API)
+APIS = (openai_chat.API, anthropic_messages.API, openai_responses.API, ollama_chat.API, gemini.API)
 
 
 def plain_path(path: str) -> str:

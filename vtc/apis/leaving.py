@@ -97,12 +97,11 @@ class Leaving(msgspec.Struct):
 
     def end(self, frame: Frame | None = None) -> list[bytes]:
         """End the reply; `frame` is how upstream ended it."""
-        values = self.encoder.end()
         out: list[bytes] = []
         if frame is not None and self.in_step and not self.strict:
             out, self.kept = [*self.kept, frame.raw], ()
         elif frame is not None or not self.passes:
-            out, self.kept = self._framed(values, frame), ()
+            out, self.kept = self._framed(self.encoder.end(), frame), ()
             if not self.ended and self.encoder.framing.last:
                 out.append(self.encoder.framing.last)
         self.ended = True
