@@ -13,11 +13,8 @@ from vtc.dialects.syntax.description import Description
 from vtc.events import Call, Event, Refusal, Tool
 
 TAGGED = {
-    name: dialect
-    for name, dialect in DIALECTS.items()
-    if any(pattern.body(call) == "params" for call in dialect.calls) and "<escape>" not in dialect.params[0]
+    name: dialect for name, dialect in DIALECTS.items() if any(pattern.body(call) == "params" for call in dialect.calls)
 }
-"""Those whose parameters have an opening tag of their own; in FunctionGemma's a value stands between equal marks."""
 EACH = pytest.mark.parametrize("dialect", TAGGED.values(), ids=TAGGED.keys())
 STRING = {"type": "string"}
 TOOLS = {

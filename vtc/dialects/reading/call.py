@@ -14,6 +14,7 @@ from vtc.dialects.reading.cursor import Found
 from vtc.dialects.reading.open_call import OpenCall
 from vtc.dialects.reading.value import MOST_GUESS, InValue, no_arguments, open_value
 from vtc.dialects.repair import Repair
+from vtc.dialects.syntax.forms import CallSyntax
 from vtc.dialects.syntax.grammar import ATTRIBUTES_END
 from vtc.dialects.syntax.pattern import Scan
 from vtc.events import Event
@@ -23,8 +24,6 @@ MOST_ENDS = 16
 """Places at which an opening tag with attributes is taken to end."""
 
 type Body = JsonBody | KwargsBody | GemmaBody
-BODIES: dict[str, type[Body]] = {"json": JsonBody, "kwargs": KwargsBody, "gemma": GemmaBody}
-"""What reads the arguments of a call that are not between tags."""
 type Search = Callable[[str], object]
 _IN_STRING: Search = re.compile(r'["\\\x00-\x1f]').search
 """Finds what is more than text in a JSON string."""
@@ -53,11 +52,19 @@ def ends(inside: InValue | InCall | InJson) -> Verdict:
 def open_json(context: Context, call: OpenCall, at: int) -> Verdict:
     """Begin arguments that know their own end."""
     hold(context, call, context.cursor.take(at))
-    kind = call.syntax.body if call.syntax.body == "kwargs" else call.syntax.dialect.codec
-    call.json = BODIES[kind](lenient=context.lenient)
+    call.json = _body(call.syntax, lenient=context.lenient)
     call.begin_body()
     context.inside = InJson(context, call, call.json)
     return Verdict.JSON
+
+
+def _body(syntax: CallSyntax, *, lenient: bool) -> Body:
+    """Make what reads the arguments of a call that are not between tags."""
+    if syntax.body == "kwargs":
+        return KwargsBody(lenient=lenient)
+    if syntax.dialect.codec == "gemma":
+        return GemmaBody(syntax.dialect.string_token, lenient=lenient)
+    return JsonBody(lenient=lenient)
 
 
 class InCall:

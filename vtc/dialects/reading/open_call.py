@@ -276,7 +276,7 @@ class OpenCall:
                 return self._events([], unknown_tools), ""
             found = repairs.json_bodies(body, closers)
             if found is None and isinstance(self.json, GemmaBody):
-                found = repairs.gemma_body(body, closers)
+                found = repairs.gemma_body(body, closers, self.json.quote)
             if found is None:
                 return [], ""
             self.repairs |= dict.fromkeys(found.repairs)

@@ -62,11 +62,11 @@ def json_bodies(text: str, closers: Sequence[str]) -> Found | None:
     return None
 
 
-def gemma_body(text: str, closers: Sequence[str]) -> Found | None:
+def gemma_body(text: str, closers: Sequence[str], quote: str) -> Found | None:
     """The object of a body in Gemma's writing whose last string does not end, though the call does; else None."""
     body = _without_closers(text.strip(), closers)
-    one = GemmaBody()
-    one.feed(with_quote(body), 0, final=True)
+    one = GemmaBody(quote)
+    one.feed(with_quote(body, quote), 0, final=True)
     return (
         Found([one.text()], [Repair.JSON_REPAIRED], len(text)) if one.done and len(body) < len(text.strip()) else None
     )

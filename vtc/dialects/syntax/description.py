@@ -77,7 +77,9 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
     parameters in the parameter, an item's key being `item`. (In keyword arguments strings, too: in double quotes, or
     with `repr` as Python has them.)"""
     codec: Literal["json", "gemma"] = "json"
-    """How `{args}` is written: as JSON, or as Gemma 4 does (`gemma_body.py`)."""
+    """How `{args}` is written: as JSON, or as Gemma 4 does, with bare keys and strings between `string_token`."""
+    string_token: str = '<|"|>'
+    """What stands on either side of a string of the codec `gemma`: a marker that begins with `<`."""
     frame: Literal["pattern", "multiline"] = "pattern"
     """`multiline`: a value of several lines is set off by one newline on either side."""
     json_body: bool = True
@@ -179,6 +181,8 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
         if not self.calls:
             raise pattern.PatternError("call", "at least one pattern is needed")
         bodies = [pattern.parse(text, "call") for text in self.calls]
+        if not self.string_token.startswith("<"):
+            raise pattern.PatternError("string_token", f"{self.string_token!r} must begin with '<'")
         if not self.params and any(pattern.Slot("params") in parts for parts in bodies):
             raise pattern.PatternError("param", "a call with {params} needs a pattern for one parameter")
 
