@@ -90,7 +90,7 @@ class GivenTwiceError(ValueError):
 
 def value_of(text: str) -> Any:
     """Read strict JSON. Raises `GivenTwiceError`."""
-    return json.loads(text, object_pairs_hook=_once)
+    return json.loads(text, object_pairs_hook=once)
 
 
 def written(members: Mapping[str, str]) -> str:
@@ -98,13 +98,14 @@ def written(members: Mapping[str, str]) -> str:
     return f"{{{', '.join(f'{dumped(key)}: {value}' for key, value in members.items())}}}"
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    once = dict(pairs)
-    if len(once) < len(pairs):
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object of its members, for `json.loads`. Raises `GivenTwiceError`."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
         for key, value in pairs:
-            if value != once[key]:
+            if value != found[key]:
                 raise GivenTwiceError(f"{key!r} is given twice")
-    return once
+    return found
 
 
 def _of_kind[T](text: str, kind: type[T]) -> T:
