@@ -21,6 +21,7 @@ TOOLS = {
     name: Tool(name, parameters={"type": "object", "properties": dict.fromkeys(keys, STRING), "required": [keys[0]]})
     for name, keys in {"bash": ("command", "workdir"), "write": ("filePath", "content")}.items()
 }
+TOOLS["bash"].parameters["properties"]["timeout"] = {"type": "integer"}
 
 
 def closer(dialect: Description, key: str) -> str:
@@ -90,6 +91,23 @@ def test_a_run_of_closing_tags_is_one_closing_tag(dialect: Description, count: i
     events = every_cut(dialect, reply(dialect, call(dialect, "write", arguments, count)), singly=count == 2)
     assert calls(events) == [("write", arguments)]
     assert repairs(events) == ["doubled-closer"]
+
+
+@EACH
+@pytest.mark.parametrize("key", ["arguments", "input", "parameters", "kwargs"])
+def test_a_parameter_that_holds_all_arguments_is_unwrapped(dialect: Description, key: str) -> None:
+    text = '{"command": "ls <x>\\n", "timeout": "5"}'
+    events = every_cut(dialect, reply(dialect, call(dialect, "bash", {key: text})))
+    assert calls(events) == [("bash", {"command": "ls <x>\n", "timeout": 5})]
+    is_own = any(f"<{key}>" in text for text in dialect.calls)
+    assert repairs(events) == [*["arguments-key"] * (not is_own), "typed:timeout"]
+
+
+@EACH
+@pytest.mark.parametrize("text", ['{"other": 1}', '["command"]', '{"command": "ls"', "command"])
+def test_a_parameter_that_holds_something_else_is_not_unwrapped(dialect: Description, text: str) -> None:
+    events = read([reply(dialect, call(dialect, "bash", {"input": text}))], [dialect], TOOLS)
+    assert not any("command" in arguments for _, arguments in calls(events))
 
 
 QUOTES = {

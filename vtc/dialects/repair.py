@@ -42,7 +42,7 @@ class Repair(StrEnum):
     REPEATED = "repeated", "The parameter is given several times with one value."
     UNTYPED = "untyped", "The value fits no type that the tool's schema allows; it stays text."
     ATTRIBUTES = "attributes", "The parameters stand in the opening tag, as attributes."
-    CDATA = "cdata", "A value stands in a CDATA section; its text is the value."
+    CDATA = "cdata", "A value that cannot be text stands in a CDATA section."
     ESCAPED_TEXT = "escaped-text", "Quotes and line breaks are escaped once too often; they are read as meant."
 
     # Objects

@@ -117,6 +117,20 @@ def read(
     return Read(name, text, arguments, tool, id_ if isinstance(id_, str) else None, repairs)
 
 
+def unwrapped(parameters: Mapping[str, Any], declared: Collection[str]) -> Mapping[str, Any] | None:
+    """Return the arguments that the only parameter of a call holds, as an object or JSON text; None if there are none.
+
+    They are arguments if one of them is `declared`, and the parameter itself is not.
+    """
+    if len(parameters) != 1:
+        return None
+    ((key, value),) = parameters.items()
+    if key not in SYNONYMS or key in declared:
+        return None
+    inner = values.unquoted(value)[0] if isinstance(value, str) else value
+    return inner if isinstance(inner, dict) and (not inner or any(key in declared for key in inner)) else None
+
+
 def _named(
     call: dict[str, Any], fields: dict[str, str], keys: Envelope, offered: Callable[[str], object]
 ) -> tuple[dict[str, Any], dict[str, str], str]:

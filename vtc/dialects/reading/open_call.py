@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vtc.dialects.arguments import envelope, fitting, values
+from vtc.dialects.arguments import envelope, fitting, parameter, values
 from vtc.dialects.arguments.framing import unframed
 from vtc.dialects.arguments.gemma import GemmaBody
 from vtc.dialects.arguments.json_object import JsonBody, dumped, encodable, items
@@ -216,20 +216,17 @@ class OpenCall:
         """A parameter's value, from the text between its tags."""
         dialect = self.syntax.dialect
         frame = "multiline" if self.syntax.is_element(param) else dialect.frame
-        text = unframed(text, frame, self.syntax.params[param])
         if self._escaped:
-            text = repairs.unescaped(text)
-        if self._lenient and (wrapped := _CDATA.fullmatch(text)):
-            text = wrapped[1]
-            self.repairs[Repair.CDATA] = None
-        if is_string is None:
-            mark = dialect.params[0].partition("<{key}>")[0] if dialect.values == "nested" else ""
-            value, fits = values.read(text, self._declared.get(key, {}), self._schema, mark=mark)
-        else:
-            value, fits = (text, True) if is_string else values.unquoted(text)
-        self._arguments[key] = value
-        if not fits:
-            self.repairs[Repair.UNTYPED.of(key)] = None
+            text = parameter.unescaped(text) or text
+        text = unframed(text, frame, self.syntax.params[param])
+        if dialect.cdata and (inner := parameter.in_cdata(text)) is not None:
+            text = inner
+        declared, mark = self._declared.get(key), self.syntax.child_mark
+        self._arguments[key], repair = parameter.read(
+            text, key, declared, self._schema, is_string=is_string, mark=mark, lenient=self._lenient
+        )
+        if repair:
+            self.repairs[repair] = None
 
     def read_attributes(self, tag: str) -> bool:
         """Take the parameters from the rest of an opening tag; False if it is not whole yet, or they do not fit."""
@@ -355,7 +352,7 @@ class OpenCall:
             if read.tool is None:
                 if unknown_tools == "text" or bare:
                     raise envelope.NotACall(f"no tool {read.name!r} is offered")
-            elif self.json:
+            elif self.json or read.repairs:
                 text, fitted = fitting.fitted_text(text, read.arguments, read.tool.parameters)
                 notes = (*notes, *fitted)
             name = read.tool.name if read.tool else read.name
@@ -372,10 +369,9 @@ class OpenCall:
         if self.json is None:
             arguments: Mapping[str, Any] = self._arguments
             repairs: tuple[str, ...] = ()
-            ((key, value), *more) = arguments.items() or [("", None)]
-            if not more and key in envelope.SYNONYMS and key not in self._declared and isinstance(value, dict):
-                arguments, repairs = value, (Repair.ARGUMENTS_KEY,)
-                self.repairs.pop(Repair.UNDECLARED.of(key), None)
+            if (inner := envelope.unwrapped(arguments, self._declared)) is not None:
+                self.repairs.pop(Repair.UNDECLARED.of(next(iter(arguments))), None)
+                arguments, repairs = inner, (Repair.ARGUMENTS_KEY,)
             text = encodable(json.dumps(arguments, ensure_ascii=False, separators=(",", ":")))
             return [envelope.Read(self.written, text, arguments, self._tool, repairs=repairs)]
         if self.syntax.body == "json":
@@ -392,4 +388,3 @@ class OpenCall:
 _MISSING = object()
 _PLAIN = Envelope()
 _ATTRIBUTE = re.compile(r"""([\w.:-]+)\s*=\s*(\\?["'])(.*?)\2(?=\s*/?>\s*\Z|\s+[\w.:-]+\s*=\s*\\?["'])\s*""", re.DOTALL)
-_CDATA = re.compile(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.DOTALL)

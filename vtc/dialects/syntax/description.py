@@ -80,6 +80,8 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
     """How `{args}` is written: as JSON, or as Gemma 4 does, with bare keys and strings between `string_token`."""
     string_token: str = '<|"|>'
     """What stands on either side of a string of the codec `gemma`: a marker that begins with `<`."""
+    cdata: bool = False
+    """A value may stand in a CDATA section, which only sets it off; elsewhere a section belongs to the value."""
     frame: Literal["pattern", "multiline"] = "pattern"
     """`multiline`: a value of several lines is set off by one newline on either side."""
     json_body: bool = True

@@ -42,6 +42,11 @@ class CallSyntax:
     def whole_reply(self) -> bool:
         return bool(self.section) and self.dialect.section_anchor == "message"
 
+    @cached_property
+    def child_mark(self) -> str:
+        """What stands before each tag in a list or an object, in a dialect that writes them as tags; else empty."""
+        return self.dialect.params[0].partition("<{key}>")[0] if self.dialect.values == "nested" else ""
+
     @property
     def lists_calls(self) -> bool:
         """True if its section is a list in brackets."""
