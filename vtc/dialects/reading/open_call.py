@@ -329,17 +329,19 @@ class OpenCall:
         """Read the parameters of a body whose closers are missing or wrong; False if that cannot be told."""
         if not self._declared:
             return False
-        closers = {key: self.syntax.param_closer(key) for key in self._declared}
+        escaped = self.syntax.dialect.escaped
+        keys = {escaped(key): key for key in self._declared}
+        closers = {key: self.syntax.param_closer(key) for key in keys}
         opener = self.syntax.param_opener(tuple(self._declared))
         tail = self.syntax.closing_tags(self.written)
-        found = repairs.tagged(body, opener, closers, tail, values.required(self._schema))
+        found = repairs.tagged(body, opener, closers, tail, map(escaped, values.required(self._schema)))
         if found is None:
             return False
         texts, notes = found
         self._arguments.clear()
         self.repairs = dict.fromkeys(notes or [Repair.MISSING_CLOSER])
         for key, text in texts.items():
-            self._set(key, text)
+            self._set(keys[key], text)
         return True
 
     def _events(self, bodies: Sequence[str], unknown_tools: str) -> list[Call]:

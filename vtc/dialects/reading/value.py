@@ -30,7 +30,7 @@ def open_value(context: Context, call: OpenCall, found: Found) -> Verdict | None
     token = found.lastgroup
     assert token is not None
     groups = found.groupdict()
-    key, param = groups[f"key_{token}"], int(token[1:])
+    key, param = call.syntax.dialect.unescaped(groups[f"key_{token}"]), int(token[1:])
     if call.wraps_arguments(key) and found[0].strip() == f"<{key}>" and context.lenient:
         call.repairs[Repair.ARGUMENTS_KEY] = None
         hold(context, call, context.cursor.take(found.end()))
@@ -184,7 +184,8 @@ class InValue:
         if self._paired:
             self._nesting.adjacent |= not self._nesting.calls
             return self.content()
-        key, param = found[f"key_{found.lastgroup}"], int((found.lastgroup or "p0")[1:])
+        param = int((found.lastgroup or "p0")[1:])
+        key = self.call.syntax.dialect.unescaped(found[f"key_{found.lastgroup}"])
         if self.call.quotes(key) or (self.call.syntax.is_element(param) and not self.call.declares(key)):
             return self.content()
         self._close()

@@ -80,6 +80,8 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
     """How `{args}` is written: as JSON, or as Gemma 4 does, with bare keys and strings between `string_token`."""
     string_token: str = '<|"|>'
     """What stands on either side of a string of the codec `gemma`: a marker that begins with `<`."""
+    entities: bool = False
+    """The key of a parameter is escaped as in an attribute of XML: `&quot;` and `&amp;`."""
     cdata: bool = False
     """A value may stand in a CDATA section, which only sets it off; elsewhere a section belongs to the value."""
     frame: Literal["pattern", "multiline"] = "pattern"
@@ -113,6 +115,14 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
     @property
     def sections(self) -> tuple[str, ...]:
         return (self.section,) if isinstance(self.section, str) else self.section
+
+    def escaped(self, key: str) -> str:
+        """The key of a parameter as it is written."""
+        return key.replace("&", "&amp;").replace('"', "&quot;") if self.entities else key
+
+    def unescaped(self, written: str) -> str:
+        """The key of a parameter that is written so."""
+        return written.replace("&quot;", '"').replace("&amp;", "&") if self.entities else written
 
     @property
     def may_be_quoted(self) -> bool:

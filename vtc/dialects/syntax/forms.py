@@ -17,6 +17,8 @@ NAME = r"\w.:\-/"
 MOST_NAME = 128
 """Characters of a tool's name; no text is a call of one with more."""
 KEY = r"^\s<>\"'=/\\"
+ESCAPED_KEY = r"^\"\\"
+"""Characters of a key in an attribute that entities stand for its quotes in."""
 ELEMENT = "<{key}>{value}</{key}>"
 _TAG_NAME = re.compile(r"<[\w:.-]{3,}")
 _BETWEEN_TAGS = re.compile(r"\s*\n\s*|(?<=>)\s*(?=<)")
@@ -129,7 +131,7 @@ class CallSyntax:
     def param_opener(self, keys: tuple[str, ...]) -> re.Pattern[str]:
         """Finds the opening tag of one of these parameters; group 1 is which."""
         before, _ = pattern.split(pattern.parse(self.dialect.params[0], "param"), ("value",))
-        slots = _param_slots(Group((OneOf(keys),), "key"))
+        slots = _param_slots(Group((OneOf(tuple(map(self.dialect.escaped, keys))),), "key"))
         parts = loosened(trimmed(markup(before, self.dialect, slots)))
         return re.compile(pattern.whole(parts, "opener"))
 
@@ -163,13 +165,14 @@ class CallSyntax:
         """True for the pattern that is not the dialect's own: only what the tool declares is such a parameter."""
         return index >= len(self.dialect.params)
 
-    def quoted_params(self, key: str) -> list[tuple[Part, ...]]:
+    def quoted_params(self, index: int, key: str) -> list[tuple[Part, ...]]:
         """The openers that pair with the closing tag of parameter `key` if they stand in its value.
 
         None where an opener begins with the key itself, since such text is found nowhere.
         """
-        heads = self.param_heads(Lit(key)) if key else self.param_heads()[: len(self.dialect.params)]
-        return [head for head in heads if isinstance(head[0], Lit)]
+        closer = self.param_tail(index, key)
+        heads = enumerate(self.param_heads(Lit(key) if key else None))
+        return [head for i, head in heads if isinstance(head[0], Lit) and self.param_tail(i, key) == closer]
 
     def quoted_elements(self, index: int, key: str) -> list[tuple[Part, ...]]:
         """The opening tags with attributes that pair with the same closing tag: of elements in a document."""
@@ -203,7 +206,7 @@ class CallSyntax:
         heads = []
         for text in self.params:
             before, _ = pattern.split(pattern.parse(text, "param"), ("value",))
-            slots = _param_slots(key or Chars(KEY, 128, "key"))
+            slots = _param_slots(key or Chars(ESCAPED_KEY if self.dialect.entities else KEY, 128, "key"))
             heads.append(with_attributes(loosened(trimmed(markup(before, self.dialect, slots)))))
         return heads
 

@@ -186,7 +186,7 @@ class Grammar:
     def _value(self, syntax: CallSyntax, name: str, index: int, key: str) -> Scan:
         """In a parameter's value: its closer, and what is counted to tell whether that closer is quoted."""
         close, tail, heads = syntax.param_tail(index, key), syntax.written_tail(name), syntax.quoted_heads(name)
-        openers = [*syntax.quoted_params(key), *syntax.quoted_elements(index, key)]
+        openers = [*syntax.quoted_params(index, key), *syntax.quoted_elements(index, key)]
         return searching(
             [
                 *(Token(f"o{i}", parts) for i, parts in enumerate(openers)),

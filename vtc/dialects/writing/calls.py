@@ -93,7 +93,7 @@ def _param(key: str, value: Any, dialect: Description) -> str:
     if dialect.frame == "multiline" and "\n" in text:
         text = f"\n{text}\n"
     kind = "string" if isinstance(value, str) else _json_type(value)
-    slots = {"key": key, "value": text, "string": str(isinstance(value, str)).lower(), "type": kind}
+    slots = {"key": dialect.escaped(key), "value": text, "string": str(isinstance(value, str)).lower(), "type": kind}
     return pattern.filled(dialect.params[0], "param", slots)
 
 
