@@ -78,7 +78,7 @@ def in_order(
     repairs += notes
     calls: list[ToolCall] = []
     for text, value in objects:
-        fitted, notes = fitting.fitted(value, schema)
+        fitted, notes = fitting.fitted(value, schema, lenient=lenient)
         repairs += [note for note in notes if note not in repairs]
         text = json.dumps(fitted, ensure_ascii=False) if notes or text is None else text
         id_ = None if calls else call.id  # of several calls only the first can have it

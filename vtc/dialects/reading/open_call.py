@@ -355,7 +355,8 @@ class OpenCall:
                 if unknown_tools == "text" or bare:
                     raise envelope.NotACall(f"no tool {read.name!r} is offered")
             elif self.json or read.repairs:
-                text, fitted = fitting.fitted_text(text, read.arguments, read.tool.parameters)
+                schema = read.tool.parameters
+                text, fitted = fitting.fitted_text(text, read.arguments, schema, lenient=self._lenient)
                 notes = (*notes, *fitted)
             name = read.tool.name if read.tool else read.name
             if bare and self.syntax.whole_reply:
