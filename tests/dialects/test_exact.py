@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.dialects.material import DIALECTS, calls, content, merged, read, typed
+from tests.dialects.material import DIALECTS, calls, content, described, merged, read, typed
+from vtc.dialects.syntax.description import Description
 from vtc.dialects.writing.calls import write_calls
 from vtc.events import Call, Refusal, Tool, ToolCall
 
@@ -91,16 +92,27 @@ def tool_and_arguments(draw: st.DrawFn, one: st.SearchStrategy[Kind], keys: list
 
 # As it is written here
 
+FLAT = described(
+    "{kind: dialect, name: flat, call: '<c>{name}({params})</c>', param: '{key}=<v>{value}</v>', param_separator: ', '}"
+)
+"""A dialect with text between its parameters, which none of those that are shipped has."""
+FLAT_TOOL = Tool("save", parameters={"properties": {"a": {"type": "string"}, "b": {"type": "integer"}}})
 ANY = tool_and_arguments(kinds(tells=True, tags=False), KEYS)
 
 
-@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize("dialect", [*DIALECTS.values(), FLAT], ids=lambda one: one.name)
 @settings(max_examples=EXAMPLES // 10)
 @given(drawn=ANY)
-def test_arguments_of_any_type_are_read_back(name: str, drawn: tuple[Tool, dict[str, Any]]) -> None:
+def test_arguments_of_any_type_are_read_back(dialect: Description, drawn: tuple[Tool, dict[str, Any]]) -> None:
     tool, arguments = drawn
-    text = write_calls([ToolCall("save", json.dumps(arguments))], DIALECTS[name], {"save": tool})
-    assert typed(calls(read([text], [DIALECTS[name]], {"save": tool}))) == typed([("save", arguments)])
+    text = write_calls([ToolCall("save", json.dumps(arguments))], dialect, {"save": tool})
+    assert typed(calls(read([text], [dialect], {"save": tool}))) == typed([("save", arguments)])
+
+
+def test_parameters_with_text_between_them() -> None:
+    text = write_calls([ToolCall("save", '{"a": "x, y", "b": 5}')], FLAT, {"save": FLAT_TOOL})
+    assert text == "<c>save(a=<v>x, y</v>, b=<v>5</v>)</c>"
+    assert calls(read([text], [FLAT], {"save": FLAT_TOOL})) == [("save", {"a": "x, y", "b": 5})]
 
 
 # As models write it
