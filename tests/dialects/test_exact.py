@@ -224,3 +224,16 @@ def test_what_a_model_writes_in_its_own_way_is_read_exactly_and_takes_no_repair(
     assert [event.repairs for event in events if isinstance(event, Call)] == [()]
     assert not any(isinstance(event, Refusal) for event in events)
     assert merged(read(text, [DIALECTS[name]], {"save": tool})) == merged(events)
+
+
+@pytest.mark.parametrize("name", ["functiongemma", "gemma4"])
+@settings(max_examples=EXAMPLES // 10)
+@given(drawn=SURE)
+def test_a_call_of_gemma_that_ends_early_is_no_call_with_less_in_it(
+    name: str, drawn: tuple[Tool, dict[str, Any]]
+) -> None:
+    tool, arguments = drawn
+    text = MODELS[name][0](arguments)
+    for end in range(len(text)):
+        found = calls(read([text[:end]], [DIALECTS[name]], {"save": tool}))
+        assert not found or typed(found) == typed([("save", arguments)]), text[:end]

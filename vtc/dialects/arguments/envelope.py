@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from vtc.dialects.arguments import values
-from vtc.dialects.arguments.json_object import GivenTwiceError, JsonBody, dumped, members, value_of, written
+from vtc.dialects.arguments.json_object import GivenTwiceError, JsonBody, dumped, encodable, members, value_of, written
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax.description import Envelope
 from vtc.events import Tool
@@ -54,6 +55,21 @@ def listed(text: str) -> str | None:
 def read_arguments(name: str, text: str, tool: Tool | None) -> Read:
     """Read a call whose JSON is the arguments. Raises `NotACall`."""
     return Read(name, text, _object(text, "its arguments are no object"), tool)
+
+
+def read_parameters(name: str, parameters: Mapping[str, Any], tool: Tool | None, declared: Collection[str]) -> Read:
+    """Read a call whose parameters stand between tags.
+
+    If the only one is not `declared` and holds arguments that are, as an object or as JSON text, these are meant.
+    """
+    repairs: tuple[str, ...] = ()
+    ((key, value), *more) = parameters.items() or [("", None)]
+    if not more and key in SYNONYMS and key not in declared:
+        inner = values.unquoted(value)[0] if isinstance(value, str) else value
+        if isinstance(inner, dict) and (not inner or any(key in declared for key in inner)):
+            parameters, repairs = inner, (Repair.ARGUMENTS_KEY,)
+    text = encodable(json.dumps(parameters, ensure_ascii=False, separators=(",", ":")))
+    return Read(name, text, parameters, tool, repairs=repairs)
 
 
 def read(
@@ -115,20 +131,6 @@ def read(
         raise NotACall(DECLARATION)
     id_ = call.get(keys.id) if keys.id in about else None
     return Read(name, text, arguments, tool, id_ if isinstance(id_, str) else None, repairs)
-
-
-def unwrapped(parameters: Mapping[str, Any], declared: Collection[str]) -> Mapping[str, Any] | None:
-    """Return the arguments that the only parameter of a call holds, as an object or JSON text; None if there are none.
-
-    They are arguments if one of them is `declared`, and the parameter itself is not.
-    """
-    if len(parameters) != 1:
-        return None
-    ((key, value),) = parameters.items()
-    if key not in SYNONYMS or key in declared:
-        return None
-    inner = values.unquoted(value)[0] if isinstance(value, str) else value
-    return inner if isinstance(inner, dict) and (not inner or any(key in declared for key in inner)) else None
 
 
 def _named(

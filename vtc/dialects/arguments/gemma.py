@@ -66,6 +66,11 @@ class GemmaBody:
     def repairs(self) -> dict[str, None]:
         return self._json.repairs
 
+    @property
+    def in_string(self) -> bool:
+        """Whether reading stopped inside a string."""
+        return self._inside is not None
+
     def text(self) -> str:
         """The object as strict JSON (once `done`)."""
         return self._json.text()

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from vtc.dialects.arguments import values
 from vtc.dialects.arguments.values import Schema
 from vtc.dialects.repair import Repair
 
+_ATTRIBUTE = re.compile(r"""([\w.:-]+)\s*=\s*(\\?["'])(.*?)\2(?=\s*/?>\s*\Z|\s+[\w.:-]+\s*=\s*\\?["'])\s*""", re.DOTALL)
 _CDATA = re.compile(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.DOTALL)
 _CDATA_GOES_ON = "]]]]><![CDATA[>"
 """How `]]>` is written in a CDATA section."""
@@ -69,7 +70,7 @@ def _inner(text: str) -> Iterator[tuple[Repair, str]]:
         yield Repair.CDATA, inner
     bare = text.strip()
     is_quoted = bare.startswith('"')
-    inner = unescaped(bare[1:-1] if is_quoted and bare.endswith('"') else bare, strict=False)
+    inner = _unescaped(bare[1:-1] if is_quoted and bare.endswith('"') else bare)
     if inner is not None and inner != bare:
         yield Repair.TYPED if is_quoted else Repair.ESCAPED_TEXT, inner
 
@@ -80,13 +81,21 @@ def in_cdata(text: str) -> str | None:
     return found[1].replace(_CDATA_GOES_ON, "]]>") if found else None
 
 
-def unescaped(text: str, *, strict: bool = True) -> str | None:
-    r"""Return the string that the inside of a JSON string means (`{\"path\": \"a\"}`); None if it is no such inside.
+def in_attributes(tag: str, declared: Mapping[str, Schema], root: Schema) -> dict[str, Any] | None:
+    """Return the parameters in the rest of an opening tag; None if it is not whole yet, or they do not fit the tool."""
+    found = list(_ATTRIBUTE.finditer(tag))
+    keys = {one[1] for one in found}
+    rest = _ATTRIBUTE.sub("", tag).strip()
+    fits = keys <= declared.keys() and set(values.required(root)) <= keys
+    fits = fits and not any(one[2][-1] in one[3] for one in found)  # where would that value end?
+    if rest not in (">", "/>") or len(keys) < len(found) or not fits:
+        return None
+    return {one[1]: values.read(one[3], declared[one[1]], root)[0] for one in found}
 
-    If not `strict`, it may have line breaks.
-    """
+
+def _unescaped(text: str) -> str | None:
+    r"""Return the string that the inside of a JSON string means (`[\"a\"]`); None if it is no such inside."""
     try:
-        value: str = json.loads(f'"{text}"', strict=strict)
+        return str(json.loads(f'"{text}"', strict=False))
     except ValueError:
         return None
-    return value

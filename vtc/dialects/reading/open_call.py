@@ -11,7 +11,7 @@ from typing import Any
 from vtc.dialects.arguments import envelope, fitting, parameter, values
 from vtc.dialects.arguments.framing import unframed
 from vtc.dialects.arguments.gemma import GemmaBody
-from vtc.dialects.arguments.json_object import JsonBody, dumped, encodable, items
+from vtc.dialects.arguments.json_object import JsonBody, dumped, items
 from vtc.dialects.arguments.kwargs import KwargsBody
 from vtc.dialects.reading import repairs
 from vtc.dialects.repair import Repair
@@ -51,7 +51,7 @@ class OpenCall:
         self.earlier: list[Call] = []
         """The calls before it in a section that must be the whole reply."""
         self._lenient = lenient
-        self._escaped = False
+        self._escaped = self._half_escaped = False
         self._body = 0  # of the pieces of `_raw`, the first behind the head
         self._index, self._given_id = index, id_
         self._tools = tools
@@ -216,9 +216,11 @@ class OpenCall:
         """A parameter's value, from the text between its tags."""
         dialect = self.syntax.dialect
         frame = "multiline" if self.syntax.is_element(param) else dialect.frame
-        if self._escaped:
-            text = parameter.unescaped(text) or text
         text = unframed(text, frame, self.syntax.params[param])
+        if self._escaped:
+            plain = repairs.unescaped(text)
+            self._half_escaped |= plain is None
+            text = text if plain is None else plain
         if dialect.cdata and (inner := parameter.in_cdata(text)) is not None:
             text = inner
         declared, mark = self._declared.get(key), self.syntax.child_mark
@@ -230,17 +232,11 @@ class OpenCall:
 
     def read_attributes(self, tag: str) -> bool:
         """Take the parameters from the rest of an opening tag; False if it is not whole yet, or they do not fit."""
-        found = list(_ATTRIBUTE.finditer(tag))
-        keys = [one[1] for one in found]
-        rest = _ATTRIBUTE.sub("", tag).strip()
-        fits = set(keys) <= set(self._declared) and set(values.required(self._schema)) <= set(keys)
-        fits = fits and not any(one[2][-1] in one[3] for one in found)  # where would that value end?
-        if rest not in (">", "/>") or len(set(keys)) < len(keys) or not fits:
+        found = parameter.in_attributes(tag, self._declared, self._schema)
+        if found is None:
             return False
         self.repairs[Repair.ATTRIBUTES] = None
-        for one in found:
-            value, _ = values.read(one[3], self._declared[one[1]], self._schema)
-            self._arguments[one[1]] = value
+        self._arguments |= found
         return True
 
     # What it says
@@ -271,9 +267,10 @@ class OpenCall:
                 if self.quotes_calls or not self._split(body):
                     return [], ""  # with a call in it, it could be read in two ways
                 return self._events([], unknown_tools), ""
-            found = repairs.json_bodies(body, closers)
-            if found is None and isinstance(self.json, GemmaBody):
+            if isinstance(self.json, GemmaBody) and not _JSON.match(body):
                 found = repairs.gemma_body(body, closers, self.json.quote)
+            else:
+                found = repairs.json_bodies(body, closers)
             if found is None:
                 return [], ""
             self.repairs |= dict.fromkeys(found.repairs)
@@ -346,6 +343,8 @@ class OpenCall:
 
     def _events(self, bodies: Sequence[str], unknown_tools: str) -> list[Call]:
         """A call for each JSON body, or one for the tagged parameters; the first stands for all the characters."""
+        if self._half_escaped:
+            raise envelope.NotACall("only a part of a value is escaped")
         dialect = self.syntax.dialect
         bare = dialect.names == "declared"
         events: list[Call] = []
@@ -370,13 +369,10 @@ class OpenCall:
     def _reads(self, bodies: Sequence[str]) -> list[envelope.Read]:
         """Read the JSON bodies, or write the tagged parameters as one."""
         if self.json is None:
-            arguments: Mapping[str, Any] = self._arguments
-            repairs: tuple[str, ...] = ()
-            if (inner := envelope.unwrapped(arguments, self._declared)) is not None:
-                self.repairs.pop(Repair.UNDECLARED.of(next(iter(arguments))), None)
-                arguments, repairs = inner, (Repair.ARGUMENTS_KEY,)
-            text = encodable(json.dumps(arguments, ensure_ascii=False, separators=(",", ":")))
-            return [envelope.Read(self.written, text, arguments, self._tool, repairs=repairs)]
+            read = envelope.read_parameters(self.written, self._arguments, self._tool, self._declared)
+            if read.repairs:
+                self.repairs.pop(Repair.UNDECLARED.of(next(iter(self._arguments))), None)
+            return [read]
         if self.syntax.body == "json":
             keys, bare = self.syntax.dialect.json, self.syntax.dialect.names == "declared"
             return [envelope.read(body, keys, needs_arguments=bare, offered=self._offered) for body in bodies]
@@ -390,4 +386,4 @@ class OpenCall:
 
 _MISSING = object()
 _PLAIN = Envelope()
-_ATTRIBUTE = re.compile(r"""([\w.:-]+)\s*=\s*(\\?["'])(.*?)\2(?=\s*/?>\s*\Z|\s+[\w.:-]+\s*=\s*\\?["'])\s*""", re.DOTALL)
+_JSON = re.compile(r'\s*\{\s*"')

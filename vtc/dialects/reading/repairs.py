@@ -7,6 +7,7 @@ or there is no repair.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -63,13 +64,22 @@ def json_bodies(text: str, closers: Sequence[str]) -> Found | None:
 
 
 def gemma_body(text: str, closers: Sequence[str], quote: str) -> Found | None:
-    """The object of a body in Gemma's writing whose last string does not end, though the call does; else None."""
-    body = _without_closers(text.strip(), closers)
-    one = GemmaBody(quote)
-    one.feed(with_quote(body, quote), 0, final=True)
-    return (
-        Found([one.text()], [Repair.JSON_REPAIRED], len(text)) if one.done and len(body) < len(text.strip()) else None
-    )
+    """The object of a body in Gemma's writing that lacks its end, though the call has one, if only in part; else None.
+
+    What is missing is the token after the last string, or brackets after a value that shows its own end.
+    """
+    whole = text.strip()
+    body, corrupt = without_corrupt_closer(_without_closers(whole, closers), closers)
+    notes = [Repair.CORRUPT_CLOSER] if corrupt else []
+    for written, repair in ((body, ""), (with_quote(body, quote), Repair.JSON_REPAIRED), (body, Repair.JSON_CUT)):
+        one = GemmaBody(quote)
+        at = one.feed(written, 0, final=True)
+        shows_its_end = not (one.error or one.in_string) and body.endswith(("}", "]", '"', quote))
+        if repair == Repair.JSON_CUT and shows_its_end:
+            one.close()
+        if one.done and not written[at:].strip() and body != whole:
+            return Found([one.text()], [*one.repairs, *notes, *([repair] if repair else [])], len(text))
+    return None
 
 
 def _without_closers(text: str, closers: Sequence[str]) -> str:
@@ -95,7 +105,7 @@ def _mended(body: str, closers: Sequence[str], *, closed: bool, in_string: bool)
     if (fenced := body.rstrip()).endswith("```"):
         body, notes = re.sub(r"\A```[a-z]*\s*", "", fenced.removesuffix("```").rstrip()), [*notes, Repair.CODE_FENCE]
     if re.match(r'[{\[]\s*(?:\\n\s*)*\\"', body):
-        body, notes = unescaped(body), [*notes, Repair.ESCAPED_JSON]
+        body, notes = unescaped(body) or body, [*notes, Repair.ESCAPED_JSON]
     if re.match(r'\{\s*"\w+="', body):  # {"name="read_file", …
         body, notes = re.sub(r'="', '": "', body, count=1), [*notes, Repair.JSON_REPAIRED]
     if body.startswith("{{") and body.rstrip().endswith("}}"):
@@ -210,10 +220,11 @@ def _essence(text: str) -> str:
     return re.sub(r"[\s\"'{}\[\]:,\\]", "", text)
 
 
-def unescaped(text: str) -> str:
-    r"""Text whose quotes and newlines were escaped once too often (`{\"path\": \"a\"}`)."""
-    plain = {"n": "\n", "t": "\t", "r": "\r"}
-    return re.sub(r"\\(.)", lambda found: plain.get(found[1], found[1]), text, flags=re.DOTALL)
+def unescaped(text: str) -> str | None:
+    r"""Text whose quotes and line breaks were escaped once too often (`{\"a\": 1}`); None if not all of it was."""
+    with contextlib.suppress(ValueError):
+        return str(json.loads(f'"{text}"', strict=False)) if "\\" in text else text
+    return None
 
 
 def without_corrupt_closer(text: str, closers: Iterable[str]) -> tuple[str, bool]:
