@@ -56,10 +56,13 @@ class Said:
     end: str | None
 
 
-def opened(api: str, cache: ConversationCache | None = None, **fields: Any) -> Exchange:
+def opened(
+    api: str, cache: ConversationCache | None = None, settings: dict[str, Any] | None = None, **fields: Any
+) -> Exchange:
     (found,) = [one for one in APIS if one.name == api]
     facts = Facts(user_agent="Any/1", host="model.test", path=SHAPES[api].path)
-    return Exchange.open(found, chat.encoded(SHAPES[api].request(**fields)), facts, planner(), "seed", cache)
+    request = chat.encoded(SHAPES[api].request(**fields))
+    return Exchange.open(found, request, facts, planner(**settings or {}), "seed", cache)
 
 
 def frames(api: str, pieces: Iterable[str], *, cut: bool) -> list[bytes]:
@@ -174,11 +177,49 @@ def test_arguments_under_another_key_are_made(api: str) -> None:
         assert alike(api, text).calls == [READ]
 
 
+@every_family
+@every_api
+def test_a_call_of_a_tool_that_is_not_offered_leaves_as_written_and_is_told(api: str, dialect: str) -> None:
+    """The client answers that there is no such tool, and its agent goes on."""
+    unknown = ("rm", {"path": "/", "content": "  two\n\nlines "})
+    said = alike(api, f"I look.\n\n{written(dialect, unknown)}")
+    assert (said.calls, said.content) == ([unknown], "I look.")
+    exchange = opened(api)
+    exchange.body(body(api, written(dialect, unknown), cut=False))
+    assert [call["repairs"] for call in exchange.report.calls] == [["unknown-tool"]]
+
+
+NO_TOOL: dict[str, tuple[str, dict[str, Any], dict[str, Any] | None]] = {
+    "a name that no tool can have": ("container.exec", {}, None),
+    "the request offers no tools": ("rm", {"tools": []}, None),
+    "the option": ("rm", {}, {"unknown_tools": "text"}),
+}
+
+
+@every_api
+@pytest.mark.parametrize("name", NO_TOOL)
+def test_a_call_of_a_tool_that_is_not_offered_stays_text(name: str, api: str) -> None:
+    tool, fields, settings = NO_TOOL[name]
+    text = written("hermes", (tool, {"path": "/"}))
+    exchange = opened(api, settings=settings, **fields)
+    said = understood(api, exchange.body(body(api, text, cut=False)), stream=False)
+    assert (said.calls, said.content) == ([], text)
+
+
+def test_a_declared_tool_that_the_choice_leaves_out_is_not_called_as_an_unknown_one() -> None:
+    choice = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "read"}]}
+    for name in ("write", "Write"):
+        text = written("hermes", (name, {"filePath": "/a", "content": "x"}))
+        exchange = opened("openai-responses", tool_choice=choice)
+        said = understood("openai-responses", exchange.body(body("openai-responses", text, cut=False)), stream=False)
+        assert (said.calls, said.content) == ([], text)
+        assert [one["reason"] for one in exchange.report.refusals] == ["no tool of that name is offered"]
+
+
 # Text that is no call
 
 NO_CALLS = {
     "a call that the end cuts off": "{cut}",
-    "a call of a tool that is not offered": "{unknown}",
     "a call amid a line": "It writes {call} then.",
     "a call in indented code": "So:\n\n    {indented}\n\nDone.",
     "a call in a line of code": "So:\n\n    x = {indented}\n\nDone.",
@@ -198,7 +239,6 @@ def test_text_that_is_no_call_is_said_as_it_is(text: str, api: str, dialect: str
         text := text.format(
             call=call,
             cut=call[: call.rindex("docs") + 2],
-            unknown=written(dialect, ("rm", {"path": "/"})),
             indented=call.replace("\n", "\n    "),
             quoted=call.replace("\n", "\n> "),
         ),

@@ -161,7 +161,7 @@ def test_save_skips_what_is_no_reply(session: Session, tmp_path: Path) -> None:
 def test_no_secret_is_saved_or_told(session: Session, tmp_path: Path) -> None:
     """Neither the request's own key, wherever the model repeats it, nor what looks like one."""
     text = chat.DIALECTS["hermes"]("read", {"filePath": "open-sesame-77 sk-abcdefgh123"})
-    text += chat.DIALECTS["hermes"]("rm", {"filePath": "open-sesame-77"})
+    text += chat.DIALECTS["hermes"]("sh.rm", {"filePath": "open-sesame-77"})
     flow = session.exchange(
         text + CALL.replace("read", "sk-abcdefgh123"), key="open-sesame-77", path="/v1/chat/completions?key=x1"
     )
@@ -172,7 +172,7 @@ def test_no_secret_is_saved_or_told(session: Session, tmp_path: Path) -> None:
     for secret in ("open-sesame-77", "sk-abcdefgh123"):
         assert secret not in saved
         assert secret not in told
-    assert "no tool 'rm' is offered" in told
+    assert "no tool 'sh.rm' is offered" in told
 
 
 def test_a_file_that_cannot_be_written(session: Session) -> None:

@@ -18,7 +18,7 @@ from vtc.proxy.addon import VirtualToolCalling
 from vtc.proxy.stats import Stats
 
 TEXT = "My answer. " + chat.DIALECTS["hermes"]("read", {"filePath": "/my/file"})
-REFUSED = chat.DIALECTS["hermes"]("rm", {"filePath": "/my/file"})
+REFUSED = chat.DIALECTS["hermes"]("sh.rm", {"filePath": "/my/file"})
 
 
 @pytest.fixture
@@ -67,8 +67,8 @@ def test_a_line_an_exchange(loaded: Any) -> None:
     assert first["sizes"]["request_came"] < first["sizes"]["request_went"]
     assert first["seconds"] > 0
     assert second["outcome"] == "refused"
-    told = {"reason": "no tool 'rm' is offered", "dialect": "hermes", "name": "", "left_out": False}
-    assert second["refusals"] == [told]
+    reason = "no tool 'sh.rm' is offered; offered: read, list_files, write"
+    assert second["refusals"] == [{"reason": reason, "dialect": "hermes", "name": "", "left_out": False}]
     assert third["outcome"] == "left alone"
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
 from vtc.dialects.reading.after_call import EXCERPT
+from vtc.dialects.syntax import tool_names
 from vtc.dialects.text_client import conversation
 from vtc.events import Call, Denied, Event, Intervention, Markup, Refusal, Rewritten, Text, Tool, ToolCall
 from vtc.guards.content import Joined
@@ -47,6 +48,7 @@ class Limit:
     def __init__(self, plan: ReplyPlan, tools: Collection[str]) -> None:
         self.most = plan.max_calls
         self._unknown_tools = plan.unknown_tools
+        self._unoffered = plan.unoffered
         self._tools = tools
         self.delivered: list[str] = []
         """Names of the calls that went on."""
@@ -56,11 +58,11 @@ class Limit:
     def feed(self, event: Event) -> Sequence[Event]:
         if not isinstance(event, Call):
             return (event,)
-        name, most, unknown = event.call.name, self.most, self._unknown_tools
-        if event.dialect != NATIVE and unknown != "allow" and name not in self._tools:
-            # It was read for a reactor, which did not want it.
+        name, most = event.call.name, self.most
+        if event.dialect != NATIVE and name not in self._tools and not self._may_be_unknown(name):
+            # It was read for a reactor, which did not want it, or the request does not offer it now.
             reason = "no tool of that name is offered"
-            drops = unknown == "drop"
+            drops = self._unknown_tools == "drop"
             told = Refusal(reason, event.dialect, name, event.raw[:EXCERPT], malformed=False, left_out=drops)
             return told, Markup(event.raw) if drops else Text(event.raw)
         if most is not None and len(self.delivered) >= most:
@@ -69,6 +71,10 @@ class Limit:
             return Intervention("max_calls", "dropped", name, reason, event.raw[:EXCERPT]), Markup(event.raw)
         self.delivered.append(name)
         return (event,)
+
+    def _may_be_unknown(self, name: str) -> bool:
+        """True if a call of a tool that is not offered may leave: the client knows none of this name."""
+        return self._unknown_tools == "allow" and tool_names.resolve(name, self._unoffered) is None
 
 
 class Ids:

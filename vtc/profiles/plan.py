@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from vtc.dialects.reading.reader import UnknownTools
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import Tags
 from vtc.events import Tool
@@ -111,7 +112,7 @@ class ReadingPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The tools by each name under which a model may call them: also the names that a reactor renames."""
     lenient: bool = True
     """Malformed calls are repaired."""
-    unknown_tools: Literal["text", "allow", "drop"] = "text"
+    unknown_tools: UnknownTools = "text"
     max_call_bytes: int = 1 << 20
     thinking: Thinking = Thinking(())
     """How its reasoning is marked."""
@@ -135,9 +136,12 @@ class ReplyPlan(msgspec.Struct, frozen=True, kw_only=True):
     ids: Literal["call", "alphanumeric9"] = "call"
     lenient: bool = True
     """Upstream's own calls are repaired when they are written as text: as `ReadingPlan.lenient`."""
-    unknown_tools: Literal["text", "allow", "drop"] = "text"
+    unknown_tools: UnknownTools = "text"
     """What becomes of a call that was read for a reactor and that the reactor left alone: as
     `ReadingPlan.unknown_tools`."""
+    unoffered: frozenset[str] = frozenset()
+    """Names that the request declares and does not offer now, such as those its `tool_choice` leaves out: a call of one
+    in the text stays text, as the client would carry it out."""
     drop: frozenset[str] = frozenset()
     """Names of fields that the client is not sent."""
     errors: tuple[ErrorReply, ...] = ()

@@ -19,7 +19,7 @@ from vtc.dialects.reading.transitions import TABLE, State, Step
 from vtc.dialects.syntax.grammar import Grammar
 from vtc.events import Event, Text, Tool
 
-__all__ = ["Begins", "PlainRule", "Reader"]
+__all__ = ["Begins", "PlainRule", "Reader", "UnknownTools"]
 
 INDENTING = " \t>"
 """What may stand before markup that must start its line."""
