@@ -16,7 +16,9 @@ from typing import Any
 SECRET = "[secret]"
 """What stands in a secret's place."""
 
-HEADERS = ("authorization", "proxy-authorization", "cookie", "set-cookie", "x-api-key", "api-key", "x-goog-api-key")
+CREDENTIALS = ("authorization", "x-api-key", "api-key", "x-goog-api-key", "proxy-authorization")
+"""Headers by which a client says who it is."""
+HEADERS = (*CREDENTIALS, "cookie", "set-cookie")
 """Headers whose values are secret."""
 
 _SHORTEST = 6

@@ -25,6 +25,7 @@ from vtc.dialects.writing.calls import write_calls
 from vtc.events import Tool, ToolCall
 from vtc.exchange import Exchange
 from vtc.profiles.matching import Facts
+from vtc.profiles.plan import AGREEING
 
 FAMILIES = {
     "qwen3-coder": "parameters between tags",
@@ -108,9 +109,11 @@ def understood(api: str, came: bytes, *, stream: bool) -> Said:
             return Said(four.calls, four.content, four.reasoning, four.done_reason)
 
 
-def told(api: str, text: str, way: str, *, cut: bool = False, cache: ConversationCache | None = None) -> Said:
+def told(
+    api: str, text: str, way: str, *, cut: bool = False, cache: ConversationCache | None = None, **fields: Any
+) -> Said:
     """What the client of an API understands of a reply with this text; nothing of it may fail."""
-    exchange = opened(api, cache, stream=way != "whole")
+    exchange = opened(api, cache, stream=way != "whole", **fields)
     if way == "whole":
         out = exchange.body(body(api, text, cut=cut))
     else:
@@ -272,13 +275,14 @@ PARTS_THINKING = {"ollama-chat"}
 
 @pytest.mark.parametrize("api", [api for api in SHAPES if api not in PARTS_THINKING])
 def test_an_example_in_the_reasoning_of_a_model_that_is_not_known_is_no_call(api: str) -> None:
-    """A whole reply shows that it began inside. A stream says text as it comes; the next one is known."""
+    """A whole reply shows that it began inside. A stream says text as it comes; after several the next one is known."""
     expected = THOUGHTS[: THOUGHTS.index("I look.") + len("I look.")]
     for first in WAYS:
         cache = ConversationCache()
-        said = told(api, THOUGHTS, first, cache=cache)
-        assert said.calls == ([LIST] if first == "whole" else [READ, LIST])
-        assert said.content.replace("\n", "").endswith("or so.</think>I look.")
+        for _ in range(AGREEING):
+            said = told(api, THOUGHTS, first, cache=cache)
+            assert said.calls == ([LIST] if first == "whole" else [READ, LIST])
+            assert said.content.replace("\n", "").endswith("or so.</think>I look.")
         for way in WAYS:
             said = told(api, THOUGHTS, way, cache=cache)
             assert (said.calls, said.content) == ([LIST], expected)
@@ -297,12 +301,40 @@ def test_a_call_that_the_reasoning_ends_with_is_made_if_nothing_else_is_said(mod
 @pytest.mark.parametrize("api", [api for api in SHAPES if api not in PARTS_THINKING])
 def test_a_reply_that_does_not_begin_in_reasoning_after_one_that_did_loses_no_call(api: str) -> None:
     cache = ConversationCache()
-    told(api, THOUGHTS, "whole", cache=cache)
+    for _ in range(AGREEING):
+        told(api, THOUGHTS, "whole", cache=cache)
     text = f"I look.\n\n{written('hermes', READ)}"
     said = told(api, text, "streamed finely", cache=cache)
     assert (said.calls, said.content) == ([READ], text)  # no one could know in time that it was no reasoning
     said = told(api, text, "streamed finely", cache=cache)
     assert (said.calls, said.content) == ([READ], "I look.")
+
+
+@pytest.mark.parametrize("api", [api for api in SHAPES if api not in PARTS_THINKING])
+@pytest.mark.parametrize("model", ["mine", "qwen3-8b", "glm-4.6", "kimi-k2"])
+@pytest.mark.parametrize(
+    "said", ["x</think>y", "The closing tag is </think>.", "So:\n    re.sub('</think>', '')\nDone."]
+)
+def test_a_closing_tag_amid_a_line_changes_no_later_reply(said: str, model: str, api: str) -> None:
+    text = "It is sunny in Paris today."
+    cache = ConversationCache()
+    before = told(api, text, "streamed finely", model=model)
+    for way in WAYS * AGREEING:
+        told(api, said, way, cache=cache, model=model)
+        assert told(api, text, "streamed finely", cache=cache, model=model) == before
+
+
+@pytest.mark.parametrize("api", [api for api in SHAPES if api not in PARTS_THINKING])
+@pytest.mark.parametrize("model", ["mine", "qwen3-8b"])
+def test_a_cut_off_reply_that_was_wrongly_taken_for_reasoning_is_said_as_text(model: str, api: str) -> None:
+    cache = ConversationCache()
+    for _ in range(AGREEING):
+        told(api, THOUGHTS, "whole", cache=cache, model=model)
+    text = f"It is sunny.\n\n{written('hermes', READ)}\n\n"
+    said = told(api, text + "And then", "streamed finely", cut=True, cache=cache, model=model)
+    assert said.content.count("It is sunny.") == 1
+    assert said.content.endswith("And then")
+    assert said.calls == []  # it may have been thinking still, and have written an example
 
 
 # Broken calls in the history

@@ -359,6 +359,7 @@ class Exchange:
         reads = bool(self.plan.reading.dialects and self._tools)
         dialects = self.plan.reading.dialects
         guessed = think.begins_inside and not whole
+        kept = guessed and think.to == "keep"
 
         def beside_calls(begins: Begins) -> tuple[Reader, Leftovers]:
             return self._reader(begins, dialects=()), Leftovers(dialects, self._reader())
@@ -372,7 +373,7 @@ class Exchange:
             self._ids,
             report,
             reader=self._reader(think.begins(whole=whole)) if reads else None,
-            thoughts=Thoughts(self._reader(), guessed, guessed and think.to == "keep") if reads else None,
+            thoughts=Thoughts(self._reader(), guessed, think.may_show, kept) if reads else None,
             learned=think.learned,
             beside_calls=beside_calls if reads else None,
             read_name=reader_of_names(dialects, self._reader),

@@ -72,12 +72,28 @@ class RequestPlan(msgspec.Struct, frozen=True, kw_only=True):
         return lines
 
 
+AGREEING = 3
+"""Replies that must agree before a fact is believed: of one, a client could make what the next gets."""
+
+
 @dataclass(slots=True)
 class Learned:
-    """What an upstream did with a model before: facts, never text. Its replies change it."""
+    """What an upstream did with a model, as one client saw it: facts, never text. Its replies change it."""
 
-    begins_inside: bool | None = None
-    """Whether its last reply began inside of the reasoning; None if none has shown it."""
+    _inside: bool = False
+    _replies: int = 0
+    """So many of the last replies agree."""
+
+    @property
+    def begins_inside(self) -> bool | None:
+        """Whether replies begin inside of the reasoning; None as long as too few agree."""
+        return self._inside if self._replies >= AGREEING else None
+
+    def note(self, *, inside: bool) -> None:
+        """Take what a reply shows; one that contradicts those before it makes them forgotten."""
+        if inside is not self._inside:
+            self._inside, self._replies = inside, 0
+        self._replies = min(self._replies + 1, AGREEING)
 
 
 class Thinking(msgspec.Struct, frozen=True):

@@ -361,7 +361,7 @@ class OpenCall:
                 notes = (*notes, *fitted)
             if dialect.names == "declared" and self.syntax.whole_reply:
                 self._check_answer(name, read.arguments)
-            events.append(Call("" if events else self.raw, ToolCall(name, text, read.id or self._id), dialect.name, notes))
+            events.append(Call(self.raw * (not events), ToolCall(name, text, read.id or self._id), dialect.name, notes))
         if not events:
             raise envelope.NotACall("it is empty")
         return events

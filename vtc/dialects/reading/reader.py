@@ -153,6 +153,11 @@ class Reader:
         return self._context.began_inside
 
     @property
+    def shows_beginning(self) -> bool:
+        """True if that counts for other replies, too; a closing tag amid a line may be one that the reply speaks of."""
+        return self._context.shows_beginning and self._context.began_inside is not None
+
+    @property
     def held(self) -> int:
         """Characters that are kept of the text, calls aside."""
         return len(self._cursor.text)
