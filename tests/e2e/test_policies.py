@@ -533,6 +533,26 @@ async def test_the_model_is_asked_again_about_a_call_that_cannot_be_read(
     assert "retry asked" in flow.comment
 
 
+@STREAM
+async def test_asking_again_quotes_arguments_to_the_model_and_not_in_the_report(
+    stream: bool, start: Start, tmp_path: Path
+) -> None:
+    wrong = calling("text", False, ("run", {"path": ["PRIVATE"]}))
+    broken = whole('<tool_call>{"name": "run", "arguments": {"x": PRIVATE PRIVATE ]</tool_call>')
+    checked = policy(tmp_path, retry={"max": 1}, guards={"arguments": {"misfit": "steer", "coerce": False}})
+    for reply in (wrong, broken):
+        lab = await start(by_turn(reply, reply), vtc_profiles=checked)
+        await lab.post(chat.request(stream=stream, tools=[RUN]))
+        assert reply is broken or "PRIVATE" in lab.upstream.seen[1].json["messages"][-1]["content"]
+        flow = await lab.flow()
+        while "vtc" not in flow.metadata:
+            flow = await lab.flow()
+        assert {"asked", "exhausted"} <= {entry["action"] for entry in flow.metadata["vtc"]["policies"]}
+        assert "PRIVATE" not in flow.comment
+        told = [entry["reason"] for key in ("policies", "refusals") for entry in flow.metadata["vtc"][key]]
+        assert "PRIVATE" not in json.dumps(told)
+
+
 @pytest.mark.parametrize(
     ("second", "told"),
     [

@@ -14,7 +14,7 @@ from mitmproxy import exceptions, http
 from mitmproxy.addons.view import View
 from mitmproxy.test import taddons, tflow, tutils
 
-from tests.apis import chat
+from tests.apis import chat, messages, ollama, responses
 from tests.apis.shapes import SHAPES, asked
 from tests.dialects.material import DIALECTS
 from vtc.proxy.addon import VirtualToolCalling
@@ -33,7 +33,14 @@ class Session:
         self.context = context
 
     def exchange(
-        self, text: str, *, path: str = "", key: str = "none", api: str = "openai-chat", **fields: Any
+        self,
+        text: str,
+        *,
+        path: str = "",
+        key: str = "none",
+        api: str = "openai-chat",
+        reply: chat.Json | None = None,
+        **fields: Any,
     ) -> http.HTTPFlow:
         """A whole exchange that went through the addon and is listed."""
         shape = SHAPES[api]
@@ -41,8 +48,8 @@ class Session:
         body, path = asked(api, stream=False, **fields), path or shape.path
         flow = tflow.tflow(req=tutils.treq(method=b"POST", path=path.encode(), headers=headers, content=body))
         self.addon.request(flow)
-        reply = chat.encoded(shape.whole(text))
-        flow.response = http.Response.make(200, reply, {"content-type": "application/json"})
+        body = chat.encoded(reply or shape.whole(text))
+        flow.response = http.Response.make(200, body, {"content-type": "application/json"})
         self.addon.responseheaders(flow)
         asyncio.run(self.addon.response(flow))
         self.view.add([flow])
@@ -142,6 +149,26 @@ def test_save_makes_a_capture_a_test(api: str, session: Session, tmp_path: Path)
     for one in cases:
         assert one.calls == ({"read": {"filePath": "/a"}},)
         assert one.differences(one.events([one.text], [DIALECTS[name] for name in one.dialects], one.toolset())) == []
+
+
+THOUGHT = {
+    "openai-chat": chat.completion(CALL, message={"reasoning_content": "Hm."}),
+    "anthropic-messages": messages.message(messages.thinking("Hm.", "sig"), messages.text(CALL)),
+    "openai-responses": responses.response(responses.reasoning("Hm."), responses.message(CALL)),
+    "ollama-chat": ollama.message(CALL, thinking="Hm."),
+}
+
+
+@pytest.mark.parametrize("model", ["mine", "qwen3-8b"])
+@pytest.mark.parametrize("api", THOUGHT)
+def test_save_takes_a_reply_whose_reasoning_the_server_parted_off(
+    api: str, model: str, session: Session, tmp_path: Path
+) -> None:
+    session.exchange("", api=api, reply=THOUGHT[api], model=model)
+    path = tmp_path / "cases.yaml"
+    assert session.call(f"vtc.save @all '{path}'") == f"vtc: 1 case added to {path}"
+    (one,) = case.read(path.read_text("utf-8"))
+    assert (one.calls, one.reasoning, one.tags) == (({"read": {"filePath": "/a"}},), "", ())
 
 
 def test_save_skips_what_is_no_reply(session: Session, tmp_path: Path) -> None:

@@ -75,6 +75,7 @@ def test_a_line_an_exchange(loaded: Any) -> None:
 def test_nothing_of_what_was_said_is_in_it(loaded: Any) -> None:
     addon, _, path = loaded
     exchange(addon, TEXT + REFUSED + '<tool_call>{"name": "read", "arguments": {"a": "My answer')
+    exchange(addon, "I look. @@read(filePath=/my/file)@@")
     text = path.read_text("utf-8")
     assert "rm" in text
     for word in ("My question", "My answer", "/my/file", "open-sesame", "abcdefgh"):

@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.syntax import tool_names
@@ -32,8 +32,15 @@ MOST_NAMED = 20
 NATIVE = "tool_calls"
 """Stands for the dialect of calls in their structured form."""
 
-type Fault = tuple[Literal["malformed", "arguments", "denied", "tool_choice"], str]
-"""What may be worth asking again for, and what to say about it."""
+
+class Fault(NamedTuple):
+    """What may be worth asking again for."""
+
+    kind: Literal["malformed", "arguments", "denied", "tool_choice"]
+    reason: str
+    """For people, in logs: it holds no value of an argument."""
+    quoted: str = ""
+    """For the model, where more can be said to it."""
 
 
 class Stage(Protocol):
@@ -149,7 +156,7 @@ class Record:
 
     def _refused(self, event: Refusal) -> None:
         if event.malformed:
-            self.faults.append(("malformed", event.reason))
+            self.faults.append(Fault("malformed", event.reason))
         told = (event.reason, event.name, event.excerpt)
         last = self._report.refusals[-1:]
         if not any((one["reason"], one["name"], one["excerpt"]) == told for one in last):
@@ -160,14 +167,15 @@ class Record:
         """Note what a policy did."""
         self._report.intervened(event.policy, event.action, event.tool, event.reason, event.detail)
         if event.policy == "arguments" and event.action in ("passed", "refused"):
-            self.faults.append(("arguments", f"the arguments of `{event.tool}`: {event.detail or event.reason}"))
+            told = f"the arguments of `{event.tool}`: "
+            self.faults.append(Fault("arguments", told + event.reason, told + (event.detail or event.reason)))
         elif event.action == "refused":
-            self.faults.append(("denied", f"the call of `{event.tool}`: {event.reason}"))
+            self.faults.append(Fault("denied", f"the call of `{event.tool}`: {event.reason}"))
 
     def missed(self, tool: str, reason: str) -> None:
         """Note that the reply does not call what `tool_choice` demands."""
         self._report.intervened("tool_choice", "missed", tool, reason)
-        self.faults.append(("tool_choice", reason))
+        self.faults.append(Fault("tool_choice", reason))
 
 
 @dataclass(slots=True)

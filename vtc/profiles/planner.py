@@ -277,7 +277,10 @@ class Planner:
         client, model = chosen_client or UNKNOWN_CLIENT, chosen_model or UNKNOWN_MODEL
         server = chosen_server or self.profiles.unknown_server
         matching = every(self.profiles.policies, facts)
-        why = [why_client or "client: no profile matches", why_model or "model: no profile matches, rescue only"]
+        why = [
+            why_client or "client: no profile matches",
+            why_model or "model: no profile matches; all framed dialects are read",
+        ]
         why += [why_server] if why_server else []
         why += [f"policy {policy.name}: {told}" for policy, told in matching]
 
