@@ -156,7 +156,7 @@ async def test_model_is_asked_again_about_a_call_that_cannot_be_read(
 ) -> None:
     mine = {"match": {"model": chat.MODEL}, "retry": {"max": 1, "on": ["malformed"]}}
     bad, good = (
-        '<tool_call>{"name": "rm", "arguments": {}}</tool_call>',
+        '<tool_call>{"name": "sh.rm", "arguments": {}}</tool_call>',
         chat.DIALECTS["hermes"]("read", {"filePath": "/a"}),
     )
     lab = await start(

@@ -91,6 +91,6 @@ def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyP
     addon = VirtualToolCalling()
     with (
         taddons.context(addon) as context,
-        pytest.raises(exceptions.OptionsError, match=r"pip install 'vtc\[metrics\]'"),
+        pytest.raises(exceptions.OptionsError, match=r"python\S* -m pip install prometheus-client$"),
     ):
         context.configure(addon, vtc_metrics="0")

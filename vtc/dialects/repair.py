@@ -5,6 +5,7 @@ A call that needed one says so in its report. docs/repairs.md lists them, and a 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import StrEnum
 from typing import Self
 
@@ -83,4 +84,10 @@ class Repair(StrEnum):
     SOLE_PARAMETER = "sole-parameter", "The arguments are the text of the one parameter that the tool requires."
     PARAMETER_NAME = "parameter-name", "The name of a parameter has markup after it."
     TYPED = "typed", "A number, a list or the like is written as text, and the tool's schema allows no text there."
+    UNKNOWN_TOOL = "unknown-tool", "No tool of this name is offered; the call leaves as written."
     CALL_IN_REASONING = "call-in-reasoning", "The call was written inside of the reasoning; there is no other."
+
+
+def stands_whole(repairs: Collection[str], *, in_json: bool) -> bool:
+    """True if a call needed none of these repairs, or lacks only the closer after JSON that is whole."""
+    return not repairs or (in_json and {*repairs} == {Repair.MISSING_CLOSER})

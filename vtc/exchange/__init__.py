@@ -244,11 +244,11 @@ class Exchange:
         first = reply = self._attempt(body)
         retry = self.plan.reply.retry
         for _ in range(retry.max if retry else 0):
-            reasons = [reason for kind, reason in reply.faults if retry and kind in retry.on]
-            if not reasons:
+            wrong = [fault for fault in reply.faults if retry and fault.kind in retry.on]
+            if not wrong:
                 break
             try:
-                body = await ask(self._correction(body, reasons))
+                body = await ask(self._correction(body, [fault.quoted or fault.reason for fault in wrong]))
             except NoAnswer as error:
                 self.report.intervened("retry", "failed", "", str(error))
                 break
@@ -257,10 +257,10 @@ class Exchange:
                 self.report.failures.append(f"{type(error).__name__}: {error}")
                 break
             reply = self._attempt(body)
-            self.report.intervened("retry", "asked", "", reasons[0])
-        wrong = [reason for kind, reason in reply.faults if retry and kind in retry.on]
-        if reply is not first and (wrong or reply.report.failures):
-            self.report.intervened("retry", "exhausted", "", (wrong or reply.report.failures)[0])
+            self.report.intervened("retry", "asked", "", wrong[0].reason)
+        left = [fault.reason for fault in reply.faults if retry and fault.kind in retry.on]
+        if reply is not first and (left or reply.report.failures):
+            self.report.intervened("retry", "exhausted", "", (left or reply.report.failures)[0])
             reply = first
         self.report.adopt(reply.report)
         return self._as_asked(reply.body)
@@ -359,6 +359,7 @@ class Exchange:
         reads = bool(self.plan.reading.dialects and self._tools)
         dialects = self.plan.reading.dialects
         guessed = think.begins_inside and not whole
+        kept = guessed and think.to == "keep"
 
         def beside_calls(begins: Begins) -> tuple[Reader, Leftovers]:
             return self._reader(begins, dialects=()), Leftovers(dialects, self._reader())
@@ -372,7 +373,7 @@ class Exchange:
             self._ids,
             report,
             reader=self._reader(think.begins(whole=whole)) if reads else None,
-            thoughts=Thoughts(self._reader(), guessed, guessed and think.to == "keep") if reads else None,
+            thoughts=Thoughts(self._reader(), guessed, think.may_show, kept) if reads else None,
             learned=think.learned,
             beside_calls=beside_calls if reads else None,
             read_name=reader_of_names(dialects, self._reader),

@@ -48,6 +48,8 @@ class Thoughts:
     reader: Reader
     guessed: bool = False
     """The reply was taken to begin inside of its reasoning; if that never ends, it is the answer."""
+    learned: bool = False
+    """Only replies before it make that guess, so it may be wrong where the reply was cut off, too."""
     kept: bool = False
     """It was guessed, and stays text: it has left already."""
     events: list[Event] = field(default_factory=list)
@@ -59,12 +61,16 @@ class Thoughts:
         """Read a part of the reasoning."""
         self._note(self.reader.feed(text))
 
-    def finish(self, *, in_reasoning: bool) -> list[Event]:
+    def finish(self, *, in_reasoning: bool, complete: bool) -> list[Event]:
         """Return the calls that the reasoning ends with; what they were written with stays in it.
 
-        If the guess was wrong, which shows as the reply ends `in_reasoning`, return what the reply says.
+        If the guess was wrong, which shows as the reply ends `in_reasoning`, return what the reply says. One that is
+        not `complete` has been cut off: it may have been thinking still, so nothing in it is a call.
         """
-        self._note(self.reader.finish())
+        self._note(self.reader.finish(complete=complete))
+        if not complete:
+            is_said = self.guessed and self.learned and in_reasoning and not self.kept
+            return [Text("".join(event.raw for event in self.events))] if is_said else []
         if self.kept:
             return [replace(event, raw="") for event in self.events if in_reasoning and isinstance(event, Call)]
         if self.guessed and in_reasoning:
@@ -217,12 +223,13 @@ class ReplyPipeline:
             events = [*self._leftovers.feed(events), *self._leftovers.finish(calls)]
         out = self._staged(events)
         if (
-            complete
-            and self._thoughts
+            self._thoughts
             and self._reader
             and not (self._limit.delivered or calls or (self._gap.tail.strip() and not self._thoughts.kept))
         ):
-            out += map(_again, self._staged(self._thoughts.finish(in_reasoning=self._reader.in_reasoning)))
+            out += map(
+                _again, self._staged(self._thoughts.finish(in_reasoning=self._reader.in_reasoning, complete=complete))
+            )
         if calls:
             out += self._staged(self._meant(calls, complete=complete))
         if self._guards:
@@ -236,12 +243,13 @@ class ReplyPipeline:
         return out + self._client.finish()
 
     def _learn(self, reader: Reader, *, complete: bool) -> None:
-        """Note whether the reply began inside of the reasoning: the next one will, too."""
-        inside = reader.began_inside
-        if inside is None and complete and reader.in_reasoning and not self._native:
+        """Note whether the reply began inside of the reasoning: if several did, the next one will, too."""
+        inside = reader.began_inside if reader.shows_beginning else None
+        if reader.began_inside is None and complete and reader.in_reasoning and not self._native:
             inside = False  # what was taken for reasoning never ended
         if self._learned and inside is not None:
-            self._learned.begins_inside = inside
+            self._learned.note(inside=inside)
+        if reader.began_inside is not None:
             self._learned = None  # what comes after upstream's calls is no beginning
 
     def _staged(self, events: list[Event]) -> list[Event]:

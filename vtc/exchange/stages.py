@@ -12,9 +12,10 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from vtc.dialects.reading.after_call import EXCERPT
+from vtc.dialects.syntax import tool_names
 from vtc.dialects.text_client import conversation
 from vtc.events import Call, Denied, Event, Intervention, Markup, Refusal, Rewritten, Text, Tool, ToolCall
 from vtc.guards.content import Joined
@@ -31,8 +32,15 @@ MOST_NAMED = 20
 NATIVE = "tool_calls"
 """Stands for the dialect of calls in their structured form."""
 
-type Fault = tuple[Literal["malformed", "arguments", "denied", "tool_choice"], str]
-"""What may be worth asking again for, and what to say about it."""
+
+class Fault(NamedTuple):
+    """What may be worth asking again for."""
+
+    kind: Literal["malformed", "arguments", "denied", "tool_choice"]
+    reason: str
+    """For people, in logs: it holds no value of an argument."""
+    quoted: str = ""
+    """For the model, where more can be said to it."""
 
 
 class Stage(Protocol):
@@ -47,6 +55,7 @@ class Limit:
     def __init__(self, plan: ReplyPlan, tools: Collection[str]) -> None:
         self.most = plan.max_calls
         self._unknown_tools = plan.unknown_tools
+        self._unoffered = plan.unoffered
         self._tools = tools
         self.delivered: list[str] = []
         """Names of the calls that went on."""
@@ -56,11 +65,11 @@ class Limit:
     def feed(self, event: Event) -> Sequence[Event]:
         if not isinstance(event, Call):
             return (event,)
-        name, most, unknown = event.call.name, self.most, self._unknown_tools
-        if event.dialect != NATIVE and unknown != "allow" and name not in self._tools:
-            # It was read for a reactor, which did not want it.
+        name, most = event.call.name, self.most
+        if event.dialect != NATIVE and name not in self._tools and not self._may_be_unknown(name):
+            # It was read for a reactor, which did not want it, or the request does not offer it now.
             reason = "no tool of that name is offered"
-            drops = unknown == "drop"
+            drops = self._unknown_tools == "drop"
             told = Refusal(reason, event.dialect, name, event.raw[:EXCERPT], malformed=False, left_out=drops)
             return told, Markup(event.raw) if drops else Text(event.raw)
         if most is not None and len(self.delivered) >= most:
@@ -69,6 +78,10 @@ class Limit:
             return Intervention("max_calls", "dropped", name, reason, event.raw[:EXCERPT]), Markup(event.raw)
         self.delivered.append(name)
         return (event,)
+
+    def _may_be_unknown(self, name: str) -> bool:
+        """True if a call of a tool that is not offered may leave: the client knows none of this name."""
+        return self._unknown_tools == "allow" and tool_names.resolve(name, self._unoffered) is None
 
 
 class Ids:
@@ -143,7 +156,7 @@ class Record:
 
     def _refused(self, event: Refusal) -> None:
         if event.malformed:
-            self.faults.append(("malformed", event.reason))
+            self.faults.append(Fault("malformed", event.reason))
         told = (event.reason, event.name, event.excerpt)
         last = self._report.refusals[-1:]
         if not any((one["reason"], one["name"], one["excerpt"]) == told for one in last):
@@ -154,14 +167,15 @@ class Record:
         """Note what a policy did."""
         self._report.intervened(event.policy, event.action, event.tool, event.reason, event.detail)
         if event.policy == "arguments" and event.action in ("passed", "refused"):
-            self.faults.append(("arguments", f"the arguments of `{event.tool}`: {event.detail or event.reason}"))
+            told = f"the arguments of `{event.tool}`: "
+            self.faults.append(Fault("arguments", told + event.reason, told + (event.detail or event.reason)))
         elif event.action == "refused":
-            self.faults.append(("denied", f"the call of `{event.tool}`: {event.reason}"))
+            self.faults.append(Fault("denied", f"the call of `{event.tool}`: {event.reason}"))
 
     def missed(self, tool: str, reason: str) -> None:
         """Note that the reply does not call what `tool_choice` demands."""
         self._report.intervened("tool_choice", "missed", tool, reason)
-        self.faults.append(("tool_choice", reason))
+        self.faults.append(Fault("tool_choice", reason))
 
 
 @dataclass(slots=True)

@@ -140,6 +140,9 @@ class Planner:
         by_name = {tool.name: tool for tool in tools}
         reactors = [reactor for one in guards for reactor in one.reactors]
         lenient = {"on": True, "off": False}.get(settings.lenient, model.lenient is not False)
+        unknown_tools = model.unknown_tools if settings.unknown_tools == "auto" else settings.unknown_tools
+        if protocol.client_text and unknown_tools == "allow":
+            unknown_tools = "text"  # what such a client does not know it shows as text itself
         buffered = found.unstreamed and request.stream and bool(tools)
         why = [*found.why, reason, *protocol.why]
         if withheld:
@@ -166,7 +169,7 @@ class Planner:
                 dialects=protocol.dialects,
                 tools=as_written(reactors, by_name) if reactors else by_name,
                 lenient=lenient,
-                unknown_tools=model.unknown_tools,
+                unknown_tools=unknown_tools,
                 max_call_bytes=settings.max_call_bytes,
                 thinking=thinking(
                     None if model is UNKNOWN_MODEL else model,
@@ -185,7 +188,8 @@ class Planner:
                 limits_native=protocol.limits_native,
                 ids=model.ids,
                 lenient=lenient,
-                unknown_tools=model.unknown_tools,
+                unknown_tools=unknown_tools,
+                unoffered=frozenset(request.declared) - by_name.keys(),
                 drop=found.response_drop,
                 errors=found.server.errors,
                 retry=found.retry,
@@ -273,7 +277,10 @@ class Planner:
         client, model = chosen_client or UNKNOWN_CLIENT, chosen_model or UNKNOWN_MODEL
         server = chosen_server or self.profiles.unknown_server
         matching = every(self.profiles.policies, facts)
-        why = [why_client or "client: no profile matches", why_model or "model: no profile matches, rescue only"]
+        why = [
+            why_client or "client: no profile matches",
+            why_model or "model: no profile matches; all framed dialects are read",
+        ]
         why += [why_server] if why_server else []
         why += [f"policy {policy.name}: {told}" for policy, told in matching]
 

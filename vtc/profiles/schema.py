@@ -231,8 +231,10 @@ class ModelProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=T
     """Policies for the calls of this model."""
     retry: Retry | None = None
     """Ask it again about a faulty reply; null: never."""
-    unknown_tools: Literal["text", "allow", "drop"] = "text"
-    """What becomes of a call to a tool that was not offered."""
+    unknown_tools: Literal["allow", "text", "drop"] = "allow"
+    """What becomes of a call of a tool that was not offered. `allow`: if it is whole and framed by markers it leaves as
+    written, so that the client answers that there is no such tool and its agent goes on; for a client that reads calls
+    out of the text, as `text`."""
 
 
 class PolicyProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=True):

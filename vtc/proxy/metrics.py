@@ -1,4 +1,4 @@
-"""The figures as Prometheus metrics, by the official client library (`pip install 'vtc[metrics]'`).
+"""The figures as Prometheus metrics, by the official client library (`prometheus-client`).
 
 Served by the library's own HTTP server in a thread, on the loopback interface unless the option names another address.
 """
@@ -6,6 +6,7 @@ Served by the library's own HTTP server in a thread, on the loopback interface u
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -45,7 +46,9 @@ class Metrics:
         try:
             from prometheus_client import CollectorRegistry, start_http_server
         except ImportError:
-            message = "vtc_metrics needs the package prometheus-client: pip install 'vtc[metrics]'"
+            message = (
+                f"vtc_metrics needs the package prometheus-client: {sys.executable} -m pip install prometheus-client"
+            )
             raise exceptions.OptionsError(message) from None
         registry = CollectorRegistry()
         registry.register(self)

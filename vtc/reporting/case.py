@@ -24,7 +24,7 @@ from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
 from vtc.events import Call, Event, Reasoning, Refusal, Text, Tool
-from vtc.profiles.plan import ReadingPlan
+from vtc.profiles.plan import ReadingPlan, Thinking
 from vtc.scrub import scrub, scrubbed
 
 type ToolSet = dict[str, dict[str, Any]]
@@ -56,10 +56,19 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
     reader: dict[str, Any] = {}
 
     @classmethod
-    def recorded(cls, name: str, text: str, plan: ReadingPlan, *, complete: bool, secrets: Iterable[str] = ()) -> Self:
-        """Record how a plan reads `text` today, scrubbed of secrets."""
+    def recorded(
+        cls,
+        name: str,
+        text: str,
+        plan: ReadingPlan,
+        *,
+        complete: bool,
+        thinking: Thinking | None = None,
+        secrets: Iterable[str] = (),
+    ) -> Self:
+        """Record how a plan reads `text` today, scrubbed of secrets; with `thinking` in the place of the plan's."""
         secrets = tuple(secrets)
-        think = plan.thinking
+        think = thinking or plan.thinking
         reader: dict[str, Any] = {}
         if not plan.lenient:
             reader["lenient"] = False

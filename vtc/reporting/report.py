@@ -162,7 +162,7 @@ class Report:
             parts.append(f"{entry['policy']} {entry['action']}{of}{times}{why}")
         if more := self.policies[MOST_TOLD:]:
             parts.append(f"{count(more)} more by policies")
-        parts += [f"a possible call was not read: {self.unread}"] if self.unread else []
+        parts += ["a possible call was not read"] if self.unread else []
         parts += [f"failed open: {failure}" for failure in self.failures]
         parts += self.errors
         if self.calls:

@@ -224,7 +224,8 @@ class JsonBody:
             token = piece = found[kind or 0]
         state = GRAMMAR[self._expect].get(token)
         if state is None or not piece:
-            self.error = self.error or f"{found[kind or 0][:20]!r} where JSON has {self._expect.split(' in')[0]}"
+            shown = "a word" if kind == "word" else repr(piece)  # which may be a value
+            self.error = self.error or f"{shown} where JSON has {self._expect.split(' in')[0]}"
             return at
         if state == "end":
             if self._expect.startswith("next") and not self._mend(Repair.JSON_TRAILING_COMMA, ""):

@@ -11,6 +11,7 @@ from vtc.dialects.reading.cursor import WHITE, Found
 from vtc.dialects.reading.open_call import OpenCall
 from vtc.dialects.reading.text import InText
 from vtc.dialects.repair import Repair
+from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.forms import CallSyntax
 from vtc.dialects.syntax.pattern import Scan
 from vtc.events import Call, Event, Markup, Refusal
@@ -124,7 +125,7 @@ def deliver(context: Context, event: Call) -> None:
         context.speech.called(event)
         return
     context.speech.called(Markup(event.raw))
-    reason = f"no tool {event.call.name!r} is offered"
+    reason = tool_names.refused(event.call.name, context.tools)
     context.speech.refuse(Refusal(reason, event.dialect, event.call.name, event.raw[:EXCERPT], left_out=True))
 
 

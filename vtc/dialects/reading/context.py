@@ -86,6 +86,7 @@ class Context:
         "inside",
         "lenient",
         "most_held",
+        "shows_beginning",
         "speech",
         "think",
         "thought",
@@ -117,6 +118,8 @@ class Context:
         self.begins = begins
         self.began_inside: bool | None = None
         """Whether the reply began inside of the reasoning; None as long as it does not show."""
+        self.shows_beginning = True
+        """What shows that is no tag amid a line."""
         self.undecided = begins == "either"
         """What was read may prove to be reasoning: none of it has left yet."""
         self.thought: list[Call] = []

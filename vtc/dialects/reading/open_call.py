@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from vtc.dialects.arguments import envelope, fitting, parameter, values
@@ -346,25 +346,30 @@ class OpenCall:
         if self._half_escaped:
             raise envelope.NotACall("only a part of a value is escaped")
         dialect = self.syntax.dialect
-        bare = dialect.names == "declared"
         events: list[Call] = []
         for read in self._reads(bodies):
             text, notes = read.text, (*map(str, self.repairs), *map(str, read.repairs))
+            name = read.tool.name if read.tool else self._unoffered(read.name, notes)
+            if name is None or (read.tool is None and unknown_tools == "text"):
+                raise envelope.NotACall(tool_names.refused(read.name, self._tools))
             if read.tool is None:
-                if unknown_tools == "text" or bare:
-                    raise envelope.NotACall(f"no tool {read.name!r} is offered")
+                notes = (*notes, Repair.UNKNOWN_TOOL) if self._tools else notes
             elif self.json or read.repairs:
                 schema = read.tool.parameters
                 text, fitted = fitting.fitted_text(text, read.arguments, schema, lenient=self._lenient)
                 notes = (*notes, *fitted)
-            name = read.tool.name if read.tool else read.name
-            if bare and self.syntax.whole_reply:
+            if dialect.names == "declared" and self.syntax.whole_reply:
                 self._check_answer(name, read.arguments)
-            raw = "" if events else self.raw
-            events.append(Call(raw, ToolCall(name, text, read.id or self._id), dialect.name, notes))
+            events.append(Call(self.raw * (not events), ToolCall(name, text, read.id or self._id), dialect.name, notes))
         if not events:
             raise envelope.NotACall("it is empty")
         return events
+
+    def _unoffered(self, written: str, notes: Collection[str]) -> str | None:
+        """The name of a tool that is not offered, or None if this is no call of one; without any tools each name is."""
+        if self._tools:
+            return self.syntax.unoffered(written, notes, in_json=self.json is not None)
+        return written if self.syntax.dialect.names == "any" else None
 
     def _reads(self, bodies: Sequence[str]) -> list[envelope.Read]:
         """Read the JSON bodies, or write the tagged parameters as one."""

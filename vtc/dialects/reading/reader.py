@@ -19,7 +19,7 @@ from vtc.dialects.reading.transitions import TABLE, State, Step
 from vtc.dialects.syntax.grammar import Grammar
 from vtc.events import Event, Text, Tool
 
-__all__ = ["Begins", "PlainRule", "Reader"]
+__all__ = ["Begins", "PlainRule", "Reader", "UnknownTools"]
 
 INDENTING = " \t>"
 """What may stand before markup that must start its line."""
@@ -151,6 +151,11 @@ class Reader:
     def began_inside(self) -> bool | None:
         """Whether the reply began inside of the reasoning; None if that did not show."""
         return self._context.began_inside
+
+    @property
+    def shows_beginning(self) -> bool:
+        """True if that counts for other replies, too; a closing tag amid a line may be one that the reply speaks of."""
+        return self._context.shows_beginning and self._context.began_inside is not None
 
     @property
     def held(self) -> int:

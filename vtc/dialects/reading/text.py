@@ -48,16 +48,16 @@ class InText(SaysText):
         """Read a closing tag that nothing opened: the reply began inside, and was not taken to.
 
         What has left as text stays text. Else it is reasoning, and a call in it is made only at its end, if nothing
-        else is said.
+        else is said. Behind words on its line the tag may be one that the reply speaks of: it shows nothing for others.
         """
         context = self.context
+        self.say(found.start())
         if context.began_inside is None:
-            context.began_inside = True
+            context.began_inside, context.shows_beginning = True, not context.speech.in_line
         if not context.undecided:
             self.say(found.end())
             return None
         context.undecided = False
-        self.say(found.start())
         thoughts, context.thought = context.speech.take_back()
         if thoughts:
             context.speech.emit(_KINDS[context.think](thoughts))

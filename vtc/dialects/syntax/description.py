@@ -135,6 +135,16 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
         return self.names == "declared" and any(call.startswith("{json}") for call in self.calls)
 
     @property
+    def is_framed(self) -> bool:
+        """True if its markers alone tell a call, so that one of a tool that was not offered is a call, too.
+
+        Where a parameter may be any tag, as in data of all kinds, only the tool's schema tells it.
+        """
+        patterns = self.sections if self.section_required else self.calls
+        is_marked = any(_is_marker(_opening(text)) for text in patterns)
+        return self.names == "any" and is_marked and not any(text.startswith("<{key}>") for text in self.params)
+
+    @property
     def result_opening(self) -> str:
         """The tag that a result begins with, which only the client writes; empty if a result begins with no tag."""
         opening = _opening(self.result)

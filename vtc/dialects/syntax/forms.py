@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
 from vtc.dialects.arguments.envelope import AROUND, LISTS
-from vtc.dialects.syntax import pattern
+from vtc.dialects.repair import stands_whole
+from vtc.dialects.syntax import pattern, tool_names
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.markup import QUOTES, by_spelling, literal, loosened, markup, trimmed, with_attributes
 from vtc.dialects.syntax.pattern import Chars, Group, Lit, Maybe, OneOf, Part, Slot, Space
@@ -54,6 +56,11 @@ class CallSyntax:
         """True if its section is a list in brackets."""
         before, _, after = self.section.partition("{calls}")
         return before.endswith("[") and after.startswith("]")
+
+    def unoffered(self, written: str, repairs: Collection[str], *, in_json: bool) -> str | None:
+        """The name of a tool that is not offered; None if a call that took these repairs is none of such a tool."""
+        is_call = self.dialect.is_framed and stands_whole(repairs, in_json=in_json)
+        return tool_names.unoffered(written) if is_call else None
 
     @property
     def whole_line(self) -> bool:
