@@ -10,6 +10,7 @@ import msgspec
 from vtc.events import Call, Denied, Event, Intervention, Manner, OnFailure, Text, Tool
 from vtc.guards.access import Access
 from vtc.guards.arguments import Arguments
+from vtc.guards.budget import Budget
 from vtc.guards.content import Content, Joined, Rule
 from vtc.guards.loops import Loop
 from vtc.guards.names import Names, is_name
@@ -155,18 +156,24 @@ def _failed(guard: Guard, error: Exception, tool: str = "", *, refuses: bool = F
     return [told, *([Text(held)] if held else [])]
 
 
-def chain(configured: Sequence[Guards], tools: Mapping[str, Tool], *, is_text: bool = False) -> Chain:
-    """The guards of several profiles; `is_text` if the client reads calls out of the text.
+def chain(
+    configured: Sequence[Guards], tools: Mapping[str, Tool], *, is_text: bool = False, budget: Budget | None = None
+) -> Chain:
+    """The guards of several profiles; `is_text` if the client reads calls out of the text. All work on
+    calls is done within one `budget`, also where a reply has several choices.
 
     Reactors come first, so that what they make of a call is what the others look at.
     """
+    budget = budget or Budget()
     found: list[Guard] = [Content(rule) for guards in configured for rule in guards.content]
     if is_text or any(guards.on_calls for guards in configured):
         found.append(Names(tools))
-    found += [Reactors(guards.reactors, tools, guards.on_failure) for guards in configured if guards.reactors]
+    found += [Reactors(guards.reactors, tools, guards.on_failure, budget) for guards in configured if guards.reactors]
     found += [guards.access() for guards in configured if guards.is_access]
     checks = [(guards.arguments, guards.on_failure) for guards in configured if guards.arguments]
-    found += [Arguments(tools, coerce=one.coerce, manner=one.misfit, on_failure=how) for one, how in checks]
+    found += [
+        Arguments(tools, coerce=one.coerce, manner=one.misfit, on_failure=how, budget=budget) for one, how in checks
+    ]
     return Chain(found)
 
 
