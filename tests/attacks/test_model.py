@@ -60,7 +60,7 @@ def test_deep_arguments_switch_no_policy_off(depth: int, form: int) -> None:
 
 def test_a_call_that_cannot_be_checked_opens_no_way_for_those_behind_it() -> None:
     """A2."""
-    deep = f'{{"command": {"[" * 600}1{"]" * 600}}}'
+    deep = f'{{"command": {"[" * 3_000}1{"]" * 3_000}}}'
     guards = {"arguments": {"misfit": "drop"}}
     body = streamed(
         under(guards), native(("bash", deep), ("bash", '{"command": 1, "more": 2, "x": {}}'), ("bash", "{}"))
