@@ -80,7 +80,7 @@ class Leftovers:
 def _meaning(call: ToolCall) -> tuple[str, object]:
     try:
         return call.name, json.loads(call.arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return call.name, call.arguments
 
 
