@@ -12,6 +12,7 @@ from vtc.guards.access import Access
 from vtc.guards.arguments import Arguments
 from vtc.guards.budget import Budget
 from vtc.guards.content import Content, Joined, Rule
+from vtc.guards.keys import Keys
 from vtc.guards.loops import Loop
 from vtc.guards.names import Names, is_name
 from vtc.guards.patterns import Patterns, any_match, check, each
@@ -168,6 +169,11 @@ def chain(
     found: list[Guard] = [Content(rule) for guards in configured for rule in guards.content]
     if is_text or any(guards.on_calls for guards in configured):
         found.append(Names(tools))
+    strict = [guards for guards in configured if guards.on_failure == "refuse"]
+    rules = [one for guards in strict for one in guards.reactors if one.then.guards]
+    checks_all = any(guards.arguments and guards.arguments.misfit for guards in strict)
+    if rules or checks_all:
+        found.append(Keys(rules, tools, checks_all=checks_all, budget=budget))
     found += [Reactors(guards.reactors, tools, guards.on_failure, budget) for guards in configured if guards.reactors]
     found += [guards.access() for guards in configured if guards.is_access]
     checks = [(guards.arguments, guards.on_failure) for guards in configured if guards.arguments]
