@@ -18,10 +18,10 @@ from vtc.guards.budget import Budget
 from vtc.guards.patterns import any_match
 from vtc.guards.reactors import Reactor
 
+PER_STEP = 8
+"""Items, or declared keys, that are passed by in a step."""
 MOST_DEPTH = 16
 """References and alternatives of a schema that are followed, one in the other."""
-KEYS = 8
-"""Keys that are looked at in a step."""
 CHAINS = {"subexpression", "projection", "value_projection", "filter_projection", "pipe"}
 """Parts of a path of which the first is about the arguments, and the others are about what it leads to."""
 
@@ -105,7 +105,7 @@ class Keys:
         parts = [part for one in schemas for part in self._parts(one, root)]
         if isinstance(value, list):
             entries = [part["items"] for part in parts if "items" in part]
-            self._budget.spend(len(value) // KEYS)
+            self._budget.spend(len(value) // PER_STEP)
             for item in value:
                 yield from self._doubtful(item, entries, root, names)
             return
@@ -114,7 +114,7 @@ class Keys:
             if isinstance(properties := part.get("properties"), Mapping):
                 for key, entry in properties.items():
                     declared.setdefault(key, []).append(entry)
-        self._budget.spend((len(value) + len(declared)) // KEYS)
+        self._budget.spend(len(value) + len(declared) // PER_STEP)
         known = {folded(key): key for key in (*names.outer, *declared)}
         seen: dict[str, str] = {}
         for key, inner in value.items():
