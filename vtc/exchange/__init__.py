@@ -39,6 +39,7 @@ from vtc.exchange.request import as_it_came
 from vtc.exchange.stages import Ids, alphanumeric9
 from vtc.exchange.stream import Stream
 from vtc.guards import loops
+from vtc.guards.budget import Budget
 from vtc.guards.chain import chain, refusable
 from vtc.profiles.matching import Facts
 from vtc.profiles.plan import Plan, ReplyPlan
@@ -79,6 +80,7 @@ class Exchange:
         self._seed = seed
         form = alphanumeric9 if plan.reply.ids == "alphanumeric9" else api.call_id
         self._ids = Ids(seed, request.call_ids, form)
+        self._budget = Budget()
         self._codec = api.codec(request.form, plan.reply.drop)  # says how a stream of this reply is framed
         self._outgoing: outgoing.Outgoing | None = None  # when it was asked for
 
@@ -377,7 +379,9 @@ class Exchange:
             learned=think.learned,
             beside_calls=beside_calls if reads else None,
             read_name=reader_of_names(dialects, self._reader),
-            guards=chain(plan.guards, self._tools, is_text=bool(client)) if plan.guards or client else None,
+            guards=chain(plan.guards, self._tools, is_text=bool(client), budget=self._budget)
+            if plan.guards or client
+            else None,
             openers=openers,
         )
 

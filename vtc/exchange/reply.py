@@ -15,6 +15,7 @@ from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.reading.reader import Begins, PlainRule, Reader
 from vtc.dialects.reading.speech import note_last_calls, out_of_reasoning
 from vtc.dialects.syntax import tool_names
+from vtc.dialects.text_client.client_reader import trimmed
 from vtc.events import Call, Event, Markup, Reasoning, Refusal, Rewritten, Text, Tool, ToolCall
 from vtc.exchange.leftovers import Leftovers
 from vtc.exchange.native_calls import NotInOrder, in_order, meant
@@ -153,7 +154,9 @@ class ReplyPipeline:
         leaving = Leaving(self._record, Openers(openers) if openers else None, joined(plan.guards))
         self._text_client: ForTextClient | None = None
         if client:
-            self._text_client = ForTextClient(self._gap, leaving, client, tools, self._limit, self._record)
+            self._text_client = ForTextClient(
+                self._gap, leaving, client, tools, self._limit, self._record, strict=plan.is_strict or bool(openers)
+            )
         self._client = self._text_client or ForStructuredClient(self._gap, leaving)
         self._guards = guards
         self._given: list[ToolCall] = []
@@ -257,9 +260,17 @@ class ReplyPipeline:
         for event in events:
             if isinstance(event, Reasoning) and self._thoughts:
                 self._thoughts.feed(event.raw)
-        events = self._guards.feed(events) if self._guards else events
+        if self._guards:
+            events = self._guards.feed([*map(self._as_meant, events)])
         self._given += [event.call for event in events if isinstance(event, Call) and event.dialect != NATIVE]
         return self._judged(events)
+
+    def _as_meant(self, event: Event) -> Event:
+        """Show policies the arguments that the client will use."""
+        client = self._plan.client_text
+        if client is None or not self.guarded or not isinstance(event, Call):
+            return event
+        return replace(event, call=trimmed(event.call, client.dialect))
 
     def _judged(self, events: list[Event]) -> list[Event]:
         """Put what the policies passed through the stages."""

@@ -34,6 +34,8 @@ class TextClient:
     final_call: FinalCall | None = None
     known_tools: tuple[str, ...] = ()
     """All tools that it knows how to use, also those that its prompt does not document; empty if that is unknown."""
+    known_parameters: tuple[str, ...] = ()
+    """All parameters that it reads, of whichever tool; empty if that is unknown."""
 
 
 class RequestPlan(msgspec.Struct, frozen=True, kw_only=True):

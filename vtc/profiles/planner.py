@@ -239,7 +239,13 @@ class Planner:
         if any(guards.on_calls for guards in found.guards):
             own = replace(own, in_code="call")  # such clients carry out calls in code blocks, too
         text = TextClient(
-            own, client.tool_sections, client.call_gap, client.extra_calls, client.final_call, client.known_tools
+            own,
+            client.tool_sections,
+            client.call_gap,
+            client.extra_calls,
+            client.final_call,
+            client.known_tools,
+            client.known_parameters,
         )
         if not documented and not any(guards.is_strict for guards in found.guards):
             reason = "no tools are found in its prompt, so its text is left alone; the server's own calls become text"

@@ -181,6 +181,8 @@ class ClientProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     known_tools: tuple[str, ...] = ()
     """The tools that a client which reads calls out of the text knows how to use, also those that its prompt does not
     document: such a client carries out what VTC never reads, so where a policy forbids one, its opener is parted."""
+    known_parameters: tuple[str, ...] = ()
+    """The parameters that it knows of any tool: it reads each wherever it is opened in a call."""
     call_gap: Annotated[int, msgspec.Meta(ge=0, le=9)] = 2
     """Newlines between the text and a call that is written for it."""
     max_calls: Annotated[int, msgspec.Meta(ge=1)] | None = None

@@ -363,3 +363,11 @@ def test_what_is_written_is_read_back(kind: str, data: st.DataObject, style: val
 )
 def test_type_that_tools_declare_in_practice_means_what_it_says(kind: Any, text: str, value: Any) -> None:
     assert read(text, {"type": kind}) == (value, True)
+
+
+@pytest.mark.parametrize("keyword", ["allOf", "anyOf", "oneOf"])
+def test_schema_whose_references_multiply_is_followed_only_so_far(keyword: str) -> None:
+    root: dict[str, Any] = {f"d{i}": {keyword: [{"$ref": f"#/d{i + 1}"}] * 50} for i in range(20)}
+    value, fits = read("5", {"$ref": "#/d0"}, **root)
+    assert (value, fits) == ("5", True)
+    assert values.properties({"properties": {"a": {"$ref": "#/d0"}}, **root}).keys() == {"a"}

@@ -444,3 +444,16 @@ def test_a_call_that_is_too_long_is_not_kept(limit: int) -> None:
     said = "".join(raw(one.feed("0123456789")) for _ in range(1_000))
     assert len(said) > 10_000 - limit
     assert one.held < 100
+
+
+def test_a_long_text_is_read_in_pieces_to_the_same_end() -> None:
+    call = "<read>\n<path>a</path>\n</read>"
+    prose = "word [ { < " * 20_000
+    for text in (prose, f"{prose}\n\n{call}\n{call}\n", f"{call}\n{call}{' ' * 200_000}\n{prose}"):
+        whole = reader()
+        events = [*whole.feed(text), *whole.finish()]
+        steps = reader()
+        parts = [event for at in range(0, len(text), 1_000) for event in steps.feed(text[at : at + 1_000])]
+        assert merged(events) == merged([*parts, *steps.finish()])
+    one = reader()
+    assert one.feed(f"{prose}.") == [Text(f"{prose}.")]

@@ -24,6 +24,8 @@ MOST_LITERAL = 100_000
 """Characters beyond which text is not tried as a Python literal (the parser behind it is slow and deep)."""
 MOST_DEPTH = 32
 """Nesting of child tags beyond which they are text; a schema may refer to itself without end."""
+MOST_PARTS = 512
+"""References and alternatives of a schema that are followed for one value."""
 _UNFIT = object()
 _KINDS = {
     "str": "string",
@@ -128,8 +130,20 @@ _NOT_PLAIN = {"$ref", "allOf"}
 """The keys of a schema that says something in another place."""
 
 
-def _resolved(schema: Any, root: Schema, depth: int = 0) -> Schema:
-    if not isinstance(schema, Mapping) or depth > 16:
+class _Left:
+    """How many more parts of a schema are looked at: references may double on each level."""
+
+    def __init__(self) -> None:
+        self._parts = MOST_PARTS
+
+    def take(self) -> bool:
+        self._parts -= 1
+        return self._parts >= 0
+
+
+def _resolved(schema: Any, root: Schema, depth: int = 0, left: _Left | None = None) -> Schema:
+    left = left or _Left()
+    if not isinstance(schema, Mapping) or depth > 16 or not left.take():
         return {}
     reference = schema.get("$ref")
     if isinstance(reference, str) and reference.startswith("#"):
@@ -137,12 +151,12 @@ def _resolved(schema: Any, root: Schema, depth: int = 0) -> Schema:
         for step in filter(None, reference[1:].split("/")):
             target = target.get(step.replace("~1", "/").replace("~0", "~"), {}) if isinstance(target, Mapping) else {}
         rest = {key: entry for key, entry in schema.items() if key != "$ref"}
-        return {**_resolved(target, root, depth + 1), **rest}
+        return {**_resolved(target, root, depth + 1, left), **rest}
     every = schema.get("allOf")
     if isinstance(every, list):
         merged: dict[str, Any] = {}
         for part in (*every, {key: entry for key, entry in schema.items() if key != "allOf"}):
-            resolved = _resolved(part, root, depth + 1)
+            resolved = _resolved(part, root, depth + 1, left)
             known = [one["properties"] for one in (merged, resolved) if isinstance(one.get("properties"), Mapping)]
             needed = [*_listed(merged.get("required")), *_listed(resolved.get("required"))]
             merged.update(resolved)
@@ -154,12 +168,13 @@ def _resolved(schema: Any, root: Schema, depth: int = 0) -> Schema:
     return schema
 
 
-def _types(schema: Schema, root: Schema, depth: int = 0) -> list[tuple[str, Schema]]:
+def _types(schema: Schema, root: Schema, depth: int = 0, left: _Left | None = None) -> list[tuple[str, Schema]]:
     """The allowed types in the schema's order, strings last (anything is a string)."""
     found: list[tuple[str, Schema]] = []
+    left = left or _Left()
     for member in [*_listed(schema.get("anyOf")), *_listed(schema.get("oneOf"))]:
-        if depth < 8:
-            found += _types(_resolved(member, root), root, depth + 1)
+        if depth < 8 and left.take():
+            found += _types(_resolved(member, root), root, depth + 1, left)
     kinds = schema.get("type")
     for kind in kinds if isinstance(kinds, list) else [kinds]:
         if isinstance(kind, str) and (known := _KINDS.get(kind.casefold(), kind.casefold())) != "any":

@@ -17,10 +17,12 @@ from vtc.dialects.reading.speech import Last, out_of_reasoning
 from vtc.dialects.reading.text import InReasoning, InText
 from vtc.dialects.reading.transitions import TABLE, State, Step
 from vtc.dialects.syntax.grammar import Grammar
-from vtc.events import Event, Text, Tool
+from vtc.events import Event, Reasoning, Text, Tool
 
 __all__ = ["Begins", "PlainRule", "Reader", "UnknownTools"]
 
+MOST_AT_ONCE = 1 << 16
+"""Characters that are searched at once."""
 INDENTING = " \t>"
 """What may stand before markup that must start its line."""
 
@@ -75,6 +77,8 @@ class Reader:
 
     def feed(self, text: str) -> list[Event]:
         """Read on; everything that can be told by now is returned."""
+        if len(text) > MOST_AT_ONCE:
+            return self._in_pieces(text)
         cursor, first = self._cursor, self._first
         if first is not None and first(text) is None:
             # No token begins in it, and nothing is held: the text itself is all there is to know.
@@ -89,6 +93,16 @@ class Reader:
         cursor.add(text)
         self._read()
         return [] if self._context.undecided else self._speech.take()
+
+    def _in_pieces(self, text: str) -> list[Event]:
+        """Read a text that is long piece by piece: no one else gets on while an expression searches it."""
+        pieces = (text[at : at + MOST_AT_ONCE] for at in range(0, len(text), MOST_AT_ONCE))
+        events: list[Event] = []
+        for event in (event for piece in pieces for event in self.feed(piece)):
+            if isinstance(event, Text | Reasoning) and events and type(events[-1]) is type(event):
+                event = type(event)(events.pop().raw + event.raw)
+            events.append(event)
+        return events
 
     def finish(self, *, complete: bool = True) -> list[Event]:
         """The end of the message; not `complete` when the model was cut off (`finish_reason: length`)."""

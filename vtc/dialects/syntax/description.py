@@ -89,6 +89,9 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
     json_body: bool = True
     """Clients that read the dialect take arguments as one JSON object in the call's body, too. What would not survive
     between tags is written so; for a model it is in every dialect."""
+    to_last_closer: tuple[str, ...] = ()
+    """Parameters, as `tool.parameter`, whose value a client ends at the last closer in the call. Those of all others it
+    ends at the first, whatever follows."""
     in_code: Literal["text", "call"] = "text"
     """Whether a call inside a Markdown code block or span is a call."""
     json: Envelope = Envelope()
