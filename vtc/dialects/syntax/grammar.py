@@ -175,13 +175,12 @@ class Grammar:
         tail, loose = syntax.written_tail(name), syntax.tail(name)
         own, elements = _param_tokens(syntax)
         tokens = [Token("tail0", tail), *own]
-        tokens += [Token("tail1", loose)] * (loose != tail)
         if syntax.closers_alike:
             tokens += [Token(f"closer{i}", syntax.param_tail(i, "")) for i in range(len(own))]
         unquoted = (Lit("{"), Space(), Chars(r"\w", 64), Space(), Lit(":"))
         for i, opening in enumerate((opening_of_json(Lit("}")), unquoted)):
             tokens.append(Token(f"json{i}", (CODE_BLOCK, *opening)))
-        return expecting([*tokens, *elements])
+        return expecting([*tokens, *elements, *_missing_tail(tail, loose)])
 
     def _value(self, syntax: CallSyntax, name: str, index: int, key: str) -> Scan:
         """In a parameter's value: its closer, and what is counted to tell whether that closer is quoted."""
@@ -220,9 +219,9 @@ class Grammar:
                 # Of any name, so that it may look like a closer.
                 *own,
                 *(Token(f"m{i}", head) for i, head in enumerate(syntax.quoted_heads(name))),
-                *([Token("tail1", loose)] if loose != tail else ()),
                 *(Token(f"garbled{i}", parts) for i, parts in enumerate(syntax.param_openers())),
                 *elements,
+                *_missing_tail(tail, loose),
             ]
         )
 
@@ -234,7 +233,8 @@ class Grammar:
             around = Token("tail1", (*AROUND_END, *parts))
             brace, fence = Token("extra0", (Lit("}"), Space(), *parts)), Token("extra1", (Lit("```"), Space(), *parts))
             wrong = Token("wrong", (Lit("</"), Chars(r"\w:.\-", 64), Lit(">")))
-            return expecting([Token("tail0", parts), around, brace, fence, wrong, *self._heads_of(syntax.dialect, "m")])
+            following = self._heads_of(syntax.dialect, "m") if parts == syntax.written_tail(name) else []
+            return expecting([Token("tail0", parts), around, brace, fence, wrong, *following])
         return _END_OF_LINE if syntax.whole_line else _NOTHING
 
     def _after(self, syntax: CallSyntax) -> Scan:
@@ -306,6 +306,11 @@ def _orphans(dialects: Iterable[Description]) -> list[tuple[Part, ...]]:
         begins, more = first.text[:2], first.text[2:]
         alike.setdefault(begins, {})[(*([Lit(more)] if more else []), *rest)] = None
     return [(Lit(begins), AnyOf(tuple(choices))) for begins, choices in sorted(alike.items())]
+
+
+def _missing_tail(written: tuple[Part, ...], loose: tuple[Part, ...]) -> list[Token]:
+    """The closers of a call where all may be missing. They match anywhere, so they come after all other tokens."""
+    return [Token("tail1", loose)] if loose != written else []
 
 
 def _param_tokens(syntax: CallSyntax, between: tuple[Part, ...] = ()) -> tuple[list[Token], list[Token]]:
