@@ -7,12 +7,24 @@ import re
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.dialects.material import AGENT, COMMON, DIALECTS, ROOT, TOOLS, calls, content, described, merged, raw, read, typed
+from tests.dialects.material import (
+    AGENT,
+    COMMON,
+    DIALECTS,
+    ROOT,
+    TOOLS,
+    calls,
+    content,
+    described,
+    merged,
+    raw,
+    read,
+    typed,
+)
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.writing.calls import write_calls, write_result
 from vtc.events import Call, Refusal, Tool, ToolCall

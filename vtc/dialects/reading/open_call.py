@@ -192,9 +192,10 @@ class OpenCall:
 
     def close_param(self, *, doubled: bool = False) -> None:
         """Take the value of the open parameter, which is complete; `doubled` if it has several closers."""
-        if self.spilled:
-            return
         assert self._key is not None
+        if self.spilled:
+            self._arguments[self._key] = None  # which parameters it has decides what its tags mean
+            return
         given = self._arguments.get(self._key, _MISSING)
         self._set(self._key, "".join(self._value), self._param, self._is_string)
         if given is not _MISSING:
