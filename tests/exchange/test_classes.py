@@ -105,9 +105,11 @@ def understood(api: str, came: bytes, *, stream: bool) -> Said:
             return Said(four.calls, four.content, four.reasoning, four.done_reason)
 
 
-def told(api: str, text: str, way: str, *, cut: bool = False, cache: ConversationCache | None = None) -> Said:
+def told(
+    api: str, text: str, way: str, *, cut: bool = False, cache: ConversationCache | None = None, **fields: Any
+) -> Said:
     """What the client of an API understands of a reply with this text; nothing of it may fail."""
-    exchange = opened(api, cache, stream=way != "whole")
+    exchange = opened(api, cache, stream=way != "whole", **fields)
     if way == "whole":
         out = exchange.body(body(api, text, cut=cut))
     else:
@@ -355,3 +357,33 @@ def test_thoughts_beside_calls_of_the_server_are_parted_alike_in_streams_and_who
         assert found[0] == found[1]
         assert found[0].calls == [READ]
         assert "I look." in found[0].content
+
+
+# A message that its model marks as an answer
+
+FINAL = ("final", "final <|constrain|>json", "final<|constrain|>json", "final json")
+ANSWERS = {name: written(name, READ) for name in ("harmony", "hermes", "qwen3-coder", "invoke", "tag", "bare-json")}
+ANSWERS["several lines"] = f"So:\n\n{ANSWERS['hermes']}\n\n```\ncode\n\n{ANSWERS['tag']}\nDone."
+CALLING = '<|start|>assistant<|channel|>commentary to=functions.list_files <|constrain|>json<|message|>{"path": "src"}'
+
+
+@every_api
+@pytest.mark.parametrize("text", ANSWERS.values(), ids=ANSWERS.keys())
+def test_an_answer_of_gpt_oss_is_text_also_if_it_looks_like_a_call(api: str, text: str) -> None:
+    thought = "<|channel|>analysis<|message|>Easy.<|end|><|start|>assistant"
+    shown = text.removesuffix("<|call|>")  # which ends the answer
+    for header in FINAL:
+        for before, after in (("", ""), ("", "<|return|>"), (thought, "<|return|>"), (thought, "<|end|>" + CALLING)):
+            reply = f"{before}<|channel|>{header}<|message|>{text}{after}"
+            for way in WAYS:
+                said = told(api, reply, way, model="openai/gpt-oss-120b")
+                assert said.content == shown
+                assert said.calls == ([LIST] if CALLING in after else [])
+
+
+@every_api
+def test_a_message_before_the_answer_may_call(api: str) -> None:
+    reply = f"<|channel|>commentary<|message|>I look.<|end|>{CALLING}<|call|>"
+    for way in WAYS:
+        said = told(api, reply, way, model="openai/gpt-oss-120b")
+        assert (said.content, said.calls) == ("I look.", [LIST])

@@ -80,7 +80,7 @@ def parse(
     tools = _tools(tools_file) if tools_file else {}
     known = profile if model and profile is not UNKNOWN_MODEL else None
     think = thinking(known, profiles.unknown_server, Facts(model=model), None, text_client=False)
-    grammar = compiled(dialects, think.tags)
+    grammar = compiled(dialects, think.tags, profile.markers, (profile.answer.open, profile.answer.close))
     console = Console(highlight=False)
     refused = False
     for text, reason in _replies(file, finish_reason, lines):

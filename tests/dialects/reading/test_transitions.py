@@ -26,7 +26,12 @@ PAGE = Path(__file__).parents[3] / "docs" / "reader.md"
 
 # Every dialect there is, each also with calls in code.
 GRAMMARS = [
-    Grammar([dialect, msgspec.structs.replace(dialect, in_code="call")], (("<think>", "</think>"),), ["<|end|>"])
+    Grammar(
+        [dialect, msgspec.structs.replace(dialect, in_code="call")],
+        (("<think>", "</think>"),),
+        ["<|end|>"],
+        (("<|final|>",), ("<|done|>",)),
+    )
     for dialect in DIALECTS.values()
 ]
 
@@ -35,6 +40,7 @@ def scans(grammar: Grammar) -> Iterator[tuple[State, Scan]]:
     """Every expression that looks for tokens, and the state it does so in."""
     yield State.START, grammar.start
     yield State.TEXT, grammar.text
+    yield State.ANSWER, grammar.answer
     yield State.DOUBT, grammar.doubtful
     yield State.INFO, INFO
     yield State.FENCE, grammar.closing_fence("```")

@@ -11,6 +11,8 @@ class State(Enum):
     START = "start"
     """Nothing but white space yet: what only counts for a whole reply may begin here."""
     TEXT = "text"
+    ANSWER = "answer"
+    """Between markers that say that all is text."""
     DOUBT = "doubt"
     """Behind markup that is none of the message where a call follows it, or the end of the reply."""
     INFO = "info"

@@ -25,10 +25,19 @@ class InText(SaysText):
     def scan(self) -> Scan:
         return self.context.grammar.text
 
+    @property
+    def answer_end(self) -> Scan:
+        return self.context.grammar.answer
+
     def marker(self, found: Found) -> None:
         """Take out a marker of the model's that is no part of its message."""
         self.say(found.start())
         self.context.speech.mark(Markup(self.context.cursor.take(found.end())))
+
+    def answer(self, found: Found) -> None:
+        """Begin what is text whatever it looks like."""
+        self.context.begins, self.context.undecided = "text", False
+        self.marker(found)
 
     def think(self, found: Found) -> tuple[None, bool]:
         """Begin reasoning."""

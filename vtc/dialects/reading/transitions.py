@@ -97,6 +97,7 @@ TABLE: Mapping[State, Row[Any]] = {
             think=Step(InText.think, State.REASONING),
             closed=Step(InText.closed, State.START),
             marker=Step(InText.marker, State.START),  # gpt-oss: <|start|>assistant<|channel|>analysis<|message|>
+            answer=Step(InText.answer, State.ANSWER),
             line=Step(begin_first_line, State.TEXT, {Verdict.INDENTED: State.LINE, **_REASONS}),
         ),
         otherwise=Step(InText.other, State.TEXT, _REASONS),
@@ -107,6 +108,7 @@ TABLE: Mapping[State, Row[Any]] = {
         Tokens(
             h=_begin(State.TEXT),
             marker=Step(InText.marker, State.TEXT),
+            answer=Step(InText.answer, State.ANSWER),
             stray=Step(InText.stray, State.TEXT, {Verdict.REASONING: State.START}),
             ending=_DOUBT,
             orphan=_DOUBT,
@@ -118,6 +120,14 @@ TABLE: Mapping[State, Row[Any]] = {
             line=Step(begin_line, State.TEXT, {Verdict.INDENTED: State.LINE}),
         ),
         text=Step(InText.say, State.TEXT),
+        flows=True,
+        spoken=True,
+    ),
+    State.ANSWER: Row(
+        InText,
+        lambda inside: inside.answer_end,
+        Tokens(answered=Step(InText.marker, State.TEXT)),
+        text=Step(InText.say, State.ANSWER),
         flows=True,
         spoken=True,
     ),

@@ -66,6 +66,9 @@ TICKS = Token("ticks", (Lit("`"), Maybe((Chars("`", 63),))))
 IN_LINE = r"[ \t\r]{0,256}+"
 BLANK_LINE = Token("blank", (Lit("\n"), Maybe((Chars(" \\t\\r", 64),)), Lit("\n")))
 
+type Answer = tuple[tuple[str, ...], tuple[str, ...]]
+"""The markers that open an answer, and those that end it: what stands between them is text, whatever it looks like."""
+NO_ANSWER: Answer = ((), ())
 type Tags = tuple[tuple[str, str], ...]
 """Pairs of an opening and a closing tag of reasoning; a prompt that ends inside of it opened the first."""
 
@@ -90,6 +93,7 @@ class Grammar:
         dialects: Sequence[Description],
         reasoning: Tags = (),
         markers: Iterable[str] = (),
+        answer: Answer = NO_ANSWER,
     ) -> None:
         self._number = next(_numbers)
         self.heads: dict[str, Head] = {}
@@ -104,6 +108,9 @@ class Grammar:
         think = [Token(f"think{i}", (Lit(tag),)) for i, (tag, _) in enumerate(reasoning)]
         stray = [Token("stray", (Lit(tag),)) for _, tag in reasoning[:1]]
         dropped = [Token(f"marker{i}", (Lit(marker),)) for i, marker in enumerate(markers)]
+        opens, ends = answer
+        self.answer = searching([Token(f"answered{i}", (Lit(marker),)) for i, marker in enumerate(ends)])
+        dropped += [Token(f"answer{i}", (Lit(marker),)) for i, marker in enumerate(opens)]
         whole = [head.token for head in self.heads.values() if head.syntax.whole_reply]
         closed = [Token(f"closed{i}", (Lit(tag),)) for i, (_, tag) in enumerate(reasoning)]
         self.start = Expected([*think, *closed, *whole, *dropped, FIRST_LINE])
@@ -375,13 +382,15 @@ def compiled(
     dialects: tuple[Description, ...],
     reasoning: Tags = (),
     markers: tuple[str, ...] = (),
+    answer: Answer = NO_ANSWER,
 ) -> Grammar:
     """The grammar for these dialects; most exchanges share a few.
 
-    `reasoning` are pairs of tags that open and close it, `markers` are taken out of visible text.
+    `reasoning` are pairs of tags that open and close it, `markers` are taken out of visible text, as are those of an
+    `answer`.
     """
 
     def make() -> Grammar:
-        return Grammar(dialects, reasoning, markers)
+        return Grammar(dialects, reasoning, markers, answer)
 
-    return COMPILED.get_or_make((dialects, reasoning, markers), make, Grammar.size)
+    return COMPILED.get_or_make((dialects, reasoning, markers, answer), make, Grammar.size)
