@@ -13,11 +13,12 @@ from rich.control import strip_control_codes
 from rich.markup import escape
 
 from vtc.apis import APIS
+from vtc.apis.openai_chat.reply import REASONS
 from vtc.cli.common import completing, loaded, profile_directories, read_text
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
-from vtc.events import Call, Reasoning, Refusal, Text, Tool
+from vtc.events import CUT_OFF, Call, Reasoning, Refusal, Text, Tool
 from vtc.json_text import encode
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, best
@@ -50,7 +51,7 @@ from vtc.reporting.unread import possible_call
 )
 @click.option(
     "--finish-reason",
-    type=click.Choice(["stop", "length"]),
+    type=click.Choice(["stop", *(word for word, reason in REASONS.items() if reason in CUT_OFF)]),
     default="stop",
     show_default=True,
     help="`length`: the model was cut off.",
@@ -92,7 +93,7 @@ def parse(
             begins=think.begins(whole=True),
             unknown_tools="text" if tools_file else "allow",
         )
-        events = [*reader.feed(text), *reader.finish(complete=reason != "length")]
+        events = [*reader.feed(text), *reader.finish(complete=REASONS.get(reason, "stop") not in CUT_OFF)]
         content = "".join(event.raw for event in events if isinstance(event, Text))
         found: dict[str, Any] = {
             "content": content,

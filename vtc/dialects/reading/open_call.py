@@ -14,6 +14,7 @@ from vtc.dialects.arguments.gemma import GemmaBody
 from vtc.dialects.arguments.json_object import JsonBody, dumped, encodable, items
 from vtc.dialects.arguments.kwargs import KwargsBody
 from vtc.dialects.reading import repairs
+from vtc.dialects.reading.cut import json_closers
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.description import Envelope
@@ -275,7 +276,8 @@ class OpenCall:
                 if self.quotes_calls or not self._split(body):
                     return [], ""  # with a call in it, it could be read in two ways
                 return self._events([], unknown_tools), ""
-            found = repairs.json_bodies(body, closers)
+            ends = json_closers(body, closers)
+            found = None if ends is None else repairs.json_bodies(body, ends)
             if found is None and isinstance(self.json, GemmaBody):
                 found = repairs.gemma_body(body, closers)
             if found is None:
@@ -301,6 +303,8 @@ class OpenCall:
         if not isinstance(arguments, dict):
             raise envelope.NotACall(f"{self.fault}, and its arguments are no object")
         keys = arguments.keys()
+        if not keys and Repair.JSON_CUT in event.repairs and "{}" not in "".join(self.body.split()):
+            raise envelope.NotACall(f"{self.fault}, and its arguments are missing")
         if lost := set(values.required(schema)) - keys:
             raise envelope.NotACall(f"{self.fault}, and {min(lost)!r} is missing")
         if Repair.JSON_REPAIRED in event.repairs and (gained := keys - set(values.properties(schema))):
@@ -336,7 +340,7 @@ class OpenCall:
         closers = {key: self.syntax.param_closer(key) for key in self._declared}
         opener = self.syntax.param_opener(tuple(self._declared))
         tail = self.syntax.closing_tags(self.written)
-        found = repairs.tagged(body, opener, closers, tail, values.required(self._schema))
+        found = repairs.tagged(body, opener, closers, tail, values.required(self._schema), self.syntax.param_beginnings)
         if found is None:
             return False
         texts, notes = found
