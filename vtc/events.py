@@ -88,9 +88,11 @@ class Message(msgspec.Struct, frozen=True):
 
 # Deltas: what one frame of a reply says, before its text was read
 
-type Reason = Literal["stop", "length", "tool_calls", "other"]
-"""Why a message ended: `length` cuts it off, and calls do not change `other` (a filter, or an API
-whose reason does not speak of calls)."""
+type Reason = Literal["stop", "length", "tool_calls", "halted", "other"]
+"""Why a message ended: `length` cuts it off, as does a filter or a fault of the server (`halted`). Calls change none of
+these, nor `other` (of an API whose reason does not speak of calls)."""
+CUT_OFF: frozenset[Reason] = frozenset(("length", "halted"))
+"""The reasons that cut a message off: a call that is open then is none."""
 
 
 class TextDelta(msgspec.Struct, frozen=True, gc=False):

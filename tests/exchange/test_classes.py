@@ -427,3 +427,85 @@ def test_thoughts_beside_calls_of_the_server_are_parted_alike_in_streams_and_who
         assert found[0] == found[1]
         assert found[0].calls == [READ]
         assert "I look." in found[0].content
+
+
+# A message that its model marks as an answer
+
+FINAL = ("final", "final <|constrain|>json", "final<|constrain|>json", "final json")
+ANSWERS = {name: written(name, READ) for name in ("harmony", "hermes", "qwen3-coder", "invoke", "tag", "bare-json")}
+ANSWERS["several lines"] = f"So:\n\n{ANSWERS['hermes']}\n\n```\ncode\n\n{ANSWERS['tag']}\nDone."
+CALLING = '<|start|>assistant<|channel|>commentary to=functions.list_files <|constrain|>json<|message|>{"path": "src"}'
+
+
+@every_api
+@pytest.mark.parametrize("text", ANSWERS.values(), ids=ANSWERS.keys())
+def test_an_answer_of_gpt_oss_is_text_also_if_it_looks_like_a_call(api: str, text: str) -> None:
+    thought = "<|channel|>analysis<|message|>Easy.<|end|><|start|>assistant"
+    shown = text.removesuffix("<|call|>")  # which ends the answer
+    for header in FINAL:
+        for before, after in (("", ""), ("", "<|return|>"), (thought, "<|return|>"), (thought, "<|end|>" + CALLING)):
+            reply = f"{before}<|channel|>{header}<|message|>{text}{after}"
+            for way in WAYS:
+                said = told(api, reply, way, model="openai/gpt-oss-120b")
+                assert said.content == shown
+                assert said.calls == ([LIST] if CALLING in after else [])
+
+
+@every_api
+def test_a_message_before_the_answer_may_call(api: str) -> None:
+    reply = f"<|channel|>commentary<|message|>I look.<|end|>{CALLING}<|call|>"
+    for way in WAYS:
+        said = told(api, reply, way, model="openai/gpt-oss-120b")
+        assert (said.content, said.calls) == ("I look.", [LIST])
+
+
+# A reply that a filter or a fault of the server ends
+
+HALTED = {
+    "openai-chat": ("content_filter", "error", "abort"),
+    "anthropic-messages": ("refusal",),
+    "openai-responses": ("content_filter",),
+    "ollama-chat": ("content_filter", "error"),
+}
+OPEN = {
+    "hermes": '<tool_call>\n{"name": "read", "arguments": {"filePath": "/docs"',
+    "qwen3-coder": "<tool_call>\n<function=read>\n<parameter=filePath>\n/docs\n</parameter>\n",
+}
+
+
+def halted(api: str, text: str, reason: str, way: str) -> Said:
+    """What the client understands of a reply that ends for this reason."""
+    said: list[bytes] | bytes
+    pieces = [*text] if way == "streamed finely" else [text]
+    exchange = opened(api, stream=way != "whole")
+    match api:
+        case "openai-chat":
+            said = (
+                chat.encoded(chat.completion(text, reason)) if way == "whole" else chat.streamed(*pieces, finish=reason)
+            )
+        case "anthropic-messages":
+            whole = chat.encoded(messages.message(messages.text(text), stop_reason=reason))
+            said = whole if way == "whole" else messages.streamed_text(*pieces, stop_reason=reason)
+        case "openai-responses":
+            swap = (b"max_output_tokens", reason.encode())
+            if way == "whole":
+                said = chat.encoded(responses.cut(responses.message(text))).replace(*swap)
+            else:
+                said = [one.replace(*swap) for one in responses.streamed_text(*pieces, status="incomplete")]
+        case _:
+            whole = chat.encoded(ollama.message(text, done_reason=reason))
+            said = whole if way == "whole" else ollama.streamed_text(*pieces, done_reason=reason)
+    out = exchange.body(said) if isinstance(said, bytes) else fed(exchange.stream(), *said)
+    assert exchange.report.failures == []
+    return understood(api, out, stream=way != "whole")
+
+
+@pytest.mark.parametrize(("api", "reason"), [(api, reason) for api, reasons in HALTED.items() for reason in reasons])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("dialect", OPEN)
+def test_a_call_that_a_filter_or_a_fault_ends_in_is_none(api: str, reason: str, way: str, dialect: str) -> None:
+    alone = halted(api, OPEN[dialect], reason, way)
+    assert (alone.calls, alone.content.strip()) == ([], OPEN[dialect].strip())
+    after = halted(api, f"{written(dialect, LIST)}\n{OPEN[dialect]}", reason, way)
+    assert (after.calls, after.content) == ([LIST], "")
+    assert alone.end == after.end == ("incomplete" if api == "openai-responses" else reason)

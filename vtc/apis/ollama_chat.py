@@ -24,10 +24,12 @@ from vtc.apis.fields import cleaned, object_of
 from vtc.apis.folding import add
 from vtc.apis.openai_chat import request as openai_chat
 from vtc.apis.tool_calls import arguments_text
-from vtc.events import Call, CallDelta, Delta, Finish, Reasoning, ReasoningDelta, TextDelta, ToolCall
+from vtc.events import Call, CallDelta, Delta, Finish, Reason, Reasoning, ReasoningDelta, TextDelta, ToolCall
 from vtc.wire.framing import Frame
 from vtc.wire.ndjson import Lines
 
+_REASONS: dict[str, Reason] = {"length": "length", "content_filter": "halted", "error": "halted", "abort": "halted"}
+"""Reasons for the end that cut a reply off; calls change no reason."""
 _EVERY_LINE = ("model", "created_at")
 _SAID = ("role", "content", "tool_calls")
 
@@ -119,7 +121,7 @@ def _deltas(line: Mapping[str, Any]) -> list[Delta]:
     deltas.append(TextDelta(str(message.get("content") or "")))
     if line.get("done"):
         reason = str(line.get("done_reason") or "")
-        deltas.append(Finish("length" if reason == "length" else "other", said=reason))  # calls do not change it
+        deltas.append(Finish(_REASONS.get(reason, "other"), said=reason))
     return deltas
 
 

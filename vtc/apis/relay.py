@@ -23,6 +23,7 @@ from vtc.apis.base import Codec
 from vtc.apis.tool_calls import ToolCallAccumulator
 from vtc.apis.waiting import Made, Waiting, shared
 from vtc.events import (
+    CUT_OFF,
     BlockEnd,
     Call,
     CallDelta,
@@ -260,7 +261,7 @@ def _read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choi
                 choice = replace(choice, paused=True)
             case Finish(reason=reason):
                 lifted = Call in map(type, events)
-                choice, made, fate = _finish(choice, calls, complete=reason != "length", lifted=lifted)
+                choice, made, fate = _finish(choice, calls, complete=reason not in CUT_OFF, lifted=lifted)
                 told = _reason(reason, choice, fate)
                 events += made
                 own.append(delta if told == reason else replace(delta, reason=told))
@@ -310,7 +311,7 @@ def _without_calls(entry: Waiting) -> Waiting:
 def _reason(reason: Reason, choice: Choice, fate: Fate) -> Reason:
     """Tell the reason that goes with the calls that the client is given."""
     if choice.lifted or fate == "kept":
-        return reason if reason in ("length", "other") else "tool_calls"
+        return reason if reason in CUT_OFF or reason == "other" else "tool_calls"
     return "stop" if reason == "tool_calls" and (fate == "written" or not choice.native) else reason
 
 

@@ -13,11 +13,12 @@ from rich.control import strip_control_codes
 from rich.markup import escape
 
 from vtc.apis import APIS
+from vtc.apis.openai_chat.reply import REASONS
 from vtc.cli.common import completing, loaded, profile_directories, read_text
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
-from vtc.events import Call, Reasoning, Refusal, Text, Tool
+from vtc.events import CUT_OFF, Call, Reasoning, Refusal, Text, Tool
 from vtc.exchange.stages import Limit
 from vtc.json_text import encode
 from vtc.profiles.loader import Profiles
@@ -52,7 +53,7 @@ from vtc.reporting.unread import possible_call
 )
 @click.option(
     "--finish-reason",
-    type=click.Choice(["stop", "length"]),
+    type=click.Choice(["stop", *(word for word, reason in REASONS.items() if reason in CUT_OFF)]),
     default="stop",
     show_default=True,
     help="`length`: the model was cut off.",
@@ -84,7 +85,7 @@ def parse(
     reply = ReplyPlan(unknown_tools=unknown_tools, unoffered=declared - tools.keys())
     known = profile if model and profile is not UNKNOWN_MODEL else None
     think = thinking(known, profiles.unknown_server, Facts(model=model), None, text_client=False)
-    grammar = compiled(dialects, think.tags)
+    grammar = compiled(dialects, think.tags, profile.markers, (profile.answer.open, profile.answer.close))
     console = Console(highlight=False)
     refused = False
     for text, reason in _replies(file, finish_reason, lines):
@@ -97,7 +98,7 @@ def parse(
             unknown_tools=unknown_tools,
         )
         limit = Limit(reply, tools)
-        read = [*reader.feed(text), *reader.finish(complete=reason != "length")]
+        read = [*reader.feed(text), *reader.finish(complete=REASONS.get(reason, "stop") not in CUT_OFF)]
         events = [event for one in read for event in limit.feed(one)]
         content = "".join(event.raw for event in events if isinstance(event, Text))
         found: dict[str, Any] = {

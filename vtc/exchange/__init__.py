@@ -390,7 +390,7 @@ class Exchange:
         plan, think = self.plan.reading, self.plan.reading.thinking
         read = plan.dialects if dialects is None else tuple(dialects)
         return Reader(
-            compiled(read, think.tags, plan.markers),
+            compiled(read, think.tags, plan.markers, plan.answer),
             plan.tools,
             lenient=plan.lenient,
             unknown_tools=plan.unknown_tools,

@@ -136,6 +136,8 @@ class ReadingPlan(msgspec.Struct, frozen=True, kw_only=True):
     """How its reasoning is marked."""
     markers: tuple[str, ...] = ()
     """Texts that are taken out, as they are no part of the reply."""
+    answer: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    """The markers that begin an answer, in which nothing is a call, and those that end it."""
 
 
 class ReplyPlan(msgspec.Struct, frozen=True, kw_only=True):

@@ -179,6 +179,7 @@ class Planner:
                     text_client=protocol.client_text is not None,
                 ),
                 markers=model.markers,
+                answer=(model.answer.open, model.answer.close),
             ),
             reply=ReplyPlan(
                 client_text=protocol.client_text,

@@ -57,6 +57,15 @@ class Reasoning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """Where it goes: into the API's own field for reasoning, nowhere (it stays in the text), or away."""
 
 
+class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How a model marks a message that is an answer: all in it is text, also if it looks like a call."""
+
+    open: tuple[Text, ...] = ()
+    """The markers that begin it."""
+    close: tuple[Text, ...] = ()
+    """The markers that end it."""
+
+
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Changes to the request's JSON before it goes upstream."""
 
@@ -225,6 +234,8 @@ class ModelProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=T
     digits, as Mistral's templates want them."""
     markers: tuple[str, ...] = ()
     """Texts that are no part of what it says (`<|im_end|>`, `<response>`); they are taken out."""
+    answer: Answer = Answer()
+    """The markers around an answer, which are taken out, too: nothing between them is a call."""
     promote: bool = False
     """For clients that declare tools in the prompt: give them to this model as the API's `tools`."""
     max_calls: Annotated[int, msgspec.Meta(ge=1)] | None = None

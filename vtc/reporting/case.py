@@ -53,6 +53,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
     tags: tuple[tuple[str, str], ...] = ()
     """What the model thinks between."""
     markers: tuple[str, ...] = ()
+    answer: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     reader: dict[str, Any] = {}
 
     @classmethod
@@ -87,6 +88,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
             alone=True,
             tags=think.tags,
             markers=plan.markers,
+            answer=plan.answer,
             reader=reader,
         )
         found = case.found(case.events([case.text], plan.dialects, case.toolset()))
@@ -102,7 +104,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
 
     def events(self, chunks: Iterable[str], dialects: Sequence[Description], tools: Mapping[str, Tool]) -> list[Event]:
         """What the reply is read as when it arrives as `chunks`."""
-        grammar = compiled(tuple(dialects), self.tags, self.markers)
+        grammar = compiled(tuple(dialects), self.tags, self.markers, self.answer)
         reader = Reader(grammar, tools, **self.reader)
         events = [event for chunk in chunks for event in reader.feed(chunk)]
         return [*events, *reader.finish(complete=self.finish == "complete")]

@@ -34,11 +34,11 @@ REASONS: dict[str, Reason] = {
     "model_context_window_exceeded": "length",
     "tool_use": "tool_calls",
     "pause_turn": "other",
-    "refusal": "other",
+    "refusal": "halted",
     "compaction": "other",
 }
 """Stop reasons; any other is a stop."""
-_WORDS: dict[Reason, str] = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
+_WORDS: dict[Reason, str] = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use", "halted": "refusal"}
 _START, _DELTA, _STOP = (f"content_block_{what}" for what in ("start", "delta", "stop"))
 _PHASES: dict[Any, Phase] = {_START: "begin", _STOP: "end"}
 

@@ -37,9 +37,11 @@ from vtc.events import (
 from vtc.wire import sse
 from vtc.wire.framing import Frame
 
-_REASONS: dict[str, Reason] = {
+REASONS: dict[str, Reason] = {
     "length": "length",
-    "content_filter": "other",
+    "content_filter": "halted",
+    "error": "halted",  # OpenRouter
+    "abort": "halted",  # vLLM, SGLang
     "tool_calls": "tool_calls",
     "function_call": "tool_calls",
 }
@@ -108,7 +110,7 @@ class ChunkCodec(KeepsNothing, msgspec.Struct):
         thought = delta.reasoning_content or delta.reasoning
         is_first = bool(delta.role) and self._takes_role(frame, index)
         if choice.finish_reason and not thought:
-            end = Finish(_REASONS.get(choice.finish_reason, "stop"), index, choice.finish_reason)
+            end = Finish(REASONS.get(choice.finish_reason, "stop"), index, choice.finish_reason)
             return Decoded((TextDelta(delta.content or "", index), end))
         if choice.finish_reason or bool(thought) == bool(delta.content):
             return self._decode_any(frame, data)
@@ -249,7 +251,7 @@ def _deltas(choice: int, entry: Mapping[str, Any], part: Any) -> list[Delta]:
         deltas.append(read_function_call(call, choice))
     deltas.append(TextDelta(_text(part.get("content")), choice))
     if reason := entry.get("finish_reason"):
-        deltas.append(Finish(_REASONS.get(reason, "stop"), choice, str(reason)))
+        deltas.append(Finish(REASONS.get(reason, "stop"), choice, str(reason)))
     return deltas
 
 
@@ -276,8 +278,8 @@ def _parts(content: Any) -> list[str | dict[str, Any]]:
 
 def _reason(end: Finish, upstream: str | None, *, legacy: bool) -> str:
     """The finish reason; upstream's own word where it says the same."""
-    if upstream and _REASONS.get(upstream, "stop") == end.reason:
+    if upstream and REASONS.get(upstream, "stop") == end.reason:
         return upstream
     if end.reason == "tool_calls":
         return "function_call" if legacy else "tool_calls"
-    return upstream or "stop" if end.reason == "other" else end.reason
+    return upstream or "stop" if end.reason in ("other", "halted") else end.reason

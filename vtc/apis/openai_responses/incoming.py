@@ -106,8 +106,9 @@ def _finish_of(response: Json, form: Form) -> Finish:
     why = str(part_of(response, "incomplete_details").get("reason") or "")
     used = part_of(response, "usage").get("output_tokens")
     reason: Reason = "other"  # it does not speak of calls, so that they do not change it
-    filtered = status == "incomplete" and why != "max_output_tokens"
-    if not filtered and (status != "completed" or (form.most and isinstance(used, int) and used >= form.most)):
+    if status == "incomplete" and why != "max_output_tokens":
+        reason = "halted"
+    elif status != "completed" or (form.most and isinstance(used, int) and used >= form.most):
         reason = "length"
     return Finish(reason, said=f"{status} ({why})" if why else status)
 

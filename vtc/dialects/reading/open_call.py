@@ -14,6 +14,7 @@ from vtc.dialects.arguments.gemma import GemmaBody
 from vtc.dialects.arguments.json_object import JsonBody, dumped, items
 from vtc.dialects.arguments.kwargs import KwargsBody
 from vtc.dialects.reading import repairs
+from vtc.dialects.reading.cut import json_closers
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.description import Envelope
@@ -192,9 +193,10 @@ class OpenCall:
 
     def close_param(self, *, doubled: bool = False) -> None:
         """Take the value of the open parameter, which is complete; `doubled` if it has several closers."""
-        if self.spilled:
-            return
         assert self._key is not None
+        if self.spilled:
+            self._arguments[self._key] = None  # which parameters it has decides what its tags mean
+            return
         given = self._arguments.get(self._key, _MISSING)
         self._set(self._key, "".join(self._value), self._param, self._is_string)
         if given is not _MISSING:
@@ -270,7 +272,8 @@ class OpenCall:
             if isinstance(self.json, GemmaBody) and not _JSON.match(body):
                 found = repairs.gemma_body(body, closers, self.json.quote)
             else:
-                found = repairs.json_bodies(body, closers)
+                ends = json_closers(body, closers)
+                found = None if ends is None else repairs.json_bodies(body, ends)
             if found is None:
                 return [], ""
             self.repairs |= dict.fromkeys(found.repairs)
@@ -294,6 +297,8 @@ class OpenCall:
         if not isinstance(arguments, dict):
             raise envelope.NotACall(f"{self.fault}, and its arguments are no object")
         keys = arguments.keys()
+        if not keys and Repair.JSON_CUT in event.repairs and "{}" not in "".join(self.body.split()):
+            raise envelope.NotACall(f"{self.fault}, and its arguments are missing")
         if lost := set(values.required(schema)) - keys:
             raise envelope.NotACall(f"{self.fault}, and {min(lost)!r} is missing")
         if Repair.JSON_REPAIRED in event.repairs and (gained := keys - set(values.properties(schema))):
@@ -331,7 +336,8 @@ class OpenCall:
         closers = {key: self.syntax.param_closer(key) for key in keys}
         opener = self.syntax.param_opener(tuple(self._declared))
         tail = self.syntax.closing_tags(self.written)
-        found = repairs.tagged(body, opener, closers, tail, map(escaped, values.required(self._schema)))
+        needed = map(escaped, values.required(self._schema))
+        found = repairs.tagged(body, opener, closers, tail, needed, self.syntax.param_beginnings)
         if found is None:
             return False
         texts, notes = found

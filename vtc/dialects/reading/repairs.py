@@ -281,19 +281,25 @@ def is_partial_closer(text: str, closers: Iterable[str]) -> bool:
 
 
 def tagged(
-    text: str, heads: re.Pattern[str], closers: Mapping[str, str], tail: Sequence[str], required: Iterable[str]
+    text: str,
+    heads: re.Pattern[str],
+    closers: Mapping[str, str],
+    tail: Sequence[str],
+    required: Iterable[str],
+    openings: Sequence[str] = (),
 ) -> tuple[dict[str, str], list[str]] | None:
     """The parameters of a body whose closers are missing or wrong, as they were written; None if that is a guess.
 
-    `heads` finds the openers of declared parameters (group 1 is which), `closers` are those of each parameter and
-    `tail` the closing tags of the call. Every parameter must open exactly once, every required one must be there, and
-    nothing may stand outside of them.
+    `heads` finds the openers of declared parameters (group 1 is which), which begin with one of `openings`. `closers`
+    are those of each parameter and `tail` the closing tags of the call. Every parameter must open exactly once, every
+    required one must be there, and nothing may stand outside of them.
     """
     notes: dict[str, None] = {}
     body = _without_closers(text, tail)
     ended = body != text
     if not ended:
-        body, ended = without_corrupt_closer(body, tail)
+        rest, ended = without_corrupt_closer(body, tail)
+        body = _with_space(rest, body) if ended else body  # a value may end with it
         notes.update({Repair.CORRUPT_CLOSER: None} if ended else {})
     openers = list(heads.finditer(body))
     keys = [found[1] for found in openers]
@@ -302,7 +308,7 @@ def tagged(
     found: dict[str, str] = {}
     for opener, following in zip(openers, [*openers[1:], None], strict=True):
         piece = body[opener.end() : following.start() if following else None]
-        value, note = _closed_value(piece, closers[opener[1]], [] if following else tail)
+        value, note = _closed_value(piece, closers[opener[1]], [] if following else tail, openings)
         if note:
             notes[note] = None
         elif value is None:
@@ -314,7 +320,7 @@ def tagged(
     return found, list(notes)
 
 
-def _closed_value(piece: str, closer: str, tail: Sequence[str]) -> tuple[str | None, str]:
+def _closed_value(piece: str, closer: str, tail: Sequence[str], openings: Sequence[str]) -> tuple[str | None, str]:
     """A parameter's value and the repair that it took; no value if text follows its closer.
 
     Of the last parameter what follows may be all that there is of `tail`, the closing tags of the call.
@@ -323,17 +329,19 @@ def _closed_value(piece: str, closer: str, tail: Sequence[str]) -> tuple[str | N
     if closed:
         if not after.strip():
             return before, ""
+        if any(opening.startswith(after.strip()) for opening in openings):
+            return None, ""  # another parameter may begin there
         if tail and (is_partial_closer(after, tail) or _TAG.fullmatch(after.strip())):
             return before, Repair.CORRUPT_CLOSER
         return None, ""
     value, corrupt = without_corrupt_closer(piece, [closer])
     if corrupt:
-        return _framed(value, piece), Repair.CORRUPT_PARAMETER_CLOSER
+        return _with_space(value, piece), Repair.CORRUPT_PARAMETER_CLOSER
     before, bracket, tag = piece.rstrip().rpartition("<")
     if bracket and _TAG.fullmatch(bracket + tag):
         if f"<{tag.strip('/>')}>" in before:
             return None, ""  # that closes what was opened in the value
-        return _framed(before.rstrip(), piece), Repair.WRONG_PARAMETER_CLOSER
+        return before, Repair.WRONG_PARAMETER_CLOSER
     if _BEGUN.search(piece.rstrip()):
         return None, ""  # is that content?
     return (piece if tail else _framed(piece.rstrip(), piece)), Repair.MISSING_PARAMETER_CLOSER
@@ -341,6 +349,12 @@ def _closed_value(piece: str, closer: str, tail: Sequence[str]) -> tuple[str | N
 
 _BEGUN = re.compile(r"</?[\w:.-]{0,64}\Z")
 _TAG = re.compile(r"</?[\w:.-]{1,64}>")
+
+
+def _with_space(value: str, piece: str) -> str:
+    """A value with the white space that it ends with in `piece`."""
+    rest = piece[len(value) :]
+    return value + rest[: len(rest) - len(rest.lstrip())]
 
 
 def _framed(value: str, piece: str) -> str:

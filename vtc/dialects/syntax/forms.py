@@ -23,6 +23,7 @@ ESCAPED_KEY = r"^\"\\"
 """Characters of a key in an attribute that entities stand for its quotes in."""
 ELEMENT = "<{key}>{value}</{key}>"
 _TAG_NAME = re.compile(r"<[\w:.-]{3,}")
+_TAGS = re.compile(r"(?:<[^<>]*>|\S)+")
 _BETWEEN_TAGS = re.compile(r"\s*\n\s*|(?<=>)\s*(?=<)")
 _BRACKETS = re.compile(r"^[\])}]+(?=<[|/\w]|\[/)")
 CODE_BLOCK = Maybe((Lit("```"), Maybe((Lit("json"),)), Space()))
@@ -114,7 +115,7 @@ class CallSyntax:
 
     def closing_tags(self, name: str) -> list[str]:
         """The closing tags of the call and of the sections it may stand in, as they are written."""
-        return [tag for text in self._closers_of(name) for tag in text.split()]
+        return [tag for text in self._closers_of(name) for tag in _TAGS.findall(text)]
 
     def closing_markup(self) -> list[tuple[Part, ...]]:
         """The closing tags of any of its calls and of their sections, one by one; without those that hold a name."""
@@ -203,6 +204,11 @@ class CallSyntax:
         """What the openers of parameters begin with, where that is a tag's name: `<parameter`."""
         names = {found[0] for text in self.dialect.params if (found := _TAG_NAME.match(text))}
         return [(Lit(name),) for name in sorted(names)]
+
+    @property
+    def param_beginnings(self) -> list[str]:
+        """The text that the opener of a parameter begins with, for each pattern."""
+        return [text.partition("{")[0].strip() for text in self.params]
 
     def last_tags(self, name: str) -> list[tuple[Part, ...]]:
         """The closing tags that follow the call's first one: of the call itself and of its section."""
