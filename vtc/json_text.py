@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Literal
 
 import msgspec
@@ -32,3 +33,12 @@ def encode(value: Any) -> bytes:
     except (UnicodeError, OverflowError):
         # Half a surrogate pair, an integer of more than 64 bits.
         return json.dumps(value, default=lambda raw: json.loads(bytes(raw)), separators=(",", ":")).encode()
+
+
+_SEPARATORS = re.compile(b"\xe2\x80[\xa8\xa9]|\xc2\x85")
+"""U+2028, U+2029 and U+0085, which stand raw in JSON and end a line for Python's `str.splitlines`."""
+
+
+def encode_line(value: Any) -> bytes:
+    """Encode compact JSON that is one line to every client: some cut a stream where only text would be cut."""
+    return _SEPARATORS.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), encode(value))
