@@ -193,7 +193,7 @@ async def test_client_hears_something_while_a_call_is_held_back(start: Start) ->
 
 
 async def test_separators_of_lines_in_text_and_in_calls_reach_the_sdk(start: Start) -> None:
-    """ollama-python cuts a stream at them; a server that escapes them is read, and so is what VTC writes in its place."""
+    """ollama-python cuts a stream at them. The server escapes them, and so does VTC."""
     odd = "a\u2028b\u2029c\x85d"
     call = chat.DIALECTS["hermes"]("read", {"filePath": odd})
     lines = ollama.streamed(*ollama.said(f"{odd}: ", call[:30], call[30:]))

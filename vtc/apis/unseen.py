@@ -7,7 +7,7 @@ from typing import Any
 
 from vtc.apis.base import Codec, Decoded
 from vtc.apis.fields import part_of
-from vtc.events import CallDelta
+from vtc.events import CallDelta, ServerError
 from vtc.json_text import decode, encode
 from vtc.wire import sse
 from vtc.wire.framing import Frame
@@ -44,7 +44,8 @@ def decoded(codec: Codec, frame: Frame) -> Decoded | None:
         raise Unread(type(error).__name__) from error
     if found and frame is not came and found.frame is None:
         found = Decoded(found.deltas, found.alone, frame)
-    if found is None and frame.data and not says_nothing(frame.data):
+    is_read = any(not isinstance(delta, ServerError) for delta in found.deltas) if found else False
+    if not is_read and frame.data and (found is None or found.deltas) and not says_nothing(frame.data):
         raise Unread("it is nothing of this API")
     if calls(frame.data or b"") > _read(found):
         raise Unread("it holds a call where none should be")
@@ -103,6 +104,8 @@ def says_nothing(data: bytes) -> bool:
         value = decode(data, "replace")
     except ValueError:
         return b"{" not in data  # a page of HTML, a word
-    if isinstance(value, dict) and any(value.get(key) for key in SAYING):
-        return False
+    if isinstance(value, dict):
+        said = [key for key in SAYING if value.get(key)]
+        if said and not (said == ["message"] and isinstance(value["message"], str)):  # an error's own text
+            return False
     return not calls(data)  # under whatever key

@@ -25,7 +25,7 @@ from vtc.dialects.cache import ConversationCache
 from vtc.exchange import Exchange
 from vtc.exchange.stream import Stream
 from vtc.profiles.planner import Planner
-from vtc.proxy import bodies, flows, options, views
+from vtc.proxy import bodies, breaking_off, flows, options, views
 from vtc.proxy.answering import answer_error
 from vtc.proxy.asking import AGAIN, Asker
 from vtc.proxy.bodies import Passing
@@ -93,6 +93,7 @@ class VirtualToolCalling:
     def load(self, loader: Loader) -> None:
         options.add(loader)
         views.register()
+        breaking_off.HOLDERS.add(self)
 
     def running(self) -> None:
         # mitmproxy's modules and the profiles stay: Python's collector need not go through them again and again,
@@ -191,14 +192,15 @@ class VirtualToolCalling:
             live.killed = strict
             return
         if not rewrites:
-            response.stream = _observing(stream, live)
+            response.stream = _observing(stream, live, flow)
             return
         live.encoding = response.headers.pop("content-encoding", "")
-        counted = response.headers.pop("content-length", None) is not None
-        # A client of HTTP/1.0 reads up to the end of the connection.
-        if counted and response.http_version == "HTTP/1.1" and flow.request.http_version != "HTTP/1.0":
+        response.headers.pop("content-length", None)
+        # A client of HTTP/1.0 reads up to the end of the connection; any other sees by chunks that a reply breaks off.
+        if response.http_version == "HTTP/1.1" and flow.request.http_version != "HTTP/1.0":
             response.headers["transfer-encoding"] = "chunked"
-        response.stream = _rewriting(stream, live, ctx.options.vtc_keep_alive, self.clock, partial(_holding, flow))
+        holding = partial(_holding, flow)
+        response.stream = _rewriting(stream, live, flow, ctx.options.vtc_keep_alive, self.clock, holding)
 
     async def response(self, flow: http.HTTPFlow) -> None:
         live, response = self._live.get(flow), flow.response
@@ -253,6 +255,11 @@ class VirtualToolCalling:
             response.content = rewritten
             if exchange.plan.reply.buffered:
                 response.headers["content-type"] = exchange.framing.media_type
+
+    def server_broke_off(self, flow: http.HTTPFlow, why: str) -> list[bytes]:
+        """Report it, and return what still leaves for the client (`breaking_off.py`)."""
+        live = self._live.get(flow)
+        return live.broke_off(flow, why) if live else []
 
     def error(self, flow: http.HTTPFlow) -> None:
         self._keep_unread(flow)
@@ -328,6 +335,7 @@ class VirtualToolCalling:
 def _rewriting(
     stream: Stream,
     live: Live,
+    flow: http.HTTPFlow,
     keep_alive: int = 0,
     clock: Callable[[], float] = time.monotonic,
     holding: Callable[[int], None] | None = None,
@@ -345,7 +353,7 @@ def _rewriting(
 
     def rewrite(chunk: bytes) -> list[bytes]:
         nonlocal quiet, told, sent
-        out = stream.feed(chunk) if chunk else stream.finish()
+        out = stream.feed(chunk) if chunk else live.end(flow)
         if live.keep:
             came.add(chunk)
             for one in out:
@@ -378,8 +386,9 @@ def _holding(flow: http.HTTPFlow, size: int) -> None:
         view.update([flow])
 
 
-def _observing(stream: Stream, live: Live) -> Callable[[bytes], list[bytes]]:
-    rewrite = _rewriting(stream, live)
+def _observing(stream: Stream, live: Live, flow: http.HTTPFlow) -> Callable[[bytes], list[bytes]]:
+    rewrite = _rewriting(stream, live, flow)
+    live.observed = True
 
     def observe(chunk: bytes) -> list[bytes]:
         rewrite(chunk)
