@@ -8,11 +8,14 @@ from typing import Any, Literal
 
 import msgspec
 
+_skip = msgspec.json.Decoder(msgspec.Raw).decode
+
 
 def decode(data: bytes, errors: Literal["strict", "replace"] = "strict") -> Any:
     """Decode the JSON of a server. Raises ValueError.
 
-    `errors` is about bytes that are no UTF-8: clients replace them, so replies are decoded with `replace`.
+    `errors` is about bytes that are no UTF-8: clients replace them, so replies are decoded with `replace`. UTF-16 and
+    UTF-32 are told by their zero bytes, as clients do.
     """
     try:
         return msgspec.json.decode(data)
@@ -21,9 +24,18 @@ def decode(data: bytes, errors: Literal["strict", "replace"] = "strict") -> Any:
     except RecursionError as error:
         raise ValueError(str(error)) from None
     try:
-        return json.loads(data if errors == "strict" else data.decode("utf-8-sig", errors))
+        return json.loads(data if errors == "strict" else data.decode(json.detect_encoding(data), errors))
     except RecursionError as error:
         raise ValueError(str(error)) from None
+
+
+def is_proper(data: bytes) -> bool:
+    """True if no client reads other JSON in this, or reads JSON where there is none for us."""
+    try:
+        _skip(data)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return False
+    return True
 
 
 def encode(value: Any) -> bytes:

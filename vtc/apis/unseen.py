@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -75,12 +76,25 @@ def _read(found: Decoded | None) -> int:
 
 def calls(data: bytes) -> int:
     """How many calls, or pieces of them, stand in a frame, wherever that may be."""
-    if not any(word in data for word in _CALLING):
+    if json.detect_encoding(data).startswith("utf-8") and not any(word in data for word in _CALLING):
         return 0
     try:
-        return _count([decode(data, "replace")])
+        return _count([_with_all(data)])
     except ValueError:
         return 0  # not JSON, which is looked at elsewhere
+
+
+def _with_all(data: bytes) -> Any:
+    """Decode JSON with what stands under a key that is given again: some clients take the first of two. ValueError."""
+
+    def of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        value = dict(pairs)
+        return value if len(value) == len(pairs) else {**value, "": [{key: one} for key, one in pairs]}
+
+    try:
+        return json.loads(data.decode(json.detect_encoding(data), "replace"), object_pairs_hook=of)
+    except (ValueError, RecursionError):
+        return decode(data, "replace")
 
 
 def _count(rest: list[Any]) -> int:
@@ -104,8 +118,8 @@ def says_nothing(data: bytes) -> bool:
         value = decode(data, "replace")
     except ValueError:
         return b"{" not in data  # a page of HTML, a word
-    if isinstance(value, dict):
-        said = [key for key in SAYING if value.get(key)]
-        if said and not (said == ["message"] and isinstance(value["message"], str)):  # an error's own text
+    for one in value if isinstance(value, list) else [value]:
+        said = [key for key in SAYING if isinstance(one, dict) and one.get(key)]
+        if said and not (said == ["message"] and isinstance(one["message"], str)):  # an error's own text
             return False
     return not calls(data)  # under whatever key

@@ -127,6 +127,13 @@ class Stream:
             self._fast.rest()
         return made
 
+    def lose(self, fault: Exception) -> list[bytes]:
+        """End the body at a fault of ours after which there is a gap in it."""
+        held = self._read(self._fast.take(b""), final=False) if self._fast else []
+        out = held if self.broken else [*held, *self._fail(fault)]
+        self.broken = True
+        return _joined(out)
+
     def give_up(self, data: bytes, fault: Exception) -> list[bytes]:
         """Rewrite no more of the body, from these bytes on."""
         if self._collected is not None:  # which is no work

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from vtc.apis.fields import is_error
 from vtc.json_text import decode
 
 MOST = 240
@@ -52,6 +53,16 @@ def explained(status: int | None, body: bytes) -> str:
         if (status in statuses or (status is None and pattern)) and re.search(pattern, message, re.I | re.S):
             return f"{said} - {meaning}"
     return said
+
+
+def instead(body: bytes) -> list[str]:
+    """Say what a server sent in place of a whole reply, under a status that tells of no error, if that is known."""
+    try:
+        found = decode(body, "replace")
+    except ValueError:
+        said = body[: 4 * MOST].partition(b"{")[0].decode(errors="replace")  # of what resembles a reply nothing is told
+        return [f"the reply is no JSON: {' '.join(said.split())[:80] or '{…'}"]
+    return [explained(None, body)] if isinstance(found, Mapping) and is_error(found) else []
 
 
 def _message(body: bytes) -> str:
