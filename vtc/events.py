@@ -146,7 +146,14 @@ class End(msgspec.Struct, frozen=True, gc=False):
     choice: int = 0
 
 
-type Delta = TextDelta | ReasoningDelta | CallDelta | BlockEnd | Finish | End
+class ServerError(msgspec.Struct, frozen=True, gc=False):
+    """An error in place of the rest of the reply, the last delta of its frame; `data` is the server's own JSON."""
+
+    data: bytes
+    choice: int = 0
+
+
+type Delta = TextDelta | ReasoningDelta | CallDelta | BlockEnd | Finish | End | ServerError
 
 
 # Stream events

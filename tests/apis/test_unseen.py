@@ -8,6 +8,7 @@ from tests.apis import chat, messages, responses
 from vtc.apis import APIS
 from vtc.apis.base import Codec
 from vtc.apis.unseen import Unread, calls, decoded, says_nothing
+from vtc.events import ServerError
 from vtc.wire.framing import Frame
 from vtc.wire.sse import data_of
 
@@ -29,7 +30,8 @@ def frame(data: str, before: str = "") -> Frame:
     "data", ["null", "5", '"x"', "[]", '{"error": {"message": "x"}}', "keep-alive", "<html>", "{}"]
 )
 def test_what_says_nothing_passes(name: str, data: str) -> None:
-    assert not getattr(decoded(codec(name), frame(data)), "deltas", ())
+    deltas = getattr(decoded(codec(name), frame(data)), "deltas", ())
+    assert [*map(type, deltas)] == ([ServerError] if "error" in data else [])
     assert decoded(codec(name), Frame(b": comment\n\n", None)) is None
 
 

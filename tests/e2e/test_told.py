@@ -76,7 +76,7 @@ async def test_a_reply_that_is_no_json_is_told_in_one_line(
     lab = await start(Reply([body], {"content-type": "text/html; charset=x"}, framing="length"))
     assert (await lab.post(chat.request())).body == body
     flow = await lab.flow()
-    assert flow.comment.startswith("vtc: the reply is no JSON but text/html: ")
+    assert flow.comment.startswith("vtc: the reply is no JSON: ")
     assert "\n" not in flow.comment
     assert [record for record in caplog.records if record.exc_info] == []
 

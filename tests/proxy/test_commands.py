@@ -177,7 +177,7 @@ def test_save_skips_what_is_no_reply(session: Session, tmp_path: Path) -> None:
     broken.response = http.Response.make(502, b"<html>")
     path = tmp_path / "cases.yaml"
     said = session.call(f"vtc.save @all '{path}'")
-    assert said.startswith(f"vtc: 1 case added to {path}, 1 skipped ({broken.id[:8]}: the reply is no JSON)")
+    assert said.startswith(f"vtc: 1 case added to {path}, 1 skipped ({broken.id[:8]}: the body is no reply")
     assert len(case.read(path.read_text("utf-8"))) == 1
     session.view.clear()
     session.view.add([broken])

@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from vtc.apis.base import Decoded, Said
-from vtc.apis.fields import cleaned, object_of
-from vtc.events import Call, CallDelta, End, Finish, Reasoning, Rewritten, Text, ToolCall
+from vtc.apis.fields import cleaned, is_error, object_of
+from vtc.events import Call, CallDelta, End, Finish, Reasoning, Rewritten, ServerError, Text, ToolCall
 from vtc.wire.framing import Frame
 from vtc.wire.sse import EventStream
 
@@ -141,8 +141,13 @@ class Blocks(msgspec.Struct):
     def decode(self, frame: Frame) -> Decoded | None:
         value = object_of(frame.data)
         if value is None or not isinstance(value.get("type"), str):
+            if value and is_error(value):
+                return Decoded((ServerError(frame.data or b""),))
             return Decoded((End(),)) if (frame.data or b"").strip() == b"[DONE]" else None
-        return self._read(*cleaned(frame, value, self.drop - _NEEDED, self.framing))
+        found = self._read(*cleaned(frame, value, self.drop - _NEEDED, self.framing))
+        if found is None or not is_error(value):
+            return found
+        return Decoded((*found.deltas, ServerError(frame.data or b"")), frame=found.frame)
 
     def _fill(self, number: int, text: Any) -> str:
         """Note that one of upstream's blocks holds some text; return that."""

@@ -20,11 +20,22 @@ import msgspec
 from vtc import events
 from vtc.apis import base
 from vtc.apis.base import Decoded, KeepsNothing, Said
-from vtc.apis.fields import cleaned, object_of
+from vtc.apis.fields import cleaned, is_error, object_of
 from vtc.apis.folding import add
 from vtc.apis.openai_chat import request as openai_chat
 from vtc.apis.tool_calls import arguments_text
-from vtc.events import Call, CallDelta, Delta, Finish, Reason, Reasoning, ReasoningDelta, TextDelta, ToolCall
+from vtc.events import (
+    Call,
+    CallDelta,
+    Delta,
+    Finish,
+    Reason,
+    Reasoning,
+    ReasoningDelta,
+    ServerError,
+    TextDelta,
+    ToolCall,
+)
 from vtc.wire.framing import Frame
 from vtc.wire.ndjson import Lines
 
@@ -72,8 +83,8 @@ class Codec(KeepsNothing, msgspec.Struct):
 
     def decode(self, frame: Frame) -> Decoded | None:
         line = object_of(frame.data)
-        if line and "error" in line:
-            return Decoded((Finish("length", said="error"),))  # it ends the reply: what waits leaves before it
+        if line and is_error(line):
+            return Decoded((ServerError(frame.data or b""),))
         if not line or not isinstance(line.get("message"), dict):
             return None  # nothing of this API
         known = line.keys() <= {*_EVERY_LINE, "message", "done"} and line["message"].keys() <= {"role", "content"}
@@ -83,7 +94,7 @@ class Codec(KeepsNothing, msgspec.Struct):
 
     def write(self, frame: Frame, choice: int, said: Sequence[Said], *, first: bool) -> list[Mapping[str, Any]]:
         line = object_of(frame.data) or {}
-        done, is_error = bool(line.get("done")), "error" in line
+        done = bool(line.get("done"))
         rest = {key: value for key, value in (line.get("message") or {}).items() if key not in _SAID}
         lines: list[Mapping[str, Any]] = [_part(line, **rest)] if first and rest and not done else []
         for one in said:
@@ -96,10 +107,10 @@ class Codec(KeepsNothing, msgspec.Struct):
                     lines.append(_part(line, tool_calls=[source]))
                 case events.Text(text) | events.Rewritten(text=text) if text:
                     lines.append(_part(line, content=text))
-                case Finish() if not is_error:
+                case Finish():
                     end = line if done else {**_part(line), "done": True, "done_reason": "stop"}
                     lines.append({**end, "message": {"role": "assistant", "content": "", **(rest if done else {})}})
-        return [*lines, line] if is_error else lines
+        return lines
 
     def keep_alive(self) -> bytes | None:
         """Make a line without text, as clients read every line as JSON; None before the first."""

@@ -34,6 +34,7 @@ from vtc.events import (
     Reason,
     ReasoningDelta,
     Rewritten,
+    ServerError,
     Text,
     TextDelta,
     ToolCall,
@@ -112,6 +113,8 @@ class Relay[P: Pipeline]:
         self.codec = codec
         self.strict = strict
         """True if no frame may leave that could not be read."""
+        self.error = b""
+        """The error that the server sent in place of the rest of the reply, as JSON."""
         self.pipelines: dict[int, P] = {}
         """By choice."""
         self._pipeline = pipeline
@@ -129,8 +132,11 @@ class Relay[P: Pipeline]:
         self.plain = None
         frame, deltas = decoded.frame or frame, decoded.deltas
         last = deltas[-1] if deltas else None
-        if isinstance(last, End):
-            out, after = self._end(codec, complete=True)
+        if isinstance(last, ServerError):
+            self.error, deltas = last.data, deltas[:-1]
+            last = deltas[-1] if deltas else last
+        if isinstance(last, End | ServerError):
+            out, after = self._end(codec, complete=isinstance(last, End), breaks=isinstance(last, ServerError))
             out.append(codec.forward(frame))
         elif len(deltas) > 1 and len({delta.choice for delta in deltas}) > 1:
             out, after = self._several(codec, frame, deltas)
@@ -153,10 +159,13 @@ class Relay[P: Pipeline]:
         self._last = frame if deltas else self._last
         return out
 
-    def finish(self) -> list[bytes]:
-        """End the reply: return what the choices that upstream did not finish still have."""
+    def finish(self, *, breaks: bool = False) -> list[bytes]:
+        """End the reply: return what the choices that upstream did not finish still have.
+
+        Where it `breaks` off, nothing says to the client that this is the end.
+        """
         codec = copy.copy(self.codec)
-        out, after = self._end(codec, complete=False)
+        out, after = self._end(codec, complete=False, breaks=breaks)
         out = [piece for piece in [*out, codec.close()] if piece]
         self.codec = codec
         self._choices.update((choice.index, choice) for choice in after)
@@ -201,7 +210,7 @@ class Relay[P: Pipeline]:
             out += left
         return out, after
 
-    def _end(self, codec: Codec, *, complete: bool) -> tuple[list[bytes], list[Choice]]:
+    def _end(self, codec: Codec, *, complete: bool, breaks: bool = False) -> tuple[list[bytes], list[Choice]]:
         """End the choices that upstream did not finish; one that was given calls gets a finish reason."""
         out: list[bytes] = []
         after: list[Choice] = []
@@ -210,7 +219,7 @@ class Relay[P: Pipeline]:
                 continue
             choice, events, fate = _finish(choice, [], complete=complete)
             entry = Waiting(self._last, alone=True, intact=False, written=True)
-            if choice.lifted or fate == "written":
+            if (choice.lifted or fate == "written") and not breaks:
                 entry = replace(entry, own=(Finish(_reason("stop", choice, fate), choice.index),))
             settled, left = _settle(codec, choice, entry, events)
             after.append(settled)

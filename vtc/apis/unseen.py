@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
 from vtc.apis.base import Codec, Decoded
 from vtc.apis.fields import part_of
-from vtc.events import CallDelta
+from vtc.events import CallDelta, ServerError
 from vtc.json_text import decode, encode
 from vtc.wire import sse
 from vtc.wire.framing import Frame
@@ -44,7 +45,8 @@ def decoded(codec: Codec, frame: Frame) -> Decoded | None:
         raise Unread(type(error).__name__) from error
     if found and frame is not came and found.frame is None:
         found = Decoded(found.deltas, found.alone, frame)
-    if found is None and frame.data and not says_nothing(frame.data):
+    is_read = any(not isinstance(delta, ServerError) for delta in found.deltas) if found else False
+    if not is_read and frame.data and (found is None or found.deltas) and not says_nothing(frame.data):
         raise Unread("it is nothing of this API")
     if calls(frame.data or b"") > _read(found):
         raise Unread("it holds a call where none should be")
@@ -74,12 +76,25 @@ def _read(found: Decoded | None) -> int:
 
 def calls(data: bytes) -> int:
     """How many calls, or pieces of them, stand in a frame, wherever that may be."""
-    if not any(word in data for word in _CALLING):
+    if json.detect_encoding(data).startswith("utf-8") and not any(word in data for word in _CALLING):
         return 0
     try:
-        return _count([decode(data, "replace")])
+        return _count([_with_all(data)])
     except ValueError:
         return 0  # not JSON, which is looked at elsewhere
+
+
+def _with_all(data: bytes) -> Any:
+    """Decode JSON with what stands under a key that is given again: some clients take the first of two. ValueError."""
+
+    def of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        value = dict(pairs)
+        return value if len(value) == len(pairs) else {**value, "": [{key: one} for key, one in pairs]}
+
+    try:
+        return json.loads(data.decode(json.detect_encoding(data), "replace"), object_pairs_hook=of)
+    except (ValueError, RecursionError):
+        return decode(data, "replace")
 
 
 def _count(rest: list[Any]) -> int:
@@ -103,6 +118,8 @@ def says_nothing(data: bytes) -> bool:
         value = decode(data, "replace")
     except ValueError:
         return b"{" not in data  # a page of HTML, a word
-    if isinstance(value, dict) and any(value.get(key) for key in SAYING):
-        return False
+    for one in value if isinstance(value, list) else [value]:
+        said = [key for key in SAYING if isinstance(one, dict) and one.get(key)]
+        if said and not (said == ["message"] and isinstance(one["message"], str)):  # an error's own text
+            return False
     return not calls(data)  # under whatever key

@@ -41,9 +41,11 @@ from vtc.exchange.stream import Stream
 from vtc.guards import loops
 from vtc.guards.budget import Budget
 from vtc.guards.chain import chain, refusable
+from vtc.json_text import is_proper
 from vtc.profiles.matching import Facts
 from vtc.profiles.plan import Plan, ReplyPlan
 from vtc.profiles.planner import Planner
+from vtc.reporting import hints
 from vtc.reporting.report import Report
 from vtc.scrub import told
 from vtc.wire import compression
@@ -207,23 +209,24 @@ class Exchange:
         self._request.forget()
         self._cache = None
         self._outgoing = self._outgoing and replace(self._outgoing, messages=None)
-        as_one = self._as_one if whole or isinstance(self.framing, EventStream) else None
+        as_one = self.whole if whole or isinstance(self.framing, EventStream) else None
         stream = self._stream(decoder, self.report, [], whole=False, clock=clock, as_one=as_one)
         if whole:
             stream.collect()
         return stream
 
-    def _as_one(self, body: bytes) -> bytes:
-        """Rewrite a body that came like a stream and is none."""
+    def whole(self, body: bytes) -> bytes:
+        """Rewrite a whole reply in the form in which it came, be it JSON or a stream; as it came if that fails.
+
+        Where a policy refuses calls, what cannot be read does not leave, unless it can hold no call.
+        """
         reply = self._attempt(body)
         self.report.adopt(reply.report)
         return reply.body
 
     def body(self, body: bytes) -> bytes:
-        """Rewrite a whole reply, be it JSON or a stream; as it came if that fails."""
-        reply = self._attempt(body)
-        self.report.adopt(reply.report)
-        return self._as_asked(reply.body)
+        """Rewrite a whole reply as `whole` does, in the form that the client asked for."""
+        return self._as_asked(self.whole(body))
 
     def from_error(self, body: bytes, created: int, status: int | None = None) -> tuple[str, bytes] | None:
         """Write the reply that an error of the server holds, as its content type and body, in the form asked for.
@@ -261,8 +264,9 @@ class Exchange:
             reply = self._attempt(body)
             self.report.intervened("retry", "asked", "", wrong[0].reason)
         left = [fault.reason for fault in reply.faults if retry and fault.kind in retry.on]
-        if reply is not first and (left or reply.report.failures):
-            self.report.intervened("retry", "exhausted", "", (left or reply.report.failures)[0])
+        left = left or reply.report.failures or reply.report.errors
+        if reply is not first and left:
+            self.report.intervened("retry", "exhausted", "", left[0])
             reply = first
         self.report.adopt(reply.report)
         return self._as_asked(reply.body)
@@ -286,21 +290,23 @@ class Exchange:
             came = body if is_stream else folding.streamed(self._api, body)
             stream = self._stream(compression.decoder(""), report, pipelines, whole=not is_stream)
             went = b"".join([*stream.feed(came), *stream.finish()])
-            if not (is_stream or stream.failed):
-                why = "it could not be read" if stream.left_out else ""
+            if stream.left_out and not (is_stream and self._request.stream):
+                why = "it could not be read"
+            elif not (is_stream or stream.failed):
                 # Where nothing may leave unseen, what keeps its bytes holds no call that only others would find.
-                kept = not (strict and unseen.calls(body))
+                kept = not strict or (is_proper(body) and not unseen.calls(body))
                 went = folding.folded(self._api, body, came, went) if kept else folding.joined(self._api, went)
         except folding.NoReply as error:
+            report.errors += hints.instead(body)
             if not strict or unseen.says_nothing(body):
                 return WholeReply(body, report, [])
             why = str(error)
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
-            if not strict or (isinstance(error, ValueError) and unseen.says_nothing(body)):
+            if not strict:
                 logger.error("vtc: the reply is passed on as it came\n%s", told(error))
                 report.failures.append(why)
-        if strict and not is_stream and why and not report.failures:
+        if strict and why:
             report = Report()
             report.intervened("unread_calls", "refused", "", "the reply could not be read, so it was withheld", why)
             return WholeReply(self._own(WITHHELD), report, [])
@@ -314,11 +320,10 @@ class Exchange:
             return body
         try:
             return folding.streamed(self._api, body, self._request)
-        except ValueError as error:
-            self.report.failures.append(str(error))
         except Exception as error:
-            logger.error("vtc: the reply is passed on whole\n%s", told(error))
-            self.report.failures.append(f"{type(error).__name__}: {error}")
+            if not isinstance(error, folding.NoReply):  # which was told
+                logger.error("vtc: the reply is passed on whole\n%s", told(error))
+                self.report.failures.append(f"{type(error).__name__}: {error}")
         return body
 
     def _correction(self, body: bytes, reasons: Sequence[str]) -> bytes:

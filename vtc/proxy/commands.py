@@ -77,8 +77,7 @@ class Commands:
             try:
                 cases.append(self._case(one))
             except ValueError as error:
-                reason = "the reply is no JSON" if isinstance(error, json.JSONDecodeError) else error
-                skipped.append(f"{one.id[:8]}: {reason}")
+                skipped.append(f"{one.id[:8]}: {error}")
         told = f", {len(skipped)} skipped ({skipped[0]})" if skipped else ""
         if not cases:
             raise exceptions.CommandError(f"vtc.save: nothing to save{told}")

@@ -133,6 +133,7 @@ class Report:
         self.calls += reply.calls
         self.refusals += reply.refusals
         self.failures += reply.failures
+        self.errors += reply.errors
         self.policies += reply.policies
 
     def summary(self) -> str:

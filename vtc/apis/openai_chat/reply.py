@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from vtc.apis.base import Decoded, KeepsNothing, Said
-from vtc.apis.fields import CALL_FIELDS, cleaned, object_of, part_of
+from vtc.apis.fields import CALL_FIELDS, cleaned, is_error, object_of, part_of
 from vtc.apis.openai_chat.calls import LEGACY, entry_of, read_call, read_function_call
 from vtc.events import (
     Call,
@@ -30,6 +30,7 @@ from vtc.events import (
     Reasoning,
     ReasoningDelta,
     Rewritten,
+    ServerError,
     Text,
     TextDelta,
     ToolCall,
@@ -71,6 +72,7 @@ class _Choice(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 class _Chunk(msgspec.Struct, gc=False):
     choices: list[_Choice]
     usage: Any = None
+    error: Any = None
 
 
 _decode_chunk = msgspec.json.Decoder(_Chunk).decode
@@ -104,7 +106,7 @@ class ChunkCodec(KeepsNothing, msgspec.Struct):
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             return self._decode_any(frame, data)
         choice = chunk.choices[0] if len(chunk.choices) == 1 else None
-        if self.drop or choice is None or choice.delta.tool_calls or choice.delta.function_call:
+        if self.drop or choice is None or chunk.error or choice.delta.tool_calls or choice.delta.function_call:
             return self._decode_any(frame, data)
         delta, index = choice.delta, choice.index or 0
         thought = delta.reasoning_content or delta.reasoning
@@ -123,6 +125,9 @@ class ChunkCodec(KeepsNothing, msgspec.Struct):
             return Decoded((End(),))
         chunk = object_of(data)
         entries = chunk.get("choices") if chunk else None
+        failed = [ServerError(data)] if chunk and is_error(chunk) else []
+        if failed and not entries:
+            return Decoded((*failed,))
         if not isinstance(entries, list) or not {*map(type, entries)} <= {dict}:
             return None
         deltas = [delta for entry in entries for delta in _deltas(entry.get("index") or 0, entry, entry.get("delta"))]
@@ -134,7 +139,7 @@ class ChunkCodec(KeepsNothing, msgspec.Struct):
                 self._takes_role(frame, entry.get("index") or 0)
         if not entries:
             return Decoded(frame=changed) if changed else None
-        return Decoded(tuple(deltas), frame=changed)
+        return Decoded((*deltas, *failed), frame=changed)
 
     def _counted(self, piece: CallDelta) -> CallDelta:
         """Note the number of a call; one that leaves numbers out is not clean."""

@@ -14,7 +14,7 @@ from vtc.apis.base import Decoded
 from vtc.apis.blocks import Blocks, Event, Json, Phase
 from vtc.apis.fields import part_of
 from vtc.apis.openai_responses.items import ADDED, CALLS, DONE, Form, name_of
-from vtc.events import BlockEnd, CallDelta, Delta, Finish, Reason, ReasoningDelta, TextDelta
+from vtc.events import BlockEnd, CallDelta, Delta, Finish, Reason, ReasoningDelta, ServerError, TextDelta
 from vtc.wire.framing import Frame
 
 TEXT, TEXT_DONE, PART, PART_DONE = (
@@ -30,7 +30,8 @@ _PHASES: dict[str, Phase] = {
     **dict.fromkeys((TEXT_DONE, PART_DONE, DONE), "end"),
 }
 THOUGHT = ("response.reasoning_text.delta", "response.reasoning_summary_text.delta")
-ENDS = ("response.completed", "response.incomplete", "response.failed")
+FAILED = "response.failed"
+ENDS = ("response.completed", "response.incomplete", FAILED)
 
 
 class Incoming(Blocks):
@@ -56,7 +57,8 @@ class Incoming(Blocks):
         phase = _PHASES.get(type_, "")
         event = Event(frame.raw, frame.data, value, number, kind, phase, phase == "end" and number in self.filled)
         deltas = (*self._deltas(event),)
-        if not deltas and not about and "sequence_number" not in value and not type_.startswith("response."):
+        ours = type_ == "error" or type_.startswith("response.") or "sequence_number" in value
+        if not (deltas or about or ours):
             return None
         return Decoded(deltas, frame=event)  # none is `alone`: one that leaves nothing shifts the numbers after it
 
@@ -76,8 +78,8 @@ class Incoming(Blocks):
             yield ReasoningDelta(str(value.get("delta") or ""))
         elif type_ in ENDS:
             yield _finish_of(part_of(value, "response"), self.form)
-        elif type_ == "error":
-            yield Finish("length", said="error")
+            if type_ == FAILED:
+                yield ServerError(event.data or b"")
         elif type_ in (TEXT_DONE, ADDED) and self.speaking:
             self.speaking = False
             yield BlockEnd()

@@ -193,11 +193,11 @@ class EventCodec(Incoming):
     # Writing
 
     def _says_more(self, event: Event) -> bool:
-        told = event.value.get("type") in (None, TEXT, "error", *ENDS)
+        told = event.value.get("type") in (None, TEXT, *ENDS)
         return not told and event.kind not in CALLS
 
     def _finish(self, end: Finish, event: Event, *, first: bool) -> Iterator[Unit]:
-        if event.value.get("type") in (*ENDS, "error"):
+        if event.value.get("type") in ENDS:
             yield from self._pass(event)
 
     def _call(self, call: ToolCall) -> Iterator[Unit]:
