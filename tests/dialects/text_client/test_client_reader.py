@@ -83,3 +83,12 @@ def test_white_space_that_the_client_takes_away_is_taken_away_but_for_content() 
 
 def test_which_dialects_are_read_by_tags() -> None:
     assert [name for name in ("cline", "hermes", "qwen3-coder", "pythonic") if is_tagged(DIALECTS[name])] == ["cline"]
+
+
+@pytest.mark.parametrize("filler", ["<", "<path></path>", "<path>a</path><", "<read_file>"])
+def test_a_text_of_nothing_but_tags_is_no_call(filler: str) -> None:
+    text = f"<read_file>{filler * 100_000}<path>a</path></read_file>"
+    assert not READER.is_one_call(text, ToolCall("read_file", '{"path": "a"}'))
+    content = f"<write_to_file><path>a</path><content>{filler * 100_000}</content></write_to_file>"
+    call = ToolCall("write_to_file", json.dumps({"path": "a", "content": filler * 100_000}))
+    assert READER.is_one_call(content, call)

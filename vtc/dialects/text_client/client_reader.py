@@ -25,6 +25,14 @@ SPACE = "\t\n\v\f\r \xa0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".join(ma
 """The characters that JavaScript's `trim` takes away: `str.strip` knows others."""
 
 
+MOST_MARKS = 10_000
+"""Of `<`, outside of values, beyond which a text is not looked through: it is no call that anybody means."""
+
+
+class _TooManyError(Exception):
+    pass
+
+
 class _Tag(NamedTuple):
     """How a tool or a parameter begins and ends."""
 
@@ -38,12 +46,16 @@ class ClientReader:
 
     def __init__(self, dialect: Description, tools: Iterable[str], parameters: Iterable[str]) -> None:
         self._dialect = dialect
+        self._left = MOST_MARKS
         self._tools = {name: _tag(dialect.calls[0], "{params}", "{name}", name) for name in tools}
         self._parameters = {name: _tag(dialect.params[0], "{value}", "{key}", name) for name in parameters}
 
     def is_one_call(self, text: str, call: ToolCall) -> bool:
         """Tell if the client finds this very call in a text and no other; none, if it does not know the tool."""
-        found = self.calls(text)
+        try:
+            found = self.calls(text)
+        except _TooManyError:
+            return False
         if call.name not in self._tools:
             return not found
         arguments = json.loads(call.arguments).items()
@@ -54,9 +66,10 @@ class ClientReader:
 
     def calls(self, text: str) -> list[tuple[str, dict[str, str]]]:
         """Return the name and the parameters of each call, also of one that has no end."""
+        self._left = MOST_MARKS
         calls: list[tuple[str, dict[str, str]]] = []
         at = 0
-        while opened := _first(text, at, self._tools.values()):
+        while opened := self._first(text, at, self._tools.values()):
             start, tool = opened
             given, at = self._given(text, start, tool)
             for key in {*self._parameters} & {*_to_last_closer(self._dialect, tool.name)}:
@@ -70,8 +83,8 @@ class ClientReader:
     def _given(self, text: str, at: int, tool: _Tag) -> tuple[dict[str, str], int]:
         """Read the parameters of a call from `at` on; also return where it ends."""
         given: dict[str, str] = {}
-        end = _Tag("", tool.closer, "")
-        while opened := _first(text, at, [end, *self._parameters.values()]):
+        tags = [_Tag("", tool.closer, ""), *self._parameters.values()]
+        while opened := self._first(text, at, tags):
             start, (name, _, closer) = opened
             if not name:
                 return given, start
@@ -81,6 +94,19 @@ class ClientReader:
                 break
             at += len(closer)
         return given, len(text)
+
+    def _first(self, text: str, at: int, tags: Collection[_Tag]) -> tuple[int, _Tag] | None:
+        """Find the first opener, and the place after it; no expression, as it would be kept with the names of tools."""
+        marks = tuple(tag.opener for tag in tags)
+        while (at := text.find("<", at)) >= 0:
+            self._left -= 1
+            if self._left < 0:
+                raise _TooManyError
+            if text.startswith(marks, at):
+                tag = max((tag for tag in tags if text.startswith(tag.opener, at)), key=lambda tag: len(tag.opener))
+                return at + len(tag.opener), tag
+            at += 1
+        return None
 
     def _means(self, said: str, value: Any) -> bool:
         """Tell if the text of a parameter says this value."""
@@ -126,14 +152,3 @@ def _tag(pattern: str, hole: str, slot: str, name: str) -> _Tag:
     """Fill a pattern of a dialect with a name, and part it at the hole for what it holds."""
     opener, _, closer = pattern.replace(slot, name).partition(hole)
     return _Tag(name, opener.rstrip(), closer.strip())
-
-
-def _first(text: str, at: int, tags: Collection[_Tag]) -> tuple[int, _Tag] | None:
-    """Find the first opener, and the place after it. (An expression would be kept, with the names of tools in it.)"""
-    marks = tuple(tag.opener for tag in tags)
-    while (at := text.find("<", at)) >= 0:
-        if text.startswith(marks, at):
-            tag = max((tag for tag in tags if text.startswith(tag.opener, at)), key=lambda tag: len(tag.opener))
-            return at + len(tag.opener), tag
-        at += 1
-    return None
