@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from vtc.dialects.arguments import envelope, fitting, values
+from vtc.dialects.arguments.broken_json import Expected
 from vtc.dialects.arguments.framing import unframed
 from vtc.dialects.arguments.gemma import GemmaBody
 from vtc.dialects.arguments.json_object import JsonBody, dumped, encodable, items
@@ -51,7 +52,7 @@ class OpenCall:
         self.earlier: list[Call] = []
         """The calls before it in a section that must be the whole reply."""
         self._lenient = lenient
-        self._escaped = False
+        self._escaped = self._half_escaped = False
         self._body = 0  # of the pieces of `_raw`, the first behind the head
         self._index, self._given_id = index, id_
         self._tools = tools
@@ -218,7 +219,8 @@ class OpenCall:
         frame = "multiline" if self.syntax.is_element(param) else dialect.frame
         text = unframed(text, frame, self.syntax.params[param])
         if self._escaped:
-            text = repairs.unescaped(text)
+            self._half_escaped |= (plain := repairs.unescaped(text)) is None
+            text = plain or ""
         if self._lenient and (wrapped := _CDATA.fullmatch(text)):
             text = wrapped[1]
             self.repairs[Repair.CDATA] = None
@@ -274,7 +276,9 @@ class OpenCall:
                 if self.quotes_calls or not self._split(body):
                     return [], ""  # with a call in it, it could be read in two ways
                 return self._events([], unknown_tools), ""
-            found = repairs.json_bodies(body, closers)
+            keys = self.syntax.dialect.json if self.syntax.body == "json" else None
+            expected = envelope.expected(keys, self._tools, self._offered) if keys else Expected(self._schema)
+            found = repairs.json_bodies(body, closers, expected)
             if found is None and isinstance(self.json, GemmaBody):
                 found = repairs.gemma_body(body, closers)
             if found is None:
@@ -293,7 +297,7 @@ class OpenCall:
             return [], ""
 
     def _check_repaired(self, event: Call) -> None:
-        """Raise `envelope.NotACall` where mended JSON may have lost an argument, or gained one."""
+        """Raise `envelope.NotACall` where mended JSON may have lost an argument."""
         tool = self._tools.get(event.call.name)
         schema = tool.parameters if tool else {}
         arguments = json.loads(event.call.arguments)
@@ -302,8 +306,6 @@ class OpenCall:
         keys = arguments.keys()
         if lost := set(values.required(schema)) - keys:
             raise envelope.NotACall(f"{self.fault}, and {min(lost)!r} is missing")
-        if Repair.JSON_REPAIRED in event.repairs and (gained := keys - set(values.properties(schema))):
-            raise envelope.NotACall(f"{self.fault}, and {min(gained)!r} is no parameter")
 
     def _check_answer(self, name: str, arguments: Mapping[str, Any]) -> None:
         """Raise `envelope.NotACall` for an object that is as well an answer, since the tool takes other arguments."""
@@ -347,6 +349,8 @@ class OpenCall:
 
     def _events(self, bodies: Sequence[str], unknown_tools: str) -> list[Call]:
         """A call for each JSON body, or one for the tagged parameters; the first stands for all the characters."""
+        if self._half_escaped:
+            raise envelope.NotACall("only a part of a value is escaped")
         dialect = self.syntax.dialect
         bare = dialect.names == "declared"
         events: list[Call] = []
