@@ -169,7 +169,7 @@ def test_most_damaged_calls_are_read(capsys: pytest.CaptureFixture[str]) -> None
 
 
 @pytest.mark.parametrize("dialect", ["mistral", "kimi-k2"])
-@pytest.mark.parametrize("content", ['echo "}" x', 'f("}")', '"}', '"}: x', '"}é'])
+@pytest.mark.parametrize("content", ['echo "}" x', 'f("}")', '"}', '"}: x', '"}é', '"}```json'])
 def test_json_without_a_closer_that_seems_to_end_in_a_string(dialect: str, content: str) -> None:
     call: tuple[str, dict[str, Any]] = ("bash", {"command": content, "timeout": 5})
     text = damaged(call, "inner quotes not escaped", dialect, random.Random(1))

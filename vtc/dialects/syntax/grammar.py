@@ -368,7 +368,7 @@ _END_OF_LINE = Scan(
 _NOTHING = Scan("(?P<tail>)", "(?P<tail>)")
 _GOES_ON = (
     r"(?:[ \t]{0,256}[\"']|[^\n\r{<\[\"']{1,400}+[\"'][ \t]{0,256}[},\]]|\[(?![A-Z/])"
-    r"|(?!functions\.|\w{1,128}\[|call:|to=|commentary)[\w$\\/:.\#+=@&*!?~^%{(-]|[^\x00-\x7f✿])"
+    r"|`(?![\s.,;:)]|\Z)|(?!functions\.|\w{1,128}\[|call:|to=|commentary)[\w$\\/:.\#+=@&*!?~^%{(-]|[^\x00-\x7f✿])"
 )
 _NO_QUOTE = Scan(rf"(?P<hold>[^\n\r{{<\[\"']{{0,400}}\[?\Z)|(?P<tail>)(?!{_GOES_ON})", rf"(?P<tail>)(?!{_GOES_ON})")
 """After JSON without closing tags: what follows may belong to a string of it that has a quote that is not escaped."""
