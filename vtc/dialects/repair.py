@@ -68,10 +68,14 @@ class Repair(StrEnum):
 
     # JSON
     JSON_CUT = "json-cut", "The closing quotes, brackets or braces are missing at the end of the object."
-    JSON_REPAIRED = (
-        "json-repaired",
-        "Quotes or commas are missing or not escaped; the result holds each character that was written, and no other.",
+    JSON_MISSING_COMMA = "json-missing-comma", "A comma is missing between two entries."
+    JSON_MISSING_COLON = "json-missing-colon", "The colon after a key is missing."
+    JSON_MISSING_QUOTE = "json-missing-quote", "A quote of a key or of a value is missing, or both are."
+    JSON_INNER_QUOTES = (
+        "json-inner-quotes",
+        "Quotes in a string are not escaped; it ends where structure follows that leads to a whole call.",
     )
+    JSON_COMMENT = "json-comment", "A comment stands between the entries; it is left out."
     JSON_BAD_ESCAPE = "json-bad-escape", "A backslash stands in a string that escapes nothing; it is one of the text's."
     JSON_CONTROL_CHARACTER = "json-control-character", "A line break or a tabulator stands unescaped in a string."
     JSON_TRAILING_COMMA = "json-trailing-comma", "A comma stands after the last entry."

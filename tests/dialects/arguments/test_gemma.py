@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtc.dialects.arguments.gemma import QUOTE, GemmaBody, write
+from vtc.dialects.arguments.gemma import QUOTE, GemmaBody, with_quote, write
 
 TOKENS = (QUOTE, "<escape>")
 
@@ -99,3 +99,8 @@ def test_what_was_cut_off_in_a_string_is_closed() -> None:
     body, _ = read(['{a:<|"|>x'], lenient=True)
     assert body.close()
     assert json.loads(body.text()) == {"a": "x"}
+
+
+def test_a_last_string_without_its_quote_that_may_hold_another_key_stays() -> None:
+    assert with_quote('{a:<|"|>x y}') == '{a:<|"|>x y<|"|>}'
+    assert with_quote('{a:<|"|>x,b:5}') == '{a:<|"|>x,b:5}'

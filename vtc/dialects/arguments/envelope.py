@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from vtc.dialects.arguments import values
+from vtc.dialects.arguments.broken_json import Expected
 from vtc.dialects.arguments.json_object import GivenTwiceError, JsonBody, dumped, encodable, members, value_of, written
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax.description import Envelope
@@ -39,8 +41,26 @@ _ABOUT_THE_CALL = ("id", "type", "index", *AROUND)
 _KINDS = ('"function"', '"tool_use"', '"tool_call"', '"function_call"')
 """What `type` says of a call, as JSON."""
 
+MOST_TOOLS = 64
+"""Tools whose parameters are known where the name of the one that is meant is not."""
 LISTS = ("tool_calls", "function_calls")
 """Keys of an object that holds nothing but a list of calls."""
+
+
+def expected(keys: Envelope, tools: Mapping[str, Tool], offered: Callable[[str], Tool | None]) -> Expected:
+    """Describe a call for the search of broken JSON. `offered` finds the tool that a written name means."""
+    arguments = frozenset((*keys.arguments, *SYNONYMS)) - {*keys.name}
+    entries: dict[str, Any] = {key: {} for key in (*_ABOUT_THE_CALL, *([keys.id] if keys.id else []), *arguments)}
+    entries |= {key: {"type": "string"} for key in keys.name}
+
+    def schema(name: str) -> Mapping[str, Any] | None:
+        if name:
+            tool = offered(name)
+            return tool.parameters if tool else None
+        some = itertools.islice(tools.values(), MOST_TOOLS)
+        return {"properties": {key: one for tool in some for key, one in values.properties(tool.parameters).items()}}
+
+    return Expected({"type": "object", "properties": entries}, frozenset(keys.name), arguments, schema)
 
 
 def listed(text: str) -> str | None:

@@ -22,6 +22,7 @@ _IN_STRING = re.compile(
     r"""(?P<partial>\\(?:u[0-9a-fA-F]{0,3})?\Z)|(?P<run>[^"\\\x00-\x1f]+|[\x00-\x1f]|\\u[0-9a-fA-F]{4}|\\.)|(?P<close>")""",
     re.DOTALL,
 )
+_ANOTHER_KEY = re.compile(r"""[,}\]]\s*+[^\s{}\[\]:,<"]{1,400}+\s*+:""")
 _BARE_KEY = re.compile(r"""[^\s{}\[\]:,<"]{1,400}""")
 
 
@@ -129,10 +130,14 @@ class GemmaBody:
 
 
 def with_quote(text: str, quote: str = QUOTE) -> str:
-    """Close the last string if only the object's own brace follows it; else return the text unchanged."""
+    """Close the last string if only the object's own brace follows it; else return the text unchanged.
+
+    What looks like another key in it may be one.
+    """
     before, found, last = text.rpartition(quote)
     value = last.removesuffix("}")
-    if text.count(quote) % 2 == 0 or value == last or value.count("{") != value.count("}"):
+    unsure = value == last or value.count("{") != value.count("}") or _ANOTHER_KEY.search(value)
+    if text.count(quote) % 2 == 0 or unsure:
         return text
     return f"{before}{found}{value}{quote}}}"
 

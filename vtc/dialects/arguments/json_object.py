@@ -35,7 +35,7 @@ GRAMMAR: dict[str, dict[str, str]] = {
 LITERALS = {"true": "true", "false": "false", "null": "null", "True": "true", "False": "false", "None": "null"}
 
 _TOKEN = re.compile(r"""\s*(?:(?P<mark>[{}\[\],:"])|(?P<word>[-+.\w]{1,400})|(?P<end>\Z)|(?P<other>.))""", re.DOTALL)
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?\Z", re.ASCII)
+NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?\Z", re.ASCII)
 _IN_STRING = re.compile(
     r"""(?P<run>[^"\\\x00-\x1f]+)|(?P<close>")|(?P<escape>\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))"""
     r"""|(?P<partial>\\(?:u[0-9a-fA-F]{0,3})?\Z)|(?P<bad>\\)|(?P<control>[\x00-\x1f]+)"""
@@ -251,7 +251,7 @@ class JsonBody:
         return found.end()
 
     def _word(self, word: str) -> str:
-        if _NUMBER.match(word):
+        if NUMBER.match(word):
             return word
         literal = LITERALS.get(word, "")
         if literal and literal != word and not self._note(Repair.JSON_PYTHON_LITERAL):

@@ -216,9 +216,11 @@ class InCall:
         cursor, call = self.context.cursor, self.call
         if cursor.is_blank(cursor.at) and mends(self.context, call, Repair.MISSING_CLOSER):
             return complete(self.context, call, None)
-        if self.context.lenient and not call.spilled and call.syntax.tail(""):
-            return damage(call, "its closing tag is missing")
-        return refuse(self.context, call, "its closing tag is missing")
+        closes = bool(call.syntax.tail("")) or call.syntax.whole_line
+        reason = "its closing tag is missing" if closes else "a quote follows its JSON"
+        if self.context.lenient and not call.spilled and not call.syntax.whole_line:
+            return damage(call, reason)
+        return refuse(self.context, call, reason)
 
     # In a call that broke
 

@@ -272,8 +272,10 @@ class OpenCall:
             if isinstance(self.json, GemmaBody) and not _JSON.match(body):
                 found = repairs.gemma_body(body, closers, self.json.quote)
             else:
+                keys = self.syntax.dialect.json if self.syntax.body == "json" else None
+                expected = envelope.expected(keys, self._tools, self._offered) if keys else Expected(self._schema)
                 ends = json_closers(body, closers)
-                found = None if ends is None else repairs.json_bodies(body, ends)
+                found = None if ends is None else repairs.json_bodies(body, ends, expected)
             if found is None:
                 return [], ""
             self.repairs |= dict.fromkeys(found.repairs)
@@ -290,7 +292,7 @@ class OpenCall:
             return [], ""
 
     def _check_repaired(self, event: Call) -> None:
-        """Raise `envelope.NotACall` where mended JSON may have lost an argument, or gained one."""
+        """Raise `envelope.NotACall` where mended JSON may have lost an argument."""
         tool = self._tools.get(event.call.name)
         schema = tool.parameters if tool else {}
         arguments = json.loads(event.call.arguments)
@@ -301,8 +303,6 @@ class OpenCall:
             raise envelope.NotACall(f"{self.fault}, and its arguments are missing")
         if lost := set(values.required(schema)) - keys:
             raise envelope.NotACall(f"{self.fault}, and {min(lost)!r} is missing")
-        if Repair.JSON_REPAIRED in event.repairs and (gained := keys - set(values.properties(schema))):
-            raise envelope.NotACall(f"{self.fault}, and {min(gained)!r} is no parameter")
 
     def _check_answer(self, name: str, arguments: Mapping[str, Any]) -> None:
         """Raise `envelope.NotACall` for an object that is as well an answer, since the tool takes other arguments."""

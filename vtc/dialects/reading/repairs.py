@@ -1,8 +1,7 @@
 """Malformed calls: what the model meant, and never what it did not.
 
-These run only where the strict reading failed and the reply is complete. Each repair has a name and is
-small; what comes out of them must hold every character that the model wrote and none that it did not (`_same_text`),
-or there is no repair.
+These run only where the strict reading failed and the reply is complete. Each repair has a name and is small. It
+changes structure and never a value: strings, numbers and keys are, character by character, what stands in the reply.
 """
 
 from __future__ import annotations
@@ -11,9 +10,10 @@ import contextlib
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from vtc.dialects.arguments import values
+from vtc.dialects.arguments import broken_json
+from vtc.dialects.arguments.broken_json import Expected
 from vtc.dialects.arguments.gemma import GemmaBody, with_quote
 from vtc.dialects.arguments.json_object import JsonBody, items
 from vtc.dialects.bounded_cache import COMPILED, PER_CHARACTER
@@ -21,10 +21,10 @@ from vtc.dialects.repair import Repair
 
 MOST_CLOSERS = 16
 """Places in a text at which a broken call is taken to end."""
+MOST_SEARCHES = 2
+"""Places of these at which it is searched for what is missing in JSON."""
 LEAST_LETTERS = 3
 """Letters of a closing tag's name by which it is known; with fewer it may be any other's."""
-MOST_GUESSED = 16_000
-"""Characters beyond which JSON is not guessed at: the time for that grows with the square of them."""
 
 # JSON bodies
 
@@ -37,7 +37,7 @@ class Found(NamedTuple):
     end: int
 
 
-def json_bodies(text: str, closers: Sequence[str]) -> Found | None:
+def json_bodies(text: str, closers: Sequence[str], expected: Expected) -> Found | None:
     """The objects of a broken JSON body as strict JSON; None if it cannot be told what they are.
 
     `text` is what stands behind the head of a call, `closers` the closing tags of its dialect. Text may follow the
@@ -46,17 +46,21 @@ def json_bodies(text: str, closers: Sequence[str]) -> Found | None:
     """
     body = _without_closers(text.lstrip(), closers)
     closed = len(body) < len(text.strip())
-    whole = _mended(body, closers, closed=closed, in_string=not any(closer in body for closer in closers))
+    in_string = not any(closer in body for closer in closers) and _only_frames(text.lstrip()[len(body) :])
+    whole = _mended(body, closers, expected, closed=closed, in_string=in_string)
     if whole:
         return Found(*whole, len(text))
+    last = len(text.rstrip())
     places = [found.end() for closer in closers for found in re.finditer(re.escape(closer), text)]
-    for end in sorted(places)[:MOST_CLOSERS]:
+    for place, end in enumerate(sorted(places)[:MOST_CLOSERS]):
+        if end == last and len(places) == 1:
+            break  # that was all of it
         body = _without_closers(text[:end].lstrip(), closers)
         # With several closers the first may be content, and then a body up to it is cut off.
         found = (
-            _mended(body, closers, closed=True, in_string=False)
+            _mended(body, closers, expected, closed=True, in_string=False)
             if len(places) == 1
-            else _tolerated(body) or _python(body)
+            else _tolerated(body) or (_searched(body, expected, closed=False) if place < MOST_SEARCHES else None)
         )
         if found:
             return Found(*found, end)
@@ -71,7 +75,7 @@ def gemma_body(text: str, closers: Sequence[str], quote: str) -> Found | None:
     whole = text.strip()
     body, corrupt = without_corrupt_closer(_without_closers(whole, closers), closers)
     notes = [Repair.CORRUPT_CLOSER] if corrupt else []
-    for written, repair in ((body, ""), (with_quote(body, quote), Repair.JSON_REPAIRED), (body, Repair.JSON_CUT)):
+    for written, repair in ((body, ""), (with_quote(body, quote), Repair.JSON_MISSING_QUOTE), (body, Repair.JSON_CUT)):
         one = GemmaBody(quote)
         at = one.feed(written, 0, final=True)
         shows_its_end = not (one.error or one.in_string) and body.endswith(("}", "]", '"', quote))
@@ -93,26 +97,38 @@ def _without_closers(text: str, closers: Sequence[str]) -> str:
     return body
 
 
-def _mended(body: str, closers: Sequence[str], *, closed: bool, in_string: bool) -> tuple[list[str], list[str]] | None:
+def _mended(
+    body: str, closers: Sequence[str], expected: Expected, *, closed: bool, in_string: bool
+) -> tuple[list[str], list[str]] | None:
     """The values of a broken body and the repairs; `in_string` where it may lack the end of a string.
 
     Only before a closer, `closed` or garbled: a string in which the reply ends is half of what was meant.
     """
     notes: list[str] = []
+    written = body
     body, corrupt = without_corrupt_closer(body, closers)
+    in_string = in_string and (closed or corrupt) and _only_frames(written[len(body) :])
     if corrupt:
         notes.append(Repair.CORRUPT_CLOSER)
     if (fenced := body.rstrip()).endswith("```"):
         body, notes = re.sub(r"\A```[a-z]*\s*", "", fenced.removesuffix("```").rstrip()), [*notes, Repair.CODE_FENCE]
-    if re.match(r'[{\[]\s*(?:\\n\s*)*\\"', body):
+        in_string = False  # the fence may be the string's
+    escaped = re.match(r'[{\[]\s*(?:\\n\s*)*\\"', body) is not None
+    twice = r"\\" in body
+    if escaped:
         body, notes = unescaped(body) or body, [*notes, Repair.ESCAPED_JSON]
-    if re.match(r'\{\s*"\w+="', body):  # {"name="read_file", …
-        body, notes = re.sub(r'="', '": "', body, count=1), [*notes, Repair.JSON_REPAIRED]
     if body.startswith("{{") and body.rstrip().endswith("}}"):
         body, notes = _without_doubled_braces(body), [*notes, Repair.DOUBLED_BRACES]
-    in_string = in_string and (closed or corrupt)
-    found = _tolerated(body, closers, cut="anywhere" if in_string else "behind") or _python(body) or _guessed(body)
+    found = _tolerated(body, closers, cut="anywhere" if in_string else "behind")
+    found = found or _searched(body, expected, closed=closed or corrupt)
+    if found and escaped and twice and {Repair.JSON_CONTROL_CHARACTER, Repair.JSON_BAD_ESCAPE} & {*found[1]}:
+        return None  # escaped in part: is the rest?
     return (found[0], [*notes, *found[1]]) if found else None
+
+
+def _only_frames(text: str) -> bool:
+    """True if no more than a closing tag's own line break stands before it: any other may be the string's."""
+    return text[: len(text) - len(text.lstrip())] in ("", "\n", "\r\n")
 
 
 def _without_doubled_braces(body: str) -> str:
@@ -120,7 +136,10 @@ def _without_doubled_braces(body: str) -> str:
     inner = body.rstrip()[1:-1]
     one = JsonBody(lenient=False)
     one.feed(inner, 0, final=True)
-    return inner if one.done else body.replace("{{", "{").replace("}}", "}")
+    return inner if one.done else _DOUBLED.sub(lambda found: found[0][0] if found[0] in "{{}}" else found[0], body)
+
+
+_DOUBLED = re.compile(r'"(?:[^"\\]|\\.)*+"|\{\{|\}\}', re.DOTALL)
 
 
 def _tolerated(
@@ -166,39 +185,10 @@ def _tolerated(
 _GAP = re.compile(r"[ \t\r\n,;]*")
 
 
-def _python(body: str) -> tuple[list[str], list[str]] | None:
-    """A Python literal: single quotes, `True`."""
-    try:
-        value = values.python_literal(body)
-    except ValueError:
-        return None
-    if not isinstance(value, dict | list) or not _same_text(body, value):
-        return None
-    return _each([json.dumps(value, ensure_ascii=False)]), [Repair.PYTHON_LITERAL]
-
-
-def _guessed(body: str) -> tuple[list[str], list[str]] | None:
-    """Quotes inside strings that were not escaped, missing commas and quotes: the last resort.
-
-    Not where something may be cut off besides, and not where strings are added up.
-    """
-    whole = body.startswith(("{", "[")) and body.rstrip().endswith(("}", "]"))
-    if len(body) > MOST_GUESSED or not whole or re.search(r'"\s*\+|\+\s*"', body):
-        return None
-    one = JsonBody()
-    one.feed(body, 0, final=True)
-    if not one.error:
-        return None  # it just ends too early
-    import json_repair  # slow to import, and hardly ever needed
-
-    try:
-        value = json_repair.loads(body)
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(value, dict | list) or not value or not _same_text(body, value):
-        return None
-    return _each([text]), [Repair.JSON_REPAIRED]
+def _searched(body: str, expected: Expected, *, closed: bool) -> tuple[list[str], list[str]] | None:
+    """What a search finds in JSON that lacks commas, colons or quotes."""
+    found = broken_json.read(body, expected, closed=closed) if body.startswith(("{", "[")) else None
+    return (_each([found.text]), found.repairs) if found else None
 
 
 def _each(bodies: Sequence[str]) -> list[str]:
@@ -206,22 +196,8 @@ def _each(bodies: Sequence[str]) -> list[str]:
     return [item for text in bodies for item in (items(text) if text.startswith("[") else [text])]
 
 
-def _same_text(written: str, value: Any) -> bool:
-    """Whether a value holds just what was written, white space, quotes and the punctuation of JSON aside."""
-    text = json.dumps(value, ensure_ascii=False)
-    invented = text.count('""') > written.count('""') + written.count("''")
-    return not invented and _essence(written) == _essence(text)
-
-
-def _essence(text: str) -> str:
-    text = re.sub(r"\\u([0-9a-fA-F]{4})", lambda found: chr(int(found[1], 16)), text)
-    text = re.sub(r"\\[nrtbf]", "", text)
-    text = re.sub(r"\bTrue\b", "true", re.sub(r"\bFalse\b", "false", re.sub(r"\bNone\b", "null", text)))
-    return re.sub(r"[\s\"'{}\[\]:,\\]", "", text)
-
-
 def unescaped(text: str) -> str | None:
-    r"""Text whose quotes and line breaks were escaped once too often (`{\"a\": 1}`); None if not all of it was."""
+    r"""Read text that was escaped once too often (`{\"path\": \"a\"}`); None if not all of it was."""
     with contextlib.suppress(ValueError):
         return str(json.loads(f'"{text}"', strict=False)) if "\\" in text else text
     return None

@@ -26,6 +26,8 @@ _TAG_NAME = re.compile(r"<[\w:.-]{3,}")
 _TAGS = re.compile(r"(?:<[^<>]*>|\S)+")
 _BETWEEN_TAGS = re.compile(r"\s*\n\s*|(?<=>)\s*(?=<)")
 _BRACKETS = re.compile(r"^[\])}]+(?=<[|/\w]|\[/)")
+COMMENTS = ("//", "/*", "#")
+"""What models begin a comment in JSON with."""
 CODE_BLOCK = Maybe((Lit("```"), Maybe((Lit("json"),)), Space()))
 """The opening fence of a code block that stands inside of a call's tags."""
 
@@ -269,8 +271,11 @@ def variants(syntax: CallSyntax) -> list[tuple[Part, ...]]:
     elif syntax.dialect.codec == "gemma":
         openings = [(Lit("{"),)]
     else:
-        openings = [opening_of_json(Lit("}")) if syntax.body == "args" else opening_of_json()]
+        empty = [Lit("}")] if syntax.body == "args" else []
+        openings = [opening_of_json(*empty, *map(Lit, COMMENTS))]
         openings.append((Lit("{"), *opening_of_json()))
+        key = Chars(r"\w.\-", MOST_NAME) if syntax.body == "args" else OneOf((*syntax.dialect.json.name, *AROUND))
+        openings.append((Lit("{"), Space(), key, Maybe((OneOf(QUOTES),)), Space(), Lit(":")))  # a quote is missing
         if syntax.body == "json":
             openings.append((Lit("["), Space(), *openings[0]))  # several calls where there should be one
     return [
@@ -294,8 +299,11 @@ def _declared_envelopes(dialect: Description) -> list[tuple[Part, ...]]:
 
     quote = OneOf(QUOTES)
     colon = (quote, Space(), Lit(":"), Space())
+    named = (Space(), quote, _name(dialect), quote)
     return [
-        opening(OneOf(keys.name), *colon, quote, _name(dialect), quote),
+        opening(OneOf(keys.name), quote, Space(), Maybe((Lit(":"),)), *named),
+        opening(OneOf(keys.name), Space(), Lit(":"), *named),
+        (Lit("{"), Space(), OneOf(keys.name), Maybe((quote,)), Space(), Lit(":"), *named),
         opening(OneOf((*keys.arguments, *AROUND)), *colon, Lit("{")),
         opening(Lit("type"), *colon, OneOf(('"function"', '"tool_use"', '"tool_call"'))),
         opening(OneOf(LISTS), *colon, Lit("[")),

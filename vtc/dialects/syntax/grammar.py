@@ -242,7 +242,9 @@ class Grammar:
             wrong = Token("wrong", (Lit("</"), Chars(r"\w:.\-", 64), Lit(">")))
             following = self._heads_of(syntax.dialect, "m") if parts == syntax.written_tail(name) else []
             return expecting([Token("tail0", parts), around, brace, fence, wrong, *following])
-        return _END_OF_LINE if syntax.whole_line else _NOTHING
+        if syntax.body == "kwargs":
+            return _NOTHING
+        return _END_OF_LINE if syntax.whole_line else _NO_QUOTE
 
     def _after(self, syntax: CallSyntax) -> Scan:
         """Behind a call: closers that may still come, and in a section its next call."""
@@ -376,6 +378,12 @@ _END_OF_LINE = Scan(
     r"(?P<tail>[ \t\r]{0,256}(?:(?=\n)|\Z))|(?P<extra0>\}[ \t\r]{0,256}(?:(?=\n)|\Z))",
 )
 _NOTHING = Scan("(?P<tail>)", "(?P<tail>)")
+_GOES_ON = (
+    r"(?:[ \t]{0,256}[\"']|[^\n\r{<\[\"']{1,400}+[\"'][ \t]{0,256}[},\]]|\[(?![A-Z/])"
+    r"|`(?![\s.,;:)]|\Z)|(?!functions\.|\w{1,128}\[|call:|to=|commentary)[\w$\\/:.\#+=@&*!?~^%{(-]|[^\x00-\x7f✿])"
+)
+_NO_QUOTE = Scan(rf"(?P<hold>[^\n\r{{<\[\"']{{0,400}}\[?\Z)|(?P<tail>)(?!{_GOES_ON})", rf"(?P<tail>)(?!{_GOES_ON})")
+"""After JSON without closing tags: what follows may belong to a string of it that has a quote that is not escaped."""
 
 
 def compiled(
