@@ -197,22 +197,21 @@ class OpenCall:
         if self.spilled:
             self._arguments[self._key] = None  # which parameters it has decides what its tags mean
             return
-        given = self._arguments.get(self._key, _MISSING)
+        again, given = self._key in self._arguments, self._arguments.get(self._key)
         self._set(self._key, "".join(self._value), self._param, self._is_string)
-        if given is not _MISSING:
+        if again:
             self.repairs[Repair.REPEATED.of(self._key)] = None
             if self._twice is None and dumped(given) != dumped(self._arguments[self._key]):
                 self._twice = self._key
         if doubled:
             self.repairs[Repair.DOUBLED_CLOSER] = None
-        if self._tool and self._declared and self._key not in self._declared and not self._open_ended:
-            self.repairs[Repair.UNDECLARED.of(self._key)] = None
+        self._note_undeclared(self._key)
         self._value.clear()
 
-    @property
-    def _open_ended(self) -> bool:
-        """True if the schema itself says that there may be more parameters than it declares."""
-        return bool(self._schema.get("additionalProperties"))
+    def _note_undeclared(self, key: str) -> None:
+        """Note an undeclared parameter, unless the schema itself says that there may be more than it declares."""
+        if self._tool and self._declared and key not in self._declared and not self._schema.get("additionalProperties"):
+            self.repairs[Repair.UNDECLARED.of(key)] = None
 
     def _set(self, key: str, text: str, param: int = 0, is_string: bool | None = None) -> None:
         """A parameter's value, from the text between its tags."""
@@ -268,9 +267,8 @@ class OpenCall:
 
     def repaired(self, unknown_tools: str) -> tuple[list[Call], str]:
         """The events for what the strict reading failed on, and the text after it; no events if it cannot be told."""
-        body = self.body
+        body, rest = self.body, ""
         closers = self.syntax.closing_tags(self.written)
-        rest = ""
         try:
             if self.json is None:
                 if self.quotes_calls or not self._split(body):
@@ -325,11 +323,13 @@ class OpenCall:
         required = [key for key in missing if key in values.required(self._schema)]
         if required and Repair.MISSING_CLOSER in self.repairs:
             raise envelope.NotACall(f"{required[0]!r} is missing: its end may be, too")
-        absorbed = tuple(missing if self.balance > 0 and self.syntax.closers_alike else required)
-        if absorbed and self.syntax.param_opener(absorbed).search(self.body):
+        if self.balance > 0 and self.syntax.closers_alike:
+            required = [*missing, *(key for key in self.syntax.next_params(self.body) if key not in self._arguments)]
+        if required and self.syntax.param_opener(tuple(required)).search(self.body):
             if not self._lenient or not self._split(self.body):
-                swallowed = f"a parameter may have swallowed {absorbed[0]!r}"
-                raise envelope.NotACall(f"{swallowed}, as its closing tag is missing")
+                raise envelope.NotACall(
+                    f"a parameter may have swallowed {required[0]!r}, as its closing tag is missing"
+                )
         elif self.unsure:
             raise envelope.NotACall("a parameter may have swallowed another, as its closing tag is missing")
 
@@ -337,17 +337,18 @@ class OpenCall:
         """Read the parameters of a body whose closers are missing or wrong; False if that cannot be told."""
         if not self._declared:
             return False
-        closers = {key: self.syntax.param_closer(key) for key in self._declared}
-        opener = self.syntax.param_opener(tuple(self._declared))
+        keys = (*self._declared, *self._arguments, *self.syntax.next_params(body))
+        closers = {key: self.syntax.param_closer(key) for key in keys}
+        opener = self.syntax.param_opener(tuple(closers))
         tail = self.syntax.closing_tags(self.written)
         found = repairs.tagged(body, opener, closers, tail, values.required(self._schema), self.syntax.param_beginnings)
         if found is None:
             return False
-        texts, notes = found
         self._arguments.clear()
-        self.repairs = dict.fromkeys(notes or [Repair.MISSING_CLOSER])
-        for key, text in texts.items():
+        self.repairs = dict.fromkeys(found[1] or [Repair.MISSING_CLOSER])
+        for key, text in found[0].items():
             self._set(key, text)
+            self._note_undeclared(key)
         return True
 
     def _events(self, bodies: Sequence[str], unknown_tools: str) -> list[Call]:
@@ -394,7 +395,6 @@ class OpenCall:
         return [envelope.read_arguments(self.written, body, self._tool) for body in bodies]
 
 
-_MISSING = object()
 _PLAIN = Envelope()
 _ATTRIBUTE = re.compile(r"""([\w.:-]+)\s*=\s*(\\?["'])(.*?)\2(?=\s*/?>\s*\Z|\s+[\w.:-]+\s*=\s*\\?["'])\s*""", re.DOTALL)
 _CDATA = re.compile(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.DOTALL)
