@@ -10,6 +10,7 @@ import pytest
 from tests.dialects.material import DIALECTS, calls, content, described, merged, random_cuts, raw, read, single_cuts
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
+from vtc.dialects.syntax.forms import CallSyntax
 from vtc.events import Call, Event, Refusal, Tool
 
 TAGGED = {
@@ -194,6 +195,32 @@ def test_two_values_for_one_parameter_are_refused(dialect: Description) -> None:
     events = every_cut(dialect, text)
     assert calls(events) == []
     assert "'command' is given twice" in [event.reason for event in events if isinstance(event, Refusal)]
+
+
+ALIKE = [name for name, one in TAGGED.items() if CallSyntax(one, one.calls[0]).closers_alike]
+
+
+@pytest.mark.parametrize("name", ALIKE)
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({}, {"description": "1", "cwd": "/x"}),
+        ({}, {"cwd": "/x", "description": "y"}),
+        ({}, {"cwd": "/x"}),
+        ({}, {"cwd": "/x", "env": "a=b"}),
+        ({"cwd": "/x"}, {"env": "a=b"}),
+        ({"description": "1"}, {"cwd": "/x\n/y"}),
+    ],
+)
+def test_an_undeclared_parameter_after_a_quoted_opener_is_an_argument(
+    name: str, before: dict[str, str], after: dict[str, str]
+) -> None:
+    dialect = DIALECTS[name]
+    quoted = opener(dialect, "x").strip()
+    for value in (quoted, f"a {quoted} b", f"{quoted}\n{quoted}"):
+        arguments = {**before, "command": value, **after}
+        events = every_cut(dialect, reply(dialect, call(dialect, "bash", arguments)))
+        assert calls(events) == [("bash", arguments)]
 
 
 @EACH

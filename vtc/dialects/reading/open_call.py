@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from vtc.dialects.arguments import envelope, fitting, parameter, values
+from vtc.dialects.arguments.broken_json import Expected
 from vtc.dialects.arguments.framing import unframed
 from vtc.dialects.arguments.gemma import GemmaBody
 from vtc.dialects.arguments.json_object import JsonBody, dumped, items
@@ -197,22 +198,21 @@ class OpenCall:
         if self.spilled:
             self._arguments[self._key] = None  # which parameters it has decides what its tags mean
             return
-        given = self._arguments.get(self._key, _MISSING)
+        again, given = self._key in self._arguments, self._arguments.get(self._key)
         self._set(self._key, "".join(self._value), self._param, self._is_string)
-        if given is not _MISSING:
+        if again:
             self.repairs[Repair.REPEATED.of(self._key)] = None
             if self._twice is None and dumped(given) != dumped(self._arguments[self._key]):
                 self._twice = self._key
         if doubled:
             self.repairs[Repair.DOUBLED_CLOSER] = None
-        if self._tool and self._declared and self._key not in self._declared and not self._open_ended:
-            self.repairs[Repair.UNDECLARED.of(self._key)] = None
+        self._note_undeclared(self._key)
         self._value.clear()
 
-    @property
-    def _open_ended(self) -> bool:
-        """True if the schema itself says that there may be more parameters than it declares."""
-        return bool(self._schema.get("additionalProperties"))
+    def _note_undeclared(self, key: str) -> None:
+        """Note an undeclared parameter, unless the schema itself says that there may be more than it declares."""
+        if self._tool and self._declared and key not in self._declared and not self._schema.get("additionalProperties"):
+            self.repairs[Repair.UNDECLARED.of(key)] = None
 
     def _set(self, key: str, text: str, param: int = 0, is_string: bool | None = None) -> None:
         """A parameter's value, from the text between its tags."""
@@ -261,9 +261,8 @@ class OpenCall:
 
     def repaired(self, unknown_tools: str) -> tuple[list[Call], str]:
         """The events for what the strict reading failed on, and the text after it; no events if it cannot be told."""
-        body = self.body
+        body, rest = self.body, ""
         closers = self.syntax.closing_tags(self.written)
-        rest = ""
         try:
             if self.json is None:
                 if self.quotes_calls or not self._split(body):
@@ -319,11 +318,13 @@ class OpenCall:
         required = [key for key in missing if key in values.required(self._schema)]
         if required and Repair.MISSING_CLOSER in self.repairs:
             raise envelope.NotACall(f"{required[0]!r} is missing: its end may be, too")
-        absorbed = tuple(missing if self.balance > 0 and self.syntax.closers_alike else required)
-        if absorbed and self.syntax.param_opener(absorbed).search(self.body):
+        if self.balance > 0 and self.syntax.closers_alike:
+            required = [*missing, *(key for key in self.syntax.next_params(self.body) if key not in self._arguments)]
+        if required and self.syntax.param_opener(tuple(required)).search(self.body):
             if not self._lenient or not self._split(self.body):
-                swallowed = f"a parameter may have swallowed {absorbed[0]!r}"
-                raise envelope.NotACall(f"{swallowed}, as its closing tag is missing")
+                raise envelope.NotACall(
+                    f"a parameter may have swallowed {required[0]!r}, as its closing tag is missing"
+                )
         elif self.unsure:
             raise envelope.NotACall("a parameter may have swallowed another, as its closing tag is missing")
 
@@ -331,20 +332,21 @@ class OpenCall:
         """Read the parameters of a body whose closers are missing or wrong; False if that cannot be told."""
         if not self._declared:
             return False
-        escaped = self.syntax.dialect.escaped
-        keys = {escaped(key): key for key in self._declared}
+        escaped, unescaped = self.syntax.dialect.escaped, self.syntax.dialect.unescaped
+        following = map(unescaped, self.syntax.next_params(body))
+        keys = {escaped(key): key for key in (*self._declared, *self._arguments, *following)}
         closers = {key: self.syntax.param_closer(key) for key in keys}
-        opener = self.syntax.param_opener(tuple(self._declared))
+        opener = self.syntax.param_opener(tuple(keys.values()))
         tail = self.syntax.closing_tags(self.written)
         needed = map(escaped, values.required(self._schema))
         found = repairs.tagged(body, opener, closers, tail, needed, self.syntax.param_beginnings)
         if found is None:
             return False
-        texts, notes = found
         self._arguments.clear()
-        self.repairs = dict.fromkeys(notes or [Repair.MISSING_CLOSER])
-        for key, text in texts.items():
-            self._set(keys[key], text)
+        self.repairs = dict.fromkeys(found[1] or [Repair.MISSING_CLOSER])
+        for written, text in found[0].items():
+            self._set(keys[written], text)
+            self._note_undeclared(keys[written])
         return True
 
     def _events(self, bodies: Sequence[str], unknown_tools: str) -> list[Call]:
@@ -395,6 +397,5 @@ class OpenCall:
         return [envelope.read_arguments(self.written, body, self._tool) for body in bodies]
 
 
-_MISSING = object()
 _PLAIN = Envelope()
 _JSON = re.compile(r'\s*\{\s*"')

@@ -145,6 +145,16 @@ class CallSyntax:
         parts = loosened(trimmed(markup(before, self.dialect, slots)))
         return re.compile(pattern.whole(parts, "opener"))
 
+    def next_params(self, body: str) -> list[str]:
+        """The names of the parameters that open directly after a closer, declared or not, if closers are all alike."""
+        if not self.closers_alike:
+            return []
+        key = ESCAPED_KEY if self.dialect.entities else KEY
+        before, _ = pattern.split(pattern.parse(self.dialect.params[0], "param"), ("value",))
+        opener = loosened(trimmed(markup(before, self.dialect, _param_slots(Chars(key, MOST_NAME, "key")))))
+        parts = (*self.param_tail(0, ""), Space(), *opener)
+        return [found["key_next"] for found in re.finditer(pattern.whole(parts, "next"), body)]
+
     def param_closer(self, key: str) -> str:
         """The closing tag of a parameter, as it is written."""
         _, after = pattern.split(pattern.parse(self.dialect.params[0], "param"), ("value",))
