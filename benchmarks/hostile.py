@@ -137,6 +137,31 @@ def _whole(content: str = "x", **message: Any) -> bytes:
     return json.dumps({"id": "c", "choices": [{"index": 0, "message": said, "finish_reason": "stop"}]}).encode()
 
 
+def _named(name: str, arguments: Any = None) -> dict[str, Any]:
+    function = {"name": name, "arguments": json.dumps(arguments or {})}
+    return {"index": 0, "id": "c0", "type": "function", "function": function}
+
+
+def _with(arguments: Any, schema: Mapping[str, Any], model: str = "Guarded", *, stream: bool = True) -> Hostile:
+    """A call of the server's own with these arguments, of a tool with this schema."""
+    tools = [{"type": "function", "function": {"name": "bash", "parameters": schema}}]
+    asked = _asked(model, tools=tools, stream=stream)
+    calls = [_named("bash", arguments)]
+    if stream:
+        return Hostile(asked, _cut(_frame({"tool_calls": calls}) + END))
+    return Hostile(asked, _cut(_whole("", tool_calls=calls)), JSON)
+
+
+def _only(**entry: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": {"x": entry}}
+
+
+def _nested(levels: int, value: Any) -> Any:
+    for _ in range(levels):
+        value = {"x": value}
+    return value
+
+
 def _tools(count: int, parameters: int = 1) -> list[dict[str, Any]]:
     properties = {f"parameter_{i}": {"type": "string"} for i in range(parameters)}
     schema = {"type": "object", "properties": properties}
@@ -153,6 +178,28 @@ JSON = {"content-type": "application/json"}
 SHORT = _said(HERMES % 1) + END
 ZEROS = b"\0" * (1 << 20)
 NEVER = '<tool_call>{"name": "bash", "arguments": {"x": "'
+OBJECTS = {"x": [{} for _ in range(60_000)]}
+IN_TEXT = '<tool_call>{"name": "bash", "arguments": %s}</tool_call>\n'
+DOUBLING = {
+    "$defs": {
+        **{f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(20)},
+        "d20": {"type": "object"},
+    },
+    "$ref": "#/$defs/d0",
+}
+CHOICE = {
+    "type": "object",
+    "properties": {"x": {"$ref": "#/$defs/n"}},
+    "$defs": {
+        "n": {
+            "anyOf": [
+                {"type": "object", "properties": {"x": {"$ref": "#/$defs/n"}}},
+                {"type": "object", "properties": {"x": {"$ref": "#/$defs/n"}}, "required": ["y"]},
+                {"type": "string"},
+            ]
+        }
+    },
+}
 EXCHANGES: Mapping[str, Callable[[], Hostile]] = {
     "nothing hostile": lambda: Hostile(_asked(), [SHORT]),
     "300 MB of zeros in gzip": lambda: Hostile(_asked(), _zipped((ZEROS, 300), read=READ), GZIP),
@@ -190,6 +237,41 @@ EXCHANGES: Mapping[str, Callable[[], Hostile]] = {
     "1 MB of <, in JSON called a stream": lambda: Hostile(_asked("m"), _cut(_whole("<" * 1_000_000))),
     "1 MB of <, not streamed": lambda: Hostile(_asked("m", stream=False), _cut(_whole("<" * 1_000_000)), JSON),
     "brackets, not streamed": lambda: Hostile(_asked(stream=False), _cut(b'{"a": ' + b"[" * 5_000_000), JSON),
+    "brackets and nothing else, not streamed": lambda: Hostile(_asked(stream=False), _cut(b"[" * 4_000_000), JSON),
+    "a text of 4 MB of [, not streamed": lambda: Hostile(_asked(stream=False), _cut(_whole("[" * 4_000_000)), JSON),
+    "a text of 4 MB of [, not streamed, no policy": lambda: Hostile(
+        _asked("m", stream=False), _cut(_whole("[" * 4_000_000)), JSON
+    ),
+    "a text of 1 MB of {, not streamed, no policy": lambda: Hostile(
+        _asked("m", stream=False), _cut(_whole("{" * 1_000_000)), JSON
+    ),
+    "60,000 objects as arguments": lambda: _with(OBJECTS, {"type": "object"}),
+    "60,000 objects as arguments, not streamed": lambda: _with(OBJECTS, {"type": "object"}, stream=False),
+    "60,000 objects as arguments, no policy": lambda: _with(OBJECTS, {"type": "object"}, "m"),
+    "60,000 objects in the text": lambda: Hostile(_asked(), _cut(_said(IN_TEXT % json.dumps(OBJECTS)) + END)),
+    "100,000 keys": lambda: _with({f"k{i}": i for i in range(100_000)}, {"type": "object"}),
+    "100,000 keys, no policy": lambda: _with({f"k{i}": i for i in range(100_000)}, {"type": "object"}, "m"),
+    "a name of 800 KB": lambda: Hostile(_asked(), _cut(_frame({"tool_calls": [_named("a" * 800_000)]}) + END)),
+    "a name of 800 KB, no policy": lambda: Hostile(
+        _asked("m"), _cut(_frame({"tool_calls": [_named("a" * 800_000)]}) + END)
+    ),
+    "4,000 unique objects": lambda: _with(
+        {"x": [{"a": i, "b": str(i)} for i in range(4_000)]}, _only(uniqueItems=True)
+    ),
+    "a pattern that backtracks": lambda: _with({"x": "a" * 28 + "!"}, _only(pattern=r"^(a|a)*$")),
+    "a pattern that backtracks, for many": lambda: _with(
+        {"x": ["a" * 20 + "!"] * 4_000}, _only(items={"pattern": r"^(a|a)*$"})
+    ),
+    "references that double": lambda: _with({"x": "a"}, DOUBLING),
+    "100,000 numbers of which none is text": lambda: _with(
+        {"x": [*range(100_000)]}, _only(contains={"type": "string"}, items={"type": "integer"})
+    ),
+    "5,000 options for 2,000 items": lambda: _with(
+        {"x": ["z"] * 2_000}, _only(items={"enum": [f"option {i}" for i in range(5_000)]})
+    ),
+    "20,000 numbers as text": lambda: _with({"x": ["1"] * 20_000}, _only(items={"type": "integer"})),
+    "a choice in itself around 200 KB": lambda: _with(_nested(100, "a" * 200_000), CHOICE),
+    "a choice in itself that fits nowhere": lambda: _with(_nested(25, 1), CHOICE),
     "10,000 tools": lambda: Hostile(_asked(tools=_tools(10_000)), [SHORT]),
     "10,000 tools, in the prompt": lambda: Hostile(_asked("deepseek-r1", tools=_tools(10_000)), [SHORT]),
     "500 tools with 40 parameters": lambda: Hostile(_asked(tools=_tools(500, 40)), [SHORT]),

@@ -9,6 +9,9 @@ from hypothesis import strategies as st
 
 from tests.apis import chat
 from vtc.apis import APIS
+from vtc.dialects.cache import ConversationCache
+from vtc.dialects.reading.reader import Reader
+from vtc.dialects.syntax.grammar import compiled
 from vtc.exchange import Exchange
 from vtc.exchange.stream import Stream
 from vtc.profiles.loader import builtin_directory, load
@@ -28,18 +31,27 @@ def planner(**settings: Any) -> Planner:
     return Planner(PROFILES, Settings(**settings))
 
 
-def opened(seed: str = "seed", settings: dict[str, Any] | None = None, **fields: Any) -> Exchange:
+def opened(
+    seed: str = "seed",
+    settings: dict[str, Any] | None = None,
+    cache: ConversationCache | None = None,
+    **fields: Any,
+) -> Exchange:
     body = chat.encoded(chat.request(stream=True, **fields))
-    return Exchange.open(API, body, AGENT, planner(**settings or {}), seed)
+    return Exchange.open(API, body, AGENT, planner(**settings or {}), seed, cache)
 
 
-def shows_reasoning(whole: Exchange) -> bool:
+def shows_reasoning(whole: Exchange, *texts: str) -> bool:
     """Tell whether a whole reply, which was read by now, showed late that it began inside of the reasoning.
 
     A stream of the same has said that as text by then, with the calls in it: the two cannot be alike.
     """
-    thinking = whole.plan.reading.thinking
-    return thinking.may_show and thinking.learned is not None and thinking.learned.begins_inside is True
+    plan, think = whole.plan.reading, whole.plan.reading.thinking
+    reader = Reader(compiled(plan.dialects, think.tags), plan.tools, begins=think.begins(whole=True), think=think.to)
+    for text in texts:
+        reader.feed(text)
+        reader.pause()
+    return think.may_show and reader.began_inside is True
 
 
 def fed(stream: Stream, *pieces: bytes) -> bytes:

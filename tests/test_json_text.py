@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtc.json_text import decode, encode
+from vtc.json_text import decode, encode, encode_line
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.text()
 VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))
@@ -40,3 +40,12 @@ def test_what_is_no_json_is_a_value_error(data: bytes) -> None:
 def test_half_a_surrogate_pair_and_raw_json_are_written() -> None:
     assert encode(["\ud83d", msgspec.Raw(b"[1, 2]")]) == b'["\\ud83d",[1,2]]'
     assert encode(msgspec.Raw(b"[1, 2]")) == b"[1, 2]"
+
+
+@given(VALUES)
+def test_line_of_json_is_one_line_to_every_client(value: object) -> None:
+    """Python's `str.splitlines` cuts at U+2028, U+2029 and U+0085, too."""
+    for said in (value, ["a\u2028b\u2029c\x85d", value]):
+        line = encode_line(said)
+        assert decode(line) == said
+        assert len(line.decode().splitlines()) == 1

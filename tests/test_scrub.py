@@ -28,6 +28,28 @@ from vtc.scrub import SECRET, escaped, scrub, scrubbed, secrets, told
         "Cookie: session=abcdef",
         "-----BEGIN RSA PRIVATE KEY-----\nabcdef\n-----END RSA PRIVATE KEY-----",
         "-----BEGIN PRIVATE KEY-----\nabcdef",
+        "-----BEGIN PGP PRIVATE KEY BLOCK-----\n\nabcdef\n-----END PGP PRIVATE KEY BLOCK-----",
+        "GITHUB_TOKEN=abcdefgh",
+        "token: abcdefgh",
+        "https://hooks.slack.com/services/T0123/B0123/abcdefabcdef",
+        "SG." + "abcdef1" * 3 + "." + "abcdef2" * 6,
+        "DefaultEndpointsProtocol=https;AccountName=x;AccountKey=abcdef+/abcdef==",
+        "ya29.abcdefghijklmnopqrs",
+        "xai-abcdefghijklmnopqrs",
+        "pplx-abcdefghijklmnopqrs",
+        '{"password": "hunter22, abcdef; (x) abcdef"}',
+        r"{\"password\": \"hunter22, abcdef\", \"x\": 1}",
+        "DB_PASS=abcdef",
+        "passphrase: abcdef",
+        '"private_key": "abcdef"',
+        "whsec_abcdefghijklmnopqrs",
+        "dop_v1_" + "abcdef12" * 8,
+        "pypi-abcdefghijklmnopqrs",
+        "123456789:AA" + "abcdef1" * 5,
+        "MTIzNDU2Nzg5MDEyMzQ1Njc4.abcdef.abcdefghijklmnopqrstuvwxyz0",
+        "https://discord.com/api/webhooks/123456/abcdefghijklmnopqrs",
+        "machine x.example login me password abcdef",
+        "https://x.example/blob?sv=1&sig=abcdef%2F",
     ],
 )
 def test_what_is_secret_is_taken_out(text: str) -> None:
@@ -46,6 +68,9 @@ def test_what_is_secret_is_taken_out(text: str) -> None:
         "call_6f9dd9df4e9d598b012fa3f8 and 5f0c1ab2-0000-4000-8000-000000000000",
         "http://127.0.0.1:8080/v1/chat/completions?stream=true",
         "the password is asked for; tokens: 512, max_tokens=512",
+        "Unexpected token; three tokens: a token is [secret]",
+        '{"password": "string", "token": "", "secret": null, "pwd": {"type": "string"}}',
+        "the signal=5, the compass: north, a keyboard = new, passed: 5",
         "<tool_call>\n<function=read_file>\n<parameter=path>\na.txt\n</parameter>\n</function>\n</tool_call>",
     ],
 )
@@ -86,7 +111,12 @@ def test_plain_data() -> None:
 
 def test_control_characters_are_escaped_and_nothing_else() -> None:
     assert escaped({"a": ["x\n\x1b[1m\u2028", 1]}) == {"a": [r"x\n\x1b[1m\u2028", 1]}
-    assert escaped("é 😀 a-b\\") == "é 😀 a-b\\"
+    assert escaped("é 😀 a-b\\ 日本語 \u00e4 ±") == "é 😀 a-b\\ 日本語 \u00e4 ±"
+
+
+@pytest.mark.parametrize("code", [0xAD, 0x34F, 0x200B, 0x2065, 0x3164, 0xFE0F, 0xFEFF, 0xE0001, 0xE0041, 0xE0100])
+def test_a_character_that_no_one_sees_is_escaped(code: int) -> None:
+    assert escaped(f"a{chr(code)}b") == f"a{chr(code).encode('unicode_escape').decode()}b"
 
 
 def test_an_error_is_told_with_its_trace_and_without_keys_and_line_breaks() -> None:

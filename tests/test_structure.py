@@ -44,8 +44,8 @@ IMPURE = {
     *("time", "random", "secrets", "uuid"),
     *("socket", "asyncio", "threading", "subprocess", "requests", "httpx"),
 }
-LOCKED = {("vtc/dialects/bounded_cache.py", "threading")}
-"""What may be imported all the same: for a lock, as large replies are read beside the event loop."""
+LOCKED = {("vtc/dialects/bounded_cache.py", "threading"), ("vtc/guards/budget.py", "time")}
+"""What may be imported all the same: for a lock, as large replies are read beside the event loop; to bound work."""
 CLOCKS = {"now", "utcnow", "today"}
 FILE_METHODS = {"read_text", "read_bytes", "write_text", "write_bytes"}
 MAX_LINES = 400

@@ -103,9 +103,11 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
     harmless: bool = False
 
 
-type Reason = Literal["stop", "length", "tool_calls", "other"]
-"""Why a message ended: `length` cuts it off, and calls do not change `other` (a filter, or an API
-whose reason does not speak of calls)."""
+type Reason = Literal["stop", "length", "tool_calls", "halted", "other"]
+"""Why a message ended: `length` cuts it off, as does a filter or a fault of the server (`halted`). Calls change none of
+these, nor `other` (of an API whose reason does not speak of calls)."""
+CUT_OFF: frozenset[Reason] = frozenset(("length", "halted"))
+"""The reasons that cut a message off: a call that is open then is none."""
 
 
 class TextDelta(msgspec.Struct, frozen=True, gc=False):

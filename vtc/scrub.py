@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import traceback
+import unicodedata
 from collections.abc import Iterable, Mapping
 from itertools import takewhile
 from typing import Any
@@ -16,7 +17,9 @@ from typing import Any
 SECRET = "[secret]"
 """What stands in a secret's place."""
 
-HEADERS = ("authorization", "proxy-authorization", "cookie", "set-cookie", "x-api-key", "api-key", "x-goog-api-key")
+CREDENTIALS = ("authorization", "x-api-key", "api-key", "x-goog-api-key", "proxy-authorization")
+"""Headers by which a client says who it is."""
+HEADERS = (*CREDENTIALS, "cookie", "set-cookie")
 """Headers whose values are secret."""
 
 _SHORTEST = 6
@@ -26,12 +29,18 @@ _TELLING = 8
 """Characters that tell a known secret from other text: a beginning of it that long goes, too."""
 
 _SCHEME = re.compile(r"(?i)^(bearer|basic|token)\s+")
-_PRIVATE_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.S)
+_KEY_BLOCK = r"[A-Z ]*PRIVATE KEY(?: BLOCK)?-----"
+_PRIVATE_KEY = re.compile(rf"-----BEGIN {_KEY_BLOCK}.*?(?:-----END {_KEY_BLOCK}|\Z)", re.S)
 _FORMS = {
     "sk-": r"[\w-]{6,}",
     **dict.fromkeys((f"{kind}_{mode}_" for kind in ("sk", "pk", "rk") for mode in ("live", "test")), r"\w{8,}"),
-    **dict.fromkeys(("gsk_", "hf_", "r8_"), r"\w{16,}"),
-    **dict.fromkeys(("nvapi-", "glpat-"), r"[\w-]{16,}"),
+    **dict.fromkeys(("gsk_", "hf_", "r8_", "xai-", "pplx-"), r"\w{16,}"),
+    **dict.fromkeys(("nvapi-", "glpat-", "ya29.", "pypi-"), r"[\w-]{16,}"),
+    **dict.fromkeys(("dop_v1_", "doo_v1_", "dor_v1_"), r"\w{32,}"),
+    "whsec_": r"[\w+/=]{16,}",
+    "SG.": r"[\w-]{16,}\.[\w-]{16,}",
+    "hooks.slack.com/services/": r"[\w/]{8,}",
+    "discord.com/api/webhooks/": r"\d+/[\w-]{16,}",
     **dict.fromkeys(("gho_", "ghp_", "ghs_", "ghu_", "ghr_", "github_pat_", "npm_"), r"\w{20,}"),
     "xox": r"[a-z]-[\w-]{8,}",
     **dict.fromkeys(("AKIA", "ASIA"), r"[0-9A-Z]{16}"),
@@ -41,15 +50,22 @@ _FORMS = {
 """How keys and tokens begin, and what follows."""
 _FORM = re.compile(rf"\b(?:{'|'.join(re.escape(begin) + rest for begin, rest in _FORMS.items())})")
 _SCHEMES = re.compile(r"(?i)\b(bearer|basic)(\s+)[\w.~+/=-]{8,}")
+_BOT_TOKENS = re.compile(r"\b(?:\d{8,10}:AA[\w-]{30,}|[MNO][\w-]{22,27}\.[\w-]{6}\.[\w-]{27,38})")
+"""Those of Telegram and Discord."""
+_NETRC = re.compile(r"(?i)(\blogin\s+\S+\s+password\s+)\S+")
 _IN_URL = re.compile(r"(?<=://)[^\s/:@\"']+:[^\s/@\"']+(?=@)")
 _NAMED = re.compile(
     r"""(?ix)
     ( (?: api[_-]?key | apikey | access[_-]?token | auth[_-]?token | refresh[_-]?token | client[_-]?secret
-        | secret[_-]?(?:access[_-]?)?key | password | passwd | authorization | (?<![\w-])(?:set-)?cookie )
-      \\*["']? \s* [:=] \s* \\*["']? )
-    (?! (?:str|string|bytes|none|null|true|false) \b ) [^\s"'\\&,;<>(){}\[\]]{4,}
+        | secret[_-]?(?:access[_-]?)?key | private[_-]?key | (?:account|shared[_-]?access)[_-]?key
+        | pass(?:word|wd|phrase) | (?<=_)pass | (?<![a-z])(?:token|secret|pwd) | (?<=[?&])sig
+        | authorization | (?<![\w-])(?:set-)?cookie )
+      \\*["']? \s* [:=] \s* )
+    (?! \\*["']? (?:str|string|bytes|none|null|true|false) \b )
+    (?: (?P<quote>\\*["']) (?!\[) (?: (?!(?P=quote)) [^\n] ){4,4096} | [^\s"'\\&,;<>(){}\[\]]{4,} )
     """
 )
+"""A value in quotes goes as a whole, whatever stands in it."""
 
 
 _RULES: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...] = (
@@ -57,7 +73,9 @@ _RULES: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...] = (
     (("bearer", "basic"), _SCHEMES, rf"\1\2{SECRET}"),
     (tuple(begin.casefold() for begin in _FORMS), _FORM, SECRET),
     (("://",), _IN_URL, SECRET),
-    (("key", "token", "secret", "passw", "authorization", "cookie"), _NAMED, rf"\1{SECRET}"),
+    ((":aa", "."), _BOT_TOKENS, SECRET),
+    (("password",), _NETRC, rf"\1{SECRET}"),
+    (("key", "token", "secret", "pass", "pwd", "sig=", "authorization", "cookie"), _NAMED, rf"\1\g<quote>{SECRET}"),
 )
 """What text one of which must be there, in any case, for a pattern to find anything; and what it puts in its place.
 
@@ -66,16 +84,26 @@ To look for some words takes a tenth of the time that the patterns take, and har
 _WORDS = tuple(word for words, _, _ in _RULES for word in words)
 
 
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
-"""Characters that end a line, move a terminal's cursor, turn the direction of text, or are none."""
+_NO_ASCII = re.compile(r"[^ -~]")
+_UNSEEN = frozenset({"Cc", "Cf", "Cn", "Cs", "Zl", "Zp"})
+"""Categories of what ends a line, moves a terminal's cursor, turns the direction of text, is not seen, or is none."""
+_BLANK = re.compile(r"[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+"""Letters and marks that Unicode says are not shown (`Default_Ignorable_Code_Point`)."""
+
+
+def _escape(found: re.Match[str]) -> str:
+    one = found[0]
+    if unicodedata.category(one) in _UNSEEN or _BLANK.match(one):
+        return one.encode("unicode_escape").decode()
+    return one
 
 
 def escaped[T](value: T) -> T:
-    """Plain data with the control characters in every text written as escapes: what is told of a model is data."""
+    """Plain data with the characters in every text that no one sees written as escapes: what a model says is data."""
     result: Any = value
     match value:
         case str():
-            result = _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), value)
+            result = _NO_ASCII.sub(_escape, value)
         case list():
             result = [escaped(item) for item in value]
         case dict():

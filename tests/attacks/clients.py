@@ -25,31 +25,48 @@ CLINE_PARAMETERS = (
 )  # fmt: skip
 
 
-def cline(text: str) -> list[tuple[str, dict[str, str]]]:
-    """The calls that Cline carries out; one that is not closed is carried out at the end of the stream, too."""
+JAVASCRIPT_SPACE = "\t\n\v\f\r \xa0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" + "".join(
+    map(chr, range(0x2000, 0x200B))
+)
+
+
+def cline(text: str, *, roo: bool = False) -> list[tuple[str, dict[str, str]]]:
+    """The calls that Cline carries out; one that is not closed is carried out at the end of the stream, too.
+
+    Its version 1, which `roo` follows, looks for the last closer of a file's content as closers come, and version 2
+    when the call ends.
+    """
     calls: list[tuple[str, dict[str, str]]] = []
-    tool, parameter, start = "", "", 0
+    tool, parameter, start, body = "", "", 0, 0
     for at in range(1, len(text) + 1):
         if tool and parameter:
             closer = f"</{parameter}>"
             if not text.endswith(closer, 0, at):
                 continue
-            calls[-1][1][parameter] = text[start : at - len(closer)].strip()
+            calls[-1][1][parameter] = text[start : at - len(closer)].strip(JAVASCRIPT_SPACE)
             parameter = ""
+            if roo:
+                continue
         elif tool:
             found = next((one for one in CLINE_PARAMETERS if text.endswith(f"<{one}>", 0, at)), "")
             if found:
                 parameter, start = found, at
                 continue
         if tool:
-            if text.endswith(f"</{tool}>", 0, at):
+            ends = text.endswith(f"</{tool}>", 0, at)
+            whole = text[body : at - len(f"</{tool}>")] if ends else text[body:at]
+            if tool in ("write_to_file", "new_rule") and (whole.endswith("</content>") if roo else ends):
+                first, last = whole.find("<content>"), whole.rfind("</content>")
+                if 0 <= first < last:
+                    calls[-1][1]["content"] = whole[first + len("<content>") : last].strip(JAVASCRIPT_SPACE)
+            if ends:
                 tool = ""
             continue
         if found := next((one for one in CLINE_TOOLS if text.endswith(f"<{one}>", 0, at)), ""):
-            tool = found
+            tool, body = found, at
             calls.append((tool, {}))
     if tool and parameter:
-        calls[-1][1][parameter] = text[start:].strip()
+        calls[-1][1][parameter] = text[start:].strip(JAVASCRIPT_SPACE)
     return calls
 
 

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+from typing import Any
+
+import msgspec
 import pytest
 
 from fuzz.policies import FORBIDDEN, POLICIES, opened
-from tests.attacks.clients import called, named
+from tests.apis import messages, ollama, responses
+from tests.attacks.clients import called, cline, named
+from tests.attacks.lab import CLINE, PROMPT, streamed
 from tests.attacks.seeds import CALLS
+from tests.attacks.test_model import HERMES, SRC, TWICE, as_markup
+from tests.exchanges import PROFILES
+from vtc.apis import APIS
+from vtc.exchange import Exchange
+from vtc.guards.chain import Guards
+from vtc.profiles.planner import Planner, Settings
+from vtc.profiles.schema import Match, PolicyProfile
 
 CLIENTS = {"chat": 1, "messages": 2, "responses": 3, "ollama": 4}
 
@@ -23,4 +37,36 @@ def test_no_denied_call_leaves(what: str, choice: int) -> None:
         stream = exchange.stream()
         out = b"".join([*stream.feed(body), *stream.finish()])
     assert not (named(out) | called(out)) & FORBIDDEN
+    assert exchange.report.failures == []
+
+
+MODULES = {"messages": messages, "responses": responses, "ollama": ollama}
+PROMPTED: dict[str, dict[str, Any]] = {
+    "messages": {**messages.request("Look.", stream=True), "system": PROMPT},
+    "responses": {**responses.request("Look.", stream=True), "instructions": PROMPT},
+    "ollama": {
+        **ollama.request("Look.", stream=True),
+        "messages": [{"role": "system", "content": PROMPT}, {"role": "user", "content": "Look."}],
+    },
+}
+
+
+@pytest.mark.parametrize("way", ["own", "hermes"])
+@pytest.mark.parametrize("what", TWICE)
+@pytest.mark.parametrize("name", MODULES)
+def test_cline_reads_no_argument_that_a_rule_did_not_see(name: str, what: str, way: str) -> None:
+    tool, arguments = TWICE[what]
+    text = as_markup(tool, arguments) if way == "own" else HERMES.format(tool, json.dumps(arguments))
+    module = MODULES[name]
+    api = next(api for api in APIS if api.path in module.PATH or module.PATH.endswith(api.path))
+    policy = PolicyProfile(name="mine", match=Match(), guards=msgspec.convert(SRC, Guards))
+    planner = Planner(dataclasses.replace(PROFILES, policies={"mine": policy}), Settings())
+    asked = {key: value for key, value in PROMPTED[name].items() if key != "tools"}
+    facts = dataclasses.replace(CLINE, path=module.PATH)
+    exchange = Exchange.open(api, json.dumps(asked).encode(), facts, planner, "seed")
+    body = streamed(exchange, module.streamed_text(text[:9], text[9:]))
+    left = module.read(body).content
+    for _, read in cline(left) + cline(left, roo=True):
+        assert read["path"].startswith("src/"), left
+    assert cline(left) in ([], [TWICE[what]])
     assert exchange.report.failures == []

@@ -61,10 +61,17 @@ def test_tools_are_taken_from_a_request_of_every_api(api: str, tmp_path: Path) -
     assert [call["arguments"] for call in found["calls"]] == [{"filePath": "5"}]
 
 
+def test_a_call_of_an_unknown_tool_is_told(tools: Path) -> None:
+    result = run(tools, "--dialect", "hermes", text=CALL.replace("read", "Grep"))
+    assert result.exit_code == 0
+    assert "call Grep (hermes)" in result.output
+    assert "unknown-tool" in result.output
+
+
 def test_a_refusal_is_told_and_is_an_exit_code(tools: Path) -> None:
-    result = run(tools, "--dialect", "hermes", text=CALL.replace("read", "rm"))
+    result = run(tools, "--dialect", "hermes", text=CALL.replace("read", "sh.rm"))
     assert result.exit_code == 1
-    assert "left as text: no tool 'rm' is offered" in result.output
+    assert "left as text: no tool 'sh.rm' is offered; offered: read" in result.output
 
 
 def test_as_json(tools: Path) -> None:
@@ -162,10 +169,12 @@ def test_a_dialect_that_does_not_exist(tools: Path) -> None:
 def test_tools_that_are_no_functions_are_not_offered(api: str, hosted: chat.Json, tmp_path: Path) -> None:
     path = tmp_path / "request.json"
     path.write_bytes(asked(api, tools=[*SHAPES[api].request()["tools"], hosted]))
-    for name, calls in (("read", 1), ("bash", 0), ("custom", 0)):
+    for name, calls in (("read", 1), ("bash", 0), ("image_generation", 0)):
         written = chat.DIALECTS["hermes"](name, {"filePath": "/a"})
         (found,) = objects(run(path, "--json", text=written))
-        assert len(found["calls"]) == calls
+        offered = [call for call in found["calls"] if "unknown-tool" not in call["repairs"]]
+        assert len(offered) == calls
+        assert found["calls"] == offered or f'"name": "{name}"' not in json.dumps(hosted)
 
 
 def test_tools_of_a_request_for_a_response_may_be_in_a_namespace(tmp_path: Path) -> None:
@@ -174,4 +183,7 @@ def test_tools_of_a_request_for_a_response_may_be_in_a_namespace(tmp_path: Path)
     path.write_text(json.dumps(responses.request(tools=tools)))
     written = chat.DIALECTS["hermes"]("fs__readFile", {}) + chat.DIALECTS["hermes"]("fs__read", {"filePath": "/a"})
     (found,) = objects(run(path, "--json", text=written))
-    assert [call["name"] for call in found["calls"]] == ["fs.read"]
+    assert [(call["name"], call["repairs"]) for call in found["calls"]] == [
+        ("fs__readFile", ["unknown-tool"]),
+        ("fs.read", []),
+    ]

@@ -10,20 +10,19 @@ import pytest
 from tests.dialects.material import DIALECTS, calls, content, described, merged, random_cuts, raw, read, single_cuts
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
+from vtc.dialects.syntax.forms import CallSyntax
 from vtc.events import Call, Event, Refusal, Tool
 
 TAGGED = {
-    name: dialect
-    for name, dialect in DIALECTS.items()
-    if any(pattern.body(call) == "params" for call in dialect.calls) and "<escape>" not in dialect.params[0]
+    name: dialect for name, dialect in DIALECTS.items() if any(pattern.body(call) == "params" for call in dialect.calls)
 }
-"""Those whose parameters have an opening tag of their own; in FunctionGemma's a value stands between equal marks."""
 EACH = pytest.mark.parametrize("dialect", TAGGED.values(), ids=TAGGED.keys())
 STRING = {"type": "string"}
 TOOLS = {
     name: Tool(name, parameters={"type": "object", "properties": dict.fromkeys(keys, STRING), "required": [keys[0]]})
     for name, keys in {"bash": ("command", "workdir"), "write": ("filePath", "content")}.items()
 }
+TOOLS["bash"].parameters["properties"]["timeout"] = {"type": "integer"}
 
 
 def closer(dialect: Description, key: str) -> str:
@@ -93,6 +92,23 @@ def test_a_run_of_closing_tags_is_one_closing_tag(dialect: Description, count: i
     events = every_cut(dialect, reply(dialect, call(dialect, "write", arguments, count)), singly=count == 2)
     assert calls(events) == [("write", arguments)]
     assert repairs(events) == ["doubled-closer"]
+
+
+@EACH
+@pytest.mark.parametrize("key", ["arguments", "input", "parameters", "kwargs"])
+def test_a_parameter_that_holds_all_arguments_is_unwrapped(dialect: Description, key: str) -> None:
+    text = '{"command": "ls <x>\\n", "timeout": "5"}'
+    events = every_cut(dialect, reply(dialect, call(dialect, "bash", {key: text})))
+    assert calls(events) == [("bash", {"command": "ls <x>\n", "timeout": 5})]
+    is_own = any(f"<{key}>" in text for text in dialect.calls)
+    assert repairs(events) == [*["arguments-key"] * (not is_own), "typed:timeout"]
+
+
+@EACH
+@pytest.mark.parametrize("text", ['{"other": 1}', '["command"]', '{"command": "ls"', "command"])
+def test_a_parameter_that_holds_something_else_is_not_unwrapped(dialect: Description, text: str) -> None:
+    events = read([reply(dialect, call(dialect, "bash", {"input": text}))], [dialect], TOOLS)
+    assert not any("command" in arguments for _, arguments in calls(events))
 
 
 QUOTES = {
@@ -179,6 +195,32 @@ def test_two_values_for_one_parameter_are_refused(dialect: Description) -> None:
     events = every_cut(dialect, text)
     assert calls(events) == []
     assert "'command' is given twice" in [event.reason for event in events if isinstance(event, Refusal)]
+
+
+ALIKE = [name for name, one in TAGGED.items() if CallSyntax(one, one.calls[0]).closers_alike]
+
+
+@pytest.mark.parametrize("name", ALIKE)
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({}, {"description": "1", "cwd": "/x"}),
+        ({}, {"cwd": "/x", "description": "y"}),
+        ({}, {"cwd": "/x"}),
+        ({}, {"cwd": "/x", "env": "a=b"}),
+        ({"cwd": "/x"}, {"env": "a=b"}),
+        ({"description": "1"}, {"cwd": "/x\n/y"}),
+    ],
+)
+def test_an_undeclared_parameter_after_a_quoted_opener_is_an_argument(
+    name: str, before: dict[str, str], after: dict[str, str]
+) -> None:
+    dialect = DIALECTS[name]
+    quoted = opener(dialect, "x").strip()
+    for value in (quoted, f"a {quoted} b", f"{quoted}\n{quoted}"):
+        arguments = {**before, "command": value, **after}
+        events = every_cut(dialect, reply(dialect, call(dialect, "bash", arguments)))
+        assert calls(events) == [("bash", arguments)]
 
 
 @EACH

@@ -13,7 +13,7 @@ from vtc.dialects.repair import Repair
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "repairs.md"
-PER_PARAMETER = {Repair.UNDECLARED, Repair.REPEATED, Repair.UNTYPED}
+PER_PARAMETER = {Repair.UNDECLARED, Repair.REPEATED, Repair.UNTYPED, Repair.TYPED, Repair.PARAMETER_NAME}
 
 
 def listed() -> str:

@@ -58,12 +58,19 @@ async def test_client_gets_the_reply_that_an_error_holds(
     assert flow.metadata["vtc"]["errors"] == []
 
 
+async def test_client_gets_the_call_of_an_unknown_tool_that_an_error_holds(start: Start) -> None:
+    """It answers that there is no such tool, and its agent goes on; the error would end the run."""
+    lab = await start(groq(CALL.replace("read", "Grep")), vtc_server="hosted")
+    answer = await lab.post(chat.request(stream=True))
+    assert (answer.status, answer.message.calls) == (200, [("Grep", {"filePath": "/a"})])
+
+
 HOLDING_NO_CALL = [
     ("hosted", groq("")),
     ("hosted", groq(None)),
     ("hosted", groq("I cannot do that.")),
     ("hosted", groq(CALL[:40])),
-    ("hosted", groq(CALL.replace("read", "unknown"))),
+    ("hosted", groq(CALL.replace("read", "no.tool"))),
     ("hosted", Reply([b'["x"]'], JSON, status=400, framing="length")),
     ("hosted", Reply([b"<html>"], JSON, status=400, framing="length")),
     ("hosted", Reply([], JSON, status=400, framing="length")),

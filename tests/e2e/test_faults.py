@@ -46,11 +46,12 @@ async def received(lab: Lab, body: Any = ASK) -> tuple[bytes, bool]:
     return body_, False
 
 
-def expected(pieces: Iterable[bytes], *, ended: bool) -> bytes:
-    """What leaves for what came in; of a stream that has not ended what may still be markup is held back."""
+def expected(pieces: Iterable[bytes], end: Literal["open", "clean", "broken"]) -> bytes:
+    """What leaves for what came in; of a stream that is still open what may be markup is held back."""
     stream = opened().stream()
+    ends = {"open": list, "clean": stream.finish, "broken": lambda: stream.break_off("it broke off")}
     out = [piece for chunk in pieces for piece in stream.feed(chunk)]
-    return b"".join([*out, *(stream.finish() if ended else [])])
+    return b"".join([*out, *ends[end]()])
 
 
 def same(body: bytes) -> bytes:
@@ -74,17 +75,18 @@ def places(frames: Sequence[bytes]) -> list[list[bytes]]:
 
 @pytest.mark.parametrize("framing", ["chunked", "length", "close"])
 async def test_it_closes_at_any_place(framing: Literal["chunked", "length", "close"], start: Start) -> None:
-    """What could leave before has left. Where nothing but the end of the connection ends a body, it has ended."""
+    """All that came leaves, as calls or text. Where nothing but the end of the connection ends a body, it has ended."""
     ends = framing == "close"
     cuts = [pieces for frames in (STREAM, PLAIN) for pieces in places(frames)]
     lab = await start(by_turn(*(Reply(pieces, framing=framing, cut=not ends) for pieces in cuts)))
     for pieces in cuts:
         body, told = await received(lab)
         assert told == (not ends)
-        assert same(body) == same(expected(pieces, ended=ends))
+        assert same(body) == same(expected(pieces, "clean" if ends else "broken"))
         came, left = dispatched(b"".join(pieces)), dispatched(body)
-        assert left.calls == [CALL] or came.content.startswith(left.content)
-        assert left.calls == [CALL] or came.content == left.content or not ends
+        assert left.calls == [CALL] or came.content == left.content
+        assert left.finish_reason == (came.finish_reason and "tool_calls" if left.calls else came.finish_reason) or ends
+        assert (await lab.report())["errors"] == [] if ends else (await lab.flow()).marked == ":x:"
     assert not lab.proxy.addon._live
 
 
@@ -97,7 +99,8 @@ async def test_it_resets_the_connection_at_any_place(start: Start) -> None:
             body, told = await received(lab)
             if body.startswith(b"data"):  # else mitmproxy answers: the head did not arrive either
                 assert told
-                assert same(expected(pieces, ended=False)).startswith(same(body))
+                came, left = dispatched(b"".join(pieces)), dispatched(body)
+                assert left.calls == [CALL] or came.content.startswith(left.content)
     for _ in cuts:
         report = await lab.report()
         assert report["failures"] == []
@@ -110,7 +113,7 @@ async def test_it_resets_the_connection_after_much_at_once(start: Start) -> None
     lab = await start(lambda _: Reply([b"".join(frames)], cut="reset"))
     body, told = await received(lab)
     assert told
-    assert body == expected(frames, ended=False)
+    assert body == expected(frames, "broken")
 
 
 async def test_it_stalls_at_any_place(start: Start) -> None:
@@ -128,7 +131,7 @@ async def test_it_stalls_at_any_place(start: Start) -> None:
 
     lab = await start(by_turn(*(Reply(stalling(pieces)) for pieces in cuts)))
     for pieces in cuts:
-        wanted, body = same(expected(pieces, ended=False)), b""
+        wanted, body = same(expected(pieces, "open")), b""
         async with asyncio.timeout(PATIENCE), lab.client.stream("POST", PATH, json=ASK) as response:
             if wanted:
                 async for piece in response.aiter_raw():
@@ -148,7 +151,8 @@ async def test_it_resets_one_stream_of_http2(start_http2: Start) -> None:
     for pieces in cuts:
         body, told = await received(lab)
         assert told
-        assert same(expected(pieces, ended=False)).startswith(same(body))
+        assert same(expected(pieces, "broken")).startswith(same(body))
+        assert (await lab.flow()).marked == ":x:"
     body, told = await received(lab)
     assert (chat.read(body), told) == (CALLED, False)
 
@@ -195,7 +199,7 @@ async def test_an_encoded_stream_that_is_cut(coding: str, start: Start) -> None:
         assert b"".join(STREAM).startswith(plain)
         bodies = [await received(lab), await received(lab)]
         assert [told for _, told in bodies] == [True, bool(cut)]
-        assert same(bodies[0][0]) == same(expected([plain], ended=False))
+        assert same(bodies[0][0]) == same(expected([plain], "broken"))
         text = dispatched(bodies[1][0]).content
         assert dispatched(plain).content == text or CALLED.content.startswith(text)
 
@@ -336,13 +340,15 @@ ERROR = chat.frame({"error": {"message": "overloaded", "type": "server_error", "
 
 @pytest.mark.parametrize("error", [ERROR, b"event: error\n" + ERROR, b'data: {"object": "error", "message": "x"}\n\n'])
 async def test_an_error_object_in_the_stream(error: bytes, start: Start) -> None:
-    """At any place. It arrives as it came, and the stream ends behind it; nothing of the text before is lost."""
+    """At any place. It arrives as it came, after all of the text before it, and is told like an error in a status."""
     lab = await start(by_turn(*([*STREAM[:at], error] for at in range(1, len(STREAM)))))
     for at in range(1, len(STREAM)):
         body = (await lab.post(ASK)).body
         assert body.count(error) == 1
-        rest = body.replace(error, b"")
-        assert same(rest) == same(expected(STREAM[:at], ended=True))
+        assert same(body) == same(expected(STREAM[:at], "broken") + error)
+        flow = await lab.flow()
+        assert flow.marked == ":x:"
+        assert "the server broke off with an error: " + ("x" if b'"x"' in error else "overloaded") in flow.comment
 
 
 # Bytes that are no UTF-8

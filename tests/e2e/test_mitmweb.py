@@ -39,13 +39,13 @@ CALL = chat.DIALECTS["qwen3-coder"]("read", {"filePath": "note.txt"})
 REPLIES = {
     "rewritten": [chat.chunk({"reasoning_content": "The file must be read first."}), *chat.said("I look.\n\n", CALL)],
     "repaired": chat.said(chat.DIALECTS["hermes"]("read", {"filePath": "note.txt"}).removesuffix("</tool_call>")),
-    "refused": chat.said(CALL.replace("read", "rm")),
+    "refused": chat.said(CALL.replace("read", "sh.rm")),
     "again": chat.said(CALL),
 }
 COMMENTS = {
     "rewritten": "vtc: read, qwen3-coder -> tool_calls, 3 tools -> qwen3-coder prompt",
     "repaired": "1 repaired (missing-closer)",
-    "refused": "1 left as text (no tool 'rm' is offered)",
+    "refused": "1 left as text (no tool 'sh.rm' is offered",
 }
 
 
@@ -192,7 +192,7 @@ async def test_the_raw_stream_is_one_click_away(mitmweb: Mitmweb) -> None:
 
 @pytest.mark.parametrize(
     ("what", "said"),
-    [("repaired", "repaired: missing-closer"), ("refused", "left as text: rm, qwen3-coder: no tool 'rm' is offered")],
+    [("repaired", "repaired: missing-closer"), ("refused", "left as text: sh.rm, qwen3-coder: no tool 'sh.rm'")],
 )
 async def test_each_repair_and_refusal_has_its_reason(what: str, said: str, mitmweb: Mitmweb) -> None:
     await mitmweb.open(what)

@@ -156,7 +156,7 @@ async def test_model_is_asked_again_about_a_call_that_cannot_be_read(
 ) -> None:
     mine = {"match": {"model": chat.MODEL}, "retry": {"max": 1, "on": ["malformed"]}}
     bad, good = (
-        '<tool_call>{"name": "rm", "arguments": {}}</tool_call>',
+        '<tool_call>{"name": "sh.rm", "arguments": {}}</tool_call>',
         chat.DIALECTS["hermes"]("read", {"filePath": "/a"}),
     )
     lab = await start(
@@ -190,3 +190,20 @@ async def test_client_hears_something_while_a_call_is_held_back(start: Start) ->
     ]
     assert len(empty) > 1
     assert found.calls == [("read", {"filePath": "/a" * 40})]
+
+
+async def test_separators_of_lines_in_text_and_in_calls_reach_the_sdk(start: Start) -> None:
+    """ollama-python cuts a stream at them. The server escapes them, and so does VTC."""
+    odd = "a\u2028b\u2029c\x85d"
+    call = chat.DIALECTS["hermes"]("read", {"filePath": odd})
+    lines = ollama.streamed(*ollama.said(f"{odd}: ", call[:30], call[30:]))
+    names = {ord(one): f"\\u{ord(one):04x}" for one in "\u2028\u2029\x85"}
+    escaped = [line.decode().translate(names).encode() for line in lines]
+    lab = await start(Reply(escaped, ollama.NDJSON))
+    client = sdk.AsyncClient(lab.proxy.url, trust_env=False)
+    text, calls = "", []
+    async for line in await client.chat(model=chat.MODEL, messages=[], tools=ollama.TOOLS, stream=True):
+        text += line.message.content or ""
+        calls += [one.function.arguments for one in line.message.tool_calls or ()]
+    await client.close()
+    assert (text.strip(), calls) == (f"{odd}:", [{"filePath": odd}])

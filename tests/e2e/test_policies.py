@@ -109,6 +109,37 @@ async def test_a_reply_of_nothing_but_a_refused_call_stops(
     assert "The tool `bash` may not be used here" in (message.content or "")
 
 
+@STREAM
+@FORM
+@pytest.mark.parametrize(
+    "guards",
+    [
+        {"allowed_tools": ["read"]},
+        {"denied_tools": ["Grep"]},
+        {"reactors": [{"name": "no", "when": {"tools": "*"}, "then": {"refuse": "No."}}]},
+    ],
+    ids=["allowed by name", "denied", "a reactor"],
+)
+async def test_a_tool_that_is_not_declared_is_judged_like_any_other(
+    guards: dict[str, Any], form: str, stream: bool, start: Start, tmp_path: Path
+) -> None:
+    reply = calling(form, stream, ("Grep", {"pattern": "x"}))
+    lab = await start(reply, vtc_profiles=guarded(tmp_path, on_denied="steer", **guards))
+    assert (await lab.post(chat.request(stream=stream))).message.calls == []
+
+
+@STREAM
+@FORM
+@pytest.mark.parametrize("guards", [{}, {"denied_tools": ["bash"]}], ids=["no policy", "a policy on another"])
+async def test_a_call_of_a_tool_that_is_not_declared_reaches_the_client(
+    guards: dict[str, Any], form: str, stream: bool, start: Start, tmp_path: Path
+) -> None:
+    """It answers that there is no such tool, and its agent goes on."""
+    lab = await start(calling(form, stream, ("Grep", {"pattern": "x"})), vtc_profiles=guarded(tmp_path, **guards))
+    message = (await lab.post(chat.request(stream=stream))).message
+    assert (message.calls, message.finish_reason) == ([("Grep", {"pattern": "x"})], "tool_calls")
+
+
 @pytest.mark.parametrize("tools", ["native", "prompt"])
 async def test_a_denied_tool_is_not_offered(tools: str, start: Start, tmp_path: Path) -> None:
     """A6: and a `tool_choice` that demands it is dropped."""
@@ -500,6 +531,26 @@ async def test_the_model_is_asked_again_about_a_call_that_cannot_be_read(
     assert [entry["action"] for entry in report["policies"]] == ["asked"]
     assert (len(report["calls"]), report["refusals"]) == (2, [])
     assert "retry asked" in flow.comment
+
+
+@STREAM
+async def test_asking_again_quotes_arguments_to_the_model_and_not_in_the_report(
+    stream: bool, start: Start, tmp_path: Path
+) -> None:
+    wrong = calling("text", False, ("run", {"path": ["PRIVATE"]}))
+    broken = whole('<tool_call>{"name": "run", "arguments": {"x": PRIVATE PRIVATE ]</tool_call>')
+    checked = policy(tmp_path, retry={"max": 1}, guards={"arguments": {"misfit": "steer", "coerce": False}})
+    for reply in (wrong, broken):
+        lab = await start(by_turn(reply, reply), vtc_profiles=checked)
+        await lab.post(chat.request(stream=stream, tools=[RUN]))
+        assert reply is broken or "PRIVATE" in lab.upstream.seen[1].json["messages"][-1]["content"]
+        flow = await lab.flow()
+        while "vtc" not in flow.metadata:
+            flow = await lab.flow()
+        assert {"asked", "exhausted"} <= {entry["action"] for entry in flow.metadata["vtc"]["policies"]}
+        assert "PRIVATE" not in flow.comment
+        told = [entry["reason"] for key in ("policies", "refusals") for entry in flow.metadata["vtc"][key]]
+        assert "PRIVATE" not in json.dumps(told)
 
 
 @pytest.mark.parametrize(

@@ -305,7 +305,7 @@ async def test_a_reply_that_is_settled_first(
     mine: chat.Json = {"match": {"model": chat.MODEL}, "upstream_stream": "never"}
     if name == "_correction":
         mine["retry"] = {"max": 1, "on": ["malformed"]}
-    text = '<tool_call>{"name": "rm", "arguments": {}}</tool_call>'
+    text = '<tool_call>{"name": "sh.rm", "arguments": {}}</tool_call>'
     lab = await start(
         Reply([chat.encoded(chat.completion(text))], JSON, framing="length"),
         vtc_profiles=profiles(tmp_path, model=mine),

@@ -88,7 +88,7 @@ REPLIES = {
     "cut off": "Look: <read><filePath>/a",
     "never closed": "Look: <read><filePath>/a</filePath>",
     "not JSON": "Look: <tool_call>{no}</tool_call> so",
-    "not offered": '<tool_call>{"name": "rm", "arguments": {}}</tool_call>',
+    "not offered": '<tool_call>{"name": "sh.rm", "arguments": {}}</tool_call>',
     "unknown tag": "a <div><p>x</p></div> b",
     "fence": "Write:\n```xml\n<read><filePath>/a</filePath></read>\n```\nlike that.",
     "code span": "Write `<read><filePath>/a</filePath></read>` for that.",

@@ -16,7 +16,7 @@ from vtc.proxy import flows
 
 CALL = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
 UNCLOSED = CALL.removesuffix("</tool_call>")
-UNKNOWN = chat.DIALECTS["hermes"]("rm", {"filePath": "/a"})
+UNKNOWN = chat.DIALECTS["hermes"]("sh.rm", {"filePath": "/a"})
 
 
 def replying(*pieces: str) -> Any:

@@ -25,6 +25,7 @@ from vtc.dialects.writing.calls import write_calls
 from vtc.events import Tool, ToolCall
 from vtc.exchange import Exchange
 from vtc.profiles.matching import Facts
+from vtc.profiles.plan import AGREEING
 
 FAMILIES = {
     "qwen3-coder": "parameters between tags",
@@ -56,10 +57,13 @@ class Said:
     end: str | None
 
 
-def opened(api: str, cache: ConversationCache | None = None, **fields: Any) -> Exchange:
+def opened(
+    api: str, cache: ConversationCache | None = None, settings: dict[str, Any] | None = None, **fields: Any
+) -> Exchange:
     (found,) = [one for one in APIS if one.name == api]
     facts = Facts(user_agent="Any/1", host="model.test", path=SHAPES[api].path)
-    return Exchange.open(found, chat.encoded(SHAPES[api].request(**fields)), facts, planner(), "seed", cache)
+    request = chat.encoded(SHAPES[api].request(**fields))
+    return Exchange.open(found, request, facts, planner(**settings or {}), "seed", cache)
 
 
 def frames(api: str, pieces: Iterable[str], *, cut: bool) -> list[bytes]:
@@ -105,9 +109,11 @@ def understood(api: str, came: bytes, *, stream: bool) -> Said:
             return Said(four.calls, four.content, four.reasoning, four.done_reason)
 
 
-def told(api: str, text: str, way: str, *, cut: bool = False, cache: ConversationCache | None = None) -> Said:
+def told(
+    api: str, text: str, way: str, *, cut: bool = False, cache: ConversationCache | None = None, **fields: Any
+) -> Said:
     """What the client of an API understands of a reply with this text; nothing of it may fail."""
-    exchange = opened(api, cache, stream=way != "whole")
+    exchange = opened(api, cache, stream=way != "whole", **fields)
     if way == "whole":
         out = exchange.body(body(api, text, cut=cut))
     else:
@@ -174,11 +180,49 @@ def test_arguments_under_another_key_are_made(api: str) -> None:
         assert alike(api, text).calls == [READ]
 
 
+@every_family
+@every_api
+def test_a_call_of_a_tool_that_is_not_offered_leaves_as_written_and_is_told(api: str, dialect: str) -> None:
+    """The client answers that there is no such tool, and its agent goes on."""
+    unknown = ("rm", {"path": "/", "content": "  two\n\nlines "})
+    said = alike(api, f"I look.\n\n{written(dialect, unknown)}")
+    assert (said.calls, said.content) == ([unknown], "I look.")
+    exchange = opened(api)
+    exchange.body(body(api, written(dialect, unknown), cut=False))
+    assert [call["repairs"] for call in exchange.report.calls] == [["unknown-tool"]]
+
+
+NO_TOOL: dict[str, tuple[str, dict[str, Any], dict[str, Any] | None]] = {
+    "a name that no tool can have": ("container.exec", {}, None),
+    "the request offers no tools": ("rm", {"tools": []}, None),
+    "the option": ("rm", {}, {"unknown_tools": "text"}),
+}
+
+
+@every_api
+@pytest.mark.parametrize("name", NO_TOOL)
+def test_a_call_of_a_tool_that_is_not_offered_stays_text(name: str, api: str) -> None:
+    tool, fields, settings = NO_TOOL[name]
+    text = written("hermes", (tool, {"path": "/"}))
+    exchange = opened(api, settings=settings, **fields)
+    said = understood(api, exchange.body(body(api, text, cut=False)), stream=False)
+    assert (said.calls, said.content) == ([], text)
+
+
+def test_a_declared_tool_that_the_choice_leaves_out_is_not_called_as_an_unknown_one() -> None:
+    choice = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "read"}]}
+    for name in ("write", "Write"):
+        text = written("hermes", (name, {"filePath": "/a", "content": "x"}))
+        exchange = opened("openai-responses", tool_choice=choice)
+        said = understood("openai-responses", exchange.body(body("openai-responses", text, cut=False)), stream=False)
+        assert (said.calls, said.content) == ([], text)
+        assert [one["reason"] for one in exchange.report.refusals] == ["no tool of that name is offered"]
+
+
 # Text that is no call
 
 NO_CALLS = {
     "a call that the end cuts off": "{cut}",
-    "a call of a tool that is not offered": "{unknown}",
     "a call amid a line": "It writes {call} then.",
     "a call in indented code": "So:\n\n    {indented}\n\nDone.",
     "a call in a line of code": "So:\n\n    x = {indented}\n\nDone.",
@@ -198,7 +242,6 @@ def test_text_that_is_no_call_is_said_as_it_is(text: str, api: str, dialect: str
         text := text.format(
             call=call,
             cut=call[: call.rindex("docs") + 2],
-            unknown=written(dialect, ("rm", {"path": "/"})),
             indented=call.replace("\n", "\n    "),
             quoted=call.replace("\n", "\n> "),
         ),
@@ -232,13 +275,14 @@ PARTS_THINKING = {"ollama-chat"}
 
 @pytest.mark.parametrize("api", [api for api in SHAPES if api not in PARTS_THINKING])
 def test_an_example_in_the_reasoning_of_a_model_that_is_not_known_is_no_call(api: str) -> None:
-    """A whole reply shows that it began inside. A stream says text as it comes; the next one is known."""
+    """A whole reply shows that it began inside. A stream says text as it comes; after several the next one is known."""
     expected = THOUGHTS[: THOUGHTS.index("I look.") + len("I look.")]
     for first in WAYS:
         cache = ConversationCache()
-        said = told(api, THOUGHTS, first, cache=cache)
-        assert said.calls == ([LIST] if first == "whole" else [READ, LIST])
-        assert said.content.replace("\n", "").endswith("or so.</think>I look.")
+        for _ in range(AGREEING):
+            said = told(api, THOUGHTS, first, cache=cache)
+            assert said.calls == ([LIST] if first == "whole" else [READ, LIST])
+            assert said.content.replace("\n", "").endswith("or so.</think>I look.")
         for way in WAYS:
             said = told(api, THOUGHTS, way, cache=cache)
             assert (said.calls, said.content) == ([LIST], expected)
@@ -257,12 +301,40 @@ def test_a_call_that_the_reasoning_ends_with_is_made_if_nothing_else_is_said(mod
 @pytest.mark.parametrize("api", [api for api in SHAPES if api not in PARTS_THINKING])
 def test_a_reply_that_does_not_begin_in_reasoning_after_one_that_did_loses_no_call(api: str) -> None:
     cache = ConversationCache()
-    told(api, THOUGHTS, "whole", cache=cache)
+    for _ in range(AGREEING):
+        told(api, THOUGHTS, "whole", cache=cache)
     text = f"I look.\n\n{written('hermes', READ)}"
     said = told(api, text, "streamed finely", cache=cache)
     assert (said.calls, said.content) == ([READ], text)  # no one could know in time that it was no reasoning
     said = told(api, text, "streamed finely", cache=cache)
     assert (said.calls, said.content) == ([READ], "I look.")
+
+
+@pytest.mark.parametrize("api", [api for api in SHAPES if api not in PARTS_THINKING])
+@pytest.mark.parametrize("model", ["mine", "qwen3-8b", "glm-4.6", "kimi-k2"])
+@pytest.mark.parametrize(
+    "said", ["x</think>y", "The closing tag is </think>.", "So:\n    re.sub('</think>', '')\nDone."]
+)
+def test_a_closing_tag_amid_a_line_changes_no_later_reply(said: str, model: str, api: str) -> None:
+    text = "It is sunny in Paris today."
+    cache = ConversationCache()
+    before = told(api, text, "streamed finely", model=model)
+    for way in WAYS * AGREEING:
+        told(api, said, way, cache=cache, model=model)
+        assert told(api, text, "streamed finely", cache=cache, model=model) == before
+
+
+@pytest.mark.parametrize("api", [api for api in SHAPES if api not in PARTS_THINKING])
+@pytest.mark.parametrize("model", ["mine", "qwen3-8b"])
+def test_a_cut_off_reply_that_was_wrongly_taken_for_reasoning_is_said_as_text(model: str, api: str) -> None:
+    cache = ConversationCache()
+    for _ in range(AGREEING):
+        told(api, THOUGHTS, "whole", cache=cache, model=model)
+    text = f"It is sunny.\n\n{written('hermes', READ)}\n\n"
+    said = told(api, text + "And then", "streamed finely", cut=True, cache=cache, model=model)
+    assert said.content.count("It is sunny.") == 1
+    assert said.content.endswith("And then")
+    assert said.calls == []  # it may have been thinking still, and have written an example
 
 
 # Broken calls in the history
@@ -355,3 +427,85 @@ def test_thoughts_beside_calls_of_the_server_are_parted_alike_in_streams_and_who
         assert found[0] == found[1]
         assert found[0].calls == [READ]
         assert "I look." in found[0].content
+
+
+# A message that its model marks as an answer
+
+FINAL = ("final", "final <|constrain|>json", "final<|constrain|>json", "final json")
+ANSWERS = {name: written(name, READ) for name in ("harmony", "hermes", "qwen3-coder", "invoke", "tag", "bare-json")}
+ANSWERS["several lines"] = f"So:\n\n{ANSWERS['hermes']}\n\n```\ncode\n\n{ANSWERS['tag']}\nDone."
+CALLING = '<|start|>assistant<|channel|>commentary to=functions.list_files <|constrain|>json<|message|>{"path": "src"}'
+
+
+@every_api
+@pytest.mark.parametrize("text", ANSWERS.values(), ids=ANSWERS.keys())
+def test_an_answer_of_gpt_oss_is_text_also_if_it_looks_like_a_call(api: str, text: str) -> None:
+    thought = "<|channel|>analysis<|message|>Easy.<|end|><|start|>assistant"
+    shown = text.removesuffix("<|call|>")  # which ends the answer
+    for header in FINAL:
+        for before, after in (("", ""), ("", "<|return|>"), (thought, "<|return|>"), (thought, "<|end|>" + CALLING)):
+            reply = f"{before}<|channel|>{header}<|message|>{text}{after}"
+            for way in WAYS:
+                said = told(api, reply, way, model="openai/gpt-oss-120b")
+                assert said.content == shown
+                assert said.calls == ([LIST] if CALLING in after else [])
+
+
+@every_api
+def test_a_message_before_the_answer_may_call(api: str) -> None:
+    reply = f"<|channel|>commentary<|message|>I look.<|end|>{CALLING}<|call|>"
+    for way in WAYS:
+        said = told(api, reply, way, model="openai/gpt-oss-120b")
+        assert (said.content, said.calls) == ("I look.", [LIST])
+
+
+# A reply that a filter or a fault of the server ends
+
+HALTED = {
+    "openai-chat": ("content_filter", "error", "abort"),
+    "anthropic-messages": ("refusal",),
+    "openai-responses": ("content_filter",),
+    "ollama-chat": ("content_filter", "error"),
+}
+OPEN = {
+    "hermes": '<tool_call>\n{"name": "read", "arguments": {"filePath": "/docs"',
+    "qwen3-coder": "<tool_call>\n<function=read>\n<parameter=filePath>\n/docs\n</parameter>\n",
+}
+
+
+def halted(api: str, text: str, reason: str, way: str) -> Said:
+    """What the client understands of a reply that ends for this reason."""
+    said: list[bytes] | bytes
+    pieces = [*text] if way == "streamed finely" else [text]
+    exchange = opened(api, stream=way != "whole")
+    match api:
+        case "openai-chat":
+            said = (
+                chat.encoded(chat.completion(text, reason)) if way == "whole" else chat.streamed(*pieces, finish=reason)
+            )
+        case "anthropic-messages":
+            whole = chat.encoded(messages.message(messages.text(text), stop_reason=reason))
+            said = whole if way == "whole" else messages.streamed_text(*pieces, stop_reason=reason)
+        case "openai-responses":
+            swap = (b"max_output_tokens", reason.encode())
+            if way == "whole":
+                said = chat.encoded(responses.cut(responses.message(text))).replace(*swap)
+            else:
+                said = [one.replace(*swap) for one in responses.streamed_text(*pieces, status="incomplete")]
+        case _:
+            whole = chat.encoded(ollama.message(text, done_reason=reason))
+            said = whole if way == "whole" else ollama.streamed_text(*pieces, done_reason=reason)
+    out = exchange.body(said) if isinstance(said, bytes) else fed(exchange.stream(), *said)
+    assert exchange.report.failures == []
+    return understood(api, out, stream=way != "whole")
+
+
+@pytest.mark.parametrize(("api", "reason"), [(api, reason) for api, reasons in HALTED.items() for reason in reasons])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("dialect", OPEN)
+def test_a_call_that_a_filter_or_a_fault_ends_in_is_none(api: str, reason: str, way: str, dialect: str) -> None:
+    alone = halted(api, OPEN[dialect], reason, way)
+    assert (alone.calls, alone.content.strip()) == ([], OPEN[dialect].strip())
+    after = halted(api, f"{written(dialect, LIST)}\n{OPEN[dialect]}", reason, way)
+    assert (after.calls, after.content) == ([LIST], "")
+    assert alone.end == after.end == ("incomplete" if api == "openai-responses" else reason)

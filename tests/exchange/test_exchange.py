@@ -153,9 +153,9 @@ def test_the_report_in_one_line(report: Report, summary: str) -> None:
 
 def test_a_refusal_says_what_was_refused_and_why() -> None:
     exchange = opened()
-    fed(exchange.stream(), *chat.streamed('<tool_call>{"name": "rm", "arguments": {}}</tool_call>'))
+    fed(exchange.stream(), *chat.streamed('<tool_call>{"name": "sh.rm", "arguments": {}}</tool_call>'))
     (refusal,) = exchange.report.refusals
-    assert "'rm'" in refusal["reason"]
+    assert refusal["reason"] == "no tool 'sh.rm' is offered; offered: read, list_files, write"
     assert refusal["dialect"] == "hermes"
     assert refusal["excerpt"].startswith("<tool_call>")
 

@@ -37,7 +37,7 @@ MENDED = {
     "a special token stands before": ('<|message|>{"filePath": "/a"}', [Repair.MARKUP_AROUND]),
     "the word json stands before": ('json{"filePath": "/a"}', [Repair.MARKUP_AROUND]),
     "single quotes": ("{'filePath': '/a'}", [Repair.PYTHON_LITERAL]),
-    "no quotes": ('{filePath: "/a"}', [Repair.JSON_REPAIRED]),
+    "no quotes": ('{filePath: "/a"}', [Repair.JSON_MISSING_QUOTE]),
     "a code block": ('```json\n{"filePath": "/a"}\n```', [Repair.CODE_FENCE]),
     "a list of one": ('[{"filePath": "/a"}]', [Repair.ARRAY_OF_CALLS]),
     "an empty object before": ('{}{"filePath": "/a"}', [Repair.EMPTY_OBJECT]),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from vtc.events import Call, Denied, Event, Intervention, Manner, Text, Tool, ToolCall
 from vtc.guards.arguments import Arguments, Checker, Uncheckable
+from vtc.guards.budget import Budget
 
 SCHEMA = {
     "type": "object",
@@ -117,7 +118,7 @@ def test_the_reason_quotes_no_argument() -> None:
         assert ("PRIVATE" in said.reason, "PRIVATE" in said.detail) == (False, True)
 
 
-DEEP = '{"path": {"a": ' + "[" * 600 + "]" * 600 + "}}"
+DEEP = '{"path": "a", "edit": {"line": ' + "[" * 600 + "]" * 600 + "}}"
 
 
 @pytest.mark.parametrize(("manner", "on_failure", "kind"), [("steer", "refuse", Denied), (None, "refuse", Call)])
@@ -172,7 +173,7 @@ VALUES = st.recursive(
 
 @given(st.dictionaries(st.sampled_from([*SCHEMA["properties"]]), VALUES))
 def test_coerced_arguments_fit_and_lose_nothing(arguments: dict[str, Any]) -> None:
-    checker = Checker(TOOLS["run"])
+    checker = Checker(TOOLS["run"], Budget())
     before = json.dumps(arguments)
     found = checker.coerced(arguments)
     assert json.dumps(arguments) == before
@@ -187,4 +188,4 @@ def test_coerced_arguments_fit_and_lose_nothing(arguments: dict[str, Any]) -> No
 
 def test_a_schema_that_is_none_is_told_of_at_once() -> None:
     with pytest.raises(Uncheckable, match="no JSON Schema"):
-        Checker(Tool("x", "", {"type": "objekt"}))
+        Checker(Tool("x", "", {"type": "objekt"}), Budget())

@@ -72,14 +72,14 @@ def test_no_opener_comes_together_out_of_any_events(made: list[Any]) -> None:
     assert "".join(event.raw for event in found) == "".join(event.raw for event in events)
 
 
-def test_a_call_keeps_its_opener_up_to_its_first_end() -> None:
+def test_a_call_keeps_its_openers_up_to_its_end() -> None:
     one = Openers(NAMES)
     text = "<run>\n<a><run_all></a></run>"
-    assert one.call(Text(text), "</run>") == [Text(text)]
-    found = one.call(Rewritten("raw", f"\n\n{text}<run>"), "</run>")
+    assert one.call(Text(text), len(text)) == [Text(text)]
+    found = one.call(Rewritten("raw", f"\n\n{text}<run>"), len(text) + 2)
     assert told(found) == f"\n\n{text}< run>"
     assert "".join(event.raw for event in found) == "raw"
-    assert [*one.feed(Text("<ru")), *one.call(Text(text), "</run>")] == [Text("<ru"), Text(text)]
+    assert [*one.feed(Text("<ru")), *one.call(Text(text), len(text))] == [Text("<ru"), Text(text)]
 
 
 def test_what_leaves_nothing_waits_without_being_looked_at_again() -> None:

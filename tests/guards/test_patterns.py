@@ -33,5 +33,5 @@ def test_a_glob_holds_for_all_of_a_name_and_an_expression_for_a_part(
 
 def test_what_is_no_expression_is_told_of() -> None:
     check(("(", "[", "/fine/"), "denied_tools")
-    with pytest.raises(ValueError, match=r"^denied_tools: '/\(/' is no regular expression: .*position 0"):
+    with pytest.raises(ValueError, match=r"^denied_tools: '/\(/' is no regular expression: .*position 1"):
         check(("fine", "/(/"), "denied_tools")

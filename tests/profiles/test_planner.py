@@ -125,7 +125,7 @@ def test_what_is_decided(request_: dict[str, Any], expected: dict[str, Any]) -> 
         ({}, "the request declares 3 tools: a native client"),
         ({"tools": None}, "nothing is read: the request offers no tools"),
         ({"tool_choice": "none"}, "nothing is read: the request forbids calls"),
-        ({}, "model: no profile matches, rescue only"),
+        ({}, "model: no profile matches; all framed dialects are read"),
         ({"model": "qwen3:8b"}, "model 'qwen3:8b' matches glob '*qwen3*' of profile qwen3 (built-in)"),
         ({"settings": {"model": "hermes"}}, "model hermes: forced by an option"),
         ({"settings": {"client": "opencode"}}, "client opencode: forced by an option"),

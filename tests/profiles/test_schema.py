@@ -17,7 +17,7 @@ def model(**fields: Any) -> ModelProfile:
 def test_a_model_that_says_nothing_takes_tools_natively_and_is_read_in_every_framed_dialect() -> None:
     profile = model()
     assert (profile.tools, profile.accept, profile.dialect) == ("native", "auto", "tag")
-    assert (profile.lenient, profile.max_calls, profile.unknown_tools) == (None, None, "text")
+    assert (profile.lenient, profile.max_calls, profile.unknown_tools) == (None, None, "allow")
     assert profile.reasoning is None
     assert (profile.request.set, profile.request.drop) == ({}, ())
 

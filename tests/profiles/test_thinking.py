@@ -8,7 +8,7 @@ import pytest
 
 from vtc.dialects.cache import ConversationCache
 from vtc.profiles.matching import Facts
-from vtc.profiles.plan import Thinking
+from vtc.profiles.plan import AGREEING, Thinking
 from vtc.profiles.schema import Match, ModelProfile, Reasoning, ServerProfile
 from vtc.profiles.thinking import COMMON_TAGS, asked_to_think, thinking
 
@@ -92,7 +92,7 @@ def test_a_whole_reply_shows_whether_it_began_inside_unless_nobody_thinks_in_it(
     assert found.begins(whole=True) == ("either" if shows else "text")
     assert found.begins(whole=False) == "text"
     if found.learned:
-        found.learned.begins_inside = True
+        shown(found, inside=True)
         found = thinking(model, server, Facts(body=body), cache, text_client=False)
         assert found.begins(whole=False) == "reasoning"
         assert found.begins(whole=True) == "either"
@@ -100,20 +100,60 @@ def test_a_whole_reply_shows_whether_it_began_inside_unless_nobody_thinks_in_it(
     assert thinking(silent, server, Facts(body=body), cache, text_client=False) == Thinking(COMMON_TAGS, "keep")
 
 
+def shown(found: Thinking, *, inside: bool, replies: int = AGREEING) -> None:
+    """Take what some replies show."""
+    assert found.learned is not None
+    for _ in range(replies):
+        found.learned.note(inside=inside)
+
+
 def test_what_an_upstream_did_counts_for_the_same_host_model_and_switch() -> None:
     cache = ConversationCache()
     first = decided(True, cache=cache)
     assert first.begins_inside
-    assert first.learned is not None
-    first.learned.begins_inside = False
+    shown(first, inside=False)
     assert not decided(True, cache=cache).begins_inside
     assert decided(True, ON, cache=cache).begins_inside
     assert decided(True, cache=cache, host="two").begins_inside
     assert decided(True).begins_inside
-    learned = decided(True, server=PARTS, cache=cache, host="two").learned
-    assert learned is not None
-    learned.begins_inside = True
+    shown(decided(True, server=PARTS, cache=cache, host="two"), inside=True)
     assert decided(True, server=PARTS, cache=cache, host="two").begins_inside
+
+
+def test_what_an_upstream_did_is_believed_when_several_replies_agree() -> None:
+    cache = ConversationCache()
+    found = decided(False, cache=cache)
+    shown(found, inside=True, replies=AGREEING - 1)
+    assert not decided(False, cache=cache).begins_inside
+    shown(found, inside=False, replies=1)
+    shown(found, inside=True, replies=AGREEING - 1)
+    assert not decided(False, cache=cache).begins_inside  # the one that contradicts made them forgotten
+    shown(found, inside=True, replies=5)
+    assert decided(False, cache=cache).begins_inside
+    shown(found, inside=False, replies=1)
+    assert not decided(False, cache=cache).begins_inside
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"headers": {"authorization": "Bearer two"}},
+        {"headers": {"x-api-key": "two"}},
+        {"user_agent": "two"},
+        {"port": 2},
+    ],
+    ids=str,
+)
+def test_what_one_client_saw_counts_for_no_other(other: dict[str, Any]) -> None:
+    cache = ConversationCache()
+    mine = {"headers": {"authorization": "Bearer one"}, "user_agent": "one", "port": 1}
+
+    def found(**facts: Any) -> Thinking:
+        return thinking(None, SERVER, Facts(host="h", model="m", body={}, **facts), cache, text_client=False)
+
+    shown(found(**mine), inside=True)
+    assert found(**mine).begins_inside
+    assert not found(**{**mine, **other}).begins_inside
 
 
 def test_a_model_without_a_profile_keeps_its_tags_and_a_text_client_those_it_prompts_for() -> None:

@@ -175,7 +175,7 @@ def test_a_stream_that_is_not_read_passes_as_it_comes(body: Any, mode: str, flow
         ("HTTP/1.1", {"content-length": "5"}, {"transfer-encoding": "chunked"}),
         ("HTTP/1.1", {"content-encoding": "gzip", "content-length": "5"}, {"transfer-encoding": "chunked"}),
         ("HTTP/1.1", {"transfer-encoding": "chunked"}, {"transfer-encoding": "chunked"}),
-        ("HTTP/1.1", {}, {}),
+        ("HTTP/1.1", {}, {"transfer-encoding": "chunked"}),
         ("HTTP/1.0", {"content-length": "5"}, {}),
         ("HTTP/2.0", {"content-length": "5", "content-encoding": "br"}, {}),
     ],

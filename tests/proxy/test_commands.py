@@ -14,7 +14,7 @@ from mitmproxy import exceptions, http
 from mitmproxy.addons.view import View
 from mitmproxy.test import taddons, tflow, tutils
 
-from tests.apis import chat
+from tests.apis import chat, messages, ollama, responses
 from tests.apis.shapes import SHAPES, asked
 from tests.dialects.material import DIALECTS
 from vtc.proxy.addon import VirtualToolCalling
@@ -33,7 +33,14 @@ class Session:
         self.context = context
 
     def exchange(
-        self, text: str, *, path: str = "", key: str = "none", api: str = "openai-chat", **fields: Any
+        self,
+        text: str,
+        *,
+        path: str = "",
+        key: str = "none",
+        api: str = "openai-chat",
+        reply: chat.Json | None = None,
+        **fields: Any,
     ) -> http.HTTPFlow:
         """A whole exchange that went through the addon and is listed."""
         shape = SHAPES[api]
@@ -41,8 +48,8 @@ class Session:
         body, path = asked(api, stream=False, **fields), path or shape.path
         flow = tflow.tflow(req=tutils.treq(method=b"POST", path=path.encode(), headers=headers, content=body))
         self.addon.request(flow)
-        reply = chat.encoded(shape.whole(text))
-        flow.response = http.Response.make(200, reply, {"content-type": "application/json"})
+        body = chat.encoded(reply or shape.whole(text))
+        flow.response = http.Response.make(200, body, {"content-type": "application/json"})
         self.addon.responseheaders(flow)
         asyncio.run(self.addon.response(flow))
         self.view.add([flow])
@@ -144,13 +151,33 @@ def test_save_makes_a_capture_a_test(api: str, session: Session, tmp_path: Path)
         assert one.differences(one.events([one.text], [DIALECTS[name] for name in one.dialects], one.toolset())) == []
 
 
+THOUGHT = {
+    "openai-chat": chat.completion(CALL, message={"reasoning_content": "Hm."}),
+    "anthropic-messages": messages.message(messages.thinking("Hm.", "sig"), messages.text(CALL)),
+    "openai-responses": responses.response(responses.reasoning("Hm."), responses.message(CALL)),
+    "ollama-chat": ollama.message(CALL, thinking="Hm."),
+}
+
+
+@pytest.mark.parametrize("model", ["mine", "qwen3-8b"])
+@pytest.mark.parametrize("api", THOUGHT)
+def test_save_takes_a_reply_whose_reasoning_the_server_parted_off(
+    api: str, model: str, session: Session, tmp_path: Path
+) -> None:
+    session.exchange("", api=api, reply=THOUGHT[api], model=model)
+    path = tmp_path / "cases.yaml"
+    assert session.call(f"vtc.save @all '{path}'") == f"vtc: 1 case added to {path}"
+    (one,) = case.read(path.read_text("utf-8"))
+    assert (one.calls, one.reasoning, one.tags) == (({"read": {"filePath": "/a"}},), "", ())
+
+
 def test_save_skips_what_is_no_reply(session: Session, tmp_path: Path) -> None:
     session.exchange(CALL)
     broken = session.exchange("x")
     broken.response = http.Response.make(502, b"<html>")
     path = tmp_path / "cases.yaml"
     said = session.call(f"vtc.save @all '{path}'")
-    assert said.startswith(f"vtc: 1 case added to {path}, 1 skipped ({broken.id[:8]}: the reply is no JSON)")
+    assert said.startswith(f"vtc: 1 case added to {path}, 1 skipped ({broken.id[:8]}: the body is no reply")
     assert len(case.read(path.read_text("utf-8"))) == 1
     session.view.clear()
     session.view.add([broken])
@@ -161,7 +188,7 @@ def test_save_skips_what_is_no_reply(session: Session, tmp_path: Path) -> None:
 def test_no_secret_is_saved_or_told(session: Session, tmp_path: Path) -> None:
     """Neither the request's own key, wherever the model repeats it, nor what looks like one."""
     text = chat.DIALECTS["hermes"]("read", {"filePath": "open-sesame-77 sk-abcdefgh123"})
-    text += chat.DIALECTS["hermes"]("rm", {"filePath": "open-sesame-77"})
+    text += chat.DIALECTS["hermes"]("sh.rm", {"filePath": "open-sesame-77"})
     flow = session.exchange(
         text + CALL.replace("read", "sk-abcdefgh123"), key="open-sesame-77", path="/v1/chat/completions?key=x1"
     )
@@ -172,7 +199,7 @@ def test_no_secret_is_saved_or_told(session: Session, tmp_path: Path) -> None:
     for secret in ("open-sesame-77", "sk-abcdefgh123"):
         assert secret not in saved
         assert secret not in told
-    assert "no tool 'rm' is offered" in told
+    assert "no tool 'sh.rm' is offered" in told
 
 
 def test_a_file_that_cannot_be_written(session: Session) -> None:

@@ -18,7 +18,7 @@ from vtc.proxy.addon import VirtualToolCalling
 from vtc.proxy.stats import Stats
 
 TEXT = "My answer. " + chat.DIALECTS["hermes"]("read", {"filePath": "/my/file"})
-REFUSED = chat.DIALECTS["hermes"]("rm", {"filePath": "/my/file"})
+REFUSED = chat.DIALECTS["hermes"]("sh.rm", {"filePath": "/my/file"})
 
 
 @pytest.fixture
@@ -67,14 +67,15 @@ def test_a_line_an_exchange(loaded: Any) -> None:
     assert first["sizes"]["request_came"] < first["sizes"]["request_went"]
     assert first["seconds"] > 0
     assert second["outcome"] == "refused"
-    told = {"reason": "no tool 'rm' is offered", "dialect": "hermes", "name": "", "left_out": False}
-    assert second["refusals"] == [told]
+    reason = "no tool 'sh.rm' is offered; offered: read, list_files, write"
+    assert second["refusals"] == [{"reason": reason, "dialect": "hermes", "name": "", "left_out": False}]
     assert third["outcome"] == "left alone"
 
 
 def test_nothing_of_what_was_said_is_in_it(loaded: Any) -> None:
     addon, _, path = loaded
     exchange(addon, TEXT + REFUSED + '<tool_call>{"name": "read", "arguments": {"a": "My answer')
+    exchange(addon, "I look. @@read(filePath=/my/file)@@")
     text = path.read_text("utf-8")
     assert "rm" in text
     for word in ("My question", "My answer", "/my/file", "open-sesame", "abcdefgh"):

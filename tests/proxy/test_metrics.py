@@ -48,6 +48,7 @@ def test_what_is_scraped(loaded: Loaded) -> None:
     assert found["vtc_calls_total", *by] == 2
     assert found["vtc_refusals_total", *by] == 1
     assert found["vtc_failures_total", *by] == 0
+    assert found["vtc_errors_total", *by] == 0
     assert found["vtc_repairs_total", *by, "missing-closer"] == 1
     assert found["vtc_dialect_calls_total", "hermes", "delivered"] == 2
     assert found["vtc_dialect_calls_total", "hermes", "left as text"] == 1
@@ -91,6 +92,6 @@ def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyP
     addon = VirtualToolCalling()
     with (
         taddons.context(addon) as context,
-        pytest.raises(exceptions.OptionsError, match=r"pip install 'vtc\[metrics\]'"),
+        pytest.raises(exceptions.OptionsError, match=r"python\S* -m pip install prometheus-client$"),
     ):
         context.configure(addon, vtc_metrics="0")

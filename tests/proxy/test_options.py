@@ -57,6 +57,8 @@ def test_by_default_a_request_is_left_alone_and_calls_are_rescued(configure: Any
         ({"vtc_tools": "native", "vtc_model": "qwen3"}, "request.write", None),
         ({"vtc_lenient": "off"}, "reading.lenient", False),
         ({"vtc_lenient": "on"}, "reading.lenient", True),
+        ({"vtc_unknown_tools": "text"}, "reading.unknown_tools", "text"),
+        ({"vtc_unknown_tools": "auto"}, "reading.unknown_tools", "allow"),
         ({"vtc_max_call_bytes": 77}, "reading.max_call_bytes", 77),
     ],
 )
@@ -92,6 +94,7 @@ def test_the_dialect(configure: Any) -> None:
         ({"vtc_mode": "on"}, "vtc_mode must be one of rewrite, observe, off, not 'on'"),
         ({"vtc_tools": "xml"}, "vtc_tools must be one of auto, native, prompt, not 'xml'"),
         ({"vtc_lenient": "yes"}, "vtc_lenient must be one of auto, on, off, not 'yes'"),
+        ({"vtc_unknown_tools": "yes"}, "vtc_unknown_tools must be one of auto, allow, text, drop, not 'yes'"),
         ({"vtc_cache": "no"}, "vtc_cache must be one of on, off, not 'no'"),
         ({"vtc_profiles": ["/nowhere/at/all"]}, "/nowhere/at/all: no such directory"),
     ],

@@ -48,6 +48,7 @@ def test_figures_add_up_by_model() -> None:
         "success_rate": 0.75,
         "repairs": {"untyped": 2, "json-cut": 1},
         "failed": 1,
+        "errors": 0,
         "policies": {},
         "bytes": {"reply_came": 3, "reply_went": 4, "request_came": 1, "request_went": 2},
         "seconds": 0.75,
@@ -85,9 +86,12 @@ def test_a_report_without_figures_is_counted() -> None:
 
 def test_a_line_for_each() -> None:
     assert [*counted(*B).summary()] == [
-        "vtc: client c: 1 exchange, 2 calls (1 repaired), 0 left as text, 0 failed open, 5 bytes, 250 ms in VTC",
-        "vtc: client d: 1 exchange, 1 call (1 repaired), 1 left as text, 1 failed open, 0 bytes, 500 ms in VTC",
-        "vtc: model b: 2 exchanges, 3 calls (2 repaired), 1 left as text, 1 failed open, 5 bytes, 750 ms in VTC",
+        "vtc: client c: 1 exchange, 2 calls (1 repaired), 0 left as text, 0 failed open, "
+        "0 server errors, 5 bytes, 250 ms in VTC",
+        "vtc: client d: 1 exchange, 1 call (1 repaired), 1 left as text, 1 failed open, "
+        "0 server errors, 0 bytes, 500 ms in VTC",
+        "vtc: model b: 2 exchanges, 3 calls (2 repaired), 1 left as text, 1 failed open, "
+        "0 server errors, 5 bytes, 750 ms in VTC",
         "vtc: dialect hermes: 0 calls (0 repaired), 1 left as text",
         "vtc: dialect tag: 3 calls (2 repaired), 0 left as text",
     ]

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+from mitmproxy.connection import Server
 
 from vtc.proxy.turns import MOST_READ, JoinedWrites, SmallReads
 
@@ -129,7 +130,7 @@ async def reader(data: bytes) -> SmallReads:
     source = asyncio.StreamReader(limit=1 << 20)
     source.feed_data(data)
     source.feed_eof()
-    return SmallReads(source)
+    return SmallReads(source, Server(address=None))
 
 
 async def all_of(reads: SmallReads, most: int = 65535) -> list[bytes]:
@@ -153,12 +154,15 @@ def test_what_had_come_is_read_although_the_server_resets_the_connection() -> No
     async def session() -> None:
         source = asyncio.StreamReader(limit=1 << 20)
         source.feed_data(b"a" * 5 * MOST_READ)
-        reads = SmallReads(source)
+        server = Server(address=None)
+        reads = SmallReads(source, server)
         assert len(await reads.read(65535)) == MOST_READ
         source.set_exception(ConnectionResetError())
         assert len(await reads.read(65535)) == 4 * MOST_READ
+        assert not server.error
         with pytest.raises(ConnectionResetError):
             await reads.read(65535)
+        assert server.error == "ConnectionResetError"
 
     asyncio.run(session())
 
@@ -169,7 +173,7 @@ def test_a_read_that_is_cancelled_at_a_reset_leaves_nothing() -> None:
     async def session() -> int:
         source = asyncio.StreamReader(limit=1 << 20)
         source.feed_data(b"a" * 5 * MOST_READ)
-        reads, read = SmallReads(source), 0
+        reads, read = SmallReads(source, Server(address=None)), 0
 
         async def take() -> None:
             nonlocal read

@@ -37,7 +37,7 @@ def differences(one: Case) -> list[str]:
         (CALL[:-12], PLAN, True, {"repairs": ("missing-closer",)}),
         (CALL[:-12], replace(PLAN, lenient=False), True, {"reader": {"lenient": False}, "content": CALL[:-12]}),
         (CALL[:-14], PLAN, False, {"finish": "length", "calls": ()}),
-        (CALL.replace("read", "rm"), PLAN, True, {"refusals": ("no tool 'rm' is offered",)}),
+        (CALL.replace("read", "rm"), PLAN, True, {"refusals": ("no tool 'rm' is offered; offered: read",)}),
         (
             f"<think>Well.</think>{CALL}",
             replace(PLAN, thinking=Thinking(TAGS)),

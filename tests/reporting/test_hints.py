@@ -36,6 +36,16 @@ def test_a_known_error_says_what_to_do(status: int, body: Any, said: str, meanin
     assert meaning in found.partition(" - ")[2]
 
 
+def test_error_in_a_stream_is_told_like_a_status() -> None:
+    said = "the server broke off with an error: "
+    deep = {"type": "response.failed", "response": {"error": {"message": "CUDA out of memory"}}}
+    assert hints.explained(None, json.dumps(deep).encode()) == f"{said}CUDA out of memory"
+    assert hints.explained(None, b'{"error": "unknown model x"}').startswith(
+        f"{said}unknown model x - the server has no"
+    )
+    assert hints.explained(None, b'{"error": {"message": "busy"}}') == f"{said}busy"
+
+
 def test_a_page_is_told_by_its_words() -> None:
     page = b"<html><head><title>502</title></head><body><h1>Bad\n Gateway</h1></body></html>"
     assert hints.explained(502, page) == "the server answered 502: Bad Gateway"

@@ -180,3 +180,8 @@ def test_stream_is_told_by_its_beginning(body: bytes, matches: bool) -> None:
 def test_frame_that_is_cut_off(raw: bytes, cut: bool) -> None:
     (frame,) = [*(reader := FrameReader()).feed(raw), *reader.finish()]
     assert EventStream().is_cut_off(frame) == cut
+
+
+def test_new_frame_is_one_line_to_clients_that_cut_text() -> None:
+    written = EventStream().write({"a": "\u2028\u2029\x85"}, None, first=True)
+    assert written == b'data: {"a":"\\u2028\\u2029\\u0085"}\n\n'

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import json
+from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from vtc.apis import anthropic_messages, gemini, ollama_chat, openai_chat, openai_responses
 from vtc.apis.base import Api, BadRequest, Reply, Request
+from vtc.apis.fields import UNFIT
 
 APIS = (openai_chat.API, anthropic_messages.API, openai_responses.API, ollama_chat.API, gemini.API)
 
@@ -21,6 +23,31 @@ def find(method: str, path: str) -> Api | None:
     """Find the API that a request belongs to; None for any other request."""
     plain = f"/{plain_path(path)}"
     return next((api for api in APIS if method == "POST" and api.is_at(plain)), None)
+
+
+def may_be_reply(body: bytes) -> bool:
+    """True unless a whole body can be no reply of any API, however a client spells keys and picks one given twice."""
+    try:
+        value = json.loads(body.decode(json.detect_encoding(body), "replace"), object_pairs_hook=_folded)
+    except (ValueError, RecursionError):
+        return b"{" in body
+    values = value if isinstance(value, list) else [value]
+    return any(_is_reply(api, one) for api in APIS for one in values)
+
+
+def _folded(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object without the case of its keys. Raises ValueError if one is given twice."""
+    folded = {key.casefold(): value for key, value in pairs}
+    if len(folded) < len(pairs):
+        raise ValueError("a key is given twice")
+    return folded
+
+
+def _is_reply(api: Api, value: Any) -> bool:
+    try:
+        return bool([*api.unfold(value, None)])
+    except UNFIT:
+        return False
 
 
 class Unread(NamedTuple):
@@ -55,4 +82,4 @@ def unread(method: str, path: str) -> Unread | None:
     return next((one for close, one in UNREAD.items() if f"{close}/" in plain), None)
 
 
-__all__ = ["APIS", "Api", "BadRequest", "Reply", "Request", "Unread", "find", "unread"]
+__all__ = ["APIS", "Api", "BadRequest", "Reply", "Request", "Unread", "find", "may_be_reply", "unread"]

@@ -93,6 +93,11 @@ def object_of(data: bytes | None) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
+def is_error(value: Mapping[str, Any]) -> bool:
+    """True for the JSON of a frame that a server sends where it cannot go on, in any of the forms that servers have."""
+    return bool(value.get("error")) or "error" in (value.get("type"), value.get("object"))
+
+
 def part_of(value: Any, key: str) -> Mapping[str, Any]:
     """Return the object that stands in another one under a key; empty if there is none."""
     part = value.get(key) if isinstance(value, Mapping) else None

@@ -22,11 +22,11 @@ class NoReply(ValueError):
 def streamed(api: Api, body: bytes, request: Request | None = None) -> bytes:
     """Turn a whole reply into a stream: all that it says, or what `request` asks to be told.
 
-    Raises `NoReply`, or ValueError if it is no JSON.
+    Raises `NoReply`.
     """
-    framing, reply = api.decoder().framing, decode(body, "replace")
+    framing = api.decoder().framing
     try:
-        events = [*api.unfold(reply, request)]
+        events = [*api.unfold(decode(body, "replace"), request)]
     except UNFIT as error:
         raise NoReply(f"the body is no reply of {api.name}: {told(error)}") from None
     return b"".join(framing.write(event, None, first=True) for event in events) + framing.last

@@ -20,7 +20,7 @@ import msgspec
 from vtc import events
 from vtc.apis import base
 from vtc.apis.base import Decoded, Json, Said
-from vtc.apis.fields import cleaned, count_of, object_of
+from vtc.apis.fields import cleaned, count_of, is_error, object_of
 from vtc.apis.folding import add
 from vtc.apis.openai_chat import request as openai_chat
 from vtc.apis.tool_calls import arguments_text
@@ -32,6 +32,7 @@ from vtc.events import (
     Failure,
     Finish,
     Origin,
+    Reason,
     Reasoning,
     ReasoningDelta,
     Refused,
@@ -44,6 +45,8 @@ from vtc.wire.framing import Frame
 from vtc.wire.ndjson import Lines
 
 NAME = "ollama-chat"
+_REASONS: dict[str, Reason] = {"length": "length", "content_filter": "halted", "error": "halted", "abort": "halted"}
+"""Reasons for the end that cut a reply off; calls change no reason."""
 _EVERY_LINE = ("model", "created_at")
 _HARMLESS = (
     *("done_reason", "total_duration", "load_duration", "prompt_eval_count", "prompt_eval_duration", "eval_count"),
@@ -92,8 +95,10 @@ class Decoder(msgspec.Struct):
 
     def decode(self, frame: Frame) -> Decoded | None:
         line = object_of(frame.data)
-        if line and "error" in line:
-            return Decoded((Failure(str(line["error"])),))
+        if line and is_error(line):
+            return Decoded(
+                (Failure(str(line.get("error") or line.get("message") or "")),), (*_unknown(line, {"error"}),)
+            )
         if not line or not isinstance(line.get("message"), dict):
             return Decoded(at_once=True) if frame.data is None else None
         deltas = _deltas(line)
@@ -108,9 +113,7 @@ class Decoder(msgspec.Struct):
             yield Start(model=str(line.get("model") or ""), own=Origin(NAME, "head", head, harmless=True))
         for key in message.keys() - {*_SAID, "thinking"}:
             yield Origin(NAME, f"message.{key}", message[key], harmless=False)
-        known = {*_EVERY_LINE, "message", "done"}
-        for key in line.keys() - known:
-            yield Origin(NAME, f"line.{key}", line[key], harmless=key in _HARMLESS)
+        yield from _unknown(line, {*_EVERY_LINE, "message", "done"})
         if done and (count := count_of(line, "prompt_eval_count") + count_of(line, "eval_count")):
             yield Usage(count - count_of(line, "eval_count"), count_of(line, "eval_count"), own=_OWN_COUNTS)
 
@@ -182,6 +185,12 @@ class Encoder(msgspec.Struct):
         return _part(self.head, **said)
 
 
+def _unknown(line: Json, known: Collection[str]) -> Iterator[Origin]:
+    """Take the fields that only this API knows."""
+    for key in line.keys() - known:
+        yield Origin(NAME, f"line.{key}", line[key], harmless=key in _HARMLESS)
+
+
 def _part(like: Mapping[str, Any], **said: Any) -> dict[str, Any]:
     """Write a line of a reply that goes on."""
     head = {key: like[key] for key in _EVERY_LINE if key in like}
@@ -197,7 +206,7 @@ def _deltas(line: Mapping[str, Any]) -> list[Delta]:
     deltas.append(TextDelta(str(message.get("content") or "")))
     if line.get("done"):
         reason = str(line.get("done_reason") or "")
-        deltas.append(Finish("length" if reason == "length" else "other", said=reason))  # calls do not change it
+        deltas.append(Finish(_REASONS.get(reason, "other"), said=reason))
     return deltas
 
 

@@ -24,6 +24,7 @@ from vtc.apis.leaving import Leaving
 from vtc.apis.tool_calls import ToolCallAccumulator
 from vtc.apis.waiting import Made, Waiting, shared
 from vtc.events import (
+    CUT_OFF,
     Beside,
     BlockEnd,
     BlockStart,
@@ -143,6 +144,8 @@ class Relay[P: Pipeline]:
         """`passes` says that both are of one API, `strict` that nothing may leave that was not read."""
         self.decoder = decoder
         self.leaving = Leaving(encoder, passes, strict)
+        self.error = b""
+        """The error that the server sent in place of the rest of the reply, as JSON."""
         self.pipelines: dict[int, P] = {}
         """By choice."""
         self._pipeline = pipeline
@@ -160,12 +163,16 @@ class Relay[P: Pipeline]:
         self.plain = None
         frame, deltas, leaving = decoded.frame or frame, decoded.deltas, self.leaving.copy()
         last = deltas[-1] if deltas else None
+        failure = last if isinstance(last, Failure) else None
+        if failure:
+            self.error, deltas = frame.data or b"", deltas[:-1]
+            last = deltas[-1] if deltas else failure
         if isinstance(last, End | Failure):
-            out, after = self._end(leaving, complete=isinstance(last, End), failed=isinstance(last, Failure))
+            out, after = self._end(leaving, complete=isinstance(last, End), breaks=isinstance(last, Failure))
             if isinstance(last, End):
                 out += leaving.end(frame)
             else:
-                out += _leave(leaving, last.choice, _waiting(frame, decoded.beside, last))
+                out += _leave(leaving, last.choice, _waiting(frame, decoded.beside, failure))
         elif len(choices := {one.choice for one in (*deltas, *decoded.beside)}) > 1:
             out, after = self._several(leaving, frame, decoded, sorted(choices))
         else:
@@ -210,11 +217,14 @@ class Relay[P: Pipeline]:
             raise Unread("it is nothing of this API")
         return leaving.at_once(frame) if decoded else [frame.raw]
 
-    def finish(self) -> list[bytes]:
-        """End the reply: return what the choices that upstream did not finish still have."""
+    def finish(self, *, breaks: bool = False) -> list[bytes]:
+        """End the reply: return what the choices that upstream did not finish still have.
+
+        Where it `breaks` off, nothing says to the client that this is the end.
+        """
         leaving = self.leaving.copy()
-        out, after = self._end(leaving, complete=False)
-        out += [*leaving.end(), *leaving.close()]
+        out, after = self._end(leaving, complete=False, breaks=breaks)
+        out += [*([] if breaks else leaving.end()), *leaving.close()]
         self.leaving = leaving
         self._choices.update((choice.index, choice) for choice in after)
         return out
@@ -278,8 +288,8 @@ class Relay[P: Pipeline]:
             out += left
         return out, after
 
-    def _end(self, leaving: Leaving, *, complete: bool, failed: bool = False) -> tuple[list[bytes], list[Choice]]:
-        """End the choices that upstream did not finish; one that was given calls gets a reason, but for an error's."""
+    def _end(self, leaving: Leaving, *, complete: bool, breaks: bool = False) -> tuple[list[bytes], list[Choice]]:
+        """End the choices that upstream did not finish; one that was given calls gets a reason, unless it breaks off."""
         out: list[bytes] = []
         after: list[Choice] = []
         for choice in self._choices.values():
@@ -287,7 +297,7 @@ class Relay[P: Pipeline]:
                 continue
             choice, events, pieces, fate = _finish(choice, [], complete=complete)
             entry = Waiting(self._last, after=(*pieces,), intact=False, written=True)
-            if (choice.lifted or fate == "written") and not failed:
+            if (choice.lifted or fate == "written") and not breaks:
                 entry = replace(entry, after=(*pieces, Finish(_reason("stop", choice, fate), choice.index)))
             settled, left = _settle(leaving, choice, entry, events)
             after.append(settled)
@@ -363,8 +373,9 @@ def _read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choi
                     choice = replace(choice, native=True)
                     events += pipeline.release()
                 if delta.name:
-                    choice, made, calls = _ended_calls(choice, calls, delta)
+                    choice, made, calls, kept = _ended_calls(choice, calls, delta)
                     events += made
+                    after += kept
                 waits = choice.stuck and bool(delta.name)  # calls keep their order
                 left = delta if not pipeline.takes_calls else None if waits else pipeline.piece(delta)
                 if left is None:
@@ -382,7 +393,7 @@ def _read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choi
                 after.append(delta)
             case Finish(reason=reason):
                 lifted = Call in map(type, events)
-                choice, made, pieces, fate = _finish(choice, calls, complete=reason != "length", lifted=lifted)
+                choice, made, pieces, fate = _finish(choice, calls, complete=reason not in CUT_OFF, lifted=lifted)
                 told = _reason(reason, choice, fate)
                 events += made
                 after += pieces
@@ -414,22 +425,27 @@ def _finish(
     return choice, made, pieces, fate
 
 
-def _ended_calls(choice: Choice, calls: list[CallDelta], begins: CallDelta) -> tuple[Choice, Made, list[CallDelta]]:
-    """Deal with the calls that waited for their end, as another one `begins`; return the pieces that still wait."""
-    waiting = [*(piece for entry in choice.waiting for piece in entry.calls), *calls]
-    if not waiting or choice.stuck or waiting[0].index in (None, begins.index):
-        return choice, [], calls
+def _ended_calls(
+    choice: Choice, calls: list[CallDelta], begins: CallDelta
+) -> tuple[Choice, Made, list[CallDelta], list[CallDelta]]:
+    """Deal with the calls that waited for their end, as another one `begins`.
+
+    Of `calls`, the pieces in the frame that is read, return those that still wait, and those that leave with it.
+    """
+    pieces = [*(piece for entry in choice.waiting for piece in entry.calls), *calls]
+    if not pieces or choice.stuck or pieces[0].index in (None, begins.index):
+        return choice, [], calls, []
     said: dict[int | None, str] = {}
-    for piece in waiting:
+    for piece in pieces:
         said[piece.index] = said.get(piece.index, "") + piece.arguments
     if {None, begins.index} & said.keys() or not all(map(_is_object, said.values())):
-        return replace(choice, stuck=True), [], calls
+        return replace(choice, stuck=True), [], calls, []
     gathered, clean = _gathered(choice, calls)
     choice, made, fate = _decided(choice, gathered, choice.pipeline.upstream(gathered), clean=clean)
     if fate == "kept":
         waiting = deque(replace(one, calls=(), after=(*one.calls, *one.after)) for one in choice.waiting)
-        return replace(choice, waiting=waiting, kept=True), made, calls
-    return choice, made, []
+        return replace(choice, waiting=waiting, kept=True), made, [], calls
+    return choice, made, [], []
 
 
 def _gathered(choice: Choice, calls: Sequence[CallDelta]) -> tuple[list[ToolCall], bool]:
@@ -490,7 +506,7 @@ def _without_calls(entry: Waiting) -> Waiting:
 def _reason(reason: Reason, choice: Choice, fate: Fate) -> Reason:
     """Tell the reason that goes with the calls that the client is given."""
     if choice.lifted or choice.kept or fate == "kept":
-        return reason if reason in ("length", "other") else "tool_calls"
+        return reason if reason in CUT_OFF or reason == "other" else "tool_calls"
     return "stop" if reason == "tool_calls" and (fate == "written" or not choice.native) else reason
 
 

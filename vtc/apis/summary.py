@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from vtc.apis import folding
 from vtc.apis.base import Api, Reply
 from vtc.apis.tool_calls import ToolCallAccumulator
-from vtc.events import CallDelta, Delta, End, Failure, Finish, Message, ReasoningDelta, TextDelta
+from vtc.events import CUT_OFF, CallDelta, Delta, End, Failure, Finish, Message, ReasoningDelta, TextDelta
 
 
 def replies(api: Api, body: bytes) -> list[Reply]:
@@ -51,4 +51,4 @@ def _reply(deltas: Sequence[Delta]) -> Reply:
         reasoning="".join(delta.text for delta in deltas if isinstance(delta, ReasoningDelta)),
     )
     ends = [delta for delta in deltas if isinstance(delta, Finish) and delta.said]
-    return Reply(message, ends[-1].said, ends[-1].reason != "length") if ends else Reply(message)
+    return Reply(message, ends[-1].said, ends[-1].reason not in CUT_OFF) if ends else Reply(message)

@@ -13,14 +13,17 @@ from rich.control import strip_control_codes
 from rich.markup import escape
 
 from vtc.apis import APIS
+from vtc.apis.openai_chat.words import REASONS
 from vtc.cli.common import completing, loaded, profile_directories, read_text
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
-from vtc.events import Call, Reasoning, Refusal, Text, Tool
+from vtc.events import CUT_OFF, Call, Reasoning, Refusal, Text, Tool
+from vtc.exchange.stages import Limit
 from vtc.json_text import encode
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, best
+from vtc.profiles.plan import ReplyPlan
 from vtc.profiles.planner import UNKNOWN_MODEL, read_dialects
 from vtc.profiles.schema import ModelProfile
 from vtc.profiles.settings import UnknownName
@@ -50,7 +53,7 @@ from vtc.reporting.unread import possible_call
 )
 @click.option(
     "--finish-reason",
-    type=click.Choice(["stop", "length"]),
+    type=click.Choice(["stop", *(word for word, reason in REASONS.items() if reason in CUT_OFF)]),
     default="stop",
     show_default=True,
     help="`length`: the model was cut off.",
@@ -77,10 +80,12 @@ def parse(
     profiles = loaded(directories)
     profile = best(profiles.models, Facts(model=model), profiles.sources).profile or UNKNOWN_MODEL
     dialects = _dialects(profiles, names, profile)
-    tools = _tools(tools_file) if tools_file else {}
+    tools, declared = _tools(tools_file) if tools_file else ({}, frozenset())
+    unknown_tools = profile.unknown_tools if tools_file else "allow"
+    reply = ReplyPlan(unknown_tools=unknown_tools, unoffered=declared - tools.keys())
     known = profile if model and profile is not UNKNOWN_MODEL else None
     think = thinking(known, profiles.unknown_server, Facts(model=model), None, text_client=False)
-    grammar = compiled(dialects, think.tags)
+    grammar = compiled(dialects, think.tags, profile.markers, (profile.answer.open, profile.answer.close))
     console = Console(highlight=False)
     refused = False
     for text, reason in _replies(file, finish_reason, lines):
@@ -90,9 +95,11 @@ def parse(
             lenient=lenient,
             think=think.to,
             begins=think.begins(whole=True),
-            unknown_tools="text" if tools_file else "allow",
+            unknown_tools=unknown_tools,
         )
-        events = [*reader.feed(text), *reader.finish(complete=reason != "length")]
+        limit = Limit(reply, tools)
+        read = [*reader.feed(text), *reader.finish(complete=REASONS.get(reason, "stop") not in CUT_OFF)]
+        events = [event for one in read for event in limit.feed(one)]
         content = "".join(event.raw for event in events if isinstance(event, Text))
         found: dict[str, Any] = {
             "content": content,
@@ -132,8 +139,11 @@ _FORMS = frozenset({"type", "function", "input_schema"})
 """Keys that tell an entry of `tools` from a bare function."""
 
 
-def _tools(file: Path) -> dict[str, Tool]:
-    """Read the tools in the form of any API; each leaves out entries that are not in its own."""
+def _tools(file: Path) -> tuple[dict[str, Tool], frozenset[str]]:
+    """Read the tools in the form of any API; each leaves out entries that are not in its own.
+
+    Also return the names of all that is declared: tools that the server runs are no functions.
+    """
     try:
         value = json.loads(read_text(file))
         entries = value["tools"] if isinstance(value, dict) else value
@@ -141,14 +151,16 @@ def _tools(file: Path) -> dict[str, Tool]:
             raise ValueError("it holds no list of objects")
         bare = [entry for entry in entries if not _FORMS & entry.keys()]
         body = encode({"model": "any", "messages": [], "input": [], "tools": entries, "functions": bare})
-        found = {tool.name: tool for api in reversed(APIS) for tool in api.request(body).tools}
+        requests = [api.request(body) for api in reversed(APIS)]
+        found = {tool.name: tool for request in requests for tool in request.tools}
+        declared = frozenset(name for request in requests for name in request.declared)
         if entries and not found:
             raise ValueError("none of them is a function")
     except KeyError:
         raise click.BadParameter(f"{file}: this object has no key `tools`", param_hint="--tools") from None
     except ValueError as error:
         raise click.BadParameter(f"{file}: no list of tools as in a request: {error}", param_hint="--tools") from None
-    return found
+    return found, declared
 
 
 def _replies(file: Any, reason: str, lines: bool) -> Iterator[tuple[str, str]]:

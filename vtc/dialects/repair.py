@@ -5,6 +5,7 @@ A call that needed one says so in its report. docs/repairs.md lists them, and a 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import StrEnum
 from typing import Self
 
@@ -42,7 +43,7 @@ class Repair(StrEnum):
     REPEATED = "repeated", "The parameter is given several times with one value."
     UNTYPED = "untyped", "The value fits no type that the tool's schema allows; it stays text."
     ATTRIBUTES = "attributes", "The parameters stand in the opening tag, as attributes."
-    CDATA = "cdata", "A value stands in a CDATA section; its text is the value."
+    CDATA = "cdata", "A value that cannot be text stands in a CDATA section."
     ESCAPED_TEXT = "escaped-text", "Quotes and line breaks are escaped once too often; they are read as meant."
 
     # Objects
@@ -67,10 +68,14 @@ class Repair(StrEnum):
 
     # JSON
     JSON_CUT = "json-cut", "The closing quotes, brackets or braces are missing at the end of the object."
-    JSON_REPAIRED = (
-        "json-repaired",
-        "Quotes or commas are missing or not escaped; the result holds each character that was written, and no other.",
+    JSON_MISSING_COMMA = "json-missing-comma", "A comma is missing between two entries."
+    JSON_MISSING_COLON = "json-missing-colon", "The colon after a key is missing."
+    JSON_MISSING_QUOTE = "json-missing-quote", "A quote of a key or of a value is missing, or both are."
+    JSON_INNER_QUOTES = (
+        "json-inner-quotes",
+        "Quotes in a string are not escaped; it ends where structure follows that leads to a whole call.",
     )
+    JSON_COMMENT = "json-comment", "A comment stands between the entries; it is left out."
     JSON_BAD_ESCAPE = "json-bad-escape", "A backslash stands in a string that escapes nothing; it is one of the text's."
     JSON_CONTROL_CHARACTER = "json-control-character", "A line break or a tabulator stands unescaped in a string."
     JSON_TRAILING_COMMA = "json-trailing-comma", "A comma stands after the last entry."
@@ -83,4 +88,10 @@ class Repair(StrEnum):
     SOLE_PARAMETER = "sole-parameter", "The arguments are the text of the one parameter that the tool requires."
     PARAMETER_NAME = "parameter-name", "The name of a parameter has markup after it."
     TYPED = "typed", "A number, a list or the like is written as text, and the tool's schema allows no text there."
+    UNKNOWN_TOOL = "unknown-tool", "No tool of this name is offered; the call leaves as written."
     CALL_IN_REASONING = "call-in-reasoning", "The call was written inside of the reasoning; there is no other."
+
+
+def stands_whole(repairs: Collection[str], *, in_json: bool) -> bool:
+    """True if a call needed none of these repairs, or lacks only the closer after JSON that is whole."""
+    return not repairs or (in_json and {*repairs} == {Repair.MISSING_CLOSER})

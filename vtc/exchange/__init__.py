@@ -21,7 +21,7 @@ from functools import partial
 
 from msgspec.structs import replace as replace_fields
 
-from vtc.apis import Api, BadRequest, Request, folding, summary
+from vtc.apis import Api, BadRequest, Request, folding, may_be_reply, summary
 from vtc.apis.relay import Relay
 from vtc.dialects.cache import ConversationCache
 from vtc.dialects.reading.reader import Begins, Reader
@@ -40,10 +40,12 @@ from vtc.exchange.request import as_it_came
 from vtc.exchange.stages import Ids, alphanumeric9
 from vtc.exchange.stream import Stream
 from vtc.guards import loops
+from vtc.guards.budget import Budget
 from vtc.guards.chain import chain, refusable
 from vtc.profiles.matching import Facts
 from vtc.profiles.plan import Plan, ReplyPlan
 from vtc.profiles.planner import Planner
+from vtc.reporting import hints
 from vtc.reporting.report import Report
 from vtc.scrub import told
 from vtc.wire import compression
@@ -81,6 +83,7 @@ class Exchange:
         form = alphanumeric9 if plan.reply.ids == "alphanumeric9" else api.call_id
         self._ids = Ids(seed, request.call_ids, form)
         self._framing = api.decoder().framing
+        self._budget = Budget()
         self._outgoing: outgoing.Outgoing | None = None  # when it was asked for
 
     @classmethod
@@ -206,23 +209,24 @@ class Exchange:
         self._request.forget()
         self._cache = None
         self._outgoing = self._outgoing and replace(self._outgoing, messages=None)
-        as_one = self._as_one if whole or isinstance(self.framing, EventStream) else None
+        as_one = self.whole if whole or isinstance(self.framing, EventStream) else None
         stream = self._stream(decoder, self.report, [], whole=False, clock=clock, as_one=as_one)
         if whole:
             stream.collect()
         return stream
 
-    def _as_one(self, body: bytes) -> bytes:
-        """Rewrite a body that came like a stream and is none."""
+    def whole(self, body: bytes) -> bytes:
+        """Rewrite a whole reply in the form in which it came, be it JSON or a stream; as it came if that fails.
+
+        Where a policy refuses calls, what cannot be read does not leave, unless it can hold no call.
+        """
         reply = self._attempt(body)
         self.report.adopt(reply.report)
         return reply.body
 
     def body(self, body: bytes) -> bytes:
-        """Rewrite a whole reply, be it JSON or a stream; as it came if that fails."""
-        reply = self._attempt(body)
-        self.report.adopt(reply.report)
-        return self._as_asked(reply.body)
+        """Rewrite a whole reply as `whole` does, in the form that the client asked for."""
+        return self._as_asked(self.whole(body))
 
     def from_error(self, body: bytes, created: int, status: int | None = None) -> tuple[str, bytes] | None:
         """Write the reply that an error of the server holds, as its content type and body, in the form asked for.
@@ -245,11 +249,11 @@ class Exchange:
         first = reply = self._attempt(body)
         retry = self.plan.reply.retry
         for _ in range(retry.max if retry else 0):
-            reasons = [reason for kind, reason in reply.faults if retry and kind in retry.on]
-            if not reasons:
+            wrong = [fault for fault in reply.faults if retry and fault.kind in retry.on]
+            if not wrong:
                 break
             try:
-                body = await ask(self._correction(body, reasons))
+                body = await ask(self._correction(body, [fault.quoted or fault.reason for fault in wrong]))
             except NoAnswer as error:
                 self.report.intervened("retry", "failed", "", str(error))
                 break
@@ -258,10 +262,11 @@ class Exchange:
                 self.report.failures.append(f"{type(error).__name__}: {error}")
                 break
             reply = self._attempt(body)
-            self.report.intervened("retry", "asked", "", reasons[0])
-        wrong = [reason for kind, reason in reply.faults if retry and kind in retry.on]
-        if reply is not first and (wrong or reply.report.failures):
-            self.report.intervened("retry", "exhausted", "", (wrong or reply.report.failures)[0])
+            self.report.intervened("retry", "asked", "", wrong[0].reason)
+        left = [fault.reason for fault in reply.faults if retry and fault.kind in retry.on]
+        left = left or reply.report.failures or reply.report.errors
+        if reply is not first and left:
+            self.report.intervened("retry", "exhausted", "", left[0])
             reply = first
         self.report.adopt(reply.report)
         return self._as_asked(reply.body)
@@ -285,20 +290,22 @@ class Exchange:
             came = body if is_stream else folding.streamed(self._api, body)
             stream = self._stream(compression.decoder(""), report, pipelines, whole=not is_stream)
             went = b"".join([*stream.feed(came), *stream.finish()])
-            if not (is_stream or stream.failed):
-                why = "it could not be read" if stream.left_out else ""
+            if stream.left_out and not (is_stream and self._request.stream):
+                why = "it could not be read"
+            elif not (is_stream or stream.failed):
                 # Where nothing may leave that was not read, nothing keeps its bytes.
                 went = folding.joined(self._api, went) if strict else folding.folded(self._api, body, came, went)
         except folding.NoReply as error:
-            if not strict or b"{" not in body:
+            report.errors += hints.instead(body)
+            if not strict or not may_be_reply(body):
                 return WholeReply(body, report, [])
             why = str(error)
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
-            if not strict or (isinstance(error, ValueError) and b"{" not in body):
+            if not strict:
                 logger.error("vtc: the reply is passed on as it came\n%s", told(error))
                 report.failures.append(why)
-        if strict and not is_stream and why and not report.failures:
+        if strict and why:
             report = Report()
             report.intervened("unread_calls", "refused", "", "the reply could not be read, so it was withheld", why)
             return WholeReply(self._own(WITHHELD), report, [])
@@ -312,11 +319,10 @@ class Exchange:
             return body
         try:
             return folding.streamed(self._api, body, self._request)
-        except ValueError as error:
-            self.report.failures.append(str(error))
         except Exception as error:
-            logger.error("vtc: the reply is passed on whole\n%s", told(error))
-            self.report.failures.append(f"{type(error).__name__}: {error}")
+            if not isinstance(error, folding.NoReply):  # which was told
+                logger.error("vtc: the reply is passed on whole\n%s", told(error))
+                self.report.failures.append(f"{type(error).__name__}: {error}")
         return body
 
     def _correction(self, body: bytes, reasons: Sequence[str]) -> bytes:
@@ -362,6 +368,7 @@ class Exchange:
         reads = bool(self.plan.reading.dialects and self._tools)
         dialects = self.plan.reading.dialects
         guessed = think.begins_inside and not whole
+        kept = guessed and think.to == "keep"
 
         def beside_calls(begins: Begins) -> tuple[Reader, Leftovers]:
             return self._reader(begins, dialects=()), Leftovers(dialects, self._reader())
@@ -375,11 +382,13 @@ class Exchange:
             self._ids,
             report,
             reader=self._reader(think.begins(whole=whole)) if reads else None,
-            thoughts=Thoughts(self._reader(), guessed, guessed and think.to == "keep") if reads else None,
+            thoughts=Thoughts(self._reader(), guessed, think.may_show, kept) if reads else None,
             learned=think.learned,
             beside_calls=beside_calls if reads else None,
             read_name=reader_of_names(dialects, self._reader),
-            guards=chain(plan.guards, self._tools, is_text=bool(client)) if plan.guards or client else None,
+            guards=chain(plan.guards, self._tools, is_text=bool(client), budget=self._budget)
+            if plan.guards or client
+            else None,
             openers=openers,
         )
 
@@ -388,7 +397,7 @@ class Exchange:
         plan, think = self.plan.reading, self.plan.reading.thinking
         read = plan.dialects if dialects is None else tuple(dialects)
         return Reader(
-            compiled(read, think.tags, plan.markers),
+            compiled(read, think.tags, plan.markers, plan.answer),
             plan.tools,
             lenient=plan.lenient,
             unknown_tools=plan.unknown_tools,

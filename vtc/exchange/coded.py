@@ -51,15 +51,19 @@ class CodedStream(Stream):
                 break
             out += super().feed(data[at : at + SLICE])
         if fault:
-            out += self.break_off(b"", fault)
+            out += self._lost(fault)
         return [b"".join(out)] if out else []
 
-    def finish(self, fault: Exception | None = None) -> list[bytes]:
-        if self.broken:
-            return super().finish()
-        data, broken = _tried(self._decoder.finish)
-        out = super().feed(data) if data else []
-        return [*out, *super().finish(fault or broken)]
+    def finish(self) -> list[bytes]:
+        data, fault = _tried(self._decoder.finish)
+        out = super().feed(data) if data and not self.broken else []
+        return [*out, *(self._lost(fault) if fault else super().finish())]
+
+    def _lost(self, fault: Exception) -> list[bytes]:
+        """End the body at a fault after which none of it can be decoded."""
+        if isinstance(fault, compression.CorruptBody):
+            return self.break_off(f"the server broke off: {fault}")
+        return self.lose(fault)
 
 
 def _tried(decode: Callable[[], bytes]) -> tuple[bytes, Exception | None]:

@@ -51,7 +51,7 @@ class Leftovers:
     def finish(self, calls: Iterable[ToolCall]) -> list[Event]:
         """Return what is held: as markup, if it is nothing else, or if it holds no calls but these."""
         self._read(self._reader.finish())
-        own = [_meaning(call) for call in calls]
+        own = [_meaning(call) for call in calls] if self._calls else []
         if not self._is_markup(LEAST) or any(_meaning(call) not in own for call in self._calls):
             return self._released()
         held, self._held = self._held, []
@@ -80,7 +80,7 @@ class Leftovers:
 def _meaning(call: ToolCall) -> tuple[str, object]:
     try:
         return call.name, json.loads(call.arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return call.name, call.arguments
 
 

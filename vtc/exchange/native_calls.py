@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from vtc.dialects.arguments import fitting, values
+from vtc.dialects.arguments.broken_json import Expected
 from vtc.dialects.arguments.envelope import SYNONYMS
 from vtc.dialects.reading import repairs as repairs_of_text
 from vtc.dialects.repair import Repair
@@ -78,7 +79,7 @@ def in_order(
     repairs += notes
     calls: list[ToolCall] = []
     for text, value in objects:
-        fitted, notes = fitting.fitted(value, schema)
+        fitted, notes = fitting.fitted(value, schema, lenient=lenient)
         repairs += [note for note in notes if note not in repairs]
         text = json.dumps(fitted, ensure_ascii=False) if notes or text is None else text
         id_ = None if calls else call.id  # of several calls only the first can have it
@@ -175,7 +176,7 @@ def _wrapped(value: Mapping[str, Any], name: str, schema: Mapping[str, Any]) -> 
 def _broken(text: str, schema: Mapping[str, Any], *, lenient: bool, complete: bool) -> Objects:
     """Read what is no JSON: several objects, or one with the faults that are mended in text, too."""
     body, notes = _without_markup(text)
-    found = repairs_of_text.json_bodies(body, ())
+    found = repairs_of_text.json_bodies(body, (), Expected(schema))
     objects = [json.loads(one) for one in found.values] if found and len(found.values) <= MOST_OBJECTS else []
     if found is None or not objects or not all(isinstance(one, dict) for one in objects):
         raise NotInOrder("its arguments are not a whole JSON object")
@@ -183,8 +184,7 @@ def _broken(text: str, schema: Mapping[str, Any], *, lenient: bool, complete: bo
     notes += [Repair.ARRAY_OF_CALLS] if body.startswith("[") else []
     needed, declared = {*values.required(schema)}, values.properties(schema)
     cut = Repair.JSON_CUT in notes and not (complete and all(one.keys() >= needed for one in objects))
-    guessed = Repair.JSON_REPAIRED in notes or Repair.ARRAY_OF_CALLS in notes
-    strange = guessed and any(key not in declared for one in objects for key in one)
+    strange = Repair.ARRAY_OF_CALLS in notes and any(key not in declared for one in objects for key in one)
     if cut or strange or (notes and not lenient):
         raise NotInOrder("its arguments are not a whole JSON object")
     meaning = [one for one in objects if one or not needed] or objects

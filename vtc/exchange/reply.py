@@ -15,6 +15,7 @@ from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.reading.reader import Begins, PlainRule, Reader
 from vtc.dialects.reading.speech import note_last_calls, out_of_reasoning
 from vtc.dialects.syntax import tool_names
+from vtc.dialects.text_client.client_reader import trimmed
 from vtc.events import Call, CallDelta, Event, Markup, Reasoning, Refusal, Rewritten, Text, Tool, ToolCall
 from vtc.exchange.leftovers import Leftovers
 from vtc.exchange.native_calls import NotInOrder, in_order, meant
@@ -49,6 +50,8 @@ class Thoughts:
     reader: Reader
     guessed: bool = False
     """The reply was taken to begin inside of its reasoning; if that never ends, it is the answer."""
+    learned: bool = False
+    """Only replies before it make that guess, so it may be wrong where the reply was cut off, too."""
     kept: bool = False
     """It was guessed, and stays text: it has left already."""
     events: list[Event] = field(default_factory=list)
@@ -60,12 +63,16 @@ class Thoughts:
         """Read a part of the reasoning."""
         self._note(self.reader.feed(text))
 
-    def finish(self, *, in_reasoning: bool) -> list[Event]:
+    def finish(self, *, in_reasoning: bool, complete: bool) -> list[Event]:
         """Return the calls that the reasoning ends with; what they were written with stays in it.
 
-        If the guess was wrong, which shows as the reply ends `in_reasoning`, return what the reply says.
+        If the guess was wrong, which shows as the reply ends `in_reasoning`, return what the reply says. One that is
+        not `complete` has been cut off: it may have been thinking still, so nothing in it is a call.
         """
-        self._note(self.reader.finish())
+        self._note(self.reader.finish(complete=complete))
+        if not complete:
+            is_said = self.guessed and self.learned and in_reasoning and not self.kept
+            return [Text("".join(event.raw for event in self.events))] if is_said else []
         if self.kept:
             return [replace(event, raw="") for event in self.events if in_reasoning and isinstance(event, Call)]
         if self.guessed and in_reasoning:
@@ -148,7 +155,9 @@ class ReplyPipeline:
         leaving = Leaving(self._record, Openers(openers) if openers else None, joined(plan.guards))
         self._text_client: ForTextClient | None = None
         if client:
-            self._text_client = ForTextClient(self._gap, leaving, client, tools, self._limit, self._record)
+            self._text_client = ForTextClient(
+                self._gap, leaving, client, tools, self._limit, self._record, strict=plan.is_strict or bool(openers)
+            )
         self._client = self._text_client or ForStructuredClient(self._gap, leaving)
         self._guards = guards
         as_they_come = self.structured and not (self.guarded or plan.limits_native or guards)
@@ -232,12 +241,13 @@ class ReplyPipeline:
             events = [*self._leftovers.feed(events), *self._leftovers.finish(made)]
         out = self._staged(events)
         if (
-            complete
-            and self._thoughts
+            self._thoughts
             and self._reader
             and not (self._limit.delivered or ended or calls or (self._gap.tail.strip() and not self._thoughts.kept))
         ):
-            out += map(_again, self._staged(self._thoughts.finish(in_reasoning=self._reader.in_reasoning)))
+            out += map(
+                _again, self._staged(self._thoughts.finish(in_reasoning=self._reader.in_reasoning, complete=complete))
+            )
         if calls:
             out += self._staged(self._meant(calls, complete=complete))
         if self._guards:
@@ -262,12 +272,13 @@ class ReplyPipeline:
         return [one.piece for one in calls if one.piece]
 
     def _learn(self, reader: Reader, *, complete: bool) -> None:
-        """Note whether the reply began inside of the reasoning: the next one will, too."""
-        inside = reader.began_inside
-        if inside is None and complete and reader.in_reasoning and not self._native:
+        """Note whether the reply began inside of the reasoning: if several did, the next one will, too."""
+        inside = reader.began_inside if reader.shows_beginning else None
+        if reader.began_inside is None and complete and reader.in_reasoning and not self._native:
             inside = False  # what was taken for reasoning never ended
         if self._learned and inside is not None:
-            self._learned.begins_inside = inside
+            self._learned.note(inside=inside)
+        if reader.began_inside is not None:
             self._learned = None  # what comes after upstream's calls is no beginning
 
     def _staged(self, events: list[Event]) -> list[Event]:
@@ -275,9 +286,17 @@ class ReplyPipeline:
         for event in events:
             if isinstance(event, Reasoning) and self._thoughts:
                 self._thoughts.feed(event.raw)
-        events = self._guards.feed(events) if self._guards else events
+        if self._guards:
+            events = self._guards.feed([*map(self._as_meant, events)])
         self._given += [event.call for event in events if isinstance(event, Call) and event.dialect != NATIVE]
         return self._judged(events)
+
+    def _as_meant(self, event: Event) -> Event:
+        """Show policies the arguments that the client will use."""
+        client = self._plan.client_text
+        if client is None or not self.guarded or not isinstance(event, Call):
+            return event
+        return replace(event, call=trimmed(event.call, client.dialect))
 
     def _judged(self, events: list[Event]) -> list[Event]:
         """Put what the policies passed through the stages."""

@@ -12,9 +12,10 @@ import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from vtc.dialects.reading.after_call import EXCERPT
+from vtc.dialects.syntax import tool_names
 from vtc.dialects.text_client import conversation
 from vtc.events import Call, Denied, Event, Intervention, Markup, Refusal, Rewritten, Text, Tool, ToolCall
 from vtc.guards.content import Joined
@@ -31,8 +32,15 @@ MOST_NAMED = 20
 NATIVE = "tool_calls"
 """Stands for the dialect of calls in their structured form."""
 
-type Fault = tuple[Literal["malformed", "arguments", "denied", "tool_choice"], str]
-"""What may be worth asking again for, and what to say about it."""
+
+class Fault(NamedTuple):
+    """What may be worth asking again for."""
+
+    kind: Literal["malformed", "arguments", "denied", "tool_choice"]
+    reason: str
+    """For people, in logs: it holds no value of an argument."""
+    quoted: str = ""
+    """For the model, where more can be said to it."""
 
 
 class Stage(Protocol):
@@ -47,6 +55,7 @@ class Limit:
     def __init__(self, plan: ReplyPlan, tools: Collection[str]) -> None:
         self.most = plan.max_calls
         self._unknown_tools = plan.unknown_tools
+        self._unoffered = plan.unoffered
         self._tools = tools
         self.delivered: list[str] = []
         """Names of the calls that went on."""
@@ -56,11 +65,11 @@ class Limit:
     def feed(self, event: Event) -> Sequence[Event]:
         if not isinstance(event, Call):
             return (event,)
-        name, most, unknown = event.call.name, self.most, self._unknown_tools
-        if event.dialect != NATIVE and unknown != "allow" and name not in self._tools:
-            # It was read for a reactor, which did not want it.
+        name, most = event.call.name, self.most
+        if event.dialect != NATIVE and name not in self._tools and not self._may_be_unknown(name):
+            # It was read for a reactor, which did not want it, or the request does not offer it now.
             reason = "no tool of that name is offered"
-            drops = unknown == "drop"
+            drops = self._unknown_tools == "drop"
             told = Refusal(reason, event.dialect, name, event.raw[:EXCERPT], malformed=False, left_out=drops)
             return told, Markup(event.raw) if drops else Text(event.raw)
         if most is not None and len(self.delivered) >= most:
@@ -69,6 +78,10 @@ class Limit:
             return Intervention("max_calls", "dropped", name, reason, event.raw[:EXCERPT]), Markup(event.raw)
         self.delivered.append(name)
         return (event,)
+
+    def _may_be_unknown(self, name: str) -> bool:
+        """True if a call of a tool that is not offered may leave: the client knows none of this name."""
+        return self._unknown_tools == "allow" and tool_names.resolve(name, self._unoffered) is None
 
 
 class Ids:
@@ -143,7 +156,7 @@ class Record:
 
     def _refused(self, event: Refusal) -> None:
         if event.malformed:
-            self.faults.append(("malformed", event.reason))
+            self.faults.append(Fault("malformed", event.reason))
         told = (event.reason, event.name, event.excerpt)
         last = self._report.refusals[-1:]
         if not any((one["reason"], one["name"], one["excerpt"]) == told for one in last):
@@ -154,14 +167,15 @@ class Record:
         """Note what a policy did."""
         self._report.intervened(event.policy, event.action, event.tool, event.reason, event.detail)
         if event.policy == "arguments" and event.action in ("passed", "refused"):
-            self.faults.append(("arguments", f"the arguments of `{event.tool}`: {event.detail or event.reason}"))
+            told = f"the arguments of `{event.tool}`: "
+            self.faults.append(Fault("arguments", told + event.reason, told + (event.detail or event.reason)))
         elif event.action == "refused":
-            self.faults.append(("denied", f"the call of `{event.tool}`: {event.reason}"))
+            self.faults.append(Fault("denied", f"the call of `{event.tool}`: {event.reason}"))
 
     def missed(self, tool: str, reason: str) -> None:
         """Note that the reply does not call what `tool_choice` demands."""
         self._report.intervened("tool_choice", "missed", tool, reason)
-        self.faults.append(("tool_choice", reason))
+        self.faults.append(Fault("tool_choice", reason))
 
 
 @dataclass(slots=True)
@@ -197,12 +211,12 @@ class Leaving:
             return [event]
         return self._parted(self._joined.feed(event) if self._joined else [event])
 
-    def call(self, event: Event, end: str) -> list[Event]:
-        """Take a call that the client is meant to carry out, written as text; the first `end` ends it."""
+    def call(self, event: Event, size: int) -> list[Event]:
+        """Take a call that the client is meant to carry out, written as text in so many characters."""
         if self._openers is None:
             return self.feed(event)
         *before, event = self._joined.feed(event) if self._joined else [event]
-        return [*self._parted(before), *self._told(self._openers.call(event, end))]
+        return [*self._parted(before), *self._told(self._openers.call(event, size))]
 
     def finish(self) -> list[Event]:
         """Return what waits."""
@@ -233,15 +247,15 @@ class ForStructuredClient:
         self._leaving = leaving
 
     def feed(self, event: Event) -> Sequence[Event]:
-        told, end = self._told(event)
+        told, size = self._told(event)
         if isinstance(told, Text):
             self._gap.after(told.raw)
         elif isinstance(told, Rewritten):
             self._gap.after(told.text)
-        return self._leaving.feed(told) if end is None else self._leaving.call(told, end)
+        return self._leaving.feed(told) if size is None else self._leaving.call(told, size)
 
-    def _told(self, event: Event) -> tuple[Event, str | None]:
-        """Say what the client is told of an event, and what ends that if it is a call as text, to be carried out."""
+    def _told(self, event: Event) -> tuple[Event, int | None]:
+        """Say what the client is told of an event, and how much of that is a call as text, to be carried out."""
         if not isinstance(event, Denied):
             return event, None
         if event.manner == "drop":
@@ -272,14 +286,17 @@ class ForTextClient(ForStructuredClient):
         tools: Mapping[str, Tool],
         limit: Limit,
         record: Record,
+        *,
+        strict: bool,
     ) -> None:
         super().__init__(gap, leaving)
+        self._strict = strict
         self._client = client
         self._tools = tools
         self._limit = limit
         self._record = record
 
-    def _told(self, event: Event) -> tuple[Event, str | None]:
+    def _told(self, event: Event) -> tuple[Event, int | None]:
         match event:
             case Call():
                 return self._written(event)
@@ -289,25 +306,37 @@ class ForTextClient(ForStructuredClient):
                 return Text(raw), None  # after a call that stays where it was in the text
         return super()._told(event)
 
-    def _written(self, event: Call) -> tuple[Event, str | None]:
-        call, dialect = event.call, self._client.dialect
-        if conversation.is_readable(event, dialect):
-            return Text(event.raw), self._end(call.name)
+    def _written(self, event: Call) -> tuple[Event, int | None]:
+        call, client = event.call, self._client
+        readable = conversation.is_readable(event, client.dialect)
+        if readable and (not self._strict or self._says(event.raw, call)):
+            return Text(event.raw), self._size(event.raw, call.name)
         tools = self._tools or as_called(call)  # the client has tools that its prompt does not document
-        written = conversation.as_read(call, dialect, tools)
-        if not conversation.is_one_call(written, call.name, dialect, tools):
-            reason = "written for this client its arguments would be read as calls"
+        written = conversation.as_read(call, client.dialect, tools, client.known_parameters)
+        if not self._says(written, call):
+            reason = "written for this client its arguments would be read as others"
             self._record.intervened(Intervention("unread_calls", "refused", call.name, reason))
             message = f"The call of `{call.name}` was not passed on: {reason}."
             return Rewritten(event.raw, self._gap.before(MESSAGE_GAP) + message), None
-        return Rewritten(event.raw, self._gap.before(self._client.gap) + written), self._end(call.name)
+        if readable:
+            reason = "this client would have read other arguments"
+            self._record.intervened(Intervention("unread_calls", "changed", call.name, reason))
+        written = self._gap.before(client.gap) + written
+        return Rewritten(event.raw, written), self._size(written, call.name)
 
-    def _end(self, name: str) -> str:
-        """What ends a call for the client, which looks into one of a tool that it does not know."""
+    def _says(self, text: str, call: ToolCall) -> bool:
+        """Whether the client reads what was judged: no policy and no limit sees the call again."""
+        client, tools = self._client, self._tools or as_called(call)
+        return conversation.says(text, call, client.dialect, tools, client.known_tools, client.known_parameters)
+
+    def _size(self, text: str, name: str) -> int:
+        """How much of a text is a call for the client, which looks into one of a tool that it does not know."""
         known, dialect = self._client.known_tools, self._client.dialect
         if known and name not in known:
-            return "".join(conversation.openers(dialect, [name]))
-        return conversation.closer(dialect, name)
+            opener = "".join(conversation.openers(dialect, [name]))
+            return text.find(opener) + len(opener)
+        closer = conversation.closer(dialect, name)
+        return text.rfind(closer) + len(closer)
 
     def finish(self) -> list[Event]:
         """Tell a client that takes few calls what else the model called, so that the model will see it, too."""

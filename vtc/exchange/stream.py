@@ -7,6 +7,9 @@ which nothing can begin takes the fast path.
 
 After a fault the rest passes as it came. Where a policy refuses calls it does not: a frame that cannot be read is left
 out, and after a fault of ours nothing leaves any more.
+
+Where the server breaks off, what waits leaves like the rest of a reply that was cut off, policies and all. Nothing says
+to the client that this is the end: its connection breaks, too.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from collections.abc import Callable, Sequence
 from vtc.apis.relay import Relay, Unread
 from vtc.exchange.fast_path import FastPath
 from vtc.exchange.reply import ReplyPipeline
+from vtc.reporting import hints
 from vtc.reporting.report import Report
 from vtc.scrub import told
 from vtc.wire.framing import Frame, FrameTooLong
@@ -89,14 +93,23 @@ class Stream:
         self.seconds += self._clock() - started
         return _joined(out)
 
-    def finish(self, fault: Exception | None = None) -> list[bytes]:
-        """End the body (idempotent), after a fault where it broke off."""
+    def finish(self) -> list[bytes]:
+        """End the body (idempotent)."""
+        return self._end(breaks=False)
+
+    def break_off(self, why: str) -> list[bytes]:
+        """End the body where the server broke off, and report why (idempotent)."""
+        if not (self._finished or self.broken):
+            self._report.errors.append(why)
+        return self._end(breaks=True)
+
+    def _end(self, *, breaks: bool) -> list[bytes]:
         if self._finished:
             return []
         self._finished = True
         started = self._clock()
         held = self._read(self._fast.take(b""), final=False) if self._fast else []
-        out = _joined(held + self._read(b"", final=True, fault=fault))
+        out = _joined(held + self._read(b"", final=True, breaks=breaks))
         if unknown := self._relay.leaving.left_out:
             reason = "parts of the reply that VTC does not know did not leave"
             self._report.intervened("unread_calls", "dropped", "", reason, ", ".join(unknown))
@@ -110,10 +123,12 @@ class Stream:
             self._fast.rest()
         return made
 
-    def break_off(self, data: bytes, fault: Exception) -> list[bytes]:
-        """Take the last bytes that could be made out of the body: all that comes after them is lost."""
-        chunk = self._fast.take(data) if self._fast else data
-        return _joined(self._read(chunk, final=False, fault=fault))
+    def lose(self, fault: Exception) -> list[bytes]:
+        """End the body at a fault of ours after which there is a gap in it."""
+        held = self._read(self._fast.take(b""), final=False) if self._fast else []
+        out = held if self.broken else [*held, *self._fail(fault)]
+        self.broken = True
+        return _joined(out)
 
     def give_up(self, data: bytes, fault: Exception) -> list[bytes]:
         """Rewrite no more of the body, from these bytes on."""
@@ -125,18 +140,18 @@ class Stream:
             out += [frame.raw for frame in self._given_back(self._frames.finish)]
         return _joined([*out, *self._read(chunk, final=False)])
 
-    def _read(self, rest: bytes, *, final: bool, fault: Exception | None = None) -> list[bytes]:
+    def _read(self, rest: bytes, *, final: bool, breaks: bool = False) -> list[bytes]:
         """Take a chunk the long way; what fails on it is passed on as it came, as is all that follows."""
         if self.broken:
             return []  # there is a gap before whatever comes
-        self.broken = fault is not None
+        self.broken = breaks
         out: list[bytes] = []
         unread: list[Frame] = []
         try:
             if self.failed and self._in_step:
                 return [rest]
             if self._whole and self._is_collected(rest):
-                return self._collect(rest, final=final)
+                return self._collect(rest, final=final, breaks=breaks)
             unread, rest = self._frames.feed(rest), b""
             if final:
                 rest = self._end_frames(unread)
@@ -148,12 +163,13 @@ class Stream:
                     out += self._relay.feed(unread[0])
                 except Unread as error:
                     out += self._leave_out(error)
+                if self._relay.error:
+                    self._report.errors.append(hints.explained(None, self._relay.error))
+                    self._relay.error = b""
                 del unread[0]
             if rest and self._strict:
-                rest = b"".join(self._leave_out(Unread("it was cut off")))
-            if fault:
-                raise fault
-            if final and (last := self._relay.finish()):
+                rest = b"".join([] if breaks else self._leave_out(Unread("it was cut off")))
+            if final and (last := self._relay.finish(breaks=breaks)):
                 # The body may have ended without a terminator; what is added must not continue the last frame.
                 out += [self._framing.end] * bool(out and not _is_ended(out[-1], self._framing.end))
                 out += last
@@ -199,7 +215,7 @@ class Stream:
                 self._whole = None
         return self._collected is not None
 
-    def _collect(self, data: bytes, *, final: bool) -> list[bytes]:
+    def _collect(self, data: bytes, *, final: bool, breaks: bool) -> list[bytes]:
         """Keep a body up to its end. Raises `FrameTooLong`."""
         assert self._collected is not None
         assert self._whole is not None
@@ -213,6 +229,8 @@ class Stream:
             return [body]
         if len(self._collected) > MOST_PIECES:
             self._collected = [b"".join(self._collected)]
+        if breaks:
+            return [] if self._strict else self._collected
         return [self._whole(b"".join(self._collected))] if final else []
 
     @property

@@ -25,6 +25,9 @@ from vtc.exchange.native_calls import NotInOrder, in_order
 class _Arguments(JsonBody):
     """The object of arguments as it comes: strict JSON, of which the keys at the top are known."""
 
+    done: bool  # both change while it reads, which mypy does not see
+    error: str
+
     def __init__(self) -> None:
         super().__init__(lenient=False)
         self.keys: list[str] = []

@@ -6,7 +6,6 @@ text is wanted (an object as the content of a `.json` file). Nothing is invented
 
 from __future__ import annotations
 
-import copy
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -15,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from vtc.events import Call, Denied, Event, Intervention, Manner, OnFailure, Tool
 from vtc.guards import json_text
+from vtc.guards.budget import Budget, TakesTooLongError
+from vtc.guards.schema import counted
 
 # `jsonschema` is slow to import, and most profiles check no arguments: it is imported where it is used.
 if TYPE_CHECKING:
@@ -43,31 +44,33 @@ class Fault(NamedTuple):
 class Checker:
     """A tool's parameters as a JSON Schema; nothing that it refers to is fetched."""
 
-    def __init__(self, tool: Tool) -> None:
+    def __init__(self, tool: Tool, budget: Budget) -> None:
+        """Raise `Uncheckable`, or TakesTooLongError."""
         from jsonschema import Draft202012Validator
-        from jsonschema.exceptions import SchemaError
         from jsonschema.validators import validator_for
         from referencing import Registry
 
         schema = dict(tool.parameters)
-        kind = validator_for(schema, default=Draft202012Validator)
-        try:
-            kind.check_schema(schema)
-        except SchemaError as error:
-            raise Uncheckable(f"the tool's schema is no JSON Schema: {error.message[:MOST_REASON]}") from None
-        self._validator: Validator = kind(schema, registry=Registry())
+        draft = validator_for(schema, default=Draft202012Validator)
+        # Of a budget of its own, as it is checked but once, and the model has no say in it.
+        for error in counted(draft, Budget())(draft.META_SCHEMA).iter_errors(schema):
+            raise Uncheckable(f"the tool's schema is no JSON Schema: {error.message[:MOST_REASON]}")
+        written = json.dumps(schema)
+        if '"unevaluated' in written and '"patternProperties"' in written:
+            raise Uncheckable("the tool's schema has unevaluated properties beside patterns of their names")
+        self._validator: Validator = counted(draft, budget)(schema, registry=Registry())
 
     def fault(self, arguments: Any) -> Fault:
-        """What does not fit, and where; empty if all does. Raises `Uncheckable`."""
+        """What does not fit, and where; empty if all does. Raises `Uncheckable`, or TakesTooLongError."""
         errors = list(islice(self._errors(arguments), MOST_FAULTS))
         return Fault("; ".join(map(_told, errors)), "; ".join(map(_quoted, errors)))
 
     def coerced(self, arguments: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]] | None:
-        """The arguments as the schema wants them and what was coerced, or None if they cannot be; raises `Uncheckable`.
+        """The arguments as the schema wants them and what was coerced, or None if they cannot be.
 
-        Arguments that fit come back with nothing coerced.
+        Arguments that fit come back with nothing coerced. Raises as `fault` does.
         """
-        value = copy.deepcopy(dict(arguments))
+        value = json.loads(json.dumps(arguments))
         done: list[str] = []
         for _ in range(MOST_PASSES):  # what was text may hold what is to be coerced in its turn
             errors = list(self._errors(value))
@@ -93,13 +96,20 @@ class Arguments:
     reads_text = False
 
     def __init__(
-        self, tools: Mapping[str, Tool], *, coerce: bool, manner: Manner | None, on_failure: OnFailure = "refuse"
+        self,
+        tools: Mapping[str, Tool],
+        *,
+        coerce: bool,
+        manner: Manner | None,
+        on_failure: OnFailure = "refuse",
+        budget: Budget | None = None,
     ) -> None:
         self.on_failure: OnFailure = "refuse" if manner and on_failure == "refuse" else "pass"
         self._tools = tools
         self._checkers: dict[str, Checker] = {}
         self._coerce = coerce
         self._manner = manner
+        self._budget = budget or Budget()
 
     def feed(self, event: Event) -> list[Event]:
         if not isinstance(event, Call) or event.call.name not in self._tools:
@@ -112,7 +122,7 @@ class Arguments:
         coerced, text = None, ""
         try:
             if name not in self._checkers:
-                self._checkers[name] = Checker(self._tools[name])
+                self._checkers[name] = Checker(self._tools[name], self._budget)
             checker = self._checkers[name]
             fault = checker.fault(arguments)
             if fault.told and self._coerce and isinstance(arguments, dict):
@@ -121,6 +131,8 @@ class Arguments:
                 text = json_text.rewritten(event.call, coerced[0])
         except Uncheckable as error:
             return [Intervention("arguments", "unchecked", name, str(error)), event]
+        except TakesTooLongError:
+            return self._misfit(event, Fault("checking its arguments takes too long"))
         except Exception as error:  # nested too deeply to be looked through, a number that no arithmetic takes
             if self.on_failure == "pass" and self._manner:
                 raise

@@ -10,7 +10,9 @@ import msgspec
 from vtc.events import Call, Denied, Event, Intervention, Manner, OnFailure, Text, Tool
 from vtc.guards.access import Access
 from vtc.guards.arguments import Arguments
+from vtc.guards.budget import Budget
 from vtc.guards.content import Content, Joined, Rule
+from vtc.guards.keys import Keys
 from vtc.guards.loops import Loop
 from vtc.guards.names import Names, is_name
 from vtc.guards.patterns import Patterns, any_match, check, each
@@ -155,18 +157,29 @@ def _failed(guard: Guard, error: Exception, tool: str = "", *, refuses: bool = F
     return [told, *([Text(held)] if held else [])]
 
 
-def chain(configured: Sequence[Guards], tools: Mapping[str, Tool], *, is_text: bool = False) -> Chain:
-    """The guards of several profiles; `is_text` if the client reads calls out of the text.
+def chain(
+    configured: Sequence[Guards], tools: Mapping[str, Tool], *, is_text: bool = False, budget: Budget | None = None
+) -> Chain:
+    """The guards of several profiles; `is_text` if the client reads calls out of the text. All work on
+    calls is done within one `budget`, also where a reply has several choices.
 
     Reactors come first, so that what they make of a call is what the others look at.
     """
+    budget = budget or Budget()
     found: list[Guard] = [Content(rule) for guards in configured for rule in guards.content]
     if is_text or any(guards.on_calls for guards in configured):
         found.append(Names(tools))
-    found += [Reactors(guards.reactors, tools, guards.on_failure) for guards in configured if guards.reactors]
+    strict = [guards for guards in configured if guards.on_failure == "refuse"]
+    rules = [one for guards in strict for one in guards.reactors if one.then.guards]
+    checks_all = any(guards.arguments and guards.arguments.misfit for guards in strict)
+    if rules or checks_all:
+        found.append(Keys(rules, tools, checks_all=checks_all, budget=budget))
+    found += [Reactors(guards.reactors, tools, guards.on_failure, budget) for guards in configured if guards.reactors]
     found += [guards.access() for guards in configured if guards.is_access]
     checks = [(guards.arguments, guards.on_failure) for guards in configured if guards.arguments]
-    found += [Arguments(tools, coerce=one.coerce, manner=one.misfit, on_failure=how) for one, how in checks]
+    found += [
+        Arguments(tools, coerce=one.coerce, manner=one.misfit, on_failure=how, budget=budget) for one, how in checks
+    ]
     return Chain(found)
 
 

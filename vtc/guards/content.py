@@ -6,13 +6,14 @@ Text leaves at once unless it may be the beginning of a match. What is held so i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
 
 import msgspec
 import regex  # for its partial matches: whether a text is the beginning of one
 
 from vtc.events import Event, Intervention, Markup, OnFailure, Refusal, Rewritten, Text
+from vtc.guards.budget import MOST_SECONDS, TakesTooLongError
 from vtc.guards.patterns import naming
 
 type Pattern = Annotated[str, msgspec.Meta(min_length=1, extra_json_schema={"format": "pattern of a text"})]
@@ -52,6 +53,36 @@ def check(pattern: str) -> None:
         raise ValueError(f"{pattern!r} looks around; write what is to be replaced itself")
 
 
+class Bounded:
+    """An expression that is given up for the rest of a reply once it took too long, and finds nothing from then on."""
+
+    def __init__(self, pattern: str, *, told: bool) -> None:
+        self._pattern = regex.compile(pattern)
+        self._told = told
+        self._gave_up = False
+
+    def search(self, text: str, *places: int, partial: bool = False) -> regex.Match[str] | None:
+        return self._run(self._pattern.search, text, *places, partial=partial)
+
+    def match(self, text: str, *places: int) -> regex.Match[str] | None:
+        return self._run(self._pattern.match, text, *places)
+
+    def fullmatch(self, text: str, *places: int, partial: bool = False) -> regex.Match[str] | None:
+        return self._run(self._pattern.fullmatch, text, *places, partial=partial)
+
+    def _run(self, method: Callable[..., regex.Match[str] | None], *given: Any, **how: bool) -> regex.Match[str] | None:
+        """Raise TakesTooLongError, once, if that is to be told."""
+        if self._gave_up:
+            return None
+        try:
+            return method(*given, timeout=MOST_SECONDS, **how)
+        except TimeoutError:
+            self._gave_up = True
+            if self._told:
+                raise TakesTooLongError("looking for its pattern") from None
+            return None
+
+
 class Content:
     """One rule on the text between calls."""
 
@@ -61,7 +92,7 @@ class Content:
     def __init__(self, rule: Rule, policy: str = "content") -> None:
         self._policy = policy
         self._rule = rule
-        self._pattern = regex.compile(rule.pattern)
+        self._pattern = Bounded(rule.pattern, told=True)
         self._before = ""  # the character before what is held, for `^` and `\b`
         self.held = ""
 
@@ -128,7 +159,7 @@ class Joined:
 
     def __init__(self, rules: Sequence[Rule], policy: str = "content") -> None:
         self._policy = policy
-        self._rules = [(rule, regex.compile(rule.pattern)) for rule in rules]
+        self._rules = [(rule, Bounded(rule.pattern, told=False)) for rule in rules]
         self._most = max(rule.most for rule in rules)
         self._left = ""
         """The last of the text that left."""

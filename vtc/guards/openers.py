@@ -48,12 +48,10 @@ class Openers:
         self._text += text
         return self._settled(final=False) if text else []
 
-    def call(self, event: Event, end: str) -> list[Event]:
-        """Take a call that may be carried out. What follows the first `end` is text as any other."""
+    def call(self, event: Event, size: int) -> list[Event]:
+        """Take a call that may be carried out. What follows so many characters is text as any other."""
         out = self.finish()
-        text = leaving(event)
-        size = text.find(end) + len(end) if end in text else len(text)
-        if size == len(text):
+        if size == len(leaving(event)):
             return [*out, event]
         head, rest = split(event, size)
         return [*out, head, *self.feed(rest)]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import fnmatch
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Annotated
 
 import msgspec
+import regex
 
 type Expression = Annotated[str, msgspec.Meta(extra_json_schema={"format": "regular expression"})]
 """A regular expression of Python's."""
@@ -37,11 +37,11 @@ def check_one(pattern: str) -> None:
         expression(pattern[1:-1], pattern)
 
 
-def expression(text: str, shown: str = "") -> re.Pattern[str]:
+def expression(text: str, shown: str = "") -> regex.Pattern[str]:
     """A regular expression of a profile; raises ValueError, with the text as it is `shown` to people."""
     try:
-        return re.compile(text)
-    except (re.error, OverflowError, RecursionError) as error:
+        return regex.compile(text)
+    except (regex.error, OverflowError, RecursionError) as error:
         raise ValueError(f"{shown or text!r} is no regular expression: {error}") from None
 
 
@@ -55,10 +55,9 @@ def naming(key: str) -> Iterator[None]:
 
 
 @lru_cache(maxsize=1024)
-def _compiled(pattern: str) -> re.Pattern[str]:
-    if _is_expression(pattern):
-        return re.compile(pattern[1:-1], re.IGNORECASE)
-    return re.compile(rf"\A{fnmatch.translate(pattern)}", re.IGNORECASE)
+def _compiled(pattern: str) -> regex.Pattern[str]:
+    text = pattern[1:-1] if _is_expression(pattern) else rf"\A{fnmatch.translate(pattern)}"
+    return regex.compile(text, regex.IGNORECASE)
 
 
 def _is_expression(pattern: str) -> bool:

@@ -13,16 +13,18 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Annotated, Any, Literal
 
 import jmespath
 import msgspec
+import regex
 from jmespath.exceptions import JMESPathError, JMESPathTypeError
 
 from vtc.events import Call, Denied, Event, Intervention, OnFailure, Rewritten, Tool, ToolCall
 from vtc.guards import json_text
 from vtc.guards.arguments import Checker
+from vtc.guards.budget import Budget
 from vtc.guards.patterns import Expression, Patterns, any_match, check, expression, naming
 
 MOST_REASON = 200
@@ -42,13 +44,13 @@ class Test(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     exists: bool | None = None
     """Whether it must be there."""
 
-    def holds(self, value: Any) -> bool:
-        """For the value at a path; None stands for nothing there."""
+    def holds(self, value: Any, budget: Budget) -> bool:
+        """For the value at a path; None stands for nothing there. Raises TakesTooLongError."""
         if self.exists is not None and self.exists != (value is not None):
             return False
         if self.equals is not msgspec.UNSET and value != self.equals:
             return False
-        return self.matches is None or any(re.search(self.matches, text) for text in _texts(value))
+        return self.matches is None or any(budget.search(self.matches, text) for text in _texts(value))
 
 
 class When(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -69,15 +71,17 @@ class When(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             with naming(f"arguments.{path}"):
                 expression(test if isinstance(test, str) else test.matches or "")
 
-    def holds(self, name: str, arguments: Any, tool: Tool | None) -> bool:
-        """Raises `Uncheckable` where `fits` is asked of a tool whose schema is none."""
+    def holds(self, name: str, arguments: Any, budget: Budget, checker: Callable[[], Checker | None]) -> bool:
+        """Raises TakesTooLongError, and `Uncheckable` where `fits` is asked of a tool whose schema is none."""
         if not any_match(self.tools, name):
             return False
         for path, given in self.arguments.items():
             test = Test(matches=given) if isinstance(given, str) else given
-            if not test.holds(_at(path, arguments)):
+            budget.spend(_looks(arguments))
+            if not test.holds(_at(path, arguments), budget):
                 return False
-        return self.fits is None or tool is None or self.fits == (not Checker(tool).fault(arguments).told)
+        against = checker() if self.fits is not None else None
+        return against is None or self.fits == (not against.fault(arguments).told)
 
 
 class Replacement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -94,8 +98,8 @@ class Replacement(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         with naming("pattern"):
             pattern = expression(self.pattern)
         try:
-            re.compile(f"(?:{self.pattern})|").sub(self.replacement, "")
-        except (re.error, IndexError) as error:
+            regex.compile(f"(?:{self.pattern})|").sub(self.replacement, "")
+        except (regex.error, IndexError) as error:
             raise ValueError(f"replacement: {self.replacement!r} does not fit {pattern.pattern!r}: {error}") from None
 
 
@@ -180,9 +184,15 @@ class Reactors:
     reads_text = False
 
     def __init__(
-        self, reactors: Sequence[Reactor], tools: Mapping[str, Tool], on_failure: OnFailure = "refuse"
+        self,
+        reactors: Sequence[Reactor],
+        tools: Mapping[str, Tool],
+        on_failure: OnFailure = "refuse",
+        budget: Budget | None = None,
     ) -> None:
         self.on_failure: OnFailure = on_failure
+        self._budget = budget or Budget()
+        self._checkers: dict[str, Checker] = {}
         self._reactors = reactors
         self._tools = tools
 
@@ -195,7 +205,7 @@ class Reactors:
             try:
                 if not self._is_for(reactor, event.call, arguments, fault):
                     continue
-                events, made = _done(reactor, event, fault)
+                events, made = _done(reactor, event, fault, self._budget)
                 if isinstance(made, Call) and made.call is not event.call:
                     arguments, fault = _read(made.call.arguments)
             except Exception as error:
@@ -220,20 +230,26 @@ class Reactors:
     def _is_for(self, reactor: Reactor, call: ToolCall, arguments: Any, fault: str) -> bool:
         """Whether a rule is for a call; one that must not let it leave as it is is for what cannot be read, too."""
         name = call.name
-        tool = self._tools.get(name)
         if fault:
             # The input of a custom tool is text: there are no arguments to change.
             changes = reactor.then.guards and self.on_failure == "refuse" and not call.is_custom
             return (bool(reactor.then.refuse) or changes) and any_match(reactor.when.tools, name)
-        if not reactor.when.holds(name, arguments, tool):
+        checker = partial(self._checker, name)
+        if not reactor.when.holds(name, arguments, self._budget, checker):
             return False
-        return not (reactor.unless and reactor.unless.holds(name, arguments, tool))
+        return not (reactor.unless and reactor.unless.holds(name, arguments, self._budget, checker))
+
+    def _checker(self, name: str) -> Checker | None:
+        """What checks arguments against a tool's schema; None for a tool that is not known."""
+        if name in self._tools and name not in self._checkers:
+            self._checkers[name] = Checker(self._tools[name], self._budget)
+        return self._checkers.get(name)
 
     def finish(self) -> list[Event]:
         return []
 
 
-def _done(reactor: Reactor, event: Call, fault: str) -> tuple[list[Event], Call | Denied]:
+def _done(reactor: Reactor, event: Call, fault: str, budget: Budget) -> tuple[list[Event], Call | Denied]:
     """What a rule makes of a call that it is for, and what there is to tell. Raises what it fails with."""
     then, policy, name = reactor.then, f"reactors.{reactor.name}", event.call.name
     told: list[Event] = []
@@ -241,7 +257,7 @@ def _done(reactor: Reactor, event: Call, fault: str) -> tuple[list[Event], Call 
         raise ValueError(fault)
     if not fault:
         arguments = _decoded(event.call.arguments, json_text.read_to_change)
-        if changes := list(_changes(then, name, arguments)):
+        if changes := list(_changes(then, name, arguments, budget)):
             told.append(Intervention(policy, "changed", name, ", ".join(changes)))
             call = replace(event.call, name=then.rename_tool or name, arguments=json_text.write(arguments))
             event = replace(event, call=call, changed=True)
@@ -269,7 +285,7 @@ def _decoded(text: str, read: Callable[[str], Any]) -> Any:
     return read(value) if isinstance(value, str) else value
 
 
-def _changes(then: Then, name: str, arguments: dict[str, Any]) -> Iterator[str]:
+def _changes(then: Then, name: str, arguments: dict[str, Any], budget: Budget) -> Iterator[str]:
     """Change the arguments; what was done, in words."""
     if then.rename_tool and then.rename_tool != name:
         yield f"renamed to {then.rename_tool}"
@@ -289,7 +305,10 @@ def _changes(then: Then, name: str, arguments: dict[str, Any]) -> Iterator[str]:
             yield f"argument {key} removed"
     for one in then.replace:
         text = arguments.get(one.argument)
-        if isinstance(text, str) and (new := re.sub(one.pattern, one.replacement, text)) != text:
+        if not isinstance(text, str):
+            continue
+        new = budget.run(regex.compile(one.pattern).sub, one.replacement, text)
+        if new != text:
             arguments[one.argument] = new
             yield f"argument {one.argument} rewritten"
 
@@ -312,6 +331,16 @@ def compiled_path(text: str) -> Callable[[Any], Any]:
     except JMESPathError as error:
         reason = str(error).splitlines()[0].rstrip(":")
         raise ValueError(f"{text!r} is no JMESPath: {reason}") from None
+
+
+LOOKS = 4
+"""Values that an expression for a path looks at in a step."""
+
+
+def _looks(value: Any) -> int:
+    """The steps in which a path is looked for among arguments: it may lead to all values."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return len(inner) // LOOKS + sum(map(_looks, inner))
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from vtc.dialects.reading.reader import UnknownTools
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import Tags
 from vtc.events import Tool
@@ -33,6 +34,8 @@ class TextClient:
     final_call: FinalCall | None = None
     known_tools: tuple[str, ...] = ()
     """All tools that it knows how to use, also those that its prompt does not document; empty if that is unknown."""
+    known_parameters: tuple[str, ...] = ()
+    """All parameters that it reads, of whichever tool; empty if that is unknown."""
 
 
 class RequestPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,12 +74,28 @@ class RequestPlan(msgspec.Struct, frozen=True, kw_only=True):
         return lines
 
 
+AGREEING = 3
+"""Replies that must agree before a fact is believed: of one, a client could make what the next gets."""
+
+
 @dataclass(slots=True)
 class Learned:
-    """What an upstream did with a model before: facts, never text. Its replies change it."""
+    """What an upstream did with a model, as one client saw it: facts, never text. Its replies change it."""
 
-    begins_inside: bool | None = None
-    """Whether its last reply began inside of the reasoning; None if none has shown it."""
+    _inside: bool = False
+    _replies: int = 0
+    """So many of the last replies agree."""
+
+    @property
+    def begins_inside(self) -> bool | None:
+        """Whether replies begin inside of the reasoning; None as long as too few agree."""
+        return self._inside if self._replies >= AGREEING else None
+
+    def note(self, *, inside: bool) -> None:
+        """Take what a reply shows; one that contradicts those before it makes them forgotten."""
+        if inside is not self._inside:
+            self._inside, self._replies = inside, 0
+        self._replies = min(self._replies + 1, AGREEING)
 
 
 class Thinking(msgspec.Struct, frozen=True):
@@ -111,12 +130,14 @@ class ReadingPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The tools by each name under which a model may call them: also the names that a reactor renames."""
     lenient: bool = True
     """Malformed calls are repaired."""
-    unknown_tools: Literal["text", "allow", "drop"] = "text"
+    unknown_tools: UnknownTools = "text"
     max_call_bytes: int = 1 << 20
     thinking: Thinking = Thinking(())
     """How its reasoning is marked."""
     markers: tuple[str, ...] = ()
     """Texts that are taken out, as they are no part of the reply."""
+    answer: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    """The markers that begin an answer, in which nothing is a call, and those that end it."""
 
 
 class ReplyPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -135,9 +156,12 @@ class ReplyPlan(msgspec.Struct, frozen=True, kw_only=True):
     ids: Literal["call", "alphanumeric9"] = "call"
     lenient: bool = True
     """Upstream's own calls are repaired when they are written as text: as `ReadingPlan.lenient`."""
-    unknown_tools: Literal["text", "allow", "drop"] = "text"
+    unknown_tools: UnknownTools = "text"
     """What becomes of a call that was read for a reactor and that the reactor left alone: as
     `ReadingPlan.unknown_tools`."""
+    unoffered: frozenset[str] = frozenset()
+    """Names that the request declares and does not offer now, such as those its `tool_choice` leaves out: a call of one
+    in the text stays text, as the client would carry it out."""
     drop: frozenset[str] = frozenset()
     """Names of fields that the client is not sent."""
     errors: tuple[ErrorReply, ...] = ()

@@ -141,6 +141,9 @@ class Planner:
         by_name = {tool.name: tool for tool in tools}
         reactors = [reactor for one in guards for reactor in one.reactors]
         lenient = {"on": True, "off": False}.get(settings.lenient, model.lenient is not False)
+        unknown_tools = model.unknown_tools if settings.unknown_tools == "auto" else settings.unknown_tools
+        if protocol.client_text and unknown_tools == "allow":
+            unknown_tools = "text"  # what such a client does not know it shows as text itself
         buffered = found.unstreamed and request.stream and bool(tools)
         why = [*found.why, reason, *protocol.why]
         if withheld:
@@ -167,7 +170,7 @@ class Planner:
                 dialects=protocol.dialects,
                 tools=as_written(reactors, by_name) if reactors else by_name,
                 lenient=lenient,
-                unknown_tools=model.unknown_tools,
+                unknown_tools=unknown_tools,
                 max_call_bytes=settings.max_call_bytes,
                 thinking=thinking(
                     None if model is UNKNOWN_MODEL else model,
@@ -177,6 +180,7 @@ class Planner:
                     text_client=protocol.client_text is not None,
                 ),
                 markers=model.markers,
+                answer=(model.answer.open, model.answer.close),
             ),
             reply=ReplyPlan(
                 client_text=protocol.client_text,
@@ -186,7 +190,8 @@ class Planner:
                 limits_native=protocol.limits_native,
                 ids=model.ids,
                 lenient=lenient,
-                unknown_tools=model.unknown_tools,
+                unknown_tools=unknown_tools,
+                unoffered=frozenset(request.declared) - by_name.keys(),
                 drop=found.response_drop,
                 errors=found.server.errors,
                 retry=found.retry,
@@ -236,7 +241,13 @@ class Planner:
         if any(guards.on_calls for guards in found.guards):
             own = replace(own, in_code="call")  # such clients carry out calls in code blocks, too
         text = TextClient(
-            own, client.tool_sections, client.call_gap, client.extra_calls, client.final_call, client.known_tools
+            own,
+            client.tool_sections,
+            client.call_gap,
+            client.extra_calls,
+            client.final_call,
+            client.known_tools,
+            client.known_parameters,
         )
         if not documented and not any(guards.is_strict for guards in found.guards):
             reason = "no tools are found in its prompt, so its text is left alone; the server's own calls become text"
@@ -274,7 +285,10 @@ class Planner:
         client, model = chosen_client or UNKNOWN_CLIENT, chosen_model or UNKNOWN_MODEL
         server = chosen_server or self.profiles.unknown_server
         matching = every(self.profiles.policies, facts)
-        why = [why_client or "client: no profile matches", why_model or "model: no profile matches, rescue only"]
+        why = [
+            why_client or "client: no profile matches",
+            why_model or "model: no profile matches; all framed dialects are read",
+        ]
         why += [why_server] if why_server else []
         why += [f"policy {policy.name}: {told}" for policy, told in matching]
 

@@ -57,6 +57,15 @@ class Reasoning(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """Where it goes: into the API's own field for reasoning, nowhere (it stays in the text), or away."""
 
 
+class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How a model marks a message that is an answer: all in it is text, also if it looks like a call."""
+
+    open: tuple[Text, ...] = ()
+    """The markers that begin it."""
+    close: tuple[Text, ...] = ()
+    """The markers that end it."""
+
+
 class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Changes to the request's JSON before it goes upstream."""
 
@@ -181,6 +190,8 @@ class ClientProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     known_tools: tuple[str, ...] = ()
     """The tools that a client which reads calls out of the text knows how to use, also those that its prompt does not
     document: such a client carries out what VTC never reads, so where a policy forbids one, its opener is parted."""
+    known_parameters: tuple[str, ...] = ()
+    """The parameters that it knows of any tool: it reads each wherever it is opened in a call."""
     call_gap: Annotated[int, msgspec.Meta(ge=0, le=9)] = 2
     """Newlines between the text and a call that is written for it."""
     max_calls: Annotated[int, msgspec.Meta(ge=1)] | None = None
@@ -223,6 +234,8 @@ class ModelProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=T
     digits, as Mistral's templates want them."""
     markers: tuple[str, ...] = ()
     """Texts that are no part of what it says (`<|im_end|>`, `<response>`); they are taken out."""
+    answer: Answer = Answer()
+    """The markers around an answer, which are taken out, too: nothing between them is a call."""
     promote: bool = False
     """For clients that declare tools in the prompt: give them to this model as the API's `tools`."""
     max_calls: Annotated[int, msgspec.Meta(ge=1)] | None = None
@@ -231,8 +244,10 @@ class ModelProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=T
     """Policies for the calls of this model."""
     retry: Retry | None = None
     """Ask it again about a faulty reply; null: never."""
-    unknown_tools: Literal["text", "allow", "drop"] = "text"
-    """What becomes of a call to a tool that was not offered."""
+    unknown_tools: Literal["allow", "text", "drop"] = "allow"
+    """What becomes of a call of a tool that was not offered. `allow`: if it is whole and framed by markers it leaves as
+    written, so that the client answers that there is no such tool and its agent goes on; for a client that reads calls
+    out of the text, as `text`."""
 
 
 class PolicyProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -22,6 +22,7 @@ class Settings:
     tools: Literal["auto", "native", "prompt"] = "auto"
     dialect: str = ""
     lenient: Literal["auto", "on", "off"] = "auto"
+    unknown_tools: Literal["auto", "allow", "text", "drop"] = "auto"
     client_patterns: tuple[str, ...] = CLIENT_PATTERNS
     max_call_bytes: int = 1 << 20
 

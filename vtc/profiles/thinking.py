@@ -2,7 +2,8 @@
 
 Many templates end the prompt with `<think>`, so that only `</think>` shows in the reply. Whether one did is known, in
 this order, from the request's own switches, from what this upstream did with this model before, from the server's
-profile (some part the thinking off themselves) and from the model's profile.
+profile (some part the thinking off themselves) and from the model's profile. What it did before counts for the client
+that saw it, and only if several replies agree.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from vtc.dialects.cache import ConversationCache
 from vtc.profiles.matching import Facts, value_at
 from vtc.profiles.plan import Learned, Thinking
 from vtc.profiles.schema import ModelProfile, ServerProfile
+from vtc.scrub import CREDENTIALS
 
 COMMON_TAGS = (("<think>", "</think>"), ("<thinking>", "</thinking>"), ("<thought>", "</thought>"))
 """Tags that models of any family write; others are read only for the models whose profiles name them."""
@@ -47,11 +49,17 @@ def thinking(
         return Thinking(tags, to)
     learned = Learned()
     if cache is not None:
-        learned = cache.get_or_make(("thinking", facts.host, facts.model, str(asked)), Learned)
+        learned = cache.get_or_make(("thinking", *_whose(facts), facts.model, str(asked)), Learned)
     begins_inside = learned.begins_inside
     if begins_inside is None:
         begins_inside = prefilled and not server.parts_reasoning
     return Thinking(tags, to, prefilled, begins_inside, may_show=not prefilled, learned=learned)
+
+
+def _whose(facts: Facts) -> tuple[str, ...]:
+    """Tell one upstream, as one client saw it, from all others: no reply to a client counts for another one."""
+    shown = (facts.headers.get(name, "") for name in CREDENTIALS)
+    return (facts.host, str(facts.port), facts.path, facts.user_agent, *shown)
 
 
 def asked_to_think(body: Mapping[str, Any]) -> bool | None:

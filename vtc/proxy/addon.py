@@ -25,7 +25,7 @@ from vtc.dialects.cache import ConversationCache
 from vtc.exchange import Exchange
 from vtc.exchange.stream import Stream
 from vtc.profiles.planner import Planner
-from vtc.proxy import bodies, flows, options, views
+from vtc.proxy import bodies, breaking_off, flows, options, views
 from vtc.proxy.answering import answer_error
 from vtc.proxy.asking import AGAIN, Asker
 from vtc.proxy.bodies import Passing
@@ -35,7 +35,7 @@ from vtc.proxy.live import Live
 from vtc.proxy.log import Log, where
 from vtc.proxy.metrics import Metrics
 from vtc.proxy.page import Page
-from vtc.proxy.refusing import refuse, renew, streams_large, withhold, withholding
+from vtc.proxy.refusing import put, refuse, renew, streams_large, withhold, withholding
 from vtc.proxy.reload import Reloader
 from vtc.proxy.startup import Startup
 from vtc.proxy.stats import Stats
@@ -93,6 +93,7 @@ class VirtualToolCalling:
     def load(self, loader: Loader) -> None:
         options.add(loader)
         views.register()
+        breaking_off.HOLDERS.add(self)
 
     def running(self) -> None:
         # mitmproxy's modules and the profiles stay: Python's collector need not go through them again and again,
@@ -169,12 +170,13 @@ class VirtualToolCalling:
     def _api(self, flow: http.HTTPFlow) -> Api | None:
         return None if AGAIN in flow.metadata else flows.api(flow)
 
-    # The reply
-
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         live, response = self._live.get(flow), flow.response
-        if response is None or AGAIN in flow.metadata or not (200 <= response.status_code < 300):
+        if response is None or AGAIN in flow.metadata:
             return
+        strict = live is not None and live.exchange.plan.reply.is_strict
+        if not (200 <= response.status_code < 300 or (strict and streams_large())):
+            return  # an error: it is looked at when it is there, if at all
         if response.raw_content is not None:
             return  # ours, of another addon or of a person: mitmproxy streams none that is there already
         media_type = bodies.media_type(response)
@@ -192,19 +194,19 @@ class VirtualToolCalling:
         try:
             stream = exchange.stream(response.headers.get("content-encoding", ""), time.thread_time, whole=whole)
         except UnsupportedEncoding as error:
-            strict = exchange.withheld(str(error)) is not None and rewrites
-            response.stream = withholding if strict else True
-            live.killed = strict
+            live.killed = exchange.withheld(str(error)) is not None and rewrites
+            response.stream = withholding if live.killed else True
             return
         if not rewrites:
-            response.stream = _observing(stream, live)
+            response.stream = _observing(stream, live, flow)
             return
         live.encoding = response.headers.pop("content-encoding", "")
-        counted = response.headers.pop("content-length", None) is not None
-        # A client of HTTP/1.0 reads up to the end of the connection.
-        if counted and response.http_version == "HTTP/1.1" and flow.request.http_version != "HTTP/1.0":
+        response.headers.pop("content-length", None)
+        # A client of HTTP/1.0 reads up to the end of the connection; any other sees by chunks that a reply breaks off.
+        if response.http_version == "HTTP/1.1" and flow.request.http_version != "HTTP/1.0":
             response.headers["transfer-encoding"] = "chunked"
-        response.stream = _rewriting(stream, live, ctx.options.vtc_keep_alive, self.clock, partial(_holding, flow))
+        holding = partial(_holding, flow)
+        response.stream = _rewriting(stream, live, flow, ctx.options.vtc_keep_alive, self.clock, holding)
 
     async def response(self, flow: http.HTTPFlow) -> None:
         live, response = self._live.get(flow), flow.response
@@ -214,18 +216,23 @@ class VirtualToolCalling:
             self._left_alone(flow, "its request was not read: it was edited afterwards, or VTC was off then")
         if live is None or response is None:
             return
-        if response.status_code >= 400 and not live.answered:
-            if not (live.exchange.reads and answer_error(flow, live, response)):
-                live.exchange.report.errors.append(hints.explained(response.status_code, bodies.beginning(response)))
-        elif live.exchange.reads and not (live.answered or response.stream) and 200 <= response.status_code < 300:
-            await self._whole(flow, live, response)
-        if (
-            (live.killed or (live.stream and live.stream.broken))
-            and flow.killable
-            and ctx.options.vtc_mode == "rewrite"
-        ):
+        if not live.answered:
+            await self._unstreamed(flow, live, response)
+        broken = live.killed or (live.stream and live.stream.broken)
+        if broken and flow.killable and ctx.options.vtc_mode == "rewrite":
             flow.kill()  # or the client would take what there is for the whole reply
         self._close(flow)
+
+    async def _unstreamed(self, flow: http.HTTPFlow, live: Live, response: http.Response) -> None:
+        """Deal with a whole reply, and with an error, which is looked at only where nothing may leave unread."""
+        exchange, status, told = live.exchange, response.status_code, ""
+        if status >= 400:
+            if exchange.reads and answer_error(flow, live, response):
+                return
+            told = hints.explained(status, bodies.beginning(response))
+        if exchange.reads and not response.stream and (200 <= status < 300 or exchange.plan.reply.is_strict):
+            await self._whole(flow, live, response)
+        exchange.report.errors[:] = [told] if told else exchange.report.errors
 
     async def _whole(self, flow: http.HTTPFlow, live: Live, response: http.Response) -> None:
         exchange, rewrites = live.exchange, ctx.options.vtc_mode == "rewrite"
@@ -236,29 +243,31 @@ class VirtualToolCalling:
             return
         if not body:
             return
-        if unfit := bodies.unfit(response, body, exchange.framing):
-            exchange.report.errors.append(unfit)
-            return
         if len(body) > ctx.options.vtc_max_body_bytes:
             reason = f"the reply is longer than vtc_max_body_bytes ({len(body)} bytes)"
             withhold(exchange, response, reason, rewrites=rewrites)
             return
         started = time.perf_counter()
-        retry = exchange.plan.reply.retry if rewrites else None
+        is_error = not 200 <= response.status_code < 300
+        retry = exchange.plan.reply.retry if rewrites and not is_error else None
         asker = Asker(flow, retry.seconds) if retry else None
+        rewrite = exchange.whole if is_error else exchange.body
         if asker:
             rewritten = await exchange.rewrite_with_retry(body, asker)
         elif len(body) > LONG:
-            rewritten = await asyncio.to_thread(exchange.body, body)
+            rewritten = await asyncio.to_thread(rewrite, body)
         else:
-            rewritten = exchange.body(body)
+            rewritten = rewrite(body)
         live.seconds += time.perf_counter() - started - (asker.waited if asker else 0)
         live.came.add(body)
         live.went.add(rewritten)
-        if rewritten != body and rewrites:
-            response.content = rewritten
-            if exchange.plan.reply.buffered:
-                response.headers["content-type"] = exchange.framing.media_type
+        if rewrites:
+            put(exchange, response, body, rewritten)
+
+    def server_broke_off(self, flow: http.HTTPFlow, why: str) -> list[bytes]:
+        """Report it, and return what still leaves for the client (`breaking_off.py`)."""
+        live = self._live.get(flow)
+        return live.broke_off(flow, why) if live else []
 
     def error(self, flow: http.HTTPFlow) -> None:
         self._keep_unread(flow)
@@ -334,6 +343,7 @@ class VirtualToolCalling:
 def _rewriting(
     stream: Stream,
     live: Live,
+    flow: http.HTTPFlow,
     keep_alive: int = 0,
     clock: Callable[[], float] = time.monotonic,
     holding: Callable[[int], None] | None = None,
@@ -351,7 +361,7 @@ def _rewriting(
 
     def rewrite(chunk: bytes) -> list[bytes]:
         nonlocal quiet, told, sent
-        out = stream.feed(chunk) if chunk else stream.finish()
+        out = stream.feed(chunk) if chunk else live.end(flow)
         if live.keep:
             came.add(chunk)
             for one in out:
@@ -384,8 +394,9 @@ def _holding(flow: http.HTTPFlow, size: int) -> None:
         view.update([flow])
 
 
-def _observing(stream: Stream, live: Live) -> Callable[[bytes], list[bytes]]:
-    rewrite = _rewriting(stream, live)
+def _observing(stream: Stream, live: Live, flow: http.HTTPFlow) -> Callable[[bytes], list[bytes]]:
+    rewrite = _rewriting(stream, live, flow)
+    live.observed = True
 
     def observe(chunk: bytes) -> list[bytes]:
         rewrite(chunk)

@@ -6,20 +6,17 @@ bytes, so that it is saved with the flow; of a streamed reply mitmproxy keeps no
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
-import msgspec
 from mitmproxy import ctx, http
 
 from vtc.apis import summary
 from vtc.events import Tool
-from vtc.json_text import decode
 from vtc.proxy import flows
 from vtc.reporting import unread
 from vtc.wire import compression
-from vtc.wire.framing import Framing
 
-_skip = msgspec.json.Decoder(msgspec.Raw).decode
 _SLICE = 1 << 14
 KEPT = 4 << 20
 """Bytes of one body that are kept; of a longer one the beginning."""
@@ -55,24 +52,12 @@ def media_type(message: http.Message) -> str:
     return str(message.headers.get("content-type", "")).partition(";")[0].strip().lower()
 
 
-def is_json(body: bytes) -> bool:
-    """Whether a body is JSON, without what it holds being made."""
-    try:
-        _skip(body)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        try:
-            decode(body, "replace")  # some that is none by the letter is read all the same
-        except ValueError:
-            return False
-    return True
-
-
-def unfit(response: http.Response, body: bytes, framing: Framing) -> str:
-    """Why a whole reply is none, neither a stream nor JSON; empty if it is one."""
-    if framing.matches(body) or is_json(body):
-        return ""
-    said = " ".join(body[:80].decode(errors="replace").split())
-    return f"the reply is no JSON but {media_type(response) or 'untyped'}: {said}"
+def without_charset(response: http.Response) -> None:
+    """Have a reply taken for UTF-8, which it is for us: a client may believe a header that says another charset."""
+    type_, *parameters = str(response.headers.get("content-type", "")).split(";")
+    kept = [one for one in parameters if not re.match(r"\s*charset\s*=(?!\s*\"?utf-8\"?\s*$)", one, re.I)]
+    if kept != parameters:
+        response.headers["content-type"] = ";".join([type_, *kept])
 
 
 def possible_call(flow: http.HTTPFlow, came: bytes | None, tools: Iterable[Tool]) -> str:

@@ -13,11 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-import msgspec
 from mitmproxy import command, exceptions, flow, http, types
 
 from vtc.apis import summary
-from vtc.profiles.plan import Plan
+from vtc.profiles.plan import Plan, Thinking
 from vtc.profiles.planner import Planner
 from vtc.proxy import flows
 from vtc.proxy.appending import append
@@ -78,8 +77,7 @@ class Commands:
             try:
                 cases.append(self._case(one))
             except ValueError as error:
-                reason = "the reply is no JSON" if isinstance(error, json.JSONDecodeError) else error
-                skipped.append(f"{one.id[:8]}: {reason}")
+                skipped.append(f"{one.id[:8]}: {error}")
         told = f", {len(skipped)} skipped ({skipped[0]})" if skipped else ""
         if not cases:
             raise exceptions.CommandError(f"vtc.save: nothing to save{told}")
@@ -128,12 +126,12 @@ class Commands:
         replies = summary.replies(api, flows.original(one, "reply"))
         if not replies:
             raise ValueError("the reply has no choices")
-        reply, reading = replies[0], plan.reading
-        if reply.message.reasoning:  # the server parted it off: none is looked for in the text
-            reading = msgspec.structs.replace(reading, reasoning=None)
+        reply = replies[0]
+        # Where the server parted the reasoning off, none is looked for in the text.
+        thinking = Thinking(()) if reply.message.reasoning else plan.reading.thinking
         known = secrets(dict(one.request.headers))
-        name = f"{plan.model} {one.id[:8]}"
-        return Case.recorded(name, reply.message.text, reading, complete=reply.complete, secrets=known)
+        name, text = f"{plan.model} {one.id[:8]}", reply.message.text
+        return Case.recorded(name, text, plan.reading, complete=reply.complete, thinking=thinking, secrets=known)
 
 
 def _title(one: http.HTTPFlow) -> str:

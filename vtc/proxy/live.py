@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from mitmproxy import http
+
 from vtc.exchange import Exchange
 from vtc.exchange.stream import Stream
 from vtc.proxy.bodies import Passing
@@ -22,6 +24,8 @@ class Live:
     """What a streamed reply goes through on its way to the client."""
     encoding: str = ""
     """The content-encoding in which a streamed reply comes."""
+    observed: bool = False
+    """A streamed reply is read, and passes as it comes."""
     killed: bool = False
     """Nothing of the reply may leave."""
     came: Passing = field(init=False)
@@ -29,6 +33,31 @@ class Live:
 
     def __post_init__(self) -> None:
         self.came, self.went = Passing(keep=self.keep), Passing(keep=self.keep)
+
+    def end(self, flow: http.HTTPFlow) -> list[bytes]:
+        """End a streamed reply where mitmproxy says that it ends; return what leaves for the client."""
+        if why := flow.server_conn.error:  # only the end of the connection ends the reply, and it was reset
+            return self._broken_off(flow, why)
+        return self.stream.finish() if self.stream else []
+
+    def broke_off(self, flow: http.HTTPFlow, why: str) -> list[bytes]:
+        """Report that the server broke off, `why` in mitmproxy's words; return what still leaves for the client."""
+        if not flow.server_conn.timestamp_tcp_setup:
+            return []  # it was never reached
+        out = self._broken_off(flow, why)
+        for piece in out:
+            self.went.add(piece)
+        return [] if self.observed else out
+
+    def _broken_off(self, flow: http.HTTPFlow, why: str) -> list[bytes]:
+        place = "before it answered" if flow.response is None else "in the middle of its reply"
+        if self.came.size:
+            place = f"after {self.came.size} bytes of its reply"
+        told = f"the server broke off {place} ({why})"
+        if self.stream is None:
+            self.exchange.report.errors.append(told)
+            return []
+        return self.stream.break_off(told)
 
     @property
     def sizes(self) -> tuple[int, int]:

@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 _LEFT_OUT = ("why",)
 _PERSONAL = ("excerpt", "detail")
 """What refusals and policies quote from the model."""
+_QUOTED = ("unread",)
+"""What is the model's text: that there is some is told."""
 
 
 class Log:
@@ -75,6 +77,7 @@ def entry(flow: http.HTTPFlow, report: Mapping[str, Any], outcome: str) -> dict[
         "status": flow.response.status_code if flow.response else None,
         "outcome": outcome,
         **said,
+        **{key: bool(report[key]) for key in _QUOTED if key in report},
     }
 
 

@@ -1,4 +1,4 @@
-"""The figures as Prometheus metrics, by the official client library (`pip install 'vtc[metrics]'`).
+"""The figures as Prometheus metrics, by the official client library (`prometheus-client`).
 
 Served by the library's own HTTP server in a thread, on the loopback interface unless the option names another address.
 """
@@ -6,6 +6,7 @@ Served by the library's own HTTP server in a thread, on the loopback interface u
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -45,7 +46,9 @@ class Metrics:
         try:
             from prometheus_client import CollectorRegistry, start_http_server
         except ImportError:
-            message = "vtc_metrics needs the package prometheus-client: pip install 'vtc[metrics]'"
+            message = (
+                f"vtc_metrics needs the package prometheus-client: {sys.executable} -m pip install prometheus-client"
+            )
             raise exceptions.OptionsError(message) from None
         registry = CollectorRegistry()
         registry.register(self)
@@ -72,6 +75,7 @@ class Metrics:
         calls = Counter("vtc_calls", "Calls delivered.", labels=by)
         refused = Counter("vtc_refusals", "What looked like a call and stayed text.", labels=by)
         failed = Counter("vtc_failures", "Failures after which the rest passed as it came.", labels=by)
+        errors = Counter("vtc_errors", "Errors of servers, and replies that broke off.", labels=by)
         repairs = Counter("vtc_repairs", "Repairs of malformed calls.", labels=(*by, "repair"))
         policies = Counter("vtc_policies", "What policies did.", labels=(*by, "policy", "action"))
         sizes = Counter("vtc_bytes", "Bytes of bodies.", labels=(*by, "body"))
@@ -82,6 +86,7 @@ class Metrics:
                 (calls, one.calls),
                 (refused, one.refused),
                 (failed, one.failed),
+                (errors, one.errors),
                 (seconds, one.seconds),
             ):
                 family.add_metric((client, model), value)
@@ -95,7 +100,7 @@ class Metrics:
         for dialect, found in self._stats.dialects.copy().items():
             dialects.add_metric((dialect, "delivered"), found.calls)
             dialects.add_metric((dialect, "left as text"), found.refused)
-        yield from (exchanges, calls, refused, failed, repairs, policies, sizes, seconds, dialects)
+        yield from (exchanges, calls, refused, failed, errors, repairs, policies, sizes, seconds, dialects)
 
 
 def _address(option: str) -> tuple[str, int]:

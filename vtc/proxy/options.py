@@ -67,6 +67,15 @@ def add(loader: Loader) -> None:
         choices=("auto", "on", "off"),
     )
     loader.add_option(
+        "vtc_unknown_tools",
+        str,
+        "auto",
+        "What becomes of a call of a tool that was not offered. allow: it leaves as written, so that the client "
+        "answers that there is no such tool. text: it stays text. drop: it is left out. auto: as the model profile "
+        "says.",
+        choices=("auto", "allow", "text", "drop"),
+    )
+    loader.add_option(
         "vtc_keep_bodies",
         str,
         "auto",
@@ -140,6 +149,7 @@ def planner() -> Planner:
         tools=options.vtc_tools,
         dialect=options.vtc_dialect,
         lenient=options.vtc_lenient,
+        unknown_tools=options.vtc_unknown_tools,
         client_patterns=tuple(pattern for pattern in options.vtc_client_patterns if pattern),
         max_call_bytes=options.vtc_max_call_bytes,
     )

@@ -116,14 +116,14 @@ def _side(flow: http.HTTPFlow, side: view.Side) -> dict[str, Any]:
 
 def _figures(stats: Stats) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
     for kind, found in (("model", stats.models), ("client", stats.clients)):
-        heads = (kind, "exchanges", "calls", "repaired", "left as text", "failed", "ms in VTC")
+        heads = (kind, "exchanges", "calls", "repaired", "left as text", "failed", "errors", "ms in VTC")
         yield (
             f"by {kind}",
             heads,
             [
                 (
                     name,
-                    *map(str, (one.exchanges, one.calls, one.repaired, one.refused, one.failed)),
+                    *map(str, (one.exchanges, one.calls, one.repaired, one.refused, one.failed, one.errors)),
                     f"{one.seconds * 1e3:.0f}",
                 )
                 for name, one in found.items()

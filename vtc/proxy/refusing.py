@@ -6,7 +6,7 @@ from mitmproxy import ctx, http
 
 from vtc.exchange import Exchange
 from vtc.json_text import encode
-from vtc.proxy import flows
+from vtc.proxy import bodies, flows
 from vtc.proxy.flows import METADATA
 
 
@@ -38,6 +38,18 @@ def withhold(exchange: Exchange, response: http.Response, reason: str, *, rewrit
         response.headers.pop("content-encoding", None)
         response.content = body
         response.headers["content-type"] = "application/json"
+
+
+def put(exchange: Exchange, response: http.Response, came: bytes, went: bytes) -> None:
+    """Give a whole reply the body that leaves; clients are to read it as it was read here, whatever the header said."""
+    strict, framing = exchange.plan.reply.is_strict, exchange.framing
+    if came != went or strict:
+        bodies.without_charset(response)
+    if came != went:
+        response.content = went
+        is_stream = framing.matches(went)
+        if (is_stream and exchange.plan.reply.buffered) or (strict and not is_stream):
+            response.headers["content-type"] = framing.media_type if is_stream else "application/json"
 
 
 def streams_large() -> bool:

@@ -9,7 +9,7 @@ from mitmproxy import http
 
 from vtc.exchange import Exchange
 from vtc.profiles.planner import Planner
-from vtc.proxy import bodies, flows
+from vtc.proxy import flows
 from vtc.reporting import transcript
 from vtc.reporting.transcript import Block
 from vtc.reporting.view import Bodies, Side, blocks
@@ -37,8 +37,6 @@ def replayed(flow: http.HTTPFlow, planner: Planner) -> dict[str, Any]:
             came = flows.original(flow, "reply")
             if came and (answer := exchange.from_error(came, 0)):
                 changes.append(_difference(flow, "reply", answer[1]))
-            elif came and (unfit := bodies.unfit(flow.response, came, exchange.framing)):
-                exchange.report.errors.append(unfit)
             elif came:
                 changes.append(_difference(flow, "reply", exchange.body(came)))
     except ValueError as error:

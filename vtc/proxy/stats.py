@@ -55,6 +55,8 @@ class Figures(Calls):
 
     exchanges: int = 0
     failed: int = 0
+    errors: int = 0
+    """Of servers: statuses, errors in a stream, replies that broke off or were no JSON."""
     policies: Counter[str] = field(default_factory=Counter)
     """By policy and action: `denied_tools steer`."""
     bytes: Counter[str] = field(default_factory=Counter)
@@ -75,6 +77,7 @@ class Figures(Calls):
             self.called(call)
         self.refused += sum(one.get("count", 1) for one in report.get("refusals", ()))
         self.failed += len(report.get("failures", ()))
+        self.errors += len(report.get("errors", ()))
         for one in report.get("policies", ()):
             self.policies[f"{one['policy']} {one['action']}"] += one.get("count", 1)
         self.bytes.update(report.get("sizes", {}))
@@ -90,6 +93,7 @@ class Figures(Calls):
             total.refused += one.refused
             total.exchanges += one.exchanges
             total.failed += one.failed
+            total.errors += one.errors
             total.seconds += one.seconds
             total.elapsed += one.elapsed
             for mine, theirs in (
@@ -105,6 +109,7 @@ class Figures(Calls):
             "exchanges": self.exchanges,
             **Calls.as_dict(self),
             "failed": self.failed,
+            "errors": self.errors,
             "policies": dict(self.policies.most_common()),
             "bytes": dict(sorted(self.bytes.items())),
             "seconds": round(self.seconds, 6),
@@ -114,6 +119,7 @@ class Figures(Calls):
     def summary(self) -> str:
         return (
             f"{counted(self.exchanges, 'exchange')}, {Calls.summary(self)}, {self.failed} failed open, "
+            f"{counted(self.errors, 'server error')}, "
             f"{self.traffic:,} bytes, {self.seconds * 1e3:.0f} ms in VTC"
         )
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from mitmproxy import ctx
 from mitmproxy.addons.proxyserver import Proxyserver
+from mitmproxy.connection import Connection
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
 MOST_READ = 1 << 13
@@ -22,16 +23,23 @@ MOST_READ = 1 << 13
 class SmallReads:
     """What a server sends, in small pieces; before the next one, all other streams have their turn."""
 
-    def __init__(self, reader: asyncio.StreamReader, begin: Callable[[], object] | None = None) -> None:
-        """`begin` is called as a turn begins."""
+    def __init__(
+        self, reader: asyncio.StreamReader, server: Connection, begin: Callable[[], object] | None = None
+    ) -> None:
+        """`begin` is called as a turn begins. A connection that breaks is told to `server`."""
         self._reader = reader
+        self._server = server
         self._begin = begin
         self._rest = b""
 
     async def read(self, most: int) -> bytes:
         # All is read at once: of a connection that is reset nothing more can be, and what waits here leaves whole.
         if not self._rest:
-            self._rest = await self._reader.read(most)
+            try:
+                self._rest = await self._reader.read(most)
+            except OSError as error:  # mitmproxy takes it for an end like any other
+                self._server.error = error.strerror or type(error).__name__
+                raise
         elif self._reader.exception() is None:
             await asyncio.sleep(0)
         size = MOST_READ if self._reader.exception() is None else most
@@ -105,4 +113,4 @@ class Turns:
                 client.writer = writes = JoinedWrites(writes)  # type: ignore[assignment]
             if server and isinstance(server.reader, asyncio.StreamReader):
                 begin = writes.begin if isinstance(writes, JoinedWrites) else None
-                server.reader = SmallReads(server.reader, begin)  # type: ignore[assignment]
+                server.reader = SmallReads(server.reader, data.server, begin)  # type: ignore[assignment]

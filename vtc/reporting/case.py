@@ -24,7 +24,7 @@ from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
 from vtc.events import Call, Event, Reasoning, Refusal, Text, Tool
-from vtc.profiles.plan import ReadingPlan
+from vtc.profiles.plan import ReadingPlan, Thinking
 from vtc.scrub import scrub, scrubbed
 
 type ToolSet = dict[str, dict[str, Any]]
@@ -53,13 +53,23 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
     tags: tuple[tuple[str, str], ...] = ()
     """What the model thinks between."""
     markers: tuple[str, ...] = ()
+    answer: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     reader: dict[str, Any] = {}
 
     @classmethod
-    def recorded(cls, name: str, text: str, plan: ReadingPlan, *, complete: bool, secrets: Iterable[str] = ()) -> Self:
-        """Record how a plan reads `text` today, scrubbed of secrets."""
+    def recorded(
+        cls,
+        name: str,
+        text: str,
+        plan: ReadingPlan,
+        *,
+        complete: bool,
+        thinking: Thinking | None = None,
+        secrets: Iterable[str] = (),
+    ) -> Self:
+        """Record how a plan reads `text` today, scrubbed of secrets; with `thinking` in the place of the plan's."""
         secrets = tuple(secrets)
-        think = plan.thinking
+        think = thinking or plan.thinking
         reader: dict[str, Any] = {}
         if not plan.lenient:
             reader["lenient"] = False
@@ -78,6 +88,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
             alone=True,
             tags=think.tags,
             markers=plan.markers,
+            answer=plan.answer,
             reader=reader,
         )
         found = case.found(case.events([case.text], plan.dialects, case.toolset()))
@@ -93,7 +104,7 @@ class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
 
     def events(self, chunks: Iterable[str], dialects: Sequence[Description], tools: Mapping[str, Tool]) -> list[Event]:
         """What the reply is read as when it arrives as `chunks`."""
-        grammar = compiled(tuple(dialects), self.tags, self.markers)
+        grammar = compiled(tuple(dialects), self.tags, self.markers, self.answer)
         reader = Reader(grammar, tools, **self.reader)
         events = [event for chunk in chunks for event in reader.feed(chunk)]
         return [*events, *reader.finish(complete=self.finish == "complete")]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from vtc.apis.fields import is_error
 from vtc.json_text import decode
 
 MOST = 240
@@ -40,14 +41,28 @@ HINTS: tuple[tuple[tuple[int, ...], str, str], ...] = (
 """By status, a word in the message, what it means; the first that fits."""
 
 
-def explained(status: int, body: bytes) -> str:
-    """Say in one line what a server answered in place of a reply, and what that means if it is known."""
+def explained(status: int | None, body: bytes) -> str:
+    """Say in one line what a server answered in place of a reply, and what that means if it is known.
+
+    Without a status the error stands in the place of the rest of a reply.
+    """
     message = _message(body)
-    said = f"the server answered {status}" + (f": {message}" if message else "")
+    said = f"the server answered {status}" if status else "the server broke off with an error"
+    said += f": {message}" if message else ""
     for statuses, pattern, meaning in HINTS:
-        if status in statuses and re.search(pattern, message, re.I | re.S):
+        if (status in statuses or (status is None and pattern)) and re.search(pattern, message, re.I | re.S):
             return f"{said} - {meaning}"
     return said
+
+
+def instead(body: bytes) -> list[str]:
+    """Say what a server sent in place of a whole reply, under a status that tells of no error, if that is known."""
+    try:
+        found = decode(body, "replace")
+    except ValueError:
+        said = body[: 4 * MOST].partition(b"{")[0].decode(errors="replace")  # of what resembles a reply nothing is told
+        return [f"the reply is no JSON: {' '.join(said.split())[:80] or '{…'}"]
+    return [explained(None, body)] if isinstance(found, Mapping) and is_error(found) else []
 
 
 def _message(body: bytes) -> str:
@@ -57,7 +72,7 @@ def _message(body: bytes) -> str:
     except ValueError:
         found = body[: 4 * MOST].decode(errors="replace")
         found = re.sub(r"(?is)<(script|style|title)\b.*?</\1>|<[^>]*>", " ", found)
-    for key in ("error", "detail", "message", "msg"):
+    for key in ("response", "error", "detail", "message", "msg"):
         if isinstance(found, list) and found:
             found = found[0]
         if isinstance(found, Mapping) and key in found:

@@ -133,6 +133,7 @@ class Report:
         self.calls += reply.calls
         self.refusals += reply.refusals
         self.failures += reply.failures
+        self.errors += reply.errors
         self.policies += reply.policies
 
     def summary(self) -> str:
@@ -162,7 +163,7 @@ class Report:
             parts.append(f"{entry['policy']} {entry['action']}{of}{times}{why}")
         if more := self.policies[MOST_TOLD:]:
             parts.append(f"{count(more)} more by policies")
-        parts += [f"a possible call was not read: {self.unread}"] if self.unread else []
+        parts += ["a possible call was not read"] if self.unread else []
         parts += [f"failed open: {failure}" for failure in self.failures]
         parts += self.errors
         if self.calls:

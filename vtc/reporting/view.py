@@ -125,6 +125,8 @@ def _figures(report: Mapping[str, Any]) -> Iterator[str]:
 
 def blocks(api: Api, side: Side, body: bytes) -> list[Block]:
     """A body read as a conversation; raises ValueError if it is nothing of this API."""
+    if not body:
+        raise ValueError("it is empty")
     return transcript.asked(api, body) if side == "request" else transcript.replied(api, body)
 
 

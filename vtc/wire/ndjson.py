@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from vtc.json_text import decode, encode
+from vtc.json_text import decode, encode_line
 from vtc.wire.framing import MOST_HELD, Frame, FrameTooLong
 
 
@@ -71,4 +71,4 @@ class Lines:
         return False
 
     def write(self, value: Mapping[str, Any], like: Frame | None, *, first: bool) -> bytes:
-        return encode(value) + b"\n"
+        return encode_line(value) + b"\n"

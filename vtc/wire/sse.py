@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from vtc.json_text import decode, encode
+from vtc.json_text import decode, encode_line
 from vtc.wire.framing import MOST_HELD, Frame, FrameTooLong
 
 _BOM = b"\xef\xbb\xbf"
@@ -177,4 +177,4 @@ class EventStream:
                 lines = event_line(lines)
         if self._named_by:
             lines = lines.replace(event_line(lines), b"") + b"event: %b\n" % str(value[self._named_by]).encode()
-        return lines + b"data: " + encode(value) + b"\n\n"
+        return lines + b"data: " + encode_line(value) + b"\n\n"

@@ -186,7 +186,9 @@ def _spelling(dialect: str, tags: Tags) -> Iterator[Json]:
         one_line = joined(pieces).replace(">\n<", r">\n<")
         yield case(f"{name}: newlines as two characters", dialect, one_line, [sample])
         cdata = [(role, f"<![CDATA[{piece.strip()}]]>" if role == "value" else piece) for role, piece in pieces]
-        yield case(f"{name}: CDATA", dialect, joined(cdata), [sample])
+        # Where text is allowed, the section may be the text.
+        kept = {key: f"<![CDATA[{text}]]>" if isinstance(text, str) else text for key, text in arguments.items()}
+        yield case(f"{name}: CDATA", dialect, joined(cdata), [(name, kept)])
         for spelling in (f"functions.{name}", f"default_api.{name}", name.upper(), name.title()):
             text = joined(tags.pieces(spelling, arguments))
             yield case(f"{name} written {spelling}", dialect, text, [sample])

@@ -27,6 +27,8 @@ SCHEMA = {
         ({"limit": "5"}, {"limit": 5}, ["typed:limit"]),
         ({"limit": "five"}, {"limit": "five"}, []),
         ({"lines": "[1, 2]"}, {"lines": [1, 2]}, ["typed:lines"]),
+        ({"lines": r"[{\"id\": 1}]"}, {"lines": [{"id": 1}]}, ["escaped-text"]),
+        ({"lines": "<![CDATA[[1]]]>", "path": "<![CDATA[a]]>"}, {"lines": [1], "path": "<![CDATA[a]]>"}, ["cdata"]),
         ({"either": "5"}, {"either": "5"}, []),
         ({"path</arg_key>": "a"}, {"path": "a"}, ["parameter-name:path"]),
         ({"path</arg_key>": "a", "path": "b"}, {"path</arg_key>": "a", "path": "b"}, []),
@@ -35,6 +37,8 @@ SCHEMA = {
 )
 def test_what_fits_in_one_way_only_is_fitted(arguments: Any, found: Any, notes: list[str]) -> None:
     assert fitted(arguments, SCHEMA) == (found, notes)
+    if {"cdata", "escaped-text"} & {*notes}:
+        assert fitted(arguments, SCHEMA, lenient=False) == (arguments, [])
 
 
 @pytest.mark.parametrize("text", ['{"limit":  5}', "{}", '{"path": "5"}'])

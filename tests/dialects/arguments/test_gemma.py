@@ -1,4 +1,4 @@
-"""Gemma 4's writing of arguments: both ways, in every cut."""
+"""Gemma's writing of arguments, with the tokens of Gemma 4 and of FunctionGemma: both ways, in every cut."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtc.dialects.arguments.gemma import GemmaBody, write
+from vtc.dialects.arguments.gemma import QUOTE, GemmaBody, with_quote, write
+
+TOKENS = (QUOTE, "<escape>")
 
 
-def read(chunks: list[str], *, lenient: bool = False) -> tuple[GemmaBody, str]:
+def read(chunks: list[str], quote: str = QUOTE, *, lenient: bool = False) -> tuple[GemmaBody, str]:
     """The body after these chunks, and what it did not take of them."""
-    body, text, at = GemmaBody(lenient=lenient), "", 0
+    body, text, at = GemmaBody(quote, lenient=lenient), "", 0
     for number, chunk in enumerate(chunks, start=1):
         text += chunk
         at = body.feed(text, at, final=number == len(chunks))
     return body, text[at:]
 
 
+@pytest.mark.parametrize("quote", TOKENS)
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -28,17 +31,27 @@ def read(chunks: list[str], *, lenient: bool = False) -> tuple[GemmaBody, str]:
         ({"city": "Paris", "days": 2}, '{city:<|"|>Paris<|"|>,days:2}'),
         ({"opts": {"a": [1, "x"]}, "on": True, "no": None}, '{opts:{a:[1,<|"|>x<|"|>]},on:true,no:null}'),
         ({"a b": "\n}"}, '{<|"|>a b<|"|>:<|"|>\n}<|"|>}'),
-        ({"q": 'a<|"|>b'}, '{"q": "a\\u003c|\\"|>b"}'),
+        ({"a": "x<|", "b": "<esc"}, '{a:<|"|>x<|<|"|>,b:<|"|><esc<|"|>}'),
     ],
 )
-def test_writing_and_reading(value: dict[str, Any], text: str) -> None:
-    assert write(value) == text
+def test_writing_and_reading(value: dict[str, Any], text: str, quote: str) -> None:
+    text = text.replace(QUOTE, quote)
+    assert write(value, quote) == text
     for at in range(len(text) + 1):
-        body, rest = read([text[:at], text[at:] + "<tool_call|>"])
+        body, rest = read([text[:at], text[at:] + "<tool_call|>"], quote)
         assert body.done
         assert rest == "<tool_call|>"
         assert json.loads(body.text()) == value
         assert body.repairs == {}
+
+
+@pytest.mark.parametrize(
+    ("quote", "text"), [(QUOTE, '{"q": "a\\u003c|\\"|>b"}'), ("<escape>", '{"q": "a\\u003cescape>b"}')]
+)
+def test_a_string_that_holds_the_token_is_written_as_json(quote: str, text: str) -> None:
+    value = {"q": f"a{quote}b"}
+    assert write(value, quote) == text
+    assert json.loads(read([text], quote)[0].text()) == value
 
 
 JSON = st.recursive(
@@ -48,19 +61,19 @@ JSON = st.recursive(
 )
 
 
-@given(st.dictionaries(st.text(), JSON))
-def test_what_is_written_reads_back_a_character_at_a_time(value: dict[str, Any]) -> None:
-    body, rest = read([*write(value)])
+@given(st.dictionaries(st.text(), JSON), st.sampled_from(TOKENS))
+def test_what_is_written_reads_back_a_character_at_a_time(value: dict[str, Any], quote: str) -> None:
+    body, rest = read([*write(value, quote)], quote)
     assert body.done
     assert rest == ""
     assert json.loads(body.text()) == value
 
 
-@given(st.text(st.sampled_from('{}[]:,<|">\\u0 ax1\n')), st.booleans())
-def test_any_text_in_any_cut(text: str, lenient: bool) -> None:
+@given(st.text(st.sampled_from('{}[]:,<|">\\u0 ax1\nescp')), st.sampled_from(TOKENS), st.booleans())
+def test_any_text_in_any_cut(text: str, quote: str, lenient: bool) -> None:
     text = "{" + text
-    whole, rest = read([text], lenient=lenient)
-    cut, other = read([*text], lenient=lenient)
+    whole, rest = read([text], quote, lenient=lenient)
+    cut, other = read([*text], quote, lenient=lenient)
     assert (whole.done, whole.error, rest) == (cut.done, cut.error, other)
     if whole.done:
         assert whole.text() == cut.text()
@@ -86,3 +99,8 @@ def test_what_was_cut_off_in_a_string_is_closed() -> None:
     body, _ = read(['{a:<|"|>x'], lenient=True)
     assert body.close()
     assert json.loads(body.text()) == {"a": "x"}
+
+
+def test_a_last_string_without_its_quote_that_may_hold_another_key_stays() -> None:
+    assert with_quote('{a:<|"|>x y}') == '{a:<|"|>x y<|"|>}'
+    assert with_quote('{a:<|"|>x,b:5}') == '{a:<|"|>x,b:5}'

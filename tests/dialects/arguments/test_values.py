@@ -117,6 +117,8 @@ def test_a_value_that_fits(schema: Any, text: str, value: Any) -> None:
         ({"type": "string", "enum": ["a", "b"]}, "c"),
         ({"const": "x"}, "y"),
         ({"type": "date"}, "2020"),
+        (OBJECT, '{"a": 1, "a": 2}'),
+        (ARRAY, '[{"a": {"b": 1, "b": 2}}]'),
     ],
 )
 def test_what_fits_no_type_stays_a_string(schema: Any, text: str) -> None:
@@ -172,6 +174,57 @@ def test_child_tags(schema: Any, text: str, value: Any) -> None:
 )
 def test_child_tags_that_are_none(schema: Any, text: str) -> None:
     assert read(text, schema) == (text, False)
+
+
+MARK = "]<]x[>["
+OPEN = {"type": "object", "properties": {"n": INTEGER}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "value"),
+    [
+        # Members that are not declared: their types are unknown
+        (OBJECT, "<limit>5</limit>", {"limit": "5"}),
+        (OBJECT, "\n<a> x\n</a>\n<b></b>\n", {"a": " x\n", "b": ""}),
+        (OBJECT, "<a><b><c>1</c></b></a>", {"a": {"b": {"c": "1"}}}),
+        (OBJECT, "<a><a>1</a><b>2</b></a>", {"a": {"a": "1", "b": "2"}}),
+        (OBJECT, "<a><item>1</item><item><b>x</b></item></a>", {"a": ["1", {"b": "x"}]}),
+        (OBJECT, '<a>[1, {"b": null}]</a>', {"a": [1, {"b": None}]}),
+        (OPEN, "<n>5</n><other>5</other>", {"n": 5, "other": "5"}),
+        ({"type": "object", "additionalProperties": INTEGER}, "<a>5</a><b>6</b>", {"a": 5, "b": 6}),
+        ({"type": "object", "additionalProperties": {"$ref": "#/$defs/n"}}, "<a>5</a>", {"a": 5}),
+        ({"type": "object", "additionalProperties": False}, "<a>5</a>", {"a": "5"}),
+        # Lists
+        (ARRAY, "<item>1</item><item><a>x</a></item>", ["1", {"a": "x"}]),
+        ({"type": "array", "items": OBJECT}, "<item><a>1</a></item><item><b>2</b></item>", [{"a": "1"}, {"b": "2"}]),
+        ({"type": "array", "items": OPEN}, "<item><n>1</n></item><item></item>", [{"n": 1}, {}]),
+        ({"type": "array", "prefixItems": [INTEGER], "items": BOOLEAN}, "<item>1</item><item>true</item>", [1, True]),
+        ({"type": "array", "items": ARRAY}, "<item><item>a</item></item><item></item>", [["a"], []]),
+        # Of several objects the one that declares the members
+        ({"anyOf": [{"properties": {"a": INTEGER}}, {"properties": {"b": INTEGER}}]}, "<b>5</b>", {"b": 5}),
+        ({"anyOf": [OBJECT, STRING]}, "<b>5</b>", {"b": "5"}),
+        ({"anyOf": [NULL, OBJECT]}, "<b>5</b>", {"b": "5"}),
+        # Nothing is known at all.
+        ({}, "<a>1</a>", {"a": "1"}),
+        ({}, "<item>1</item>", ["1"]),
+        # A closer is counted with the openers in the value.
+        (OBJECT, "<a>x <a>y</a> z</a>", {"a": "x ]<]x[>[<a>y]<]x[>[</a> z"}),
+        (OBJECT, "<a>x <a> y</a>", {"a": "x ]<]x[>[<a> y"}),
+        (OBJECT, "<a>x </a> y</a>", {"a": "x ]<]x[>[</a> y"}),
+        (STRING, "<a>1</a>", "]<]x[>[<a>1]<]x[>[</a>"),
+    ],
+)
+def test_child_tags_with_a_mark_of_their_own(schema: Any, text: str, value: Any) -> None:
+    found, fits = values.read(text.replace("<", MARK + "<"), schema, {"$defs": {"n": INTEGER}}, mark=MARK)
+    assert typed(found) == typed(value)
+    assert fits
+
+
+def test_child_tags_that_are_never_closed_take_linear_time() -> None:
+    """Each is looked for to the end of the text once, and not once for each child before it."""
+    text = f"{MARK}<item>x{MARK}<item>{MARK}</item>" * 20_000
+    found, fits = values.read(text, ARRAY, {}, mark=MARK)
+    assert (len(found), fits) == (20_000, True)
 
 
 # References
@@ -310,3 +363,11 @@ def test_what_is_written_is_read_back(kind: str, data: st.DataObject, style: val
 )
 def test_type_that_tools_declare_in_practice_means_what_it_says(kind: Any, text: str, value: Any) -> None:
     assert read(text, {"type": kind}) == (value, True)
+
+
+@pytest.mark.parametrize("keyword", ["allOf", "anyOf", "oneOf"])
+def test_schema_whose_references_multiply_is_followed_only_so_far(keyword: str) -> None:
+    root: dict[str, Any] = {f"d{i}": {keyword: [{"$ref": f"#/d{i + 1}"}] * 50} for i in range(20)}
+    value, fits = read("5", {"$ref": "#/d0"}, **root)
+    assert (value, fits) == ("5", True)
+    assert values.properties({"properties": {"a": {"$ref": "#/d0"}}, **root}).keys() == {"a"}

@@ -10,6 +10,7 @@ import re
 import time
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -53,7 +54,26 @@ def fragments(dialect: Description) -> list[str]:
         "}",
         "]",
     ]
-    around = ["x", " ", "\n", "\n\n", "`", "```\n", "<", "</", ">", "<div>", *THINK[0], "\r\n", "é", " " * 260]
+    for key, value in (("command", "ls"), ("timeout", "5"), ("cwd", "x" * 60)):
+        bodies += [text.replace("{key}", key).replace("{value}", value) for text in dialect.params]
+    around = [
+        "<arguments>",
+        "</arguments>",
+        "x",
+        " ",
+        "\n",
+        "\n\n",
+        "`",
+        "```\n",
+        "<",
+        "</",
+        ">",
+        "<div>",
+        *THINK[0],
+        "\r\n",
+        "é",
+        " " * 260,
+    ]
     return sorted(markup) + bodies + around
 
 
@@ -61,7 +81,7 @@ options = st.fixed_dictionaries(
     {
         "lenient": st.booleans(),
         "unknown_tools": st.sampled_from(["text", "allow", "drop"]),
-        "max_call_bytes": st.sampled_from([40, 200, 1 << 20]),
+        "max_call_bytes": st.sampled_from([40, 100, 200, 1 << 20]),
         "think": st.sampled_from(["reasoning_content", "keep", "drop"]),
         "begins": st.sampled_from(["text", "reasoning", "unknown"]),
         "complete": st.booleans(),
@@ -444,3 +464,42 @@ def test_a_call_that_is_too_long_is_not_kept(limit: int) -> None:
     said = "".join(raw(one.feed("0123456789")) for _ in range(1_000))
     assert len(said) > 10_000 - limit
     assert one.held < 100
+
+
+def test_a_long_text_is_read_in_pieces_to_the_same_end() -> None:
+    call = "<read>\n<path>a</path>\n</read>"
+    prose = "word [ { < " * 20_000
+    for text in (prose, f"{prose}\n\n{call}\n{call}\n", f"{call}\n{call}{' ' * 200_000}\n{prose}"):
+        whole = reader()
+        events = [*whole.feed(text), *whole.finish()]
+        steps = reader()
+        parts = [event for at in range(0, len(text), 1_000) for event in steps.feed(text[at : at + 1_000])]
+        assert merged(events) == merged([*parts, *steps.finish()])
+    one = reader()
+    assert one.feed(f"{prose}.") == [Text(f"{prose}.")]
+
+
+@pytest.mark.parametrize("name", [name for name, one in DIALECTS.items() if one.params])
+@pytest.mark.parametrize("after", ["<arguments>", "<input>x</input>", "</x>"])
+def test_an_element_after_a_parameter_that_is_too_long_is_content_as_after_any(name: str, after: str) -> None:
+    dialect = DIALECTS[name]
+    text = write_calls([ToolCall("bash", json.dumps({"command": "x" * 200}))], dialect, AGENT)
+    close = text.rindex("<") if dialect.names == "declared" else text.index("x" * 200) + 200
+    text = text[:close] + after + text[close:]
+    events = read([text], [dialect], max_call_bytes=100)
+    assert content(events) == text
+    assert merged(read(text, [dialect], max_call_bytes=100)) == merged(events)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, one in DIALECTS.items() if one.params and one.section_anchor != "message"]
+)
+@pytest.mark.parametrize("key", ["content", "other"])
+def test_a_call_that_a_call_of_too_many_bytes_quotes_is_none(name: str, key: str) -> None:
+    dialect = msgspec.structs.replace(DIALECTS[name], json_body=False)
+    quoted = write_calls([ToolCall("bash", '{"command": "rm"}')], dialect, AGENT)
+    arguments = {"path": "x" * 200, key: f"Say\n{quoted}\nto remove it.", "more": "x"}
+    text = write_calls([ToolCall("write_file", json.dumps(arguments))], dialect, AGENT, for_client=True)
+    events = read([text], [dialect], max_call_bytes=100)
+    assert calls(events) == []
+    assert raw(events) == text

@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from vtc.dialects.arguments.broken_json import Expected
 from vtc.dialects.reading import repairs
 
 CLOSERS = ["</invoke>", "</function_calls>"]
@@ -45,7 +46,7 @@ def test_what_little_there_is_of_a_closer_behind_what_is_complete(text: str, par
 
 def mended(text: str) -> tuple[list[object], list[str], str] | None:
     """The values, the repairs and the text behind."""
-    found = repairs.json_bodies(text, CLOSERS)
+    found = repairs.json_bodies(text, CLOSERS, Expected({}))
     return found and ([json.loads(value) for value in found.values], found.repairs, text[found.end :])
 
 
@@ -62,8 +63,8 @@ def mended(text: str) -> tuple[list[object], list[str], str] | None:
         ('{"a": 1}}', {"a": 1}, "extra-brace"),
         ('{"a": 1}\ninv', {"a": 1}, "corrupt-closer"),
         ('{"a": "x"\ninv', {"a": "x"}, "corrupt-closer"),
-        ('{"a": "say "hi" now"}', {"a": 'say "hi" now'}, "json-repaired"),
-        ('{"a": 1, b: 2}', {"a": 1, "b": 2}, "json-repaired"),
+        ('{"a": "say "hi" now"}', {"a": 'say "hi" now'}, "json-inner-quotes"),
+        ('{"a": 1, b: 2}', {"a": 1, "b": 2}, "json-missing-quote"),
     ],
 )
 def test_broken_json(text: str, value: object, name: str) -> None:
@@ -92,6 +93,40 @@ def test_broken_json(text: str, value: object, name: str) -> None:
 )
 def test_json_that_is_cut_off_elsewhere_or_may_be_read_in_two_ways(text: str) -> None:
     assert mended(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{{"a": {{"b": "{{x}}"}}}}', {"a": {"b": "{{x}}"}}),
+        (r"{\"a\": \"\u00e9\\n\"}", {"a": "é\n"}),
+        ('{"a": "x\n</invoke>', {"a": "x"}),  # the closing tag's own line
+    ],
+)
+def test_a_repair_changes_no_value(text: str, value: object) -> None:
+    found = mended(text)
+    assert found is not None
+    assert found[0] == [value]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": "x\n\n</invoke>',  # the string's line breaks, or the tag's?
+        '{"a": "x  </invoke>',
+        '{"a": "# x\n```</invoke>',  # the string's fence, or the call's?
+        r"{\"a\": \"x\ny C:\\new\"}",  # only the quotes are escaped once too often
+    ],
+)
+def test_where_a_value_may_be_another_there_is_no_repair(text: str) -> None:
+    assert mended(text) is None
+
+
+def test_text_that_is_escaped_in_part_is_not_unescaped() -> None:
+    assert repairs.unescaped(r"say \"hi\"\n") == 'say "hi"\n'
+    assert repairs.unescaped(r'say "hi"') == 'say "hi"'
+    assert repairs.unescaped(r'grep "\d"') is None
+    assert repairs.unescaped(r"grep \d") is None
 
 
 def test_several_values_and_what_is_behind_them() -> None:

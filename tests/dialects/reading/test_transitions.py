@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeAliasType, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 import pytest
@@ -14,7 +17,8 @@ from tests.dialects.material import DIALECTS
 from vtc.dialects.reading.after_call import WHOLE
 from vtc.dialects.reading.code import INFO
 from vtc.dialects.reading.context import Verdict
-from vtc.dialects.reading.transitions import TABLE, Row, State, Step
+from vtc.dialects.reading.states import State
+from vtc.dialects.reading.transitions import TABLE, Row, Step
 from vtc.dialects.syntax.grammar import ATTRIBUTES_END, Grammar
 from vtc.dialects.syntax.pattern import Scan
 
@@ -22,7 +26,12 @@ PAGE = Path(__file__).parents[3] / "docs" / "reader.md"
 
 # Every dialect there is, each also with calls in code.
 GRAMMARS = [
-    Grammar([dialect, msgspec.structs.replace(dialect, in_code="call")], (("<think>", "</think>"),), ["<|end|>"])
+    Grammar(
+        [dialect, msgspec.structs.replace(dialect, in_code="call")],
+        (("<think>", "</think>"),),
+        ["<|end|>"],
+        (("<|final|>",), ("<|done|>",)),
+    )
     for dialect in DIALECTS.values()
 ]
 
@@ -31,6 +40,7 @@ def scans(grammar: Grammar) -> Iterator[tuple[State, Scan]]:
     """Every expression that looks for tokens, and the state it does so in."""
     yield State.START, grammar.start
     yield State.TEXT, grammar.text
+    yield State.ANSWER, grammar.answer
     yield State.DOUBT, grammar.doubtful
     yield State.INFO, INFO
     yield State.FENCE, grammar.closing_fence("```")
@@ -66,7 +76,30 @@ def tokens(scan: Scan) -> set[str]:
     return {name.rstrip("0123456789") for name in outer if not name.startswith("hold")}
 
 
-def steps(row: Row) -> Iterator[tuple[str, Step]]:
+def returned(hint: Any) -> Iterator[tuple[Verdict | None, Any]]:
+    """The verdicts of a type hint, each with the type of its data, if it has any."""
+    match get_origin(hint):
+        case _ if isinstance(hint, TypeAliasType):
+            yield from returned(hint.__value__)
+        case origin if origin in (Union, UnionType):
+            for one in get_args(hint):
+                yield from returned(one)
+        case origin if origin is Literal:
+            yield from ((verdict, None) for verdict in get_args(hint))
+        case origin if origin is tuple:
+            of_verdict, data = get_args(hint)
+            yield from ((verdict, data) for verdict, _ in returned(of_verdict))
+        case _:
+            assert hint in (None, NoneType)
+            yield None, None
+
+
+def outcomes(action: Callable[..., Any]) -> list[tuple[Verdict | None, Any]]:
+    """The outcomes of an action, by its annotation, which mypy holds it to."""
+    return [*returned(get_type_hints(action)["return"])]
+
+
+def steps(row: Row[Any]) -> Iterator[tuple[str, Step]]:
     """What leads out of a state, and what it is called in the picture."""
     yield from ((token, step) for token, step in row.tokens.items() if token[-1] not in "0123456789")
     for name, step in (("otherwise", row.otherwise), ("text", row.text), ("end of the reply", row.end)):
@@ -91,6 +124,18 @@ def drawn() -> str:
     for (state, following), names in edges().items():
         if (kept := [name for name in dict.fromkeys(names) if name != "text"]) or state is not following:
             lines.append(f"    {state.value} --> {following.value}: {', '.join(kept)}")
+    return "\n".join(lines) + "\n"
+
+
+def classes() -> str:
+    """Every class with its states, and the first sentence of its docstring."""
+    of: dict[type[Any], list[str]] = {}
+    for state, row in TABLE.items():
+        of.setdefault(row.inside, []).append(state.value)
+    lines = ["| class | states | place |", "|---|---|---|"]
+    for one, names in of.items():
+        place = (one.__doc__ or "").partition("\n\n")[0].replace("\n    ", " ")
+        lines.append(f"| `{one.__name__}` | {', '.join(names)} | {place} |")
     return "\n".join(lines) + "\n"
 
 
@@ -120,6 +165,44 @@ def test_every_verdict_is_in_the_table() -> None:
     assert used == {*Verdict}
 
 
+EACH_STEP = pytest.mark.parametrize(
+    ("state", "step"),
+    [
+        pytest.param(state, step, id=f"{state.value}-{name}")
+        for state, row in TABLE.items()
+        for name, step in steps(row)
+    ],
+)
+
+
+@EACH_STEP
+def test_every_verdict_that_an_action_returns_has_a_state_and_no_other_has(state: State, step: Step) -> None:
+    verdicts = {verdict for verdict, _ in outcomes(step.action)}
+    assert verdicts - {None} == {*step.others}
+    assert None in verdicts or step.next in step.others.values()
+
+
+@EACH_STEP
+def test_an_action_hands_over_the_data_that_the_object_of_the_next_state_needs(state: State, step: Step) -> None:
+    for verdict, data in outcomes(step.action):
+        following = TABLE[step.next if verdict is None else step.others[verdict]].inside
+        _, *needed = inspect.signature(following).parameters.values()
+        if data is not None:
+            assert data == get_type_hints(following.__init__)[needed[0].name]
+        elif not issubclass(TABLE[state].inside, following):  # a new object, made of nothing
+            assert all(parameter.default is not parameter.empty for parameter in needed)
+
+
+@EACH_STEP
+def test_an_action_is_one_of_the_class_of_its_state(state: State, step: Step) -> None:
+    name, *of_class = step.action.__qualname__.split(".")[::-1]
+    if of_class:
+        assert inspect.getattr_static(TABLE[state].inside, name) is step.action
+    else:
+        first = next(iter(get_type_hints(step.action).values()))
+        assert issubclass(TABLE[state].inside, get_args(first) or first)
+
+
 def test_where_a_token_must_follow_it_is_said_what_happens_if_none_does() -> None:
     assert [state for state, row in TABLE.items() if row.text is None and row.otherwise is None] == []
 
@@ -144,6 +227,9 @@ def test_the_page_shows_the_table() -> None:
     page = PAGE.read_text("utf-8")
     renewed = re.sub(r"(?s)(```mermaid\n).*?(```\n)", lambda found: found[1] + drawn() + found[2], page)
     renewed = re.sub(r"(?s)(<!-- table -->\n).*?(<!-- end -->)", lambda found: found[1] + listed() + found[2], renewed)
+    renewed = re.sub(
+        r"(?s)(<!-- classes -->\n).*?(<!-- end -->)", lambda found: found[1] + classes() + found[2], renewed
+    )
     if os.environ.get("VTC_RENEW_DOCS"):
         PAGE.write_text(renewed, "utf-8")
     assert page == renewed or os.environ.get("VTC_RENEW_DOCS")

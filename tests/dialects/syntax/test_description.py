@@ -37,6 +37,7 @@ def test_one_pattern_or_several() -> None:
         ("call: '<t>{args}{args}</t>'", "call", "exactly one of"),
         ("call: '<t>{json}</t>{x}'", "call", "{x} is no placeholder here"),
         ("call: '<{name}>{params}</{name}>'", "param", "a call with {params} needs a pattern for one parameter"),
+        ("string_token: quote", "string_token", "'quote' must begin with '<'"),
         ("param: '<p>{value}</p>'", "param", "{key} is missing"),
         ("section: '<s></s>'", "section", "{calls} is missing"),
         ("result: 'none'", "result", "{result} is missing"),

@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.dialects.material import AGENT, COMMON, DIALECTS, TOOLS, calls, content, described, merged, raw, read, typed
+from tests.dialects.material import (
+    AGENT,
+    COMMON,
+    DIALECTS,
+    ROOT,
+    TOOLS,
+    calls,
+    content,
+    described,
+    merged,
+    raw,
+    read,
+    typed,
+)
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.writing.calls import write_calls, write_result
 from vtc.events import Call, Refusal, Tool, ToolCall
@@ -221,6 +235,38 @@ def texts(dialect: Description) -> st.SearchStrategy[str]:
     return joined | st.text() | st.just("line\n" * 200)
 
 
+DIALECTS_PAGE = ROOT / "docs" / "dialects.md"
+
+
+def shown(page: Path) -> Description:
+    """The dialect that a page shows."""
+    found = re.search(r"(?s)```yaml [^\n]+\n(kind: dialect\n.*?)```", page.read_text("utf-8"))
+    assert found
+    return described(found[1])
+
+
+@st.composite
+def made_up(draw: st.DrawFn) -> Description:
+    """A dialect that no model writes, of which any closing tags may be missing."""
+    left, right = draw(st.sampled_from([("<<", ">>"), ("[[", "]]"), ("<|", "|>"), ("\u00ab", "\u00bb"), ("<", ">")]))
+    opener = draw(st.sampled_from(["CALL {name}", "CALL={name}", "{name} CALL"]))
+    body = draw(st.sampled_from(["\n{params}", "{params}", "\n{json}\n", "\n{args}\n", "{args}"]))
+    if body.strip() == "{json}":
+        opener = "CALL"
+    ends = [f"{left}{end}{right}" for end in draw(st.sampled_from([["END"], ["/CALL"], ["END", "/ALL"], []]))]
+    if "params" in body and not ends:
+        ends = [f"{left}END{right}"]
+    closer = draw(st.sampled_from(["/{key}", "/ARG"]))
+    return Description(
+        kind="dialect",
+        name="made-up",
+        call=f"{left}{opener}{right}{body}{draw(st.sampled_from(['', chr(10)])).join(ends)}",
+        param=f"{left}ARG {{key}}{right}{{value}}{left}{closer}{right}\n" if "params" in body else (),
+        optional=tuple(end for end in ends if draw(st.booleans())),
+        separator=draw(st.sampled_from(["", "\n"])),
+    )
+
+
 @st.composite
 def arguments(draw: st.DrawFn, dialect: Description) -> tuple[dict[str, Any], dict[str, Any]]:
     """Properties of a schema, and arguments that fit it."""
@@ -257,6 +303,31 @@ def test_what_is_written_is_read_back(name: str, data: st.DataObject) -> None:
 @given(data=st.data())
 def test_what_is_written_by_some_is_read_back(data: st.DataObject) -> None:
     read_back(DIALECTS[data.draw(st.sampled_from(COMMON))], data)
+
+
+@settings(max_examples=EXAMPLES // 4)
+@given(data=st.data())
+def test_what_is_written_is_read_back_in_the_dialect_of_the_page(data: st.DataObject) -> None:
+    read_back(shown(DIALECTS_PAGE), data)
+
+
+@given(data=st.data())
+def test_what_is_written_is_read_back_in_any_dialect(data: st.DataObject) -> None:
+    read_back(data.draw(made_up()), data)
+
+
+@pytest.mark.parametrize("end", ["", "<<END>>", "\n<<END>>", "<<END>> And so on.", "\nAnd so on."])
+def test_arguments_as_json_are_read_before_a_closing_tag_that_may_be_missing(end: str) -> None:
+    tools = {"get_time": Tool("get_time", parameters={"type": "object", "properties": {"tz": {"type": "string"}}})}
+    text = '<<CALL get_time>>\n{"tz":"UTC"}' + end
+    for cut in ([text], text):
+        assert calls(read(cut, [shown(DIALECTS_PAGE)], tools)) == [("get_time", {"tz": "UTC"})]
+
+
+def test_a_closing_tag_that_may_be_missing_is_not_repaired_before_the_next_call() -> None:
+    dialect = described("{kind: dialect, name: x, call: '<<CALL>>{json}<<END>>', optional: ['<<END>>']}")
+    events = read([write_calls([WEATHER, LIST], dialect, AGENT).replace("<<END>>", "")], [dialect])
+    assert [event.repairs for event in events if isinstance(event, Call)] == [(), ()]
 
 
 def read_back(dialect: Description, data: st.DataObject) -> None:

@@ -118,7 +118,7 @@ def stopped(end: Finish, delta: Json, *, called: bool, refused: bool, native: bo
     word = "tool_use" if called else "refusal" if refused else "end_turn"
     if end.reason == "length":
         word = "max_tokens"
-    elif end.said == "content_filter":
+    elif end.reason == "halted":
         word = "refusal"
     return {"stop_reason": word, "stop_sequence": None}
 

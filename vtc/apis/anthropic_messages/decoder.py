@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from vtc.apis.anthropic_messages.words import DELTA, FRAMING, NAME, REASONS, START, STOP
 from vtc.apis.base import Decoded, Json
-from vtc.apis.fields import cleaned, count_of, object_of, part_of
+from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of
 from vtc.apis.tool_calls import arguments_text
 from vtc.events import (
     BlockEnd,
@@ -126,6 +126,8 @@ class Decoder(msgspec.Struct):
     def _decode_any(self, frame: Frame, data: bytes) -> Decoded | None:
         event = object_of(data)
         if event is None or not isinstance(event.get("type"), str):
+            if event and is_error(event):
+                return self._read({**event, "type": "error"})
             return Decoded((End(),)) if data.strip() == b"[DONE]" else None
         came, (frame, event) = frame, cleaned(frame, event, self.drop - _NEEDED, self.framing)
         decoded = self._read(event)

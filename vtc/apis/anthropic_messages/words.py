@@ -14,7 +14,7 @@ REASONS: dict[str, Reason] = {
     "model_context_window_exceeded": "length",
     "tool_use": "tool_calls",
     "pause_turn": "other",
-    "refusal": "other",
+    "refusal": "halted",
     "compaction": "other",
 }
 """Stop reasons; any other is a stop."""

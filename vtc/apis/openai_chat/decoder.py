@@ -18,7 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from vtc.apis.base import Decoded, Json
-from vtc.apis.fields import cleaned, count_of, object_of, part_of
+from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of
 from vtc.apis.openai_chat.calls import LEGACY, read_call, read_function_call
 from vtc.apis.openai_chat.words import FRAMING, NAME, REASONS
 from vtc.events import (

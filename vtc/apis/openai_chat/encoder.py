@@ -97,7 +97,7 @@ class Encoder(msgspec.Struct):
                 case CallDelta():
                     say(self._piece(one, choice))
                 case Finish():
-                    say({}, self._reason(one), **own.get("choice", {}))
+                    say({}, self._reason(one, choice), **own.get("choice", {}))
                     out[-1].update(own.get("chunk", {}))
                 case Usage():
                     usage = one.own.value if one.own else _usage(one)
@@ -154,13 +154,13 @@ class Encoder(msgspec.Struct):
             self.places = {**self.places, key: self._next(choice)}
         return self.places[key]
 
-    def _reason(self, end: Finish) -> str:
+    def _reason(self, end: Finish, choice: int) -> str:
         """Write the finish reason; upstream's own word where it is one of this API and says the same."""
         if end.said in REASONS and REASONS[end.said] == end.reason:
             return end.said
-        if end.reason == "tool_calls":
+        if end.reason == "tool_calls" or (end.reason == "other" and self.calls.get(choice)):
             return "function_call" if self.legacy else "tool_calls"
-        return {"length": "length", "other": "content_filter"}.get(end.reason, "stop")
+        return {"length": "length", "halted": "content_filter"}.get(end.reason, "stop")
 
 
 def _usage(usage: Usage) -> Json:

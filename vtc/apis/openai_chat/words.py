@@ -10,7 +10,9 @@ FRAMING = EventStream(last=b"data: [DONE]\n\n")
 REASONS: dict[str, Reason] = {
     "stop": "stop",
     "length": "length",
-    "content_filter": "other",
+    "content_filter": "halted",
+    "error": "halted",  # OpenRouter
+    "abort": "halted",  # vLLM, SGLang
     "tool_calls": "tool_calls",
     "function_call": "tool_calls",
 }

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from vtc.apis.base import Decoded, Json
-from vtc.apis.fields import cleaned, count_of, object_of, part_of
+from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of
 from vtc.apis.openai_responses.items import (
     ADDED,
     CALLS,
@@ -145,7 +145,7 @@ class Decoder(msgspec.Struct):
     def _decode_any(self, frame: Frame, data: bytes) -> Decoded | None:
         value = object_of(data)
         if value is None or not isinstance(value.get("type"), str):
-            if value and isinstance(value.get("error"), Mapping):
+            if value and is_error(value):
                 return Decoded((_failure({**value, "type": "error"}),))
             return Decoded((End(),)) if data.strip() == b"[DONE]" else None
         came, (frame, value) = frame, cleaned(frame, value, self.drop - _NEEDED, FRAMING)
@@ -314,9 +314,10 @@ class Decoder(msgspec.Struct):
         why = str(part_of(response, "incomplete_details").get("reason") or "")
         used = part_of(response, "usage").get("output_tokens")
         reason: Reason = "other"  # it does not speak of calls, so that they do not change it
-        filtered = status == "incomplete" and why != "max_output_tokens"
         most = self.form.most
-        if not filtered and (status != "completed" or (most and isinstance(used, int) and used >= most)):
+        if status == "incomplete" and why != "max_output_tokens":
+            reason = "halted"
+        elif status != "completed" or (most and isinstance(used, int) and used >= most):
             reason = "length"
         return Finish(reason, said=f"{status} ({why})" if why else status)
 

@@ -285,7 +285,7 @@ class Encoder(Told):
             yield from self._failed(Failure("The server ended the reply before it said anything."))
             return
         self.over = True
-        filtered = end is not None and end.said == "content_filter"
+        filtered = end is not None and end.reason == "halted"
         status = closing.get("status") or ("incomplete" if cut or filtered else "completed")
         why = {"reason": "max_output_tokens" if cut else "content_filter"} if status == "incomplete" else None
         output = [item for _, item in sorted(self.done, key=lambda one: one[0])]

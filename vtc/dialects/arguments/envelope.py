@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from vtc.dialects.arguments import values
-from vtc.dialects.arguments.json_object import GivenTwiceError, JsonBody, dumped, members, value_of, written
+from vtc.dialects.arguments.broken_json import Expected
+from vtc.dialects.arguments.json_object import GivenTwiceError, JsonBody, dumped, encodable, members, value_of, written
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax.description import Envelope
 from vtc.events import Tool
@@ -38,8 +41,26 @@ _ABOUT_THE_CALL = ("id", "type", "index", *AROUND)
 _KINDS = ('"function"', '"tool_use"', '"tool_call"', '"function_call"')
 """What `type` says of a call, as JSON."""
 
+MOST_TOOLS = 64
+"""Tools whose parameters are known where the name of the one that is meant is not."""
 LISTS = ("tool_calls", "function_calls")
 """Keys of an object that holds nothing but a list of calls."""
+
+
+def expected(keys: Envelope, tools: Mapping[str, Tool], offered: Callable[[str], Tool | None]) -> Expected:
+    """Describe a call for the search of broken JSON. `offered` finds the tool that a written name means."""
+    arguments = frozenset((*keys.arguments, *SYNONYMS)) - {*keys.name}
+    entries: dict[str, Any] = {key: {} for key in (*_ABOUT_THE_CALL, *([keys.id] if keys.id else []), *arguments)}
+    entries |= {key: {"type": "string"} for key in keys.name}
+
+    def schema(name: str) -> Mapping[str, Any] | None:
+        if name:
+            tool = offered(name)
+            return tool.parameters if tool else None
+        some = itertools.islice(tools.values(), MOST_TOOLS)
+        return {"properties": {key: one for tool in some for key, one in values.properties(tool.parameters).items()}}
+
+    return Expected({"type": "object", "properties": entries}, frozenset(keys.name), arguments, schema)
 
 
 def listed(text: str) -> str | None:
@@ -54,6 +75,21 @@ def listed(text: str) -> str | None:
 def read_arguments(name: str, text: str, tool: Tool | None) -> Read:
     """Read a call whose JSON is the arguments. Raises `NotACall`."""
     return Read(name, text, _object(text, "its arguments are no object"), tool)
+
+
+def read_parameters(name: str, parameters: Mapping[str, Any], tool: Tool | None, declared: Collection[str]) -> Read:
+    """Read a call whose parameters stand between tags.
+
+    If the only one is not `declared` and holds arguments that are, as an object or as JSON text, these are meant.
+    """
+    repairs: tuple[str, ...] = ()
+    ((key, value), *more) = parameters.items() or [("", None)]
+    if not more and key in SYNONYMS and key not in declared:
+        inner = values.unquoted(value)[0] if isinstance(value, str) else value
+        if isinstance(inner, dict) and (not inner or any(key in declared for key in inner)):
+            parameters, repairs = inner, (Repair.ARGUMENTS_KEY,)
+    text = encodable(json.dumps(parameters, ensure_ascii=False, separators=(",", ":")))
+    return Read(name, text, parameters, tool, repairs=repairs)
 
 
 def read(

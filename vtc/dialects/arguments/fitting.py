@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from vtc.dialects.arguments import values
+from vtc.dialects.arguments import parameter, values
 from vtc.dialects.arguments.json_object import dumped, encodable, members, written
 from vtc.dialects.repair import Repair
 
@@ -15,7 +15,9 @@ _TEXT = {"type": "string"}
 """What is known of a parameter that is not declared: any value may stay."""
 
 
-def fitted(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def fitted(
+    arguments: Mapping[str, Any], schema: Mapping[str, Any], *, lenient: bool = True
+) -> tuple[dict[str, Any], list[str]]:
     """Return arguments and the repairs that they took: names with markup, and what is text although none is allowed."""
     declared = values.properties(schema)
     found: dict[str, Any] = {}
@@ -29,17 +31,19 @@ def fitted(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[dic
                 notes.append(Repair.PARAMETER_NAME.of(name))
         own = declared.get(name, _TEXT)
         if isinstance(value, str) and own.get("type") != "string" and not values.takes_text(own, schema):
-            typed, fits = values.read(value, own, schema)
-            if fits and not isinstance(typed, str):
+            typed, repair = parameter.read(value, name, own, schema, is_string=True, lenient=lenient)
+            if repair != Repair.UNTYPED.of(name):
                 value = typed
-                notes.append(Repair.TYPED.of(name))
+                notes.append(repair)
         found[name] = value
     return found, notes
 
 
-def fitted_text(text: str, arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> tuple[str, list[str]]:
+def fitted_text(
+    text: str, arguments: Mapping[str, Any], schema: Mapping[str, Any], *, lenient: bool = True
+) -> tuple[str, list[str]]:
     """Do so for arguments that are JSON text as well: what fits stays as it is written."""
-    found, notes = fitted(arguments, schema) if schema else (arguments, [])
+    found, notes = fitted(arguments, schema, lenient=lenient) if schema else (arguments, [])
     if not notes:
         return text, notes
     raws = members(text)

@@ -1,38 +1,56 @@
 """Arguments as Gemma 4 writes them: `{city:<|"|>Paris<|"|>,days:2,opts:{a:[1,<|"|>x<|"|>]}}`.
 
 JSON but for two things: keys stand bare, and strings between tokens of their own, raw, since nothing can be escaped in
-them. Each token is handed on as JSON to a `JsonBody`, which knows the rest of the grammar. Strings in double quotes are
-JSON's, as fine-tuned models write them; so is a string that holds the token itself.
+them. FunctionGemma's token is `<escape>`. Each token is handed on as JSON to a `JsonBody`, which knows the rest of the
+grammar. Strings in double quotes are JSON's, as fine-tuned models write them; so is a string that holds the token.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from typing import Any
 
 from vtc.dialects.arguments.json_object import JsonBody, dumped
+from vtc.dialects.syntax.parts import Lit, beginning
 
 QUOTE = '<|"|>'
+"""What Gemma 4 has around a string."""
 
-_TOKEN = re.compile(
-    r"""(?P<space>\s+)|(?P<quote><\|"\|>)|(?P<partial><(?:\|(?:"\|?)?)?\Z)|(?P<mark>[{}\[\]:,])|(?P<string>")"""
-    r"""|(?P<key>[^\s{}\[\]:,<"]{1,400}+(?=\s{0,256}:))|(?P<word>[^\s{}\[\]:,<"]{1,400}+(?=\s{0,256}+[^\s:]))"""
-    r"""|(?P<more>[^\s{}\[\]:,<"]{1,400}+\s{0,256}\Z)|(?P<other>.)""",
-    re.DOTALL,
-)
-_IN_QUOTES = re.compile(r"""(?P<run>[^<]+)|(?P<close><\|"\|>)|(?P<partial><(?:\|(?:"\|?)?)?\Z)|(?P<other><)""")
 _IN_STRING = re.compile(
     r"""(?P<partial>\\(?:u[0-9a-fA-F]{0,3})?\Z)|(?P<run>[^"\\\x00-\x1f]+|[\x00-\x1f]|\\u[0-9a-fA-F]{4}|\\.)|(?P<close>")""",
     re.DOTALL,
 )
+_ANOTHER_KEY = re.compile(r"""[,}\]]\s*+[^\s{}\[\]:,<"]{1,400}+\s*+:""")
 _BARE_KEY = re.compile(r"""[^\s{}\[\]:,<"]{1,400}""")
 
 
-class GemmaBody:
-    """One object in Gemma's writing, fed in pieces; the counterpart of `JsonBody`."""
+@cache
+def _outside(quote: str) -> re.Pattern[str]:
+    """Find the next token outside of strings, which stand between `quote`."""
+    bare = r"""[^\s{}\[\]:,<"]{1,400}+"""
+    return re.compile(
+        rf"""(?P<space>\s+)|(?P<quote>{re.escape(quote)})|(?P<partial>{beginning((Lit(quote),))}\Z)"""
+        rf"""|(?P<mark>[{{}}\[\]:,])|(?P<string>")|(?P<key>{bare}(?=\s{{0,256}}:))"""
+        rf"""|(?P<word>{bare}(?=\s{{0,256}}+[^\s:]))|(?P<more>{bare}\s{{0,256}}\Z)|(?P<other>.)""",
+        re.DOTALL,
+    )
 
-    def __init__(self, *, lenient: bool = True) -> None:
+
+@cache
+def _inside(quote: str) -> re.Pattern[str]:
+    """Find the next piece of a string between `quote`."""
+    begins = beginning((Lit(quote),))
+    return re.compile(rf"(?P<run>[^<]+)|(?P<close>{re.escape(quote)})|(?P<partial>{begins}\Z)|(?P<other><)")
+
+
+class GemmaBody:
+    """One object in Gemma's writing, fed in pieces; the counterpart of `JsonBody`. Strings stand between `quote`."""
+
+    def __init__(self, quote: str = QUOTE, *, lenient: bool = True) -> None:
+        self.quote = quote
+        self._outside, self._in_quotes = _outside(quote), _inside(quote)
         self._json = JsonBody(lenient=lenient)
         self._inside: re.Pattern[str] | None = None  # what a string goes on with
         self._error = ""
@@ -49,6 +67,11 @@ class GemmaBody:
     def repairs(self) -> dict[str, None]:
         return self._json.repairs
 
+    @property
+    def in_string(self) -> bool:
+        """Whether reading stopped inside a string."""
+        return self._inside is not None
+
     def text(self) -> str:
         """The object as strict JSON (once `done`)."""
         return self._json.text()
@@ -64,12 +87,12 @@ class GemmaBody:
     def feed(self, text: str, at: int, *, final: bool = False) -> int:
         """Read `text` from `at` on; returns where reading stopped, as `JsonBody.feed` does."""
         while not self.done and not self.error and at < len(text):
-            found = (self._inside or _TOKEN).match(text, at)
+            found = (self._inside or self._outside).match(text, at)
             assert found is not None
             kind, piece = found.lastgroup or "", found[0]
             if kind in ("partial", "more") and not final:
                 return at
-            if self._inside is _IN_QUOTES:
+            if self._inside is self._in_quotes:
                 self._raw(kind, piece)
             else:
                 self._token(kind, piece)
@@ -87,7 +110,7 @@ class GemmaBody:
 
     def _token(self, kind: str, piece: str) -> None:
         if kind == "quote":
-            self._inside = _IN_QUOTES
+            self._inside = self._in_quotes
             self._hand_on('"')
         elif kind == "string":
             self._inside = _IN_STRING
@@ -106,28 +129,32 @@ class GemmaBody:
         self._json.feed(piece, 0, final=True)
 
 
-def with_quote(text: str) -> str:
-    """Close the last string if only the object's own brace follows it; else return the text unchanged."""
-    before, quote, last = text.rpartition(QUOTE)
+def with_quote(text: str, quote: str = QUOTE) -> str:
+    """Close the last string if only the object's own brace follows it; else return the text unchanged.
+
+    What looks like another key in it may be one.
+    """
+    before, found, last = text.rpartition(quote)
     value = last.removesuffix("}")
-    if text.count(QUOTE) % 2 == 0 or value == last or value.count("{") != value.count("}"):
+    unsure = value == last or value.count("{") != value.count("}") or _ANOTHER_KEY.search(value)
+    if text.count(quote) % 2 == 0 or unsure:
         return text
-    return f"{before}{quote}{value}{QUOTE}}}"
+    return f"{before}{found}{value}{quote}}}"
 
 
-def write(value: Any) -> str:
+def write(value: Any, quote: str = QUOTE) -> str:
     """A JSON value in Gemma's writing; in plain JSON where a string holds the token that would end it."""
-    if QUOTE in json.dumps(value, ensure_ascii=False).replace('\\"', '"'):
+    if quote in json.dumps(value, ensure_ascii=False).replace('\\"', '"'):
         return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
     match value:
         case str():
-            return f"{QUOTE}{value}{QUOTE}"
+            return f"{quote}{value}{quote}"
         case dict():
-            return "{" + ",".join(f"{_key(key)}:{write(entry)}" for key, entry in value.items()) + "}"
+            return "{" + ",".join(f"{_key(key, quote)}:{write(entry, quote)}" for key, entry in value.items()) + "}"
         case list():
-            return "[" + ",".join(map(write, value)) + "]"
+            return "[" + ",".join(write(entry, quote) for entry in value) + "]"
     return json.dumps(value)
 
 
-def _key(key: str) -> str:
-    return key if _BARE_KEY.fullmatch(key) else write(key)
+def _key(key: str, quote: str) -> str:
+    return key if _BARE_KEY.fullmatch(key) else write(key, quote)

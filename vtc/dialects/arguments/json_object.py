@@ -35,7 +35,7 @@ GRAMMAR: dict[str, dict[str, str]] = {
 LITERALS = {"true": "true", "false": "false", "null": "null", "True": "true", "False": "false", "None": "null"}
 
 _TOKEN = re.compile(r"""\s*(?:(?P<mark>[{}\[\],:"])|(?P<word>[-+.\w]{1,400})|(?P<end>\Z)|(?P<other>.))""", re.DOTALL)
-_NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?\Z", re.ASCII)
+NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][-+]?\d+)?\Z", re.ASCII)
 _IN_STRING = re.compile(
     r"""(?P<run>[^"\\\x00-\x1f]+)|(?P<close>")|(?P<escape>\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))"""
     r"""|(?P<partial>\\(?:u[0-9a-fA-F]{0,3})?\Z)|(?P<bad>\\)|(?P<control>[\x00-\x1f]+)"""
@@ -90,7 +90,7 @@ class GivenTwiceError(ValueError):
 
 def value_of(text: str) -> Any:
     """Read strict JSON. Raises `GivenTwiceError`."""
-    return json.loads(text, object_pairs_hook=_once)
+    return json.loads(text, object_pairs_hook=once)
 
 
 def written(members: Mapping[str, str]) -> str:
@@ -98,13 +98,14 @@ def written(members: Mapping[str, str]) -> str:
     return f"{{{', '.join(f'{dumped(key)}: {value}' for key, value in members.items())}}}"
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    once = dict(pairs)
-    if len(once) < len(pairs):
+def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make an object of its members, for `json.loads`. Raises `GivenTwiceError`."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
         for key, value in pairs:
-            if value != once[key]:
+            if value != found[key]:
                 raise GivenTwiceError(f"{key!r} is given twice")
-    return once
+    return found
 
 
 def _of_kind[T](text: str, kind: type[T]) -> T:
@@ -223,7 +224,8 @@ class JsonBody:
             token = piece = found[kind or 0]
         state = GRAMMAR[self._expect].get(token)
         if state is None or not piece:
-            self.error = self.error or f"{found[kind or 0][:20]!r} where JSON has {self._expect.split(' in')[0]}"
+            shown = "a word" if kind == "word" else repr(piece)  # which may be a value
+            self.error = self.error or f"{shown} where JSON has {self._expect.split(' in')[0]}"
             return at
         if state == "end":
             if self._expect.startswith("next") and not self._mend(Repair.JSON_TRAILING_COMMA, ""):
@@ -249,7 +251,7 @@ class JsonBody:
         return found.end()
 
     def _word(self, word: str) -> str:
-        if _NUMBER.match(word):
+        if NUMBER.match(word):
             return word
         literal = LITERALS.get(word, "")
         if literal and literal != word and not self._note(Repair.JSON_PYTHON_LITERAL):

@@ -12,8 +12,10 @@ import json
 import math
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal
+
+from vtc.dialects.arguments.json_object import GivenTwiceError, once
 
 type Style = Literal["json", "python", "repr", "nested"]
 type Schema = Mapping[str, Any]
@@ -22,6 +24,8 @@ MOST_LITERAL = 100_000
 """Characters beyond which text is not tried as a Python literal (the parser behind it is slow and deep)."""
 MOST_DEPTH = 32
 """Nesting of child tags beyond which they are text; a schema may refer to itself without end."""
+MOST_PARTS = 512
+"""References and alternatives of a schema that are followed for one value."""
 _UNFIT = object()
 _KINDS = {
     "str": "string",
@@ -69,10 +73,16 @@ def takes_text(schema: Schema, root: Schema) -> bool:
     return "string" in kinds or any(isinstance(option, str) for option in options) or not (kinds or options[:-1])
 
 
+def takes_all(schema: Schema, root: Schema) -> bool:
+    """True if any value is one of this schema, as it says nothing of the type."""
+    schema = _resolved(schema, root)
+    return not (_types(schema, root) or schema.keys() & {"enum", "const"})
+
+
 def read(text: str, schema: Schema, root: Schema, depth: int = 0, mark: str = "") -> tuple[Any, bool]:
     """The value that `text` stands for, and whether it fits the schema (a misfit stays a string).
 
-    `mark` is what stands before each child tag of a list or an object.
+    `mark` is what stands before each child tag of a list or an object, in a dialect that writes them so.
     """
     schema = _resolved(schema, root)
     options = _listed(schema.get("enum")) or ([schema["const"]] if "const" in schema else [])
@@ -81,11 +91,17 @@ def read(text: str, schema: Schema, root: Schema, depth: int = 0, mark: str = ""
             return option, True
     types = _types(schema, root)
     if not types and not options:
-        return _untyped(text), True
-    string = any(kind == "string" for kind, _ in types)
-    for kind, entry in types:
-        # That nothing is written stands for null, [] or {} only where it cannot be a string.
-        value = _UNFIT if string and not text and kind != "string" else _as(kind, text, entry, root, depth, mark)
+        return _untyped(text, root, depth, mark), True
+    strings = [one for one in types if one[0] == "string"]
+    string = bool(strings)
+    # That nothing is written stands for null, [] or {} only where it cannot be a string.
+    others = [] if string and not text else types[: len(types) - len(strings)]
+    attempts = [(kind, entry, True) for kind, entry in others]
+    # Members that no schema declares, only where none declares them all
+    attempts += [(kind, entry, False) for kind, entry in others if mark and kind == "object"]
+    attempts += [(kind, entry, True) for kind, entry in strings]
+    for kind, entry, closed in attempts:
+        value = _as(kind, text, entry, root, depth, mark, closed=closed)
         if value is not _UNFIT:
             return value, True
     if string or text in options:
@@ -114,8 +130,20 @@ _NOT_PLAIN = {"$ref", "allOf"}
 """The keys of a schema that says something in another place."""
 
 
-def _resolved(schema: Any, root: Schema, depth: int = 0) -> Schema:
-    if not isinstance(schema, Mapping) or depth > 16:
+class _Left:
+    """How many more parts of a schema are looked at: references may double on each level."""
+
+    def __init__(self) -> None:
+        self._parts = MOST_PARTS
+
+    def take(self) -> bool:
+        self._parts -= 1
+        return self._parts >= 0
+
+
+def _resolved(schema: Any, root: Schema, depth: int = 0, left: _Left | None = None) -> Schema:
+    left = left or _Left()
+    if not isinstance(schema, Mapping) or depth > 16 or not left.take():
         return {}
     reference = schema.get("$ref")
     if isinstance(reference, str) and reference.startswith("#"):
@@ -123,12 +151,12 @@ def _resolved(schema: Any, root: Schema, depth: int = 0) -> Schema:
         for step in filter(None, reference[1:].split("/")):
             target = target.get(step.replace("~1", "/").replace("~0", "~"), {}) if isinstance(target, Mapping) else {}
         rest = {key: entry for key, entry in schema.items() if key != "$ref"}
-        return {**_resolved(target, root, depth + 1), **rest}
+        return {**_resolved(target, root, depth + 1, left), **rest}
     every = schema.get("allOf")
     if isinstance(every, list):
         merged: dict[str, Any] = {}
         for part in (*every, {key: entry for key, entry in schema.items() if key != "allOf"}):
-            resolved = _resolved(part, root, depth + 1)
+            resolved = _resolved(part, root, depth + 1, left)
             known = [one["properties"] for one in (merged, resolved) if isinstance(one.get("properties"), Mapping)]
             needed = [*_listed(merged.get("required")), *_listed(resolved.get("required"))]
             merged.update(resolved)
@@ -140,12 +168,13 @@ def _resolved(schema: Any, root: Schema, depth: int = 0) -> Schema:
     return schema
 
 
-def _types(schema: Schema, root: Schema, depth: int = 0) -> list[tuple[str, Schema]]:
+def _types(schema: Schema, root: Schema, depth: int = 0, left: _Left | None = None) -> list[tuple[str, Schema]]:
     """The allowed types in the schema's order, strings last (anything is a string)."""
     found: list[tuple[str, Schema]] = []
+    left = left or _Left()
     for member in [*_listed(schema.get("anyOf")), *_listed(schema.get("oneOf"))]:
-        if depth < 8:
-            found += _types(_resolved(member, root), root, depth + 1)
+        if depth < 8 and left.take():
+            found += _types(_resolved(member, root), root, depth + 1, left)
     kinds = schema.get("type")
     for kind in kinds if isinstance(kinds, list) else [kinds]:
         if isinstance(kind, str) and (known := _KINDS.get(kind.casefold(), kind.casefold())) != "any":
@@ -160,8 +189,8 @@ def _types(schema: Schema, root: Schema, depth: int = 0) -> list[tuple[str, Sche
     return sorted(found, key=lambda one: one[0] == "string")
 
 
-def _as(kind: str, text: str, schema: Schema, root: Schema, depth: int, mark: str) -> Any:
-    """`text` read as one type, or `_UNFIT`."""
+def _as(kind: str, text: str, schema: Schema, root: Schema, depth: int, mark: str, *, closed: bool) -> Any:
+    """`text` read as one type, or `_UNFIT`; if not `closed`, an object in tags may have undeclared members."""
     bare = text.strip()
     match kind:
         case "string":
@@ -183,21 +212,28 @@ def _as(kind: str, text: str, schema: Schema, root: Schema, depth: int, mark: st
             wanted = list if kind == "array" else dict
             value = wanted() if not bare else _parsed(bare)
             if not isinstance(value, wanted) and bare.startswith(f"{mark}<") and depth < MOST_DEPTH:
-                value = _children(bare, kind, schema, root, depth, mark)
+                value = _children(bare, kind, schema, root, depth, mark, closed=closed)
             return value if isinstance(value, wanted) else _UNFIT
     return _UNFIT
 
 
-def _untyped(text: str) -> Any:
+def _untyped(text: str, root: Schema, depth: int, mark: str) -> Any:
     """A parameter of which nothing is known: an object or array if it is one, else the text."""
     bare = text.strip()
+    if mark and bare.startswith(f"{mark}<") and depth < MOST_DEPTH:
+        for kind in ("array", "object"):
+            value = _children(bare, kind, {}, root, depth, mark, closed=False)
+            if value is not _UNFIT:
+                return value
     value = _parsed(bare) if bare[:1] in ("{", "[") else _UNFIT
     return value if isinstance(value, dict | list) else text
 
 
 def _parsed(text: str) -> Any:
     try:
-        return json.loads(text, parse_float=_finite, parse_constant=_finite)
+        return json.loads(text, parse_float=_finite, parse_constant=_finite, object_pairs_hook=once)
+    except GivenTwiceError:
+        return _UNFIT  # a literal of Python would leave all but the last out
     except (ValueError, RecursionError):
         pass
     try:
@@ -227,37 +263,59 @@ def _finite(text: str) -> float:
     return value
 
 
-def _children(text: str, kind: str, schema: Schema, root: Schema, depth: int, mark: str) -> Any:
+def _children(text: str, kind: str, schema: Schema, root: Schema, depth: int, mark: str, *, closed: bool) -> Any:
     """`<item>…</item>` children as a list, `<key>…</key>` children as an object; all of the text or nothing."""
-    entries: dict[str, Schema] = properties({**schema, **{k: root[k] for k in ("$defs", "definitions") if k in root}})
-    items = schema.get("items")
-    keys: Sequence[str] = ("item",) if kind == "array" else tuple(entries)
-    opener = re.compile(rf"\s*{re.escape(mark)}<(" + "|".join(map(re.escape, keys)) + r")>") if keys else None
-    listed: list[Any] = []
-    named: dict[str, Any] = {}
+    declared, others = schema.get("properties"), schema.get("additionalProperties")
+    entries: Mapping[str, Any] = declared if isinstance(declared, Mapping) else {}
+    if kind == "array":
+        names = "item"
+    else:
+        names = "|".join(map(re.escape, entries)) or "(?!)" if closed else _ANY_KEY
+    opener = re.compile(rf"\s*{re.escape(mark)}<({names})>")
+    children = _split(text, opener, mark, counted=True) or _split(text, opener, mark, counted=False)
+    if not children or (kind == "object" and len({key for key, _ in children}) < len(children)):
+        return _UNFIT
+    if kind == "array":
+        first, rest = _listed(schema.get("prefixItems")), schema.get("items")
+        kinds = [*first[: len(children)], *[rest] * (len(children) - len(first))]
+    else:
+        kinds = [entries.get(key, others) for key, _ in children]
+    found = [
+        read(text, kind if isinstance(kind, Mapping) else {}, root, depth + 1, mark)[0]
+        for (_, text), kind in zip(children, kinds, strict=True)
+    ]
+    return found if kind == "array" else {key: value for (key, _), value in zip(children, found, strict=True)}
+
+
+_ANY_KEY = r"[^\s<>\"'=/\\]{1,128}"
+
+
+def _split(text: str, opener: re.Pattern[str], mark: str, *, counted: bool) -> list[tuple[str, str]]:
+    """Return the names and texts of child tags; none if the text is anything else.
+
+    As everywhere, a closer counts only where another child or the end follows it, and if `counted`, only if it is not
+    that of an opener inside of the child.
+    """
+    children: list[tuple[str, str]] = []
     at = 0
-    while opener and at < len(text):
+    while at < len(text):
         opened = opener.match(text, at)
-        if not opened or opened[1] in named:
-            return _UNFIT
-        closer = f"{mark}</{opened[1]}>"
-        end = text.find(closer, opened.end())
-        # As everywhere, a closer counts only where another child or the end follows it.
-        while end >= 0 and not (opener.match(text, end + len(closer)) or end + len(closer) == len(text)):
-            end = text.find(closer, end + 1)
-        if end < 0:
-            return _UNFIT
-        entry = items if kind == "array" else entries[opened[1]]
-        inner = _unframed(text[opened.end() : end])
-        value, _ = read(inner, entry if isinstance(entry, Mapping) else {}, root, depth + 1, mark)
-        listed.append(value)
-        named[opened[1]] = value
-        if kind == "array":
-            named.clear()
-        at = end + len(closer)
-        if at == len(text):
-            return listed if kind == "array" else named
-    return _UNFIT
+        if not opened:
+            return []
+        inside = 0
+        for tag in re.compile(rf"{re.escape(mark)}<(/?){re.escape(opened[1])}>").finditer(text, opened.end()):
+            if not tag[1]:
+                inside += counted
+            elif inside:
+                inside -= 1
+            elif tag.end() == len(text) or opener.match(text, tag.end()):
+                inner = text[opened.end() : tag.start()]
+                children.append((opened[1], inner if mark else _unframed(inner)))
+                at = tag.end()
+                break
+        else:
+            return []
+    return children
 
 
 def _listed(value: Any) -> list[Any]:

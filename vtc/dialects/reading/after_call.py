@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal, NamedTuple
 
 from vtc.dialects.arguments import envelope
 from vtc.dialects.reading import repairs
-from vtc.dialects.reading.context import Context, SaysText, Verdict
+from vtc.dialects.reading.context import Context, Refused, SaysText, Verdict
 from vtc.dialects.reading.cursor import WHITE, Found
 from vtc.dialects.reading.open_call import OpenCall
-from vtc.dialects.reading.text import InText
 from vtc.dialects.repair import Repair
+from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.forms import CallSyntax
 from vtc.dialects.syntax.pattern import Scan
 from vtc.events import Call, Event, Markup, Refusal
@@ -19,6 +20,21 @@ EXCERPT = 200
 """Characters of a refused call that its report shows."""
 NEVER = Scan("(?!)", "(?!)")
 WHOLE = Scan(r"\s*(?P<hold>\Z)", r"\s*(?P<end>\Z)")
+
+
+class Made(NamedTuple):
+    """The calls that were read."""
+
+    syntax: CallSyntax
+    calls: list[Call]
+    """Those of them that wait until what follows shows that they are calls."""
+    size: int
+    """Bytes of all of them."""
+
+
+type Completed = tuple[None, Made] | tuple[Literal[Verdict.UNDECIDED], Made]
+type Spills = tuple[Literal[Verdict.SPILLED], OpenCall]
+type Ended = Completed | Spills | Refused
 
 
 def hold(context: Context, call: OpenCall, text: str, *, value: bool = False) -> None:
@@ -41,7 +57,7 @@ def mends(context: Context, call: OpenCall, repair: Repair) -> bool:
     return context.may_mend
 
 
-def refuse(context: Context, call: OpenCall, reason: str, *, stump: bool = False) -> Verdict:
+def refuse(context: Context, call: OpenCall, reason: str, *, stump: bool = False) -> Refused:
     """Give a call back: its text is text, and reading goes on after it.
 
     A `stump` is one in which the reply ends. After a call it is left out, as all other markup there is.
@@ -55,7 +71,6 @@ def refuse(context: Context, call: OpenCall, reason: str, *, stump: bool = False
         else:
             _give_back(context, call.syntax, call.written, [*call.earlier, call.raw], reason)
     context.cursor.seek = context.cursor.at
-    context.inside = InText(context)
     return Verdict.REFUSED
 
 
@@ -77,17 +92,16 @@ def _given_back(
     return raw
 
 
-def complete(context: Context, call: OpenCall, found: Found | None) -> Verdict | None:
+def complete(context: Context, call: OpenCall, found: Found | None) -> Ended:
     """End a call of which all is there; as `accept`, or the verdict that it is none."""
     # White space before closers that are missing is not the call's.
     if found and found[0].strip():
         hold(context, call, context.cursor.take(found.end()))
     context.cursor.seek = context.cursor.at
     if call.spilled:
-        if call.syntax.whole_reply:  # still inside the section
-            context.inside = Spilled(context, call)
-            return Verdict.SPILLED
-        context.inside = InText(context)
+        # In a section that must be the whole reply it is still inside of that.
+        if call.syntax.whole_reply:
+            return Verdict.SPILLED, call
         return Verdict.REFUSED
     try:
         events = call.complete(context.unknown_tools)
@@ -98,19 +112,16 @@ def complete(context: Context, call: OpenCall, found: Found | None) -> Verdict |
     return accept(context, call, events)
 
 
-def accept(context: Context, call: OpenCall, events: list[Call]) -> Verdict | None:
+def accept(context: Context, call: OpenCall, events: list[Call]) -> Completed:
     """Deliver calls, or keep them until what follows shows that they are none, or cannot show it any more."""
     syntax = call.syntax
     if syntax.whole_reply:
-        context.inside = AfterCall(context, syntax, [*call.earlier, *events], call.size)
-        return None
+        return None, Made(syntax, [*call.earlier, *events], call.size)
     if syntax.dialect.may_be_quoted and (call.in_line or syntax.dialect.ends_reply):
-        context.inside = Undecided(context, syntax, [*call.earlier, *events], call.size)
-        return Verdict.UNDECIDED
+        return Verdict.UNDECIDED, Made(syntax, [*call.earlier, *events], call.size)
     for event in events:
         deliver(context, event)
-    context.inside = AfterCall(context, syntax, [], call.size)
-    return None
+    return None, Made(syntax, [], call.size)
 
 
 def deliver_all(context: Context, calls: list[Call]) -> None:
@@ -124,23 +135,21 @@ def deliver(context: Context, event: Call) -> None:
         context.speech.called(event)
         return
     context.speech.called(Markup(event.raw))
-    reason = f"no tool {event.call.name!r} is offered"
+    reason = tool_names.refused(event.call.name, context.tools)
     context.speech.refuse(Refusal(reason, event.dialect, event.call.name, event.raw[:EXCERPT], left_out=True))
 
 
 class AfterCall:
-    """After a call: closers that may still come, and in a section its next call."""
+    """The text after a call: closers that may still come, and in a section its next call."""
 
-    __slots__ = ("_open", "context", "size", "syntax", "waiting")
+    __slots__ = ("_open", "context", "made", "syntax", "waiting")
 
-    def __init__(self, context: Context, syntax: CallSyntax, waiting: list[Call], size: int) -> None:
+    def __init__(self, context: Context, made: Made) -> None:
         self.context = context
-        self.syntax = syntax
-        self.waiting = waiting
-        """The calls of a section that must prove to be the whole reply."""
-        self.size = size
-        """Bytes of those."""
-        self._open = syntax.whole_reply and bool(syntax.section_tail())
+        self.made = made
+        self.syntax = made.syntax
+        self.waiting = made.calls
+        self._open = self.syntax.whole_reply and bool(self.syntax.section_tail())
 
     @property
     def scan(self) -> Scan:
@@ -157,7 +166,7 @@ class AfterCall:
         if self.waiting:
             self._refuse(reason)
 
-    def closer(self, found: Found) -> Verdict | None:
+    def closer(self, found: Found) -> Literal[Verdict.WHOLE] | None:
         """Read a closer: of the section, or one that the call could do without."""
         text = self.context.cursor.take(found.end())
         if not self.syntax.whole_reply:
@@ -173,15 +182,13 @@ class AfterCall:
         reason = "the model goes on with a result of its own"
         excerpt = cursor.text[found.start() :][:EXCERPT]
         context.speech.refuse(Refusal(reason, self.syntax.dialect.name, "", excerpt, malformed=False, left_out=True))
-        context.inside = Invented(context)
 
-    def other(self) -> Verdict | None:
+    def other(self) -> Literal[Verdict.WHOLE] | None:
         """Go on with text; calls that wait for the end of the reply are none, or it may come behind white space."""
         context, cursor = self.context, self.context.cursor
         if not self.waiting:
             if context.may_mend:
                 self._drop_partial_closer()
-            context.inside = InText(context)
         elif cursor.is_blank(cursor.at):
             return Verdict.WHOLE
         else:
@@ -198,14 +205,12 @@ class AfterCall:
     def whole(self) -> None:
         deliver_all(self.context, self.waiting)
         self.context.cursor.seek = self.context.cursor.at
-        self.context.inside = InText(self.context)
 
     def not_whole(self) -> None:
         self._refuse("it is not the whole reply" if self.syntax.whole_reply else "text follows it: it is quoted")
 
     def _refuse(self, reason: str) -> None:
         _give_back(self.context, self.syntax, self.waiting[-1].call.name, [*self.waiting], reason)
-        self.context.inside = InText(self.context)
 
     def _mends(self, repair: Repair) -> bool:
         if self.context.may_mend:
@@ -221,7 +226,7 @@ class AfterCall:
 
 
 class Invented(SaysText):
-    """In what the model wrote in the client's place."""
+    """A result that the model wrote itself, up to the end of the reply."""
 
     __slots__ = ()
 
@@ -234,7 +239,7 @@ class Invented(SaysText):
 
 
 class Undecided(AfterCall):
-    """After calls that are examples if text follows them: on the line in whose middle they stand, or at all."""
+    """The text after calls that are examples if text follows them: on their line, or at all."""
 
     __slots__ = ()
 
@@ -247,14 +252,14 @@ class Undecided(AfterCall):
         text = self.context.cursor.take(found.end())
         self.waiting[-1] = replace(self.waiting[-1], raw=self.waiting[-1].raw + text)
 
-    def decided(self, _: Found) -> None:
+    def decided(self, _: Found) -> tuple[None, Made]:
         """Deliver the calls: the line ends, or a call outside the section follows, or a marker of the model's."""
         self.whole()
-        self.context.inside = AfterCall(self.context, self.syntax, [], self.size)
+        return None, self.made._replace(calls=[])
 
 
 class Spilled(SaysText):
-    """In what was a call until it broke: nothing opens a call up to its closer."""
+    """Text that was a call until it broke: nothing opens a call up to its closer."""
 
     __slots__ = ("_scan",)
 
@@ -269,4 +274,3 @@ class Spilled(SaysText):
     def through(self, found: Found) -> None:
         """Go on with text after the closer."""
         self.say(found.end())
-        self.context.inside = InText(self.context)

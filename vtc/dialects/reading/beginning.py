@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Literal, Protocol
 
-from vtc.dialects.reading.after_call import AfterCall, hold
-from vtc.dialects.reading.call import InCall, open_json
+from vtc.dialects.reading.after_call import AfterCall, Made, hold
+from vtc.dialects.reading.call import BeginsJson, open_json
 from vtc.dialects.reading.context import Context, Verdict
 from vtc.dialects.reading.cursor import Found
 from vtc.dialects.reading.open_call import OpenCall
 from vtc.dialects.syntax.forms import CallSyntax
 from vtc.dialects.syntax.grammar import Head
+
+type BeginsNext = tuple[None, OpenCall] | BeginsJson
+type BeginsWithAttributes = tuple[Literal[Verdict.ATTRIBUTES], OpenCall] | Literal[Verdict.CONTENT]
+"""Content is an opening tag whose attributes fit no tool."""
+type Begun = BeginsNext | BeginsWithAttributes
 
 
 class HasContext(Protocol):
@@ -18,7 +23,7 @@ class HasContext(Protocol):
     def context(self) -> Context: ...
 
 
-def begin_call(inside: HasContext, found: Found) -> Verdict | None:
+def begin_call(inside: HasContext, found: Found) -> Begun:
     """Begin a call; without a verdict its parameters follow."""
     context = inside.context
     assert found.lastgroup is not None
@@ -29,18 +34,17 @@ def begin_call(inside: HasContext, found: Found) -> Verdict | None:
     return _open_with_attributes(context, found, head)
 
 
-def next_call(after: AfterCall, found: Found) -> Verdict | None:
+def next_call(after: AfterCall, found: Found) -> BeginsNext:
     """Begin the next call of a section; without a verdict its parameters follow."""
-    return _open(after.context, found, after.syntax, after)
+    return _open(after.context, found, after.syntax, after.made)
 
 
-def _open(context: Context, found: Found, syntax: CallSyntax, after: AfterCall | None = None) -> Verdict | None:
+def _open(context: Context, found: Found, syntax: CallSyntax, after: Made | None = None) -> BeginsNext:
     call, groups = _opened(context, found, syntax, after), found.groupdict()
     if syntax.body == "params":
         hold(context, call, context.cursor.take(found.end()))
         call.begin_body()
-        context.inside = InCall(context, call)
-        return None
+        return None, call
     if syntax.body == "kwargs":
         return open_json(context, call, found.end())
     if groups.get(f"json_{found.lastgroup}"):
@@ -48,25 +52,24 @@ def _open(context: Context, found: Found, syntax: CallSyntax, after: AfterCall |
     return open_json(context, call, context.cursor.text.index("{", found.start()))
 
 
-def _open_with_attributes(context: Context, found: Found, head: Head) -> Verdict:
+def _open_with_attributes(context: Context, found: Found, head: Head) -> BeginsWithAttributes:
     call = _opened(context, found, head.syntax)
-    if not context.lenient or not call.declares(found[f"key_{found.lastgroup}"]):
+    if not context.lenient or not call.declares(call.syntax.dialect.unescaped(found[f"key_{found.lastgroup}"])):
         context.speech.say(call.raw)  # the white space that it took
         context.cursor.seek = found.start() + 1
         return Verdict.CONTENT
     hold(context, call, context.cursor.take(found.start(f"attribute_{found.lastgroup}")))
     call.begin_body()
-    context.inside = InCall(context, call)
-    return Verdict.ATTRIBUTES
+    return Verdict.ATTRIBUTES, call
 
 
-def _opened(context: Context, found: Found, syntax: CallSyntax, after: AfterCall | None = None) -> OpenCall:
+def _opened(context: Context, found: Found, syntax: CallSyntax, after: Made | None = None) -> OpenCall:
     groups, token = found.groupdict(), found.lastgroup
     written, id_ = groups.get(f"name_{token}") or "", groups.get(f"id_{token}")
     index = groups.get(f"index_{token}") or ""
     call = OpenCall(syntax, written, id_, context.tools, index=index, lenient=context.lenient)
     if after:
-        call.earlier, call.size = after.waiting, after.size
+        call.earlier, call.size = after.calls, after.size
     call.in_line = context.speech.in_line
     call.hold(context.speech.take_space())
     return call

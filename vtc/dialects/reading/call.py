@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Literal
 
 from vtc.dialects.arguments.gemma import GemmaBody
 from vtc.dialects.arguments.json_object import JsonBody
 from vtc.dialects.arguments.kwargs import KwargsBody
-from vtc.dialects.reading.after_call import Spilled, accept, complete, hold, mends, refuse
-from vtc.dialects.reading.context import Context, Verdict
+from vtc.dialects.reading.after_call import Completed, Ended, Spills, accept, complete, hold, mends, refuse
+from vtc.dialects.reading.context import Context, Refused, Verdict
 from vtc.dialects.reading.cursor import Found
 from vtc.dialects.reading.open_call import OpenCall
-from vtc.dialects.reading.value import MOST_GUESS, InValue, no_arguments, open_value
+from vtc.dialects.reading.value import MOST_GUESS, InValue, Opened, no_arguments, open_value
 from vtc.dialects.repair import Repair
+from vtc.dialects.syntax.forms import CallSyntax
 from vtc.dialects.syntax.grammar import ATTRIBUTES_END
 from vtc.dialects.syntax.pattern import Scan
 from vtc.events import Event
@@ -23,45 +25,53 @@ MOST_ENDS = 16
 """Places at which an opening tag with attributes is taken to end."""
 
 type Body = JsonBody | KwargsBody | GemmaBody
-BODIES: dict[str, type[Body]] = {"json": JsonBody, "kwargs": KwargsBody, "gemma": GemmaBody}
-"""What reads the arguments of a call that are not between tags."""
 type Search = Callable[[str], object]
 _IN_STRING: Search = re.compile(r'["\\\x00-\x1f]').search
 """Finds what is more than text in a JSON string."""
 
 
-def damage(context: Context, call: OpenCall, reason: str) -> Verdict:
+type Damaged = tuple[Literal[Verdict.DAMAGED], OpenCall]
+type BeginsJson = tuple[Literal[Verdict.JSON], OpenCall]
+
+
+def damage(call: OpenCall, reason: str) -> Damaged:
     """Note that the strict reading failed; where this call ends must show before it can be repaired."""
     call.fault = reason
-    context.inside = InCall(context, call)
-    return Verdict.DAMAGED
+    return Verdict.DAMAGED, call
 
 
-def value_ends(inside: InValue) -> Verdict:
+def value_ends(inside: InValue) -> Damaged | Refused:
     """Try to repair a call when the reply ends in a value: a closer may be missing."""
     if inside.context.may_mend and not inside.call.spilled:
-        return damage(inside.context, inside.call, ENDS)
+        return damage(inside.call, ENDS)
     return ends(inside)
 
 
-def ends(inside: InValue | InCall | InJson) -> Verdict:
+def ends(inside: InValue | InCall | InJson) -> Refused:
     """Refuse a call when the reply ends inside of it."""
     reason = ENDS if inside.context.complete else "the reply was cut off inside it"
     return refuse(inside.context, inside.call, reason, stump=True)
 
 
-def open_json(context: Context, call: OpenCall, at: int) -> Verdict:
+def open_json(context: Context, call: OpenCall, at: int) -> BeginsJson:
     """Begin arguments that know their own end."""
     hold(context, call, context.cursor.take(at))
-    kind = call.syntax.body if call.syntax.body == "kwargs" else call.syntax.dialect.codec
-    call.json = BODIES[kind](lenient=context.lenient)
+    call.json = _body(call.syntax, lenient=context.lenient)
     call.begin_body()
-    context.inside = InJson(context, call, call.json)
-    return Verdict.JSON
+    return Verdict.JSON, call
+
+
+def _body(syntax: CallSyntax, *, lenient: bool) -> Body:
+    """Make what reads the arguments of a call that are not between tags."""
+    if syntax.body == "kwargs":
+        return KwargsBody(lenient=lenient)
+    if syntax.dialect.codec == "gemma":
+        return GemmaBody(syntax.dialect.string_token, lenient=lenient)
+    return JsonBody(lenient=lenient)
 
 
 class InCall:
-    """After the opening tag, after the arguments, and in a call that broke."""
+    """A call: after its opening tag, after its arguments, and where it broke."""
 
     __slots__ = ("_ends", "call", "context")
 
@@ -100,17 +110,23 @@ class InCall:
 
     # After the opening tag
 
-    def param(self, found: Found) -> Verdict | None:
-        return open_value(self.context, self.call, found)
+    def param(self, found: Found) -> Opened | Literal[Verdict.AROUND]:
+        """Begin the first parameter, or pass over an element around all of them."""
+        key = self.call.syntax.dialect.unescaped(found[f"key_{found.lastgroup}"])
+        if not (self.context.lenient and found[0].strip() == f"<{key}>" and self.call.wraps_arguments(key)):
+            return open_value(self.context, self.call, found)
+        self.call.repairs[Repair.ARGUMENTS_KEY] = None
+        self.hold(found.end())
+        return Verdict.AROUND
 
-    def no_params(self, found: Found) -> Verdict | None:
+    def no_params(self, found: Found) -> Ended:
         """End a call that has no parameters."""
         return self.done(found) if self.call.may_be_empty else self.no_arguments()
 
-    def no_arguments(self) -> Verdict:
+    def no_arguments(self) -> Refused:
         return no_arguments(self.context, self.call)
 
-    def orphan(self, found: Found) -> Verdict | None:
+    def orphan(self, found: Found) -> Refused | None:
         """Pass over a parameter's closer that nothing opened."""
         if not self.context.lenient:
             return self.no_arguments()
@@ -122,13 +138,13 @@ class InCall:
     def sole(self) -> Scan:
         return self.context.grammar.sole(self.call.syntax, self.call.written)
 
-    def sole_value(self, end: int) -> Verdict | None:
+    def sole_value(self, end: int) -> Refused | None:
         """Keep text that may be the value of the one parameter that the tool needs."""
         if text := self.context.cursor.take(end):
             hold(self.context, self.call, text, value=True)
         return self.no_arguments() if self.call.size > MOST_GUESS else None
 
-    def sole_end(self, found: Found) -> Verdict | None:
+    def sole_end(self, found: Found) -> Ended:
         """End a call whose one parameter has no tags."""
         if verdict := self.sole_value(found.start()):
             return verdict
@@ -136,11 +152,11 @@ class InCall:
         self.call.repairs[Repair.SOLE_PARAMETER] = None
         return complete(self.context, self.call, found)
 
-    def sole_tag(self, found: Found) -> Verdict:
+    def sole_tag(self, found: Found) -> Refused:
         """Read a tag in what may be a value."""
         return self.sole_value(found.start()) or self.no_arguments()
 
-    def nothing(self) -> Verdict | None:
+    def nothing(self) -> Ended | Literal[Verdict.CONTENT, Verdict.GUESS]:
         """Read something else where parameters should follow, or the end of the reply."""
         if self.context.lenient and (key := self.call.split_name()):
             self.context.cursor.again(key)
@@ -155,10 +171,10 @@ class InCall:
             return self.no_arguments()
         return complete(self.context, call, None)
 
-    def json_arguments(self, found: Found) -> Verdict:
+    def json_arguments(self, found: Found) -> BeginsJson:
         return open_json(self.context, self.call, self.context.cursor.text.index("{", found.start()))
 
-    def attributes_end(self, found: Found) -> Verdict | None:
+    def attributes_end(self, found: Found) -> Ended | Literal[Verdict.CONTENT, Verdict.CLOSERS]:
         """End a tag with attributes, unless this is still inside of one."""
         cursor, call = self.context.cursor, self.call
         text = call.body + cursor.text[cursor.at : found.end()]
@@ -169,44 +185,46 @@ class InCall:
             cursor.seek = found.start() + 1
             return Verdict.CONTENT
         if text.endswith("/>"):
-            return self.done(found) or Verdict.DONE
+            return self.done(found)
         self.hold(found.end())
-        return None
+        return Verdict.CLOSERS
 
     # After the arguments
 
-    def done(self, found: Found) -> Verdict | None:
+    def done(self, found: Found) -> Ended:
         return complete(self.context, self.call, found)
 
-    def extra(self, found: Found) -> Verdict | None:
+    def extra(self, found: Found) -> Ended:
         """Read a brace too many, or the fence of a code block, before the call's closers."""
         return self._repaired(Repair.EXTRA_BRACE if found.lastgroup == "extra0" else Repair.CODE_FENCE, found)
 
-    def wrong_closer(self, found: Found) -> Verdict | None:
+    def wrong_closer(self, found: Found) -> Ended:
         return self._repaired(Repair.WRONG_CLOSER, found)
 
-    def next_call(self, _: Found) -> Verdict | None:
+    def next_call(self, _: Found) -> Ended:
         """End a call without closers, as the next one follows at once."""
         return self._repaired(Repair.MISSING_CLOSER, None)
 
-    def _repaired(self, repair: Repair, found: Found | None) -> Verdict | None:
+    def _repaired(self, repair: Repair, found: Found | None) -> Ended:
         if not self.context.lenient:
             return refuse(self.context, self.call, "its closing tag is missing")
         self.call.repairs[repair] = None
         return complete(self.context, self.call, found)
 
-    def no_tail(self) -> Verdict | None:
+    def no_tail(self) -> Ended | Damaged:
         """Read something else where a call's closers should follow."""
         cursor, call = self.context.cursor, self.call
         if cursor.is_blank(cursor.at) and mends(self.context, call, Repair.MISSING_CLOSER):
             return complete(self.context, call, None)
-        if self.context.lenient and not call.spilled and call.syntax.tail(""):
-            return damage(self.context, call, "its closing tag is missing")
-        return refuse(self.context, call, "its closing tag is missing")
+        closes = bool(call.syntax.tail("")) or call.syntax.whole_line
+        reason = "its closing tag is missing" if closes else "a quote follows its JSON"
+        if self.context.lenient and not call.spilled and not call.syntax.whole_line:
+            return damage(call, reason)
+        return refuse(self.context, call, reason)
 
     # In a call that broke
 
-    def damage_end(self, found: Found | None = None) -> Verdict | None:
+    def damage_end(self, found: Found | None = None) -> Completed | Refused:
         """Repair the text up to the next call, or to the end of the reply."""
         context, cursor, call = self.context, self.context.cursor, self.call
         end = len(cursor.text)
@@ -227,10 +245,11 @@ class InJson:
 
     __slots__ = ("_body", "call", "context")
 
-    def __init__(self, context: Context, call: OpenCall, body: Body) -> None:
+    def __init__(self, context: Context, call: OpenCall) -> None:
+        assert call.json is not None
         self.context = context
         self.call = call
-        self._body = body
+        self._body = call.json
 
     @property
     def passes(self) -> Search | None:
@@ -249,8 +268,8 @@ class InJson:
     def release(self, reason: str) -> None:
         refuse(self.context, self.call, reason)
 
-    def read(self) -> Verdict | None:
-        """Read on; None at the end of the arguments."""
+    def read(self) -> tuple[None, OpenCall] | Damaged | Spills | Literal[Verdict.WAIT] | Refused:
+        """Read on; no verdict at the end of the arguments."""
         context, cursor, call, body = self.context, self.context.cursor, self.call, self._body
         hold(context, call, cursor.take(body.feed(cursor.text, cursor.at, final=cursor.final)))
         if call.spilled:
@@ -258,19 +277,17 @@ class InJson:
         if body.error:
             return self._broken(f"not JSON: {body.error}")
         if body.done:
-            context.inside = InCall(context, call)
-            return None
+            return None, call
         if context.may_mend and not call.spilled:
-            return damage(context, call, ENDS)
+            return damage(call, ENDS)
         return Verdict.WAIT
 
-    def _broken(self, reason: str) -> Verdict:
+    def _broken(self, reason: str) -> Damaged | Spills | Refused:
         context, call = self.context, self.call
         if context.lenient and not call.spilled:
-            return damage(context, call, reason)
+            return damage(call, reason)
         verdict = refuse(context, call, reason)
         if not call.spilled and call.syntax.whole_reply:
             return verdict
         # What follows is still the inside of that call, up to its closer, and nothing in it opens one.
-        context.inside = Spilled(context, call)
-        return Verdict.SPILLED
+        return Verdict.SPILLED, call

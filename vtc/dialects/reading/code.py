@@ -8,8 +8,9 @@ outlives its paragraph.
 from __future__ import annotations
 
 import re
+from typing import Literal, NamedTuple
 
-from vtc.dialects.reading.beginning import begin_call
+from vtc.dialects.reading.beginning import Begun, begin_call
 from vtc.dialects.reading.context import Context, SaysText, Verdict
 from vtc.dialects.reading.cursor import Found
 from vtc.dialects.reading.text import InText
@@ -25,16 +26,22 @@ MOST_INDENTED = 3
 _ELEMENT = re.compile(r"<\w+")
 
 
+class Opener(NamedTuple):
+    """The markup that opened a code block, a code span or an element; a line of code has none."""
+
+    run: str = ""
+    margin: str = ""
+    """The text before `run` on its line."""
+
+
 class InCode(SaysText):
-    """A code block, a code span or an element, which `run` opened; or a line of code or of a quotation."""
+    """A code block, a code span or an element; or a line of code or of a quotation."""
 
     __slots__ = ("_margin", "_run")
 
-    def __init__(self, context: Context, run: str, margin: str = "") -> None:
+    def __init__(self, context: Context, opener: Opener = Opener()) -> None:  # noqa: B008 - it cannot change
         super().__init__(context)
-        self._run = run
-        self._margin = margin
-        """What stands before `run` on its line."""
+        self._run, self._margin = opener
 
     @property
     def info(self) -> Scan:
@@ -67,39 +74,32 @@ class InCode(SaysText):
         """Begin the block, after the line of its fence."""
         self.say(found.end())
 
-    def info_ticks(self, found: Found) -> Verdict | None:
+    def info_ticks(self, found: Found) -> Literal[Verdict.CONTENT, Verdict.ENDS] | None:
         """Read a backtick on the line of a fence: that was the beginning of a code span."""
         if self._run[0] == "~":
             self.context.cursor.seek = found.start() + 1
             return Verdict.CONTENT
         return self.span_ticks(found)
 
-    def through(self, found: Found) -> Verdict | None:
+    def through(self, found: Found) -> Literal[Verdict.CONTENT] | None:
         """End the block, with what ends it, unless that belongs to what stands in the block."""
         inner = self._run[0] != "<" and _is_inside(_margin(found), self._margin)
         self.say(found.end())
-        if inner:
-            return Verdict.CONTENT
-        self._leave()
-        return None
+        return Verdict.CONTENT if inner else None
 
     def up_to(self, found: Found) -> None:
         """End the span or the line: what ends it is read as text."""
         self.say(found.start())
-        self._leave()
 
-    def span_ticks(self, found: Found) -> Verdict | None:
+    def span_ticks(self, found: Found) -> Literal[Verdict.ENDS] | None:
         self.say(found.end())
-        if found[0] != self._run:
-            return None
-        self._leave()
-        return Verdict.ENDS
+        return Verdict.ENDS if found[0] == self._run else None
 
-    def call(self, found: Found) -> Verdict | None:
+    def call(self, found: Found) -> Begun:
         """Begin a call, in a dialect whose calls count in code."""
         return begin_call(self, found)
 
-    def quoted_call(self, found: Found) -> Verdict | None:
+    def quoted_call(self, found: Found) -> Begun | Literal[Verdict.QUOTED]:
         """Read a call inside a code span, if the span is one: only its end will show that."""
         assert found.lastgroup is not None
         if self.context.grammar.heads[found.lastgroup].syntax.dialect.in_code == "call":
@@ -108,31 +108,29 @@ class InCode(SaysText):
         self.context.cursor.seek = found.end()
         return Verdict.QUOTED
 
-    def hold(self, end: int) -> Verdict | None:
+    def hold(self, end: int) -> Literal[Verdict.UNBOUNDED] | None:
         """Pass over text of a span that may quote a call."""
         self.context.cursor.seek = end
         return self._bounded(end)
 
-    def quoted_ticks(self, found: Found) -> Verdict | None:
+    def quoted_ticks(self, found: Found) -> Literal[Verdict.UNBOUNDED, Verdict.CONTENT] | None:
         if verdict := self._bounded(found.start()):
             return verdict
         if found[0] != self._run:
             self.context.cursor.seek = found.end()
             return Verdict.CONTENT
         self.say(found.end())
-        self._leave()
         return None
 
-    def unquoted(self, found: Found | None = None) -> Verdict | None:
+    def unquoted(self, found: Found | None = None) -> Literal[Verdict.UNBOUNDED] | None:
         """Read it again as text, which may be a call: the paragraph ended, and a lone backtick quotes nothing."""
         cursor = self.context.cursor
         if verdict := self._bounded(found.start() if found else len(cursor.text)):
             return verdict
         cursor.seek = cursor.at
-        self._leave()
         return None
 
-    def _bounded(self, end: int) -> Verdict | None:
+    def _bounded(self, end: int) -> Literal[Verdict.UNBOUNDED] | None:
         """Give up on a span that has no end within the limit: what is held of it is text."""
         limit = self.context.cursor.at + self.context.most_held
         if end <= limit:
@@ -140,11 +138,8 @@ class InCode(SaysText):
         self.say(limit)
         return Verdict.UNBOUNDED
 
-    def _leave(self) -> None:
-        self.context.inside = InText(self.context)
 
-
-def begin_in_text(inside: InText, found: Found) -> Verdict | None:
+def begin_in_text(inside: InText, found: Found) -> Begun | Literal[Verdict.INDENTED]:
     """Begin a call, if its line is no code and quotes nothing."""
     assert found.lastgroup is not None
     quotable = inside.context.grammar.heads[found.lastgroup].syntax.dialect.may_be_quoted
@@ -153,36 +148,35 @@ def begin_in_text(inside: InText, found: Found) -> Verdict | None:
     return begin_call(inside, found)
 
 
-def begin_line(inside: InText, found: Found) -> Verdict | None:
+def begin_line(inside: InText, found: Found) -> Literal[Verdict.INDENTED] | None:
     """Begin a line that looks like code or like a quotation."""
     marks = found[0].rfind(">") + 1
     return open_line(inside, found.start() + (marks or len(found[0])))
 
 
-def begin_first_line(inside: InText, found: Found) -> Verdict | None:
+def begin_first_line(
+    inside: InText, found: Found
+) -> Literal[Verdict.REASONING, Verdict.UNKNOWN, Verdict.INDENTED] | None:
     """Begin a reply that looks like a quotation, unless it begins inside of the reasoning."""
     return inside.other() or begin_line(inside, found)
 
 
-def open_line(inside: InText, end: int) -> Verdict | None:
+def open_line(inside: InText, end: int) -> Literal[Verdict.INDENTED] | None:
     """Say the text up to `end`; begin a line of indented code or a quoted one if it stands in one.
 
     All of that line is an example, whatever stands before a call in it.
     """
     context = inside.context
     inside.say(end)
-    if not (context.speech.is_indented_code or context.cursor.is_quoted):
-        return None
-    context.inside = InCode(context, "")
-    return Verdict.INDENTED
+    return Verdict.INDENTED if context.speech.is_indented_code or context.cursor.is_quoted else None
 
 
-def open_code(inside: InText | InCode, found: Found) -> None:
+def open_code(inside: InText | InCode, found: Found) -> tuple[None, Opener]:
     """Begin a code block, a line or an element that quotes, or what may be a code span."""
     element = _ELEMENT.match(found[0])
     margin = _margin(found)
     inside.say(found.end())
-    inside.context.inside = InCode(inside.context, element[0] if element else found[0], margin)
+    return None, Opener(element[0] if element else found[0], margin)
 
 
 def _margin(found: Found) -> str:

@@ -1,10 +1,10 @@
-"""What the classes for the states of a reader share, and what they say when a token is not what it seemed."""
+"""The settings and the text that the states of a reader share, and the verdicts that their actions return."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from enum import Enum, auto
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from vtc.dialects.reading.cursor import Cursor, Found
 from vtc.dialects.reading.speech import Speech
@@ -21,7 +21,7 @@ type UnknownTools = Literal["text", "allow", "drop"]
 
 
 class Verdict(Enum):
-    """What an action found out; the table says which state follows. Without one, its usual state does."""
+    """A finding of an action; the table says which state follows. Without one, its usual state does."""
 
     __hash__ = object.__hash__  # that of `Enum` is a call in Python
 
@@ -43,8 +43,8 @@ class Verdict(Enum):
     """The call's arguments are JSON, or have another grammar that knows its own end."""
     GUESS = auto()
     """A parameter begins that may be none."""
-    DONE = auto()
-    """The call is complete."""
+    CLOSERS = auto()
+    """The parameters are complete, and the call's closers follow."""
     REFUSED = auto()
     """It is no call; its text is given back."""
     SPILLED = auto()
@@ -63,8 +63,13 @@ class Verdict(Enum):
     """More text is needed."""
 
 
+type Outcome = tuple[Verdict | None, Any] | Verdict | None
+"""What an action returns: its verdict, with the data that the object of the next state is made with."""
+type Refused = Literal[Verdict.REFUSED]
+
+
 class Inside(Protocol):
-    """The data of the current state."""
+    """The object of a state: its actions and its data. `transitions.py` says which class a state has."""
 
     def plain(self, text: str) -> list[Event]:
         """Take text in which no token begins."""
@@ -74,7 +79,7 @@ class Inside(Protocol):
 
 
 class Context:
-    """One reader's settings, its text, what it says, and where it stands."""
+    """One reader's settings, its text, and what it says."""
 
     __slots__ = (
         "_names",
@@ -83,9 +88,9 @@ class Context:
         "complete",
         "cursor",
         "grammar",
-        "inside",
         "lenient",
         "most_held",
+        "shows_beginning",
         "speech",
         "think",
         "thought",
@@ -93,8 +98,6 @@ class Context:
         "undecided",
         "unknown_tools",
     )
-
-    inside: Inside
 
     def __init__(
         self,
@@ -117,6 +120,8 @@ class Context:
         self.begins = begins
         self.began_inside: bool | None = None
         """Whether the reply began inside of the reasoning; None as long as it does not show."""
+        self.shows_beginning = True
+        """What shows that is no tag amid a line."""
         self.undecided = begins == "either"
         """What was read may prove to be reasoning: none of it has left yet."""
         self.thought: list[Call] = []

@@ -7,8 +7,10 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from vtc.dialects.reading.after_call import EXCERPT
-from vtc.dialects.reading.beginning import begin_call
+from vtc.dialects.reading.beginning import Begun, begin_call
 from vtc.dialects.reading.code import open_line
 from vtc.dialects.reading.context import Context, SaysText, Verdict
 from vtc.dialects.reading.cursor import Found
@@ -18,14 +20,13 @@ from vtc.dialects.syntax.pattern import Scan
 from vtc.events import Markup, Refusal
 
 
-def doubt(inside: InText, found: Found) -> Verdict | None:
+def doubt(inside: InText, found: Found) -> tuple[None, Found] | Literal[Verdict.INDENTED]:
     """Keep such markup until it shows what it is."""
     context = inside.context
     if verdict := open_line(inside, found.start()):
         return verdict
     context.cursor.seek = found.end()
-    context.inside = InDoubt(context, found)
-    return None
+    return None, found
 
 
 MOST = 4096
@@ -33,7 +34,7 @@ MOST = 4096
 
 
 class InDoubt(SaysText):
-    """Behind such markup, which is held."""
+    """Markup that is none of the message where a call follows it, which is held until that shows."""
 
     __slots__ = ("_closes", "_opens")
 
@@ -51,26 +52,23 @@ class InDoubt(SaysText):
         self._opens |= kind == "wrapper"
         self._closes |= kind == "orphan"
 
-    def more(self, found: Found) -> Verdict | None:
+    def more(self, found: Found) -> Literal[Verdict.UNBOUNDED] | None:
         """Keep more of it, up to the limit."""
         self._note(found)
         self.context.cursor.seek = found.end()
         if found.end() - self.context.cursor.at <= MOST:
             return None
         self.say(found.end())
-        self.context.inside = InText(self.context)
         return Verdict.UNBOUNDED
 
-    def call(self, found: Found) -> Verdict | None:
+    def call(self, found: Found) -> Begun:
         """Begin a call: it shares the call's fate."""
         self.context.speech.space.append(self.context.cursor.take(found.start()))
-        self.context.inside = InText(self.context)
         return begin_call(self, found)
 
     def decided(self) -> None:
         """Leave it out at the end of the reply; where text follows it is text, and so is what opens something."""
         context, cursor = self.context, self.context.cursor
-        context.inside = InText(context)
         # Closing tags may be those of what was not read as a call, and alone they are all that the model said.
         closes = self._closes and (context.speech.tagged or context.speech.last is Last.NOTHING)
         if self._opens or closes or not context.may_mend or not cursor.is_blank(cursor.seek):

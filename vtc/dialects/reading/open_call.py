@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from vtc.dialects.arguments import envelope, fitting, values
+from vtc.dialects.arguments import envelope, fitting, parameter, values
+from vtc.dialects.arguments.broken_json import Expected
 from vtc.dialects.arguments.framing import unframed
 from vtc.dialects.arguments.gemma import GemmaBody
-from vtc.dialects.arguments.json_object import JsonBody, dumped, encodable, items
+from vtc.dialects.arguments.json_object import JsonBody, dumped, items
 from vtc.dialects.arguments.kwargs import KwargsBody
 from vtc.dialects.reading import repairs
+from vtc.dialects.reading.cut import json_closers
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.description import Envelope
@@ -51,7 +53,7 @@ class OpenCall:
         self.earlier: list[Call] = []
         """The calls before it in a section that must be the whole reply."""
         self._lenient = lenient
-        self._escaped = False
+        self._escaped = self._half_escaped = False
         self._body = 0  # of the pieces of `_raw`, the first behind the head
         self._index, self._given_id = index, id_
         self._tools = tools
@@ -192,25 +194,25 @@ class OpenCall:
 
     def close_param(self, *, doubled: bool = False) -> None:
         """Take the value of the open parameter, which is complete; `doubled` if it has several closers."""
-        if self.spilled:
-            return
         assert self._key is not None
-        given = self._arguments.get(self._key, _MISSING)
+        if self.spilled:
+            self._arguments[self._key] = None  # which parameters it has decides what its tags mean
+            return
+        again, given = self._key in self._arguments, self._arguments.get(self._key)
         self._set(self._key, "".join(self._value), self._param, self._is_string)
-        if given is not _MISSING:
+        if again:
             self.repairs[Repair.REPEATED.of(self._key)] = None
             if self._twice is None and dumped(given) != dumped(self._arguments[self._key]):
                 self._twice = self._key
         if doubled:
             self.repairs[Repair.DOUBLED_CLOSER] = None
-        if self._tool and self._declared and self._key not in self._declared and not self._open_ended:
-            self.repairs[Repair.UNDECLARED.of(self._key)] = None
+        self._note_undeclared(self._key)
         self._value.clear()
 
-    @property
-    def _open_ended(self) -> bool:
-        """True if the schema itself says that there may be more parameters than it declares."""
-        return bool(self._schema.get("additionalProperties"))
+    def _note_undeclared(self, key: str) -> None:
+        """Note an undeclared parameter, unless the schema itself says that there may be more than it declares."""
+        if self._tool and self._declared and key not in self._declared and not self._schema.get("additionalProperties"):
+            self.repairs[Repair.UNDECLARED.of(key)] = None
 
     def _set(self, key: str, text: str, param: int = 0, is_string: bool | None = None) -> None:
         """A parameter's value, from the text between its tags."""
@@ -218,32 +220,25 @@ class OpenCall:
         frame = "multiline" if self.syntax.is_element(param) else dialect.frame
         text = unframed(text, frame, self.syntax.params[param])
         if self._escaped:
-            text = repairs.unescaped(text)
-        if self._lenient and (wrapped := _CDATA.fullmatch(text)):
-            text = wrapped[1]
-            self.repairs[Repair.CDATA] = None
-        if is_string is None:
-            mark = dialect.params[0].partition("<{key}>")[0] if dialect.values == "nested" else ""
-            value, fits = values.read(text, self._declared.get(key, {}), self._schema, mark=mark)
-        else:
-            value, fits = (text, True) if is_string else values.unquoted(text)
-        self._arguments[key] = value
-        if not fits:
-            self.repairs[Repair.UNTYPED.of(key)] = None
+            plain = repairs.unescaped(text)
+            self._half_escaped |= plain is None
+            text = text if plain is None else plain
+        if dialect.cdata and (inner := parameter.in_cdata(text)) is not None:
+            text = inner
+        declared, mark = self._declared.get(key), self.syntax.child_mark
+        self._arguments[key], repair = parameter.read(
+            text, key, declared, self._schema, is_string=is_string, mark=mark, lenient=self._lenient
+        )
+        if repair:
+            self.repairs[repair] = None
 
     def read_attributes(self, tag: str) -> bool:
         """Take the parameters from the rest of an opening tag; False if it is not whole yet, or they do not fit."""
-        found = list(_ATTRIBUTE.finditer(tag))
-        keys = [one[1] for one in found]
-        rest = _ATTRIBUTE.sub("", tag).strip()
-        fits = set(keys) <= set(self._declared) and set(values.required(self._schema)) <= set(keys)
-        fits = fits and not any(one[2][-1] in one[3] for one in found)  # where would that value end?
-        if rest not in (">", "/>") or len(set(keys)) < len(keys) or not fits:
+        found = parameter.in_attributes(tag, self._declared, self._schema)
+        if found is None:
             return False
         self.repairs[Repair.ATTRIBUTES] = None
-        for one in found:
-            value, _ = values.read(one[3], self._declared[one[1]], self._schema)
-            self._arguments[one[1]] = value
+        self._arguments |= found
         return True
 
     # What it says
@@ -266,17 +261,20 @@ class OpenCall:
 
     def repaired(self, unknown_tools: str) -> tuple[list[Call], str]:
         """The events for what the strict reading failed on, and the text after it; no events if it cannot be told."""
-        body = self.body
+        body, rest = self.body, ""
         closers = self.syntax.closing_tags(self.written)
-        rest = ""
         try:
             if self.json is None:
                 if self.quotes_calls or not self._split(body):
                     return [], ""  # with a call in it, it could be read in two ways
                 return self._events([], unknown_tools), ""
-            found = repairs.json_bodies(body, closers)
-            if found is None and isinstance(self.json, GemmaBody):
-                found = repairs.gemma_body(body, closers)
+            if isinstance(self.json, GemmaBody) and not _JSON.match(body):
+                found = repairs.gemma_body(body, closers, self.json.quote)
+            else:
+                keys = self.syntax.dialect.json if self.syntax.body == "json" else None
+                expected = envelope.expected(keys, self._tools, self._offered) if keys else Expected(self._schema)
+                ends = json_closers(body, closers)
+                found = None if ends is None else repairs.json_bodies(body, ends, expected)
             if found is None:
                 return [], ""
             self.repairs |= dict.fromkeys(found.repairs)
@@ -293,17 +291,17 @@ class OpenCall:
             return [], ""
 
     def _check_repaired(self, event: Call) -> None:
-        """Raise `envelope.NotACall` where mended JSON may have lost an argument, or gained one."""
+        """Raise `envelope.NotACall` where mended JSON may have lost an argument."""
         tool = self._tools.get(event.call.name)
         schema = tool.parameters if tool else {}
         arguments = json.loads(event.call.arguments)
         if not isinstance(arguments, dict):
             raise envelope.NotACall(f"{self.fault}, and its arguments are no object")
         keys = arguments.keys()
+        if not keys and Repair.JSON_CUT in event.repairs and "{}" not in "".join(self.body.split()):
+            raise envelope.NotACall(f"{self.fault}, and its arguments are missing")
         if lost := set(values.required(schema)) - keys:
             raise envelope.NotACall(f"{self.fault}, and {min(lost)!r} is missing")
-        if Repair.JSON_REPAIRED in event.repairs and (gained := keys - set(values.properties(schema))):
-            raise envelope.NotACall(f"{self.fault}, and {min(gained)!r} is no parameter")
 
     def _check_answer(self, name: str, arguments: Mapping[str, Any]) -> None:
         """Raise `envelope.NotACall` for an object that is as well an answer, since the tool takes other arguments."""
@@ -320,11 +318,13 @@ class OpenCall:
         required = [key for key in missing if key in values.required(self._schema)]
         if required and Repair.MISSING_CLOSER in self.repairs:
             raise envelope.NotACall(f"{required[0]!r} is missing: its end may be, too")
-        absorbed = tuple(missing if self.balance > 0 and self.syntax.closers_alike else required)
-        if absorbed and self.syntax.param_opener(absorbed).search(self.body):
+        if self.balance > 0 and self.syntax.closers_alike:
+            required = [*missing, *(key for key in self.syntax.next_params(self.body) if key not in self._arguments)]
+        if required and self.syntax.param_opener(tuple(required)).search(self.body):
             if not self._lenient or not self._split(self.body):
-                swallowed = f"a parameter may have swallowed {absorbed[0]!r}"
-                raise envelope.NotACall(f"{swallowed}, as its closing tag is missing")
+                raise envelope.NotACall(
+                    f"a parameter may have swallowed {required[0]!r}, as its closing tag is missing"
+                )
         elif self.unsure:
             raise envelope.NotACall("a parameter may have swallowed another, as its closing tag is missing")
 
@@ -332,52 +332,60 @@ class OpenCall:
         """Read the parameters of a body whose closers are missing or wrong; False if that cannot be told."""
         if not self._declared:
             return False
-        closers = {key: self.syntax.param_closer(key) for key in self._declared}
-        opener = self.syntax.param_opener(tuple(self._declared))
+        escaped, unescaped = self.syntax.dialect.escaped, self.syntax.dialect.unescaped
+        following = map(unescaped, self.syntax.next_params(body))
+        keys = {escaped(key): key for key in (*self._declared, *self._arguments, *following)}
+        closers = {key: self.syntax.param_closer(key) for key in keys}
+        opener = self.syntax.param_opener(tuple(keys.values()))
         tail = self.syntax.closing_tags(self.written)
-        found = repairs.tagged(body, opener, closers, tail, values.required(self._schema))
+        needed = map(escaped, values.required(self._schema))
+        found = repairs.tagged(body, opener, closers, tail, needed, self.syntax.param_beginnings)
         if found is None:
             return False
-        texts, notes = found
         self._arguments.clear()
-        self.repairs = dict.fromkeys(notes or [Repair.MISSING_CLOSER])
-        for key, text in texts.items():
-            self._set(key, text)
+        self.repairs = dict.fromkeys(found[1] or [Repair.MISSING_CLOSER])
+        for written, text in found[0].items():
+            self._set(keys[written], text)
+            self._note_undeclared(keys[written])
         return True
 
     def _events(self, bodies: Sequence[str], unknown_tools: str) -> list[Call]:
         """A call for each JSON body, or one for the tagged parameters; the first stands for all the characters."""
+        if self._half_escaped:
+            raise envelope.NotACall("only a part of a value is escaped")
         dialect = self.syntax.dialect
-        bare = dialect.names == "declared"
         events: list[Call] = []
         for read in self._reads(bodies):
             text, notes = read.text, (*map(str, self.repairs), *map(str, read.repairs))
+            name = read.tool.name if read.tool else self._unoffered(read.name, notes)
+            if name is None or (read.tool is None and unknown_tools == "text"):
+                raise envelope.NotACall(tool_names.refused(read.name, self._tools))
             if read.tool is None:
-                if unknown_tools == "text" or bare:
-                    raise envelope.NotACall(f"no tool {read.name!r} is offered")
-            elif self.json:
-                text, fitted = fitting.fitted_text(text, read.arguments, read.tool.parameters)
+                notes = (*notes, Repair.UNKNOWN_TOOL) if self._tools else notes
+            elif self.json or read.repairs:
+                schema = read.tool.parameters
+                text, fitted = fitting.fitted_text(text, read.arguments, schema, lenient=self._lenient)
                 notes = (*notes, *fitted)
-            name = read.tool.name if read.tool else read.name
-            if bare and self.syntax.whole_reply:
+            if dialect.names == "declared" and self.syntax.whole_reply:
                 self._check_answer(name, read.arguments)
-            raw = "" if events else self.raw
-            events.append(Call(raw, ToolCall(name, text, read.id or self._id), dialect.name, notes))
+            events.append(Call(self.raw * (not events), ToolCall(name, text, read.id or self._id), dialect.name, notes))
         if not events:
             raise envelope.NotACall("it is empty")
         return events
 
+    def _unoffered(self, written: str, notes: Collection[str]) -> str | None:
+        """The name of a tool that is not offered, or None if this is no call of one; without any tools each name is."""
+        if self._tools:
+            return self.syntax.unoffered(written, notes, in_json=self.json is not None)
+        return written if self.syntax.dialect.names == "any" else None
+
     def _reads(self, bodies: Sequence[str]) -> list[envelope.Read]:
         """Read the JSON bodies, or write the tagged parameters as one."""
         if self.json is None:
-            arguments: Mapping[str, Any] = self._arguments
-            repairs: tuple[str, ...] = ()
-            ((key, value), *more) = arguments.items() or [("", None)]
-            if not more and key in envelope.SYNONYMS and key not in self._declared and isinstance(value, dict):
-                arguments, repairs = value, (Repair.ARGUMENTS_KEY,)
-                self.repairs.pop(Repair.UNDECLARED.of(key), None)
-            text = encodable(json.dumps(arguments, ensure_ascii=False, separators=(",", ":")))
-            return [envelope.Read(self.written, text, arguments, self._tool, repairs=repairs)]
+            read = envelope.read_parameters(self.written, self._arguments, self._tool, self._declared)
+            if read.repairs:
+                self.repairs.pop(Repair.UNDECLARED.of(next(iter(self._arguments))), None)
+            return [read]
         if self.syntax.body == "json":
             keys, bare = self.syntax.dialect.json, self.syntax.dialect.names == "declared"
             return [envelope.read(body, keys, needs_arguments=bare, offered=self._offered) for body in bodies]
@@ -389,7 +397,5 @@ class OpenCall:
         return [envelope.read_arguments(self.written, body, self._tool) for body in bodies]
 
 
-_MISSING = object()
 _PLAIN = Envelope()
-_ATTRIBUTE = re.compile(r"""([\w.:-]+)\s*=\s*(\\?["'])(.*?)\2(?=\s*/?>\s*\Z|\s+[\w.:-]+\s*=\s*\\?["'])\s*""", re.DOTALL)
-_CDATA = re.compile(r"\s*<!\[CDATA\[(.*)\]\]>\s*", re.DOTALL)
+_JSON = re.compile(r'\s*\{\s*"')

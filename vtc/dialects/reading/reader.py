@@ -8,19 +8,22 @@ so that a call that does not complete can be given back as the text it was.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from vtc.dialects.reading.call import InJson
-from vtc.dialects.reading.context import Begins, Context, Thoughts, UnknownTools, Verdict
+from vtc.dialects.reading.context import Begins, Context, Inside, Outcome, Thoughts, UnknownTools, Verdict
 from vtc.dialects.reading.cursor import CONTEXT, WHITE
 from vtc.dialects.reading.speech import Last, out_of_reasoning
+from vtc.dialects.reading.states import State
 from vtc.dialects.reading.text import InReasoning, InText
-from vtc.dialects.reading.transitions import TABLE, State, Step
+from vtc.dialects.reading.transitions import TABLE, Row, Step
 from vtc.dialects.syntax.grammar import Grammar
-from vtc.events import Event, Text, Tool
+from vtc.events import Event, Reasoning, Text, Tool
 
-__all__ = ["Begins", "PlainRule", "Reader"]
+__all__ = ["Begins", "PlainRule", "Reader", "UnknownTools"]
 
+MOST_AT_ONCE = 1 << 16
+"""Characters that are searched at once."""
 INDENTING = " \t>"
 """What may stand before markup that must start its line."""
 
@@ -45,7 +48,10 @@ class Reader:
     has them, and `begins` whether the reply begins inside.
     """
 
-    __slots__ = ("_context", "_cursor", "_first", "_row", "_scan", "_speech", "_state")
+    __slots__ = ("_context", "_cursor", "_first", "_inside", "_row", "_scan", "_speech", "_state")
+
+    _inside: Inside
+    _row: Row[Any]
 
     def __init__(
         self,
@@ -71,10 +77,12 @@ class Reader:
         self._speech = context.speech
         self._first: Callable[[str], object] | None = None
         """Finds where a token may begin in text that is still to come; None if all text is to be read."""
-        self._restart()
+        self._begin()
 
     def feed(self, text: str) -> list[Event]:
         """Read on; everything that can be told by now is returned."""
+        if len(text) > MOST_AT_ONCE:
+            return self._in_pieces(text)
         cursor, first = self._cursor, self._first
         if first is not None and first(text) is None:
             # No token begins in it, and nothing is held: the text itself is all there is to know.
@@ -85,17 +93,27 @@ class Reader:
                 if speech.space or text[-1:] in WHITE:
                     return speech.pass_on(text)
                 return [Text(text)]
-            return self._context.inside.plain(text)
+            return self._inside.plain(text)
         cursor.add(text)
         self._read()
         return [] if self._context.undecided else self._speech.take()
+
+    def _in_pieces(self, text: str) -> list[Event]:
+        """Read a text that is long piece by piece: no one else gets on while an expression searches it."""
+        pieces = (text[at : at + MOST_AT_ONCE] for at in range(0, len(text), MOST_AT_ONCE))
+        events: list[Event] = []
+        for event in (event for piece in pieces for event in self.feed(piece)):
+            if isinstance(event, Text | Reasoning) and events and type(events[-1]) is type(event):
+                event = type(event)(events.pop().raw + event.raw)
+            events.append(event)
+        return events
 
     def finish(self, *, complete: bool = True) -> list[Event]:
         """The end of the message; not `complete` when the model was cut off (`finish_reason: length`)."""
         self._cursor.final, self._context.complete = True, complete
         self._read()
         while (end := self._row.end) is not None:
-            self._go(end, end.action(self._context.inside))
+            self._go(end, end.action(self._inside))
             self._read()
         self._context.undecided = False
         if complete and self._speech.is_silent:  # as where reasoning came by another way
@@ -114,15 +132,15 @@ class Reader:
         self._cursor.final = False
         self._cursor.text = ""
         self._cursor.at = self._cursor.seek = 0
-        self._restart()
+        self._begin()
         return events
 
     def release(self) -> list[Event]:
         """Give back what is held as text, and read no more (upstream turned out to send `tool_calls` itself)."""
-        context = self._context
-        context.inside.release("the reply has native tool calls")
-        if isinstance(context.inside, InReasoning):
-            context.inside.say(len(self._cursor.text))
+        inside = self._inside
+        inside.release("the reply has native tool calls")
+        if isinstance(inside, InReasoning):
+            inside.say(len(self._cursor.text))
         else:
             self._speech.say(self._cursor.take_all())
         self._context.undecided = False
@@ -153,6 +171,11 @@ class Reader:
         return self._context.began_inside
 
     @property
+    def shows_beginning(self) -> bool:
+        """True if that counts for other replies, too; a closing tag amid a line may be one that the reply speaks of."""
+        return self._context.shows_beginning and self._context.began_inside is not None
+
+    @property
     def held(self) -> int:
         """Characters that are kept of the text, calls aside."""
         return len(self._cursor.text)
@@ -167,8 +190,8 @@ class Reader:
             return None  # at the beginning of a line, where more is markup than within it
         return PlainRule(self._scan.firsts, lines=self._scan.lines) if self._scan and self._scan.firsts else None
 
-    def _restart(self) -> None:
-        self._context.inside = InText(self._context)
+    def _begin(self) -> None:
+        self._inside = InText(self._context)
         self._enter(State.START)
 
     def _read(self) -> None:
@@ -178,39 +201,47 @@ class Reader:
             row, scan = self._row, self._scan
             if scan is None:
                 assert row.otherwise is not None
-                verdict = row.otherwise.action(context.inside)
-                if verdict is Verdict.WAIT:
+                outcome = row.otherwise.action(self._inside)
+                if outcome is Verdict.WAIT:
                     break
-                self._go(row.otherwise, verdict)
+                self._go(row.otherwise, outcome)
                 continue
             found = context.find(scan, searching=row.text is not None)
             token = found.lastgroup or "" if found else ""
             if found and not token.startswith("hold"):
                 step = row.tokens[token]
-                self._go(step, step.action(context.inside, found))
+                self._go(step, step.action(self._inside, found))
             elif not found and row.otherwise and (cursor.final or not row.text):
-                self._go(row.otherwise, row.otherwise.action(context.inside))
+                self._go(row.otherwise, row.otherwise.action(self._inside))
             elif row.text:
-                verdict = row.text.action(context.inside, found.start() if found else len(cursor.text))
-                if verdict is None:
+                outcome = row.text.action(self._inside, found.start() if found else len(cursor.text))
+                if outcome is None:
                     break
-                self._go(row.text, verdict)
+                self._go(row.text, outcome)
             else:
                 break
         self._first = None
         if cursor.at == len(cursor.text) and not context.undecided:  # nothing is held: what follows may be plain
             if scan is None:
-                self._first = context.inside.passes if isinstance(context.inside, InJson) else None
+                self._first = self._inside.passes if isinstance(self._inside, InJson) else None
             elif row.flows and scan.firsts:
                 self._first = scan.first.search
 
-    def _go(self, step: Step, verdict: Verdict | None) -> None:
-        state = step.next if verdict is None else step.others[verdict]
-        if state is not self._state:
-            self._enter(state)
+    def _go(self, step: Step, outcome: Outcome) -> None:
+        data = None
+        if isinstance(outcome, tuple):
+            outcome, data = outcome
+        state = step.next if outcome is None else step.others[outcome]
+        if data is not None:
+            self._inside = TABLE[state].inside(self._context, data)
+        elif state is self._state:
+            return
+        self._enter(state)
 
     def _enter(self, state: State) -> None:
         self._state = state
-        self._row = TABLE[state]
-        self._scan = self._row.scan(self._context.inside)
+        self._row = row = TABLE[state]
+        if not isinstance(self._inside, row.inside):
+            self._inside = row.inside(self._context)
+        self._scan = row.scan(self._inside)
         self._first = None

@@ -1,18 +1,19 @@
 """Malformed calls: what the model meant, and never what it did not.
 
-These run only where the strict reading failed and the reply is complete. Each repair has a name and is
-small; what comes out of them must hold every character that the model wrote and none that it did not (`_same_text`),
-or there is no repair.
+These run only where the strict reading failed and the reply is complete. Each repair has a name and is small. It
+changes structure and never a value: strings, numbers and keys are, character by character, what stands in the reply.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-from vtc.dialects.arguments import values
+from vtc.dialects.arguments import broken_json
+from vtc.dialects.arguments.broken_json import Expected
 from vtc.dialects.arguments.gemma import GemmaBody, with_quote
 from vtc.dialects.arguments.json_object import JsonBody, items
 from vtc.dialects.bounded_cache import COMPILED, PER_CHARACTER
@@ -20,10 +21,10 @@ from vtc.dialects.repair import Repair
 
 MOST_CLOSERS = 16
 """Places in a text at which a broken call is taken to end."""
+MOST_SEARCHES = 2
+"""Places of these at which it is searched for what is missing in JSON."""
 LEAST_LETTERS = 3
 """Letters of a closing tag's name by which it is known; with fewer it may be any other's."""
-MOST_GUESSED = 16_000
-"""Characters beyond which JSON is not guessed at: the time for that grows with the square of them."""
 
 # JSON bodies
 
@@ -36,7 +37,7 @@ class Found(NamedTuple):
     end: int
 
 
-def json_bodies(text: str, closers: Sequence[str]) -> Found | None:
+def json_bodies(text: str, closers: Sequence[str], expected: Expected) -> Found | None:
     """The objects of a broken JSON body as strict JSON; None if it cannot be told what they are.
 
     `text` is what stands behind the head of a call, `closers` the closing tags of its dialect. Text may follow the
@@ -45,31 +46,44 @@ def json_bodies(text: str, closers: Sequence[str]) -> Found | None:
     """
     body = _without_closers(text.lstrip(), closers)
     closed = len(body) < len(text.strip())
-    whole = _mended(body, closers, closed=closed, in_string=not any(closer in body for closer in closers))
+    in_string = not any(closer in body for closer in closers) and _only_frames(text.lstrip()[len(body) :])
+    whole = _mended(body, closers, expected, closed=closed, in_string=in_string)
     if whole:
         return Found(*whole, len(text))
+    last = len(text.rstrip())
     places = [found.end() for closer in closers for found in re.finditer(re.escape(closer), text)]
-    for end in sorted(places)[:MOST_CLOSERS]:
+    for place, end in enumerate(sorted(places)[:MOST_CLOSERS]):
+        if end == last and len(places) == 1:
+            break  # that was all of it
         body = _without_closers(text[:end].lstrip(), closers)
         # With several closers the first may be content, and then a body up to it is cut off.
         found = (
-            _mended(body, closers, closed=True, in_string=False)
+            _mended(body, closers, expected, closed=True, in_string=False)
             if len(places) == 1
-            else _tolerated(body) or _python(body)
+            else _tolerated(body) or (_searched(body, expected, closed=False) if place < MOST_SEARCHES else None)
         )
         if found:
             return Found(*found, end)
     return None
 
 
-def gemma_body(text: str, closers: Sequence[str]) -> Found | None:
-    """The object of a body in Gemma's writing whose last string does not end, though the call does; else None."""
-    body = _without_closers(text.strip(), closers)
-    one = GemmaBody()
-    one.feed(with_quote(body), 0, final=True)
-    return (
-        Found([one.text()], [Repair.JSON_REPAIRED], len(text)) if one.done and len(body) < len(text.strip()) else None
-    )
+def gemma_body(text: str, closers: Sequence[str], quote: str) -> Found | None:
+    """The object of a body in Gemma's writing that lacks its end, though the call has one, if only in part; else None.
+
+    What is missing is the token after the last string, or brackets after a value that shows its own end.
+    """
+    whole = text.strip()
+    body, corrupt = without_corrupt_closer(_without_closers(whole, closers), closers)
+    notes = [Repair.CORRUPT_CLOSER] if corrupt else []
+    for written, repair in ((body, ""), (with_quote(body, quote), Repair.JSON_MISSING_QUOTE), (body, Repair.JSON_CUT)):
+        one = GemmaBody(quote)
+        at = one.feed(written, 0, final=True)
+        shows_its_end = not (one.error or one.in_string) and body.endswith(("}", "]", '"', quote))
+        if repair == Repair.JSON_CUT and shows_its_end:
+            one.close()
+        if one.done and not written[at:].strip() and body != whole:
+            return Found([one.text()], [*one.repairs, *notes, *([repair] if repair else [])], len(text))
+    return None
 
 
 def _without_closers(text: str, closers: Sequence[str]) -> str:
@@ -83,26 +97,38 @@ def _without_closers(text: str, closers: Sequence[str]) -> str:
     return body
 
 
-def _mended(body: str, closers: Sequence[str], *, closed: bool, in_string: bool) -> tuple[list[str], list[str]] | None:
+def _mended(
+    body: str, closers: Sequence[str], expected: Expected, *, closed: bool, in_string: bool
+) -> tuple[list[str], list[str]] | None:
     """The values of a broken body and the repairs; `in_string` where it may lack the end of a string.
 
     Only before a closer, `closed` or garbled: a string in which the reply ends is half of what was meant.
     """
     notes: list[str] = []
+    written = body
     body, corrupt = without_corrupt_closer(body, closers)
+    in_string = in_string and (closed or corrupt) and _only_frames(written[len(body) :])
     if corrupt:
         notes.append(Repair.CORRUPT_CLOSER)
     if (fenced := body.rstrip()).endswith("```"):
         body, notes = re.sub(r"\A```[a-z]*\s*", "", fenced.removesuffix("```").rstrip()), [*notes, Repair.CODE_FENCE]
-    if re.match(r'[{\[]\s*(?:\\n\s*)*\\"', body):
-        body, notes = unescaped(body), [*notes, Repair.ESCAPED_JSON]
-    if re.match(r'\{\s*"\w+="', body):  # {"name="read_file", …
-        body, notes = re.sub(r'="', '": "', body, count=1), [*notes, Repair.JSON_REPAIRED]
+        in_string = False  # the fence may be the string's
+    escaped = re.match(r'[{\[]\s*(?:\\n\s*)*\\"', body) is not None
+    twice = r"\\" in body
+    if escaped:
+        body, notes = unescaped(body) or body, [*notes, Repair.ESCAPED_JSON]
     if body.startswith("{{") and body.rstrip().endswith("}}"):
         body, notes = _without_doubled_braces(body), [*notes, Repair.DOUBLED_BRACES]
-    in_string = in_string and (closed or corrupt)
-    found = _tolerated(body, closers, cut="anywhere" if in_string else "behind") or _python(body) or _guessed(body)
+    found = _tolerated(body, closers, cut="anywhere" if in_string else "behind")
+    found = found or _searched(body, expected, closed=closed or corrupt)
+    if found and escaped and twice and {Repair.JSON_CONTROL_CHARACTER, Repair.JSON_BAD_ESCAPE} & {*found[1]}:
+        return None  # escaped in part: is the rest?
     return (found[0], [*notes, *found[1]]) if found else None
+
+
+def _only_frames(text: str) -> bool:
+    """True if no more than a closing tag's own line break stands before it: any other may be the string's."""
+    return text[: len(text) - len(text.lstrip())] in ("", "\n", "\r\n")
 
 
 def _without_doubled_braces(body: str) -> str:
@@ -110,7 +136,10 @@ def _without_doubled_braces(body: str) -> str:
     inner = body.rstrip()[1:-1]
     one = JsonBody(lenient=False)
     one.feed(inner, 0, final=True)
-    return inner if one.done else body.replace("{{", "{").replace("}}", "}")
+    return inner if one.done else _DOUBLED.sub(lambda found: found[0][0] if found[0] in "{{}}" else found[0], body)
+
+
+_DOUBLED = re.compile(r'"(?:[^"\\]|\\.)*+"|\{\{|\}\}', re.DOTALL)
 
 
 def _tolerated(
@@ -156,39 +185,10 @@ def _tolerated(
 _GAP = re.compile(r"[ \t\r\n,;]*")
 
 
-def _python(body: str) -> tuple[list[str], list[str]] | None:
-    """A Python literal: single quotes, `True`."""
-    try:
-        value = values.python_literal(body)
-    except ValueError:
-        return None
-    if not isinstance(value, dict | list) or not _same_text(body, value):
-        return None
-    return _each([json.dumps(value, ensure_ascii=False)]), [Repair.PYTHON_LITERAL]
-
-
-def _guessed(body: str) -> tuple[list[str], list[str]] | None:
-    """Quotes inside strings that were not escaped, missing commas and quotes: the last resort.
-
-    Not where something may be cut off besides, and not where strings are added up.
-    """
-    whole = body.startswith(("{", "[")) and body.rstrip().endswith(("}", "]"))
-    if len(body) > MOST_GUESSED or not whole or re.search(r'"\s*\+|\+\s*"', body):
-        return None
-    one = JsonBody()
-    one.feed(body, 0, final=True)
-    if not one.error:
-        return None  # it just ends too early
-    import json_repair  # slow to import, and hardly ever needed
-
-    try:
-        value = json_repair.loads(body)
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    except (ValueError, RecursionError):
-        return None
-    if not isinstance(value, dict | list) or not value or not _same_text(body, value):
-        return None
-    return _each([text]), [Repair.JSON_REPAIRED]
+def _searched(body: str, expected: Expected, *, closed: bool) -> tuple[list[str], list[str]] | None:
+    """What a search finds in JSON that lacks commas, colons or quotes."""
+    found = broken_json.read(body, expected, closed=closed) if body.startswith(("{", "[")) else None
+    return (_each([found.text]), found.repairs) if found else None
 
 
 def _each(bodies: Sequence[str]) -> list[str]:
@@ -196,24 +196,11 @@ def _each(bodies: Sequence[str]) -> list[str]:
     return [item for text in bodies for item in (items(text) if text.startswith("[") else [text])]
 
 
-def _same_text(written: str, value: Any) -> bool:
-    """Whether a value holds just what was written, white space, quotes and the punctuation of JSON aside."""
-    text = json.dumps(value, ensure_ascii=False)
-    invented = text.count('""') > written.count('""') + written.count("''")
-    return not invented and _essence(written) == _essence(text)
-
-
-def _essence(text: str) -> str:
-    text = re.sub(r"\\u([0-9a-fA-F]{4})", lambda found: chr(int(found[1], 16)), text)
-    text = re.sub(r"\\[nrtbf]", "", text)
-    text = re.sub(r"\bTrue\b", "true", re.sub(r"\bFalse\b", "false", re.sub(r"\bNone\b", "null", text)))
-    return re.sub(r"[\s\"'{}\[\]:,\\]", "", text)
-
-
-def unescaped(text: str) -> str:
-    r"""Text whose quotes and newlines were escaped once too often (`{\"path\": \"a\"}`)."""
-    plain = {"n": "\n", "t": "\t", "r": "\r"}
-    return re.sub(r"\\(.)", lambda found: plain.get(found[1], found[1]), text, flags=re.DOTALL)
+def unescaped(text: str) -> str | None:
+    r"""Read text that was escaped once too often (`{\"path\": \"a\"}`); None if not all of it was."""
+    with contextlib.suppress(ValueError):
+        return str(json.loads(f'"{text}"', strict=False)) if "\\" in text else text
+    return None
 
 
 def without_corrupt_closer(text: str, closers: Iterable[str]) -> tuple[str, bool]:
@@ -270,19 +257,25 @@ def is_partial_closer(text: str, closers: Iterable[str]) -> bool:
 
 
 def tagged(
-    text: str, heads: re.Pattern[str], closers: Mapping[str, str], tail: Sequence[str], required: Iterable[str]
+    text: str,
+    heads: re.Pattern[str],
+    closers: Mapping[str, str],
+    tail: Sequence[str],
+    required: Iterable[str],
+    openings: Sequence[str] = (),
 ) -> tuple[dict[str, str], list[str]] | None:
     """The parameters of a body whose closers are missing or wrong, as they were written; None if that is a guess.
 
-    `heads` finds the openers of declared parameters (group 1 is which), `closers` are those of each parameter and
-    `tail` the closing tags of the call. Every parameter must open exactly once, every required one must be there, and
-    nothing may stand outside of them.
+    `heads` finds the openers of declared parameters (group 1 is which), which begin with one of `openings`. `closers`
+    are those of each parameter and `tail` the closing tags of the call. Every parameter must open exactly once, every
+    required one must be there, and nothing may stand outside of them.
     """
     notes: dict[str, None] = {}
     body = _without_closers(text, tail)
     ended = body != text
     if not ended:
-        body, ended = without_corrupt_closer(body, tail)
+        rest, ended = without_corrupt_closer(body, tail)
+        body = _with_space(rest, body) if ended else body  # a value may end with it
         notes.update({Repair.CORRUPT_CLOSER: None} if ended else {})
     openers = list(heads.finditer(body))
     keys = [found[1] for found in openers]
@@ -291,7 +284,7 @@ def tagged(
     found: dict[str, str] = {}
     for opener, following in zip(openers, [*openers[1:], None], strict=True):
         piece = body[opener.end() : following.start() if following else None]
-        value, note = _closed_value(piece, closers[opener[1]], [] if following else tail)
+        value, note = _closed_value(piece, closers[opener[1]], [] if following else tail, openings)
         if note:
             notes[note] = None
         elif value is None:
@@ -303,7 +296,7 @@ def tagged(
     return found, list(notes)
 
 
-def _closed_value(piece: str, closer: str, tail: Sequence[str]) -> tuple[str | None, str]:
+def _closed_value(piece: str, closer: str, tail: Sequence[str], openings: Sequence[str]) -> tuple[str | None, str]:
     """A parameter's value and the repair that it took; no value if text follows its closer.
 
     Of the last parameter what follows may be all that there is of `tail`, the closing tags of the call.
@@ -312,17 +305,19 @@ def _closed_value(piece: str, closer: str, tail: Sequence[str]) -> tuple[str | N
     if closed:
         if not after.strip():
             return before, ""
+        if any(opening.startswith(after.strip()) for opening in openings):
+            return None, ""  # another parameter may begin there
         if tail and (is_partial_closer(after, tail) or _TAG.fullmatch(after.strip())):
             return before, Repair.CORRUPT_CLOSER
         return None, ""
     value, corrupt = without_corrupt_closer(piece, [closer])
     if corrupt:
-        return _framed(value, piece), Repair.CORRUPT_PARAMETER_CLOSER
+        return _with_space(value, piece), Repair.CORRUPT_PARAMETER_CLOSER
     before, bracket, tag = piece.rstrip().rpartition("<")
     if bracket and _TAG.fullmatch(bracket + tag):
         if f"<{tag.strip('/>')}>" in before:
             return None, ""  # that closes what was opened in the value
-        return _framed(before.rstrip(), piece), Repair.WRONG_PARAMETER_CLOSER
+        return before, Repair.WRONG_PARAMETER_CLOSER
     if _BEGUN.search(piece.rstrip()):
         return None, ""  # is that content?
     return (piece if tail else _framed(piece.rstrip(), piece)), Repair.MISSING_PARAMETER_CLOSER
@@ -330,6 +325,12 @@ def _closed_value(piece: str, closer: str, tail: Sequence[str]) -> tuple[str | N
 
 _BEGUN = re.compile(r"</?[\w:.-]{0,64}\Z")
 _TAG = re.compile(r"</?[\w:.-]{1,64}>")
+
+
+def _with_space(value: str, piece: str) -> str:
+    """A value with the white space that it ends with in `piece`."""
+    rest = piece[len(value) :]
+    return value + rest[: len(rest) - len(rest.lstrip())]
 
 
 def _framed(value: str, piece: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from vtc.dialects.reading.context import Context, SaysText, Verdict
 from vtc.dialects.reading.cursor import Found
 from vtc.dialects.syntax.pattern import Scan
@@ -23,19 +25,28 @@ class InText(SaysText):
     def scan(self) -> Scan:
         return self.context.grammar.text
 
+    @property
+    def answer_end(self) -> Scan:
+        return self.context.grammar.answer
+
     def marker(self, found: Found) -> None:
         """Take out a marker of the model's that is no part of its message."""
         self.say(found.start())
         self.context.speech.mark(Markup(self.context.cursor.take(found.end())))
 
-    def think(self, found: Found) -> None:
+    def answer(self, found: Found) -> None:
+        """Begin what is text whatever it looks like."""
+        self.context.begins, self.context.undecided = "text", False
+        self.marker(found)
+
+    def think(self, found: Found) -> tuple[None, bool]:
         """Begin reasoning."""
         context = self.context
         context.begins, context.undecided = "text", False
         if context.began_inside is None:
             context.began_inside = False
         write_tag(context, found)
-        context.inside = InReasoning(context, opened=True)
+        return None, True
 
     def closed(self, found: Found) -> None:
         """End reasoning that is empty: its opening tag stands in the prompt."""
@@ -44,43 +55,42 @@ class InText(SaysText):
         self.context.begins, self.context.undecided = "text", False
         write_tag(self.context, found)
 
-    def stray(self, found: Found) -> Verdict | None:
+    def stray(self, found: Found) -> Literal[Verdict.REASONING] | None:
         """Read a closing tag that nothing opened: the reply began inside, and was not taken to.
 
         What has left as text stays text. Else it is reasoning, and a call in it is made only at its end, if nothing
-        else is said.
+        else is said. Behind words on its line the tag may be one that the reply speaks of: it shows nothing for others.
         """
         context = self.context
+        self.say(found.start())
         if context.began_inside is None:
-            context.began_inside = True
+            context.began_inside, context.shows_beginning = True, not context.speech.in_line
         if not context.undecided:
             self.say(found.end())
             return None
         context.undecided = False
-        self.say(found.start())
         thoughts, context.thought = context.speech.take_back()
         if thoughts:
             context.speech.emit(_KINDS[context.think](thoughts))
         write_tag(context, found)
         return Verdict.REASONING
 
-    def other(self, _: Found | None = None) -> Verdict | None:
+    def other(self, _: Found | None = None) -> Literal[Verdict.REASONING, Verdict.UNKNOWN] | None:
         """Read what stands here as text, unless the reply begins inside of the reasoning."""
         context = self.context
         context.cursor.seek = context.cursor.at
         begins, context.begins = context.begins, "text"
         if begins in ("text", "either"):
             return None
-        context.inside = InReasoning(context)
         return Verdict.REASONING if begins == "reasoning" else Verdict.UNKNOWN
 
 
 class InReasoning:
-    """Between the reasoning tags, the first of which was read if it is `opened`."""
+    """Text between reasoning tags, the first of which was read if it is `opened`."""
 
     __slots__ = ("_kind", "_opened", "_quoted_end", "context")
 
-    def __init__(self, context: Context, *, opened: bool = False) -> None:
+    def __init__(self, context: Context, opened: bool = False) -> None:
         self.context = context
         self._opened = opened
         self._quoted_end = ""
@@ -121,9 +131,8 @@ class InReasoning:
             self.context.cursor.seek = self.context.cursor.at
         else:
             self.say(len(self.context.cursor.text))
-        self.context.inside = InText(self.context)
 
-    def close(self, found: Found) -> Verdict | None:
+    def close(self, found: Found) -> Literal[Verdict.CONTENT] | None:
         """End reasoning: the reply begins."""
         quoted_end, self._quoted_end = self._quoted_end, ""
         if found[0] == quoted_end:
@@ -133,7 +142,6 @@ class InReasoning:
             self.context.began_inside = True
         self.say(found.start())
         write_tag(self.context, found)
-        self.context.inside = InText(self.context)
         return None
 
 

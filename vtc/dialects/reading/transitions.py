@@ -1,80 +1,31 @@
-"""The reader as a table: in each state, what every token does and which state follows.
+"""The reader as a table: for each state its class, what every token does and which state follows.
 
-`reader.py` turns the crank. A token that the table does not know in a state is an error of ours. A picture of it is in
-docs/reader.md, drawn from the table.
+`reader.py` turns the crank, and makes the object of a state. An action sets no state: it returns a verdict, and the
+data that the next object needs. A token or a verdict that the table does not know in a state is an error of ours. A
+picture of it is in docs/reader.md, drawn from the table.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from enum import Enum
 from typing import Any, NamedTuple
 
 from vtc.dialects.reading.after_call import NEVER, AfterCall, Invented, Spilled, Undecided
 from vtc.dialects.reading.beginning import next_call
 from vtc.dialects.reading.call import InCall, InJson, ends, value_ends
 from vtc.dialects.reading.code import InCode, begin_first_line, begin_in_text, begin_line, open_code
-from vtc.dialects.reading.context import Verdict
+from vtc.dialects.reading.context import Inside, Outcome, Verdict
 from vtc.dialects.reading.doubt import InDoubt, doubt
+from vtc.dialects.reading.states import State
 from vtc.dialects.reading.text import InReasoning, InText
 from vtc.dialects.reading.value import InValue
 from vtc.dialects.syntax.pattern import Scan
 
 
-class State(Enum):
-    __hash__ = object.__hash__  # that of `Enum` is a call in Python, and states are looked up for every token
-
-    START = "start"
-    """Nothing but white space yet: what only counts for a whole reply may begin here."""
-    TEXT = "text"
-    DOUBT = "doubt"
-    """Behind markup that is none of the message where a call follows it, or the end of the reply."""
-    INFO = "info"
-    """After a code block's opening fence, up to the end of its line."""
-    FENCE = "fence"
-    """In a code block, or in an element that quotes."""
-    LINE = "line"
-    """In a line of indented code, or in one that quotes."""
-    SPAN = "span"
-    """After backticks that may open a code span."""
-    QUOTED = "quoted"
-    """In a code span, after the opening tag of a call."""
-    REASONING = "reasoning"
-    UNKNOWN = "unknown"
-    """At the beginning of a whole reply, which may be reasoning that the prompt opened."""
-    ARGUMENTS = "arguments"
-    """After a call's opening tag: parameters follow."""
-    SOLE = "sole"
-    """After a call's opening tag: the value of its one parameter, without tags."""
-    ATTRIBUTES = "attributes"
-    """In the opening tag of a call whose parameters are attributes."""
-    VALUE = "value"
-    GUESS = "guess"
-    """In the value of a parameter that may be none."""
-    CLOSING = "closing"
-    """After a closer in a value: structure follows, or it is content."""
-    JSON = "json"
-    """In arguments that know their own end."""
-    TAIL = "tail"
-    """After those: closers follow."""
-    AFTER = "after"
-    """After a call."""
-    INVENTED = "invented"
-    """In a result that the model wrote itself, up to the end of the reply."""
-    UNDECIDED = "undecided"
-    """After a call that is quoted if text follows."""
-    WHOLE = "whole"
-    """After a section that must be the whole reply."""
-    DAMAGED = "damaged"
-    """In a call that broke, up to the next call or the end of the reply."""
-    SPILL = "spill"
-    """In text that was a call until it broke, up to its closer."""
-
-
 class Step(NamedTuple):
-    """What happens, and the state after that: `next`, or one of `others` by the verdict of the action."""
+    """An action, and the state after it: `next`, or one of `others` by the verdict of the action."""
 
-    action: Callable[..., Verdict | None]
+    action: Callable[..., Outcome]
     next: State
     others: Mapping[Verdict, State] = {}
 
@@ -90,10 +41,12 @@ class Tokens(dict[str, Step]):
         return self[token]
 
 
-class Row(NamedTuple):
+class Row[Of: Inside](NamedTuple):
     """One state."""
 
-    scan: Callable[[Any], Scan | None]
+    inside: type[Of]
+    """The class of its object. It is made when the state begins, but for one of this class that may go on."""
+    scan: Callable[[Of], Scan | None]
     """What looks for its tokens; none if it finds its own end."""
     tokens: Tokens
     otherwise: Step | None = None
@@ -109,9 +62,11 @@ class Row(NamedTuple):
 
 
 _OF_CALL = {Verdict.JSON: State.JSON, Verdict.ATTRIBUTES: State.ATTRIBUTES}
-_COMPLETE = {Verdict.UNDECIDED: State.UNDECIDED, Verdict.REFUSED: State.TEXT}
+_REFUSED = {Verdict.REFUSED: State.TEXT}
+_COMPLETE = {**_REFUSED, Verdict.UNDECIDED: State.UNDECIDED}
 _NO_CALL = {**_COMPLETE, Verdict.SPILLED: State.SPILL}
-_TO_CONTENT = {Verdict.CONTENT: State.VALUE, Verdict.REFUSED: State.TEXT}
+_TO_CONTENT = {**_REFUSED, Verdict.CONTENT: State.VALUE}
+_REASONS = {Verdict.REASONING: State.REASONING, Verdict.UNKNOWN: State.UNKNOWN}
 _UNBOUNDED = {Verdict.UNBOUNDED: State.SPAN}
 
 
@@ -131,29 +86,29 @@ _DOUBT = Step(doubt, State.DOUBT, {Verdict.INDENTED: State.LINE})
 _DOUBT_MORE = Step(InDoubt.more, State.DOUBT, {Verdict.UNBOUNDED: State.TEXT})
 _DONE = Step(InCall.done, State.AFTER, _NO_CALL)
 _NO_MORE = Step(AfterCall.other, State.TEXT, {Verdict.WHOLE: State.WHOLE})
-_END_IN_CALL = Step(ends, State.TEXT, {Verdict.REFUSED: State.TEXT})
+_END_IN_CALL = Step(ends, State.TEXT, _REFUSED)
 
-TABLE: Mapping[State, Row] = {
+TABLE: Mapping[State, Row[Any]] = {
     State.START: Row(
+        InText,
         lambda inside: inside.start,
         Tokens(
             h=_begin(State.START),
             think=Step(InText.think, State.REASONING),
             closed=Step(InText.closed, State.START),
             marker=Step(InText.marker, State.START),  # gpt-oss: <|start|>assistant<|channel|>analysis<|message|>
-            line=Step(
-                begin_first_line,
-                State.TEXT,
-                {Verdict.INDENTED: State.LINE, Verdict.REASONING: State.REASONING, Verdict.UNKNOWN: State.UNKNOWN},
-            ),
+            answer=Step(InText.answer, State.ANSWER),
+            line=Step(begin_first_line, State.TEXT, {Verdict.INDENTED: State.LINE, **_REASONS}),
         ),
-        otherwise=Step(InText.other, State.TEXT, {Verdict.REASONING: State.REASONING, Verdict.UNKNOWN: State.UNKNOWN}),
+        otherwise=Step(InText.other, State.TEXT, _REASONS),
     ),
     State.TEXT: Row(
+        InText,
         lambda inside: inside.scan,
         Tokens(
             h=_begin(State.TEXT),
             marker=Step(InText.marker, State.TEXT),
+            answer=Step(InText.answer, State.ANSWER),
             stray=Step(InText.stray, State.TEXT, {Verdict.REASONING: State.START}),
             ending=_DOUBT,
             orphan=_DOUBT,
@@ -168,7 +123,16 @@ TABLE: Mapping[State, Row] = {
         flows=True,
         spoken=True,
     ),
+    State.ANSWER: Row(
+        InText,
+        lambda inside: inside.answer_end,
+        Tokens(answered=Step(InText.marker, State.TEXT)),
+        text=Step(InText.say, State.ANSWER),
+        flows=True,
+        spoken=True,
+    ),
     State.DOUBT: Row(
+        InDoubt,
         lambda inside: inside.scan,
         Tokens(
             h=Step(InDoubt.call, State.ARGUMENTS, {**_OF_CALL, Verdict.CONTENT: State.TEXT}),
@@ -179,6 +143,7 @@ TABLE: Mapping[State, Row] = {
         otherwise=Step(InDoubt.decided, State.TEXT),
     ),
     State.INFO: Row(
+        InCode,
         lambda inside: inside.info,
         Tokens(
             newline=Step(InCode.info_end, State.FENCE),
@@ -187,6 +152,7 @@ TABLE: Mapping[State, Row] = {
         text=Step(InCode.say, State.INFO),
     ),
     State.FENCE: Row(
+        InCode,
         lambda inside: inside.block,
         Tokens(
             h=Step(InCode.call, State.ARGUMENTS, {**_OF_CALL, Verdict.CONTENT: State.FENCE}),
@@ -198,6 +164,7 @@ TABLE: Mapping[State, Row] = {
         spoken=True,
     ),
     State.LINE: Row(
+        InCode,
         lambda inside: inside.line,
         Tokens(
             h=Step(InCode.call, State.ARGUMENTS, {**_OF_CALL, Verdict.CONTENT: State.LINE}),
@@ -211,6 +178,7 @@ TABLE: Mapping[State, Row] = {
         spoken=True,
     ),
     State.SPAN: Row(
+        InCode,
         lambda inside: inside.span,
         Tokens(
             ticks=Step(InCode.span_ticks, State.SPAN, {Verdict.ENDS: State.TEXT}),
@@ -228,6 +196,7 @@ TABLE: Mapping[State, Row] = {
         spoken=True,
     ),
     State.QUOTED: Row(
+        InCode,
         lambda inside: inside.span_end,
         Tokens(
             ticks=Step(InCode.quoted_ticks, State.TEXT, {**_UNBOUNDED, Verdict.CONTENT: State.QUOTED}),
@@ -239,79 +208,83 @@ TABLE: Mapping[State, Row] = {
         text=Step(InCode.hold, State.QUOTED, _UNBOUNDED),
     ),
     State.REASONING: Row(
+        InReasoning,
         lambda inside: inside.scan,
         _reasoning(State.REASONING),
         text=Step(InReasoning.say, State.REASONING),
         flows=True,
     ),
     State.UNKNOWN: Row(
+        InReasoning,
         lambda inside: inside.scan,
         _reasoning(State.UNKNOWN),
         text=Step(InReasoning.pass_over, State.UNKNOWN),
         end=Step(InReasoning.none, State.START),
     ),
     State.ARGUMENTS: Row(
+        InCall,
         lambda inside: inside.arguments,
         Tokens(
             p=Step(
-                InCall.param,
-                State.VALUE,
-                {Verdict.GUESS: State.GUESS, Verdict.AROUND: State.ARGUMENTS, Verdict.REFUSED: State.TEXT},
+                InCall.param, State.VALUE, {**_REFUSED, Verdict.GUESS: State.GUESS, Verdict.AROUND: State.ARGUMENTS}
             ),
             tail=Step(InCall.no_params, State.AFTER, _NO_CALL),
-            closer=Step(InCall.orphan, State.ARGUMENTS, {Verdict.REFUSED: State.TEXT}),
+            closer=Step(InCall.orphan, State.ARGUMENTS, _REFUSED),
             json=Step(InCall.json_arguments, State.JSON, {Verdict.JSON: State.JSON}),
         ),
         otherwise=Step(
-            InCall.nothing,
-            State.AFTER,
-            {**_NO_CALL, Verdict.GUESS: State.SOLE, Verdict.CONTENT: State.ARGUMENTS},
+            InCall.nothing, State.AFTER, {**_NO_CALL, Verdict.GUESS: State.SOLE, Verdict.CONTENT: State.ARGUMENTS}
         ),
     ),
     State.SOLE: Row(
+        InCall,
         lambda inside: inside.sole,
         Tokens(
             tail=Step(InCall.sole_end, State.AFTER, _NO_CALL),
-            lt=Step(InCall.sole_tag, State.TEXT, {Verdict.REFUSED: State.TEXT}),
+            lt=Step(InCall.sole_tag, State.TEXT, _REFUSED),
         ),
-        text=Step(InCall.sole_value, State.SOLE, {Verdict.REFUSED: State.TEXT}),
+        text=Step(InCall.sole_value, State.SOLE, _REFUSED),
         end=_END_IN_CALL,
     ),
     State.ATTRIBUTES: Row(
+        InCall,
         lambda inside: inside.attributes,
         Tokens(
             end=Step(
                 InCall.attributes_end,
-                State.TAIL,
-                {**_NO_CALL, Verdict.CONTENT: State.ATTRIBUTES, Verdict.DONE: State.AFTER},
+                State.AFTER,
+                {**_NO_CALL, Verdict.CONTENT: State.ATTRIBUTES, Verdict.CLOSERS: State.TAIL},
             ),
         ),
         text=Step(InCall.hold, State.ATTRIBUTES),
         end=_END_IN_CALL,
     ),
     State.VALUE: Row(
+        InValue,
         lambda inside: inside.scan,
         Tokens(
             o=Step(InValue.quoted_param, State.VALUE),
             q=Step(InValue.quoted_call, State.VALUE),
-            tail=Step(InValue.quoted_tail, State.VALUE, {Verdict.REFUSED: State.TEXT}),
-            lost=Step(InValue.lost_call, State.VALUE, {Verdict.REFUSED: State.TEXT}),
-            c=Step(InValue.closer, State.CLOSING, {Verdict.REFUSED: State.TEXT}),
+            tail=Step(InValue.quoted_tail, State.VALUE, _REFUSED),
+            lost=Step(InValue.lost_call, State.VALUE, _REFUSED),
+            c=Step(InValue.closer, State.CLOSING, _REFUSED),
         ),
         text=Step(InValue.hold, State.VALUE),
-        end=Step(value_ends, State.TEXT, {Verdict.DAMAGED: State.DAMAGED, Verdict.REFUSED: State.TEXT}),
+        end=Step(value_ends, State.TEXT, {**_REFUSED, Verdict.DAMAGED: State.DAMAGED}),
         flows=True,
     ),
     State.GUESS: Row(
+        InValue,
         lambda inside: inside.guess,
         Tokens(
-            c=Step(InValue.closer, State.CLOSING, {Verdict.REFUSED: State.TEXT}),
-            lt=Step(InValue.no_param, State.TEXT, {Verdict.REFUSED: State.TEXT}),
+            c=Step(InValue.closer, State.CLOSING, _REFUSED),
+            lt=Step(InValue.no_param, State.TEXT, _REFUSED),
         ),
-        text=Step(InValue.hold_guess, State.GUESS, {Verdict.REFUSED: State.TEXT}),
+        text=Step(InValue.hold_guess, State.GUESS, _REFUSED),
         end=_END_IN_CALL,
     ),
     State.CLOSING: Row(
+        InValue,
         lambda inside: inside.closing,
         Tokens(
             p=Step(InValue.next_param, State.VALUE, {**_TO_CONTENT, Verdict.GUESS: State.GUESS}),
@@ -324,16 +297,18 @@ TABLE: Mapping[State, Row] = {
         otherwise=Step(InValue.content_or_end, State.AFTER, {**_TO_CONTENT, **_NO_CALL}),
     ),
     State.JSON: Row(
+        InJson,
         lambda _: None,
         Tokens(),
         otherwise=Step(
             InJson.read,
             State.TAIL,
-            {**_NO_CALL, Verdict.DAMAGED: State.DAMAGED, Verdict.WAIT: State.JSON},
+            {**_REFUSED, Verdict.SPILLED: State.SPILL, Verdict.DAMAGED: State.DAMAGED, Verdict.WAIT: State.JSON},
         ),
         end=_END_IN_CALL,
     ),
     State.TAIL: Row(
+        InCall,
         lambda inside: inside.tail,
         Tokens(
             tail=_DONE,
@@ -344,6 +319,7 @@ TABLE: Mapping[State, Row] = {
         otherwise=Step(InCall.no_tail, State.AFTER, {**_NO_CALL, Verdict.DAMAGED: State.DAMAGED}),
     ),
     State.AFTER: Row(
+        AfterCall,
         lambda inside: inside.scan,
         Tokens(
             o=Step(AfterCall.closer, State.AFTER, {Verdict.WHOLE: State.WHOLE}),
@@ -352,8 +328,9 @@ TABLE: Mapping[State, Row] = {
         ),
         otherwise=_NO_MORE,
     ),
-    State.INVENTED: Row(lambda _: NEVER, Tokens(), text=Step(Invented.leave_out, State.INVENTED)),
+    State.INVENTED: Row(Invented, lambda _: NEVER, Tokens(), text=Step(Invented.leave_out, State.INVENTED)),
     State.UNDECIDED: Row(
+        Undecided,
         lambda inside: inside.scan,
         Tokens(
             o=Step(Undecided.closer, State.UNDECIDED),
@@ -363,11 +340,13 @@ TABLE: Mapping[State, Row] = {
         otherwise=_NO_MORE,
     ),
     State.WHOLE: Row(
+        AfterCall,
         lambda inside: inside.end,
         Tokens(end=Step(AfterCall.ends, State.TEXT)),
         otherwise=Step(AfterCall.not_whole, State.TEXT),
     ),
     State.DAMAGED: Row(
+        InCall,
         lambda inside: inside.damaged,
         Tokens(d=Step(InCall.damage_end, State.AFTER, _COMPLETE)),
         otherwise=Step(InCall.damage_end, State.AFTER, _COMPLETE),
@@ -375,6 +354,7 @@ TABLE: Mapping[State, Row] = {
         flows=True,
     ),
     State.SPILL: Row(
+        Spilled,
         lambda inside: inside.scan,
         Tokens(closer=Step(Spilled.through, State.TEXT)),
         text=Step(Spilled.say, State.SPILL),

@@ -7,8 +7,10 @@
 
 from __future__ import annotations
 
-from vtc.dialects.reading.after_call import complete, hold, mends, refuse
-from vtc.dialects.reading.context import Context, Verdict
+from typing import Literal, NamedTuple
+
+from vtc.dialects.reading.after_call import Ended, complete, hold, mends, refuse
+from vtc.dialects.reading.context import Context, Refused, Verdict
 from vtc.dialects.reading.cursor import Found
 from vtc.dialects.reading.nesting import NEXT_CALL, Nesting
 from vtc.dialects.reading.open_call import OpenCall
@@ -25,16 +27,26 @@ MOST_GUESS = 1000
 SWALLOWED = "a parameter may have swallowed another call, as its closing tag is missing"
 
 
-def open_value(context: Context, call: OpenCall, found: Found) -> Verdict | None:
+type Opened = tuple[None, OpenParam] | tuple[Literal[Verdict.GUESS], OpenParam] | Refused
+type Content = Literal[Verdict.CONTENT] | Refused
+
+
+class OpenParam(NamedTuple):
+    """The parameter whose value is read."""
+
+    call: OpenCall
+    pattern: int
+    """Which of the dialect's patterns for parameters it is."""
+    key: str
+    """Its name, where its closing tag holds that; else empty."""
+    guess: bool
+    """It may be none: a dialect of bare tags, and no declared parameter was read yet."""
+
+
+def open_value(context: Context, call: OpenCall, found: Found) -> Opened:
     """Begin a parameter."""
-    token = found.lastgroup
-    assert token is not None
-    groups = found.groupdict()
-    key, param = groups[f"key_{token}"], int(token[1:])
-    if call.wraps_arguments(key) and found[0].strip() == f"<{key}>" and context.lenient:
-        call.repairs[Repair.ARGUMENTS_KEY] = None
-        hold(context, call, context.cursor.take(found.end()))
-        return Verdict.AROUND
+    token, groups = found.lastgroup or "", found.groupdict()
+    key, param = call.syntax.dialect.unescaped(groups[f"key_{token}"]), int(token[1:])
     guess = call.begins_with_a_guess(key)
     element = call.syntax.is_element(param)
     if (guess and not call.may_guess) or (element and not call.declares(key)):
@@ -45,11 +57,11 @@ def open_value(context: Context, call: OpenCall, found: Found) -> Verdict | None
     if call.undeclared > MOST_UNDECLARED and not call.syntax.closers_alike:
         return refuse(context, call, f"it has more than {MOST_UNDECLARED} parameters that its tool does not declare")
     alike = call.syntax.closers_alike and not element
-    context.inside = InValue(context, call, param, "" if alike else key, guess=guess)
-    return Verdict.GUESS if guess else None
+    opened = OpenParam(call, param, "" if alike else key, guess)
+    return (Verdict.GUESS, opened) if guess else (None, opened)
 
 
-def no_arguments(context: Context, call: OpenCall) -> Verdict:
+def no_arguments(context: Context, call: OpenCall) -> Refused:
     return refuse(context, call, "no parameter follows the opening tag")
 
 
@@ -58,14 +70,10 @@ class InValue:
 
     __slots__ = ("_closers", "_guess", "_key", "_nesting", "_paired", "_param", "_size", "call", "context")
 
-    def __init__(self, context: Context, call: OpenCall, param: int, key: str, *, guess: bool) -> None:
+    def __init__(self, context: Context, param: OpenParam) -> None:
         self.context = context
-        self.call = call
-        self._param = param
-        self._key = key
+        self.call, self._param, self._key, self._guess = param
         self._nesting = Nesting()
-        self._guess = guess
-        """It may be none: a dialect of bare tags, and no declared parameter was read yet."""
         self._size = 0
         """Characters of a value that may be none."""
         self._closers = 0
@@ -98,7 +106,7 @@ class InValue:
         if text := self.context.cursor.take(end):
             hold(self.context, self.call, text, value=True)
 
-    def hold_guess(self, end: int) -> Verdict | None:
+    def hold_guess(self, end: int) -> Refused | None:
         """Keep text of a value that may be none; refuse the call if that is too long."""
         most = MOST_GUESS - self._size
         end = min(end, self.context.cursor.at + most)
@@ -119,18 +127,18 @@ class InValue:
         self.call.quotes_calls = True
         self.context.cursor.seek = found.end()
 
-    def quoted_tail(self, found: Found) -> Verdict | None:
+    def quoted_tail(self, found: Found) -> Refused | None:
         """Read a closer of the call: it never ends the value, only a parameter's closer does."""
         return self._close_call(self._nesting.close_call(), found.end())
 
-    def lost_call(self, found: Found) -> Verdict | None:
+    def lost_call(self, found: Found) -> Refused | None:
         """Read the same with another call right after it."""
         kind = self._nesting.close_call()
         if kind is None:
             self._nesting.call_follows()
         return self._close_call(kind, found.start(f"head_{found.lastgroup}"))
 
-    def _close_call(self, kind: int | None, end: int) -> Verdict | None:
+    def _close_call(self, kind: int | None, end: int) -> Refused | None:
         if kind != NEXT_CALL:
             self.context.cursor.seek = end
             return None
@@ -139,7 +147,7 @@ class InValue:
 
     # Its closer
 
-    def closer(self, found: Found) -> Verdict | None:
+    def closer(self, found: Found) -> Refused | None:
         """Read a closer of the parameter: what follows decides whether it ends the value."""
         if self._guess and (verdict := self.hold_guess(found.start())):
             return verdict
@@ -149,7 +157,7 @@ class InValue:
         self.context.cursor.seek = found.end()
         return None
 
-    def closer_again(self, found: Found) -> Verdict | None:
+    def closer_again(self, found: Found) -> Content | None:
         """Read one more closer: a run of them is one closer."""
         if self._paired or self._closers == MOST_CLOSERS:
             return self.content()
@@ -157,40 +165,41 @@ class InValue:
         self.context.cursor.seek = found.end()
         return None
 
-    def content(self, _: Found | None = None) -> Verdict:
+    def content(self, _: Found | None = None) -> Content:
         """Take the closers for content of the value."""
         if self._guess:
             return no_arguments(self.context, self.call)
         self._nesting.balance -= self._closers - 1
         return Verdict.CONTENT
 
-    def no_param(self, found: Found) -> Verdict:
+    def no_param(self, found: Found) -> Refused:
         """Refuse the call: in what may be no value stands a tag."""
         return self.hold_guess(found.start()) or no_arguments(self.context, self.call)
 
-    def call_follows(self, _: Found) -> Verdict:
+    def call_follows(self, _: Found) -> Content:
         if not self._paired:
             self._nesting.call_follows()
         return self.content()
 
-    def garbled_opener(self, _: Found) -> Verdict:
+    def garbled_opener(self, _: Found) -> Content:
         """Read the beginning of a parameter's opener that goes on otherwise: the value may have ended here."""
         if self._paired or self._nesting.calls:
             return self.content()
         return refuse(self.context, self.call, "the opening tag of a parameter is garbled")
 
-    def next_param(self, found: Found) -> Verdict | None:
+    def next_param(self, found: Found) -> Opened | Content:
         """Read a parameter's opener after the closer."""
         if self._paired:
             self._nesting.adjacent |= not self._nesting.calls
             return self.content()
-        key, param = found[f"key_{found.lastgroup}"], int((found.lastgroup or "p0")[1:])
+        param = int((found.lastgroup or "p0")[1:])
+        key = self.call.syntax.dialect.unescaped(found[f"key_{found.lastgroup}"])
         if self.call.quotes(key) or (self.call.syntax.is_element(param) and not self.call.declares(key)):
             return self.content()
         self._close()
         return open_value(self.context, self.call, found)
 
-    def call_closer(self, found: Found) -> Verdict | None:
+    def call_closer(self, found: Found) -> Ended | Content:
         """End the call: even if an opener in the value pairs with the closer, as long as it quotes no open call."""
         if self._guess:
             return no_arguments(self.context, self.call)
@@ -200,7 +209,7 @@ class InValue:
         self._close()
         return complete(self.context, self.call, found)
 
-    def last_tag(self, found: Found) -> Verdict | None:
+    def last_tag(self, found: Found) -> Ended | Content:
         """Read another closing tag after several closers, one of which stands for the call's."""
         if self._closers == 1 or self._guess or not self.context.lenient:
             return self.content()
@@ -208,7 +217,7 @@ class InValue:
         self._close()
         return complete(self.context, self.call, found)
 
-    def content_or_end(self) -> Verdict | None:
+    def content_or_end(self) -> Ended | Content:
         """Read text after a closer, or the end of the reply, where only closers of the call are missing."""
         cursor = self.context.cursor
         ended = cursor.final and cursor.is_blank(cursor.seek) and not (self._paired or self._guess)

@@ -77,12 +77,21 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
     parameters in the parameter, an item's key being `item`. (In keyword arguments strings, too: in double quotes, or
     with `repr` as Python has them.)"""
     codec: Literal["json", "gemma"] = "json"
-    """How `{args}` is written: as JSON, or as Gemma 4 does (`gemma_body.py`)."""
+    """How `{args}` is written: as JSON, or as Gemma 4 does, with bare keys and strings between `string_token`."""
+    string_token: str = '<|"|>'
+    """What stands on either side of a string of the codec `gemma`: a marker that begins with `<`."""
+    entities: bool = False
+    """The key of a parameter is escaped as in an attribute of XML: `&quot;` and `&amp;`."""
+    cdata: bool = False
+    """A value may stand in a CDATA section, which only sets it off; elsewhere a section belongs to the value."""
     frame: Literal["pattern", "multiline"] = "pattern"
     """`multiline`: a value of several lines is set off by one newline on either side."""
     json_body: bool = True
     """Clients that read the dialect take arguments as one JSON object in the call's body, too. What would not survive
     between tags is written so; for a model it is in every dialect."""
+    to_last_closer: tuple[str, ...] = ()
+    """Parameters, as `tool.parameter`, whose value a client ends at the last closer in the call. Those of all others it
+    ends at the first, whatever follows."""
     in_code: Literal["text", "call"] = "text"
     """Whether a call inside a Markdown code block or span is a call."""
     json: Envelope = Envelope()
@@ -110,6 +119,14 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
     def sections(self) -> tuple[str, ...]:
         return (self.section,) if isinstance(self.section, str) else self.section
 
+    def escaped(self, key: str) -> str:
+        """The key of a parameter as it is written."""
+        return key.replace("&", "&amp;").replace('"', "&quot;") if self.entities else key
+
+    def unescaped(self, written: str) -> str:
+        """The key of a parameter that is written so."""
+        return written.replace("&quot;", '"').replace("&amp;", "&") if self.entities else written
+
     @property
     def may_be_quoted(self) -> bool:
         """False if its calls count wherever they stand, as for a client that looks for them in all of the text."""
@@ -119,6 +136,16 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
     def is_json_reply(self) -> bool:
         """True if a call is nothing but JSON, as an answer in JSON is."""
         return self.names == "declared" and any(call.startswith("{json}") for call in self.calls)
+
+    @property
+    def is_framed(self) -> bool:
+        """True if its markers alone tell a call, so that one of a tool that was not offered is a call, too.
+
+        Where a parameter may be any tag, as in data of all kinds, only the tool's schema tells it.
+        """
+        patterns = self.sections if self.section_required else self.calls
+        is_marked = any(_is_marker(_opening(text)) for text in patterns)
+        return self.names == "any" and is_marked and not any(text.startswith("<{key}>") for text in self.params)
 
     @property
     def result_opening(self) -> str:
@@ -179,6 +206,8 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
         if not self.calls:
             raise pattern.PatternError("call", "at least one pattern is needed")
         bodies = [pattern.parse(text, "call") for text in self.calls]
+        if not self.string_token.startswith("<"):
+            raise pattern.PatternError("string_token", f"{self.string_token!r} must begin with '<'")
         if not self.params and any(pattern.Slot("params") in parts for parts in bodies):
             raise pattern.PatternError("param", "a call with {params} needs a pattern for one parameter")
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
 from vtc.dialects.arguments.envelope import AROUND, LISTS
-from vtc.dialects.syntax import pattern
+from vtc.dialects.repair import stands_whole
+from vtc.dialects.syntax import pattern, tool_names
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.markup import QUOTES, by_spelling, literal, loosened, markup, trimmed, with_attributes
 from vtc.dialects.syntax.pattern import Chars, Group, Lit, Maybe, OneOf, Part, Slot, Space
@@ -17,10 +19,15 @@ NAME = r"\w.:\-/"
 MOST_NAME = 128
 """Characters of a tool's name; no text is a call of one with more."""
 KEY = r"^\s<>\"'=/\\"
+ESCAPED_KEY = r"^\"\\"
+"""Characters of a key in an attribute that entities stand for its quotes in."""
 ELEMENT = "<{key}>{value}</{key}>"
 _TAG_NAME = re.compile(r"<[\w:.-]{3,}")
+_TAGS = re.compile(r"(?:<[^<>]*>|\S)+")
 _BETWEEN_TAGS = re.compile(r"\s*\n\s*|(?<=>)\s*(?=<)")
 _BRACKETS = re.compile(r"^[\])}]+(?=<[|/\w]|\[/)")
+COMMENTS = ("//", "/*", "#")
+"""What models begin a comment in JSON with."""
 CODE_BLOCK = Maybe((Lit("```"), Maybe((Lit("json"),)), Space()))
 """The opening fence of a code block that stands inside of a call's tags."""
 
@@ -42,11 +49,21 @@ class CallSyntax:
     def whole_reply(self) -> bool:
         return bool(self.section) and self.dialect.section_anchor == "message"
 
+    @cached_property
+    def child_mark(self) -> str:
+        """What stands before each tag in a list or an object, in a dialect that writes them as tags; else empty."""
+        return self.dialect.params[0].partition("<{key}>")[0] if self.dialect.values == "nested" else ""
+
     @property
     def lists_calls(self) -> bool:
         """True if its section is a list in brackets."""
         before, _, after = self.section.partition("{calls}")
         return before.endswith("[") and after.startswith("]")
+
+    def unoffered(self, written: str, repairs: Collection[str], *, in_json: bool) -> str | None:
+        """The name of a tool that is not offered; None if a call that took these repairs is none of such a tool."""
+        is_call = self.dialect.is_framed and stands_whole(repairs, in_json=in_json)
+        return tool_names.unoffered(written) if is_call else None
 
     @property
     def whole_line(self) -> bool:
@@ -100,7 +117,7 @@ class CallSyntax:
 
     def closing_tags(self, name: str) -> list[str]:
         """The closing tags of the call and of the sections it may stand in, as they are written."""
-        return [tag for text in self._closers_of(name) for tag in text.split()]
+        return [tag for text in self._closers_of(name) for tag in _TAGS.findall(text)]
 
     def closing_markup(self) -> list[tuple[Part, ...]]:
         """The closing tags of any of its calls and of their sections, one by one; without those that hold a name."""
@@ -124,9 +141,19 @@ class CallSyntax:
     def param_opener(self, keys: tuple[str, ...]) -> re.Pattern[str]:
         """Finds the opening tag of one of these parameters; group 1 is which."""
         before, _ = pattern.split(pattern.parse(self.dialect.params[0], "param"), ("value",))
-        slots = _param_slots(Group((OneOf(keys),), "key"))
+        slots = _param_slots(Group((OneOf(tuple(map(self.dialect.escaped, keys))),), "key"))
         parts = loosened(trimmed(markup(before, self.dialect, slots)))
         return re.compile(pattern.whole(parts, "opener"))
+
+    def next_params(self, body: str) -> list[str]:
+        """The names of the parameters that open directly after a closer, declared or not, if closers are all alike."""
+        if not self.closers_alike:
+            return []
+        key = ESCAPED_KEY if self.dialect.entities else KEY
+        before, _ = pattern.split(pattern.parse(self.dialect.params[0], "param"), ("value",))
+        opener = loosened(trimmed(markup(before, self.dialect, _param_slots(Chars(key, MOST_NAME, "key")))))
+        parts = (*self.param_tail(0, ""), Space(), *opener)
+        return [found["key_next"] for found in re.finditer(pattern.whole(parts, "next"), body)]
 
     def param_closer(self, key: str) -> str:
         """The closing tag of a parameter, as it is written."""
@@ -158,13 +185,14 @@ class CallSyntax:
         """True for the pattern that is not the dialect's own: only what the tool declares is such a parameter."""
         return index >= len(self.dialect.params)
 
-    def quoted_params(self, key: str) -> list[tuple[Part, ...]]:
+    def quoted_params(self, index: int, key: str) -> list[tuple[Part, ...]]:
         """The openers that pair with the closing tag of parameter `key` if they stand in its value.
 
         None where an opener begins with the key itself, since such text is found nowhere.
         """
-        heads = self.param_heads(Lit(key)) if key else self.param_heads()[: len(self.dialect.params)]
-        return [head for head in heads if isinstance(head[0], Lit)]
+        closer = self.param_tail(index, key)
+        heads = enumerate(self.param_heads(Lit(key) if key else None))
+        return [head for i, head in heads if isinstance(head[0], Lit) and self.param_tail(i, key) == closer]
 
     def quoted_elements(self, index: int, key: str) -> list[tuple[Part, ...]]:
         """The opening tags with attributes that pair with the same closing tag: of elements in a document."""
@@ -189,6 +217,11 @@ class CallSyntax:
         names = {found[0] for text in self.dialect.params if (found := _TAG_NAME.match(text))}
         return [(Lit(name),) for name in sorted(names)]
 
+    @property
+    def param_beginnings(self) -> list[str]:
+        """The text that the opener of a parameter begins with, for each pattern."""
+        return [text.partition("{")[0].strip() for text in self.params]
+
     def last_tags(self, name: str) -> list[tuple[Part, ...]]:
         """The closing tags that follow the call's first one: of the call itself and of its section."""
         return [trimmed(literal(tag, self.dialect)) for tag in self.closing_tags(name)[1:]]
@@ -198,7 +231,7 @@ class CallSyntax:
         heads = []
         for text in self.params:
             before, _ = pattern.split(pattern.parse(text, "param"), ("value",))
-            slots = _param_slots(key or Chars(KEY, 128, "key"))
+            slots = _param_slots(key or Chars(ESCAPED_KEY if self.dialect.entities else KEY, 128, "key"))
             heads.append(with_attributes(loosened(trimmed(markup(before, self.dialect, slots)))))
         return heads
 
@@ -248,8 +281,11 @@ def variants(syntax: CallSyntax) -> list[tuple[Part, ...]]:
     elif syntax.dialect.codec == "gemma":
         openings = [(Lit("{"),)]
     else:
-        openings = [opening_of_json(Lit("}")) if syntax.body == "args" else opening_of_json()]
+        empty = [Lit("}")] if syntax.body == "args" else []
+        openings = [opening_of_json(*empty, *map(Lit, COMMENTS))]
         openings.append((Lit("{"), *opening_of_json()))
+        key = Chars(r"\w.\-", MOST_NAME) if syntax.body == "args" else OneOf((*syntax.dialect.json.name, *AROUND))
+        openings.append((Lit("{"), Space(), key, Maybe((OneOf(QUOTES),)), Space(), Lit(":")))  # a quote is missing
         if syntax.body == "json":
             openings.append((Lit("["), Space(), *openings[0]))  # several calls where there should be one
     return [
@@ -273,8 +309,11 @@ def _declared_envelopes(dialect: Description) -> list[tuple[Part, ...]]:
 
     quote = OneOf(QUOTES)
     colon = (quote, Space(), Lit(":"), Space())
+    named = (Space(), quote, _name(dialect), quote)
     return [
-        opening(OneOf(keys.name), *colon, quote, _name(dialect), quote),
+        opening(OneOf(keys.name), quote, Space(), Maybe((Lit(":"),)), *named),
+        opening(OneOf(keys.name), Space(), Lit(":"), *named),
+        (Lit("{"), Space(), OneOf(keys.name), Maybe((quote,)), Space(), Lit(":"), *named),
         opening(OneOf((*keys.arguments, *AROUND)), *colon, Lit("{")),
         opening(Lit("type"), *colon, OneOf(('"function"', '"tool_use"', '"tool_call"'))),
         opening(OneOf(LISTS), *colon, Lit("[")),

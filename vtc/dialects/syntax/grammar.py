@@ -66,6 +66,9 @@ TICKS = Token("ticks", (Lit("`"), Maybe((Chars("`", 63),))))
 IN_LINE = r"[ \t\r]{0,256}+"
 BLANK_LINE = Token("blank", (Lit("\n"), Maybe((Chars(" \\t\\r", 64),)), Lit("\n")))
 
+type Answer = tuple[tuple[str, ...], tuple[str, ...]]
+"""The markers that open an answer, and those that end it: what stands between them is text, whatever it looks like."""
+NO_ANSWER: Answer = ((), ())
 type Tags = tuple[tuple[str, str], ...]
 """Pairs of an opening and a closing tag of reasoning; a prompt that ends inside of it opened the first."""
 
@@ -90,6 +93,7 @@ class Grammar:
         dialects: Sequence[Description],
         reasoning: Tags = (),
         markers: Iterable[str] = (),
+        answer: Answer = NO_ANSWER,
     ) -> None:
         self._number = next(_numbers)
         self.heads: dict[str, Head] = {}
@@ -104,6 +108,9 @@ class Grammar:
         think = [Token(f"think{i}", (Lit(tag),)) for i, (tag, _) in enumerate(reasoning)]
         stray = [Token("stray", (Lit(tag),)) for _, tag in reasoning[:1]]
         dropped = [Token(f"marker{i}", (Lit(marker),)) for i, marker in enumerate(markers)]
+        opens, ends = answer
+        self.answer = searching([Token(f"answered{i}", (Lit(marker),)) for i, marker in enumerate(ends)])
+        dropped += [Token(f"answer{i}", (Lit(marker),)) for i, marker in enumerate(opens)]
         whole = [head.token for head in self.heads.values() if head.syntax.whole_reply]
         closed = [Token(f"closed{i}", (Lit(tag),)) for i, (_, tag) in enumerate(reasoning)]
         self.start = Expected([*think, *closed, *whole, *dropped, FIRST_LINE])
@@ -175,18 +182,17 @@ class Grammar:
         tail, loose = syntax.written_tail(name), syntax.tail(name)
         own, elements = _param_tokens(syntax)
         tokens = [Token("tail0", tail), *own]
-        tokens += [Token("tail1", loose)] * (loose != tail)
         if syntax.closers_alike:
             tokens += [Token(f"closer{i}", syntax.param_tail(i, "")) for i in range(len(own))]
         unquoted = (Lit("{"), Space(), Chars(r"\w", 64), Space(), Lit(":"))
         for i, opening in enumerate((opening_of_json(Lit("}")), unquoted)):
             tokens.append(Token(f"json{i}", (CODE_BLOCK, *opening)))
-        return expecting([*tokens, *elements])
+        return expecting([*tokens, *elements, *_missing_tail(tail, loose)])
 
     def _value(self, syntax: CallSyntax, name: str, index: int, key: str) -> Scan:
         """In a parameter's value: its closer, and what is counted to tell whether that closer is quoted."""
         close, tail, heads = syntax.param_tail(index, key), syntax.written_tail(name), syntax.quoted_heads(name)
-        openers = [*syntax.quoted_params(key), *syntax.quoted_elements(index, key)]
+        openers = [*syntax.quoted_params(index, key), *syntax.quoted_elements(index, key)]
         return searching(
             [
                 *(Token(f"o{i}", parts) for i, parts in enumerate(openers)),
@@ -220,9 +226,9 @@ class Grammar:
                 # Of any name, so that it may look like a closer.
                 *own,
                 *(Token(f"m{i}", head) for i, head in enumerate(syntax.quoted_heads(name))),
-                *([Token("tail1", loose)] if loose != tail else ()),
                 *(Token(f"garbled{i}", parts) for i, parts in enumerate(syntax.param_openers())),
                 *elements,
+                *_missing_tail(tail, loose),
             ]
         )
 
@@ -234,8 +240,11 @@ class Grammar:
             around = Token("tail1", (*AROUND_END, *parts))
             brace, fence = Token("extra0", (Lit("}"), Space(), *parts)), Token("extra1", (Lit("```"), Space(), *parts))
             wrong = Token("wrong", (Lit("</"), Chars(r"\w:.\-", 64), Lit(">")))
-            return expecting([Token("tail0", parts), around, brace, fence, wrong, *self._heads_of(syntax.dialect, "m")])
-        return _END_OF_LINE if syntax.whole_line else _NOTHING
+            following = self._heads_of(syntax.dialect, "m") if parts == syntax.written_tail(name) else []
+            return expecting([Token("tail0", parts), around, brace, fence, wrong, *following])
+        if syntax.body == "kwargs":
+            return _NOTHING
+        return _END_OF_LINE if syntax.whole_line else _NO_QUOTE
 
     def _after(self, syntax: CallSyntax) -> Scan:
         """Behind a call: closers that may still come, and in a section its next call."""
@@ -308,6 +317,11 @@ def _orphans(dialects: Iterable[Description]) -> list[tuple[Part, ...]]:
     return [(Lit(begins), AnyOf(tuple(choices))) for begins, choices in sorted(alike.items())]
 
 
+def _missing_tail(written: tuple[Part, ...], loose: tuple[Part, ...]) -> list[Token]:
+    """The closers of a call where all may be missing. They match anywhere, so they come after all other tokens."""
+    return [Token("tail1", loose)] if loose != written else []
+
+
 def _param_tokens(syntax: CallSyntax, between: tuple[Part, ...] = ()) -> tuple[list[Token], list[Token]]:
     """The openers of parameters of the dialect's own, those with more markup first, and of elements."""
     tokens = [Token(f"p{i}", (*between, *parts)) for i, parts in enumerate(syntax.param_heads())]
@@ -364,19 +378,27 @@ _END_OF_LINE = Scan(
     r"(?P<tail>[ \t\r]{0,256}(?:(?=\n)|\Z))|(?P<extra0>\}[ \t\r]{0,256}(?:(?=\n)|\Z))",
 )
 _NOTHING = Scan("(?P<tail>)", "(?P<tail>)")
+_GOES_ON = (
+    r"(?:[ \t]{0,256}[\"']|[^\n\r{<\[\"']{1,400}+[\"'][ \t]{0,256}[},\]]|\[(?![A-Z/])"
+    r"|`(?![\s.,;:)]|\Z)|(?!functions\.|\w{1,128}\[|call:|to=|commentary)[\w$\\/:.\#+=@&*!?~^%{(-]|[^\x00-\x7f✿])"
+)
+_NO_QUOTE = Scan(rf"(?P<hold>[^\n\r{{<\[\"']{{0,400}}\[?\Z)|(?P<tail>)(?!{_GOES_ON})", rf"(?P<tail>)(?!{_GOES_ON})")
+"""After JSON without closing tags: what follows may belong to a string of it that has a quote that is not escaped."""
 
 
 def compiled(
     dialects: tuple[Description, ...],
     reasoning: Tags = (),
     markers: tuple[str, ...] = (),
+    answer: Answer = NO_ANSWER,
 ) -> Grammar:
     """The grammar for these dialects; most exchanges share a few.
 
-    `reasoning` are pairs of tags that open and close it, `markers` are taken out of visible text.
+    `reasoning` are pairs of tags that open and close it, `markers` are taken out of visible text, as are those of an
+    `answer`.
     """
 
     def make() -> Grammar:
-        return Grammar(dialects, reasoning, markers)
+        return Grammar(dialects, reasoning, markers, answer)
 
-    return COMPILED.get_or_make((dialects, reasoning, markers), make, Grammar.size)
+    return COMPILED.get_or_make((dialects, reasoning, markers, answer), make, Grammar.size)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
+from itertools import islice
 
 PREFIXES = ("functions.", "default_api.", "tools.", "tool:", "antml:", "antml:tool:")
 """What models and their chat templates put before a tool's name."""
 
-
+_CALLABLE = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""The names that all APIs take for a tool's."""
+MOST_OFFERED = 5
+"""Names of offered tools that a reason lists."""
 _WITHOUT_NUMBER = re.compile(r"(?:functions?|call)[._](?P<name>.+?)[._:]\d+")
 """The id of a call as Kimi K2 makes them, and variants of it: `functions.read:0`, `functions_read_0`."""
 
@@ -56,6 +60,20 @@ def resolve(written: str, offered: Collection[str]) -> str | None:
         if len(same) == 1:
             return same[0]
     return None
+
+
+def unoffered(written: str) -> str | None:
+    """The name by which a tool that is not offered is called, or None if no tool can have it."""
+    stem = _WITHOUT_NUMBER.fullmatch(written)
+    name = stem["name"] if stem else bare(written)
+    return name if _CALLABLE.fullmatch(name) else None
+
+
+def refused(written: str, offered: Iterable[str]) -> str:
+    """Say that no tool of this name is offered, and which are."""
+    first = [*islice(offered, MOST_OFFERED + 1)]
+    names = [name[:64] for name in first[:MOST_OFFERED]] + ["…"] * (len(first) > MOST_OFFERED)
+    return f"no tool {written!r} is offered" + (f"; offered: {', '.join(names)}" if names else "")
 
 
 def _flat(name: str) -> str:

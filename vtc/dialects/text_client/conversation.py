@@ -11,7 +11,7 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -23,6 +23,7 @@ from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
+from vtc.dialects.text_client.client_reader import ClientReader, is_tagged
 from vtc.dialects.writing.calls import write_calls
 from vtc.events import Call, Event, Message, Opaque, Text, Tool, ToolCall
 
@@ -75,14 +76,15 @@ def with_samples(
     return "".join(f"\n\n{write(event.call)}" if isinstance(event, Call) else event.raw for event in events)
 
 
-def as_read(call: ToolCall, dialect: Description, tools: Mapping[str, Tool]) -> str:
+def as_read(call: ToolCall, dialect: Description, tools: Mapping[str, Tool], parameters: Collection[str] = ()) -> str:
     """A call as a client reads it that knows nothing but `dialect`.
 
-    What says nothing to such a client is left out: null for what is not given, and parameters that its tool lacks.
+    What says nothing to such a client is left out: null for what is not given, and parameters that neither its tool has
+    nor it knows of any (`parameters`).
     """
     arguments = {key: value for key, value in json.loads(call.arguments).items() if value is not None}
     if call.name in tools:
-        known = values.properties(tools[call.name].parameters)
+        known = {*values.properties(tools[call.name].parameters), *parameters}
         arguments = {key: value for key, value in arguments.items() if key in known}
     return write_calls([replace(call, arguments=json.dumps(arguments))], dialect, tools, for_client=True)
 
@@ -98,11 +100,25 @@ def closer(dialect: Description, tool: str) -> str:
     return dialect.calls[0].partition("{params}")[2].strip().replace("{name}", tool)
 
 
-def is_one_call(text: str, name: str, dialect: Description, tools: Mapping[str, Tool]) -> bool:
-    """Whether a text reads as one call of this tool and nothing else."""
-    events = _events(text, dialect, tools)
-    calls = [event.call.name for event in events if isinstance(event, Call)]
-    return calls == [name] and not any(isinstance(event, Text) and event.raw.strip() for event in events)
+def says(
+    text: str,
+    call: ToolCall,
+    dialect: Description,
+    tools: Mapping[str, Tool],
+    known_tools: Iterable[str] = (),
+    known_parameters: Iterable[str] = (),
+) -> bool:
+    """Whether the client reads just this call out of a text, with just these arguments, and nothing else.
+
+    Of a client that parses by tags, the tools and parameters are given that it knows besides those of its `tools`.
+    """
+    if not is_tagged(dialect):
+        events = _events(text, dialect, tools)
+        calls = [event.call.name for event in events if isinstance(event, Call)]
+        return calls == [call.name] and not any(isinstance(event, Text) and event.raw.strip() for event in events)
+    declared = {key for tool in tools.values() for key in values.properties(tool.parameters)}
+    reader = ClientReader(dialect, {*tools, *known_tools}, {*declared, *known_parameters})
+    return reader.is_one_call(text, call)
 
 
 def is_readable(event: Call, dialect: Description) -> bool:

@@ -62,7 +62,7 @@ def _call(call: ToolCall, dialect: Description, index: int, proof: RoundTrip, be
         fields = [named[one] for one in keys.order]
         slots["json"] = dumped({key: value for key, value in fields if value != ""})
     elif kind == "args":
-        slots["args"] = gemma.write(arguments) if dialect.codec == "gemma" else dumped(arguments)
+        slots["args"] = gemma.write(arguments, dialect.string_token) if dialect.codec == "gemma" else dumped(arguments)
     elif kind == "kwargs":
         slots["kwargs"] = ", ".join(f"{key}={_literal(value, dialect.values)}" for key, value in arguments.items())
     else:
@@ -93,7 +93,7 @@ def _param(key: str, value: Any, dialect: Description) -> str:
     if dialect.frame == "multiline" and "\n" in text:
         text = f"\n{text}\n"
     kind = "string" if isinstance(value, str) else _json_type(value)
-    slots = {"key": key, "value": text, "string": str(isinstance(value, str)).lower(), "type": kind}
+    slots = {"key": dialect.escaped(key), "value": text, "string": str(isinstance(value, str)).lower(), "type": kind}
     return pattern.filled(dialect.params[0], "param", slots)
 
 

@@ -1,0 +1,128 @@
+"""A reply that ends within a call, though its finish reason says that it stopped: no half of a value is an argument."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from tests.dialects.material import AGENT, DIALECTS, calls, content, raw, read, typed
+from vtc.dialects.reading.cut import json_closers
+from vtc.dialects.writing.calls import write_calls
+from vtc.events import Refusal, Tool, ToolCall
+
+TEXT, NUMBER = {"type": "string"}, {"type": "integer"}
+BASH = {"properties": {"command": TEXT, "timeout": NUMBER, "description": TEXT}, "required": ["command"]}
+ANY = {"properties": {"a": NUMBER, "b": {"type": "object"}, "c": {"type": "array"}, "d": {"type": "boolean"}}}
+TOOLS = {**AGENT, "bash": Tool("bash", "", BASH), "typed": Tool("typed", "", ANY), "now": Tool("now", "", {})}
+CALLS: list[tuple[str, dict[str, Any]]] = [
+    ("bash", {"command": "ls -l", "timeout": 1200}),
+    ("bash", {"timeout": 1200, "command": "make all\n"}),
+    ("bash", {"command": "a\n\nb\n", "timeout": 5, "description": "x y"}),
+    ("typed", {"a": -12, "d": True, "b": {"x": [10, 20]}, "c": [{"y": 1}, "z"]}),
+]
+
+
+def begins(part: Any, whole: Any) -> bool:
+    """True if a value is the beginning of another: some of its entries, and of its items the first."""
+    if isinstance(part, dict) and isinstance(whole, dict):
+        return bool(part) and all(key in whole and begins(value, whole[key]) for key, value in part.items())
+    if isinstance(part, list) and isinstance(whole, list):
+        return bool(part) and len(part) <= len(whole) and all(map(begins, part, whole))
+    return typed(part) == typed(whole)
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize(("tool", "arguments"), CALLS, ids=[str(at) for at in range(len(CALLS))])
+def test_a_call_that_the_reply_ends_in_has_no_half_of_a_value(name: str, tool: str, arguments: dict[str, Any]) -> None:
+    text = write_calls([ToolCall(tool, json.dumps(arguments))], DIALECTS[name], TOOLS)
+    for end in range(1, len(text)):
+        events = read([text[:end]], [DIALECTS[name]], TOOLS)
+        assert raw(events) == text[:end]
+        assert all(made == tool and begins(some, arguments) for made, some in calls(events)), text[:end]
+
+
+JSON = [
+    name for name, one in DIALECTS.items() if not one.params and "kwargs" not in one.calls[0] and one.codec == "json"
+]
+
+
+@pytest.mark.parametrize("name", JSON)
+@pytest.mark.parametrize(
+    "cut", ['"timeout": 1200', '"timeout": ', '"timeout":', '"timeout"', '"time', '"', '"ls", ', '"ls",']
+)
+def test_json_that_ends_within_a_number_or_a_name_is_no_call(name: str, cut: str) -> None:
+    """Nor after a mark that a name or a value must follow."""
+    call = ToolCall("bash", '{"command": "ls", "timeout": 1200}')
+    text = write_calls([call], DIALECTS[name], TOOLS).partition('"timeout"')[0]
+    text = text.rstrip(" ,") + (cut.removeprefix('"ls"') if '"ls"' in cut else f", {cut}")
+    for chunks in ([text], text):
+        events = read(chunks, [DIALECTS[name]], TOOLS)
+        assert (calls(events), content(events)) == ([], text)
+
+
+@pytest.mark.parametrize("name", JSON)
+@pytest.mark.parametrize("tool", ["typed", "now"])
+def test_arguments_of_which_only_the_bracket_was_written_are_no_arguments(name: str, tool: str) -> None:
+    text = write_calls([ToolCall(tool, "{}")], DIALECTS[name], TOOLS)
+    cut = text[: text.rindex("{}") + 1]
+    for chunks in ([cut], cut):
+        assert calls(read(chunks, [DIALECTS[name]], TOOLS)) == []
+
+
+@pytest.mark.parametrize("name", [name for name, one in DIALECTS.items() if "params" in one.calls[0]])
+def test_what_may_be_the_beginning_of_another_parameter_ends_no_call(name: str) -> None:
+    text = write_calls([ToolCall("bash", '{"command": "ls", "timeout": 5}')], DIALECTS[name], TOOLS)
+    opener = DIALECTS[name].params[0].partition("{")[0].strip()
+    start = text.rindex(opener, 0, text.index("5", text.index("timeout")))
+    for end in range(start + 1, start + len(opener)):
+        assert calls(read([text[:end]], [DIALECTS[name]], TOOLS)) == [], text[:end]
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("<parameter=command>\nmake all\n</param", {"command": "make all"}),
+        ("<parameter=command>\nmake all\n\n</param", {"command": "make all\n"}),
+        ("<parameter=command>\nmake all \n</param", {"command": "make all "}),
+        ("<parameter=command>make all\n\n</other>", {"command": "make all\n"}),
+    ],
+)
+def test_a_value_before_a_garbled_closing_tag_keeps_its_white_space(text: str, made: dict[str, str]) -> None:
+    events = read([f"<tool_call>\n<function=bash>\n{text}"], [DIALECTS["qwen3-coder"]], TOOLS)
+    assert calls(events) == [("bash", made)]
+
+
+@pytest.mark.parametrize("name", ["glm-4.5", "invoke"])
+def test_it_keeps_its_last_line_break_where_the_dialect_writes_none(name: str) -> None:
+    text = write_calls([ToolCall("bash", '{"command": "make all\\n"}')], DIALECTS[name], TOOLS)
+    end = re.search(r"make all\n</\w{3}", text)
+    assert end
+    assert calls(read([text[: end.end()]], [DIALECTS[name]], TOOLS)) == [("bash", {"command": "make all\n"})]
+
+
+@pytest.mark.parametrize(
+    ("body", "closers"),
+    [
+        ('{"a": 1 ', []),
+        ('{"a": 1}', []),
+        ('{"a": "b"', []),
+        ('{"a": [1]', []),
+        ('{"a": 1</tool', ["</tool_call>"]),
+        ('{"a": 1</tool_call>', ["</tool_call>"]),
+    ],
+)
+def test_json_that_ends_after_a_whole_value_may_lack_its_end(body: str, closers: list[str]) -> None:
+    assert json_closers(body, closers) == closers
+
+
+def test_a_bracket_of_the_json_closes_no_section() -> None:
+    assert json_closers('{"a": [1]', ["]", "</tool_calls>"]) == ["</tool_calls>"]
+    assert json_closers('{"a": 1]', ["]", "</tool_calls>"]) == ["]", "</tool_calls>"]
+
+
+def test_the_report_says_that_the_reply_ends_there() -> None:
+    events = read(['<tool_call>\n{"name": "bash", "arguments": {"command": "ls", "timeout": 1'], [DIALECTS["hermes"]])
+    assert [one.reason for one in events if isinstance(one, Refusal)] == ["the reply ends inside it"]

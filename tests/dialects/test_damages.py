@@ -1,0 +1,177 @@
+"""A damaged call is read right or not at all, whatever its values hold: a repair changes structure, never a value."""
+
+from __future__ import annotations
+
+import random
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from tests.dialects.damages import DAMAGES, TOOLS, WRITTEN, Call, damaged, outcome, printed, table
+from tests.dialects.material import DIALECTS, calls, read
+
+PIECES = [
+    *(
+        "x",
+        "a b",
+        " ",
+        "  ",
+        "\n",
+        "\r\n",
+        "\r",
+        "\t",
+        "\n\n",
+        "é",
+        "\u2028",
+        "\U0001f600",
+        "\\",
+        "\\n",
+        "\\\\",
+        "/",
+        "",
+    ),
+    *(
+        '"',
+        "'",
+        '""',
+        '"""',
+        "'''",
+        "`",
+        "```\n",
+        "```json\n",
+        '"hi"',
+        "'hi'",
+        "it's",
+        '"a", "b"',
+        "'a', 'b'",
+        '5" disk',
+    ),
+    *(
+        "{",
+        "}",
+        "[",
+        "]",
+        "{}",
+        "}}",
+        '"}',
+        "{{x}}",
+        "${HOME}",
+        "${x:-'y'}",
+        ",",
+        ":",
+        ", ",
+        ": ",
+        "+",
+        " + ",
+        "#",
+        "// x\n",
+    ),
+    *(
+        '{"a": "b"}',
+        '{"a": "b", "c": 1}',
+        '{"path": "p", "content": "c"}',
+        '[{"k": ["v"]}]',
+        '{"mode": "slow", "n": null}',
+    ),
+    *(
+        'print("x")\n',
+        'def f():\n    """Do it."""\n',
+        "x = {'a': 1}\n",
+        'if (x) { say("hi"); }\n',
+        'echo "a" | tr "a" \'b\'',
+    ),
+    *(
+        "<tool_call>",
+        "</tool_call>",
+        "<|tool_call_end|>",
+        "<｜tool▁call▁end｜>",
+        "[TOOL_CALLS]",
+        "</think>",
+        "functions.bash:0",
+    ),
+    *("path", "content", "command", "mode", "true", "null", "12", "C:\\new\\x", "https://x.y/?a=b#c", "/* x */"),
+]
+TEXTS = st.lists(st.sampled_from(PIECES), max_size=8).map("".join) | st.text(max_size=20)
+VALUES = st.recursive(
+    TEXTS | st.integers() | st.booleans() | st.none(),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["k", "deep", "a-b"]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+CALLS = st.one_of(
+    st.tuples(
+        st.just("write_file"),
+        st.fixed_dictionaries({"path": TEXTS, "content": TEXTS}, optional={"mode": TEXTS}),
+    ),
+    st.tuples(
+        st.just("bash"),
+        st.fixed_dictionaries(
+            {"command": TEXTS}, optional={"timeout": st.integers(0, 999), "description": TEXTS, "cwd": TEXTS}
+        ),
+    ),
+    st.tuples(
+        st.just("search"),
+        st.fixed_dictionaries(
+            {"query": TEXTS},
+            optional={
+                "fields": st.lists(TEXTS, max_size=3),
+                "options": st.dictionaries(st.sampled_from(["k", "deep", "a-b"]), VALUES, max_size=3),
+                "mode": TEXTS,
+            },
+        ),
+    ),
+)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("dialect", WRITTEN)
+@given(call=CALLS, seed=st.integers(0, 1 << 16), cut=st.sampled_from([0, 1, 7]))
+def test_a_damaged_call_is_read_right_or_not_at_all(dialect: str, damage: str, call: Call, seed: int, cut: int) -> None:
+    text = damaged(call, damage, dialect, random.Random(seed))
+    assume(text)
+    assert outcome(call, text, dialect, cuts=cut) != "altered", text
+
+
+@pytest.mark.parametrize("damage", ["a comma missing", "a colon missing", "a quote of a key missing", "single quotes"])
+@pytest.mark.parametrize("dialect", WRITTEN)
+@given(call=CALLS, seed=st.integers(0, 1 << 16), end=st.integers(1, 400))
+def test_of_a_damaged_call_that_ends_early_no_value_is_altered(
+    dialect: str, damage: str, call: Call, seed: int, end: int
+) -> None:
+    """A parameter may be missing that the tool does not require; half of one is none."""
+    text = damaged(call, damage, dialect, random.Random(seed))
+    assume(end < len(text))
+    for name, arguments in calls(read([text[:end]], [DIALECTS[dialect]], TOOLS)):
+        assert name == call[0]
+        assert all(type(value) is not str or call[1][key] == value for key, value in arguments.items()), text[:end]
+
+
+LEAST_RATES = {
+    **dict.fromkeys(DAMAGES, 0.95),
+    "single quotes, apostrophes not escaped": 0.85,
+    "inner quotes not escaped": 0.85,
+    "inner quotes and line breaks": 0.85,
+}
+
+
+def test_most_damaged_calls_are_read(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of 300 pieces of the standard library for each damage."""
+    rows = table(300)
+    with capsys.disabled():
+        sys.stdout.write(f"\n\n{printed(rows)}\n\n")
+    assert {name: row["altered"] for name, row in rows.items()} == dict.fromkeys(rows, 0)
+    rates = {name: row["right"] / row.total() for name, row in rows.items()}
+    assert {name: rate for name, rate in rates.items() if rate < LEAST_RATES[name]} == {}
+
+
+@pytest.mark.parametrize("dialect", ["mistral", "kimi-k2"])
+@pytest.mark.parametrize("content", ['echo "}" x', 'f("}")', '"}', '"}: x', '"}é', '"}```json'])
+def test_json_without_a_closer_that_seems_to_end_in_a_string(dialect: str, content: str) -> None:
+    call: tuple[str, dict[str, Any]] = ("bash", {"command": content, "timeout": 5})
+    text = damaged(call, "inner quotes not escaped", dialect, random.Random(1))
+    for cuts in (0, 1):
+        assert outcome(call, text, dialect, cuts=cuts) == "right"

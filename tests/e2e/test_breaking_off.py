@@ -1,0 +1,361 @@
+"""Servers that break off in the middle of a reply, in all APIs: what was held arrives, the break is seen and told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.apis import chat, messages, ollama, responses
+from tests.e2e import upstream
+from tests.e2e.conftest import PATIENCE, Lab, Start, running_proxy, scripted
+from tests.e2e.test_policies import guarded
+from tests.e2e.test_text_clients import AGENT, CLINE
+from tests.e2e.test_transport import gzipped
+from tests.e2e.upstream import JSON, SSE, Reply
+
+TURNS = [{"role": "system", "content": CLINE}, {"role": "user", "content": "<task>\nLook.\n</task>"}]
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """An API: its requests, its streams, and the text that a client reads of one."""
+
+    path: str
+    ask: dict[str, Any]
+    of_cline: dict[str, Any]
+    """What a request of Cline has besides."""
+    begun: Callable[..., list[bytes]]
+    """Makes the frames of a reply that says some pieces and goes on."""
+    text: Callable[[Any], Any]
+    """Finds the text of one frame."""
+    error: bytes
+    """A frame that says `CUDA out of memory`."""
+    call: list[bytes]
+    """Frames of a call of `read` that has begun."""
+    headers: Mapping[str, str] = field(default_factory=lambda: SSE)
+
+
+def _begun_chat(*pieces: str) -> list[bytes]:
+    return [chat.ROLE, *chat.said(*pieces)]
+
+
+def _begun_messages(*pieces: str) -> list[bytes]:
+    return [messages.START, messages.PING, *messages.text_block(0, *pieces)[:-1]]
+
+
+def _begun_responses(*pieces: str) -> list[bytes]:
+    return responses.streamed_text(*pieces)[:-4]
+
+
+def _choice(value: Any) -> Any:
+    return ((value.get("choices") or [{}])[0].get("delta") or {}).get("content")
+
+
+def _begun_call_of_responses() -> list[bytes]:
+    """The end of `_begun_responses("Well")` and a call."""
+    text, call = responses.text_events("Well"), responses.call_events("read", '{"filePath": ', '"/a"}')
+    return responses.streamed(text, call)[5:-4]
+
+
+APIS = {
+    "chat": Spoken(
+        "/v1/chat/completions",
+        chat.request(stream=True),
+        {"messages": TURNS, "tools": None},
+        _begun_chat,
+        _choice,
+        chat.frame({"error": {"message": "CUDA out of memory", "code": 500}}),
+        [
+            chat.chunk({"tool_calls": [chat.native(0, id="c0", name="read", arguments="")]}),
+            chat.chunk({"tool_calls": [chat.native(0, arguments='{"filePath": ')]}),
+        ],
+    ),
+    "messages": Spoken(
+        "/v1/messages",
+        messages.request(stream=True),
+        {"system": CLINE, "messages": TURNS[1:], "tools": None},
+        _begun_messages,
+        lambda value: (value.get("delta") or {}).get("text"),
+        messages.frame(messages.error("CUDA out of memory")),
+        [messages.stopped(0), *messages.call_block(1, "read", '{"filePath": ')[:-1]],
+    ),
+    "responses": Spoken(
+        "/v1/responses",
+        responses.request(stream=True),
+        {"instructions": CLINE, "input": TURNS[1:], "tools": None},
+        _begun_responses,
+        lambda value: value.get("delta") if value.get("type") == "response.output_text.delta" else None,
+        responses.frame({**responses.error("CUDA out of memory"), "sequence_number": 99}),
+        _begun_call_of_responses(),
+    ),
+    "ollama": Spoken(
+        "/api/chat",
+        ollama.request(),
+        {"messages": TURNS, "tools": None},
+        lambda *pieces: ollama.said(*pieces),
+        lambda value: (value.get("message") or {}).get("content"),
+        ollama.error("CUDA out of memory"),
+        [],
+        ollama.NDJSON,
+    ),
+}
+ENDS = (b"[DONE]", b'"finish_reason": "', b'"finish_reason":"', b"message_stop", b"response.completed", b'"done":true')
+API = pytest.mark.parametrize("api", APIS)
+
+SAID = {
+    "in plain text": ("Let me", " look"),
+    "in a marker": ("Let me look: ", "<tool_"),
+    "in a call": ("Let me look: ", '<tool_call>\n{"name": "read", ', '"arguments": {"fileP'),
+    "in white space": ("Let me look:", "\n", "\n"),
+}
+
+
+def said(api: Spoken, body: bytes) -> str:
+    """The text of all whole frames."""
+    return "".join(str(api.text(value) or "") for value in _values(body))
+
+
+def _values(body: bytes) -> Iterator[Any]:
+    for line in body.decode().split("\n"):
+        line = line.removeprefix("data: ")
+        if line.startswith("{"):
+            try:
+                yield json.loads(line)
+            except ValueError:
+                return  # the frame that it broke off in
+
+
+async def received(
+    lab: Lab, api: Spoken, headers: Any = None, first: asyncio.Event | None = None, **fields: Any
+) -> tuple[bytes, bool]:
+    """What arrived of a reply, and whether the client saw that it broke off; `first` is set once anything came."""
+    body, ask = b"", {key: value for key, value in {**api.ask, **fields}.items() if value is not None}
+    async with lab.client.stream("POST", api.path, json=ask, headers=headers) as response:
+        assert response.status_code == 200
+        try:
+            async for piece in response.aiter_raw():
+                body += piece
+                if first:
+                    first.set()
+        except (httpx.RemoteProtocolError, httpx.ReadError):
+            return body, True
+    return body, False
+
+
+async def told(lab: Lab, caplog: pytest.LogCaptureFixture, why: str) -> None:
+    """The log, the comment, the mark, the report and the figures say that the server broke off; nothing else failed."""
+    flow = await lab.flow()
+    report = flow.metadata["vtc"]
+    assert why in flow.comment
+    assert flow.marked == ":x:"
+    assert (len(report["errors"]), report["failures"]) == (1, [])
+    assert lab.proxy.addon._stats.total.errors == 1
+    records = [record for record in caplog.records if record.name.startswith("vtc") and record.levelno >= logging.INFO]
+    (line,) = [record.getMessage() for record in records if why in record.getMessage()]
+    assert line.startswith("vtc: ")
+    assert not [record for record in records if record.levelno > logging.INFO]
+
+
+WAYS: dict[str, Callable[[Spoken, list[bytes]], Reply]] = {
+    "no last chunk": lambda api, frames: Reply(frames, api.headers, cut=True),
+    "in a frame": lambda api, frames: Reply([*frames, frames[-1][:20]], api.headers, cut=True),
+    "shorter than its length": lambda api, frames: Reply(frames, api.headers, framing="length", cut=True),
+    "in its compression": lambda api, frames: Reply(gzipped(frames)[:-1], {**api.headers, "content-encoding": "gzip"}),
+    "compressed, no last chunk": lambda api, frames: Reply(
+        gzipped(frames)[:-1], {**api.headers, "content-encoding": "gzip"}, cut=True
+    ),
+}
+
+
+@API
+@pytest.mark.parametrize("where", SAID)
+@pytest.mark.parametrize("way", WAYS)
+async def test_what_was_held_arrives_as_text(
+    way: str, where: str, api: str, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And nothing that says that the reply has ended."""
+    caplog.set_level(logging.INFO)
+    spoken = APIS[api]
+    frames = spoken.begun(*SAID[where])
+    lab = await start(WAYS[way](spoken, frames))
+    body, broke = await received(lab, spoken)
+    assert broke
+    assert said(spoken, body) == "".join(SAID[where])
+    assert not any(end in body for end in ENDS)
+    await told(lab, caplog, "the server broke off")
+
+
+@API
+@pytest.mark.parametrize("framing", ["chunked", "close"])
+async def test_reset_is_a_break(framing: Any, api: str, start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    """Also where only the end of the connection ends the body: mitmproxy does not tell the two apart."""
+    caplog.set_level(logging.INFO)
+    spoken, first = APIS[api], asyncio.Event()
+    text = "Let me", " look: ", '<tool_call>\n{"name": "read", '
+    frames = spoken.begun(*text)
+
+    async def pieces() -> AsyncIterator[bytes]:
+        yield b"".join(frames)
+        async with asyncio.timeout(PATIENCE):
+            await first.wait()
+
+    lab = await start(Reply(pieces(), spoken.headers, framing=framing, cut="reset"))
+    body, broke = await received(lab, spoken, first=first)
+    assert broke
+    assert said(spoken, body) == "".join(text)
+    assert not any(end in body for end in ENDS)
+    await told(lab, caplog, "the server broke off after")
+
+
+@API
+async def test_server_with_tls(
+    api: str, confdir: Path, server_tls: ssl.SSLContext, client_tls: ssl.SSLContext, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its bytes are encrypted where they are read, and so are the client's where they are written."""
+    caplog.set_level(logging.INFO)
+    spoken = APIS[api]
+    script = scripted(Reply(spoken.begun(*SAID["in a call"]), spoken.headers, cut=True))
+    async with AsyncExitStack() as stack:
+        model = await stack.enter_async_context(upstream.serving(script, server_tls))
+        settings = {"mode": [f"reverse:{model.url}"], "ssl_insecure": True}
+        proxy = await stack.enter_async_context(running_proxy(confdir, **settings))
+        base = proxy.url.replace("http:", "https:")
+        user = httpx.AsyncClient(base_url=base, verify=client_tls, trust_env=False, timeout=PATIENCE)
+        lab = Lab(proxy, model, await stack.enter_async_context(user))
+        body, broke = await received(lab, spoken)
+        assert broke
+        assert said(spoken, body) == "".join(SAID["in a call"])
+        await told(lab, caplog, "the server broke off")
+
+
+# Under a policy
+
+
+@API
+@pytest.mark.parametrize("where", SAID)
+async def test_text_arrives_under_a_policy(where: str, api: str, start: Start, tmp_path: Path) -> None:
+    """A client that reads calls in their structured form finds none in text."""
+    spoken = APIS[api]
+    denying = guarded(tmp_path, denied_tools=["bash"])
+    lab = await start(Reply(spoken.begun(*SAID[where]), spoken.headers, cut=True), vtc_profiles=denying)
+    body, broke = await received(lab, spoken)
+    assert broke
+    assert said(spoken, body) == "".join(SAID[where])
+    assert not any(end in body for end in ENDS)
+    assert "the server broke off" in (await lab.flow()).comment
+
+
+@API
+@pytest.mark.parametrize("way", WAYS)
+async def test_opener_of_a_denied_call_does_not_reach_a_text_client(
+    way: str, api: str, start: Start, tmp_path: Path
+) -> None:
+    spoken = APIS[api]
+    pieces = ("Well: ", "<execute_", "command>\n<command>rm -rf .</command>\n")
+    denying = guarded(tmp_path, denied_tools=["execute_command"])
+    for end in (2, 3):
+        lab = await start(WAYS[way](spoken, spoken.begun(*pieces[:end])), vtc_profiles=denying)
+        body, broke = await received(lab, spoken, AGENT, **spoken.of_cline)
+        assert broke
+        assert said(spoken, body).startswith("Well:")
+        assert "<execute_command" not in said(spoken, body)
+        assert "the server broke off" in (await lab.flow()).comment
+
+
+@pytest.mark.parametrize("api", [name for name, spoken in APIS.items() if spoken.call])
+@pytest.mark.parametrize("denied", [True, False])
+async def test_own_call_that_breaks_off_leaves_unless_it_may_be_denied(
+    denied: bool, api: str, start: Start, tmp_path: Path
+) -> None:
+    spoken = APIS[api]
+    frames = [*spoken.begun("Well"), *spoken.call]
+    profiles = {"vtc_profiles": guarded(tmp_path, denied_tools=["read"])} if denied else {}
+    lab = await start(Reply(frames, spoken.headers, cut=True), **profiles)
+    body, broke = await received(lab, spoken)
+    assert broke
+    assert said(spoken, body).startswith("Well")
+    assert (b'"read"' in body) is not denied
+    assert denied or b"".join(spoken.call) in body
+
+
+# Errors in a stream
+
+
+@API
+@pytest.mark.parametrize("denied", [True, False])
+@pytest.mark.parametrize("where", SAID)
+async def test_error_in_a_stream_is_told_and_what_was_held_leaves_before_it(
+    where: str, denied: bool, api: str, start: Start, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    spoken = APIS[api]
+    profiles = {"vtc_profiles": guarded(tmp_path, denied_tools=["bash"])} if denied else {}
+    lab = await start(Reply([*spoken.begun(*SAID[where]), spoken.error], spoken.headers), **profiles)
+    body, broke = await received(lab, spoken)
+    assert not broke
+    assert said(spoken, body) == "".join(SAID[where])
+    assert "CUDA out of memory" in str([*_values(body)][-1])
+    await told(lab, caplog, "the server broke off with an error: CUDA out of memory")
+
+
+async def test_response_that_failed_is_told(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    spoken = APIS["responses"]
+    frames = responses.streamed_text("Hi", status="failed")
+    error = b'"status": "failed", "error": {"code": "server_error", "message": "CUDA out of memory"}'
+    last = frames[-1].replace(b'"error": null', b'"x": null').replace(b'"status": "failed"', error)
+    assert error in last
+    lab = await start([*frames[:-1], last])
+    body, _ = await received(lab, spoken)
+    assert body == b"".join([*frames[:-1], last])
+    await told(lab, caplog, "the server broke off with an error: CUDA out of memory")
+
+
+async def test_error_beside_a_choice_is_told(start: Start) -> None:
+    """As routers send it."""
+    choice = {"index": 0, "delta": {"content": ""}, "finish_reason": "error"}
+    last = chat.frame({**chat.HEAD, "error": {"code": 502, "message": "upstream is gone"}, "choices": [choice]})
+    lab = await start([*_begun_chat("Go: ", *SAID["in a call"][1:]), last, chat.DONE])
+    body, _ = await received(lab, APIS["chat"])
+    assert said(APIS["chat"], body) == "Go: " + "".join(SAID["in a call"][1:])
+    assert body.endswith(last + chat.DONE)
+    assert "the server broke off with an error: upstream is gone" in (await lab.flow()).comment
+
+
+# Whole replies, and none
+
+
+async def test_whole_reply_that_breaks_off_is_told(start: Start) -> None:
+    """mitmproxy answers in the server's place."""
+    whole = chat.encoded(chat.completion("Hi"))
+    lab = await start(Reply([whole], JSON, framing="length", cut=True))
+    assert (await lab.post(chat.request())).status == 502
+    flow = await lab.flow()
+    assert flow.marked == ":x:"
+    assert "the server broke off in the middle of its reply" in flow.comment
+
+
+async def test_answer_that_is_no_http_is_told(start: Start) -> None:
+    """As a server that breaks off before it answers."""
+    lab = await start(Reply([], {}, framing="close", version="", status=0))
+    with pytest.raises(httpx.HTTPError):
+        (await lab.client.post(APIS["chat"].path, json=APIS["chat"].ask)).raise_for_status()
+    assert (await lab.flow()).marked == ":x:"
+
+
+async def test_observed_stream_that_breaks_off_is_as_it_came(start: Start) -> None:
+    frames = _begun_chat(*SAID["in a call"])
+    lab = await start(Reply(frames, cut=True), vtc_mode="observe")
+    body, broke = await received(lab, APIS["chat"])
+    assert (body, broke) == (b"".join(frames), True)
+    assert "the server broke off" in (await lab.flow()).comment

@@ -1,0 +1,44 @@
+"""The limit on calls: which leave, which stay text, and which are too many."""
+
+from __future__ import annotations
+
+import pytest
+
+from vtc.events import Call, Event, Intervention, Markup, Refusal, Text, ToolCall
+from vtc.exchange.stages import NATIVE, Limit
+from vtc.profiles.plan import ReplyPlan
+
+
+def limited(plan: ReplyPlan, *names: str, dialect: str = "hermes") -> list[Event]:
+    limit = Limit(plan, ["read"])
+    calls = [Call(name, ToolCall(name, "{}"), dialect) for name in names]
+    return [out for call in calls for out in limit.feed(call)]
+
+
+@pytest.mark.parametrize(
+    ("plan", "kind"),
+    [
+        (ReplyPlan(unknown_tools="allow"), Call),
+        (ReplyPlan(unknown_tools="text"), Text),
+        (ReplyPlan(unknown_tools="drop"), Markup),
+        (ReplyPlan(unknown_tools="allow", unoffered=frozenset({"rm"})), Text),
+        (ReplyPlan(unknown_tools="allow", unoffered=frozenset({"Rm"})), Text),
+    ],
+)
+def test_a_call_of_a_tool_that_is_not_offered(plan: ReplyPlan, kind: type) -> None:
+    *told, last = limited(plan, "rm")
+    assert isinstance(last, kind)
+    assert last.raw == "rm"
+    assert [type(one) for one in told] == ([] if kind is Call else [Refusal])
+
+
+def test_the_server_s_own_call_of_a_tool_that_is_not_offered_passes() -> None:
+    (call,) = limited(ReplyPlan(unoffered=frozenset({"rm"})), "rm", dialect=NATIVE)
+    assert isinstance(call, Call)
+
+
+def test_calls_beyond_the_limit_are_left_out_and_told() -> None:
+    first, told, left_out = limited(ReplyPlan(max_calls=1), "read", "read")
+    assert isinstance(first, Call)
+    assert isinstance(told, Intervention)
+    assert left_out == Markup("read")

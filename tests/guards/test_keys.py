@@ -1,0 +1,111 @@
+"""Keys that a client may take for others are refused where a rule or a schema names these."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from vtc.events import Call, Denied, Event, Intervention, Tool, ToolCall
+from vtc.guards.chain import Guards, chain
+from vtc.guards.keys import named
+from vtc.guards.reactors import Reactor, Then, When
+
+EDIT = {"type": "object", "properties": {"path": {"type": "string"}}}
+TOOLS = {
+    "bash": Tool("bash", "", {"type": "object", "properties": {"command": {"type": "string"}, "env": {}}}),
+    "edit": Tool(
+        "edit", "", {"properties": {"edits": {"type": "array", "items": {"$ref": "#/$defs/e"}}}, "$defs": {"e": EDIT}}
+    ),
+    "grep": Tool("grep", "", {"properties": {"-A": {}, "-a": {}}}),
+    "loop": Tool("loop", "", {"allOf": [{"$ref": "#"}, {"$ref": "#"}]}),
+}
+RM = {"reactors": [{"name": "rm", "when": {"arguments": {"command": "rm"}}, "then": {"refuse": "No."}}]}
+DRY = {"reactors": [{"name": "dry", "then": {"set_arguments": {"dry_run": True}}}]}
+PATHS = {"reactors": [{"name": "etc", "when": {"arguments": {"edits[*].path": "^/etc"}}, "then": {"refuse": "No."}}]}
+OTHER = {"reactors": [{"name": "etc", "when": {"arguments": {"any[*].key": "."}}, "then": {"refuse": "No."}}]}
+MISFIT = {"arguments": {"misfit": "steer"}}
+
+
+def fed(guards: dict[str, Any], name: str, arguments: Any, tools: Any = TOOLS) -> list[Event]:
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    one = chain([msgspec.convert(guards, Guards)], tools)
+    return one.feed([Call("raw", ToolCall(name, text), "tag")])
+
+
+@pytest.mark.parametrize(
+    ("guards", "name", "arguments"),
+    [
+        (RM, "bash", {"command": "ls", "Command": "rm -rf /"}),
+        (RM, "bash", {"Command": "rm -rf /"}),
+        (RM, "bash", {"COMMAND": "rm -rf /"}),
+        (RM, "unknown", {"command": "ls", "Command": "rm -rf /"}),
+        (RM, "bash", json.dumps('{"command": "ls", "Command": "rm -rf /"}')),
+        (RM, "bash", {"command": "ls", "Env": {}}),
+        (DRY, "bash", {"Dry_Run": False}),
+        (DRY, "bash", {"dry_run": False, "DRY_RUN": False}),
+        ({"reactors": [{"name": "a", "then": {"set_arguments": {"risk": "none"}}}]}, "bash", {"ri\u017fk": "high"}),
+        ({"reactors": [{"name": "a", "then": {"set_arguments": {"kind": "none"}}}]}, "bash", {"\u212aind": "high"}),
+        (PATHS, "unknown", {"edits": [{"path": "a", "Path": "/etc/x"}]}),
+        (PATHS, "unknown", {"Edits": [{"path": "/etc/x"}]}),
+        (OTHER, "edit", {"edits": [{"path": "a"}, {"path": "a", "Path": "/etc/x"}]}),
+        (OTHER, "edit", {"edits": [{"PATH": "/etc/x"}]}),
+        (MISFIT, "bash", {"command": "ls", "Command": "rm -rf /"}),
+        ({"reactors": [{"name": "a", "then": {"rename_arguments": {"Command": "command"}}}]}, "bash",
+         {"command": "ls", "Command": "rm -rf /"}),
+    ],
+)  # fmt: skip
+def test_a_key_in_another_case_is_refused(guards: dict[str, Any], name: str, arguments: Any) -> None:
+    told, event = fed(guards, name, arguments)
+    assert isinstance(told, Intervention)
+    assert (told.policy, told.action, told.tool) == ("unread_calls", "refused", name)
+    assert "only in upper and lower case" in told.reason
+    assert "rm -rf" not in told.reason + told.detail
+    assert isinstance(event, Denied)
+
+
+@pytest.mark.parametrize(
+    ("guards", "name", "arguments"),
+    [
+        (RM, "bash", {"command": "ls", "env": {"PATH": "/bin", "Path": "/x", "COMMAND": "c"}}),
+        (RM, "bash", {"command": "ls", "more": 1, "More": 2}),
+        (OTHER, "grep", {"-A": 1, "-a": 2}),
+        ({"denied_tools": ["x"]}, "bash", {"command": "ls", "Command": "x"}),
+        ({**RM, "on_failure": "pass"}, "bash", {"command": "ls", "Command": "x"}),
+        ({"arguments": {}}, "bash", {"command": "ls", "Command": "x"}),
+        (
+            {"reactors": [{"name": "a", "then": {"rename_arguments": {"Command": "command"}}}]},
+            "bash",
+            {"Command": "ls"},
+        ),
+        (
+            {"reactors": [{"name": "a", "when": {"tools": "edit"}, "then": {"refuse": "No."}}]},
+            "bash",
+            {"Command": "ls"},
+        ),
+    ],
+)
+def test_keys_of_which_nothing_is_known_or_that_are_declared_so_pass(
+    guards: dict[str, Any], name: str, arguments: Any
+) -> None:
+    assert isinstance(fed(guards, name, arguments)[-1], Call)
+
+
+def test_a_schema_that_refers_to_itself_is_followed_only_so_far() -> None:
+    assert isinstance(fed(OTHER, "loop", {"a": 1})[-1], Call)
+
+
+def test_the_keys_that_rules_name() -> None:
+    paths = ["a", '"b-c"', "d[*].e", "starts_with(f, 'x')", "g[?h=='x'].i", "@.j", "k || l", "m[0].n", "o[].p", "*.q"]
+    when = When(arguments=dict.fromkeys(paths, "."))
+    then = Then(rename_arguments={"r": "s"}, set_arguments={"t": 1}, remove_arguments=("u",))
+    found = named([Reactor(name="x", when=when, unless=When(arguments={"v": "."}), then=then)])
+    assert sorted(found.outer) == ["a", "b-c", *"dfgjklmorstuv"]
+    assert sorted(found.inner) == [*"ehinpq"]
+
+
+def test_a_long_list_is_not_looked_through_for_ever() -> None:
+    arguments = {"edits": [{"path": "a"}] * 60_000}
+    assert isinstance(fed(OTHER, "edit", arguments)[-1], Denied)

@@ -1,0 +1,393 @@
+r"""Read JSON in which marks of structure are missing: find the one reading that is a whole call.
+
+    {"path": "a.py" "content": "print("x")\n"}  ->  {"path": "a.py", "content": "print(\"x\")\n"}
+
+A search over places in the text and states of the grammar. Each step takes one token, or does without one comma, colon
+or quote. Strings, numbers and keys are only ever cut out of the text, so a repair changes structure and never a value.
+The search is done twice: first each quote ends its string, as JSON says; only if no reading comes of that, a string
+may hold quotes. Then it ends where structure follows that leads to a whole call. The tool's schema says which keys
+begin a parameter and which ones a call needs. Two readings with different values are none, and so is a search that
+takes too long.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from itertools import accumulate, islice
+from typing import Any, NamedTuple
+
+from vtc.dialects.arguments import values
+from vtc.dialects.arguments.cut_string import QUOTE, CutString, as_json, holds_structure, quotes_in
+from vtc.dialects.arguments.json_object import LITERALS, MOST_DEPTH, NUMBER, encodable
+from vtc.dialects.arguments.values import Schema
+from vtc.dialects.repair import Repair
+
+MOST_MARKS = 100_000
+"""Quotes, braces, backslashes and line breaks in a text beyond which it is not read."""
+MOST_QUOTES = 10_000
+"""Quotes in a text beyond which it is not asked which of them end a string."""
+LEAST_STEPS, MOST_STEPS = 48, 20_000
+"""Steps of one search; between them there is one for four characters."""
+
+_GAP = r"(?:\s|//[^\n\"]{0,400}+\n|\#[^\n\"]{0,400}+\n|/\*(?:[^*\"]|\*(?!/)){0,400}+\*/)*+"
+_SPACE = re.compile(_GAP)
+_WORD = re.compile(r"[-+.\w]{1,400}")
+_BARE_KEY = re.compile(rf"""(["']?)([^\s"'{{}}\[\],:=\\]{{1,128}}+)(["']?){_GAP}([:=])""")
+_BARE_VALUE = re.compile(r"""[^\s"'{}\[\],:\\](?:[^"'{}\[\],:\\\n]{0,1000}[^\s"'{}\[\],:\\])?+(?=[ \t]{0,99}[,}])""")
+_IDENTIFIER = re.compile(r"[\w.$-]{1,128}\Z")
+_VALUE = frozenset("\"'{[-0123456789tfnTFN")
+_NEXT = re.compile(
+    rf"""{_GAP}(?P<closers>(?:[}}\]]{_GAP})*+)(?P<comma>,?){_GAP}"""
+    rf"""(?:(?P<open>["']?)(?P<key>[^\s"'{{}}\[\],:=\\]{{1,128}}+)(?P<close>["']?){_GAP}(?P<colon>:?){_GAP}(?P<value>.?)|(?P<end>\Z)|)"""
+)
+"""What looks like the next key after a string, with at most closers between."""
+
+
+class Expected(NamedTuple):
+    """What the JSON is to be: an object, and of a whole call where the arguments of which tool stand."""
+
+    schema: Schema
+    names: frozenset[str] = frozenset()
+    """Keys of the tool's name."""
+    arguments: frozenset[str] = frozenset()
+    """Keys of its arguments."""
+    tool: Callable[[str], Schema | None] = lambda _: None
+    """Finds the schema of a tool by its name as it is written; of an empty name, what is known of all of them."""
+
+
+class Reading(NamedTuple):
+    """Strict JSON and the repairs that it took."""
+
+    text: str
+    repairs: list[str]
+
+
+class _Open(NamedTuple):
+    """An object or an array that is not closed yet."""
+
+    mark: str
+    schema: Schema
+    around: _Open | None = None
+    depth: int = 1
+    declared: Mapping[str, Schema] = {}
+    known: frozenset[str] = frozenset()
+    """Keys that are declared here or around."""
+    keys: frozenset[str] = frozenset()
+    key: str = ""
+    """The key whose value is read."""
+    tool: Schema | None = None
+    is_call: bool = False
+
+
+type _Written = tuple[_Written, str | CutString] | None
+"""The tokens so far, the last one first."""
+
+
+class _Node(NamedTuple):
+    """A place in the text, the state of the grammar, and what led to it."""
+
+    at: int
+    state: str
+    open: _Open | None
+    written: _Written = None
+    repairs: tuple[str, ...] = ()
+    no_comma: bool = False
+    """A comma is missing before this, so nothing else may be."""
+    bare: bool = False
+    """The last value has no quotes, likewise."""
+    doubt: bool = False
+    """It could be meant otherwise: if this is a whole reading, there is none."""
+
+    def put(self, token: str | CutString, at: int, state: str, *repairs: str, **changes: Any) -> _Node:
+        """Take a token."""
+        return self._replace(
+            at=at, state=state, written=(self.written, token), repairs=self.repairs + repairs, **changes
+        )
+
+
+def read(text: str, expected: Expected, *, closed: bool) -> Reading | None:
+    """Read an object or an array; None if that is not sure. The last braces may be missing only if it is `closed`."""
+    if sum(map(text.count, "\"'{}\\\n\r\t")) > MOST_MARKS:
+        return None
+    found = _Search(text, expected, closed=closed, inner=False).reading()
+    if found is _NOTHING and text.count('"') + text.count("'") <= MOST_QUOTES:
+        found = _Search(text, expected, closed=closed, inner=True).reading()
+    return None if found is _NOTHING else found
+
+
+_NOTHING = Reading("", [])
+"""No reading, whereas None says that there are several."""
+
+
+class _Search:
+    """One search, depth first; `inner` if strings may hold quotes."""
+
+    def __init__(self, text: str, expected: Expected, *, closed: bool, inner: bool) -> None:
+        self.text = text
+        self.expected = expected
+        self.closed = closed
+        self.inner = inner
+        self.steps = min(MOST_STEPS, LEAST_STEPS + len(text) // 4)
+
+    @cached_property
+    def _quotes(self) -> dict[str, list[int]]:
+        """The places of quotes that are not escaped, by kind."""
+        found: dict[str, list[int]] = {'"': [], "'": []}
+        for token in QUOTE.finditer(self.text):
+            if token[0] in found:
+                found[token[0]].append(token.start())
+        return found
+
+    @cached_property
+    def _braces(self) -> tuple[list[int], list[int]]:
+        """The places of braces, and how many are open after each."""
+        places = [found.start() for found in re.finditer(r"[{}]", self.text)]
+        return places, list(accumulate(1 if self.text[at] == "{" else -1 for at in places))
+
+    def _depth(self, start: int, end: int) -> int:
+        """How many braces a part of the text opens more than it closes."""
+        places, depths = self._braces
+        first, last = bisect_left(places, start), bisect_left(places, end)
+        return (depths[last - 1] if last else 0) - (depths[first - 1] if first else 0)
+
+    def reading(self) -> Reading | None:
+        """The only reading, `_NOTHING`, or None if it is not sure."""
+        found: Reading | None = None
+        nodes = [_Node(0, "value", None)]
+        while nodes:
+            self.steps -= 1
+            if self.steps < 0:
+                return None
+            node = nodes.pop()
+            if node.state == "done":
+                if _SPACE.fullmatch(self.text, node.at):
+                    one = self._written(node)
+                    if one is _NOTHING:
+                        continue
+                    if one is None or node.doubt or (found and found.text != one.text):
+                        return None
+                    found = found or one
+            else:
+                gap = _SPACE.match(self.text, node.at)
+                assert gap is not None
+                if gap[0].strip():
+                    node = node._replace(repairs=(*node.repairs, Repair.JSON_COMMENT))
+                nodes += _STATES[node.state](self, node, gap.end())
+        return found or _NOTHING
+
+    # The states
+
+    def _value(self, node: _Node, at: int) -> Iterator[_Node]:
+        char = self.text[at : at + 1]
+        if char and char in "{[":
+            inner = self._opened(char, node.open)
+            if inner.depth <= MOST_DEPTH:
+                yield node.put(char, at + 1, f"first {char}", open=inner, no_comma=False)
+        elif char == "]" and node.state != "value" and node.open and node.open.mark == "[" and not node.no_comma:
+            trailing = (Repair.JSON_TRAILING_COMMA,) if node.state == "next [" else ()
+            yield from self._closed(node, at, *trailing)
+        elif char and char in "\"'":
+            for end in self._ends(node.open, at + 1, char):
+                opened = self._said(node.open, at + 1, end)
+                known, listed = (opened.known, opened.mark == "[") if opened else (frozenset[str](), False)
+                span = CutString(at + 1, end, char, known, listed)
+                yield node.put(span, end + 1, "after", open=opened, no_comma=False)
+        elif (word := _WORD.match(self.text, at)) and (NUMBER.match(word[0]) or word[0] in LITERALS):
+            python = (Repair.JSON_PYTHON_LITERAL,) if LITERALS.get(word[0], word[0]) != word[0] else ()
+            yield node.put(LITERALS.get(word[0], word[0]), word.end(), "after", *python, no_comma=False)
+        elif not self.inner and self._takes_text(node.open) and (bare := _BARE_VALUE.match(self.text, at)):
+            opened = self._said(node.open, *bare.span())
+            token = CutString(*bare.span(), "")
+            yield node.put(token, bare.end(), "after", Repair.JSON_MISSING_QUOTE, open=opened, bare=True)
+
+    def _key(self, node: _Node, at: int) -> Iterator[_Node]:
+        opened = node.open
+        assert opened is not None
+        char = self.text[at : at + 1]
+        if char == "}" and not node.no_comma:
+            yield from self._closed(node, at, *((Repair.JSON_TRAILING_COMMA,) if node.state == "next {" else ()))
+            return
+        if char and char in "\"'" and (end := self._next_quote(at + 1, char)) >= 0:
+            key = self.text[at + 1 : end]
+            gap = _SPACE.match(self.text, end + 1)
+            assert gap is not None
+            span = CutString(at + 1, end, char)
+            if self.text.startswith(":", gap.end()):
+                yield from self._with_key(node, key, span, gap.end() + 1, damaged=node.no_comma)
+            elif self.text[gap.end() : gap.end() + 1] in _VALUE and not (node.no_comma or node.bare):
+                yield from self._with_key(node, key, span, gap.end(), Repair.JSON_MISSING_COLON, damaged=True)
+        bare = _BARE_KEY.match(self.text, at)
+        if bare and not (node.no_comma or node.bare) and not (bare[1] and bare[3]):
+            missing_end = bare[1] and self.text.startswith(bare[1], bare.end())
+            if bare[4] == ":" or missing_end:
+                span = CutString(*bare.span(2), bare[1] or bare[3])
+                yield from self._with_key(node, bare[2], span, bare.end(), Repair.JSON_MISSING_QUOTE, damaged=True)
+
+    def _with_key(
+        self, node: _Node, key: str, span: CutString, at: int, *repairs: str, damaged: bool
+    ) -> Iterator[_Node]:
+        opened = node.open
+        assert opened is not None
+        if key in opened.keys:
+            return
+        stranger = key not in opened.declared and bool(opened.declared or not _IDENTIFIER.match(key))
+        doubt = node.doubt or (stranger and (damaged or self.inner))
+        opened = opened._replace(key=key, keys=opened.keys | {key})
+        keyed = node.put(span, at, "value", *repairs, open=opened, no_comma=False, bare=False, doubt=doubt)
+        yield keyed._replace(written=(keyed.written, ":"))
+
+    def _after(self, node: _Node, at: int) -> Iterator[_Node]:
+        opened = node.open
+        if opened is None:
+            yield node._replace(state="done")
+            return
+        char = self.text[at : at + 1]
+        closer = "}" if opened.mark == "{" else "]"
+        assert node.written is not None
+        after_string = isinstance(node.written[1], CutString) and not self.inner
+        if after_string and char and char in "+\"'":  # an expression that adds strings up?
+            yield node._replace(at=at + (char == "+"), state="value", doubt=True)
+        if char == ",":
+            yield node.put(",", at + 1, f"next {opened.mark}")
+        elif char == closer:
+            yield from self._closed(node, at)
+        elif not char:
+            if self.closed and not node.bare:
+                yield from self._closed(node, at, Repair.JSON_CUT)
+        elif char in _VALUE and not node.bare:
+            yield node.put(",", at, f"next {opened.mark}", Repair.JSON_MISSING_COMMA, no_comma=True)
+
+    def _closed(self, node: _Node, at: int, *repairs: str) -> Iterator[_Node]:
+        """Close the innermost object or array, if nothing is missing in it."""
+        opened = node.open
+        assert opened is not None
+        if opened.mark == "[" or opened.keys.issuperset(values.required(opened.schema)):
+            closer = "}" if opened.mark == "{" else "]"
+            end = min(at + 1, len(self.text))
+            if Repair.JSON_TRAILING_COMMA in repairs and node.written:
+                node = node._replace(written=node.written[0])
+            yield node.put(closer, end, "after", *repairs, open=opened.around, no_comma=False, bare=False)
+
+    # What the schema says
+
+    def _opened(self, mark: str, around: _Open | None) -> _Open:
+        if around is None:
+            return self._as(mark, self.expected.schema, None)
+        if around.mark == "[":
+            entry = around.schema.get("items") if around.around else around.schema
+        elif around.is_call and around.key in self.expected.arguments:
+            entry = around.tool if around.tool is not None else self.expected.tool("")
+        else:
+            entry = around.declared.get(around.key)
+        schema: Schema = entry if isinstance(entry, Mapping) else {}
+        within = {name: around.schema[name] for name in ("$defs", "definitions") if name in around.schema}
+        return self._as(mark, {**within, **schema} if within else schema, around)
+
+    def _as(self, mark: str, schema: Schema, around: _Open | None) -> _Open:
+        declared = values.properties(schema) if mark == "{" else {}
+        known = frozenset(declared) | (around.known if around else frozenset())
+        depth = around.depth + 1 if around else 1
+        is_call = mark == "{" and bool(self.expected.names) and schema is self.expected.schema
+        needed = schema if mark == "[" or declared else {}
+        return _Open(mark, needed, around, depth, declared, known, is_call=is_call)
+
+    def _said(self, opened: _Open | None, start: int, end: int) -> _Open | None:
+        """Note the tool's name."""
+        if opened is None or not (opened.is_call and opened.key in self.expected.names):
+            return opened
+        return opened._replace(tool=self.expected.tool(self.text[start:end]))
+
+    def _takes_text(self, opened: _Open | None) -> bool:
+        if opened is None or opened.mark == "[":
+            return False
+        entry = opened.declared.get(opened.key)
+        return entry is not None and values.is_text(entry, opened.schema)
+
+    # Strings
+
+    def _next_quote(self, at: int, quote: str) -> int:
+        places = self._quotes[quote]
+        found = bisect_left(places, at)
+        return places[found] if found < len(places) else -1
+
+    def _ends(self, opened: _Open | None, start: int, quote: str) -> Iterator[int]:
+        """The places at which a string may end."""
+        places = self._quotes[quote]
+        first = bisect_left(places, start)
+        if not self.inner:
+            yield from places[first : first + 1]
+            return
+        for count, end in enumerate(islice(places, first, None)):
+            self.steps -= 1
+            if self.steps < 0:
+                return
+            found = _NEXT.match(self.text, end + 1)
+            assert found is not None
+            char = self.text[found.end("closers") : found.end("closers") + 1]
+            if not (found["closers"] or found["comma"] or found["end"] is not None or char in "\"'"):
+                continue
+            depth = self._depth(start, end)
+            if found["key"] and self._is_key(found):
+                known = opened is not None and found["key"] in opened.known
+                again = known and not found["closers"] and opened is not None and found["key"] in opened.keys
+                if known and not again and depth <= 0:
+                    yield end
+                    return
+                if depth > 0 and count % 2 and not known:
+                    continue  # a key within braces and quotes of the string's own
+            yield end
+            if found["comma"] and char and count % 2 == 0 and depth <= 0 and not found["closers"]:
+                following = _SPACE.match(self.text, found.end("comma"))
+                if following and self.text.startswith(quote, following.end()):
+                    return  # where a quote would open what the string quotes, it ends
+
+    def _is_key(self, found: re.Match[str]) -> bool:
+        """True if a key follows, and at most one of its marks is missing."""
+        missing = (not (found["comma"] or found["closers"])) + (not (found["open"] and found["close"]))
+        missing += not found["colon"]
+        return missing <= 1 and (found["value"] in _VALUE or bool(found["colon"]))
+
+    # What comes of it
+
+    def _written(self, node: _Node) -> Reading | None:
+        """Write a reading as strict JSON; `_NOTHING` if a string of it ends elsewhere, None if that is not sure."""
+        tokens: list[str | CutString] = []
+        written = node.written
+        while written:
+            written, token = written
+            tokens.append(token)
+        spans = [token for token in tokens if isinstance(token, CutString)]
+        python = any(span.quote == "'" for span in spans)
+        if python and Repair.JSON_COMMENT in node.repairs:
+            return None  # a quote may stand in the comment
+        repairs = dict.fromkeys((*node.repairs, *([Repair.PYTHON_LITERAL] if python else [])))
+        if self.inner:
+            last = spans[0]
+            if Repair.JSON_CUT in repairs and quotes_in(self.text[last.start : last.end], last.quote):
+                return None  # is the last quote the string's own?
+            swallowed = [holds_structure(self.text[one.start : one.end], one) for one in spans]
+            if None in swallowed or True in swallowed:
+                return _NOTHING if True in swallowed else None
+        pieces: list[str] = []
+        for token in reversed(tokens):
+            if isinstance(token, str):
+                pieces.append(token)
+            elif one := as_json(self.text[token.start : token.end], token.quote, python=python):
+                pieces.append(one[0])
+                repairs |= dict.fromkeys(one[1])
+            else:
+                return None
+        return Reading(encodable("".join(pieces)), [*repairs])
+
+
+_STATES: Mapping[str, Callable[[_Search, _Node, int], Iterator[_Node]]] = {
+    "value": _Search._value,
+    "first [": _Search._value,
+    "next [": _Search._value,
+    "first {": _Search._key,
+    "next {": _Search._key,
+    "after": _Search._after,
+}

@@ -1,0 +1,147 @@
+"""Keys of arguments that only some clients take for another: `{"command": "ls", "Command": "rm -rf /"}`.
+
+Clients in Go and .NET do not tell upper from lower case in keys, and the last one wins. A rule sees the exact key. So a
+key that is another only in case than one that a rule or the tool's schema names is refused, where rules are about
+arguments. A key that the schema has just so is always fine, and so is one of which nothing is known (`env: {Path: …}`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jmespath
+
+from vtc.events import Call, Denied, Event, Intervention, OnFailure, Tool
+from vtc.guards import json_text
+from vtc.guards.budget import Budget
+from vtc.guards.patterns import any_match
+from vtc.guards.reactors import Reactor
+
+PER_STEP = 8
+"""Items, or declared keys, that are passed by in a step."""
+MOST_DEPTH = 16
+"""References and alternatives of a schema that are followed, one in the other."""
+CHAINS = {"subexpression", "projection", "value_projection", "filter_projection", "pipe"}
+"""Parts of a path of which the first is about the arguments, and the others are about what it leads to."""
+
+
+def folded(key: str) -> str:
+    """What all spellings of a key have in common that a client may take for the same."""
+    return key.upper().casefold()
+
+
+class Named(NamedTuple):
+    """The keys that rules name: of the arguments themselves, and further inside."""
+
+    outer: Collection[str]
+    inner: Collection[str]
+
+
+def named(reactors: Sequence[Reactor]) -> Named:
+    """Collect the keys that rules name, in their conditions and in what they do."""
+    outer: set[str] = set()
+    inner: set[str] = set()
+    for one in reactors:
+        then = one.then
+        outer |= {*then.rename_arguments, *then.rename_arguments.values(), *then.set_arguments, *then.remove_arguments}
+        outer |= {change.argument for change in then.replace}
+        for when in (one.when, one.unless):
+            for path in when.arguments if when else ():
+                _collect(jmespath.compile(path).parsed, outer, inner)
+    return Named(outer, inner)
+
+
+def _collect(node: Mapping[str, Any], here: set[str], inside: set[str]) -> None:
+    """Collect the keys of a path of JMESPath."""
+    if node["type"] == "field":
+        here.add(node["value"])
+    children = node["children"]
+    leads_on = node["type"] in CHAINS and children[0]["type"] != "current"
+    for place, child in enumerate(children):
+        _collect(child, inside if leads_on and place else here, inside)
+
+
+class Keys:
+    """Refuses calls with keys that may be taken for others, of the tools that rules on arguments are for."""
+
+    held = ""
+    reads_text = False
+    on_failure: OnFailure = "refuse"
+
+    def __init__(
+        self, reactors: Sequence[Reactor], tools: Mapping[str, Tool], *, checks_all: bool, budget: Budget | None = None
+    ) -> None:
+        self._reactors = reactors
+        self._tools = tools
+        self._checks_all = checks_all
+        self._budget = budget or Budget()
+
+    def feed(self, event: Event) -> list[Event]:
+        if not isinstance(event, Call):
+            return [event]
+        name = event.call.name
+        rules = [one for one in self._reactors if one.then.guards and any_match(one.when.tools, name)]
+        if not rules and not self._checks_all:
+            return [event]
+        try:
+            arguments = json_text.read(event.call.arguments)
+            arguments = json_text.read(arguments) if isinstance(arguments, str) else arguments
+        except ValueError:
+            return [event]  # those who look at them tell so
+        schema = self._tools[name].parameters if name in self._tools else {}
+        key = next(self._doubtful(arguments, [schema], schema, named(rules)), None)
+        if key is None:
+            return [event]
+        reason = "a key of its arguments is another only in upper and lower case"
+        message = f"The call of `{name}` was not carried out: {reason} (write `{key}`)."
+        told = Intervention("unread_calls", "refused", name, f"{reason} than `{key}`")
+        return [told, Denied(event.raw, event.call, "steer", message)]
+
+    def _doubtful(self, value: Any, schemas: Sequence[Any], root: Mapping[str, Any], names: Named) -> Iterator[str]:
+        """Find the keys for which others may be taken."""
+        if not isinstance(value, dict | list):
+            return
+        parts = [part for one in schemas for part in self._parts(one, root)]
+        if isinstance(value, list):
+            entries = [part["items"] for part in parts if "items" in part]
+            self._budget.spend(len(value) // PER_STEP)
+            for item in value:
+                yield from self._doubtful(item, entries, root, names)
+            return
+        declared: dict[str, list[Any]] = {}
+        for part in parts:
+            if isinstance(properties := part.get("properties"), Mapping):
+                for key, entry in properties.items():
+                    declared.setdefault(key, []).append(entry)
+        self._budget.spend(len(value) + len(declared) // PER_STEP)
+        known = {folded(key): key for key in (*names.outer, *declared)}
+        seen: dict[str, str] = {}
+        for key, inner in value.items():
+            meant = folded(key)
+            if meant in known:
+                again = meant in seen and not {key, seen[meant]} <= declared.keys()
+                if again or not (key in declared or key in names.outer):
+                    yield known[meant]
+                seen[meant] = key
+            yield from self._doubtful(inner, declared.get(key, []), root, Named(names.inner, names.inner))
+
+    def _parts(self, schema: Any, root: Mapping[str, Any], depth: int = 0) -> Iterator[Mapping[str, Any]]:
+        """All that a schema says about one value: itself, what it refers to, and its alternatives."""
+        self._budget.spend()
+        if not isinstance(schema, Mapping) or depth > MOST_DEPTH:
+            return
+        yield schema
+        reference = schema.get("$ref")
+        if isinstance(reference, str) and reference.startswith("#"):
+            target: Any = root
+            for step in filter(None, reference[1:].split("/")):
+                target = target.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(target, Mapping) else None
+            yield from self._parts(target, root, depth + 1)
+        for keyword in ("allOf", "anyOf", "oneOf"):
+            several = schema.get(keyword)
+            for part in several if isinstance(several, list) else ():
+                yield from self._parts(part, root, depth + 1)
+
+    def finish(self) -> list[Event]:
+        return []
