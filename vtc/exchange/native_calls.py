@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from vtc.dialects.arguments import fitting, values
 from vtc.dialects.arguments.envelope import SYNONYMS
 from vtc.dialects.reading import repairs as repairs_of_text
+from vtc.dialects.reading.cut import json_closers
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
 from vtc.events import Call, Tool, ToolCall
@@ -175,7 +176,8 @@ def _wrapped(value: Mapping[str, Any], name: str, schema: Mapping[str, Any]) -> 
 def _broken(text: str, schema: Mapping[str, Any], *, lenient: bool, complete: bool) -> Objects:
     """Read what is no JSON: several objects, or one with the faults that are mended in text, too."""
     body, notes = _without_markup(text)
-    found = repairs_of_text.json_bodies(body, ())
+    cut_short = text.endswith(body) and json_closers(body, ()) is None  # a tag after it says that it is whole
+    found = None if cut_short else repairs_of_text.json_bodies(body, ())
     objects = [json.loads(one) for one in found.values] if found and len(found.values) <= MOST_OBJECTS else []
     if found is None or not objects or not all(isinstance(one, dict) for one in objects):
         raise NotInOrder("its arguments are not a whole JSON object")
