@@ -27,6 +27,12 @@ class Space(msgspec.Struct, frozen=True):
     """Any run of white space, also none."""
 
 
+class Unless(msgspec.Struct, frozen=True):
+    """Nothing, where after white space none of these characters follows."""
+
+    characters: str
+
+
 class Chars(msgspec.Struct, frozen=True):
     """A bounded run of characters of a class, e.g. a tool's name."""
 
@@ -62,7 +68,7 @@ class Group(msgspec.Struct, frozen=True):
     group: str
 
 
-Part = Lit | Space | Chars | OneOf | Maybe | AnyOf | Group
+Part = Lit | Space | Unless | Chars | OneOf | Maybe | AnyOf | Group
 
 
 def whole(parts: Sequence[Part], token: str = "") -> str:
@@ -76,6 +82,8 @@ def whole_of(part: Part, token: str = "") -> str:
             return re.escape(text)
         case Space():
             return SPACE
+        case Unless(characters):
+            return rf"(?!{SPACE}[{characters}])"
         case Chars(allowed, most, group):
             return _grouped(rf"[{allowed}]{{1,{most}}}", group, token)
         case OneOf(words, group, any_case):
@@ -117,7 +125,7 @@ def beginning_of(part: Part) -> str:
     match part:
         case Lit(text):
             return _word_beginning(text)
-        case Space():
+        case Space() | Unless():
             return _SPACE_BEGINNING
         case Chars(allowed, most, _):
             return rf"[{allowed}]{{0,{most}}}"

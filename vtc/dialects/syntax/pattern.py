@@ -26,6 +26,7 @@ from vtc.dialects.syntax.parts import (
     OneOf,
     Part,
     Space,
+    Unless,
     beginning,
     beginning_of,
     holds,
@@ -43,6 +44,7 @@ __all__ = [
     "OneOf",
     "Part",
     "Space",
+    "Unless",
     "beginning",
     "whole",
 ]  # from `parts.py`
