@@ -33,6 +33,12 @@ class Unless(msgspec.Struct, frozen=True):
     characters: str
 
 
+class Except(msgspec.Struct, frozen=True):
+    """Nothing, where none of these words follows."""
+
+    words: tuple[str, ...]
+
+
 class Chars(msgspec.Struct, frozen=True):
     """A bounded run of characters of a class, e.g. a tool's name."""
 
@@ -68,7 +74,7 @@ class Group(msgspec.Struct, frozen=True):
     group: str
 
 
-Part = Lit | Space | Unless | Chars | OneOf | Maybe | AnyOf | Group
+Part = Lit | Space | Unless | Except | Chars | OneOf | Maybe | AnyOf | Group
 
 
 def whole(parts: Sequence[Part], token: str = "") -> str:
@@ -84,6 +90,8 @@ def whole_of(part: Part, token: str = "") -> str:
             return SPACE
         case Unless(characters):
             return rf"(?!{SPACE}[{characters}])"
+        case Except(words):
+            return f"(?!{'|'.join(map(re.escape, words))})" if words else ""
         case Chars(allowed, most, group):
             return _grouped(rf"[{allowed}]{{1,{most}}}", group, token)
         case OneOf(words, group, any_case):
@@ -127,6 +135,8 @@ def beginning_of(part: Part) -> str:
             return _word_beginning(text)
         case Space() | Unless():
             return _SPACE_BEGINNING
+        case Except():
+            return ""
         case Chars(allowed, most, _):
             return rf"[{allowed}]{{0,{most}}}"
         case OneOf(words, _, any_case):
