@@ -43,6 +43,7 @@ class OpenCall:
         """Reads the arguments, where they are not between tags."""
         self.repairs: dict[str, None] = {}
         self.fault = ""
+        self._wrong_end = 0  # of the body, where a closing tag of another kind ends
         """Why the strict reading failed."""
         self.size = 0
         self.spilled = False
@@ -242,6 +243,11 @@ class OpenCall:
 
     # What it says
 
+    def ends_wrongly(self, closer: str) -> None:
+        """Note a closing tag of another kind: it ends the call, unless the call's own comes later."""
+        self._wrong_end = len(self.body) + len(closer)
+        self.fault = "its end can be read in two ways"
+
     def complete(self, unknown_tools: str) -> list[Call]:
         """The events for what was read; raises `envelope.NotACall`."""
         if self.json is None:
@@ -267,6 +273,13 @@ class OpenCall:
                 if self.quotes_calls or not self._split(body):
                     return [], ""  # with a call in it, it could be read in two ways
                 return self._events([], unknown_tools), ""
+            if self._wrong_end:
+                rest = body[self._wrong_end :]
+                if any(closer in rest for closer in closers):
+                    return [], ""
+                self._raw[self._body :] = [body[: self._wrong_end]]
+                self.repairs[Repair.WRONG_CLOSER] = None
+                return self.complete(unknown_tools), rest
             if isinstance(self.json, GemmaBody) and not _JSON.match(body):
                 found = repairs.gemma_body(body, closers, self.json.quote)
             else:

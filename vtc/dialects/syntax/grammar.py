@@ -23,7 +23,6 @@ from vtc.dialects.syntax.pattern import (
     SPACE,
     AnyOf,
     Chars,
-    Except,
     Group,
     Lit,
     Maybe,
@@ -32,7 +31,6 @@ from vtc.dialects.syntax.pattern import (
     Scan,
     Space,
     Token,
-    Unless,
     expecting,
     searching,
 )
@@ -242,9 +240,7 @@ class Grammar:
         if parts := syntax.tail(name):
             around = Token("tail1", (*AROUND_END, *parts))
             brace, fence = Token("extra0", (Lit("}"), Space(), *parts)), Token("extra1", (Lit("```"), Space(), *parts))
-            # A quote after it shows that it stands in a string, in which a quote is not escaped.
-            own = Except(tuple(tag[2:] for tag in syntax.closing_tags(name) if tag.startswith("</")))
-            wrong = Token("wrong", (Lit("</"), own, Chars(r"\w:.\-", 64), Lit(">"), Unless("\"'")))
+            wrong = Token("wrong", (Lit("</"), Chars(r"\w:.\-", 64), Lit(">")))
             following = self._heads_of(syntax.dialect, "m") if parts == syntax.written_tail(name) else []
             return expecting([Token("tail0", parts), around, brace, fence, wrong, *following])
         if syntax.body == "kwargs":

@@ -27,18 +27,6 @@ class Space(msgspec.Struct, frozen=True):
     """Any run of white space, also none."""
 
 
-class Unless(msgspec.Struct, frozen=True):
-    """Nothing, where after white space none of these characters follows."""
-
-    characters: str
-
-
-class Except(msgspec.Struct, frozen=True):
-    """Nothing, where none of these words follows."""
-
-    words: tuple[str, ...]
-
-
 class Chars(msgspec.Struct, frozen=True):
     """A bounded run of characters of a class, e.g. a tool's name."""
 
@@ -74,7 +62,7 @@ class Group(msgspec.Struct, frozen=True):
     group: str
 
 
-Part = Lit | Space | Unless | Except | Chars | OneOf | Maybe | AnyOf | Group
+Part = Lit | Space | Chars | OneOf | Maybe | AnyOf | Group
 
 
 def whole(parts: Sequence[Part], token: str = "") -> str:
@@ -88,10 +76,6 @@ def whole_of(part: Part, token: str = "") -> str:
             return re.escape(text)
         case Space():
             return SPACE
-        case Unless(characters):
-            return rf"(?!{SPACE}[{characters}])"
-        case Except(words):
-            return f"(?!{'|'.join(map(re.escape, words))})" if words else ""
         case Chars(allowed, most, group):
             return _grouped(rf"[{allowed}]{{1,{most}}}", group, token)
         case OneOf(words, group, any_case):
@@ -133,10 +117,8 @@ def beginning_of(part: Part) -> str:
     match part:
         case Lit(text):
             return _word_beginning(text)
-        case Space() | Unless():
+        case Space():
             return _SPACE_BEGINNING
-        case Except():
-            return ""
         case Chars(allowed, most, _):
             return rf"[{allowed}]{{0,{most}}}"
         case OneOf(words, _, any_case):
