@@ -127,7 +127,7 @@ def check_reply(opened: Callable[[], Exchange], text: str, size: int, finish: st
     if not whole.reasoning and streamed.reasoning.strip() == text.strip():
         # What a stream took for reasoning that had begun before it is read as the answer at its end.
         streamed = replace(streamed, reasoning="")
-    alike = not shows_reasoning(other)
+    alike = not shows_reasoning(other, text)
     assert not alike or streamed == whole, "streamed and whole replies differ"
     assert all(isinstance(arguments, dict) for _, arguments in streamed.calls)
     if not report.calls and _keeps_all(exchange):
@@ -245,7 +245,7 @@ def check_messages(opened: Callable[[], Exchange], texts: Sequence[str], size: i
     message = chat.encoded(anthropic.message(*map(anthropic.text, texts), stop_reason=reason))
     rewritten = other.body(message)
     assert not other.report.failures, other.report.failures
-    alike = not shows_reasoning(other)
+    alike = not shows_reasoning(other, *texts)
     if alike and all(text.strip() for text in texts):  # the strict reader takes no blank text
         assert anthropic.read(out) == anthropic.read(rewritten), "streamed and whole replies differ"
     if alike and not exchange.report.calls and _keeps_all(exchange):
@@ -349,7 +349,7 @@ def check_responses(opened: Callable[[], Exchange], texts: Sequence[str], size: 
     rewritten = other.body(whole)
     assert not other.report.failures, other.report.failures
     streamed = openai_responses.read(out)
-    alike = not shows_reasoning(other)
+    alike = not shows_reasoning(other, *texts)
     assert not alike or _told(streamed) == _told(openai_responses.read(rewritten)), "streamed and whole replies differ"
     if not exchange.report.calls and _keeps_all(exchange):
         lenient = exchange.plan.reading.lenient
@@ -370,7 +370,7 @@ def check_ollama(opened: Callable[[], Exchange], text: str, size: int, reason: s
     whole = chat.encoded(ollama.message(text, done_reason=reason))
     rewritten = other.body(whole)
     assert not other.report.failures, other.report.failures
-    alike = not shows_reasoning(other)
+    alike = not shows_reasoning(other, text)
     assert not alike or ollama.read(out) == ollama.read(rewritten, stream=False), "streamed and whole replies differ"
     if not exchange.report.calls and _keeps_all(exchange):
         said, mended = ollama.read(out).content, reason == "stop" and exchange.plan.reading.lenient

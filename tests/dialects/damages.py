@@ -179,7 +179,12 @@ def is_another(body: str, closer: str) -> bool:
     rest = body[one.feed(body, 0, final=True) :].replace("\\n", " ")
     if not one.done:
         return not body
-    ends = rest.lstrip().startswith(closer[:2]) if closer else re.match(r"\s|[<,;}\]]|\[[A-Z/]|functions\.", rest)
+    start = closer[:2].replace("｜", "|")  # closers are read in other spellings, too
+    ends = (
+        rest.lstrip().replace("｜", "|").startswith(start)
+        if closer
+        else re.match(r"\s|[<,;}\]]|\[[A-Z/]|functions\.", rest)
+    )
     return bool(ends) or (not rest and not one.repairs)
 
 

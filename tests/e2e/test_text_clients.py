@@ -262,7 +262,7 @@ async def test_of_several_calls_a_one_call_client_gets_the_first_and_a_note(stre
 
 
 REFUSED = {
-    '<tool_call>{"name": "read_file", "arguments": {no}}</tool_call>': "its arguments are no object",
+    '<tool_call>{"name": "read_file", "arguments": {no}}</tool_call>': "not JSON",
     '<tool_call>{"name": "rm", "arguments": {}}</tool_call>': "no tool 'rm' is offered",
     "<read_file>\nWhich one?\n</read_file>": "no parameter follows the opening tag",
 }

@@ -250,3 +250,11 @@ def test_a_call_in_a_name_that_cannot_be_read_passes_and_is_told(api: str, strea
     assert [(told["name"], told["reason"]) for told in one.report.refusals] == [
         ("read", "its name holds more than a name, and cannot be read")
     ]
+
+
+@pytest.mark.parametrize(
+    "arguments", ['{"filePath": "/a", "limit": 1', '{"filePath": "/a", "li', '{"filePath": "/a", "limit":']
+)
+def test_arguments_that_end_within_a_number_or_a_name_are_not_completed(arguments: str) -> None:
+    with pytest.raises(NotInOrder):
+        in_order(ToolCall("read", arguments, "c1"), {"read": Tool("read")}, lenient=True)

@@ -175,7 +175,7 @@ def test_a_stream_that_is_not_read_passes_as_it_comes(body: Any, mode: str, flow
         ("HTTP/1.1", {"content-length": "5"}, {"transfer-encoding": "chunked"}),
         ("HTTP/1.1", {"content-encoding": "gzip", "content-length": "5"}, {"transfer-encoding": "chunked"}),
         ("HTTP/1.1", {"transfer-encoding": "chunked"}, {"transfer-encoding": "chunked"}),
-        ("HTTP/1.1", {}, {"transfer-encoding": "chunked"}),
+        ("HTTP/1.1", {}, {"transfer-encoding": "chunked", "connection": "close"}),
         ("HTTP/1.0", {"content-length": "5"}, {}),
         ("HTTP/2.0", {"content-length": "5", "content-encoding": "br"}, {}),
     ],
@@ -183,7 +183,7 @@ def test_a_stream_that_is_not_read_passes_as_it_comes(body: Any, mode: str, flow
 def test_headers_of_a_rewritten_stream(
     version: str, before: dict[str, str], after: dict[str, str], flows: Flows
 ) -> None:
-    """Its length is not known beforehand, and it is not encoded any more."""
+    """Its length is not known beforehand, and it is not encoded. A connection that ends with its body is not kept."""
     flow = flows.asked()
     headers = http.Headers(
         [(b"content-type", b"text/event-stream"), *((k.encode(), v.encode()) for k, v in before.items())]

@@ -16,6 +16,7 @@ from vtc.dialects.arguments import fitting, values
 from vtc.dialects.arguments.broken_json import Expected
 from vtc.dialects.arguments.envelope import SYNONYMS
 from vtc.dialects.reading import repairs as repairs_of_text
+from vtc.dialects.reading.cut import json_closers
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
 from vtc.events import Call, Tool, ToolCall
@@ -176,7 +177,8 @@ def _wrapped(value: Mapping[str, Any], name: str, schema: Mapping[str, Any]) -> 
 def _broken(text: str, schema: Mapping[str, Any], *, lenient: bool, complete: bool) -> Objects:
     """Read what is no JSON: several objects, or one with the faults that are mended in text, too."""
     body, notes = _without_markup(text)
-    found = repairs_of_text.json_bodies(body, (), Expected(schema))
+    cut_short = text.endswith(body) and json_closers(body, ()) is None  # a tag after it says that it is whole
+    found = None if cut_short else repairs_of_text.json_bodies(body, (), Expected(schema))
     objects = [json.loads(one) for one in found.values] if found and len(found.values) <= MOST_OBJECTS else []
     if found is None or not objects or not all(isinstance(one, dict) for one in objects):
         raise NotInOrder("its arguments are not a whole JSON object")

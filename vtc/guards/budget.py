@@ -7,6 +7,7 @@ take, have a time.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -28,12 +29,17 @@ class TakesTooLongError(Exception):
         super().__init__(f"{what} takes too long")
 
 
+_NAMED_ARGUMENTS: dict[object, object] = getattr(sys.modules[regex.compile.__module__], "_named_args", {})
+"""What `regex.purge` forgets to clear."""
+
+
 class Budget:
     """The steps and the time that are left."""
 
     def __init__(self, steps: int = MOST_STEPS, seconds: float = MOST_SECONDS) -> None:
         self._steps = steps
         self._seconds = seconds
+        self._compiled: dict[str, regex.Pattern[str]] = {}  # the module must keep none: they are a client's text
 
     def spend(self, steps: int = 1) -> None:
         """Take steps; raises TakesTooLongError if no more are left."""
@@ -43,7 +49,11 @@ class Budget:
 
     def search(self, pattern: str, text: str) -> bool:
         """Tell if an expression finds anything in a text."""
-        return self.run(regex.compile(pattern).search, text) is not None
+        if pattern not in self._compiled:
+            self._compiled[pattern] = regex.compile(pattern)
+            regex.purge()
+            _NAMED_ARGUMENTS.clear()
+        return self.run(self._compiled[pattern].search, text) is not None
 
     def run[Found](self, method: Callable[..., Found], *arguments: Any) -> Found:
         """Call a method of a compiled expression within the time."""

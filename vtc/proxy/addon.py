@@ -201,10 +201,7 @@ class VirtualToolCalling:
             response.stream = _observing(stream, live, flow)
             return
         live.encoding = response.headers.pop("content-encoding", "")
-        response.headers.pop("content-length", None)
-        # A client of HTTP/1.0 reads up to the end of the connection; any other sees by chunks that a reply breaks off.
-        if response.http_version == "HTTP/1.1" and flow.request.http_version != "HTTP/1.0":
-            response.headers["transfer-encoding"] = "chunked"
+        bodies.cut_in_chunks(flow.request, response)
         holding = partial(_holding, flow)
         response.stream = _rewriting(stream, live, flow, ctx.options.vtc_keep_alive, self.clock, holding)
 

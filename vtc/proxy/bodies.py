@@ -111,3 +111,17 @@ def keep() -> bool:
     # mitmweb and mitmproxy list flows with this addon, mitmdump has no list and forgets them.
     listed = ctx.master.addons.get("view") is not None
     return listed or ("save_stream_file" in ctx.options and bool(ctx.options.save_stream_file))
+
+
+def cut_in_chunks(request: http.Request, response: http.Response) -> None:
+    """Have a body leave in chunks: they show a client that it breaks off.
+
+    A client of HTTP/1.0 reads up to the end of the connection.
+    """
+    ends_by_closing = not {"content-length", "transfer-encoding"} & {*map(str.lower, response.headers)}
+    response.headers.pop("content-length", None)
+    if response.http_version != "HTTP/1.1" or request.http_version == "HTTP/1.0":
+        return
+    response.headers["transfer-encoding"] = "chunked"
+    if ends_by_closing:  # else mitmproxy would keep the server's connection, though it ends with the body
+        response.headers["connection"] = "close"

@@ -176,7 +176,7 @@ class _Search:
                 if gap[0].strip():
                     node = node._replace(repairs=(*node.repairs, Repair.JSON_COMMENT))
                 nodes += _STATES[node.state](self, node, gap.end())
-        return found or _NOTHING
+        return None if self.steps < 0 else found or _NOTHING
 
     # The states
 

@@ -198,8 +198,12 @@ class InCall:
         """Read a brace too many, or the fence of a code block, before the call's closers."""
         return self._repaired(Repair.EXTRA_BRACE if found.lastgroup == "extra0" else Repair.CODE_FENCE, found)
 
-    def wrong_closer(self, found: Found) -> Ended:
-        return self._repaired(Repair.WRONG_CLOSER, found)
+    def wrong_closer(self, found: Found) -> tuple[None, OpenCall] | Refused:
+        """Read a closing tag of another kind: it ends the call unless the call's own comes later."""
+        if not self.context.lenient or self.call.spilled:
+            return refuse(self.context, self.call, "its closing tag is missing")
+        self.call.ends_wrongly(found[0])
+        return None, self.call
 
     def next_call(self, _: Found) -> Ended:
         """End a call without closers, as the next one follows at once."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -14,7 +13,7 @@ from vtc.dialects.arguments.framing import unframed
 from vtc.dialects.arguments.gemma import GemmaBody
 from vtc.dialects.arguments.json_object import JsonBody, dumped, items
 from vtc.dialects.arguments.kwargs import KwargsBody
-from vtc.dialects.reading import repairs
+from vtc.dialects.reading import checks, repairs
 from vtc.dialects.reading.cut import json_closers
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
@@ -44,6 +43,7 @@ class OpenCall:
         """Reads the arguments, where they are not between tags."""
         self.repairs: dict[str, None] = {}
         self.fault = ""
+        self._wrong_end = 0  # of the body, where a closing tag of another kind ends
         """Why the strict reading failed."""
         self.size = 0
         self.spilled = False
@@ -243,6 +243,11 @@ class OpenCall:
 
     # What it says
 
+    def ends_wrongly(self, closer: str) -> None:
+        """Note a closing tag of another kind: it ends the call, unless the call's own comes later."""
+        self._wrong_end = len(self.body) + len(closer)
+        self.fault = "its end can be read in two ways"
+
     def complete(self, unknown_tools: str) -> list[Call]:
         """The events for what was read; raises `envelope.NotACall`."""
         if self.json is None:
@@ -268,6 +273,13 @@ class OpenCall:
                 if self.quotes_calls or not self._split(body):
                     return [], ""  # with a call in it, it could be read in two ways
                 return self._events([], unknown_tools), ""
+            if self._wrong_end:
+                rest = body[self._wrong_end :]
+                if any(closer in rest for closer in closers):
+                    return [], ""
+                self._raw[self._body :] = [body[: self._wrong_end]]
+                self.repairs[Repair.WRONG_CLOSER] = None
+                return self.complete(unknown_tools), rest
             if isinstance(self.json, GemmaBody) and not _JSON.match(body):
                 found = repairs.gemma_body(body, closers, self.json.quote)
             else:
@@ -283,30 +295,12 @@ class OpenCall:
             self._raw.append(body[: found.end])
             events = self._events(found.values, unknown_tools)
             for event in events:
-                self._check_repaired(event)
+                checks.repaired(event, self._tools, self.body, self.fault)
             return events, rest
         except envelope.NotACall as error:
             self._raw[self._body :] = [body]
             self.fault = str(error)
             return [], ""
-
-    def _check_repaired(self, event: Call) -> None:
-        """Raise `envelope.NotACall` where mended JSON may have lost an argument."""
-        tool = self._tools.get(event.call.name)
-        schema = tool.parameters if tool else {}
-        arguments = json.loads(event.call.arguments)
-        if not isinstance(arguments, dict):
-            raise envelope.NotACall(f"{self.fault}, and its arguments are no object")
-        keys = arguments.keys()
-        if not keys and Repair.JSON_CUT in event.repairs and "{}" not in "".join(self.body.split()):
-            raise envelope.NotACall(f"{self.fault}, and its arguments are missing")
-        if lost := set(values.required(schema)) - keys:
-            raise envelope.NotACall(f"{self.fault}, and {min(lost)!r} is missing")
-
-    def _check_answer(self, name: str, arguments: Mapping[str, Any]) -> None:
-        """Raise `envelope.NotACall` for an object that is as well an answer, since the tool takes other arguments."""
-        if lost := set(values.required(self._tools[name].parameters)) - arguments.keys():
-            raise envelope.NotACall(f"{min(lost)!r} is missing")
 
     def _split_absorbed(self) -> None:
         """A value that holds the opener of a parameter that is missing has lost its closer: split it there.
@@ -367,7 +361,7 @@ class OpenCall:
                 text, fitted = fitting.fitted_text(text, read.arguments, schema, lenient=self._lenient)
                 notes = (*notes, *fitted)
             if dialect.names == "declared" and self.syntax.whole_reply:
-                self._check_answer(name, read.arguments)
+                checks.answer(read.arguments, self._tools[name])
             events.append(Call(self.raw * (not events), ToolCall(name, text, read.id or self._id), dialect.name, notes))
         if not events:
             raise envelope.NotACall("it is empty")

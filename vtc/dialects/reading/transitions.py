@@ -313,7 +313,7 @@ TABLE: Mapping[State, Row[Any]] = {
         Tokens(
             tail=_DONE,
             extra=Step(InCall.extra, State.AFTER, _NO_CALL),
-            wrong=Step(InCall.wrong_closer, State.AFTER, _NO_CALL),
+            wrong=Step(InCall.wrong_closer, State.DAMAGED, _REFUSED),
             m=Step(InCall.next_call, State.AFTER, _NO_CALL),
         ),
         otherwise=Step(InCall.no_tail, State.AFTER, {**_NO_CALL, Verdict.DAMAGED: State.DAMAGED}),

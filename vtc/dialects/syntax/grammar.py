@@ -16,6 +16,7 @@ from functools import lru_cache
 from vtc.dialects.arguments.envelope import SYNONYMS
 from vtc.dialects.bounded_cache import COMPILED
 from vtc.dialects.syntax.description import Description
+from vtc.dialects.syntax.ends import END_OF_LINE, NO_QUOTE, NOTHING
 from vtc.dialects.syntax.forms import CODE_BLOCK, CallSyntax, call_syntaxes, closers, opening_of_json, variants
 from vtc.dialects.syntax.markup import QUOTES
 from vtc.dialects.syntax.pattern import (
@@ -243,8 +244,8 @@ class Grammar:
             following = self._heads_of(syntax.dialect, "m") if parts == syntax.written_tail(name) else []
             return expecting([Token("tail0", parts), around, brace, fence, wrong, *following])
         if syntax.body == "kwargs":
-            return _NOTHING
-        return _END_OF_LINE if syntax.whole_line else _NO_QUOTE
+            return NOTHING
+        return END_OF_LINE if syntax.whole_line else NO_QUOTE
 
     def _after(self, syntax: CallSyntax) -> Scan:
         """Behind a call: closers that may still come, and in a section its next call."""
@@ -372,18 +373,6 @@ ATTRIBUTES_END = searching(
     [Token(f"end{i}", (Lit(quote), Space(), Maybe((Lit("/"),)), Lit(">"))) for i, quote in enumerate(QUOTES)]
 )
 """The end of a tag with attributes, if it is not inside a value."""
-
-_END_OF_LINE = Scan(
-    r"(?P<hold>\}?[ \t\r]{0,256}\Z)|(?P<tail>[ \t\r]{0,256}(?=\n))|(?P<extra0>\}[ \t\r]{0,256}(?=\n))",
-    r"(?P<tail>[ \t\r]{0,256}(?:(?=\n)|\Z))|(?P<extra0>\}[ \t\r]{0,256}(?:(?=\n)|\Z))",
-)
-_NOTHING = Scan("(?P<tail>)", "(?P<tail>)")
-_GOES_ON = (
-    r"(?:[ \t]{0,256}[\"']|[^\n\r{<\[\"']{1,400}+[\"'][ \t]{0,256}[},\]]|\[(?![A-Z/])"
-    r"|`(?![\s.,;:)]|\Z)|(?!functions\.|\w{1,128}\[|call:|to=|commentary)[\w$\\/:.\#+=@&*!?~^%{(-]|[^\x00-\x7f✿])"
-)
-_NO_QUOTE = Scan(rf"(?P<hold>[^\n\r{{<\[\"']{{0,400}}\[?\Z)|(?P<tail>)(?!{_GOES_ON})", rf"(?P<tail>)(?!{_GOES_ON})")
-"""After JSON without closing tags: what follows may belong to a string of it that has a quote that is not escaped."""
 
 
 def compiled(
