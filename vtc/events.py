@@ -101,6 +101,8 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
     value: Any
     choice: int = 0
     harmless: bool = False
+    ends: bool = False
+    """True if it comes after all else that its frame says."""
 
 
 type Reason = Literal["stop", "length", "tool_calls", "halted", "other"]
@@ -118,7 +120,7 @@ class TextDelta(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReasoningDelta(msgspec.Struct, frozen=True, gc=False):
-    """A piece of reasoning that the server parted off itself; `own` is how its API says it, where it has several ways."""
+    """A piece of reasoning that the server parted off itself; `own` is how its API says it, if it has several ways."""
 
     text: str
     choice: int = 0
@@ -140,6 +142,8 @@ class CallDelta(msgspec.Struct, frozen=True):
     choice: int = 0
     clean: bool = True
     """False if the piece breaks a rule of its API that clients rely on."""
+    last: bool = False
+    """True if no more can come of the call: of some APIs only the end of the message shows that."""
 
 
 class BlockEnd(msgspec.Struct, frozen=True, gc=False):

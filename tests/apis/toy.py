@@ -34,6 +34,9 @@ class Toy:
     def piece(self, delta: CallDelta) -> CallDelta | None:
         return None
 
+    def end_calls(self, *, complete: bool) -> dict[int | None, CallDelta | None]:
+        return {}
+
     def upstream(self, calls: Sequence[ToolCall]) -> list[Event]:
         return [*map(self._upstreams, calls)]
 
@@ -58,7 +61,7 @@ class Toy:
         held, self.held = self.held, ""
         return [Text(held)] if held else []
 
-    def finish(self, *, complete: bool, calls: Sequence[ToolCall] = ()) -> list[Event | CallDelta]:
+    def finish(self, *, complete: bool, calls: Sequence[ToolCall] = ()) -> list[Event]:
         return [*self.release(), *map(self._upstreams, calls)]
 
     def reasoned(self, text: str) -> None:

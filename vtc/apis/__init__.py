@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import unquote
 
-from vtc.apis import anthropic_messages, gemini, ollama_chat, openai_chat, openai_responses
+from vtc.apis import anthropic_messages, ollama_chat, openai_chat, openai_responses
 from vtc.apis.base import Api, BadRequest, Reply, Request
-from vtc.apis.fields import UNFIT
 
-APIS = (openai_chat.API, anthropic_messages.API, openai_responses.API, ollama_chat.API, gemini.API)
+APIS = (openai_chat.API, anthropic_messages.API, openai_responses.API, ollama_chat.API)
 
 
 def plain_path(path: str) -> str:
@@ -25,29 +24,23 @@ def find(method: str, path: str) -> Api | None:
     return next((api for api in APIS if method == "POST" and api.is_at(plain)), None)
 
 
+_OF_ERRORS = {
+    *("error", "errors", "message", "msg", "detail", "details", "type", "code", "param", "status", "object", "title"),
+    *("request_id", "requestid", "timestamp", "path", "success", "reason", "instance", "trace_id", "id", "model"),
+}
+"""The fields of servers' errors; no client looks for a call in an object of these alone, if its message is a text."""
+
+
 def may_be_reply(body: bytes) -> bool:
-    """True unless a whole body can be no reply of any API, however a client spells keys and picks one given twice."""
+    """True unless a whole body is an error, or no JSON object at all."""
     try:
-        value = json.loads(body.decode(json.detect_encoding(body), "replace"), object_pairs_hook=_folded)
+        value = json.loads(body.decode(json.detect_encoding(body), "replace"), object_pairs_hook=list)
     except (ValueError, RecursionError):
         return b"{" in body
-    values = value if isinstance(value, list) else [value]
-    return any(_is_reply(api, one) for api in APIS for one in values)
-
-
-def _folded(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make an object without the case of its keys. Raises ValueError if one is given twice."""
-    folded = {key.casefold(): value for key, value in pairs}
-    if len(folded) < len(pairs):
-        raise ValueError("a key is given twice")
-    return folded
-
-
-def _is_reply(api: Api, value: Any) -> bool:
-    try:
-        return bool([*api.unfold(value, None)])
-    except UNFIT:
-        return False
+    pairs = value if isinstance(value, list) else []
+    if not all(isinstance(pair, tuple) for pair in pairs):  # a list, which may hold replies
+        return any(isinstance(part, list) for part in pairs)
+    return not all(key in _OF_ERRORS and (key != "message" or isinstance(one, str)) for key, one in pairs)
 
 
 class Unread(NamedTuple):

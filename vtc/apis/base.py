@@ -4,8 +4,8 @@
     frame -> Decoder.decode -> deltas, and what else the frame says
     deltas, events -> Encoder.write -> JSON values   what the client is told
 
-The decoder belongs to the server's API and the encoder to the client's; neither knows the other. Which frames wait, which
-leave as their own bytes and which are written anew is up to the relay (`relay.py`), once for all APIs.
+The decoder belongs to the server's API and the encoder to the client's; neither knows the other. Which frames wait,
+which leave as their own bytes and which are written anew is up to the relay (`relay.py`), once for all APIs.
 """
 
 from __future__ import annotations
@@ -164,10 +164,11 @@ class Request(ABC):
         withheld: Collection[str] = (),
         unstreamed: bool = False,
     ) -> bytes:
-        """Encode the request with these changes; what is not changed keeps its bytes. `unstreamed` asks for a whole reply.
+        """Encode the request with these changes; what is not changed keeps its bytes.
 
         `drop` holds dotted paths, `*` being any key or index. `tools` replaces the declared tools; with none at all,
-        what is about tools is left out. Otherwise those named in `withheld` are left out.
+        what is about tools is left out. Otherwise those named in `withheld` are left out. `unstreamed` asks for a whole
+        reply.
         """
 
 
@@ -200,7 +201,7 @@ class Api:
     make_request: Callable[[bytes, str, Cache | None], Request]
     """Decodes a request: its body, and its path for APIs that say something there."""
     make_decoder: Callable[[Any, frozenset[str]], Decoder]
-    """Makes the decoder of one reply, from the `form` of its request and names of fields that the client is not sent."""
+    """Makes the decoder of one reply, from the `form` of its request and names of fields not to send to the client."""
     make_encoder: Callable[[Any, frozenset[str]], Encoder]
     """Makes the encoder of one reply, from the same."""
     unfold: Callable[[Any, Request | None], Iterable[Mapping[str, Any]]]

@@ -24,7 +24,7 @@ from vtc.wire.framing import Frame
 
 
 class Leaving(msgspec.Struct):
-    """What of a reply the client was told. It is copied for each frame: a field gets a new value, and is not changed."""
+    """What of a reply the client was told. It is copied for each frame: fields get new values, and are not changed."""
 
     encoder: Encoder
     passes: bool = True

@@ -236,7 +236,7 @@ API = base.Api(
     NAME,
     "/api/chat",
     Request,
-    lambda form, drop: Decoder(drop),
+    lambda _, drop: Decoder(drop),
     lambda form, drop: Encoder(bool(form), drop),
     _unfolded,
     _folded,

@@ -1,9 +1,9 @@
 """The relay: pairs the frames of a reply with what became of their deltas, once for all APIs.
 
-    frame -> decoder of the server's API -> deltas -> reader and stages -> events -> encoder of the client's API -> frames
+    frame -> decoder (server's API) -> deltas -> reader and stages -> events -> encoder (client's API) -> frames
 
-A frame waits as long as something of its text is undecided, and those after it wait with it. What is decided of it leaves
-before that, unless only white space is left: then it waits whole, so that it can leave as it came (`leaving.py`).
+A frame waits as long as something of its text is undecided, and those after it wait with it. What is decided of it
+leaves before, unless only white space is left: then it waits whole, so that it can leave as it came (`leaving.py`).
 
 A frame is read and written on copies of the relay's values, which replace them if that went well: `release` gives back
 just what has not left.
@@ -96,8 +96,12 @@ class Pipeline(Protocol):
         """Upstream makes calls itself: give back what is held; text that follows is text."""
         ...
 
-    def finish(self, *, complete: bool, calls: Sequence[ToolCall] = ()) -> list[Event | CallDelta]:
-        """End the message; `calls` are those of upstream's that waited. Of others there may be a last piece."""
+    def end_calls(self, *, complete: bool) -> dict[int | None, CallDelta | None]:
+        """End the calls of upstream's that left as they came; return what is missing of each, by its number."""
+        ...
+
+    def finish(self, *, complete: bool, calls: Sequence[ToolCall] = ()) -> list[Event]:
+        """End the message; `calls` are those of upstream's that waited."""
         ...
 
     def late(self) -> None:
@@ -289,7 +293,7 @@ class Relay[P: Pipeline]:
         return out, after
 
     def _end(self, leaving: Leaving, *, complete: bool, breaks: bool = False) -> tuple[list[bytes], list[Choice]]:
-        """End the choices that upstream did not finish; one that was given calls gets a reason, unless it breaks off."""
+        """End the choices that upstream did not finish; one that got calls gets a reason, unless it breaks off."""
         out: list[bytes] = []
         after: list[Choice] = []
         for choice in self._choices.values():
@@ -314,13 +318,16 @@ def _waiting(frame: Frame, beside: Iterable[Beside], failure: Failure | None = N
 
 def _before(beside: Iterable[Beside]) -> tuple[Beside, ...]:
     """What is told before the text, the starts first."""
-    found = [one for one in beside if not isinstance(one, Usage)]
+    found = [one for one in beside if not _comes_last(one)]
     return tuple(sorted(found, key=lambda one: not isinstance(one, Start | BlockStart)))
 
 
 def _after(beside: Iterable[Beside]) -> tuple[Beside, ...]:
-    """The usage is told at the end."""
-    return tuple(one for one in beside if isinstance(one, Usage))
+    return tuple(one for one in beside if _comes_last(one))
+
+
+def _comes_last(one: Beside) -> bool:
+    return isinstance(one, Usage) or (isinstance(one, Origin) and one.ends)
 
 
 def _as_said(deltas: Iterable[Delta]) -> list[Said]:
@@ -415,14 +422,29 @@ def _finish(
     choice: Choice, calls: Sequence[CallDelta], *, complete: bool, lifted: bool = False
 ) -> tuple[Choice, Made, list[CallDelta], Fate]:
     """End a choice; return also the last pieces of calls that have left."""
+    ended = choice.pipeline.end_calls(complete=complete)
+    if any(one.calls for one in choice.waiting):
+        numbers = frozenset(ended)
+        choice = replace(choice, waiting=deque(_with_end(one, numbers, ended) for one in choice.waiting))
+    pieces = [piece for piece in ended.values() if piece]
     gathered, clean = _gathered(choice, calls)
-    ended = choice.pipeline.finish(complete=complete, calls=gathered)
-    pieces = [one for one in ended if isinstance(one, CallDelta)]
+    made = choice.pipeline.finish(complete=complete, calls=gathered)
     choice = replace(choice, ended=True, lifted=choice.lifted or lifted)
-    choice, made, fate = _decided(
-        choice, gathered, [one for one in ended if not isinstance(one, CallDelta)], clean=clean
-    )
-    return choice, made, pieces, fate
+    choice, left, fate = _decided(choice, gathered, made, clean=clean)
+    return choice, left, pieces, fate
+
+
+def _with_end(
+    entry: Waiting, numbers: frozenset[int | None], missing_of: dict[int | None, CallDelta | None]
+) -> Waiting:
+    """Let the last pieces of these calls leave, which waited for the end of the message, with what is missing."""
+    held = [one for one in entry.calls if one.last and not one.name and one.index in numbers]
+    if not held:
+        return entry
+    missing = [missing_of.pop(one.index, None) for one in held]
+    last = [piece or one for one, piece in zip(held, missing, strict=True)]
+    calls = tuple(one for one in entry.calls if one not in held)
+    return replace(entry, calls=calls, after=(*last, *entry.after), intact=entry.intact and not any(missing))
 
 
 def _ended_calls(

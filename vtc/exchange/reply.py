@@ -162,6 +162,7 @@ class ReplyPipeline:
         self._guards = guards
         as_they_come = self.structured and not (self.guarded or plan.limits_native or guards)
         self._streamed = StreamedCalls(tools, lenient=plan.lenient) if as_they_come else None
+        self._ended: list[Ended] = []
         self._made_before: list[ToolCall] = []
         """Upstream's own calls that waited and were dealt with."""
         self._given: list[ToolCall] = []
@@ -233,9 +234,13 @@ class ReplyPipeline:
         reason = "upstream went on after the end of its message"
         self._report.intervened("unread_calls", "dropped", "", reason)
 
-    def finish(self, *, complete: bool, calls: Sequence[ToolCall] = ()) -> list[Event | CallDelta]:
+    def end_calls(self, *, complete: bool) -> dict[int | None, CallDelta | None]:
+        self._ended = self._streamed.finish(complete=complete) if self._streamed else []
+        return {one.number: one.piece for one in self._ended}
+
+    def finish(self, *, complete: bool, calls: Sequence[ToolCall] = ()) -> list[Event]:
         events = self._reader.finish(complete=complete) if self._reader else []
-        ended = self._streamed.finish(complete=complete) if self._streamed else []
+        ended = self._ended
         if self._leftovers:
             made = [*self._made_before, *(one.call for one in ended), *calls]
             events = [*self._leftovers.feed(events), *self._leftovers.finish(made)]
@@ -254,22 +259,21 @@ class ReplyPipeline:
             out += self._judged(self._guards.finish())
         if self._reader:
             self._learn(self._reader, complete=complete)
-        pieces = self._last_pieces(ended)
+        self._note(ended)
         if complete:
             self._check_choice()
         else:
             self._record.faults.clear()  # the model was cut off: it would be again
-        return [*pieces, *out, *self._client.finish()]
+        return [*out, *self._client.finish()]
 
-    def _last_pieces(self, calls: Iterable[Ended]) -> list[CallDelta]:
-        """Note the calls that left as they came; return the pieces that are missing."""
-        for call, _, repairs, fault in calls:
+    def _note(self, calls: Iterable[Ended]) -> None:
+        """Note the calls that left as they came."""
+        for call, _, _, repairs, fault in calls:
             self._limit.delivered.append(call.name)
             if repairs:
                 self._report.called(call.name, call.id, NATIVE, repairs)
             if fault:
                 self._report.refused(Refusal(fault, NATIVE, call.name, call.arguments[:EXCERPT]))
-        return [one.piece for one in calls if one.piece]
 
     def _learn(self, reader: Reader, *, complete: bool) -> None:
         """Note whether the reply began inside of the reasoning: if several did, the next one will, too."""

@@ -25,9 +25,6 @@ from vtc.exchange.native_calls import NotInOrder, in_order
 class _Arguments(JsonBody):
     """The object of arguments as it comes: strict JSON, of which the keys at the top are known."""
 
-    done: bool  # both change while it reads, which mypy does not see
-    error: str
-
     def __init__(self) -> None:
         super().__init__(lenient=False)
         self.keys: list[str] = []
@@ -36,20 +33,43 @@ class _Arguments(JsonBody):
         """Where the text value of the last key begins, if it does in the text that was read last."""
         self._key_at = 0
 
+    def has_failed(self) -> bool:
+        return bool(self.error)
+
+    def is_in_string(self) -> bool:
+        return self.in_string
+
+    def is_over(self) -> bool:
+        """True after the whole object, or after a fault."""
+        return self.done or bool(self.error)
+
     def step(self, text: str, at: int) -> int:
         """Read one token; return where it ends, `at` if it is not whole yet."""
         self.begun = None
         if self.in_string:
             return self._string(text, at)
         expected, is_top = self._expect, self._containers == ["{"]
-        end = self._structure(text, at, False)
-        if is_top and expected.endswith("key") and self.in_string:
+        end, begins_text = self._structure(text, at, False), self.is_in_string()
+        if is_top and expected.endswith("key") and begins_text:
             self._key_at = len(self._out)
         elif is_top and expected == "colon" and self._expect == "value":
             self.keys.append("".join(self._out[self._key_at : -2]))
-        elif is_top and expected == "value" and self.in_string:
+        elif is_top and expected == "value" and begins_text:
             self.begun = end - 1
         return end
+
+
+class Ended(NamedTuple):
+    """A call that has left, but for a last piece."""
+
+    call: ToolCall
+    number: int | None
+    """Upstream's number of it."""
+    piece: CallDelta | None
+    """What is missing of its arguments."""
+    repairs: tuple[str, ...]
+    fault: str
+    """Why its arguments are no object; empty if they are one."""
 
 
 @dataclass(slots=True)
@@ -72,35 +92,37 @@ class _Streamed:
     waits: str = ""
     """What has not left: that value, or all after a fault."""
     repairs: dict[str, None] = field(default_factory=dict)
+    held: str | None = None
+    """What may leave of its last piece, which waits as it does not end the object."""
 
     def take(self, piece: str) -> str:
         """Read a piece of the arguments; return what of them may leave."""
         read = self.arguments
         self.text.append(piece)
-        if read.done or read.error:
+        if read.is_over():
             self.waits += piece
             return ""
         text, sent = self.rest + piece, 0 if self.waiting else len(self.rest)
         out: list[str] = []
         at, mark = 0, sent
-        while at < len(text) and not (read.done or read.error):
+        while at < len(text) and not read.is_over():
             here = at
             at = read.step(text, at)
-            if at == here and not read.error:
+            if at == here and not read.is_over():
                 break
             if read.begun is not None and not self._takes_text(read.keys[-1]):
                 out.append(text[mark : read.begun])
                 mark, self.waiting = read.begun, True
-            elif self.waiting and not read.in_string and not read.error:
+            elif self.waiting and not read.in_string and not read.has_failed():
                 out.append(self._typed(self.waits + text[mark:at]))
                 mark, self.waiting, self.waits = at, False, ""
         self.rest = text[at:]
-        if self.waiting or read.done or read.error:
+        if self.waiting or read.is_over():
             known = max(mark, at)
             if not self.waiting:
                 out.append(text[mark:known])
                 mark = known
-            self.waits += text[mark:] if not self.waiting or read.error else text[mark:at]
+            self.waits += text[mark:] if not self.waiting or read.has_failed() else text[mark:at]
         else:
             out.append(text[mark:])
         return "".join(out)
@@ -130,17 +152,6 @@ class _Streamed:
         return encodable(dumped(value))
 
 
-class Ended(NamedTuple):
-    """A call that has left, but for a last piece."""
-
-    call: ToolCall
-    piece: CallDelta | None
-    """What is missing of its arguments."""
-    repairs: tuple[str, ...]
-    fault: str
-    """Why its arguments are no object; empty if they are one."""
-
-
 class StreamedCalls:
     """The calls of one message of upstream's that leave as they come."""
 
@@ -160,6 +171,8 @@ class StreamedCalls:
         if number is None or number in self._held:
             return None
         call = self._calls.get(number)
+        if call and call.held is not None:
+            return None
         if call is None or delta.name:
             known = call is None and delta.name in self._tools and delta.name not in given
             if not (known and delta.clean and delta.id and delta.id not in self._ids):
@@ -178,6 +191,10 @@ class StreamedCalls:
             call.streams = True
             call.left = [*call.text[:-1]]  # the pieces that waited leave now
         call.left.append(left)
+        if delta.last and not call.arguments.done:
+            call.held = left
+            call.left.pop()
+            return None  # whether it was cut off shows with the end of the message
         return delta if left == delta.arguments else replace(delta, arguments=left)
 
     def finish(self, *, complete: bool) -> list[Ended]:
@@ -195,13 +212,13 @@ class StreamedCalls:
                 more = _after(left, found.calls[0].arguments if len(found.calls) == 1 else "")
                 call.repairs |= dict.fromkeys(found.repairs)
             except (NotInOrder, ValueError) as error:
-                more, fault = ("", "") if call.arguments.done else (call.waits, str(error))
+                more, fault = ("", "") if call.arguments.done else ((call.held or "") + call.waits, str(error))
         piece = CallDelta(call.first.index, arguments=more, choice=call.first.choice) if more else None
-        return Ended(replace_fields(made, arguments=left + more), piece, (*call.repairs,), fault)
+        return Ended(replace_fields(made, arguments=left + more), call.first.index, piece, (*call.repairs,), fault)
 
 
 def _after(left: str, whole: str) -> str:
-    """Return what is missing of `whole` after what has left, white space aside. Raises ValueError if that is another."""
+    """Return what is missing of `whole` after what has `left`. Raises ValueError if that is another."""
     begun, meant = JsonBody(lenient=False), JsonBody(lenient=False)
     begun.feed(left, 0)
     meant.feed(whole, 0, final=True)

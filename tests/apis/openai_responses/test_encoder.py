@@ -98,7 +98,7 @@ def deltas(pieces: Sequence[tuple[int, str]]) -> list[CallDelta]:
     said=st.lists(SAID, max_size=12),
     pieces=PIECES | st.none(),
     calls=st.integers(0, 2),
-    end=st.sampled_from([STOP, Finish("length", said="length"), Finish("other", said="content_filter"), None]),
+    end=st.sampled_from([STOP, Finish("length", said="length"), Finish("halted", said="content_filter"), None]),
     data=st.data(),
 )
 def test_whatever_is_said_is_a_stream_that_strict_clients_read(
@@ -206,7 +206,7 @@ def test_the_end_waits_for_the_usage_and_has_all_its_counts() -> None:
         ([Text("Hi"), STOP], "completed"),
         ([STOP], "completed"),
         ([Text("Hi")], "incomplete"),
-        ([Text("Hi"), Finish("other", said="content_filter")], "incomplete"),
+        ([Text("Hi"), Finish("halted", said="content_filter")], "incomplete"),
         ([Text("Hi"), Finish("length", said="length")], "incomplete"),
         ([], "failed"),
         ([Text("Hi"), Failure("No.", "overloaded"), Text("more")], "failed"),

@@ -214,10 +214,9 @@ class Decoder(msgspec.Struct):
             return Decoded((BlockEnd(),), more)
         deltas: tuple[Delta, ...] = ()
         if kind == "tool_use":
-            if arguments := arguments_text(self.inputs.get(number)):
-                deltas = (CallDelta(number, arguments=arguments),)
+            deltas = (CallDelta(number, arguments=arguments_text(self.inputs.get(number)), last=True),)
             self.inputs = {one: input_ for one, input_ in self.inputs.items() if one != number}
-        return Decoded(deltas, (Origin(NAME, "stop", {"type": STOP, "index": number}, harmless=True), *more))
+        return Decoded(deltas, (Origin(NAME, "stop", {"type": STOP, "index": number}, harmless=True, ends=True), *more))
 
     def _finish(self, event: Json, delta: Json) -> Decoded:
         harmless = _is_known(event) and delta.keys() <= _KNOWN["delta"]

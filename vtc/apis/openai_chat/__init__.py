@@ -11,7 +11,7 @@ API = Api(
     NAME,
     "/chat/completions",
     Request,
-    lambda form, drop: Decoder(drop),
+    lambda _, drop: Decoder(drop),
     lambda form, drop: Encoder(bool(form), drop),
     unfolded,
     folded,

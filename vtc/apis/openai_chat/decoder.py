@@ -63,7 +63,7 @@ _HARMLESS = {
 }
 """Fields in which no client finds a call, by where they stand."""
 _READ = {
-    "chunk": {*_HEAD, "choices", "usage"},
+    "chunk": {*_HEAD, "choices", "usage", "error"},
     "choice": {"index", "delta", "finish_reason"},
     "delta": {"content", "role", "reasoning", "reasoning_content", "refusal", "tool_calls", "function_call"},
 }
@@ -149,19 +149,18 @@ class Decoder(msgspec.Struct):
         if data.strip() == b"[DONE]":
             return Decoded((End(),))
         chunk = object_of(data)
-        if chunk and chunk.get("error") and not chunk.get("choices"):
-            error = part_of(chunk, "error")
-            failure = Failure(str(error.get("message") or chunk["error"]), str(error.get("type") or ""))
-            others = {key: value for key, value in chunk.items() if key != "error"}
-            return Decoded((failure,), (*_origins("chunk", others, 0),))
         entries = chunk.get("choices") if chunk else None
+        failed = (_failure(chunk),) if chunk and is_error(chunk) else ()
+        if chunk and failed and not entries:
+            others = {key: value for key, value in chunk.items() if key not in ("error", "object", "message")}
+            return Decoded(failed, (*_origins("chunk", others, 0),))
         if not isinstance(entries, list) or not {*map(type, entries)} <= {dict}:
             return None
         deltas = [delta for entry in entries for delta in _deltas(entry.get("index") or 0, entry, entry.get("delta"))]
         deltas = [self._counted(delta) if isinstance(delta, CallDelta) else delta for delta in deltas]
         came, (frame, chunk) = frame, cleaned(frame, chunk, self.drop, self.framing)
         beside = [*self._starts(chunk), *_beside(chunk)]
-        return Decoded((*deltas,), (*beside,), None if frame is came else frame)
+        return Decoded((*deltas, *failed), (*beside,), None if frame is came else frame)
 
     def _starts(self, chunk: Json) -> Iterator[Beside]:
         """Tell which choices begin with this chunk."""
@@ -181,6 +180,13 @@ class Decoder(msgspec.Struct):
         next_ = self.numbers.get(piece.choice, 0)
         self.numbers = {**self.numbers, piece.choice: max(next_, piece.index + 1)}
         return replace(piece, clean=False) if piece.index != next_ else piece
+
+
+def _failure(chunk: Json) -> Failure:
+    """Read an error; OpenRouter sends one beside the end of a choice."""
+    error = part_of(chunk, "error") or chunk
+    said = error.get("message") or chunk.get("error") or ""
+    return Failure(str(said), str(error.get("type") or ""))
 
 
 def _deltas(choice: int, entry: Json, part: Any) -> list[Delta]:

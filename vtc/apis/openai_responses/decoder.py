@@ -267,7 +267,8 @@ class Decoder(msgspec.Struct):
             clean = clean and (type_ == DONE or parted(value, self.form) is value)
             piece = self._piece(number, rest, clean, raw)
             end = '"}' if raw and type_ == DONE else ""
-            yield msgspec.structs.replace(piece, arguments=piece.arguments + end, source=item or None)
+            last = type_ == DONE or not raw
+            yield msgspec.structs.replace(piece, arguments=piece.arguments + end, source=item or None, last=last)
             if type_ != DONE:
                 yield Origin(NAME, "text_done", (number, whole), harmless=True)
         else:
@@ -283,6 +284,8 @@ class Decoder(msgspec.Struct):
         response = value["response"]
         id_, model = str(response.get("id") or ""), str(response.get("model") or "")
         known = {key: one for key, one in response.items() if key in _FIELDS["response"]}
+        if type_ not in ENDS and known.get("output"):
+            del known["output"]  # nothing was said yet
         if type_ in ENDS:
             yield self._finish(response)
             yield from _usage(response.get("usage"))
