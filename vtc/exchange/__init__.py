@@ -28,18 +28,18 @@ from vtc.dialects.reading.reader import Begins, Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
 from vtc.dialects.text_client import conversation
-from vtc.events import Call, Message, Refusal
+from vtc.events import Message
 from vtc.exchange import error_reply
 from vtc.exchange import request as outgoing
 from vtc.exchange.call_in_name import reader_of_names
 from vtc.exchange.coded import CodedStream
 from vtc.exchange.leftovers import Leftovers
+from vtc.exchange.looping import answer_to_loops
 from vtc.exchange.own_reply import WITHHELD, own_reply, saying
 from vtc.exchange.reply import ReplyPipeline, Thoughts, WholeReply
 from vtc.exchange.request import as_it_came
 from vtc.exchange.stages import Ids, alphanumeric9
 from vtc.exchange.stream import Stream
-from vtc.guards import loops
 from vtc.guards.budget import Budget
 from vtc.guards.chain import chain, refusable
 from vtc.profiles.matching import Facts
@@ -141,7 +141,11 @@ class Exchange:
             plan, request = self.plan.request, self._request
             try:
                 with as_it_came():
-                    stop, steer = self._loops()
+                    whole = partial(self._reader, self.plan.reading.thinking.begins(whole=True))
+                    told = self.report
+                    stop, steer = answer_to_loops(
+                        self.plan, request.messages if plan.loops else (), self._tools, self._cache, whole, told
+                    )
                     messages = outgoing.prepared(request, plan, self._tools, steer, self.report.request, self._cache)
                     body = outgoing.encoded(request, self._body, plan, messages)
             except BadRequest as error:
@@ -151,40 +155,6 @@ class Exchange:
                 stop, messages, body = "", None, self._body  # its reply is held to the policies all the same
             self._outgoing = outgoing.Outgoing(body, messages, stop)
         return self._outgoing
-
-    def _loops(self) -> tuple[str, str]:
-        """Say why the agent is stopped, and what the model is told to get it out of a loop; empty if all is well."""
-        stop = steer = ""
-        configured = self.plan.request.loops
-        if not configured:
-            return stop, steer
-        messages, client = self._request.messages, self.plan.request.client_text
-        own = {id(message) for message in messages}
-        if client:
-            messages = conversation.structured(messages, client.dialect, self._tools, self._cache)
-
-        def is_turn(message: Message) -> bool:
-            return message.role == "user" and id(message) in own  # what a client adds to results is no turn
-
-        for loop in configured:
-            fault = loops.fault(loop, messages, is_turn, self._is_malformed)
-            if fault and loop.action == "stop":
-                stop = fault
-            elif fault:
-                steer = f"({fault[0].upper()}{fault[1:]}. Do something else, or answer without a tool.)"
-            if fault:
-                self.report.intervened("loop", "stopped" if loop.action == "stop" else "steered", "", fault)
-        return stop, steer
-
-    def _is_malformed(self, message: Message) -> bool:
-        """Whether an assistant's message holds a call that could not be read, and none that could."""
-        if message.calls or not self.plan.reading.dialects:
-            return False
-        reader = self._reader(self.plan.reading.thinking.begins(whole=True))
-        events = [*reader.feed(message.text), *reader.finish()]
-        return any(isinstance(event, Refusal) for event in events) and not any(
-            isinstance(event, Call) for event in events
-        )
 
     # The reply
 

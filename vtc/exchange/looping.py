@@ -1,0 +1,56 @@
+"""Agents that go round in circles: stopped, or told so, by what the conversation of a request shows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from vtc.dialects.cache import ConversationCache
+from vtc.dialects.reading.reader import Reader
+from vtc.dialects.text_client import conversation
+from vtc.events import Call, Message, Refusal, Tool
+from vtc.guards import loops
+from vtc.profiles.plan import Plan
+from vtc.reporting.report import Report
+
+
+def answer_to_loops(
+    plan: Plan,
+    messages: Sequence[Message],
+    tools: Mapping[str, Tool],
+    cache: ConversationCache | None,
+    reader: Callable[[], Reader],
+    report: Report,
+) -> tuple[str, str]:
+    """Say why the agent is stopped, and what the model is told to get it out of a loop; empty if all is well.
+
+    `reader` makes the reader of a whole reply.
+    """
+    stop = steer = ""
+    configured, client = plan.request.loops, plan.request.client_text
+    if not configured:
+        return stop, steer
+    own = {id(message) for message in messages}
+    if client:
+        messages = conversation.structured(messages, client.dialect, tools, cache)
+
+    def is_turn(message: Message) -> bool:
+        return message.role == "user" and id(message) in own  # what a client adds to results is no turn
+
+    def is_malformed(message: Message) -> bool:
+        """True if an assistant's message holds a call that could not be read, and none that could."""
+        if message.calls or not plan.reading.dialects:
+            return False
+        one = reader()
+        kinds = {type(event) for event in [*one.feed(message.text), *one.finish()]}
+        return Refusal in kinds and Call not in kinds
+
+    for loop in configured:
+        fault = loops.fault(loop, messages, is_turn, is_malformed)
+        if not fault:
+            continue
+        if loop.action == "stop":
+            stop = fault
+        else:
+            steer = f"({fault[0].upper()}{fault[1:]}. Do something else, or answer without a tool.)"
+        report.intervened("loop", "stopped" if loop.action == "stop" else "steered", "", fault)
+    return stop, steer
