@@ -12,7 +12,8 @@ from tests.apis import chat
 from tests.attacks.clients import called
 from tests.attacks.lab import native, streamed, under, whole
 from tests.test_hostile import impatient, steps
-from vtc.apis.relay import MOST_CALLS, MOST_CHOICES
+from vtc.apis.choice import MOST_CALLS
+from vtc.apis.relay import MOST_CHOICES
 from vtc.dialects.bounded_cache import COMPILED
 from vtc.dialects.text_client import documented_tools
 from vtc.dialects.text_client.documented_tools import MOST_PROMPT

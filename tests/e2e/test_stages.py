@@ -21,7 +21,7 @@ from tests.e2e.test_text_clients import AGENT, profiles, request
 from tests.e2e.test_transport import gzipped
 from tests.e2e.upstream import JSON, SSE, Reply
 from vtc import exchange
-from vtc.apis import fields, folding, leaving, relay, tool_calls
+from vtc.apis import choice, fields, folding, leaving, relay, tool_calls
 from vtc.apis.openai_chat import request as chat_request
 from vtc.apis.openai_chat.decoder import Decoder
 from vtc.apis.openai_chat.encoder import Encoder
@@ -81,7 +81,8 @@ REPLY = [
     *(Stage(leaving.Leaving, name, call) for name in ("whole", "written") for call in (0, 1)),
     *(Stage(sse.EventStream, "write", call) for call in (0, 1, 2)),
     Stage(relay.Relay, "_choice"),
-    *(Stage(relay, name) for name in ("_read", "_settle", "_leave", "_finish", "_is_unchanged")),
+    *(Stage(relay, name) for name in ("read", "_settle", "_leave", "_is_unchanged")),
+    *(Stage(choice, name) for name in ("finish", "_decided")),
     *(Stage(FastPath, "learn", call) for call in (0, 2)),
     *(Stage(FastPath, "feed", call) for call in (2, 9)),
     Stage(fast_path, "_compiled"),
@@ -183,7 +184,8 @@ async def test_a_text_clients_stream(
 NATIVE = [
     *(Stage(relay.Relay, "feed", call) for call in range(0, 8, 2)),
     *(Stage(Decoder, "decode", call) for call in range(0, 8, 2)),
-    *(Stage(relay, name) for name in ("_read", "_settle", "_finish", "_reason", "_decided", "_without_calls")),
+    *(Stage(relay, name) for name in ("read", "_settle")),
+    *(Stage(choice, name) for name in ("finish", "told_reason", "_decided", "_without_calls")),
     *(Stage(tool_calls.ToolCallAccumulator, name) for name in ("add", "_place", "calls")),
     *(Stage(tool_calls.ToolCallAccumulator, "add", call) for call in (1, 2, 3)),
     *(Stage(reply.ReplyPipeline, name) for name in ("finish", "_meant", "_staged")),
