@@ -43,7 +43,10 @@ class Repair(StrEnum):
     REPEATED = "repeated", "The parameter is given several times with one value."
     UNTYPED = "untyped", "The value fits no type that the tool's schema allows; it stays text."
     ATTRIBUTES = "attributes", "The parameters stand in the opening tag, as attributes."
-    CDATA = "cdata", "A value that cannot be text stands in a CDATA section."
+    CDATA = (
+        "cdata",
+        "A value stands in a CDATA section, where it cannot be text or its markup is not the dialect's own.",
+    )
     ESCAPED_TEXT = "escaped-text", "Quotes and line breaks are escaped once too often; they are read as meant."
 
     # Objects

@@ -223,8 +223,11 @@ class OpenCall:
             plain = repairs.unescaped(text)
             self._half_escaped |= plain is None
             text = text if plain is None else plain
-        if dialect.cdata and (inner := parameter.in_cdata(text)) is not None:
+        # Markup that leaves out whether it is a string is another's: XML's, where it writes a section.
+        strange = self._lenient and is_string is None and "{string}" in dialect.params[0]
+        if (dialect.cdata or strange) and (inner := parameter.in_cdata(text)) is not None:
             text = inner
+            self.repairs.update({Repair.CDATA: None} if strange else {})
         declared, mark = self._declared.get(key), self.syntax.child_mark
         self._arguments[key], repair = parameter.read(
             text, key, declared, self._schema, is_string=is_string, mark=mark, lenient=self._lenient
