@@ -117,6 +117,13 @@ def test_what_is_wrong_later_is_mended_all_the_same(
 
 
 @each
+def test_other_objects_in_the_arguments_are_calls_of_their_own(api: str) -> None:
+    pieces = ['{"filePath": ', '"a"}', '{"filePath"', ': "b"}']
+    body = b"".join(through(exchange(api).stream(), calling(api, ("read", pieces))))
+    assert said(api, body) == [("read", {"filePath": "a"}), ("read", {"filePath": "b"})]
+
+
+@each
 def test_fault_in_what_has_left_is_told_and_the_rest_leaves_as_it_came(api: str) -> None:
     pieces = ['{"filePath": "a", ', '"limit": 1', ",", "}"]
     one = exchange(api)

@@ -253,6 +253,9 @@ class ReplyPipeline:
             out += map(
                 _again, self._staged(self._thoughts.finish(in_reasoning=self._reader.in_reasoning, complete=complete))
             )
+        others = [event for one in ended for call in one.others for event in self._made(call, one.repairs)]
+        if others:
+            out += self._staged(others)
         if calls:
             out += self._staged(self._meant(calls, complete=complete))
         if self._guards:
@@ -268,7 +271,7 @@ class ReplyPipeline:
 
     def _note(self, calls: Iterable[Ended]) -> None:
         """Note the calls that left as they came."""
-        for call, _, _, repairs, fault in calls:
+        for call, _, _, repairs, fault, _ in calls:
             self._limit.delivered.append(call.name)
             if repairs:
                 self._report.called(call.name, call.id, NATIVE, repairs)

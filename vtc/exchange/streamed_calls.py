@@ -70,6 +70,8 @@ class Ended(NamedTuple):
     repairs: tuple[str, ...]
     fault: str
     """Why its arguments are no object; empty if they are one."""
+    others: tuple[ToolCall, ...] = ()
+    """Calls that follow it in its arguments."""
 
 
 @dataclass(slots=True)
@@ -203,18 +205,24 @@ class StreamedCalls:
 
     def _ended(self, call: _Streamed, *, complete: bool) -> Ended:
         written, left, more, fault = "".join(call.text), "".join(call.left), "", ""
+        others: tuple[ToolCall, ...] = ()
         made = ToolCall(call.first.name, left, call.first.id, call.first.source)
         if call.waits.strip() or not call.arguments.done:
             try:
                 found = in_order(
                     replace_fields(made, arguments=written), self._tools, lenient=self._lenient, complete=complete
                 )
-                more = _after(left, found.calls[0].arguments if len(found.calls) == 1 else "")
+                more, others = (
+                    _after(left, found.calls[0].arguments),
+                    tuple(replace_fields(one, source=None) for one in found.calls[1:]),
+                )
                 call.repairs |= dict.fromkeys(found.repairs)
             except (NotInOrder, ValueError) as error:
                 more, fault = ("", "") if call.arguments.done else ((call.held or "") + call.waits, str(error))
         piece = CallDelta(call.first.index, arguments=more, choice=call.first.choice) if more else None
-        return Ended(replace_fields(made, arguments=left + more), call.first.index, piece, (*call.repairs,), fault)
+        return Ended(
+            replace_fields(made, arguments=left + more), call.first.index, piece, (*call.repairs,), fault, others
+        )
 
 
 def _after(left: str, whole: str) -> str:
