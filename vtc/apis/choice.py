@@ -162,9 +162,8 @@ def read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choic
                     choice = replace(choice, native=True)
                     events += pipeline.release()
                 if delta.name:
-                    choice, made, calls, kept = _ended_calls(choice, calls, delta)
+                    choice, made = _ended_calls(choice, delta)
                     events += made
-                    after += kept
                 waits = choice.stuck and bool(delta.name)  # calls keep their order
                 left = delta if not pipeline.takes_calls else None if waits else pipeline.piece(delta)
                 if left is None:
@@ -173,9 +172,9 @@ def read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choic
                 choice = replace(choice, kept=True)
                 if any(one.calls for one in choice.waiting):
                     choice = replace(choice, waiting=deque(_begun(one, delta) for one in choice.waiting))
-                after += [one for one in calls if one.index == delta.index]
+                events += [one for one in calls if one.index == delta.index]
                 calls = [one for one in calls if one.index != delta.index]
-                after += [left] if left.name or left.arguments or left is delta else []
+                events += [left] if left.name or left.arguments or left is delta else []
                 intact = intact and left is delta
             case BlockEnd():
                 choice = replace(choice, paused=True)
@@ -188,7 +187,7 @@ def read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choic
                 after += pieces
                 intact = intact and not pieces
                 after.append(delta if told == reason else replace(delta, reason=told))
-                intact = intact and told == reason and not (calls and fate == "written") and not choice.strict
+                intact = intact and told == reason and not (calls and fate == "written")
                 calls = [] if fate == "written" else calls
     if not choice.lifted and Call in map(type, events):
         choice = replace(choice, lifted=True)
@@ -229,27 +228,22 @@ def _with_end(
     return replace(entry, calls=calls, after=(*last, *entry.after), intact=entry.intact and not any(missing))
 
 
-def _ended_calls(
-    choice: Choice, calls: list[CallDelta], begins: CallDelta
-) -> tuple[Choice, Made, list[CallDelta], list[CallDelta]]:
-    """Deal with the calls that waited for their end, as another one `begins`.
-
-    Of `calls`, the pieces in the frame that is read, return those that still wait, and those that leave with it.
-    """
-    pieces = [*(piece for entry in choice.waiting for piece in entry.calls), *calls]
+def _ended_calls(choice: Choice, begins: CallDelta) -> tuple[Choice, Made]:
+    """Deal with the calls of frames that wait, as another call `begins`."""
+    pieces = [piece for entry in choice.waiting for piece in entry.calls]
     if not pieces or choice.stuck or pieces[0].index in (None, begins.index):
-        return choice, [], calls, []
+        return choice, []
     said: dict[int | None, str] = {}
     for piece in pieces:
         said[piece.index] = said.get(piece.index, "") + piece.arguments
     if {None, begins.index} & said.keys() or not all(map(_is_object, said.values())):
-        return replace(choice, stuck=True), [], calls, []
-    gathered, clean = _gathered(choice, calls)
+        return replace(choice, stuck=True), []
+    gathered, clean = _gathered(choice, ())
     choice, made, fate = _decided(choice, gathered, choice.pipeline.upstream(gathered), clean=clean)
     if fate == "kept":
         waiting = deque(replace(one, calls=(), after=(*one.calls, *one.after)) for one in choice.waiting)
-        return replace(choice, waiting=waiting, kept=True), made, [], calls
-    return choice, made, [], []
+        choice = replace(choice, waiting=waiting, kept=True)
+    return choice, made
 
 
 def _gathered(choice: Choice, calls: Sequence[CallDelta]) -> tuple[list[ToolCall], bool]:

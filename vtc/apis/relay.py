@@ -252,7 +252,7 @@ def _is_unchanged(choice: Choice, entry: Waiting, events: Made) -> bool:
     for event in events:
         if isinstance(event, Text):
             left -= len(event.raw)
-        elif not isinstance(event, BlockEnd):
+        elif not isinstance(event, BlockEnd | CallDelta):
             return False
     return not left
 

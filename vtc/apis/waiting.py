@@ -11,8 +11,9 @@ from vtc.apis.base import Said
 from vtc.events import BlockEnd, Call, CallDelta, Event, Reasoning, Rewritten, Text
 from vtc.wire.framing import Frame
 
-type Made = list[Event | BlockEnd]
-"""What text became; a `BlockEnd` stands where one block of it was ended and the next begins."""
+type Made = list[Event | BlockEnd | CallDelta]
+"""What text became; a `BlockEnd` stands where one block of it was ended and the next begins, and a piece of a call of
+upstream's where that leaves as it came."""
 
 
 class Waiting(msgspec.Struct, frozen=True, gc=False):
@@ -58,7 +59,7 @@ def shared(waiting: Sequence[Waiting], events: Made) -> list[Waiting]:
     here, last = next(frames), waiting[-1]
     taken, said, intact = here.taken, [*here.said], here.intact
     for event in events:
-        left = 0 if isinstance(event, BlockEnd) else len(event.raw)
+        left = 0 if isinstance(event, BlockEnd | CallDelta) else len(event.raw)
         piece = type(event) if isinstance(event, Text | Reasoning) else None
         intact = intact and not (left and piece is not Text)
         # An event that stands for no characters belongs after all that are decided.
@@ -74,6 +75,8 @@ def shared(waiting: Sequence[Waiting], events: Made) -> list[Waiting]:
         taken += left
         if isinstance(event, Call | Rewritten):
             intact = False
+            said.append(event)
+        elif isinstance(event, CallDelta):
             said.append(event)
     shares.append(replace(here, taken=taken, said=tuple(said), intact=intact))
     return [*shares, *frames]

@@ -313,6 +313,8 @@ class ReplyPipeline:
 
     def _meant(self, calls: Iterable[ToolCall], *, complete: bool) -> list[Event]:
         """Read calls that upstream made itself; one that cannot be put in order stays, for a text client as text."""
+        if self._streamed:
+            self._identify.give(self._streamed.ids)
         events: list[Event] = []
         for call in calls:
             try:

@@ -116,6 +116,10 @@ class Identify:
         self._spelled: dict[int, tuple[Call, ToolCall]] = {}  # by the id of the event, which is kept so
         self._given: set[str | None] = {None, ""}
 
+    def give(self, ids: Iterable[str]) -> None:
+        """Take note of the ids of calls that left without going through here."""
+        self._given.update(ids)
+
     def named(self, call: ToolCall, name: str) -> Call:
         """Make the event for a call of upstream's, under the name of the tool that it means, for policies to see."""
         event = Call("", replace(call, name=name), NATIVE)

@@ -138,7 +138,7 @@ class _Streamed:
     def is_in_order(self) -> bool:
         """True if the object begins with a key that the tool declares, if it declares any."""
         keys, declared = self.arguments.keys, values.properties(self.schema)
-        return bool(keys) and (not declared or keys[0] in declared)
+        return bool(keys) and not self.arguments.error and (not declared or keys[0] in declared)
 
     def _takes_text(self, key: str) -> bool:
         declared = values.properties(self.schema)
@@ -163,6 +163,11 @@ class StreamedCalls:
         self._calls: dict[int, _Streamed] = {}
         self._held: set[int] = set()
         self._ids: set[str] = set()
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the calls that left."""
+        return [call.first.id for call in self._calls.values() if call.streams and call.first.id]
 
     def piece(self, delta: CallDelta, given: Collection[str]) -> CallDelta | None:
         """Take a piece; return what may leave of it now. None if its call waits, or may have to.
