@@ -257,9 +257,10 @@ class _Search:
         elif not char:
             if self.closed and not node.bare:
                 yield from self._closed(node, at, Repair.JSON_CUT)
-        elif char in _VALUE and not node.bare and (opened.mark == "{" or at > node.at):
+        elif char in _VALUE and not node.bare:
             # In a list, a quote and a value directly after it may as well be a string's.
-            yield node.put(",", at, f"next {opened.mark}", Repair.JSON_MISSING_COMMA, no_comma=True)
+            doubt = node.doubt or (opened.mark == "[" and at == node.at)
+            yield node.put(",", at, f"next {opened.mark}", Repair.JSON_MISSING_COMMA, no_comma=True, doubt=doubt)
 
     def _closed(self, node: _Node, at: int, *repairs: str) -> Iterator[_Node]:
         """Close the innermost object or array, if nothing is missing in it."""

@@ -21,6 +21,9 @@ _PYTHON = frozenset("xU")
 """Escapes that only Python has."""
 
 
+_NEXT_STRING = re.compile(r"'\s*,\s*'")
+
+
 class CutString(NamedTuple):
     """A string as it stands in the text, from its quotes on either side."""
 
@@ -47,6 +50,8 @@ def holds_structure(text: str, cut: CutString) -> bool | None:
     quotes = quotes_in(text, cut.quote) if cut.quote else 0
     if not quotes:
         return False
+    if cut.quote == "'" and _NEXT_STRING.search(text):
+        return None  # as Python writes several
     depth = lowest = place = 0
     strange = cut.listed
     for found in _NAMED.finditer(text):
