@@ -212,6 +212,8 @@ def _deltas(line: Mapping[str, Any]) -> list[Delta]:
 
 def _unfolded(reply: Any, request: base.Request | None) -> Sequence[Mapping[str, Any]]:
     message = reply["message"]
+    if not isinstance(message, dict):
+        raise TypeError("`message` is no message")
     if request is None:
         return [reply]
     told = [_part(reply, **{key: message[key]}) for key in ("thinking", "content") if message.get(key)]

@@ -25,6 +25,7 @@ from vtc.events import (
     Beside,
     BlockEnd,
     BlockStart,
+    CallDelta,
     Delta,
     End,
     Failure,
@@ -103,7 +104,7 @@ class Relay[P: Pipeline]:
             elif choice.waiting or not _is_unchanged(choice, entry, events) or not leaving.may_pass(entry):
                 after[0], out = _settle(leaving, choice, entry, events)
             else:
-                said = [Text(entry.text)] if entry.text else []
+                said = _unchanged(entry, events)
                 out = leaving.whole(frame, [(index, [*entry.before, *said, *entry.after])])
                 if last and len(deltas) == 1 and out and out[0] is frame.raw:
                     self.plain = frame, last
@@ -193,7 +194,10 @@ class Relay[P: Pipeline]:
             not choice.waiting and leaving.may_pass(entry) and _is_unchanged(choice, entry, events)
             for choice, entry, events in parts
         ):
-            said = [(choice.index, [*entry.before, Text(entry.text), *entry.after]) for choice, entry, _ in parts]
+            said = [
+                (choice.index, [*entry.before, *_unchanged(entry, events), *entry.after])
+                for choice, entry, events in parts
+            ]
             return leaving.whole(frame, said), [choice for choice, _, _ in parts]
         out: list[bytes] = []
         after: list[Choice] = []
@@ -242,6 +246,12 @@ def _comes_last(one: Beside) -> bool:
 
 
 # Events -> frames
+
+
+def _unchanged(entry: Waiting, events: Made) -> list[Said]:
+    """What a frame of which nothing changed says between what comes before and after."""
+    text: list[Said] = [Text(entry.text)] if entry.text else []
+    return [*text, *(event for event in events if isinstance(event, CallDelta))]
 
 
 def _is_unchanged(choice: Choice, entry: Waiting, events: Made) -> bool:

@@ -42,6 +42,7 @@ from vtc.exchange.stages import Ids, alphanumeric9
 from vtc.exchange.stream import Stream
 from vtc.guards.budget import Budget
 from vtc.guards.chain import chain, refusable
+from vtc.json_text import is_proper
 from vtc.profiles.matching import Facts
 from vtc.profiles.plan import Plan, ReplyPlan
 from vtc.profiles.planner import Planner
@@ -263,8 +264,9 @@ class Exchange:
             if stream.left_out and not (is_stream and self._request.stream):
                 why = "it could not be read"
             elif not (is_stream or stream.failed):
-                # Where nothing may leave that was not read, nothing keeps its bytes.
-                went = folding.joined(self._api, went) if strict else folding.folded(self._api, body, came, went)
+                # Where nothing may leave that was not read, a body keeps its bytes only if all of it was.
+                kept = not strict or (is_proper(body) and came == went)
+                went = folding.folded(self._api, body, came, went) if kept else folding.joined(self._api, went)
         except folding.NoReply as error:
             report.errors += hints.instead(body)
             if not strict or not may_be_reply(body):
