@@ -116,7 +116,7 @@ class VirtualToolCalling:
         if api is None:
             if unread := flows.unread(flow):
                 self._left_alone(flow, unread.why)
-                if unread.may_call:
+                if unread.may_call and "upgrade" not in flow.request.headers:  # of a WebSocket it is only told
                     self._refuse(flow, unread.why)
             return
         started = time.perf_counter()

@@ -39,6 +39,8 @@ from vtc.wire import sse
 from vtc.wire.framing import Frame
 
 _HEAD = {"id", "object", "created", "model", "system_fingerprint", "service_tier", "provider"}
+_LATE = ("system_fingerprint", "service_tier", "provider")
+"""Those that may change, or come late."""
 _HARMLESS = {
     "chunk": {
         "obfuscation",
@@ -115,6 +117,8 @@ class Decoder(msgspec.Struct):
     drop: frozenset[str] = frozenset()
     begun: frozenset[int] = frozenset()
     """The choices that began."""
+    head: Json = {}
+    """The fields that every chunk has, as the first one said them."""
     numbers: dict[int, int] = {}
     """By choice, the number that upstream's next call should have."""
 
@@ -159,7 +163,13 @@ class Decoder(msgspec.Struct):
         deltas = [delta for entry in entries for delta in _deltas(entry.get("index") or 0, entry, entry.get("delta"))]
         deltas = [self._counted(delta) if isinstance(delta, CallDelta) else delta for delta in deltas]
         came, (frame, chunk) = frame, cleaned(frame, chunk, self.drop, self.framing)
-        beside = [*self._starts(chunk), *_beside(chunk)]
+        starts = [*self._starts(chunk)]
+        news = {key: one for key, one in chunk.items() if key in _LATE and one not in (None, self.head.get(key))}
+        beside = [
+            *starts,
+            *(Origin(NAME, f"chunk.{key}", one, harmless=True) for key, one in news.items()),
+            *_beside(chunk),
+        ]
         return Decoded((*deltas, *failed), (*beside,), None if frame is came else frame)
 
     def _starts(self, chunk: Json) -> Iterator[Beside]:
@@ -168,7 +178,7 @@ class Decoder(msgspec.Struct):
             index = entry.get("index") or 0
             if index not in self.begun:
                 self.begun |= {index}
-                head = {key: value for key, value in chunk.items() if key in _HEAD}
+                head = self.head = self.head or {key: value for key, value in chunk.items() if key in _HEAD}
                 id_, created = str(head.get("id") or ""), count_of(head, "created")
                 own = Origin(NAME, "head", head, index, harmless=True)
                 yield Start(id_, str(head.get("model") or ""), created, index, own)
