@@ -121,7 +121,7 @@ class Context:
         self.began_inside: bool | None = None
         """Whether the reply began inside of the reasoning; None as long as it does not show."""
         self.shows_beginning = True
-        """Finds what can be no tag amid a line."""
+        """False if nothing but a tag amid a line showed it, which proves nothing."""
         self.undecided = begins == "either"
         """What was read may prove to be reasoning: none of it has left yet."""
         self.thought: list[Call] = []
