@@ -157,5 +157,6 @@ async def test_members_of_gzip_are_one_body(start: Start, tmp_path: Path) -> Non
 async def test_sdk_is_given_the_message(start: Start, tmp_path: Path) -> None:
     sent = f'{body("chat")[:-1]},"z":{DEEP}}}'.encode()
     lab = await start(Reply([sent], {"content-type": "text/plain"}, framing="length"), vtc_profiles=denying(tmp_path))
-    reply = await lab.sdk().chat.completions.create(**{**chat.request(), "stream": openai.NOT_GIVEN})
+    async with lab.sdk() as client:
+        reply = await client.chat.completions.create(**{**chat.request(), "stream": openai.NOT_GIVEN})
     assert reply.choices[0].message.content == WITHHELD

@@ -43,11 +43,11 @@ _NEXT = re.compile(
     rf"""{_GAP}(?P<closers>(?:[}}\]]{_GAP})*+)(?P<comma>,?){_GAP}"""
     rf"""(?:(?P<open>["']?)(?P<key>[^\s"'{{}}\[\],:=\\]{{1,128}}+)(?P<close>["']?){_GAP}(?P<colon>:?){_GAP}(?P<value>.?)|(?P<end>\Z)|)"""
 )
-"""What looks like the next key after a string, with at most closers between."""
+"""Finds the next key after a string, with at most closers between."""
 
 
 class Expected(NamedTuple):
-    """What the JSON is to be: an object, and of a whole call where the arguments of which tool stand."""
+    """The object that is expected; of a whole call also where the arguments stand, and of which tool."""
 
     schema: Schema
     names: frozenset[str] = frozenset()

@@ -16,7 +16,7 @@ from vtc.dialects.arguments.json_object import JsonBody, dumped
 from vtc.dialects.syntax.parts import Lit, beginning
 
 QUOTE = '<|"|>'
-"""What Gemma 4 has around a string."""
+"""The token that Gemma 4 writes around a string."""
 
 _IN_STRING = re.compile(
     r"""(?P<partial>\\(?:u[0-9a-fA-F]{0,3})?\Z)|(?P<run>[^"\\\x00-\x1f]+|[\x00-\x1f]|\\u[0-9a-fA-F]{4}|\\.)|(?P<close>")""",
@@ -69,7 +69,7 @@ class GemmaBody:
 
     @property
     def in_string(self) -> bool:
-        """Whether reading stopped inside a string."""
+        """True if reading stopped inside of a string."""
         return self._inside is not None
 
     def text(self) -> str:

@@ -126,7 +126,7 @@ class JsonBody:
         self._expect = "value"
         self._containers: list[str] = []
         self.in_string = False
-        """Whether reading stopped inside a string."""
+        """True if reading stopped inside of a string."""
         self._out: list[str] = []
         self._begun = 0  # of these, where the string begins
         self._in_path = False

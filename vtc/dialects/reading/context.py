@@ -64,7 +64,7 @@ class Verdict(Enum):
 
 
 type Outcome = tuple[Verdict | None, Any] | Verdict | None
-"""What an action returns: its verdict, with the data that the object of the next state is made with."""
+"""The result of an action: its verdict, with the data that the object of the next state is made with."""
 type Refused = Literal[Verdict.REFUSED]
 
 
@@ -121,7 +121,7 @@ class Context:
         self.began_inside: bool | None = None
         """Whether the reply began inside of the reasoning; None as long as it does not show."""
         self.shows_beginning = True
-        """What shows that is no tag amid a line."""
+        """False if nothing but a tag amid a line showed it, which proves nothing."""
         self.undecided = begins == "either"
         """What was read may prove to be reasoning: none of it has left yet."""
         self.thought: list[Call] = []

@@ -243,7 +243,7 @@ class Grammar:
             wrong = Token("wrong", (Lit("</"), Chars(r"\w:.\-", 64), Lit(">")))
             following = self._heads_of(syntax.dialect, "m") if parts == syntax.written_tail(name) else []
             return expecting([Token("tail0", parts), around, brace, fence, wrong, *following])
-        if syntax.body == "kwargs":
+        if syntax.body == "kwargs" or (syntax.whole_reply and not syntax.whole_line):
             return NOTHING
         return END_OF_LINE if syntax.whole_line else NO_QUOTE
 
