@@ -23,13 +23,14 @@ from vtc.apis.base import Decoded, KeepsNothing, Said
 from vtc.apis.fields import cleaned, is_error, object_of
 from vtc.apis.folding import add
 from vtc.apis.openai_chat import request as openai_chat
+from vtc.apis.openai_chat.reply import REASONS
 from vtc.apis.tool_calls import arguments_text
 from vtc.events import (
+    CUT_OFF,
     Call,
     CallDelta,
     Delta,
     Finish,
-    Reason,
     Reasoning,
     ReasoningDelta,
     ServerError,
@@ -39,8 +40,6 @@ from vtc.events import (
 from vtc.wire.framing import Frame
 from vtc.wire.ndjson import Lines
 
-_REASONS: dict[str, Reason] = {"length": "length", "content_filter": "halted", "error": "halted", "abort": "halted"}
-"""Reasons for the end that cut a reply off; calls change no reason."""
 _EVERY_LINE = ("model", "created_at")
 _SAID = ("role", "content", "tool_calls")
 
@@ -132,7 +131,9 @@ def _deltas(line: Mapping[str, Any]) -> list[Delta]:
     deltas.append(TextDelta(str(message.get("content") or "")))
     if line.get("done"):
         reason = str(line.get("done_reason") or "")
-        deltas.append(Finish(_REASONS.get(reason, "other"), said=reason))
+        meaning = REASONS.get(reason, "stop")
+        # Calls change no reason of this API.
+        deltas.append(Finish(meaning if meaning in CUT_OFF else "other", said=reason))
     return deltas
 
 
