@@ -36,7 +36,7 @@ from vtc.profiles.planner import Planner
 from vtc.profiles.settings import Settings
 from vtc.wire.sse import FrameReader
 
-API, MESSAGES, RESPONSES, OLLAMA = APIS
+API, MESSAGES, RESPONSES, OLLAMA, *_ = APIS
 OTHERS = {"messages": MESSAGES, "responses": RESPONSES, "ollama": OLLAMA}
 """By target, the APIs that are no chat completions."""
 PROFILES = load([builtin_directory()])

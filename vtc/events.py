@@ -88,6 +88,23 @@ class Message(msgspec.Struct, frozen=True):
 
 # Deltas: what one frame of a reply says, before its text was read
 
+
+class Origin(msgspec.Struct, frozen=True, gc=False):
+    """Data that only one API knows: it reaches an encoder of the same API, and no other.
+
+    `kind` says for people what it is. `harmless` is True only for kinds of which the decoder knows that no client can
+    find a call in them (log probabilities, citations); under a strict policy the others do not leave.
+    """
+
+    api: str
+    kind: str
+    value: Any
+    choice: int = 0
+    harmless: bool = False
+    ends: bool = False
+    """True if it comes after all else that its frame says."""
+
+
 type Reason = Literal["stop", "length", "tool_calls", "halted", "other"]
 """Why a message ended: `length` cuts it off, as does a filter or a fault of the server (`halted`). Calls change none of
 these, nor `other` (of an API whose reason does not speak of calls)."""
@@ -103,10 +120,11 @@ class TextDelta(msgspec.Struct, frozen=True, gc=False):
 
 
 class ReasoningDelta(msgspec.Struct, frozen=True, gc=False):
-    """A piece of reasoning that the server parted off itself."""
+    """A piece of reasoning that the server parted off itself; `own` is how its API says it, if it has several ways."""
 
     text: str
     choice: int = 0
+    own: Origin | None = None
 
 
 class CallDelta(msgspec.Struct, frozen=True):
@@ -124,6 +142,8 @@ class CallDelta(msgspec.Struct, frozen=True):
     choice: int = 0
     clean: bool = True
     """False if the piece breaks a rule of its API that clients rely on."""
+    last: bool = False
+    """True if no more can come of the call: of some APIs only the end of the message shows that."""
 
 
 class BlockEnd(msgspec.Struct, frozen=True, gc=False):
@@ -146,14 +166,74 @@ class End(msgspec.Struct, frozen=True, gc=False):
     choice: int = 0
 
 
-class ServerError(msgspec.Struct, frozen=True, gc=False):
-    """An error in place of the rest of the reply, the last delta of its frame; `data` is the server's own JSON."""
+class Failure(msgspec.Struct, frozen=True, gc=False):
+    """An error of the server's, which ends the reply; `kind` is the API's own word for it."""
 
-    data: bytes
+    message: str
+    kind: str = ""
+    choice: int = 0
+    own: Origin | None = None
+
+
+type Delta = TextDelta | ReasoningDelta | CallDelta | BlockEnd | Finish | End | Failure
+"""What decides about the text and the calls of a reply, and goes through the reader and the stages."""
+
+
+# What else a frame says: it goes beside the text, from the decoder of one API to the encoder of another
+
+
+class Start(msgspec.Struct, frozen=True, gc=False):
+    """The beginning of the reply, or of one of its choices; `created` is in seconds since 1970, 0 if not told."""
+
+    id: str = ""
+    model: str = ""
+    created: int = 0
+    choice: int = 0
+    own: Origin | None = None
+    """The other fields that every frame, or the first one, has."""
+
+
+class BlockStart(msgspec.Struct, frozen=True, gc=False):
+    """A block of text or of reasoning begins: nothing need leave before the first of its text.
+
+    `number` is upstream's, by which its API tells blocks apart.
+    """
+
+    kind: Literal["text", "reasoning"]
+    number: int = 0
+    id: str = ""
+    choice: int = 0
+    own: Origin | None = None
+
+
+class Seal(msgspec.Struct, frozen=True, gc=False):
+    """What belongs to the reasoning before it and must come back with it: a signature, or encrypted content."""
+
+    signature: str = ""
+    encrypted: str = ""
     choice: int = 0
 
 
-type Delta = TextDelta | ReasoningDelta | CallDelta | BlockEnd | Finish | End | ServerError
+class Refused(msgspec.Struct, frozen=True, gc=False):
+    """A piece of the text by which the model declines to answer, where an API keeps that apart."""
+
+    text: str
+    choice: int = 0
+
+
+class Usage(msgspec.Struct, frozen=True, gc=False):
+    """Tokens used: `prompt` includes those that were `cached`, `completion` those of the `reasoning`."""
+
+    prompt: int = 0
+    completion: int = 0
+    cached: int = 0
+    reasoning: int = 0
+    choice: int = 0
+    own: Origin | None = None
+    """The API's own counts, which may be more."""
+
+
+type Beside = Origin | Start | BlockStart | Seal | Refused | Usage
 
 
 # Stream events

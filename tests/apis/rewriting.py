@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from vtc.apis import Api
+from vtc.apis.choice import Pipeline
 from vtc.apis.folding import NoReply, folded, streamed
-from vtc.apis.relay import Pipeline, Relay
+from vtc.apis.relay import Relay
 
 
 def rewritten(api: Api, body: bytes, pipeline: Callable[[], Pipeline], form: Any = None, drop: Any = ()) -> bytes:
@@ -16,8 +17,8 @@ def rewritten(api: Api, body: bytes, pipeline: Callable[[], Pipeline], form: Any
         came = streamed(api, body)
     except NoReply:
         return body
-    relay = Relay(api.codec(form, drop), pipeline)
-    reader = relay.codec.framing.reader()
+    relay = Relay(api.decoder(form, drop), api.encoder(form, drop), pipeline)
+    reader = relay.decoder.framing.reader()
     out = [piece for frame in [*reader.feed(came), *reader.finish()] for piece in relay.feed(frame)]
     went = b"".join([*out, *relay.finish()])
     return folded(api, body, came, went)

@@ -23,7 +23,7 @@ from vtc.wire.ndjson import LineReader
 
 
 def run(*lines: bytes, structured: bool = True, guarded: bool = False, form: bool = False) -> bytes:
-    one = Relay(API.codec(form), lambda: Toy(structured, guarded))
+    one = Relay(API.decoder(form), API.encoder(form), lambda: Toy(structured, guarded))
     reader = LineReader()
     frames = [frame for line in lines for frame in reader.feed(line)] + reader.finish()
     return b"".join([*(out for frame in frames for out in one.feed(frame)), *one.finish()])
@@ -166,11 +166,10 @@ def test_own_call_that_a_policy_changes_is_written_anew() -> None:
 
 
 def test_keep_alive_is_a_line_without_text() -> None:
-    codec = API.codec()
-    assert codec.keep_alive() is None
-    (frame,) = LineReader().feed(ollama.said("a")[0])
-    codec.decode(frame)
-    line = codec.keep_alive()
+    relay = Relay(API.decoder(), API.encoder(), Toy)
+    assert relay.leaving.encoder.keep_alive() is None
+    relay.feed(*LineReader().feed(ollama.said("a")[0]))
+    line = relay.leaving.encoder.keep_alive()
     assert line is not None
     assert json.loads(line)["message"] == {"role": "assistant", "content": ""}
 
@@ -224,7 +223,7 @@ def test_whole_reply_as_a_stream(thinking: str | None) -> None:
 
 @pytest.mark.parametrize("text", ["a", "a[b", "[x]a", "a[x", "[x]"])
 def test_error_comes_after_all_that_was_said_and_is_the_last(text: str) -> None:
-    relay, error = Relay(API.codec(), Toy), ollama.error()
+    relay, error = Relay(API.decoder(), API.encoder(), Toy), ollama.error()
     frames = [*LineReader().feed(b"".join([*ollama.said(text), error]))]
     *before, last = b"".join([*(out for frame in frames for out in relay.feed(frame)), *relay.finish()]).splitlines()
     assert json.loads(last) == json.loads(error)
@@ -237,3 +236,15 @@ def test_reply_of_our_own() -> None:
     body = chat.encoded(API.answer(request, "Stopped.", "0" * 64, 0))
     assert ollama.read(body, stream=False).content == ollama.read(streamed(API, body, request)).content == "Stopped."
     assert json.loads(body)["created_at"].startswith("1970-01-01T00:00:00")
+
+
+def test_calls_without_numbers_have_some_for_a_client_of_chat_completions() -> None:
+    api = find("POST", "/v1/chat/completions")
+    assert api is not None
+    relay = Relay(API.decoder(), api.encoder(), Toy, passes=False)
+    lines = ollama.streamed(
+        ollama.piece("", ollama.call("a", x=1)), ollama.piece("", ollama.call("b"), ollama.call("c"))
+    )
+    out = [piece for frame in LineReader().feed(b"".join(lines)) for piece in relay.feed(frame)]
+    entries = [entry for delta in chat.deltas(b"".join(out)) for entry in delta.get("tool_calls", ())]
+    assert [(entry["index"], entry["function"]["name"]) for entry in entries] == [(0, "a"), (1, "b"), (2, "c")]

@@ -8,7 +8,8 @@ import pytest
 
 from tests.apis import chat
 from tests.apis.toy import Toy
-from vtc.apis.openai_chat.reply import ChunkCodec
+from vtc.apis.openai_chat.decoder import Decoder
+from vtc.apis.openai_chat.encoder import Encoder
 from vtc.apis.relay import Relay
 from vtc.events import CallDelta, Text
 from vtc.wire import sse
@@ -32,7 +33,7 @@ def feed(one: Relay[Toy], raw: bytes) -> list[bytes]:
 
 
 def run(*frames: bytes, structured: bool = True) -> bytes:
-    one = Relay(ChunkCodec(), lambda: Toy(structured, guarded=True))
+    one = Relay(Decoder(), Encoder(), lambda: Toy(structured, guarded=True))
     out = [piece for frame in frames for piece in feed(one, frame)]
     return b"".join([*out, *one.finish()])
 
@@ -59,7 +60,7 @@ def test_finish_reason_goes_with_the_calls() -> None:
 
 
 def test_they_leave_when_the_last_of_them_is_there() -> None:
-    one = Relay(ChunkCodec(), lambda: Toy(guarded=True))
+    one = Relay(Decoder(), Encoder(), lambda: Toy(guarded=True))
     assert feed(one, chat.ROLE) == [chat.ROLE]
     first, more = calls(entry(0, "a")), calls(PART)
     assert [feed(one, first), feed(one, more)] == [[], []]
@@ -92,7 +93,7 @@ def test_calls_of_the_text_take_the_first_places() -> None:
 
 def test_what_is_kept_is_given_back() -> None:
     """After a failure, in order; and only once."""
-    one = Relay(ChunkCodec(), lambda: Toy(guarded=True))
+    one = Relay(Decoder(), Encoder(), lambda: Toy(guarded=True))
     frames = [calls(entry(0, "a")), calls(PART)]
     assert [feed(one, frame) for frame in frames] == [[], []]
     assert one.release() == frames
@@ -112,7 +113,7 @@ def test_calls_that_are_interleaved_and_unnumbered_go_to_a_client_of_text() -> N
 # What fails
 
 
-class BrokenCodec(ChunkCodec):
+class BrokenEncoder(Encoder):
     """Fails when it writes a call."""
 
     def write(self, *args: Any, **more: Any) -> Any:
@@ -122,25 +123,25 @@ class BrokenCodec(ChunkCodec):
 
 def test_frame_that_cannot_be_written_changes_nothing() -> None:
     """All that waited is given back as it came, once."""
-    one = Relay(BrokenCodec(), Toy)
+    one = Relay(Decoder(), BrokenEncoder(), Toy)
     frames = [chat.ROLE, *chat.said("a", "[", "x")]
     assert [feed(one, frame) for frame in frames] == [[chat.ROLE], [frames[1]], [], []]
-    codec = one.codec
+    leaving = one.leaving
     with pytest.raises(RuntimeError, match="planted"):
         feed(one, chat.said("]")[0])
-    assert one.codec is codec
+    assert one.leaving is leaving
     assert one.release() == frames[2:]
     assert one.release() == []
 
 
 def test_rest_of_a_frame_that_left_in_part_is_given_back() -> None:
-    one = Relay(ChunkCodec(), Toy)
+    one = Relay(Decoder(), Encoder(), Toy)
     out = [*feed(one, chat.ROLE), *feed(one, chat.said("a[")[0]), *feed(one, chat.said("b")[0])]
     assert chat.read(b"".join([*out, *one.release()])).content == "a[b"
 
 
 def test_choices_do_not_wait_for_each_other() -> None:
-    one = Relay(ChunkCodec(), Toy)
+    one = Relay(Decoder(), Encoder(), Toy)
     first, other = chat.said("[")[0], chat.said("b", index=1)[0]
     assert feed(one, first) == []
     assert feed(one, other) == [other]
@@ -148,21 +149,21 @@ def test_choices_do_not_wait_for_each_other() -> None:
 
 
 def test_frames_after_one_that_waits_wait_with_it() -> None:
-    one = Relay(ChunkCodec(), Toy)
+    one = Relay(Decoder(), Encoder(), Toy)
     frames = [*chat.said("["), chat.chunk({"content": "", "refusal": "no"}), chat.chunk({"reasoning": "hm"})]
     assert [feed(one, frame) for frame in frames] == [[], [], []]
     assert one.finish() == frames
 
 
 def test_comment_passes_at_once() -> None:
-    one = Relay(ChunkCodec(), Toy)
+    one = Relay(Decoder(), Encoder(), Toy)
     assert feed(one, chat.said("[")[0]) == []
     assert feed(one, b": ping\n\n") == [b": ping\n\n"]
 
 
 def test_long_call_is_held_without_work_that_grows() -> None:
     """Each frame is looked at when it comes and when it leaves."""
-    one = Relay(ChunkCodec(), Toy)
+    one = Relay(Decoder(), Encoder(), Toy)
     frames = chat.said("[", *["x"] * 5000, "]")
     out = [piece for frame in frames for piece in feed(one, frame)]
     assert chat.read(b"".join([*out, *one.finish()])).calls == [("x" * 5000, {})]
@@ -170,16 +171,13 @@ def test_long_call_is_held_without_work_that_grows() -> None:
 
 def test_several_choices_in_one_frame_that_fails_are_given_back() -> None:
     both = [{"index": index, "delta": {"content": "["}, "finish_reason": None} for index in (0, 1)]
-    one = Relay(ChunkCodec(), Toy)
+    one = Relay(Decoder(), Encoder(), Toy)
     out = feed(one, chat.frame({**chat.HEAD, "choices": both}))
     body = b"".join([*out, *one.release()])
     assert [chat.read(body, index).content for index in (0, 1)] == ["[", "["]
 
 
 def test_entries_of_upstream_pass_as_they_are() -> None:
-    codec = ChunkCodec()
-    frame = sse.FrameReader().feed(chat.chunk({"content": "a", "tool_calls": [PART]}))[0]
-    piece = CallDelta(0, arguments="{}", source=PART)
-    (text, call) = codec.write(frame, 0, [Text("b"), piece], first=True)
+    text, call = Encoder().write([Text("b"), CallDelta(0, arguments="{}", source=PART)], 0)
     assert text["choices"][0]["delta"] == {"role": "assistant", "content": "b"}
     assert call["choices"][0]["delta"] == {"tool_calls": [PART]}

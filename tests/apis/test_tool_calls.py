@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from vtc.apis.tool_calls import ToolCallAccumulator
+from vtc.apis.tool_calls import Nesting, ToolCallAccumulator
 from vtc.events import CallDelta, ToolCall
 
 
@@ -95,3 +95,13 @@ def test_a_call_begins_after_whole_arguments_and_with_a_name(pieces: list[CallDe
     found = ToolCallAccumulator(pieces)
     assert [(call.name, call.arguments, call.id) for call in found.calls()] == [("x", '{"a":1}', "p")]
     assert not found.clean
+
+
+@pytest.mark.parametrize("text", ['{"a": "}\\\\"}', '{"a": "\\"}{", "b": [{"c": 1}]}', "{}"])
+def test_arguments_are_whole_after_their_last_brace_however_they_are_cut(text: str) -> None:
+    for size in (1, 2, 3, 99):
+        nesting, whole = Nesting(), []
+        for place in range(0, len(text), size):
+            nesting = nesting.after(text[place : place + size])
+            whole.append(nesting.is_whole)
+        assert whole == [*[False] * (len(whole) - 1), True]

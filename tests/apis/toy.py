@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from vtc.events import Call, Event, Markup, Reasoning, Rewritten, Text, ToolCall
+from vtc.events import Call, CallDelta, Event, Markup, Reasoning, Rewritten, Text, ToolCall
 
 CLOSERS = {"[": "]", "(": ")", "{": "}"}
 
@@ -30,6 +30,15 @@ class Toy:
     @property
     def takes_calls(self) -> bool:
         return not self.structured or self.guarded
+
+    def piece(self, delta: CallDelta) -> CallDelta | None:
+        return None
+
+    def end_calls(self, *, complete: bool) -> dict[int | None, CallDelta | None]:
+        return {}
+
+    def upstream(self, calls: Sequence[ToolCall]) -> list[Event]:
+        return [*map(self._upstreams, calls)]
 
     def late(self) -> None:
         self.lates += 1

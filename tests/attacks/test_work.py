@@ -12,7 +12,8 @@ from tests.apis import chat
 from tests.attacks.clients import called
 from tests.attacks.lab import native, streamed, under, whole
 from tests.test_hostile import impatient, steps
-from vtc.apis.relay import MOST_CALLS, MOST_CHOICES
+from vtc.apis.choice import MOST_CALLS
+from vtc.apis.relay import MOST_CHOICES
 from vtc.dialects.bounded_cache import COMPILED
 from vtc.dialects.text_client import documented_tools
 from vtc.dialects.text_client.documented_tools import MOST_PROMPT
@@ -85,8 +86,8 @@ def test_the_work_of_a_stream_is_linear_and_none_of_it_long(what: str) -> None:
 
 @pytest.mark.parametrize("form", ["streamed", "whole"])
 def test_thousands_of_calls_are_too_many(form: str) -> None:
-    """They are dealt with at the end of the message; under a policy nothing of such a reply leaves."""
-    calls = [("read", '{"filePath": "a"}')] * MOST_CALLS
+    """Calls that lack their end are dealt with at the end of the message; under a policy nothing of too many leaves."""
+    calls = [("read", '{"filePath": "a"')] * MOST_CALLS
     deny = {"denied_tools": ["bash"]}
 
     def reply(*more: tuple[str, str]) -> set[str]:

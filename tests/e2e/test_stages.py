@@ -21,9 +21,10 @@ from tests.e2e.test_text_clients import AGENT, profiles, request
 from tests.e2e.test_transport import gzipped
 from tests.e2e.upstream import JSON, SSE, Reply
 from vtc import exchange
-from vtc.apis import fields, folding, relay, tool_calls
-from vtc.apis.openai_chat import reply as codec
+from vtc.apis import choice, fields, folding, leaving, relay, tool_calls
 from vtc.apis.openai_chat import request as chat_request
+from vtc.apis.openai_chat.decoder import Decoder
+from vtc.apis.openai_chat.encoder import Encoder
 from vtc.dialects.reading import open_call
 from vtc.dialects.reading.cursor import Cursor
 from vtc.dialects.reading.reader import Reader
@@ -72,14 +73,16 @@ class Stage:
 
 REPLY = [
     *(Stage(sse.FrameReader, "feed", call) for call in (0, 3)),
-    *(Stage(codec.ChunkCodec, "decode", call) for call in (0, 2, 7, 21, 42)),
-    *(Stage(codec.ChunkCodec, "_decode_any", call) for call in (0, 1)),
-    *(Stage(codec.ChunkCodec, "forward", call) for call in (0, 2)),
-    *(Stage(codec.ChunkCodec, "write", call) for call in (0, 1)),
-    *(Stage(codec.ChunkCodec, name) for name in ("_rest", "_call")),
+    *(Stage(Decoder, "decode", call) for call in (0, 2, 7, 21, 42)),
+    *(Stage(Decoder, "_decode_any", call) for call in (0, 1)),
+    *(Stage(Encoder, "follow", call) for call in (0, 2)),
+    *(Stage(Encoder, "write", call) for call in (0, 1)),
+    *(Stage(Encoder, name) for name in ("_start", "_call")),
+    *(Stage(leaving.Leaving, name, call) for name in ("whole", "written") for call in (0, 1)),
     *(Stage(sse.EventStream, "write", call) for call in (0, 1, 2)),
     Stage(relay.Relay, "_choice"),
-    *(Stage(relay, name) for name in ("_read", "_settle", "_leave", "_finish", "_is_unchanged")),
+    *(Stage(relay, name) for name in ("read", "_settle", "_leave", "_is_unchanged")),
+    *(Stage(choice, name) for name in ("finish", "_decided")),
     *(Stage(FastPath, "learn", call) for call in (0, 2)),
     *(Stage(FastPath, "feed", call) for call in (2, 9)),
     Stage(fast_path, "_compiled"),
@@ -180,12 +183,13 @@ async def test_a_text_clients_stream(
 
 NATIVE = [
     *(Stage(relay.Relay, "feed", call) for call in range(0, 8, 2)),
-    *(Stage(codec.ChunkCodec, "decode", call) for call in range(0, 8, 2)),
-    *(Stage(relay, name) for name in ("_read", "_settle", "_finish", "_reason", "_without_calls")),
+    *(Stage(Decoder, "decode", call) for call in range(0, 8, 2)),
+    *(Stage(relay, name) for name in ("read", "_settle")),
+    *(Stage(choice, name) for name in ("finish", "told_reason", "_decided", "_without_calls")),
     *(Stage(tool_calls.ToolCallAccumulator, name) for name in ("add", "_place", "calls")),
     *(Stage(tool_calls.ToolCallAccumulator, "add", call) for call in (1, 2, 3)),
     *(Stage(reply.ReplyPipeline, name) for name in ("finish", "_meant", "_staged")),
-    Stage(codec.ChunkCodec, "write"),
+    Stage(Encoder, "write"),
     Stage(conversation, "as_read"),
 ]
 

@@ -587,7 +587,7 @@ STREAMS: dict[str, tuple[list[bytes], str]] = {
             [chat.native(1, name="list_files", arguments='{"path":"."}')], [chat.native(0, name="read_file")]
         )[:-2]
         + calls_in_pieces([chat.native(0, arguments='{"path":"a.py"}')])[1:],
-        f"{READ}\n\n{LIST}",
+        f"{LIST}\n\n{READ}",  # each at its own end
     ),
     "content and calls in one chunk": (
         [

@@ -2,37 +2,77 @@
 
 from __future__ import annotations
 
+import json
+from typing import NamedTuple
+from urllib.parse import unquote
+
 from vtc.apis import anthropic_messages, ollama_chat, openai_chat, openai_responses
 from vtc.apis.base import Api, BadRequest, Reply, Request
 
 APIS = (openai_chat.API, anthropic_messages.API, openai_responses.API, ollama_chat.API)
 
 
+def plain_path(path: str) -> str:
+    """Write a path as servers take it: without query, in small letters, nothing escaped, no `;…`, no doubled slash."""
+    plain = unquote(path.partition("?")[0]).casefold()
+    return "/".join(part for one in plain.split("/") if (part := one.partition(";")[0]).strip("."))
+
+
 def find(method: str, path: str) -> Api | None:
-    """The API that a request belongs to, or None."""
-    path = path.partition("?")[0].rstrip("/")
-    return next((api for api in APIS if method == "POST" and path.endswith(api.path)), None)
+    """Find the API that a request belongs to; None for any other request."""
+    plain = f"/{plain_path(path)}"
+    return next((api for api in APIS if method == "POST" and api.is_at(plain)), None)
+
+
+_OF_ERRORS = {
+    *("error", "errors", "message", "msg", "detail", "details", "type", "code", "param", "status", "object", "title"),
+    *("request_id", "requestid", "timestamp", "path", "success", "reason", "instance", "trace_id", "id", "model"),
+}
+"""The fields of servers' errors; no client looks for a call in an object of these alone, if its message is a text."""
+
+
+def may_be_reply(body: bytes) -> bool:
+    """True unless a whole body is an error, or no JSON object at all."""
+    try:
+        value = json.loads(body.decode(json.detect_encoding(body), "replace"), object_pairs_hook=list)
+    except (ValueError, RecursionError):
+        return b"{" in body
+    pairs = value if isinstance(value, list) else []
+    if not all(isinstance(pair, tuple) for pair in pairs):  # a list, which may hold replies
+        return any(isinstance(part, list) for part in pairs)
+    return not all(key in _OF_ERRORS and (key != "message" or isinstance(one, str)) for key, one in pairs)
+
+
+class Unread(NamedTuple):
+    """Why requests to a path are left alone."""
+
+    why: str
+    may_call: bool
+    """True if a reply may hold a call, so that none leaves where a policy refuses calls."""
+
+    def __str__(self) -> str:
+        return self.why
 
 
 UNREAD = {
-    "/v1/messages/count_tokens": "tokens are counted without what VTC would write into the request",
-    "/responses/input_tokens": "tokens are counted without what VTC would write into the request",
-    "/v1/messages/batches": "the requests and replies of a batch are not read",
-    "/responses/compact": "a conversation that the server makes shorter is not read",
-    "/v1/responses": "a response that the server kept, or one over a WebSocket, is not read",
-    "/chat/completions": "a completion that the server kept is not read",
-    "/completions": "text completions have no tools, and are not read",
-    "/api/generate": "text completions have no tools, and are not read",
+    "/v1/messages/count_tokens": Unread("tokens are counted without what VTC would write into the request", False),
+    "/responses/input_tokens": Unread("tokens are counted without what VTC would write into the request", False),
+    "/v1/messages/batches": Unread("the requests and replies of a batch are not read", True),
+    "/responses/compact": Unread("a conversation that the server makes shorter is not read", True),
+    "/v1/responses": Unread("a response that the server kept, or one over a WebSocket, is not read", True),
+    "/chat/completions": Unread("a completion that the server kept is not read", True),
+    "/completions": Unread("text completions have no tools, and are not read", False),
+    "/api/generate": Unread("text completions have no tools, and are not read", False),
 }
 """Paths close to those of the APIs, and why requests to them, or below, are left alone; the first that fits counts."""
 
 
-def unread(method: str, path: str) -> str:
-    """Tell why a request that looks like one of an API is left alone; empty for one that looks like none."""
-    path = f"{path.partition('?')[0].rstrip('/')}/"
+def unread(method: str, path: str) -> Unread | None:
+    """Tell why a request that looks like one of an API is left alone; None for one that looks like none."""
+    plain = f"/{plain_path(path)}/"
     if method in ("OPTIONS", "HEAD") or find(method, path):
-        return ""
-    return next((why for close, why in UNREAD.items() if f"{close}/" in path), "")
+        return None
+    return next((one for close, one in UNREAD.items() if f"{close}/" in plain), None)
 
 
-__all__ = ["APIS", "Api", "BadRequest", "Reply", "Request", "find", "unread"]
+__all__ = ["APIS", "Api", "BadRequest", "Reply", "Request", "Unread", "find", "may_be_reply", "unread"]

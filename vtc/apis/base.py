@@ -1,11 +1,11 @@
 """The contract of an API: all that its author writes.
 
-    request body -> Api.request -> Request          what is asked, in canonical form
-    frame -> Codec.decode -> deltas                 what a reply says
-    frame + events -> Codec.write -> JSON values    what leaves in a frame's place
+    request body -> Api.request -> Request           what is asked, in canonical form
+    frame -> Decoder.decode -> deltas, and what else the frame says
+    deltas, events -> Encoder.write -> JSON values   what the client is told
 
-A codec decodes and encodes, and drives nothing. Which frames wait, which leave as their own bytes and which are written
-anew is up to the relay (`relay.py`), once for all APIs.
+The decoder belongs to the server's API and the encoder to the client's; neither knows the other. Which frames wait,
+which leave as their own bytes and which are written anew is up to the relay (`relay.py`), once for all APIs.
 """
 
 from __future__ import annotations
@@ -13,45 +13,30 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
 from vtc.events import (
+    Beside,
     BlockEnd,
     Call,
     CallDelta,
     Delta,
+    Failure,
     Finish,
     Message,
     Reasoning,
     ReasoningDelta,
     Rewritten,
     Text,
-    TextDelta,
     Tool,
 )
 from vtc.wire.framing import Frame, Framing
 
-type Said = Text | Reasoning | Rewritten | Call | CallDelta | BlockEnd | Finish
-"""What is written in place of a frame's deltas; a `CallDelta` or `Finish` is one of the frame's own.
-
-After a `BlockEnd` the next block of the reply begins.
-"""
-
-
-def as_said(deltas: Iterable[Delta]) -> list[Said]:
-    """Turn deltas into what a codec writes for them."""
-    said: list[Said] = []
-    for delta in deltas:
-        match delta:
-            case TextDelta(text):
-                said.append(Text(text))
-            case ReasoningDelta(text):
-                said.append(Reasoning(text))
-            case CallDelta() | BlockEnd() | Finish():
-                said.append(delta)
-    return said
+type Json = Mapping[str, Any]
+type Said = Text | Reasoning | ReasoningDelta | Rewritten | Call | CallDelta | BlockEnd | Finish | Failure | Beside
+"""What a client can be told. After a `BlockEnd` the next block of the reply begins."""
 
 
 class BadRequest(ValueError):
@@ -59,55 +44,66 @@ class BadRequest(ValueError):
 
 
 class Decoded(msgspec.Struct, frozen=True, gc=False):
-    """The deltas of one frame, in order. Without any, the frame takes its turn after those that wait."""
+    """What one frame says: its deltas in order, and all else beside them."""
 
     deltas: tuple[Delta, ...] = ()
-    alone: bool = False
-    """True if the frame says nothing else: it is not missed once its deltas are gone."""
+    beside: tuple[Beside, ...] = ()
+    """What needs no reading; a field that the decoder does not know is an `Origin`."""
     frame: Frame | None = None
-    """Stands for the frame that came, where a part of that is not passed on, or to keep what was decoded."""
+    """Stands for the frame that came, where a part of that is not passed on."""
+    at_once: bool = False
+    """True for a frame that tells the client nothing (a ping): it need not take its turn."""
 
 
-class Codec(Protocol):
-    """One reply in the form of one API. Made anew for each reply.
+class Decoder(Protocol):
+    """One reply in the form of the server's API. Made anew for each reply.
 
     The relay hands each frame to a copy (`copy.copy`), and keeps the copy if all went well: a field may be given a
-    new value, but a list or dict in it must not be changed in place.
+    new value, but a list or dict in it must not be changed in place. The same holds for an `Encoder`.
     """
 
     @property
     def framing(self) -> Framing:
-        """How frames are cut and made."""
-        ...
-
-    @property
-    def renumbers(self) -> bool:
-        """True once frames get other numbers than they came with, so that each must go through `forward`."""
+        """How frames are cut."""
         ...
 
     def decode(self, frame: Frame) -> Decoded | None:
-        """Read one frame. None for one that the reader of text need not see, which passes at once (a ping)."""
+        """Read one frame; None for one that is nothing of this API. May raise where a value has a wrong type."""
         ...
 
-    def forward(self, frame: Frame) -> bytes:
-        """Pass a frame whose deltas came back unchanged: its own bytes, with new numbers if earlier ones shifted.
 
-        A frame may stay here until it shows whether it is needed (a block that only a call stood in never begins);
-        it leaves before the next one that is passed or written.
-        """
+class Encoder(Protocol):
+    """One reply in the form of the client's API, made of what is said and of nothing else. Made anew for each reply.
+
+    It keeps the numbers and the open blocks of the client. Where both APIs are the same it is also told (`follow`) what
+    left in frames of the server's.
+    """
+
+    @property
+    def framing(self) -> Framing:
+        """How frames are made."""
         ...
 
-    def close(self) -> bytes:
-        """Return the frames that stayed in `forward`; for the end of a reply, or after a failure."""
+    @property
+    def counts(self) -> bool:
+        """True if frames are numbered, so that one more or less gives all after it other numbers."""
         ...
 
-    def write(self, frame: Frame, choice: int, said: Sequence[Said], *, first: bool) -> list[Mapping[str, Any]]:
-        """Write `said` in place of the deltas that `frame` has for a choice; the result is data of new frames.
+    @property
+    def in_step(self) -> bool:
+        """True if what was told last has the number that upstream gave it."""
+        ...
 
-        A frame may leave in several parts, and the `first` also has all that it says besides its deltas (usage,
-        fields unknown to VTC). Later parts, and what is added at the end of a reply, take from it only what
-        every frame of the reply has (id, model). Of a frame with several choices all are written, in order.
-        """
+    def write(self, said: Sequence[Said], choice: int) -> list[Json]:
+        """Write something as the data of frames; without any it is told with what follows (the start of a block)."""
+        ...
+
+    def follow(self, said: Sequence[Said], choice: int) -> bool:
+        """Take note of what is about to leave in a frame of the same API; False where `write` would write nothing."""
+        ...
+
+    def end(self) -> list[Json]:
+        """End the reply: write what is still open, and the last event, if the API has one (idempotent)."""
         ...
 
     def keep_alive(self) -> bytes | None:
@@ -115,25 +111,12 @@ class Codec(Protocol):
         ...
 
 
-class KeepsNothing:
-    """A codec that lets every frame leave at once, and has no numbers to keep."""
-
-    __slots__ = ()
-    renumbers: ClassVar[bool] = False
-
-    def forward(self, frame: Frame) -> bytes:
-        return frame.raw
-
-    def close(self) -> bytes:
-        return b""
-
-
 @runtime_checkable
 class Following(Protocol):
-    """A codec that must know which frames left without it, since it repeats their text later or counts them."""
+    """An encoder that must know which frames left without it, since it repeats their text later or counts them."""
 
     def passed(self, data: bytes) -> None:
-        """Take note of whole frames that left unread; may change the codec in place."""
+        """Take note of whole frames that left unread; may change the encoder in place."""
         ...
 
 
@@ -153,8 +136,14 @@ class Request(ABC):
     """`auto`, `none`, `required`, or the name of a tool."""
     parallel: bool
     """True if the reply may hold more than one call."""
-    form: Any
-    """What the codec of the reply must know of the request; it is kept by `forget`."""
+    thinks: bool | None
+    """True or False if it turns the reasoning on or off, None if it says nothing of that."""
+    wants_json: bool
+    """True if the answer is to be JSON."""
+    several: bool
+    """True if it asks for more than one choice."""
+    form: Any = None
+    """What decoder and encoder of the reply must know of the request; it is kept by `forget`."""
     fields: Mapping[str, Any]
     """The whole request as plain data, for profiles that match on it."""
     unliftable: str = ""
@@ -173,11 +162,13 @@ class Request(ABC):
         set_: Mapping[str, Any] | None = None,
         tools: Sequence[Tool] | None = None,
         withheld: Collection[str] = (),
+        unstreamed: bool = False,
     ) -> bytes:
         """Encode the request with these changes; what is not changed keeps its bytes.
 
         `drop` holds dotted paths, `*` being any key or index. `tools` replaces the declared tools; with none at all,
-        what is about tools is left out. Otherwise those named in `withheld` are left out.
+        what is about tools is left out. Otherwise those named in `withheld` are left out. `unstreamed` asks for a whole
+        reply.
         """
 
 
@@ -207,9 +198,12 @@ class Api:
     name: str
     path: str
     """How the paths of its requests end; they are all POST."""
-    make_request: Callable[[bytes, Cache | None], Request]
-    make_codec: Callable[[Any, frozenset[str]], Codec]
-    """Makes the codec of one reply, from the `form` of its request and names of fields that the client is not sent."""
+    make_request: Callable[[bytes, str, Cache | None], Request]
+    """Decodes a request: its body, and its path for APIs that say something there."""
+    make_decoder: Callable[[Any, frozenset[str]], Decoder]
+    """Makes the decoder of one reply, from the `form` of its request and names of fields not to send to the client."""
+    make_encoder: Callable[[Any, frozenset[str]], Encoder]
+    """Makes the encoder of one reply, from the same."""
     unfold: Callable[[Any, Request | None], Iterable[Mapping[str, Any]]]
     """Tells a whole reply by the events of a stream: all that it says, or what the request asks to be told.
 
@@ -222,13 +216,21 @@ class Api:
     call_ids: str = "call_"
     """How ids of calls begin."""
 
-    def request(self, body: bytes, cache: Cache | None = None) -> Request:
-        """Decode a request; declarations of tools may be kept in `cache`, nowhere else. Raises `BadRequest`."""
-        return self.make_request(body, cache)
+    def is_at(self, path: str) -> bool:
+        """True if requests to a path are of this API, however it is spelled (`plain_path`)."""
+        return path.endswith(self.path)
 
-    def codec(self, form: Any = None, drop: Collection[str] = ()) -> Codec:
-        """Make the codec of one reply."""
-        return self.make_codec(form, frozenset(drop))
+    def request(self, body: bytes, cache: Cache | None = None, path: str = "") -> Request:
+        """Decode a request; declarations of tools may be kept in `cache`, nowhere else. Raises `BadRequest`."""
+        return self.make_request(body, path, cache)
+
+    def decoder(self, form: Any = None, drop: Collection[str] = ()) -> Decoder:
+        """Make the decoder of one reply."""
+        return self.make_decoder(form, frozenset(drop))
+
+    def encoder(self, form: Any = None, drop: Collection[str] = ()) -> Encoder:
+        """Make the encoder of one reply."""
+        return self.make_encoder(form, frozenset(drop))
 
     def call_id(self, digest: str) -> str:
         """Make the id of a call from 64 hex digits."""

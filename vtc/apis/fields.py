@@ -104,6 +104,12 @@ def part_of(value: Any, key: str) -> Mapping[str, Any]:
     return part if isinstance(part, Mapping) else {}
 
 
+def count_of(value: Any, key: str) -> int:
+    """Return the whole number that stands in an object under a key; 0 if there is none."""
+    count = value.get(key) if isinstance(value, Mapping) else None
+    return count if isinstance(count, int) else 0
+
+
 def without_names(value: Any, names: Collection[str]) -> Any:
     """Leave out the fields named, at the top of a reply and in the objects that are its parts.
 

@@ -24,7 +24,7 @@ def streamed(api: Api, body: bytes, request: Request | None = None) -> bytes:
 
     Raises `NoReply`.
     """
-    framing = api.codec().framing
+    framing = api.decoder().framing
     try:
         events = [*api.unfold(decode(body, "replace"), request)]
     except UNFIT as error:
@@ -48,7 +48,7 @@ def joined(api: Api, stream: bytes) -> bytes:
 
 
 def _folded(api: Api, stream: bytes) -> Mapping[str, Any]:
-    framing = api.codec().framing
+    framing = api.encoder().framing
     reader = framing.reader()
     frames = [*reader.feed(stream.removesuffix(framing.last)), *reader.finish()]
     return api.fold([decode(one.data) for one in frames if one.data])

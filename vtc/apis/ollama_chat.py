@@ -11,7 +11,7 @@ name their tool, and often no call: they are matched by their order. The format 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
@@ -19,28 +19,42 @@ import msgspec
 
 from vtc import events
 from vtc.apis import base
-from vtc.apis.base import Decoded, KeepsNothing, Said
-from vtc.apis.fields import cleaned, is_error, object_of
+from vtc.apis.base import Decoded, Json, Said
+from vtc.apis.fields import cleaned, count_of, is_error, object_of
 from vtc.apis.folding import add
 from vtc.apis.openai_chat import request as openai_chat
-from vtc.apis.openai_chat.reply import REASONS
 from vtc.apis.tool_calls import arguments_text
 from vtc.events import (
-    CUT_OFF,
+    Beside,
     Call,
     CallDelta,
     Delta,
+    Failure,
     Finish,
+    Origin,
+    Reason,
     Reasoning,
     ReasoningDelta,
-    ServerError,
+    Refused,
+    Start,
     TextDelta,
     ToolCall,
+    Usage,
 )
 from vtc.wire.framing import Frame
 from vtc.wire.ndjson import Lines
 
+NAME = "ollama-chat"
+_REASONS: dict[str, Reason] = {"length": "length", "content_filter": "halted", "error": "halted", "abort": "halted"}
+"""Reasons for the end that cut a reply off; calls change no reason."""
 _EVERY_LINE = ("model", "created_at")
+_HARMLESS = (
+    *("done_reason", "total_duration", "load_duration", "prompt_eval_count", "prompt_eval_duration", "eval_count"),
+    *("eval_duration", "logprobs", "remote_model", "remote_host"),
+)
+"""Fields of a line in which no client finds a call."""
+_OWN_COUNTS = Origin(NAME, "usage", None, harmless=True)
+"""Stands for counts that stand in the line beside the usage."""
 _SAID = ("role", "content", "tool_calls")
 
 
@@ -72,48 +86,109 @@ def _entry(call: ToolCall, *, ids: bool) -> dict[str, Any]:
     return {"id": call.id, "function": function} if ids else {"function": function}
 
 
-class Codec(KeepsNothing, msgspec.Struct):
-    """The lines of a reply. `ids` gives calls ids; `drop` names fields to leave out."""
+class Decoder(msgspec.Struct):
+    """The lines of a reply as they come; `drop` names fields to leave out."""
 
     framing: ClassVar[Lines] = Lines()
-    ids: bool = False
     drop: frozenset[str] = frozenset()
-    last: Mapping[str, Any] | None = None
+    begun: bool = False
 
     def decode(self, frame: Frame) -> Decoded | None:
         line = object_of(frame.data)
         if line and is_error(line):
-            return Decoded((ServerError(frame.data or b""),))
+            return Decoded(
+                (Failure(str(line.get("error") or line.get("message") or "")),), (*_unknown(line, {"error"}),)
+            )
         if not line or not isinstance(line.get("message"), dict):
-            return None  # nothing of this API
-        known = line.keys() <= {*_EVERY_LINE, "message", "done"} and line["message"].keys() <= {"role", "content"}
+            return Decoded(at_once=True) if frame.data is None else None
         deltas = _deltas(line)
-        frame, self.last = cleaned(frame, line, self.drop, self.framing) if self.drop else (frame, line)
-        return Decoded(tuple(deltas), known and not line.get("done"), frame)
+        came, (frame, line) = frame, cleaned(frame, line, self.drop, self.framing) if self.drop else (frame, line)
+        return Decoded((*deltas,), (*self._beside(line),), None if frame is came else frame)
 
-    def write(self, frame: Frame, choice: int, said: Sequence[Said], *, first: bool) -> list[Mapping[str, Any]]:
-        line = object_of(frame.data) or {}
-        done = bool(line.get("done"))
-        rest = {key: value for key, value in (line.get("message") or {}).items() if key not in _SAID}
-        lines: list[Mapping[str, Any]] = [_part(line, **rest)] if first and rest and not done else []
+    def _beside(self, line: Json) -> Iterator[Beside]:
+        message, done = line["message"], bool(line.get("done"))
+        if not self.begun:
+            self.begun = True
+            head = {key: line[key] for key in _EVERY_LINE if key in line}
+            yield Start(model=str(line.get("model") or ""), own=Origin(NAME, "head", head, harmless=True))
+        for key in message.keys() - {*_SAID, "thinking"}:
+            yield Origin(NAME, f"message.{key}", message[key], harmless=False)
+        yield from _unknown(line, {*_EVERY_LINE, "message", "done"})
+        if done and (count := count_of(line, "prompt_eval_count") + count_of(line, "eval_count")):
+            yield Usage(count - count_of(line, "eval_count"), count_of(line, "eval_count"), own=_OWN_COUNTS)
+
+
+class Encoder(msgspec.Struct):
+    """The lines of a reply as they leave. `ids` gives calls ids; `drop` names fields to leave out."""
+
+    framing: ClassVar[Lines] = Lines()
+    counts: ClassVar[bool] = False
+    in_step: ClassVar[bool] = True
+    ids: bool = False
+    drop: frozenset[str] = frozenset()
+    head: Json = {}
+
+    def follow(self, said: Sequence[Said], choice: int) -> bool:
+        for one in said:
+            if isinstance(one, Start):
+                self._start(one)
+        return True
+
+    def write(self, said: Sequence[Said], choice: int) -> list[Json]:
+        lines: list[Json] = []
+        own: dict[str, dict[str, Any]] = {"message": {}, "line": {}}
+        end: Finish | None = None
         for one in said:
             match one:
-                case Reasoning(raw) if "thinking" not in self.drop:
-                    lines.append(_part(line, thinking=raw))
-                case Call(call=call):
-                    lines.append(_part(line, tool_calls=[_entry(call, ids=self.ids)]))
-                case CallDelta(source=source):
-                    lines.append(_part(line, tool_calls=[source]))
-                case events.Text(text) | events.Rewritten(text=text) if text:
-                    lines.append(_part(line, content=text))
+                case Start():
+                    self._start(one)
+                case Origin(api=api, kind=kind, value=value) if api == NAME:
+                    place, _, key = kind.partition(".")
+                    own[place][key] = value
+                case Usage(own=None):
+                    own["line"] |= {"prompt_eval_count": one.prompt, "eval_count": one.completion}
                 case Finish():
-                    end = line if done else {**_part(line), "done": True, "done_reason": "stop"}
-                    lines.append({**end, "message": {"role": "assistant", "content": "", **(rest if done else {})}})
+                    end = one
+        if own["message"] and not end:
+            lines.append(self._part(**own["message"]))
+        for one in said:
+            match one:
+                case Reasoning(text) | ReasoningDelta(text) if text and "thinking" not in self.drop:
+                    lines.append(self._part(thinking=text))
+                case Call(call=call):
+                    lines.append(self._part(tool_calls=[_entry(call, ids=self.ids)]))
+                case CallDelta():
+                    call = ToolCall(one.name, one.arguments or "{}", one.id)
+                    lines.append(self._part(tool_calls=[one.source or _entry(call, ids=self.ids)]))
+                case events.Text(text) | events.Rewritten(text=text) | Refused(text) if text:
+                    lines.append(self._part(content=text))
+                case Failure(message=message):
+                    lines.append({"error": message})
+        if end:
+            reason = {"done_reason": "length" if end.reason == "length" else "stop"}
+            lines.append({**self._part(**own["message"]), "done": True, **reason, **own["line"]})
         return lines
+
+    def end(self) -> list[Json]:
+        return []
 
     def keep_alive(self) -> bytes | None:
         """Make a line without text, as clients read every line as JSON; None before the first."""
-        return self.framing.write(_part(self.last), None, first=True) if self.last else None
+        return self.framing.write(self._part(), None, first=True) if self.head else None
+
+    def _start(self, start: Start) -> None:
+        if not self.head:
+            made = {"model": start.model, "created_at": datetime.fromtimestamp(start.created, UTC).isoformat()}
+            self.head = start.own.value if start.own else made
+
+    def _part(self, **said: Any) -> dict[str, Any]:
+        return _part(self.head, **said)
+
+
+def _unknown(line: Json, known: Collection[str]) -> Iterator[Origin]:
+    """Take the fields that only this API knows."""
+    for key in line.keys() - known:
+        yield Origin(NAME, f"line.{key}", line[key], harmless=key in _HARMLESS)
 
 
 def _part(like: Mapping[str, Any], **said: Any) -> dict[str, Any]:
@@ -131,14 +206,14 @@ def _deltas(line: Mapping[str, Any]) -> list[Delta]:
     deltas.append(TextDelta(str(message.get("content") or "")))
     if line.get("done"):
         reason = str(line.get("done_reason") or "")
-        meaning = REASONS.get(reason, "stop")
-        # Calls change no reason of this API.
-        deltas.append(Finish(meaning if meaning in CUT_OFF else "other", said=reason))
+        deltas.append(Finish(_REASONS.get(reason, "other"), said=reason))
     return deltas
 
 
 def _unfolded(reply: Any, request: base.Request | None) -> Sequence[Mapping[str, Any]]:
     message = reply["message"]
+    if not isinstance(message, dict):
+        raise TypeError("`message` is no message")
     if request is None:
         return [reply]
     told = [_part(reply, **{key: message[key]}) for key in ("thinking", "content") if message.get(key)]
@@ -160,5 +235,12 @@ def _answer(request: base.Request, text: str, _digest: str, created: int) -> Map
 
 
 API = base.Api(
-    "ollama-chat", "/api/chat", Request, lambda form, drop: Codec(bool(form), drop), _unfolded, _folded, _answer
+    NAME,
+    "/api/chat",
+    Request,
+    lambda _, drop: Decoder(drop),
+    lambda form, drop: Encoder(bool(form), drop),
+    _unfolded,
+    _folded,
+    _answer,
 )

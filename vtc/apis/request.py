@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis import base, content
+from vtc.apis import asking, base, content
 from vtc.apis.base import BadRequest, Cache
 from vtc.apis.fields import UNFIT, changed, items, part_of, raws, told
 from vtc.events import Message, Tool, ToolCall
@@ -24,6 +24,8 @@ DEMANDING = ("tool_choice", "function_call")
 """The fields that demand one of them."""
 CHOSEN = ("tool", "function", "custom", "namespace")
 """The types of a choice of one tool; any other is of none, or of what the server runs."""
+ABOUT_STREAMS = ("stream_options",)
+"""The fields that servers refuse where no stream is asked for."""
 ABOUT_TOOLS = (*DECLARING, *DEMANDING, "parallel_tool_calls")
 
 type Group = tuple[Sequence[Message], Sequence[int]]
@@ -49,12 +51,15 @@ class Request(base.Request):
     PROMPT: ClassVar[str] = ""
     """The field of the system prompt, if it has one of its own."""
 
-    def __init__(self, body: bytes, cache: Cache | None = None) -> None:
+    def __init__(self, body: bytes, path: str = "", cache: Cache | None = None) -> None:
+        self.path = path
         with self._fit():
             self._raw, self.fields, self.tools = raws(body, DECLARING, self._tools, cache)
             self.model = str(self.fields.get("model") or "")
             self.stream = self.fields.get("stream") is True
             self.parallel = self.fields.get("parallel_tool_calls") is not False
+            self.thinks, self.wants_json = asking.thinks(self.fields), asking.wants_json(self.fields)
+            self.several = self.fields.get("n") not in (None, 1)
             lists = (self.fields.get(key) for key in DECLARING)
             self.declared = [name for one in lists if isinstance(one, list) for name in self._names(one)]
             choice, allowed = self._demand(self.fields.get("tool_choice") or self.fields.get("function_call") or "auto")
@@ -216,7 +221,11 @@ class Request(base.Request):
         set_: Mapping[str, Any] | None = None,
         tools: Sequence[Tool] | None = None,
         withheld: Collection[str] = (),
+        unstreamed: bool = False,
     ) -> bytes:
+        if unstreamed:
+            drop, set_ = (*drop, *ABOUT_STREAMS), {**(set_ or {}), "stream": False}
+            set_ = {key: value for key, value in set_.items() if key not in ABOUT_STREAMS}
         gone = {*drop, *(() if tools is None else ABOUT_TOOLS)}
         kept: dict[str, Any] = {key: raw for key, raw in self._raw.items() if key not in gone}
         if tools is not None:

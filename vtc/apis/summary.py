@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from vtc.apis import folding
 from vtc.apis.base import Api, Reply
 from vtc.apis.tool_calls import ToolCallAccumulator
-from vtc.events import CUT_OFF, CallDelta, Delta, End, Finish, Message, ReasoningDelta, TextDelta
+from vtc.events import CUT_OFF, CallDelta, Delta, End, Failure, Finish, Message, ReasoningDelta, TextDelta
 
 
 def replies(api: Api, body: bytes) -> list[Reply]:
@@ -16,15 +16,15 @@ def replies(api: Api, body: bytes) -> list[Reply]:
 
     Of a stream that broke off, what had come.
     """
-    codec = api.codec()
-    if not codec.framing.matches(body):
+    decoder = api.decoder()
+    if not decoder.framing.matches(body):
         body = folding.streamed(api, body)
-    reader = codec.framing.reader()
+    reader = decoder.framing.reader()
     choices: dict[int, list[Delta]] = {}
     for frame in [*reader.feed(body), *reader.finish()]:
-        decoded = codec.decode(frame)
+        decoded = decoder.decode(frame)
         for delta in decoded.deltas if decoded else ():
-            if isinstance(delta, End):
+            if isinstance(delta, End | Failure):
                 continue
             choices.setdefault(delta.choice, []).append(delta)
     if not choices:

@@ -11,9 +11,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import msgspec
+
 from vtc.events import CallDelta, ToolCall
 
-_TOKEN = re.compile(r'\\.|["{}\[\]]', re.DOTALL)
+_TOKEN = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)
 
 
 def arguments_text(arguments: Any) -> str:
@@ -21,10 +23,42 @@ def arguments_text(arguments: Any) -> str:
     return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False) if arguments else ""
 
 
+class Nesting(msgspec.Struct, frozen=True, gc=False):
+    """Where in the JSON of its arguments a call is; pieces may be cut anywhere."""
+
+    depth: int = 0
+    in_string: bool = False
+    escaped: bool = False
+    """True if the next character belongs to an escape that has begun."""
+    begun: bool = False
+
+    @property
+    def is_whole(self) -> bool:
+        """True after the brace that closes the arguments."""
+        return self.begun and not self.depth and not self.in_string
+
+    def after(self, piece: str) -> Nesting:
+        """Go on over another piece."""
+        if not piece:
+            return self
+        depth, in_string, escaped = self.depth, self.in_string, False
+        for found in _TOKEN.finditer(piece, int(self.escaped)):
+            token = found[0]
+            if token == '"':
+                in_string = not in_string
+            elif token == "\\":
+                escaped = True
+            elif not in_string and token in "{[":
+                depth += 1
+            elif not in_string and token in "}]":
+                depth -= 1
+        return Nesting(depth, in_string, escaped, self.begun or not piece.isspace())
+
+
 class _Pieces:
     """One call so far. Its arguments are joined only at the end, since those of a long call come in thousands."""
 
-    __slots__ = ("arguments", "depth", "id", "in_string", "name", "scanned", "source")
+    __slots__ = ("arguments", "id", "name", "nesting", "scanned", "source")
 
     def __init__(self) -> None:
         self.id: str | None = None
@@ -32,22 +66,14 @@ class _Pieces:
         self.arguments: list[str] = []
         self.source: dict[str, Any] = {}
         self.scanned = 0
-        self.depth = 0
-        self.in_string = False
+        self.nesting = Nesting()
 
     def is_whole(self) -> bool:
         """True if its arguments end with the brace that closes them; each piece is looked at once."""
         for piece in self.arguments[self.scanned :]:
-            for found in _TOKEN.finditer(piece):
-                token = found[0]
-                if token == '"':
-                    self.in_string = not self.in_string
-                elif not self.in_string and token in "{[":
-                    self.depth += 1
-                elif not self.in_string and token in "}]":
-                    self.depth -= 1
+            self.nesting = self.nesting.after(piece)
         self.scanned = len(self.arguments)
-        return not self.depth and not self.in_string and any(piece.strip() for piece in self.arguments[-8:])
+        return self.nesting.is_whole
 
 
 def _differ(one: str | None, other: str | None) -> bool:

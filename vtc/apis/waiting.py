@@ -8,11 +8,12 @@ import msgspec
 from msgspec.structs import replace
 
 from vtc.apis.base import Said
-from vtc.events import BlockEnd, Call, CallDelta, Event, Finish, Reasoning, Rewritten, Text
+from vtc.events import BlockEnd, Call, CallDelta, Event, Reasoning, Rewritten, Text
 from vtc.wire.framing import Frame
 
-type Made = list[Event | BlockEnd]
-"""What text became; a `BlockEnd` stands where one block of it was ended and the next begins."""
+type Made = list[Event | BlockEnd | CallDelta]
+"""What text became; a `BlockEnd` stands where one block of it was ended and the next begins, and a piece of a call of
+upstream's where that leaves as it came."""
 
 
 class Waiting(msgspec.Struct, frozen=True, gc=False):
@@ -23,30 +24,42 @@ class Waiting(msgspec.Struct, frozen=True, gc=False):
     """The text of its deltas that has not left."""
     taken: int = 0
     """Characters of the text that are decided."""
+    before: tuple[Said, ...] = ()
+    """What it says before its text: a start, reasoning, what only its API knows."""
     said: tuple[Said, ...] = ()
-    """What was decided of it."""
-    own: tuple[CallDelta | Finish, ...] = ()
-    """Its pieces of calls that pass, and its end."""
+    """What was decided of its text."""
     calls: tuple[CallDelta, ...] = ()
     """Pieces of upstream's calls that are decided at the end of the choice."""
-    alone: bool = False
-    """True if the frame says nothing but its deltas."""
+    after: tuple[Said, ...] = ()
+    """What it says after its text: pieces of calls that pass, the end of a block or of the choice, the usage."""
     intact: bool = True
     """True as long as it may leave as it came."""
+    unknown: bool = False
+    """True if it holds something that the decoder does not know to be harmless."""
     shared: bool = False
     """True if the frame holds other choices, too."""
     written: bool = False
     """True once a part of it has left."""
 
+    @property
+    def all_said(self) -> list[Said]:
+        """All that it says now."""
+        return [*self.before, *self.said, *self.calls, *self.after]
+
+    @property
+    def says_nothing(self) -> bool:
+        """True if it need not leave: all that it said is gone."""
+        return not (self.intact or self.before or self.said or self.calls or self.after)
+
 
 def shared(waiting: Sequence[Waiting], events: Made) -> list[Waiting]:
-    """Give each frame its share of the events, by their characters; a frame that says nothing any more is left out."""
+    """Give each frame its share of the events, by their characters."""
     shares: list[Waiting] = []
     frames = iter(waiting)
     here, last = next(frames), waiting[-1]
     taken, said, intact = here.taken, [*here.said], here.intact
     for event in events:
-        left = 0 if isinstance(event, BlockEnd) else len(event.raw)
+        left = 0 if isinstance(event, BlockEnd | CallDelta) else len(event.raw)
         piece = type(event) if isinstance(event, Text | Reasoning) else None
         intact = intact and not (left and piece is not Text)
         # An event that stands for no characters belongs after all that are decided.
@@ -54,16 +67,16 @@ def shared(waiting: Sequence[Waiting], events: Made) -> list[Waiting]:
             if room and piece:
                 said.append(piece(here.text[taken:]))
             left -= room
-            if said or intact or here.own or here.calls or not here.alone:
-                shares.append(replace(here, taken=len(here.text), said=tuple(said), intact=intact))
+            shares.append(replace(here, taken=len(here.text), said=tuple(said), intact=intact))
             here = next(frames)
             taken, said, intact = here.taken, [*here.said], here.intact and not (left and piece is not Text)
         if left and piece:
             said.append(piece(here.text[taken : taken + left]))
         taken += left
-        if isinstance(event, BlockEnd | Call | Rewritten):
-            intact = intact and isinstance(event, BlockEnd)
+        if isinstance(event, Call | Rewritten):
+            intact = False
             said.append(event)
-    if said or intact or here.own or here.calls or not here.alone or taken < len(here.text):
-        shares.append(replace(here, taken=taken, said=tuple(said), intact=intact))
+        elif isinstance(event, CallDelta):
+            said.append(event)
+    shares.append(replace(here, taken=taken, said=tuple(said), intact=intact))
     return [*shares, *frames]

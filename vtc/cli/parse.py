@@ -13,7 +13,7 @@ from rich.control import strip_control_codes
 from rich.markup import escape
 
 from vtc.apis import APIS
-from vtc.apis.openai_chat.reply import REASONS
+from vtc.apis.openai_chat.words import REASONS
 from vtc.cli.common import completing, loaded, profile_directories, read_text
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description

@@ -21,7 +21,8 @@ from functools import partial
 
 from msgspec.structs import replace as replace_fields
 
-from vtc.apis import Api, BadRequest, Request, folding, summary, unseen
+from vtc.apis import Api, BadRequest, Request, folding, may_be_reply, summary
+from vtc.apis.relay import Relay
 from vtc.dialects.cache import ConversationCache
 from vtc.dialects.reading.reader import Begins, Reader
 from vtc.dialects.syntax.description import Description
@@ -78,12 +79,12 @@ class Exchange:
         self._request = request
         self._body = body
         self._tools = {tool.name: tool for tool in plan.tools}
-        self._several = request.fields.get("n") not in (None, 1)
+        self._several = request.several
         self._seed = seed
         form = alphanumeric9 if plan.reply.ids == "alphanumeric9" else api.call_id
         self._ids = Ids(seed, request.call_ids, form)
+        self._framing = api.decoder().framing
         self._budget = Budget()
-        self._codec = api.codec(request.form, plan.reply.drop)  # says how a stream of this reply is framed
         self._outgoing: outgoing.Outgoing | None = None  # when it was asked for
 
     @classmethod
@@ -105,7 +106,7 @@ class Exchange:
             cache = ConversationCache()  # for this exchange alone, which needs some values twice
         with as_it_came():
             cache.next_exchange()
-            request = api.request(body, cache)
+            request = api.request(body, cache, facts.path)
             facts = replace(facts, model=request.model, body=request.fields)
             return cls(api, request, body, planner.plan(facts, request, cache), seed, cache)
 
@@ -166,7 +167,7 @@ class Exchange:
     @property
     def framing(self) -> Framing:
         """How a streamed reply is cut into frames."""
-        return self._codec.framing
+        return self._framing
 
     def stream(self, content_encoding: str = "", clock: Callable[[], float] = float, *, whole: bool = False) -> Stream:
         """Make the way of a streamed reply, from bytes to bytes; `clock` measures it. Raises `UnsupportedEncoding`.
@@ -263,12 +264,12 @@ class Exchange:
             if stream.left_out and not (is_stream and self._request.stream):
                 why = "it could not be read"
             elif not (is_stream or stream.failed):
-                # Where nothing may leave unseen, what keeps its bytes holds no call that only others would find.
-                kept = not strict or (is_proper(body) and not unseen.calls(body))
+                # Where nothing may leave that was not read, a body keeps its bytes only if all of it was.
+                kept = not strict or (is_proper(body) and came == went)
                 went = folding.folded(self._api, body, came, went) if kept else folding.joined(self._api, went)
         except folding.NoReply as error:
             report.errors += hints.instead(body)
-            if not strict or unseen.says_nothing(body):
+            if not strict or not may_be_reply(body):
                 return WholeReply(body, report, [])
             why = str(error)
         except Exception as error:
@@ -326,9 +327,12 @@ class Exchange:
             pipelines.append(self._pipeline(report, plan, whole=whole))
             return pipelines[-1]
 
-        codec = self._api.codec(self._request.form, self.plan.reply.drop)
+        form, drop = self._request.form, self.plan.reply.drop
+        relay = Relay(
+            self._api.decoder(form, drop), self._api.encoder(form, drop), pipeline, strict=self.plan.reply.is_strict
+        )
         kind = Stream if isinstance(decoder, compression.Identity) else partial(CodedStream, decoder)
-        return kind(codec, pipeline, report, clock, strict=self.plan.reply.is_strict, whole=as_one)
+        return kind(relay, report, clock, whole=as_one)
 
     def _pipeline(self, report: Report, plan: ReplyPlan, *, whole: bool) -> ReplyPipeline:
         """Make the way of one choice of the reply."""

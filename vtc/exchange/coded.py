@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from vtc.apis.base import Codec
+from vtc.apis.relay import Relay
 from vtc.exchange.reply import ReplyPipeline
 from vtc.exchange.stream import Stream
 from vtc.reporting.report import Report
@@ -30,15 +30,13 @@ class CodedStream(Stream):
     def __init__(
         self,
         decoder: compression.Decoder,
-        codec: Codec,
-        pipeline: Callable[[], ReplyPipeline],
+        relay: Relay[ReplyPipeline],
         report: Report,
         clock: Callable[[], float] = float,
         *,
-        strict: bool = False,
         whole: Callable[[bytes], bytes] | None = None,
     ) -> None:
-        super().__init__(codec, pipeline, report, clock, strict=strict, whole=whole)
+        super().__init__(relay, report, clock, whole=whole)
         self._decoder = decoder
 
     def feed(self, chunk: bytes) -> list[bytes]:

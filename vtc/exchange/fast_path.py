@@ -19,11 +19,11 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 
-from vtc.apis.base import Decoded, Following
+from vtc.apis.base import Following
 from vtc.apis.relay import Relay
 from vtc.dialects.bounded_cache import COMPILED, PER_CHARACTER
 from vtc.dialects.reading.reader import PlainRule
@@ -81,8 +81,8 @@ class FastPath:
 
     def __init__(self, relay: Relay[ReplyPipeline]) -> None:
         self._relay = relay
-        self._end = relay.codec.framing.end
-        self._follows = isinstance(relay.codec, Following)
+        self._end = relay.decoder.framing.end
+        self._follows = isinstance(relay.leaving.encoder, Following)
         self.held = b""
         """Frames that wait for what follows, and the beginning of one."""
         self._whole = 0  # bytes of the former
@@ -148,7 +148,7 @@ class FastPath:
 
     def _passed(self, data: bytes) -> list[bytes]:
         if self._follows:
-            cast("Following", self._relay.codec).passed(data)
+            cast("Following", self._relay.leaving.encoder).passed(data)
         return [data]
 
     def _waiting(self, data: bytes, start: int, text: bytes) -> int:
@@ -183,7 +183,7 @@ class FastPath:
         `whole` is False while another frame has only begun there.
         """
         self._match = None
-        if not whole or (plain := self._relay.plain) is None or self._relay.codec.renumbers:
+        if not whole or (plain := self._relay.plain) is None or not self._relay.leaving.in_step:
             return
         frame, delta = plain
         if isinstance(delta, TextDelta):
@@ -223,13 +223,14 @@ class FastPath:
             return None
         before, _, after = raw.partition(data)
 
-        def decoded(tokens: Sequence[bytes]) -> Decoded | None:
+        def decoded(tokens: Sequence[bytes]) -> tuple[Sequence[Delta], Sequence[Any]] | None:
             data = b"".join(tokens)
-            made, codec = Frame(before + data + after, data), copy.copy(self._relay.codec)
-            found = codec.decode(made)
-            if found is None or codec.forward(found.frame or made) != made.raw:
+            made, decoder = Frame(before + data + after, data), copy.copy(self._relay.decoder)
+            found = decoder.decode(made)
+            if found is None or found.frame is not None or decoder != self._relay.decoder:
                 return None
-            return msgspec.structs.replace(found, frame=None)  # all that is left to tell frames apart is what they say
+            # The values of what stands beside the text make no difference.
+            return found.deltas, [(type(one), getattr(one, "kind", "")) for one in found.beside]
 
         tokens = [token[0] for token in _TOKEN.finditer(data)]
         other = msgspec.structs.replace(delta, text=_PROBE)
@@ -237,7 +238,7 @@ class FastPath:
         probe = json.dumps(_PROBE).encode()
         for text in said:
             asked = decoded([*tokens[:text], probe, *tokens[text + 1 :]])
-            if asked and asked.deltas == (other,):
+            if asked and asked[0] == (other,):
                 break
         else:
             return None

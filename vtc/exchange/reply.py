@@ -16,7 +16,7 @@ from vtc.dialects.reading.reader import Begins, PlainRule, Reader
 from vtc.dialects.reading.speech import note_last_calls, out_of_reasoning
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.text_client.client_reader import trimmed
-from vtc.events import Call, Event, Markup, Reasoning, Refusal, Rewritten, Text, Tool, ToolCall
+from vtc.events import Call, CallDelta, Event, Markup, Reasoning, Refusal, Rewritten, Text, Tool, ToolCall
 from vtc.exchange.leftovers import Leftovers
 from vtc.exchange.native_calls import NotInOrder, in_order, meant
 from vtc.exchange.stages import (
@@ -33,6 +33,7 @@ from vtc.exchange.stages import (
     Record,
     Stage,
 )
+from vtc.exchange.streamed_calls import Ended, StreamedCalls
 from vtc.guards.chain import Chain, joined
 from vtc.guards.openers import Openers
 from vtc.profiles.plan import Learned, ReplyPlan
@@ -159,6 +160,11 @@ class ReplyPipeline:
             )
         self._client = self._text_client or ForStructuredClient(self._gap, leaving)
         self._guards = guards
+        as_they_come = self.structured and not (self.guarded or plan.limits_native or guards)
+        self._streamed = StreamedCalls(tools, lenient=plan.lenient) if as_they_come else None
+        self._ended: list[Ended] = []
+        self._made_before: list[ToolCall] = []
+        """Upstream's own calls that waited and were dealt with."""
         self._given: list[ToolCall] = []
         """Calls that the client was given out of the text."""
         self._reads_text = leaving.reads_text or (guards is not None and guards.reads_text)
@@ -203,6 +209,14 @@ class ReplyPipeline:
         if self._thoughts:
             self._thoughts.feed(text)
 
+    def piece(self, delta: CallDelta) -> CallDelta | None:
+        """Take a piece of a call of upstream's; return what may leave of it now, None if its call waits."""
+        return self._streamed.piece(delta, {call.name for call in self._given}) if self._streamed else None
+
+    def upstream(self, calls: Sequence[ToolCall]) -> list[Event]:
+        self._made_before += calls
+        return self._staged(self._meant(calls, complete=True))
+
     def pause(self) -> list[Event]:
         events = self._reader.pause() if self._reader else []
         return self._staged(self._leftovers.feed(events) if self._leftovers else events)
@@ -220,30 +234,49 @@ class ReplyPipeline:
         reason = "upstream went on after the end of its message"
         self._report.intervened("unread_calls", "dropped", "", reason)
 
+    def end_calls(self, *, complete: bool) -> dict[int | None, CallDelta | None]:
+        self._ended = self._streamed.finish(complete=complete) if self._streamed else []
+        return {one.number: one.piece for one in self._ended}
+
     def finish(self, *, complete: bool, calls: Sequence[ToolCall] = ()) -> list[Event]:
         events = self._reader.finish(complete=complete) if self._reader else []
+        ended = self._ended
         if self._leftovers:
-            events = [*self._leftovers.feed(events), *self._leftovers.finish(calls)]
+            made = [*self._made_before, *(one.call for one in ended), *calls]
+            events = [*self._leftovers.feed(events), *self._leftovers.finish(made)]
         out = self._staged(events)
         if (
             self._thoughts
             and self._reader
-            and not (self._limit.delivered or calls or (self._gap.tail.strip() and not self._thoughts.kept))
+            and not (self._limit.delivered or ended or calls or (self._gap.tail.strip() and not self._thoughts.kept))
         ):
             out += map(
                 _again, self._staged(self._thoughts.finish(in_reasoning=self._reader.in_reasoning, complete=complete))
             )
+        others = [event for one in ended for call in one.others for event in self._made(call, one.repairs)]
+        if others:
+            out += self._staged(others)
         if calls:
             out += self._staged(self._meant(calls, complete=complete))
         if self._guards:
             out += self._judged(self._guards.finish())
         if self._reader:
             self._learn(self._reader, complete=complete)
+        self._note(ended)
         if complete:
             self._check_choice()
         else:
             self._record.faults.clear()  # the model was cut off: it would be again
-        return out + self._client.finish()
+        return [*out, *self._client.finish()]
+
+    def _note(self, calls: Iterable[Ended]) -> None:
+        """Note the calls that left as they came."""
+        for call, _, _, repairs, fault, _ in calls:
+            self._limit.delivered.append(call.name)
+            if repairs:
+                self._report.called(call.name, call.id, NATIVE, repairs)
+            if fault:
+                self._report.refused(Refusal(fault, NATIVE, call.name, call.arguments[:EXCERPT]))
 
     def _learn(self, reader: Reader, *, complete: bool) -> None:
         """Note whether the reply began inside of the reasoning: if several did, the next one will, too."""
@@ -280,6 +313,8 @@ class ReplyPipeline:
 
     def _meant(self, calls: Iterable[ToolCall], *, complete: bool) -> list[Event]:
         """Read calls that upstream made itself; one that cannot be put in order stays, for a text client as text."""
+        if self._streamed:
+            self._identify.give(self._streamed.ids)
         events: list[Event] = []
         for call in calls:
             try:

@@ -121,18 +121,16 @@ class Outgoing:
 
 def encoded(request: Request, body: bytes, plan: RequestPlan, messages: Sequence[Message] | None) -> bytes:
     """The request with these messages, or its own; `body`, as it came, if nothing changes."""
-    set_, drop = dict(plan.set), tuple(plan.drop)
-    if plan.unstreamed:
-        set_ = {**set_, "stream": False}
-        set_.pop("stream_options", None)
-        drop = (*drop, "stream_options")
+    set_, drop, unstreamed = dict(plan.set), tuple(plan.drop), plan.unstreamed
     withheld = plan.withheld if plan.write is None and plan.client_text is None else frozenset[str]()
-    if messages is None and not (set_ or drop or withheld):
+    if messages is None and not (set_ or drop or withheld or unstreamed):
         return body
     tools: Sequence[Tool] | None = None
     if plan.write is not None or plan.promote:
         tools = plan.offered if plan.promote else ()
-    return request.encode(messages=messages, tools=tools, set_=set_, drop=drop, withheld=withheld)
+    return request.encode(
+        messages=messages, tools=tools, set_=set_, drop=drop, withheld=withheld, unstreamed=unstreamed
+    )
 
 
 def _structured(

@@ -116,6 +116,10 @@ class Identify:
         self._spelled: dict[int, tuple[Call, ToolCall]] = {}  # by the id of the event, which is kept so
         self._given: set[str | None] = {None, ""}
 
+    def give(self, ids: Iterable[str]) -> None:
+        """Take note of the ids of calls that left without going through here."""
+        self._given.update(ids)
+
     def named(self, call: ToolCall, name: str) -> Call:
         """Make the event for a call of upstream's, under the name of the tool that it means, for policies to see."""
         event = Call("", replace(call, name=name), NATIVE)
@@ -255,7 +259,7 @@ class ForStructuredClient:
         return self._leaving.feed(told) if size is None else self._leaving.call(told, size)
 
     def _told(self, event: Event) -> tuple[Event, int | None]:
-        """Return the event that leaves, and the length of the call at its beginning if it is one as text; else None."""
+        """Say what the client is told of an event, and how much of that is a call as text, to be carried out."""
         if not isinstance(event, Denied):
             return event, None
         if event.manner == "drop":

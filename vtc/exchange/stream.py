@@ -15,11 +15,9 @@ to the client that this is the end: its connection breaks, too.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from vtc.apis.base import Codec
-from vtc.apis.relay import Relay
-from vtc.apis.unseen import Unread
+from vtc.apis.relay import Relay, Unread
 from vtc.exchange.fast_path import FastPath
 from vtc.exchange.reply import ReplyPipeline
 from vtc.reporting import hints
@@ -45,27 +43,22 @@ class Stream:
 
     def __init__(
         self,
-        codec: Codec,
-        pipeline: Callable[[], ReplyPipeline],
+        relay: Relay[ReplyPipeline],
         report: Report,
         clock: Callable[[], float] = float,
         *,
-        strict: bool = False,
         whole: Callable[[bytes], bytes] | None = None,
     ) -> None:
-        """`strict` lets nothing leave that was not read; if not, it fails open.
-
-        `whole` rewrites a body that turns out not to be a stream but one JSON value.
-        """
-        self._strict = strict
+        """`whole` rewrites a body that turns out not to be a stream but one JSON value."""
+        self._relay = relay
+        self._strict = relay.leaving.strict or not relay.leaving.passes  # it does not fail open
         self._whole = whole
         self._collected: list[bytes] | None = None  # the body, once it is known to be no stream
         self._most = MOST_WHOLE
         self._report = report
-        self._framing = codec.framing
-        self._frames = codec.framing.reader()
-        self._relay: Relay[ReplyPipeline] = Relay(codec, pipeline, strict=strict)
-        self._fast: FastPath | None = FastPath(self._relay)
+        self._framing = relay.decoder.framing
+        self._frames = self._framing.reader()
+        self._fast: FastPath | None = FastPath(relay) if relay.leaving.passes else None
         self.left_out = False
         """True if something of it could not be read, and did not leave."""
         self._finished = False
@@ -117,13 +110,16 @@ class Stream:
         started = self._clock()
         held = self._read(self._fast.take(b""), final=False) if self._fast else []
         out = _joined(held + self._read(b"", final=True, breaks=breaks))
+        if unknown := self._relay.leaving.left_out:
+            reason = "parts of the reply that VTC does not know did not leave"
+            self._report.intervened("unread_calls", "dropped", "", reason, ", ".join(unknown))
         self.seconds += self._clock() - started
         return out
 
     def keep_alive(self) -> bytes | None:
         """Make a frame that tells a client nothing, for one that waits; None if there is no place for one."""
-        made = None if self.failed else self._relay.codec.keep_alive()
-        if self._fast and self._relay.codec.renumbers:
+        made = None if self.failed else self._relay.leaving.encoder.keep_alive()
+        if self._fast and self._relay.leaving.encoder.counts:
             self._fast.rest()
         return made
 
@@ -140,7 +136,7 @@ class Stream:
             return Stream.feed(self, data)
         chunk = self._fast.take(data) if self._fast else data
         out = self._fail(fault)
-        if not (self._strict or self._relay.codec.renumbers):
+        if not self._strict and self._in_step:
             out += [frame.raw for frame in self._given_back(self._frames.finish)]
         return _joined([*out, *self._read(chunk, final=False)])
 
@@ -152,7 +148,7 @@ class Stream:
         out: list[bytes] = []
         unread: list[Frame] = []
         try:
-            if self.failed and not self._relay.codec.renumbers:
+            if self.failed and self._in_step:
                 return [rest]
             if self._whole and self._is_collected(rest):
                 return self._collect(rest, final=final, breaks=breaks)
@@ -160,8 +156,8 @@ class Stream:
             if final:
                 rest = self._end_frames(unread)
             if self.failed:
-                end = self._given_back(lambda: [self._relay.codec.close()]) if final else []
-                return [*map(self._passed, unread), *end, rest]
+                end = self._given_back(self._relay.leaving.close) if final else []
+                return [*(out for frame in unread for out in self._passed(frame)), *end, rest]
             while unread:
                 try:
                     out += self._relay.feed(unread[0])
@@ -180,8 +176,8 @@ class Stream:
         except Exception as error:
             if self._strict:
                 return [*out, *self._fail(error)]
-            out += [*self._fail(error), *map(self._passed, unread)]
-            if final or not self._relay.codec.renumbers:  # a frame that has only begun gets its number when it is whole
+            out += [*self._fail(error), *(piece for frame in unread for piece in self._passed(frame))]
+            if final or self._in_step:  # a frame that has only begun gets its number when it is whole
                 out += [frame.raw for frame in self._given_back(self._frames.finish)]
         return [*out, rest]
 
@@ -237,10 +233,13 @@ class Stream:
             return [] if self._strict else self._collected
         return [self._whole(b"".join(self._collected))] if final else []
 
-    def _passed(self, frame: Frame) -> bytes:
-        """Pass a frame after a failure: as it came, unless those before it got other numbers."""
-        codec = self._relay.codec
-        return (self._given_back(lambda: [codec.forward(frame)]) or [frame.raw])[0] if codec.renumbers else frame.raw
+    @property
+    def _in_step(self) -> bool:
+        return self._relay.leaving.in_step
+
+    def _passed(self, frame: Frame) -> list[bytes]:
+        """Pass a frame after a failure."""
+        return self._given_back(lambda: self._relay.passed(frame), [frame.raw])
 
     def _end_frames(self, frames: list[Frame]) -> bytes:
         """Append the last frame; return it instead if the body ended in its middle: nothing may complete it."""
@@ -250,12 +249,12 @@ class Stream:
             frames.append(frame)
         return b""
 
-    def _given_back[T](self, give: Callable[[], list[T]]) -> list[T]:
+    def _given_back[T](self, give: Callable[[], list[T]], else_: Sequence[T] = ()) -> list[T]:
         try:
             return give()
         except Exception as error:
             logger.error("vtc: what was held of the reply is lost\n%s", told(error))
-            return []
+            return [*else_]
 
 
 def _is_ended(data: bytes, end: bytes) -> bool:

@@ -19,7 +19,6 @@ from vtc.dialects.text_client import documented_tools
 from vtc.events import Message, Tool
 from vtc.guards.chain import Guards
 from vtc.guards.reactors import as_written
-from vtc.profiles.json_mode import asks_for_json
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Choice, Facts, Looks, Matched, best, every
 from vtc.profiles.plan import Plan, ReadingPlan, ReplyPlan, RequestPlan, TextClient
@@ -58,6 +57,8 @@ class Asked(Protocol):
     tool_choice: str
     parallel: bool
     stream: bool
+    thinks: bool | None
+    wants_json: bool
     unliftable: str
 
 
@@ -129,7 +130,7 @@ class Planner:
         if request.unliftable:
             protocol = _ToolProtocol(tools=tuple(request.tools), why=(request.unliftable,))
         elif documented is None:
-            protocol = self._native(model, request, in_json=asks_for_json(facts.body))
+            protocol = self._native(model, request, in_json=request.wants_json)
         else:
             protocol = self._text(found, documented)
         tools = protocol.tools

@@ -115,7 +115,9 @@ class VirtualToolCalling:
             return
         if api is None:
             if unread := flows.unread(flow):
-                self._left_alone(flow, unread)
+                self._left_alone(flow, unread.why)
+                if unread.may_call and "upgrade" not in flow.request.headers:  # of a WebSocket it is only told
+                    self._refuse(flow, unread.why)
             return
         started = time.perf_counter()
         if flow.is_replay == "request":
@@ -131,8 +133,7 @@ class VirtualToolCalling:
         except ValueError as error:
             self._left_alone(flow, str(error))
             self.forget()
-            if ctx.options.vtc_mode == "rewrite" and self.planner.refuses(flows.facts(flow)):
-                refuse(flow, str(error))
+            self._refuse(flow, str(error))
             return
         live = self._live[flow] = Live(exchange, bodies.keep(), time.perf_counter() - started)
         went = len(rewritten) if ctx.options.vtc_mode == "rewrite" else len(body)
@@ -161,10 +162,13 @@ class VirtualToolCalling:
         said: dict[str, object] = escaped(scrubbed({"request": [left]}, known))
         self._say(flow, said, escaped(scrub(f"vtc: {left}", known)), "left alone")
 
+    def _refuse(self, flow: http.HTTPFlow, why: str) -> None:
+        """Answer a request whose reply could not be read, where a policy refuses calls."""
+        if ctx.options.vtc_mode == "rewrite" and self.planner and self.planner.refuses(flows.facts(flow)):
+            refuse(flow, why)
+
     def _api(self, flow: http.HTTPFlow) -> Api | None:
         return None if AGAIN in flow.metadata else flows.api(flow)
-
-    # The reply
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         live, response = self._live.get(flow), flow.response

@@ -115,7 +115,7 @@ class Commands:
     def _plan(self, one: http.HTTPFlow) -> Plan:
         api, planner = flows.api(one), self._addon.planner
         if api is None:
-            raise ValueError(flows.unread(one))
+            raise ValueError(flows.unread(one) or "")
         assert planner is not None
         request = api.request(flows.original(one, "request"))
         return planner.plan(replace(flows.facts(one), model=request.model, body=request.fields), request)

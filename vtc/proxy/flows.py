@@ -25,8 +25,8 @@ def api(flow: http.HTTPFlow) -> apis.Api | None:
     return apis.find(flow.request.method, flow.request.path)
 
 
-def unread(flow: http.HTTPFlow) -> str:
-    """Tell why a flow that looks like one of an API is left alone; empty for one that looks like none."""
+def unread(flow: http.HTTPFlow) -> apis.Unread | None:
+    """Tell why a flow that looks like one of an API is left alone; None for one that looks like none."""
     return apis.unread(flow.request.method, flow.request.path)
 
 

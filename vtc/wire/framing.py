@@ -63,6 +63,10 @@ class Framing(Protocol):
         """True if a whole body is cut this way, whatever its content type says."""
         ...
 
+    def shows_all(self, frame: Frame) -> bool:
+        """True if every client finds the same data in a frame."""
+        ...
+
     def is_cut_off(self, frame: Frame) -> bool:
         """True if the body ended in the middle of this frame, its last one."""
         ...

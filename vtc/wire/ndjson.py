@@ -56,6 +56,10 @@ class Lines:
         """True if a body is more than one line of JSON: one line may as well be a whole body."""
         return body.strip().find(b"\n") >= 0 and body.lstrip().startswith(b"{")
 
+    def shows_all(self, frame: Frame) -> bool:
+        """True if no client ends a line within this one."""
+        return len(frame.raw.decode(errors="replace").splitlines()) <= 1
+
     def is_cut_off(self, frame: Frame) -> bool:
         """True if the last line has no end and is no JSON."""
         if frame.raw.endswith(b"\n"):

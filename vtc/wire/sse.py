@@ -125,6 +125,8 @@ def _field(line: bytes) -> tuple[bytes, bytes]:
     return name.rstrip(b"\r\n"), value.removeprefix(b" ")
 
 
+_HIDDEN = re.compile(rb"data:|\{")
+_ODD_LINE_END = re.compile("[\u2028\u2029\x85]\\s*data:".encode())
 _BEGINNING = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|retry)?:")
 """How a stream of server-sent events begins, and no JSON does."""
 
@@ -148,6 +150,10 @@ class EventStream:
 
     def matches(self, body: bytes) -> bool:
         return _BEGINNING.match(body) is not None
+
+    def shows_all(self, frame: Frame) -> bool:
+        """True if no client can find data in lines that are none: some end lines where others do not."""
+        return _HIDDEN.search(other_lines(frame.raw)) is None and _ODD_LINE_END.search(frame.raw) is None
 
     def is_cut_off(self, frame: Frame) -> bool:
         """True if the body ended without a blank line, in data that are neither JSON nor `[DONE]`.

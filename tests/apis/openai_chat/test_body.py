@@ -13,7 +13,8 @@ from tests.apis import chat
 from tests.apis.rewriting import rewritten as through
 from tests.apis.toy import Toy
 from vtc.apis.openai_chat import API
-from vtc.apis.openai_chat.reply import ChunkCodec
+from vtc.apis.openai_chat.decoder import Decoder
+from vtc.apis.openai_chat.encoder import Encoder
 from vtc.apis.relay import Relay
 from vtc.wire import sse
 
@@ -105,7 +106,7 @@ def test_own_calls_are_text_for_a_client_of_text(content: str | None, calls: Any
 @given(st.text("ab[]x(){}~ é", max_size=30), st.sampled_from(["stop", "length", None]))
 def test_whole_and_streamed_replies_say_the_same(content: str, reason: str | None) -> None:
     whole = chat.read(chat.encoded(rewritten(chat.completion(content, reason))))
-    relay = Relay(ChunkCodec(), Toy)
+    relay = Relay(Decoder(), Encoder(), Toy)
     body = b"".join([*chat.said(content), *[chat.chunk({}, reason)] * bool(reason)])
     out = [piece for frame in sse.FrameReader().feed(body) for piece in relay.feed(frame)]
     streamed = chat.read(b"".join([*out, *relay.finish()]))
@@ -147,7 +148,7 @@ def test_thinking_in_parts_is_reasoning_that_upstream_parted_off() -> None:
 
 def test_thinking_in_parts_is_kept_where_a_chunk_is_rewritten() -> None:
     """Beside text and before it, with the role and without it, also where nothing of the text is left."""
-    relay = Relay(ChunkCodec(), Toy)
+    relay = Relay(Decoder(), Encoder(), Toy)
     contents = [[THOUGHT], [THOUGHT, {"type": "text", "text": "a[x]"}], [THOUGHT, "[y]"], "b"]
     body = b"".join(chat.chunk({"role": "assistant", "content": content}) for content in contents) + chat.STOP
     out = b"".join([piece for frame in sse.FrameReader().feed(body) for piece in relay.feed(frame)] + relay.finish())

@@ -10,14 +10,15 @@ from hypothesis import strategies as st
 
 from tests.apis import chat
 from tests.apis.toy import Toy, White
-from vtc.apis.openai_chat.reply import ChunkCodec
+from vtc.apis.openai_chat.decoder import Decoder
+from vtc.apis.openai_chat.encoder import Encoder
 from vtc.apis.relay import Relay
 from vtc.events import Call, Event, Reasoning, Rewritten, Text
 from vtc.wire import sse
 
 
 def relay(*, legacy: bool = False, structured: bool = True) -> Relay[Toy]:
-    return Relay(ChunkCodec(legacy), lambda: Toy(structured))
+    return Relay(Decoder(), Encoder(legacy), lambda: Toy(structured))
 
 
 def feed(one: Relay[Toy], raw: bytes) -> list[bytes]:
@@ -184,7 +185,7 @@ def test_frame_that_ends_in_white_space_waits_whole_and_leaves_as_it_came(text: 
     """Nothing is cut in two for it, for no kind of client."""
     held, more = chat.said(text, "b")
     for structured in (True, False):
-        one = Relay(ChunkCodec(), lambda structured=structured: White(structured))
+        one = Relay(Decoder(), Encoder(), lambda structured=structured: White(structured))
         feed(one, chat.ROLE)
         assert feed(one, held) == []
         assert feed(one, more) == [held, more]
@@ -229,8 +230,8 @@ def test_own_calls_come_behind_those_of_the_text() -> None:
     assert chat.read(body).calls == [("x", {}), ("y", {}), ("n", {})]
 
 
-def test_own_calls_go_to_a_client_of_text_at_the_end() -> None:
-    """By index, with an id if there was none; whatever else the chunk says stays."""
+def test_own_calls_go_to_a_client_of_text_each_at_its_end() -> None:
+    """Whatever else the chunk says stays."""
     frames = [
         chat.ROLE,
         chat.chunk({"tool_calls": [{"index": 1, "function": {"name": "b", "arguments": {"x": 1}}}]}),
@@ -241,7 +242,7 @@ def test_own_calls_go_to_a_client_of_text_at_the_end() -> None:
         chat.DONE,
     ]
     body = run(*frames, structured=False)
-    assert chat.read(body) == chat.Read('Hi[a {} q][b {"x": 1} None]', finish_reason="stop")
+    assert chat.read(body) == chat.Read('[b {"x": 1} None]Hi[a {} q]', finish_reason="stop")
     assert "tool_calls" not in body.decode()
     assert body.startswith(chat.ROLE)
     assert body.endswith(chat.USED + chat.DONE)
@@ -295,7 +296,7 @@ def test_no_character_is_lost_in_any_cut(pieces: list[str], reason: str | None) 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
 def test_reasoning_of_its_own_is_not_looked_for_in_the_text(field: str) -> None:
     toy = Toy()
-    one = Relay(ChunkCodec(), lambda: toy)
+    one = Relay(Decoder(), Encoder(), lambda: toy)
     frames = [chat.ROLE, chat.chunk({field: "so"})]
     assert [feed(one, frame) for frame in frames] == [[frame] for frame in frames]
     assert toy.reasoning_seen

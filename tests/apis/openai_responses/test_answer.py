@@ -120,8 +120,8 @@ def test_the_stream_of_a_message_of_several_parts_passes_byte_for_byte(parts: li
         (["Hi", "!No", "[a]"], ["Hi", "!No", "a"]),
         (["[a]", "[b]"], ["a", "b"]),
         (["[a]", "Hi", "[b]"], ["a", "Hi", "b"]),
-        (["[a]", ""], ["a", ""]),
-        (["", "[a]"], ["", "a"]),
+        (["[a]", ""], ["a"]),
+        (["", "[a]"], ["a"]),
         (["Hi[a", "x]Ho"], ["Hi[a", "x]Ho"]),
     ],
 )

@@ -26,8 +26,8 @@ from tests.apis.responses import (
 from tests.apis.toy import Toy
 from tests.exchanges import PROFILES, fed
 from vtc.apis.openai_responses import API
+from vtc.apis.openai_responses.encoder import Encoder
 from vtc.apis.openai_responses.items import Form
-from vtc.apis.openai_responses.reply import EventCodec
 from vtc.apis.relay import Relay
 from vtc.events import BlockEnd, Call, CallDelta, End, Finish, ReasoningDelta, TextDelta
 from vtc.exchange import Exchange
@@ -46,7 +46,7 @@ CALL = call_events("read", '{"filePath"', ': "a"}')
 
 def run(*frames: bytes, form: Form | None = None, drop: tuple[str, ...] = (), **toy: Any) -> bytes:
     """What leaves of a reply whose text the toy reads."""
-    relay = Relay(API.codec(form, drop), lambda: Toy(**toy))
+    relay = Relay(API.decoder(form, drop), API.encoder(form, drop), lambda: Toy(**toy))
     reader = FrameReader()
     came = [*reader.feed(b"".join(frames)), *reader.finish()]
     return b"".join([*(out for one in came for out in relay.feed(one)), *relay.finish()])
@@ -118,18 +118,18 @@ def test_a_clean_stream_passes_byte_for_byte(frames: list[bytes]) -> None:
 
 
 def test_the_beginning_of_a_message_waits_for_its_first_text() -> None:
-    relay = Relay(API.codec(), Toy)
+    relay = Relay(API.decoder(), API.encoder(), Toy)
     frames = [Frame(one, one.partition(b"data: ")[2].strip()) for one in streamed(text_events("H", "i"))]
-    assert [relay.feed(one) for one in frames[2:4]] == [[b""], [b""]]
-    assert relay.feed(frames[4]) == [b"".join(one.raw for one in frames[2:5])]
+    assert [relay.feed(one) for one in frames[2:4]] == [[], []]
+    assert relay.feed(frames[4]) == [one.raw for one in frames[2:5]]
 
 
 def test_kept_frames_are_given_back_after_a_failure() -> None:
-    relay = Relay(API.codec(), Toy)
+    relay = Relay(API.decoder(), API.encoder(), Toy)
     frames = streamed(text_events("H", "[x"))
     for one in frames[:4]:
         relay.feed(Frame(one, one.partition(b"data: ")[2].strip()))
-    assert relay.release() == [b"".join(frames[2:4])]
+    assert relay.release() == frames[2:4]
 
 
 # Lifting
@@ -206,7 +206,7 @@ def test_a_cut_reply_gives_an_open_call_back_as_text() -> None:
 def test_a_reply_as_long_as_was_allowed_was_cut_off(most: int | None, reason: str) -> None:
     """llama.cpp and Ollama say `completed` all the same."""
     last = streamed(text_events("Hi"))[-1]
-    decoded = API.codec(Form(most=most)).decode(Frame(last, last.partition(b"data: ")[2].strip()))
+    decoded = API.decoder(Form(most=most)).decode(Frame(last, last.partition(b"data: ")[2].strip()))
     assert decoded
     assert decoded.deltas == (Finish(reason, said="completed"),)  # type: ignore[arg-type]
 
@@ -255,8 +255,10 @@ def test_a_call_ends_as_upstream_says_and_not_as_its_pieces_add_up(pieces: tuple
     frames = streamed([begun, *deltas, *CALL[-2:]])
     assert run(*frames) == b"".join(frames)
     lifted = run(*streamed(text_events("Hi[x]"), [begun, *deltas, *CALL[-2:]]))
+    assert responses.read(lifted).calls[-1] == ("read", {"filePath": "a"})
     last = events(lifted)[-1].data["response"]["output"][-1]
-    assert last == CALL[-1]["item"]
+    assert json.loads(last.pop("arguments")) == {"filePath": "a"}
+    assert last == {key: value for key, value in CALL[-1]["item"].items() if key != "arguments"}
 
 
 def test_an_event_about_a_call_that_is_not_known_passes() -> None:
@@ -278,18 +280,20 @@ def test_a_lifted_call_of_a_custom_tool_has_raw_input() -> None:
     assert found.custom_calls == [("patch", "{}")]
 
 
-def test_interleaved_calls_are_a_failure_that_is_told() -> None:
-    first, other = all_events(CALL)[2:5], call_events("b", "{}", id="fc_2", call_id="call_2")[0]
-    frames = numbered([*all_events(CALL)[:2], first[0], {**other, "output_index": 1}, first[1]])
-    with pytest.raises(ValueError, match="another item"):
-        run(*frames)
+def test_interleaved_calls_are_written_one_after_the_other() -> None:
+    other = [{**event, "output_index": 1} for event in call_events("b", "{", "}", id="fc_2", call_id="call_2")]
+    begun, one, two, *ends = ({**event, "output_index": 0} for event in CALL)
+    frames = [*all_events()[:2], begun, one, *other[:2], two, *other[2:3], *ends, *other[3:]]
+    end = all_events(CALL, call_events("b", "{", "}", id="fc_2", call_id="call_2"))[-1]
+    found = read(*numbered([*frames, end]))
+    assert (found.calls, found.ids) == ([("read", {"filePath": "a"}), ("b", {})], ["call_1", "call_2"])
 
 
 # Deltas
 
 
 def test_events_are_decoded_into_deltas() -> None:
-    codec = API.codec()
+    codec = API.decoder()
 
     def deltas(event: Json) -> tuple[Any, ...] | None:
         decoded = codec.decode(Frame(b"", json.dumps(event).encode()))
@@ -303,8 +307,8 @@ def test_events_are_decoded_into_deltas() -> None:
         (CallDelta(2, "call_1", "read", "", CALL[0]["item"]),),
         (CallDelta(2, arguments='{"filePath"'),),
         (CallDelta(2, arguments=': "a"}'),),
-        (CallDelta(2),),
-        (CallDelta(2, source=CALL[-1]["item"]),),
+        (CallDelta(2, last=True),),
+        (CallDelta(2, source=CALL[-1]["item"], last=True),),
         (Finish("other", said="completed"),),
     ]
     assert deltas({"type": "keepalive"}) is None
@@ -318,13 +322,51 @@ def test_a_call_without_deltas_has_the_arguments_of_its_end() -> None:
 
 
 def test_a_keep_alive_is_numbered_and_a_comment_before_the_first_event() -> None:
-    relay = Relay(API.codec(), Toy)
-    assert relay.codec.keep_alive() == b": keep-alive\n\n"
+    relay = Relay(API.decoder(), API.encoder(), Toy)
+    assert relay.leaving.encoder.keep_alive() == b": keep-alive\n\n"
     frames = [Frame(one, one.partition(b"data: ")[2].strip()) for one in streamed(text_events("Hi", "[a]"))]
     out = [piece for one in frames[:5] for piece in relay.feed(one)]
-    out += [relay.codec.keep_alive() or b"", *(piece for one in frames[5:] for piece in relay.feed(one))]
+    out += [relay.leaving.encoder.keep_alive() or b"", *(piece for one in frames[5:] for piece in relay.feed(one))]
     assert events(b"".join(out))[5].data["type"] == "keepalive"
     assert responses.read(b"".join(out)).calls == [("a", {})]
+
+
+def test_the_end_may_come_twice_and_more_may_follow() -> None:
+    """An empty frame of HTTP/2 looks like the end of the body."""
+    relay = Relay(API.decoder(), API.encoder(), Toy)
+    frames = [Frame(one, one.partition(b"data: ")[2].strip()) for one in streamed(text_events("Hi", " you[x]"))]
+    out = [piece for one in frames[:5] for piece in relay.feed(one)]
+    assert relay.finish() == relay.finish() == []
+    out += [piece for one in frames[5:] for piece in relay.feed(one)]
+    assert responses.read(b"".join(out)).content == "Hi you[x]"
+
+
+@pytest.mark.parametrize("end", [[], [b"data: [DONE]\n\n"]])
+def test_a_reply_with_a_lifted_call_has_an_end_even_if_upstream_has_none(end: list[bytes]) -> None:
+    found = read(*streamed(text_events("Hi[a]"))[:-1], *end)
+    assert (found.calls, found.status) == ([("a", {})], "completed")
+
+
+@pytest.mark.parametrize("after", range(12))
+@pytest.mark.parametrize(
+    "items",
+    [
+        [text_events("Hi", " you"), CALL],
+        [reasoning_events("hm", "so"), text_events("Hi")],
+        [custom_call_events("patch", "raw\n", '"x"'), text_events("Hi")],
+    ],
+    ids=["call", "reasoning", "custom"],
+)
+def test_a_keep_alive_may_come_at_any_place(items: list[list[Json]], after: int) -> None:
+    """Each event after it has another number, and is told once."""
+    relay = Relay(API.decoder(), API.encoder(), Toy)
+    frames = [Frame(one, one.partition(b"data: ")[2].strip()) for one in streamed(*items)]
+    out = [piece for one in frames[:after] for piece in relay.feed(one)]
+    out += [relay.leaving.encoder.keep_alive() or b"", *(piece for one in frames[after:] for piece in relay.feed(one))]
+    found = responses.read(b"".join(out))
+    assert found == responses.read(b"".join(streamed(*items)))
+    types = [event.data["type"] for event in events(b"".join(out)) if event.data["type"] != "keepalive"]
+    assert types == [event["type"] for event in all_events(*items)]
 
 
 # The whole way
@@ -433,20 +475,20 @@ def test_an_error_of_the_server_ends_the_reply() -> None:
     assert b"[a" in out
 
 
-class Broken(EventCodec):
+class Broken(Encoder):
     """Fails when it writes a call of `b`."""
 
-    def write(self, frame: Frame, choice: int, said: Any, *, first: bool) -> Any:
+    def write(self, said: Any, choice: int) -> Any:
         if any(isinstance(one, Call) and one.call.name == "b" for one in said):
             raise RuntimeError("planted")
-        return super().write(frame, choice, said, first=first)
+        return super().write(said, choice)
 
 
 def test_frames_after_a_failure_keep_the_numbers_that_the_client_needs() -> None:
     """One call was lifted before, so that all after it have moved."""
     report = Report()
     pipeline: Any = Toy
-    stream = Stream(Broken(), pipeline, report)
+    stream = Stream(Relay(API.decoder(), Broken(), pipeline), report)
     frames = streamed(text_events("Hi", "[a]", "more", "[b]", "end"), CALL, text_events("Bye", id="msg_2"))
     found = responses.read(b"".join([*(out for one in frames for out in stream.feed(one)), *stream.finish()]))
     assert report.failures == ["RuntimeError: planted"]

@@ -1,15 +1,18 @@
 """Anthropic Messages (`POST …/v1/messages`), as Claude Code and the Anthropic SDKs speak it."""
 
 from vtc.apis.anthropic_messages.answer import answer, folded, unfolded
-from vtc.apis.anthropic_messages.reply import StreamCodec
+from vtc.apis.anthropic_messages.decoder import Decoder
+from vtc.apis.anthropic_messages.encoder import Encoder
 from vtc.apis.anthropic_messages.request import Request
+from vtc.apis.anthropic_messages.words import NAME
 from vtc.apis.base import Api
 
 API = Api(
-    "anthropic-messages",
+    NAME,
     "/v1/messages",
     Request,
-    lambda form, drop: StreamCodec(thinks=bool(form), drop=drop),
+    lambda _, drop: Decoder(drop),
+    lambda form, drop: Encoder(bool(form), drop),
     unfolded,
     folded,
     answer,

@@ -6,17 +6,26 @@ arguments, the reason with the usage, the stop.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from vtc.apis.base import Request
-from vtc.apis.blocks import Json
+from vtc.apis.anthropic_messages.words import REASONS
+from vtc.apis.base import Json, Request
 from vtc.apis.folding import add
 from vtc.apis.tool_calls import arguments_text
+from vtc.events import Failure, Finish, ToolCall, Usage
 from vtc.json_text import decode
 
 _TEXTS = {"text": ("text",), "thinking": ("thinking", "signature")}
 """The fields of blocks that come in deltas of their own."""
+
+
+_ERRORS = {
+    *("invalid_request", "authentication", "billing", "permission", "not_found", "request_too_large"),
+    *("rate_limit", "timeout", "overloaded"),
+}
+"""The types of errors, without their ending."""
 
 
 def answer(request: Request, text: str, digest: str, _created: int) -> Json:
@@ -89,3 +98,41 @@ def events_of(block: Json, index: int) -> Iterator[Json]:
     for delta in deltas:
         yield {"type": "content_block_delta", "index": index, "delta": delta}
     yield {"type": "content_block_stop", "index": index}
+
+
+def block_of(call: ToolCall) -> dict[str, Any]:
+    """Write a call as a block, with the fields that VTC does not know (`caller`)."""
+    try:
+        arguments = json.loads(call.arguments)
+    except ValueError:
+        arguments = {}
+    source = call.source if isinstance(call.source, dict) else {}
+    return {**source, "type": "tool_use", "id": call.id, "name": call.name, "input": arguments}
+
+
+def stopped(end: Finish, delta: Json, *, called: bool, refused: bool, native: bool) -> Json:
+    """Write why a message ended, by what was sent: in upstream's own word where that is one of this API and true."""
+    is_own = REASONS.get(end.said, "stop" if native else None) == end.reason
+    if is_own and called is {"stop": False, "tool_calls": True}.get(end.reason, called):
+        return {"stop_reason": end.said, "stop_sequence": delta.get("stop_sequence")}
+    word = "tool_use" if called else "refusal" if refused else "end_turn"
+    if end.reason == "length":
+        word = "max_tokens"
+    elif end.reason == "halted":
+        word = "refusal"
+    return {"stop_reason": word, "stop_sequence": None}
+
+
+def counts_of(usage: Usage) -> Json:
+    """Write the tokens used: those of the prompt without those that were cached."""
+    return {
+        "input_tokens": max(usage.prompt - usage.cached, 0),
+        "cache_read_input_tokens": usage.cached,
+        "output_tokens": usage.completion,
+    }
+
+
+def error_of(failure: Failure) -> Json:
+    """Write an error of a server of another API."""
+    kind = failure.kind if failure.kind.removesuffix("_error") in _ERRORS else "api_error"
+    return {"type": "error", "error": {"type": kind, "message": failure.message}}

@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Any
 
 from vtc.apis import content, request
-from vtc.apis.anthropic_messages.reply import block_of
+from vtc.apis.anthropic_messages.answer import block_of
 from vtc.apis.tool_calls import arguments_text
 from vtc.events import Message, Opaque, Tool, ToolCall
 

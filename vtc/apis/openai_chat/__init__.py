@@ -2,14 +2,17 @@
 
 from vtc.apis.base import Api
 from vtc.apis.openai_chat.answer import answer, folded, unfolded
-from vtc.apis.openai_chat.reply import ChunkCodec
+from vtc.apis.openai_chat.decoder import Decoder
+from vtc.apis.openai_chat.encoder import Encoder
 from vtc.apis.openai_chat.request import Request
+from vtc.apis.openai_chat.words import NAME
 
 API = Api(
-    "openai-chat",
+    NAME,
     "/chat/completions",
     Request,
-    lambda form, drop: ChunkCodec(bool(form), drop),
+    lambda _, drop: Decoder(drop),
+    lambda form, drop: Encoder(bool(form), drop),
     unfolded,
     folded,
     answer,

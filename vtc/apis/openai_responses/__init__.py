@@ -2,15 +2,17 @@
 
 from vtc.apis.base import Api
 from vtc.apis.openai_responses.answer import answer, folded, unfolded
-from vtc.apis.openai_responses.items import Form
-from vtc.apis.openai_responses.reply import EventCodec
+from vtc.apis.openai_responses.decoder import Decoder
+from vtc.apis.openai_responses.encoder import Encoder
+from vtc.apis.openai_responses.items import NAME, Form
 from vtc.apis.openai_responses.request import Request
 
 API = Api(
-    "openai-responses",
+    NAME,
     "/responses",
     Request,
-    lambda form, drop: EventCodec(form=form or Form(), drop=drop),
+    lambda form, drop: Decoder(form or Form(), drop),
+    lambda form, drop: Encoder(form or Form(), drop),
     unfolded,
     folded,
     answer,

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from vtc.apis.base import Request
-from vtc.apis.blocks import Json
-from vtc.apis.openai_responses.incoming import ENDS
-from vtc.apis.openai_responses.items import events_of, own_item
+from vtc.apis.base import Json, Request
+from vtc.apis.openai_responses.items import ENDS, events_of, head_of, own_item, usage_of
+from vtc.events import Usage
 
 
 def unfolded(reply: Any, _: Request | None = None) -> Iterator[Json]:
@@ -32,26 +31,11 @@ def _events(reply: Any) -> Iterator[dict[str, Any]]:
 
 def folded(events: Iterable[Json]) -> Json:
     """The whole reply, which the last event of a stream repeats."""
-    return next(event["response"] for event in events if event["type"] in ENDS)
+    return next(event["response"] for event in events if event["type"] in (*ENDS, "response.failed"))
 
 
 def answer(request: Request, text: str, digest: str, created: int) -> Json:
     """Make a whole reply that says a text."""
-    counts = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
-    details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
-    return {
-        "id": f"resp_{digest[:48]}",
-        "object": "response",
-        "created_at": created,
-        "status": "completed",
-        "error": None,
-        "incomplete_details": None,
-        "instructions": None,
-        "metadata": {},
-        "model": request.model,
-        "output": [own_item("message", f"msg_{digest[:48]}", text, "completed")],
-        "parallel_tool_calls": True,
-        "tool_choice": "auto",
-        "tools": [],
-        "usage": {**counts, **details},
-    }
+    output = [own_item("message", f"msg_{digest[:48]}", text, "completed")]
+    head = head_of(f"resp_{digest[:48]}", request.model, created)
+    return {**head, "status": "completed", "output": output, "usage": usage_of(Usage())}

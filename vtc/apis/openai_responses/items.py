@@ -18,10 +18,16 @@ from typing import Any
 import msgspec
 
 from vtc.apis.tool_calls import arguments_text
-from vtc.events import ToolCall
+from vtc.events import ToolCall, Usage
+from vtc.wire.sse import EventStream
 
 type Json = Mapping[str, Any]
+type Chain = tuple[Any, str] | None
+"""Pieces of text, each with those before it, so that adding one copies none."""
 
+NAME = "openai-responses"
+FRAMING = EventStream(named_by="type")
+ENDS = ("response.completed", "response.incomplete")
 ADDED, DONE = "response.output_item.added", "response.output_item.done"
 IDS = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
 """How ids of items begin."""
@@ -39,8 +45,17 @@ PARTS: dict[Any, tuple[str, str, str]] = {
 """The kinds of parts: how the events of the part and those of its text are called, the field with its text."""
 
 
+SERVERS = (
+    *("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call"),
+    *("mcp_call", "mcp_list_tools", "mcp_approval_request", "compaction"),
+)
+"""The kinds of items that the server carries out itself; others that end in `_call` are the client's."""
+_ACTIONS = ("action", "operation", "arguments", "input")
+_ABOUT = ("id", "call_id", "type", "status")
+
+
 class Form(msgspec.Struct, frozen=True):
-    """All of a request that the codec of its reply must know."""
+    """All of a request that decoder and encoder of its reply must know."""
 
     names: Mapping[str, tuple[str, str]] = {}
     """Namespace and name of a tool, by each flat name for both."""
@@ -64,6 +79,11 @@ def name_of(item: Json, form: Form) -> str:
     return f"{namespace}.{name}" if namespace else name
 
 
+def is_call(kind: str) -> bool:
+    """True for a kind of item by which the client is to do something."""
+    return kind.endswith("_call") and kind not in SERVERS
+
+
 def call_of(item: Json, form: Form) -> ToolCall:
     """Read an item that is a call."""
     said = item.get(CALLS[item["type"]][1]) or ""
@@ -71,18 +91,38 @@ def call_of(item: Json, form: Form) -> ToolCall:
     return ToolCall(name_of(item, form), said or "{}", item.get("call_id") or item.get("id"), item)
 
 
+def action_of(item: Json) -> str:
+    """The arguments of a call of a tool that has a kind of its own (`shell_call`), as JSON."""
+    found = next((item[key] for key in _ACTIONS if isinstance(item.get(key), dict)), None)
+    rest = {key: one for key, one in item.items() if key not in _ABOUT}
+    return json.dumps(rest if found is None else found, ensure_ascii=False)
+
+
 def item_of(call: ToolCall, form: Form) -> dict[str, Any]:
     """Write a call as an item of a conversation, with the fields that VTC does not know."""
-    source = call.source if isinstance(call.source, dict) else {}
+    kind = str(call.source.get("type")) if isinstance(call.source, dict) else ""
+    source = call.source if is_call(kind) else {}
+    if source and kind not in CALLS:
+        if kind == f"{call.name}_call":
+            return _acting(source, call.arguments)
+        source = {}
     rest = {key: value for key, value in source.items() if key not in ("arguments", "input", "name", "namespace")}
-    if call.name in form.custom or source.get("type") == "custom_tool_call":
-        said = {"type": "custom_tool_call", "name": call.name, "input": _raw_input(call.arguments)}
+    if call.name in form.custom or kind == "custom_tool_call":
+        said = {"type": "custom_tool_call", "name": call.name, "input": raw_input(call.arguments)}
     else:
         said = {"type": "function_call", "name": call.name, "arguments": call.arguments}
     return {**rest, **parted({**said, "call_id": call.id}, form)}
 
 
-def _raw_input(arguments: str) -> str:
+def _acting(item: Json, arguments: str) -> dict[str, Any]:
+    """Write a call of a tool that has a kind of its own: as it came, unless its arguments were changed."""
+    if arguments == action_of(item):
+        return {**item}
+    field = next((key for key in _ACTIONS if isinstance(item.get(key), dict)), None)
+    return {**item, field: json.loads(arguments)} if field else {**item, **json.loads(arguments)}
+
+
+def raw_input(arguments: str) -> str:
     try:
         decoded = json.loads(arguments)
     except ValueError:
@@ -94,8 +134,12 @@ def _raw_input(arguments: str) -> str:
 def done_item(call: ToolCall, form: Form) -> dict[str, Any]:
     """Write a call as a reply has it, with an id of its own, which is made of the call's."""
     item = item_of(call, form)
-    own = f"{IDS[item['type']]}_{str(call.id).removeprefix('call_').removeprefix('fc_')}"
-    return {**item, "id": item.get("id") or own, "status": "completed"}
+    return {**item, "id": item.get("id") or id_of(item), "status": "completed"}
+
+
+def id_of(item: Json) -> str:
+    """Make the id of an item that is a call."""
+    return f"{IDS.get(item['type'], 'item')}_{str(item.get('call_id')).removeprefix('call_').removeprefix('fc_')}"
 
 
 def own_item(kind: str, id_: str, text: str, status: str) -> dict[str, Any]:
@@ -135,3 +179,56 @@ def _part_events(part: Json, at: Json) -> Iterator[dict[str, Any]]:
         yield {"type": f"response.{events}.delta", **at, "delta": said, **more}
         yield {"type": f"response.{events}.done", **at, field: said, **more}
     yield {"type": f"response.{around}.done", **at, "part": part}
+
+
+def text_of(part: Json) -> Any:
+    """The text of a part, whatever its kind calls it."""
+    return part.get("text", part.get("refusal"))
+
+
+def essence(item: Json) -> tuple[Any, ...]:
+    """What a client takes from an item that is done: one that was told otherwise is another."""
+    about = [item.get(key) for key in ("type", "id", "call_id", "name", "namespace", "arguments", "input")]
+    parts = [[text_of(part) for part in item.get(key) or ()] for key in ("summary", "content")]
+    return (*about, *parts)
+
+
+def joined(chain: Chain) -> str:
+    """Join pieces of text."""
+    pieces: list[str] = []
+    while chain:
+        chain, piece = chain
+        pieces.append(piece)
+    return "".join(reversed(pieces))
+
+
+def head_of(id_: str, model: str, created: int) -> dict[str, Any]:
+    """The fields of a response that clients demand from its beginning."""
+    return {
+        "id": id_,
+        "object": "response",
+        "created_at": created,
+        "status": "in_progress",
+        "error": None,
+        "incomplete_details": None,
+        "instructions": None,
+        "metadata": {},
+        "model": model,
+        "output": [],
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+        "usage": None,
+    }
+
+
+def usage_of(usage: Usage) -> dict[str, Any]:
+    """The counts of a response; those that some servers leave out are there."""
+    made = {
+        "input_tokens": usage.prompt,
+        "input_tokens_details": {"cached_tokens": usage.cached},
+        "output_tokens": usage.completion,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning},
+        "total_tokens": usage.prompt + usage.completion,
+    }
+    return {**made, **{key: one for key, one in usage.own.value.items() if one is not None}} if usage.own else made

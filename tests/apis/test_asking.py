@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from vtc.profiles.json_mode import asks_for_json
+from vtc.apis.asking import wants_json
 
 SCHEMA = {"type": "object", "properties": {}}
 
@@ -24,7 +24,7 @@ SCHEMA = {"type": "object", "properties": {}}
     ],
 )
 def test_a_request_for_json(body: dict[str, Any]) -> None:
-    assert asks_for_json({"model": "m", **body})
+    assert wants_json({"model": "m", **body})
 
 
 @pytest.mark.parametrize(
@@ -35,8 +35,7 @@ def test_a_request_for_json(body: dict[str, Any]) -> None:
         {"text": {"format": {"type": "text"}}},
         {"format": ""},
         {"text": "x"},
-        None,
     ],
 )
-def test_any_other_request(body: Any) -> None:
-    assert not asks_for_json(body)
+def test_any_other_request(body: dict[str, Any]) -> None:
+    assert not wants_json(body)

@@ -1,0 +1,429 @@
+"""Replies of servers of other APIs as Messages, and of Messages under a strict policy: all of it is written anew."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.apis import chat, messages, ollama, sdks
+from tests.apis.messages import START, call_block, delta, read, said, started, stopped, streamed, text_block
+from tests.apis.named_events import Json, StreamError, events, frame
+from tests.apis.replies import REPLIES
+from tests.apis.toy import Toy
+from vtc.apis import APIS, Api
+from vtc.apis.anthropic_messages import API
+from vtc.apis.folding import joined
+from vtc.apis.relay import Relay
+from vtc.events import (
+    BlockEnd,
+    BlockStart,
+    Call,
+    CallDelta,
+    Failure,
+    Finish,
+    Reasoning,
+    ReasoningDelta,
+    Refused,
+    Rewritten,
+    Seal,
+    Start,
+    Text,
+    ToolCall,
+    Usage,
+)
+
+BY_NAME = {api.name: api for api in APIS}
+CHAT, OLLAMA = BY_NAME["openai-chat"], BY_NAME["ollama-chat"]
+
+
+def relayed(api: Api, *frames: bytes, form: Any = True, strict: bool = False, **toy: Any) -> bytes:
+    """What a client of Messages is told of a reply of some API."""
+    encoder = API.encoder(form)
+    relay = Relay(api.decoder(), encoder, lambda: Toy(**toy), passes=api is API, strict=strict)
+    reader = relay.decoder.framing.reader()
+    came = [*reader.feed(b"".join(frames)), *reader.finish()]
+    return b"".join([*(out for one in came for out in relay.feed(one)), *relay.finish()])
+
+
+def blocks(body: bytes) -> list[Any]:
+    """Text as such, calls by name, the types of all else in brackets."""
+    return [
+        one["text"] if "text" in one else {one["name"]: one["input"]} if one["type"] == "tool_use" else [one["type"]]
+        for one in read(body).blocks
+    ]
+
+
+def begun(index: int | None, name: str | None, arguments: str = "", id_: str | None = "") -> Json:
+    """The first piece of a call, or any that has a name."""
+    id_ = f"c{index}" if id_ == "" else id_
+    function = {"name": name, "arguments": arguments} if name else {"arguments": arguments}
+    fields = {"index": index, "id": id_, "type": "function", "function": function}
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+def more(index: int, arguments: str) -> Json:
+    return {"index": index, "function": {"arguments": arguments}}
+
+
+def calling(*pieces: Json, reason: str = "tool_calls") -> list[bytes]:
+    """A streamed chat completion of pieces of calls, one a chunk."""
+    return [chat.ROLE, *(chat.chunk({"tool_calls": [piece]}) for piece in pieces), chat.chunk({}, reason), chat.DONE]
+
+
+# Chat completions
+
+
+def test_text_is_one_block_after_one_start() -> None:
+    found = read(relayed(CHAT, chat.ROLE, *chat.said("Hello", " world"), chat.STOP, chat.USED, chat.DONE))
+    assert found.blocks == [messages.text("Hello world")]
+    assert found.stop_reason == "end_turn"
+
+
+def test_call_that_comes_first_comes_after_the_start() -> None:
+    body = relayed(CHAT, *calling(begun(0, "read", '{"filePath": "a"}'))[1:])
+    assert [event.name for event in events(body)][:2] == ["message_start", "content_block_start"]
+    assert read(body).calls == [("read", {"filePath": "a"})]
+
+
+@pytest.mark.parametrize("reason", ["stop", "tool_calls"])
+def test_stop_reason_follows_what_was_sent(reason: str) -> None:
+    assert read(relayed(CHAT, *calling(begun(0, "read", "{}"), reason=reason))).stop_reason == "tool_use"
+    assert read(relayed(CHAT, chat.ROLE, *chat.said("a"), chat.chunk({}, reason), chat.DONE)).stop_reason == "end_turn"
+    assert (
+        read(relayed(CHAT, chat.ROLE, *chat.said("[x]"), chat.chunk({}, reason), chat.DONE)).stop_reason == "tool_use"
+    )
+
+
+def test_reply_that_was_cut_is_max_tokens() -> None:
+    found = read(relayed(CHAT, chat.ROLE, *chat.said("a"), chat.chunk({}, "length"), chat.DONE))
+    assert found.stop_reason == "max_tokens"
+
+
+def test_filtered_and_refused_replies_are_refusals_that_show_their_text() -> None:
+    filtered = read(relayed(CHAT, chat.ROLE, *chat.said("a"), chat.chunk({}, "content_filter"), chat.DONE))
+    assert (filtered.content, filtered.stop_reason) == ("a", "refusal")
+    refused = read(relayed(CHAT, chat.ROLE, chat.chunk({"refusal": "No."}), chat.STOP, chat.DONE))
+    assert (refused.content, refused.stop_reason) == ("No.", "refusal")
+
+
+INTERLEAVED = {
+    "one after the other": [
+        begun(0, "a"), more(0, '{"x"'), more(0, ":1}"), begun(1, "b", "{"), more(1, '"y":[2]}'),
+    ],
+    "pieces that are mixed": [
+        begun(0, "a"), begun(1, "b"), more(1, '{"y"'), more(0, '{"x"'), more(1, ":[2]"), more(0, ":1}"), more(1, "}"),
+    ],
+    "numbers that are left out": [
+        begun(2, "a"), begun(7, "b"), more(7, '{"y":[2]}'), more(2, '{"x":1}'),
+    ],
+    "a name that comes late": [
+        begun(0, None), more(0, '{"x":'), begun(0, "a", "1}", None), begun(1, "b", '{"y":[2]}'),
+    ],
+    "an id that comes late": [
+        begun(0, "a", id_=None), begun(0, None, '{"x":1}'), begun(1, "b", '{"y":[2]}'),
+    ],
+    "one number for two ids": [
+        begun(0, "a", '{"x":1}', "p"), begun(0, "b", '{"y":[2]}', "q"),
+    ],
+    "a name in every piece": [
+        begun(0, "a", '{"x"', "p"), begun(0, "a", ":1}", "p"), begun(1, "b", '{"y":[2]}'),
+    ],
+    "no numbers": [
+        begun(None, "a", '{"x":1}', "p"), begun(None, "b", '{"y":[2]}', "q"),
+    ],
+    "braces and cut escapes in strings": [
+        begun(0, "a", '{"x":1, "s": "}\\'), begun(1, "b", '{"y":[2]'), more(0, '"{"}'), more(1, "}"),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("pieces", INTERLEAVED.values(), ids=INTERLEAVED)
+def test_calls_have_blocks_one_after_the_other(pieces: list[Json]) -> None:
+    found = read(relayed(CHAT, *calling(*pieces)))
+    assert [(name, {key: made for key, made in made.items() if key != "s"}) for name, made in found.calls] == [
+        ("a", {"x": 1}),
+        ("b", {"y": [2]}),
+    ]
+    assert found.stop_reason == "tool_use"
+
+
+def test_first_call_leaves_as_it_comes_and_the_next_when_it_is_whole() -> None:
+    relay = Relay(CHAT.decoder(), API.encoder(), Toy, passes=False)
+    reader = relay.decoder.framing.reader()
+    out = [b"".join(relay.feed(one)) for one in reader.feed(b"".join(calling(*INTERLEAVED["pieces that are mixed"])))]
+    assert [one.count(b"input_json_delta") for one in out[:8]] == [0, 0, 0, 0, 1, 0, 3, 1]
+    assert b'"name":"a"' in out[1]
+    assert b'"name":"b"' in out[6]
+
+
+def test_text_amid_the_pieces_of_a_call_comes_after_it() -> None:
+    pieces = [chat.chunk({"tool_calls": [piece]}) for piece in (begun(0, "a", '{"x"'), more(0, ":1}"))]
+    body = relayed(CHAT, chat.ROLE, pieces[0], *chat.said("so"), pieces[1], chat.chunk({}, "tool_calls"), chat.DONE)
+    assert blocks(body) == [{"a": {"x": 1}}, "so"]
+
+
+def test_arguments_without_a_name_are_text() -> None:
+    body = relayed(CHAT, *calling(begun(0, None, '{"x":1}')))
+    assert (blocks(body), read(body).stop_reason) == (['{"x":1}'], "end_turn")
+
+
+def test_call_without_an_id_gets_one() -> None:
+    found = read(relayed(CHAT, *calling(begun(0, "a", "{}", None), begun(1, "b", "{}", None))))
+    assert all(id_.startswith("toolu_") for id_ in found.ids)
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_reasoning_is_shown_before_the_text_if_it_was_asked_for(field: str) -> None:
+    frames = [chat.ROLE, chat.chunk({field: "Hm"}), chat.chunk({field: ".", "content": "a"}), chat.STOP, chat.DONE]
+    body = relayed(CHAT, *frames)
+    assert (blocks(body), read(body).reasoning) == ([["thinking"], "a"], "Hm.")
+    assert blocks(relayed(CHAT, *frames, form=False)) == ["a"]
+
+
+def test_usage_is_told_once_without_what_was_cached() -> None:
+    usage = {"prompt_tokens": 1000, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 800}}
+    body = relayed(CHAT, chat.ROLE, *chat.said("a"), chat.STOP, chat.chunk({}, usage=usage), chat.DONE)
+    told = [event.data for event in events(body) if event.name == "message_delta"]
+    assert [one["usage"] for one in told] == [{"input_tokens": 200, "cache_read_input_tokens": 800, "output_tokens": 7}]
+
+
+def test_error_of_the_server_is_the_last_event() -> None:
+    error = chat.frame({"error": {"message": "Too many", "type": "rate_limit_error"}})
+    for frames in ([error], [chat.ROLE, *chat.said("a"), error], [chat.ROLE, *chat.said("a["), error, chat.DONE]):
+        body = relayed(CHAT, *frames)
+        with pytest.raises(StreamError) as raised:
+            read(body)
+        assert raised.value.error == {"type": "rate_limit_error", "message": "Too many"}
+        assert [event.name for event in events(body)][-1] == "error"
+    other = chat.frame({"error": {"message": "x", "type": "odd"}})
+    with pytest.raises(StreamError, match="api_error"):
+        read(relayed(CHAT, other))
+
+
+def test_only_the_first_choice_is_told() -> None:
+    body = relayed(CHAT, chat.ROLE, *chat.said("a"), *chat.said("b", index=1), chat.STOP, chat.DONE)
+    assert blocks(body) == ["a"]
+
+
+def test_reply_that_ends_without_a_reason_is_ended() -> None:
+    assert read(relayed(CHAT, chat.ROLE, *chat.said("a"), chat.DONE)).stop_reason == "end_turn"
+    assert read(relayed(CHAT, chat.ROLE, *chat.said("a[x]"))).stop_reason == "tool_use"
+
+
+async def test_reply_of_chat_completions_is_read_by_the_sdk() -> None:
+    frames = [chat.ROLE, chat.chunk({"reasoning_content": "Hm."}), *chat.said("So", ":")]
+    body = relayed(CHAT, *frames, *calling(*INTERLEAVED["pieces that are mixed"])[1:])
+    assert read(body) == await sdks.read_messages([body])
+
+
+# Ollama
+
+
+def test_reply_of_ollama_is_told() -> None:
+    for name in ("calls-with-ids", "cut", "parser-error", "thinking-and-calls"):
+        body = REPLIES[name := f"ollama/{name}.ndjson"]
+        if name == "ollama/parser-error.ndjson":
+            with pytest.raises(StreamError):
+                read(relayed(OLLAMA, body))
+            continue
+        was, found = ollama.read(body, ids=True), read(relayed(OLLAMA, body))
+        assert (found.content, found.reasoning, found.calls) == (was.content, was.reasoning, was.calls), name
+        cut = was.done_reason == "length"
+        assert found.stop_reason == ("max_tokens" if cut else "tool_use" if was.calls else "end_turn"), name
+
+
+# Messages, strict
+
+
+def test_strict_reply_is_written_anew_and_says_the_same() -> None:
+    for name, body in REPLIES.items():
+        if not name.startswith("messages/") or name == "messages/anthropic-overloaded.sse":
+            continue
+        was = messages.read(body, overlapping=True) if "vllm-done" not in name and "sglang" not in name else None
+        found = messages.read(relayed(API, body, strict=True), overlapping=True)
+        assert was is None or (found.blocks, found.usage) == (was.blocks, was.usage), name
+        assert json.loads(joined(API, relayed(API, body, strict=True)))["content"] == found.blocks
+
+
+UNKNOWN: dict[str, list[bytes]] = {
+    "event": [frame({"type": "odd", "content_block": messages.call("bad")})],
+    "block": [started(1, {"type": "odd_call", "name": "bad"}), delta(1, "odd_delta", x="bad"), stopped(1)],
+    "delta of a text": [
+        started(1, messages.text("")), *said(1, "b"), delta(1, "odd_delta", name="bad"), stopped(1),
+    ],
+    "field of an event": [
+        started(1, messages.text("")),
+        frame({"type": "content_block_delta", "index": 1, "delta": {"type": "text_delta", "text": "b"}, "x": "bad"}),
+        stopped(1),
+    ],
+    "field of a delta": [started(1, messages.text("")), delta(1, "text_delta", text="b", x="bad"), stopped(1)],
+    "field of a block": [started(1, {**messages.text(""), "x": "bad"}), *said(1, "b"), stopped(1)],
+    "field of a stop": [
+        started(1, messages.text("")), *said(1, "b"),
+        frame({"type": "content_block_stop", "index": 1, "x": "bad"}),
+    ],
+    "arguments of an unknown block": [
+        started(1, {"type": "odd_call"}), delta(1, "input_json_delta", partial_json='"bad"'), stopped(1),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("frames", UNKNOWN.values(), ids=UNKNOWN)
+def test_what_is_unknown_leaves_as_it_came_unless_a_policy_is_strict(frames: list[bytes]) -> None:
+    reply = streamed(text_block(0, "a"), frames, text_block(2 if len(frames) > 1 else 1, "c"))
+    assert relayed(API, *reply) == b"".join(reply)
+    body = relayed(API, *reply, strict=True)
+    assert b"bad" not in body
+    found = read(body)
+    assert (found.content.replace("b", ""), found.stop_reason) == ("ac", "end_turn")
+
+
+@pytest.mark.parametrize("frames", UNKNOWN.values(), ids=UNKNOWN)
+def test_what_is_unknown_is_written_again_where_numbers_have_shifted(frames: list[bytes]) -> None:
+    body = relayed(API, *streamed(text_block(0, "a[x]"), frames, text_block(2, "c")))
+    assert b"bad" in body or b"content_block_stop" in frames[-1]
+    indexes = [event.data["index"] for event in events(body) if event.name == "content_block_start"]
+    assert indexes == [*range(len(indexes))]
+
+
+def test_fields_of_the_start_and_the_end_that_are_unknown_do_not_leave_where_a_policy_is_strict() -> None:
+    odd = {"type": "message_start", "message": messages.message(messages.call("bad"), stop_reason=None)}
+    last = {"type": "message_delta", "delta": {"stop_reason": "end_turn", "x": "bad"}, "usage": {"output_tokens": 5}}
+    stop = {"type": "message_stop", "content_block": messages.call("bad")}
+    body = relayed(API, frame(odd), *text_block(0, "a"), frame(last), frame(stop), strict=True)
+    assert b"bad" not in body
+    assert (blocks(body), read(body).stop_reason) == (["a"], "end_turn")
+    error = relayed(API, START, frame({**messages.error(), "content_block": messages.call("bad")}), strict=True)
+    assert b"bad" not in error
+    with pytest.raises(StreamError):
+        read(error)
+
+
+def test_record_of_what_the_server_called_leaves_where_a_policy_is_strict() -> None:
+    """The client makes none of these calls, and the next request is refused if one of the two is missing."""
+    found = read(relayed(API, REPLIES["messages/anthropic-web-search.sse"], strict=True))
+    assert found.kinds == ["text", "server_tool_use", "web_search_tool_result", "text", "text", "text"]
+
+
+def test_call_beside_unknown_blocks_is_written_with_the_next_number() -> None:
+    odd = [started(0, {"type": "odd"}), stopped(0)]
+    body = relayed(API, *streamed(odd, call_block(1, "read", "{}"), stop_reason="tool_use"), strict=True)
+    assert blocks(body) == [{"read": {}}]
+
+
+# To other APIs
+
+
+def test_reply_of_messages_is_told_to_a_client_of_chat_completions() -> None:
+    relay = Relay(API.decoder(), CHAT.encoder(), Toy, passes=False)
+    frames = [*relay.decoder.framing.reader().feed(REPLIES["messages/anthropic.sse"])]
+    found = chat.read(b"".join([*(out for one in frames for out in relay.feed(one)), *relay.finish()]))
+    was = messages.read(REPLIES["messages/anthropic.sse"])
+    assert (found.content, found.reasoning, found.calls) == (was.content, was.reasoning, was.calls)
+    assert found.finish_reason == "tool_calls"
+
+
+def test_thinking_comes_back_with_what_seals_it() -> None:
+    thought = [*messages.thinking_block(0, "Hm", signature="sig"), *text_block(2, "a")]
+    secret = [started(1, {"type": "redacted_thinking", "data": "x"}), stopped(1)]
+    for strict in (False, True):
+        found = read(relayed(API, *streamed(thought[:4], secret, thought[4:]), strict=strict))
+        assert found.blocks == [
+            messages.thinking("Hm", "sig"), {"type": "redacted_thinking", "data": "x"}, messages.text("a"),
+        ]  # fmt: skip
+    empty = read(relayed(API, *streamed(messages.thinking_block(0), text_block(1, "a[x]")), strict=True))
+    assert empty.blocks[0] == messages.thinking("", "sig")
+
+
+# Every order
+
+PIECES = st.sampled_from(["a", " b", "é", "{"])
+SAID = st.one_of(
+    st.builds(Text, PIECES),
+    st.builds(Rewritten, st.just("x"), PIECES),
+    st.builds(Refused, PIECES),
+    st.builds(Reasoning, PIECES),
+    st.builds(ReasoningDelta, PIECES),
+    st.builds(BlockStart, st.sampled_from(["text", "reasoning"]), st.integers(0, 3)),
+    st.builds(BlockEnd),
+    st.builds(Seal, st.sampled_from(["", "sig"]), st.sampled_from(["", "secret"])),
+    st.builds(Usage, st.integers(0, 9), st.integers(0, 9)),
+    st.just("call"),
+    st.builds(lambda number, name: ("begun", number, name), st.integers(0, 2), st.booleans()),
+    st.builds(lambda number: ("piece", number), st.integers(0, 2)),
+)
+ARGUMENTS = ['{"a": "', "}\\", '"', '"', "}"]
+
+
+@given(st.lists(SAID, max_size=20), st.sampled_from(["stop", "length", "tool_calls", "other"]), st.booleans())
+def test_whatever_is_said_makes_a_good_stream(some: list[Any], reason: Any, thinks: bool) -> None:
+    """Calls are whole at the end, however their pieces are mixed."""
+    encoder, made = API.encoder(thinks), 0
+    left: dict[int, list[str]] = {}
+    given: list[Any] = [Start("m", "model")]
+    expected = 0
+    for one in some:
+        match one:
+            case "call":
+                made, expected = made + 1, expected + 1
+                given.append(Call("", ToolCall("made", '{"a": 1}', f"made{made}"), "toy"))
+            case ("begun", number, name) if number not in left:
+                left[number], expected = [*ARGUMENTS], expected + 1
+                given.append(CallDelta(number, f"id{number}" if name else None, "read"))
+                given.append(CallDelta(number, f"id{number}"))
+            case ("piece", number) if left.get(number):
+                given.append(CallDelta(number, arguments=left[number].pop(0)))
+            case ("begun", *_) | ("piece", *_):
+                pass
+            case _:
+                given.append(one)
+    given += [CallDelta(number, arguments="".join(rest)) for number, rest in left.items()]
+    given.append(Finish(reason))
+    framing = encoder.framing
+    told = [value for one in given for value in encoder.write([one], 0)] + encoder.end()
+    assert encoder.end() == []
+    body = b"".join(framing.write(value, None, first=True) for value in told)
+    if any(isinstance(one, Text | Refused | Rewritten) for one in given):
+        body = body.replace(b'" b"', b'"b"')  # a reply that is blank is no matter of the encoder's
+    found = read(body)
+    assert len(found.calls) == expected
+    assert [made for name, made in found.calls if name == "read"] == [{"a": '}"'}] * len(left)
+    was = [getattr(one, "raw", "") if isinstance(one, Text) else one.text for one in given
+           if isinstance(one, Text | Rewritten | Refused)]  # fmt: skip
+    assert found.content.replace(" ", "") == "".join(was).replace(" ", "")
+    assert API.fold([json.loads(json.dumps(value)) for value in told])["stop_reason"] == found.stop_reason
+
+
+TEXTS = st.lists(st.sampled_from(["a", " b", "[x]", "[", "]", "(t)", "{u}", "~", "Hm.", "No."]), max_size=8)
+
+
+@given(TEXTS, st.sampled_from(["stop", "length", "tool_calls"]), st.booleans(), st.booleans(), st.booleans())
+def test_replies_of_other_apis_in_any_order_are_good_streams(
+    texts: list[str], reason: str, calls: bool, thinks: bool, structured: bool
+) -> None:
+    fields = {"Hm.": "reasoning_content", "No.": "refusal"}
+    frames = [chat.ROLE, *(chat.chunk({fields.get(text, "content"): text}) for text in texts)]
+    frames += calling(*INTERLEAVED["pieces that are mixed"], reason=reason)[1:] if calls else [chat.chunk({}, reason)]
+    told = read(relayed(CHAT, *frames, chat.USED, chat.DONE, form=thinks, structured=structured))
+    assert (len(told.calls) >= 2) is (calls and structured) or "[x]" in "".join(texts)
+    lines = [ollama.thought(text)[0] if text == "Hm." else ollama.said(text)[0] for text in texts]
+    lines += [ollama.piece("", ollama.call("a", x=1), ollama.call("b"))] * calls
+    lines = ollama.streamed(*lines, done_reason="length" if reason == "length" else "stop")
+    found = read(relayed(OLLAMA, *lines, form=thinks, structured=structured))
+    cut = reason == "length"
+    assert (told.stop_reason, found.stop_reason) == tuple(
+        "max_tokens" if cut else "tool_use" if one.calls else "refusal" if refused else "end_turn"
+        for one, refused in ((told, "No." in texts), (found, False))
+    )
+
+
+@pytest.mark.parametrize("failure", [Failure("Gone"), Failure("Gone", "overloaded_error")])
+def test_nothing_comes_after_a_failure(failure: Failure) -> None:
+    encoder = API.encoder()
+    assert encoder.write([Start("m"), Text("a")], 0)
+    assert [one["type"] for one in encoder.write([failure], 0)] == ["error"]
+    assert encoder.write([Text("b"), Finish("stop")], 0) == encoder.end() == []

@@ -1,0 +1,308 @@
+"""The encoder of Responses: whatever it is told, in whatever order, is a stream that the strictest clients read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.apis import chat, ollama, responses, sdks
+from tests.apis.named_events import StreamError, events
+from tests.apis.toy import Toy
+from vtc.apis import openai_chat
+from vtc.apis.base import Api, Said
+from vtc.apis.ollama_chat import API as OLLAMA
+from vtc.apis.openai_responses import API
+from vtc.apis.openai_responses.items import Form
+from vtc.apis.relay import Relay
+from vtc.events import (
+    BlockEnd,
+    BlockStart,
+    Call,
+    CallDelta,
+    Failure,
+    Finish,
+    Reasoning,
+    ReasoningDelta,
+    Refused,
+    Rewritten,
+    Seal,
+    Start,
+    Text,
+    ToolCall,
+    Usage,
+)
+
+
+def written(*told: Sequence[Said] | Said, form: Form | None = None, ends: bool = True) -> bytes:
+    """What the encoder makes of what it is told, one frame after the other."""
+    encoder = API.encoder(form)
+    values = [one for said in told for one in encoder.write(said if isinstance(said, list) else [said], 0)]
+    values += encoder.end() if ends else []
+    assert encoder.end() == [] or not ends
+    return b"".join(encoder.framing.write(value, None, first=True) for value in values)
+
+
+def read(*told: Any, **how: Any) -> responses.Read:
+    return responses.read(written(*told, **how))
+
+
+START = Start("c1", "lab", 1)
+STOP = Finish("stop", said="stop")
+
+
+def a_call(name: str, number: int) -> Call:
+    return Call("", ToolCall(name, '{"a": 1}', f"call_x{number}"), "toy")
+
+
+SAID = st.one_of(
+    st.sampled_from(["a", " b", "", "é\n"]).map(Text),
+    st.sampled_from(["x", ""]).map(lambda text: Rewritten("", text)),
+    st.sampled_from(["hm", ""]).map(Reasoning),
+    st.sampled_from(["hm", ""]).map(ReasoningDelta),
+    st.sampled_from(["No", ""]).map(Refused),
+    st.builds(BlockStart, st.sampled_from(["text", "reasoning"]), st.integers(0, 5), st.sampled_from(["", "msg_1"])),
+    st.just(BlockEnd()),
+    st.just(Seal("sig")),
+    st.just(Usage(3, 5, 1, 2)),
+)
+
+
+def _in_order(numbers: Sequence[int]) -> list[tuple[int, str]]:
+    """Interleave the pieces of several calls as drawn, those of one call in order."""
+    left = {number: ["{", '"a": "\\', '"b"}'] if not number else ['{"c":', " [1]", "}"] for number in (0, 1)}
+    left[2] = ["{}"]
+    return [(number, left[number].pop(0)) for number in numbers]
+
+
+PIECES = st.permutations([0, 0, 0, 1, 1, 1, 2]).map(_in_order)
+
+
+def deltas(pieces: Sequence[tuple[int, str]]) -> list[CallDelta]:
+    begun: set[int] = set()
+    out: list[CallDelta] = []
+    for number, piece in pieces:
+        if number not in begun:
+            begun.add(number)
+            out.append(CallDelta(number, f"call_{number}", f"tool{number}"))
+        out.append(CallDelta(number, arguments=piece))
+    return out
+
+
+@given(
+    said=st.lists(SAID, max_size=12),
+    pieces=PIECES | st.none(),
+    calls=st.integers(0, 2),
+    end=st.sampled_from([STOP, Finish("length", said="length"), Finish("halted", said="content_filter"), None]),
+    data=st.data(),
+)
+def test_whatever_is_said_is_a_stream_that_strict_clients_read(
+    said: list[Said], pieces: list[tuple[int, str]] | None, calls: int, end: Finish | None, data: st.DataObject
+) -> None:
+    told: list[Said] = [*said, *(deltas(pieces) if pieces else [])]
+    for number in range(calls):
+        told.insert(data.draw(st.integers(0, len(said))), a_call("read", number))
+    out = written(START, *told, *([end] if end else []))
+    if not end and not any(one.data["type"].endswith("item.done") for one in events(out)):
+        with pytest.raises(StreamError):
+            responses.read(out)
+        return
+    found = responses.read(out)
+    texts = "".join(
+        one.text if isinstance(one, Rewritten) else one.raw for one in told if isinstance(one, Text | Rewritten)
+    )
+    said_texts = [
+        part.get("text", "") for item in found.items for part in item.get("content") or () if item["type"] == "message"
+    ]
+    assert sorted("".join(said_texts)) == sorted(texts)
+    by_name = dict(one for one in found.calls if one[0].startswith("tool"))
+    assert by_name == ({"tool0": {"a": '"b'}, "tool1": {"c": [1]}, "tool2": {}} if pieces else {})
+    assert len(found.calls) == calls + (3 if pieces else 0)
+
+
+def test_a_block_that_gets_no_text_never_begins() -> None:
+    encoder = API.encoder()
+    encoder.write([START], 0)
+    assert encoder.write([BlockStart("text", 0)], 0) == encoder.write([BlockEnd()], 0) == []
+    assert read(START, BlockStart("text", 0), BlockEnd(), BlockStart("text", 1), Text("Hi"), STOP).kinds == ["message"]
+
+
+def test_the_first_of_several_calls_is_not_held_back_and_the_others_wait_for_its_end() -> None:
+    encoder = API.encoder()
+    encoder.write([START], 0)
+    types = [
+        [event["type"].removeprefix("response.") for event in encoder.write([one], 0)]
+        for one in [
+            CallDelta(0, "c0", "a"),
+            CallDelta(1, "c1", "b"),
+            CallDelta(0, arguments="{"),
+            CallDelta(1, arguments="{}"),
+            CallDelta(0, arguments="}"),
+        ]
+    ]
+    delta, done = "function_call_arguments.delta", ["function_call_arguments.done", "output_item.done"]
+    assert types == [["output_item.added"], [], [delta], [], [delta, *done, "output_item.added", delta]]
+
+
+def test_a_name_and_an_id_may_come_late() -> None:
+    found = read(
+        START,
+        CallDelta(0, arguments="{"),
+        CallDelta(0, "c0"),
+        CallDelta(0, name="a"),
+        CallDelta(0, arguments="}"),
+        STOP,
+    )
+    assert (found.calls, found.ids) == ([("a", {})], ["c0"])
+
+
+def test_a_call_that_never_gets_a_name_is_text() -> None:
+    found = read(START, CallDelta(0, "c0"), CallDelta(0, arguments='{"a": 1}'), STOP)
+    assert (found.calls, found.content) == ([], '{"a": 1}')
+
+
+def test_two_calls_of_one_number_are_two() -> None:
+    found = read(START, *(CallDelta(0, f"c{one}", "a", "{}") for one in range(2)), STOP)
+    assert found.ids == ["c0", "c1"]
+
+
+def test_text_amid_the_pieces_of_a_call_comes_after_it() -> None:
+    found = read(
+        START, CallDelta(0, "c0", "a"), CallDelta(0, arguments="{"), Text("Hi"), CallDelta(0, arguments="}"), STOP
+    )
+    assert (found.kinds, found.content) == (["function_call", "message"], "Hi")
+
+
+def test_a_cut_call_is_not_completed() -> None:
+    found = read(START, CallDelta(0, "c0", "a"), CallDelta(0, arguments='{"b'), Finish("length", said="length"))
+    assert [(item["status"], item["arguments"]) for item in found.items] == [("incomplete", '{"b')]
+    assert found.reason == "max_output_tokens"
+
+
+def test_the_end_waits_for_the_usage_and_has_all_its_counts() -> None:
+    encoder = API.encoder(Form(model="asked"))
+    encoder.write([START], 0)
+    encoder.write([Text("Hi")], 0)
+    assert encoder.write([STOP], 0) == []
+    *_, last = encoder.write([Usage(10, 5, 4, 2)], 0)
+    assert last["response"]["usage"] == {
+        "input_tokens": 10,
+        "input_tokens_details": {"cached_tokens": 4},
+        "output_tokens": 5,
+        "output_tokens_details": {"reasoning_tokens": 2},
+        "total_tokens": 15,
+    }
+    assert (last["response"]["model"], encoder.end(), encoder.write([Text("late")], 0)) == ("asked", [], [])
+
+
+@pytest.mark.parametrize(
+    ("told", "status"),
+    [
+        ([Text("Hi"), STOP], "completed"),
+        ([STOP], "completed"),
+        ([Text("Hi")], "incomplete"),
+        ([Text("Hi"), Finish("halted", said="content_filter")], "incomplete"),
+        ([Text("Hi"), Finish("length", said="length")], "incomplete"),
+        ([], "failed"),
+        ([Text("Hi"), Failure("No.", "overloaded"), Text("more")], "failed"),
+    ],
+)
+def test_there_is_one_last_event_always(told: list[Said], status: str) -> None:
+    types = [event.data["type"] for event in events(written(START, *told))]
+    ends = ("response.completed", "response.incomplete", "response.failed")
+    assert (types[0], types[-1]) == ("response.created", f"response.{status}")
+    assert sum(type_ in ends for type_ in types) == 1
+
+
+def test_a_server_that_says_nothing_has_failed() -> None:
+    with pytest.raises(StreamError):
+        responses.read(bridged(openai_chat.API, chat.DONE))
+
+
+def test_an_error_before_all_else_is_a_reply_that_failed() -> None:
+    with pytest.raises(StreamError, match=r"No\."):
+        read(Failure("No.", "x"))
+
+
+def test_sealed_reasoning_leaves_even_without_a_text() -> None:
+    found = read(START, BlockStart("reasoning", 0), Seal(encrypted="gAAA"), BlockStart("text", 1), Text("Hi"), STOP)
+    assert [(item["type"], item.get("encrypted_content")) for item in found.items] == [
+        ("reasoning", "gAAA"),
+        ("message", None),
+    ]
+
+
+def test_a_custom_tool_gets_its_raw_input_from_pieces() -> None:
+    pieces = [CallDelta(0, arguments=one) for one in ('{"inp', 'ut": "a\\', 'n\\"b"}')]
+    found = read(START, CallDelta(0, "c0", "patch"), *pieces, STOP, form=Form(custom=frozenset({"patch"})))
+    assert found.custom_calls == [("patch", 'a\n"b')]
+
+
+@given(text=st.text(max_size=8), ascii_=st.booleans(), cuts=st.lists(st.integers(0, 60), max_size=4))
+def test_raw_input_is_told_as_it_comes(text: str, ascii_: bool, cuts: list[int]) -> None:
+    written_ = json.dumps({"input": text}, ensure_ascii=ascii_)
+    places = [0, *sorted(min(cut, len(written_)) for cut in cuts), len(written_)]
+    pieces = [CallDelta(0, arguments=written_[a:b]) for a, b in pairwise(places)]
+    form = Form(custom=frozenset({"patch"}))
+    assert read(START, CallDelta(0, "c0", "patch"), *pieces, STOP, form=form).custom_calls == [("patch", text)]
+
+
+# From other servers
+
+
+def bridged(api: Api, *frames: bytes, form: Form | None = None, **toy: Any) -> bytes:
+    """What a client of Responses gets from a server of another API."""
+    relay = Relay(api.decoder(), API.encoder(form), lambda: Toy(**toy), passes=False)
+    reader = relay.decoder.framing.reader()
+    came = [*reader.feed(b"".join(frames)), *reader.finish()]
+    return b"".join([*(out for one in came for out in relay.feed(one)), *relay.finish()])
+
+
+def native(*pieces: str, index: int = 0) -> list[bytes]:
+    """A call of a server of chat completions, in pieces."""
+    head = chat.native(index, id=f"call_{index}", type="function", name=f"tool{index}", arguments="")
+    return [chat.chunk({"tool_calls": [one]}) for one in (head, *(chat.native(index, arguments=one) for one in pieces))]
+
+
+CHATS: dict[str, list[bytes]] = {
+    "text": [chat.ROLE, *chat.said("Hi", " you"), chat.STOP, chat.USED, chat.DONE],
+    "reasoning": [chat.ROLE, chat.chunk({"reasoning_content": "hm"}), *chat.said("Hi"), chat.STOP, chat.DONE],
+    "lifted": [chat.ROLE, *chat.said("Hi[a]", "[b]", "Ho"), chat.STOP, chat.DONE],
+    "call": [chat.ROLE, *chat.said("Hi"), *native('{"a"', ": 1}"), chat.chunk({}, "tool_calls"), chat.USED, chat.DONE],
+    "no-done": [chat.ROLE, *chat.said("Hi"), chat.STOP],
+    "calls": [chat.ROLE, *native("{}"), *native("{", "}", index=1), chat.chunk({}, "tool_calls"), chat.DONE],
+}
+
+
+@pytest.mark.parametrize("frames", CHATS.values(), ids=CHATS)
+@pytest.mark.parametrize("guarded", [False, True])
+async def test_chat_completions_are_read_by_the_sdk(frames: list[bytes], guarded: bool) -> None:
+    out = bridged(openai_chat.API, *frames, guarded=guarded)
+    found = responses.read(out)
+    assert found == await sdks.read_responses([out])
+    direct = chat.read(b"".join(frames))
+    assert found.content + "".join(f"[{name}]" for name, _ in found.calls if name in "ab") in (
+        direct.content,
+        "HiHo[a][b]",
+    )
+    assert found.reasoning == (direct.reasoning or "")
+    assert [one for one in found.calls if one[0].startswith("tool")] == direct.calls
+
+
+async def test_ollama_is_read_by_the_sdk() -> None:
+    frames = ollama.streamed_text("Hi", "[a]", " Ho")
+    out = bridged(OLLAMA, *frames)
+    found = responses.read(out)
+    assert found == await sdks.read_responses([out])
+    assert (found.content, found.calls, found.status) == ("Hi Ho", [("a", {})], "completed")
+
+
+def test_fields_of_another_api_s_call_do_not_leave() -> None:
+    frames = [chat.ROLE, *native("{}"), chat.chunk({}, "tool_calls"), chat.DONE]
+    (item,) = responses.read(bridged(openai_chat.API, *frames, guarded=True)).items
+    assert item.keys() == {"id", "type", "call_id", "name", "arguments", "status"}

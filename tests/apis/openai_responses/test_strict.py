@@ -1,0 +1,195 @@
+"""Replies of Responses with more than text and calls: where a policy is strict, and where all is written anew."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.apis import responses
+from tests.apis.named_events import Json, events
+from tests.apis.toy import Toy
+from vtc.apis.folding import streamed
+from vtc.apis.openai_responses import API
+from vtc.apis.openai_responses.items import Form
+from vtc.apis.relay import Relay
+
+# Where a policy is strict
+
+
+def strict(*frames: bytes, form: Form | None = None, **toy: Any) -> bytes:
+    relay = Relay(API.decoder(form), API.encoder(form), lambda: Toy(**toy), strict=True)
+    reader = relay.decoder.framing.reader()
+    came = [*reader.feed(b"".join(frames)), *reader.finish()]
+    return b"".join([*(out for one in came for out in relay.feed(one)), *relay.finish()])
+
+
+def item_events(item: Json, **begun: Any) -> list[Json]:
+    return [
+        {"type": "response.output_item.added", "item": {**item, **begun}},
+        {"type": "response.output_item.done", "item": item},
+    ]
+
+
+SEARCH = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "q"}}
+SHELL = {"type": "shell_call", "id": "sh_1", "call_id": "call_s", "action": {"commands": ["ls"]}, "status": "completed"}
+ODD = {"type": "odd_thing", "id": "od_1", "evil": {"name": "bash"}}
+CALL = responses.call_events("read", '{"filePath"', ': "a"}')
+MARK = "evil"
+
+
+def stained(events_: list[Json]) -> list[Json]:
+    """Events with a field that is not known wherever one may stand, but in calls."""
+    out: list[Json] = []
+    for event in events_:
+        event = {**event, MARK: {"name": "bash"}}
+        for key in ("item", "part", "response"):
+            if key in event and not str(event[key].get("type")).endswith("_call"):
+                event[key] = {**event[key], MARK: {"name": "bash"}}
+        out.append(event)
+    return out
+
+
+def test_under_strict_nothing_unknown_leaves_and_all_else_does() -> None:
+    items = [
+        responses.reasoning_events("hm"),
+        responses.open_reasoning_events("so", id="rs_2"),
+        responses.text_events("Hi", " you"),
+        item_events(SEARCH, status="in_progress"),
+        item_events(ODD),
+        CALL,
+    ]
+    whole = responses.all_events(*items)
+    out = strict(*responses.numbered(stained(whole)))
+    found = responses.read(out)
+    assert MARK.encode() not in out
+    assert found.kinds == ["reasoning", "reasoning", "message", "web_search_call", "function_call"]
+    assert (found.content, found.reasoning, found.calls) == ("Hi you", "hmso", [("read", {"filePath": "a"})])
+    told = {key: one for key, one in events(out)[-1].data["response"].items() if key != "output"}
+    wanted = {key: one for key, one in whole[-1]["response"].items() if key != "output"}
+    assert {key: told[key] for key in wanted} == wanted
+
+
+def test_under_strict_a_whole_reply_is_told_as_it_was() -> None:
+    sealed = {**responses.reasoning("hm"), "encrypted_content": "gAAA", "status": "completed"}
+    others = [responses.open_reasoning("so", "rs_2"), responses.message("Hi"), SEARCH, responses.call("read", a="b")]
+    whole = responses.response(sealed, *others, responses.custom_call("patch", "raw\n", call_id="call_2"), SHELL)
+    came = [one.data for one in events(strict(streamed(API, json.dumps({**whole, MARK: 1}).encode())))]
+    assert API.fold(came) == whole
+    came = [one.data for one in events(strict(streamed(API, json.dumps(whole).encode()), guarded=True))]
+    assert API.fold(came) == whole
+
+
+def test_under_strict_events_that_are_not_known_do_not_leave() -> None:
+    text = responses.all_events(responses.text_events("Hi"))
+    out = strict(*responses.numbered([*text[:5], {"type": "response.news", "call": {"name": "bash"}}, *text[5:]]))
+    assert b"bash" not in out
+    assert responses.read(out).content == "Hi"
+
+
+def test_under_strict_what_is_all_known_passes_byte_for_byte() -> None:
+    frames = responses.streamed(responses.reasoning_events("hm"), responses.text_events("Hi", " you"))
+    assert strict(*frames).startswith(b"".join(frames[:-4]))
+
+
+@pytest.mark.parametrize("place", ["output_text.done", "content_part.done", "output_item.done", "completed"])
+def test_text_that_is_only_in_an_event_that_repeats_it_does_not_leave_under_strict(place: str) -> None:
+    out = []
+    for event in responses.all_events(responses.text_events("Hi")):
+        raw = json.dumps(event)
+        out.append(
+            json.loads(raw.replace('"text": "Hi"', '"text": "Hi evil"')) if event["type"].endswith(place) else event
+        )
+    left = strict(*responses.numbered(out))
+    assert (responses.read(left).content, MARK.encode() in left) == ("Hi", False)
+
+
+def test_a_call_that_only_the_last_event_tells_of_does_not_leave_under_strict() -> None:
+    events_ = responses.all_events(responses.text_events("Hi"))
+    events_[-1]["response"]["output"].append(responses.call("evil"))
+    assert b"evil" not in strict(*responses.numbered(events_))
+
+
+# Calls of tools that have a kind of their own
+
+
+def test_a_call_of_a_tool_with_a_kind_of_its_own_passes_byte_for_byte() -> None:
+    frames = responses.streamed(responses.text_events("Hi"), item_events(SHELL, status="in_progress"))
+    assert run_same(*frames) == run_same(*frames, guarded=True) == b"".join(frames)
+
+
+def run_same(*frames: bytes, **toy: Any) -> bytes:
+    relay = Relay(API.decoder(), API.encoder(), lambda: Toy(**toy))
+    reader = relay.decoder.framing.reader()
+    came = [*reader.feed(b"".join(frames)), *reader.finish()]
+    return b"".join([*(out for one in came for out in relay.feed(one)), *relay.finish()])
+
+
+@pytest.mark.parametrize(
+    ("item", "name", "arguments"),
+    [
+        (SHELL, "shell", {"commands": ["ls"]}),
+        ({**SHELL, "type": "local_shell_call"}, "local_shell", {"commands": ["ls"]}),
+        (
+            {"type": "apply_patch_call", "id": "p", "call_id": "c", "operation": {"diff": "x"}},
+            "apply_patch",
+            {"diff": "x"},
+        ),
+        ({"type": "computer_call", "id": "p", "call_id": "c", "actions": [1]}, "computer", {"actions": [1]}),
+        ({"type": "bad_call", "id": "p", "call_id": "c", "x": 1}, "bad", {"x": 1}),
+    ],
+)
+def test_a_call_of_a_tool_with_a_kind_of_its_own_is_judged_by_the_name(item: Json, name: str, arguments: Json) -> None:
+    frames = responses.streamed(item_events(item, status="in_progress"))
+    found = responses.read(run_same(*frames, structured=False))
+    assert found.content == f"[{name} {json.dumps(arguments)} {item['call_id']}]"
+    left = strict(*frames, guarded=True)
+    if name == "bad":
+        assert responses.read(left).kinds == ["message"]
+    else:
+        assert responses.read(left).items == [{**item, "status": "completed"}]
+
+
+def test_a_call_of_a_kind_of_its_own_is_written_again_unchanged() -> None:
+    frames = responses.streamed(responses.text_events("[a]"), item_events(SHELL, status="in_progress"), CALL)
+    for guarded in (False, True):
+        found = responses.read(run_same(*frames, guarded=guarded))
+        assert (found.kinds, found.items[1]) == (["function_call", "shell_call", "function_call"], SHELL)
+
+
+def test_what_the_server_carries_out_keeps_its_events_with_new_numbers() -> None:
+    search = item_events(SEARCH, status="in_progress")
+    search.insert(1, {"type": "response.web_search_call.searching", "item_id": "ws_1"})
+    out = run_same(
+        *responses.streamed(responses.text_events("Hi[a]"), search, responses.text_events("Bye", id="msg_2"))
+    )
+    found = responses.read(out)
+    assert (found.kinds, found.items[2]) == (["message", "function_call", "web_search_call", "message"], SEARCH)
+    told = next(event.data for event in events(out) if event.data["type"].endswith("searching"))
+    assert (told["output_index"], told["item_id"]) == (2, "ws_1")
+
+
+def test_an_unknown_item_keeps_its_place_where_nothing_is_strict() -> None:
+    out = run_same(*responses.streamed(responses.text_events("Hi[a]"), item_events(ODD)))
+    assert responses.read(out).items[-1] == ODD
+
+
+def test_encrypted_reasoning_is_kept_where_all_is_written_anew() -> None:
+    sealed = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"}
+    empty = {"type": "reasoning", "id": "rs_2", "summary": []}
+    frames = responses.streamed(responses.text_events("[a]"), item_events(sealed), item_events(empty))
+    assert responses.read(run_same(*frames)).items[1:] == [sealed, empty]
+
+
+def test_logprobs_leave_with_the_text_they_belong_to() -> None:
+    probs = [{"token": "Hi", "logprob": 0.0}]
+    item = responses.text_events("[a]", "Hi")
+    item[3]["logprobs"] = probs
+    out = run_same(*responses.streamed(item))
+    assert [event.data["logprobs"] for event in events(out) if event.data["type"].endswith("text.delta")] == [probs]
+
+
+def test_an_event_without_a_type_is_an_error_of_the_server() -> None:
+    out = run_same(*responses.streamed()[:2], b'data: {"error": {"message": "No.", "code": "x"}}\n\n')
+    assert out.endswith(b'data: {"error": {"message": "No.", "code": "x"}}\n\n')

@@ -1,0 +1,172 @@
+"""Upstream's own calls leave piece by piece, in every API that has pieces."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.apis import chat, messages, responses
+from tests.apis.shapes import SHAPES
+from tests.exchanges import planner
+from vtc.apis import APIS
+from vtc.exchange import Exchange
+from vtc.exchange.stream import Stream
+from vtc.profiles.matching import Facts
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "filePath": {"type": "string"},
+        "content": {"type": "string"},
+        "limit": {"type": "integer"},
+        "tags": {"type": "array", "items": {"type": "string"}},
+    },
+    "required": ["filePath"],
+}
+NAMES = ["openai-chat", "anthropic-messages", "openai-responses"]
+each = pytest.mark.parametrize("api", NAMES)
+
+
+def exchange(api: str, **settings: Any) -> Exchange:
+    (found,) = [one for one in APIS if one.name == api]
+    own = {name: chat.tool(name, **SCHEMA["properties"]) for name in ("write", "read")}
+    tools: list[Any] = [{**one, "function": {**one["function"], "parameters": SCHEMA}} for one in own.values()]
+    if api == "anthropic-messages":
+        tools = [{"name": name, "input_schema": SCHEMA} for name in own]
+    if api == "openai-responses":
+        tools = [{"type": "function", "name": name, "parameters": SCHEMA} for name in own]
+    body = chat.encoded(SHAPES[api].request(stream=True, tools=tools))
+    return Exchange.open(
+        found, body, Facts(user_agent="Any/1", host="127.0.0.1", path=SHAPES[api].path), planner(**settings), "seed"
+    )
+
+
+def calling(api: str, *calls: tuple[str, list[str]]) -> list[bytes]:
+    """The frames of a reply that makes some calls; the pieces of their arguments as given."""
+    match api:
+        case "openai-chat":
+            frames = [chat.ROLE]
+            for index, (name, pieces) in enumerate(calls):
+                frames.append(chat.chunk({"tool_calls": [chat.native(index, id=f"c{index}", name=name, arguments="")]}))
+                frames += [chat.chunk({"tool_calls": [chat.native(index, arguments=piece)]}) for piece in pieces]
+            return [*frames, chat.chunk({}, "tool_calls"), chat.USED, chat.DONE]
+        case "anthropic-messages":
+            blocks = [
+                messages.call_block(index, name, *pieces, id=f"t{index}") for index, (name, pieces) in enumerate(calls)
+            ]
+            return messages.streamed(*blocks, stop_reason="tool_use")
+    events = [
+        responses.call_events(name, *pieces, id=f"fc_{index}", call_id=f"call_{index}")
+        for index, (name, pieces) in enumerate(calls)
+    ]
+    return responses.streamed(*events)
+
+
+def said(api: str, body: bytes) -> list[tuple[str, Any]]:
+    readers: dict[str, Any] = {"openai-chat": chat.read, "anthropic-messages": messages.read}
+    found: list[tuple[str, Any]] = readers.get(api, responses.read)(body).calls
+    return found
+
+
+def through(stream: Stream, frames: list[bytes]) -> list[bytes]:
+    """What leaves with each frame, and at the end."""
+    return [b"".join(stream.feed(frame)) for frame in frames] + [b"".join(stream.finish())]
+
+
+WRITE = ("write", ['{"file', 'Path": "a.py", ', '"content": "x = ', '\\"1\\"\\n', 'y = 2\\n"', "}"])
+
+
+@each
+def test_pieces_of_a_clean_call_leave_as_they_come(api: str) -> None:
+    frames = calling(api, WRITE, WRITE)
+    left = through(exchange(api).stream(), frames)
+    assert b"".join(left) == b"".join(frames)
+    late = [place for place, (frame, out) in enumerate(zip(frames, left, strict=False)) if frame not in out]
+    assert all(b"y = 2" not in frames[place] and frames[place] != b"1" for place in late)
+    assert len(late) <= 3 * 2  # the beginnings, until the first key is known
+
+
+@each
+@pytest.mark.parametrize(
+    ("pieces", "arguments", "repair"),
+    [
+        (['{"limit', '": "', "4", '2", "filePath": "a', '"}'], {"limit": 42, "filePath": "a"}, "typed:limit"),
+        (['{"filePath": "a", "limit": "4', "2", '"}'], {"filePath": "a", "limit": 42}, "typed:limit"),
+        (['{"tags": "[\\"x\\"', ', \\"y\\"]", ', '"limit": 1}'], {"tags": ["x", "y"], "limit": 1}, "typed:tags"),
+        (['{"filePath": "a"', '}{"filePath": "a"}'], {"filePath": "a"}, "written-twice"),
+        (['{"filePath": "a"', "}", "</tool_call>"], {"filePath": "a"}, "markup-around"),
+        (['{"filePath": "a"', "}", "}"], {"filePath": "a"}, "extra-brace"),
+        (['{"limit": 1, "file', 'Path": "a"'], {"filePath": "a", "limit": 1}, "json-cut"),
+        (['{"filePath": "a" "lim', 'it": 1}'], {"filePath": "a", "limit": 1}, "json-missing-comma"),
+        (["{}", '{"filePath"', ': "a"}'], {"filePath": "a"}, "empty-object"),
+        (["{'filePath'", ": 'a'}"], {"filePath": "a"}, "python-literal"),
+        (['{"input": {"file', 'Path": "a"}}'], {"filePath": "a"}, "arguments-key"),
+    ],
+)
+def test_what_is_wrong_later_is_mended_all_the_same(
+    api: str, pieces: list[str], arguments: dict[str, Any], repair: str
+) -> None:
+    one = exchange(api)
+    body = b"".join(through(one.stream(), calling(api, ("read", pieces))))
+    assert said(api, body) == [("read", arguments)]
+    assert [repair] == [name for call in one.report.calls for name in call["repairs"]]
+
+
+@each
+def test_other_objects_in_the_arguments_are_calls_of_their_own(api: str) -> None:
+    pieces = ['{"filePath": ', '"a"}', '{"filePath"', ': "b"}']
+    body = b"".join(through(exchange(api).stream(), calling(api, ("read", pieces))))
+    assert said(api, body) == [("read", {"filePath": "a"}), ("read", {"filePath": "b"})]
+
+
+@each
+def test_fault_in_what_has_left_is_told_and_the_rest_leaves_as_it_came(api: str) -> None:
+    pieces = ['{"filePath": "a", ', '"limit": 1', ",", "}"]
+    one = exchange(api)
+    body = b"".join(through(one.stream(), calling(api, ("read", pieces))))
+    assert [refusal["name"] for refusal in one.report.refusals] == ["read"]
+    assert one.report.failures == []
+    with pytest.raises(json.JSONDecodeError):
+        said(api, body)
+
+
+@each
+def test_a_call_that_waits_leaves_when_the_next_one_begins(api: str) -> None:
+    waits = ("read", ["{}", '{"filePath": "a"}'])
+    frames = calling(api, ("read", ['{"unknown": 1}']), WRITE)
+    left = through(exchange(api).stream(), frames)
+    whole = b"".join(left)
+    assert [name for name, _ in said(api, whole)] == ["read", "write"]
+    until = next(place for place, frame in enumerate(frames) if b"y = 2" in frame)
+    assert b"unknown" in b"".join(left[:until])
+    body = b"".join(through(exchange(api).stream(), calling(api, waits, WRITE)))
+    assert [name for name, _ in said(api, body)] == ["read", "write"]
+
+
+VALUES = st.fixed_dictionaries(
+    {"filePath": st.text(max_size=8)},
+    optional={
+        "content": st.text(max_size=30),
+        "limit": st.integers(-5, 5_000),
+        "tags": st.lists(st.text(max_size=5), max_size=3),
+    },
+)
+
+
+@each
+@given(data=st.data())
+def test_joined_pieces_are_the_arguments_in_any_cut(api: str, data: st.DataObject) -> None:
+    arguments = [data.draw(VALUES) for _ in range(data.draw(st.integers(1, 3)))]
+    calls = []
+    for one in arguments:
+        text = json.dumps(one, ensure_ascii=data.draw(st.booleans()))
+        cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=6)))
+        calls.append(("write", [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]))
+    frames = calling(api, *calls)
+    body = b"".join(through(exchange(api).stream(), frames))
+    assert body == b"".join(frames)
+    assert said(api, body) == [("write", one) for one in arguments]

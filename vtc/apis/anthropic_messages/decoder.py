@@ -1,0 +1,249 @@
+r"""Replies of Anthropic Messages as they come: events of a stream. A whole reply is the stream that says the same.
+
+    {"type": "message_start", "message": {"id": "msg_1", "content": [], …}}
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": " word"}}
+    {"type": "content_block_stop", "index": 0}
+    {"type": "content_block_start", "index": 1, "content_block": {"type": "tool_use", "id": …, "name": …, "input": {}}}
+    {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": "{\"path"}}
+    {"type": "message_delta", "delta": {"stop_reason": "tool_use", "stop_sequence": null}, "usage": {…}}
+    {"type": "message_stop"}
+
+Blocks of other types, their deltas and their ends are told as whole events. Some servers let blocks overlap, or write
+text into a block that is a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec.structs import replace
+
+from vtc.apis.anthropic_messages.words import DELTA, FRAMING, NAME, REASONS, START, STOP
+from vtc.apis.base import Decoded, Json
+from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of
+from vtc.apis.tool_calls import arguments_text
+from vtc.events import (
+    BlockEnd,
+    BlockStart,
+    CallDelta,
+    Delta,
+    End,
+    Failure,
+    Finish,
+    Origin,
+    ReasoningDelta,
+    Seal,
+    Start,
+    TextDelta,
+    Usage,
+)
+from vtc.wire.framing import Frame
+from vtc.wire.sse import EventStream
+
+_NEEDED = {
+    *("type", "index", "role", "stop_reason", "error", "message", "content", "content_block", "delta"),
+}
+"""Fields without which a reply says nothing; they are never dropped."""
+_SERVERS = ("web_search", "web_fetch", "code_execution", "bash_code_execution", "text_editor_code_execution")
+_HARMLESS = {
+    *(f"{tool}_tool_result" for tool in (*_SERVERS, "tool_search", "mcp", "advisor")),
+    *("mcp_tool_result", "server_tool_use", "mcp_tool_use", "container_upload", "compaction"),
+}
+"""Blocks in which no client finds a call to make: the server itself has made those that it tells of."""
+_KNOWN = {
+    START: {"type", "index", "content_block"},
+    DELTA: {"type", "index", "delta"},
+    STOP: {"type", "index"},
+    "message_start": {"type", "message"},
+    "message_delta": {"type", "delta", "usage", "context_management"},
+    "error": {"type", "error", "request_id"},
+    "content_block": {"type", "text", "citations", "thinking", "signature", "data"},
+    "text_delta": {"type", "text"},
+    "thinking_delta": {"type", "thinking"},
+    "signature_delta": {"type", "signature"},
+    "input_json_delta": {"type", "partial_json"},
+    "delta": {"stop_reason", "stop_sequence", "stop_details", "container"},
+    "message": {
+        *("id", "type", "role", "model", "usage", "stop_reason", "stop_sequence", "stop_details"),
+        *("container", "context_management"),
+    },
+}
+"""The fields of events, and of the objects in them."""
+
+
+class _Text(msgspec.Struct, gc=False, forbid_unknown_fields=True, tag_field="type", tag="text_delta"):
+    text: str
+
+
+class _Thinking(msgspec.Struct, gc=False, forbid_unknown_fields=True, tag_field="type", tag="thinking_delta"):
+    thinking: str
+
+
+class _Piece(msgspec.Struct, gc=False, forbid_unknown_fields=True, tag_field="type", tag=DELTA):
+    index: int
+    delta: _Text | _Thinking
+
+
+_decode_piece = msgspec.json.Decoder(_Piece).decode
+
+
+class Decoder(msgspec.Struct):
+    """The events of a streamed reply; `drop` names fields to leave out."""
+
+    framing: ClassVar[EventStream] = FRAMING
+
+    drop: frozenset[str] = frozenset()
+    kinds: dict[int, str] = {}
+    """The types of the blocks that have not ended."""
+    current: int | None = None
+    """The block that began last, if it has not ended."""
+    inputs: dict[int, Any] = {}
+    """The arguments that stand in the starts of calls: they count if no others come."""
+    usage: Json = {}
+
+    def decode(self, frame: Frame) -> Decoded | None:
+        """Read an event. Nearly all are a piece of text or thinking: these are decoded into their few fields."""
+        data = frame.data
+        if data is None:
+            return Decoded(at_once=True)
+        if not self.drop:
+            try:
+                piece = _decode_piece(data)
+            except (msgspec.DecodeError, UnicodeError, RecursionError):
+                return self._decode_any(frame, data)
+            if piece.index == self.current:
+                kind, delta = self.kinds[piece.index], piece.delta
+                if isinstance(delta, _Text):
+                    if kind == "text" and delta.text:
+                        return Decoded((TextDelta(delta.text),))
+                elif kind == "thinking" and delta.thinking:
+                    return Decoded((ReasoningDelta(delta.thinking),))
+        return self._decode_any(frame, data)
+
+    def _decode_any(self, frame: Frame, data: bytes) -> Decoded | None:
+        event = object_of(data)
+        if event is None or not isinstance(event.get("type"), str):
+            if event and is_error(event):
+                return self._read({**event, "type": "error"})
+            return Decoded((End(),)) if data.strip() == b"[DONE]" else None
+        came, (frame, event) = frame, cleaned(frame, event, self.drop - _NEEDED, self.framing)
+        decoded = self._read(event)
+        return decoded if frame is came else replace(decoded, frame=frame)
+
+    def _read(self, event: Json) -> Decoded:
+        number = event.get("index")
+        match event["type"]:
+            case "ping":
+                return Decoded(at_once=True)
+            case "message_start":
+                message = part_of(event, "message")
+                self.usage = part_of(message, "usage")
+                known = {*_KNOWN["message"], *(() if message.get("content") else ("content",))}
+                own = Origin(NAME, "message_start", event, harmless=_is_known(event) and message.keys() <= known)
+                return Decoded((), (Start(str(message.get("id") or ""), str(message.get("model") or ""), own=own),))
+            case "content_block_start" if isinstance(number, int):
+                return self._start(event, number, part_of(event, "content_block"))
+            case "content_block_delta" if isinstance(number, int):
+                return self._delta(event, number, part_of(event, "delta"))
+            case "content_block_stop" if isinstance(number, int):
+                return self._stop(event, number)
+            case "message_delta":
+                return self._finish(event, part_of(event, "delta"))
+            case "message_stop":
+                return Decoded((End(),))
+            case "error":
+                error = part_of(event, "error")
+                harmless = _is_known(event) and error.keys() <= {"type", "message", "details"}
+                own = Origin(NAME, "error", event, harmless=harmless)
+                return Decoded((Failure(str(error.get("message") or ""), str(error.get("type") or ""), own=own),))
+        return Decoded((), (Origin(NAME, event["type"], event),))
+
+    def _start(self, event: Json, number: int, block: Json) -> Decoded:
+        kind = str(block.get("type") or "")
+        self.kinds, self.current = {**self.kinds, number: kind}, number
+        harmless = _is_known(event) and block.keys() <= _KNOWN["content_block"]
+        own = Origin(NAME, kind, event, harmless=harmless)
+        match kind:
+            case "text":
+                return Decoded((TextDelta(str(block.get("text") or "")),), (BlockStart("text", number, own=own),))
+            case "thinking":
+                seal = (Seal(str(block["signature"])),) if block.get("signature") else ()
+                thought = ReasoningDelta(str(block.get("thinking") or ""))
+                return Decoded((thought,), (BlockStart("reasoning", number, own=own), *seal))
+            case "redacted_thinking":
+                beside = BlockStart("reasoning", number, own=own), Seal(encrypted=str(block.get("data") or ""))
+                return Decoded((TextDelta(""),), beside)
+            case "tool_use":
+                self.inputs = {**self.inputs, number: block.get("input")}
+                call = CallDelta(number, block.get("id"), str(block.get("name") or ""), source=block)
+                return Decoded((call,), (*_more(event),))
+        # Even without any text in it: the text before is complete.
+        return Decoded((TextDelta(""),), (Origin(NAME, kind, event, harmless=kind in _HARMLESS),))
+
+    def _delta(self, event: Json, number: int, delta: Json) -> Decoded:
+        kind, said = self.kinds.get(number, ""), str(delta.get("type") or "")
+        more = (*_more(event, delta),)
+        match kind, said:
+            case _, "text_delta":
+                text = TextDelta(str(delta.get("text") or ""))
+                if kind != "text" or number != self.current:
+                    return Decoded((text,), (Origin(NAME, "within", number), *more))
+                if text.text:
+                    return Decoded((text,), more)
+            case "thinking", "thinking_delta" if delta.get("thinking"):
+                return Decoded((ReasoningDelta(str(delta["thinking"])),), more)
+            case "thinking", "signature_delta" if number == self.current:
+                return Decoded((), (Seal(str(delta.get("signature") or "")), *more))
+            case "tool_use", "input_json_delta":
+                arguments = str(delta.get("partial_json") or "")
+                if arguments and self.inputs.get(number):
+                    self.inputs = {**self.inputs, number: None}
+                return Decoded((CallDelta(number, arguments=arguments),), more)
+        known = kind in _HARMLESS or (said in ("citations_delta", *_KNOWN) and not more)
+        return Decoded((), (Origin(NAME, said, event, harmless=known),))
+
+    def _stop(self, event: Json, number: int) -> Decoded:
+        kind = self.kinds.get(number, "")
+        self.kinds = {one: kind for one, kind in self.kinds.items() if one != number}
+        is_current, self.current = number == self.current, None if number == self.current else self.current
+        more = (*_more(event),)
+        if kind == "text" and is_current:
+            return Decoded((BlockEnd(),), more)
+        deltas: tuple[Delta, ...] = ()
+        if kind == "tool_use":
+            deltas = (CallDelta(number, arguments=arguments_text(self.inputs.get(number)), last=True),)
+            self.inputs = {one: input_ for one, input_ in self.inputs.items() if one != number}
+        return Decoded(deltas, (Origin(NAME, "stop", {"type": STOP, "index": number}, harmless=True, ends=True), *more))
+
+    def _finish(self, event: Json, delta: Json) -> Decoded:
+        harmless = _is_known(event) and delta.keys() <= _KNOWN["delta"]
+        beside: list[Any] = [Origin(NAME, "message_delta", event, harmless=harmless)]
+        if usage := part_of(event, "usage"):
+            self.usage = {**self.usage, **usage}
+            beside.append(_usage(self.usage, Origin(NAME, "usage", usage, harmless=True)))
+        said = delta.get("stop_reason")
+        return Decoded((Finish(REASONS.get(str(said), "stop"), said=str(said)),) if said else (), (*beside,))
+
+
+def _is_known(event: Json) -> bool:
+    return event.keys() <= _KNOWN[event["type"]]
+
+
+def _more(event: Json, delta: Json | None = None) -> Iterator[Origin]:
+    """Take the fields of an event, and of its delta, that the API does not have."""
+    more: dict[str, Any] = {key: value for key, value in event.items() if key not in _KNOWN[event["type"]]}
+    if delta and (known := _KNOWN.get(delta["type"])) and not delta.keys() <= known:
+        more["delta"] = {key: value for key, value in delta.items() if key not in known}
+    if more:
+        yield Origin(NAME, "fields", more)
+
+
+def _usage(usage: Json, own: Origin) -> Usage:
+    """Read the counts: those of the prompt are told apart by whether they were cached."""
+    cached = count_of(usage, "cache_read_input_tokens")
+    prompt = count_of(usage, "input_tokens") + cached + count_of(usage, "cache_creation_input_tokens")
+    thoughts = count_of(part_of(usage, "output_tokens_details"), "thinking_tokens")
+    return Usage(prompt, count_of(usage, "output_tokens"), cached, thoughts, own=own)

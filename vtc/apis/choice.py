@@ -1,0 +1,309 @@
+"""One choice of a reply: its deltas through the reader and the stages, and what becomes of upstream's own calls.
+
+Of upstream's calls those leave piece by piece that the pipeline lets; each of the others waits for its own end, which
+shows as another one begins. A choice is replaced with every frame, and never changed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Literal, Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from vtc.apis.base import Said
+from vtc.apis.tool_calls import ToolCallAccumulator
+from vtc.apis.waiting import Made, Waiting
+from vtc.events import (
+    CUT_OFF,
+    BlockEnd,
+    BlockStart,
+    Call,
+    CallDelta,
+    Delta,
+    Event,
+    Failure,
+    Finish,
+    Reason,
+    ReasoningDelta,
+    Rewritten,
+    Start,
+    Text,
+    TextDelta,
+    ToolCall,
+)
+from vtc.json_text import decode
+
+MOST_CALLS = 512
+"""Calls of upstream's own in one message: they are dealt with at its end, while all other streams wait."""
+
+
+class Pipeline(Protocol):
+    """One choice of a reply: text in, events out. The `raw` of all events, joined, is that text."""
+
+    @property
+    def structured(self) -> bool:
+        """True if the client reads calls in their structured form."""
+        ...
+
+    @property
+    def takes_calls(self) -> bool:
+        """True if upstream's own calls go through `finish`; if not, they pass."""
+        ...
+
+    @property
+    def guarded(self) -> bool:
+        """True if no call may reach the client that a policy has not seen."""
+        ...
+
+    def feed(self, text: str) -> list[Event]: ...
+    def reasoned(self, text: str) -> None:
+        """Take reasoning that upstream parted off itself: none is to be looked for in the text."""
+
+    def piece(self, delta: CallDelta) -> CallDelta | None:
+        """Take a piece of a call of upstream's; return what may leave of it now, None if its call waits."""
+        ...
+
+    def upstream(self, calls: Sequence[ToolCall]) -> list[Event]:
+        """Take calls of upstream's that waited and are whole; the message goes on."""
+        ...
+
+    def pause(self) -> list[Event]:
+        """End one block of text; the message goes on with another."""
+        ...
+
+    def release(self) -> list[Event]:
+        """Upstream makes calls itself: give back what is held; text that follows is text."""
+        ...
+
+    def end_calls(self, *, complete: bool) -> dict[int | None, CallDelta | None]:
+        """End the calls of upstream's that left as they came; return what is missing of each, by its number."""
+        ...
+
+    def finish(self, *, complete: bool, calls: Sequence[ToolCall] = ()) -> list[Event]:
+        """End the message; `calls` are those of upstream's that waited."""
+        ...
+
+    def late(self) -> None:
+        """Upstream went on after the end of its message, and that is dropped."""
+
+
+class Choice(msgspec.Struct, frozen=True, gc=False):
+    """One choice of the reply; replaced with every frame."""
+
+    index: int
+    pipeline: Pipeline
+    waiting: deque[Waiting]
+    native: bool = False
+    """True once upstream makes calls itself."""
+    paused: bool = False
+    """True after the end of a block, until the message goes on."""
+    kept: bool = False
+    """True once calls of upstream's have left in their frames."""
+    stuck: bool = False
+    """True once a call that waits was not whole as another one began: all that wait do so until the end."""
+    lifted: bool = False
+    """True once the client was given calls that it would not have been given otherwise."""
+    ended: bool = False
+    strict: bool = False
+    """True if calls leave in frames of our own only."""
+
+
+type Fate = Literal["none", "kept", "written"]
+"""What became of upstream's own calls: there are none, they leave in their frames, or they are written anew."""
+
+
+def as_said(deltas: Iterable[Delta]) -> list[Said]:
+    """Turn deltas into what is said where no stage looks at them."""
+    said: list[Said] = []
+    for delta in deltas:
+        match delta:
+            case TextDelta(text):
+                said.append(Text(text))
+            case ReasoningDelta() | CallDelta() | BlockEnd() | Finish() | Failure():
+                said.append(delta)
+    return said
+
+
+def read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choice, Waiting, Made]:
+    """Put the deltas that a frame has for one choice through its pipeline."""
+    pipeline = choice.pipeline
+    events: Made = []
+    calls: list[CallDelta] = []
+    thoughts: list[Said] = []
+    after: list[Said] = []
+    text, intact = "", True
+    for delta in deltas:
+        if choice.ended:
+            if pipeline.guarded and not (pipeline.structured and isinstance(delta, TextDelta)):
+                pipeline.late()
+                intact = False
+            elif isinstance(delta, TextDelta):
+                text += delta.text
+                events += [Text(delta.text)] if delta.text else []
+            else:
+                after += as_said([delta])
+            continue
+        if choice.paused and not isinstance(delta, BlockEnd | Finish):
+            choice = replace(choice, paused=False)
+            events += [*pipeline.pause(), BlockEnd(choice.index)]
+        match delta:
+            case TextDelta():
+                text += delta.text
+                if delta.text:
+                    events += pipeline.feed(delta.text)
+            case ReasoningDelta():
+                pipeline.reasoned(delta.text)
+                thoughts.append(delta)
+            case CallDelta():
+                if pipeline.structured and not choice.native:
+                    choice = replace(choice, native=True)
+                    events += pipeline.release()
+                if delta.name:
+                    choice, made = _ended_calls(choice, delta)
+                    events += made
+                waits = choice.stuck and bool(delta.name)  # calls keep their order
+                left = delta if not pipeline.takes_calls else None if waits else pipeline.piece(delta)
+                if left is None:
+                    calls.append(delta)
+                    continue
+                choice = replace(choice, kept=True)
+                if any(one.calls for one in choice.waiting):
+                    choice = replace(choice, waiting=deque(_begun(one, delta) for one in choice.waiting))
+                events += [one for one in calls if one.index == delta.index]
+                calls = [one for one in calls if one.index != delta.index]
+                events += [left] if left.name or left.arguments or left is delta else []
+                intact = intact and left is delta
+            case BlockEnd():
+                choice = replace(choice, paused=True)
+                after.append(delta)
+            case Finish(reason=reason):
+                lifted = Call in map(type, events)
+                choice, made, pieces, fate = finish(choice, calls, complete=reason not in CUT_OFF, lifted=lifted)
+                told = told_reason(reason, choice, fate)
+                events += made
+                after += pieces
+                intact = intact and not pieces
+                after.append(delta if told == reason else replace(delta, reason=told))
+                intact = intact and told == reason and not (calls and fate == "written")
+                calls = [] if fate == "written" else calls
+    if not choice.lifted and Call in map(type, events):
+        choice = replace(choice, lifted=True)
+    before = entry.before
+    if thoughts:
+        starts = sum(isinstance(one, Start | BlockStart) for one in before)
+        before = (*before[:starts], *thoughts, *before[starts:])
+    entry = replace(entry, before=before, text=text, calls=(*calls,), after=(*after, *entry.after), intact=intact)
+    return choice, entry, events
+
+
+def finish(
+    choice: Choice, calls: Sequence[CallDelta], *, complete: bool, lifted: bool = False
+) -> tuple[Choice, Made, list[CallDelta], Fate]:
+    """End a choice; return also the last pieces of calls that have left."""
+    ended = choice.pipeline.end_calls(complete=complete)
+    if any(one.calls for one in choice.waiting):
+        numbers = frozenset(ended)
+        choice = replace(choice, waiting=deque(_with_end(one, numbers, ended) for one in choice.waiting))
+    pieces = [piece for piece in ended.values() if piece]
+    gathered, clean = _gathered(choice, calls)
+    made = choice.pipeline.finish(complete=complete, calls=gathered)
+    choice = replace(choice, ended=True, lifted=choice.lifted or lifted)
+    choice, left, fate = _decided(choice, gathered, made, clean=clean)
+    return choice, left, pieces, fate
+
+
+def _with_end(
+    entry: Waiting, numbers: frozenset[int | None], missing_of: dict[int | None, CallDelta | None]
+) -> Waiting:
+    """Let the last pieces of these calls leave, which waited for the end of the message, with what is missing."""
+    held = [one for one in entry.calls if one.last and not one.name and one.index in numbers]
+    if not held:
+        return entry
+    missing = [missing_of.pop(one.index, None) for one in held]
+    last = [piece or one for one, piece in zip(held, missing, strict=True)]
+    calls = tuple(one for one in entry.calls if one not in held)
+    return replace(entry, calls=calls, after=(*last, *entry.after), intact=entry.intact and not any(missing))
+
+
+def _ended_calls(choice: Choice, begins: CallDelta) -> tuple[Choice, Made]:
+    """Deal with the calls of frames that wait, as another call `begins`."""
+    pieces = [piece for entry in choice.waiting for piece in entry.calls]
+    if not pieces or choice.stuck or pieces[0].index in (None, begins.index):
+        return choice, []
+    said: dict[int | None, str] = {}
+    for piece in pieces:
+        said[piece.index] = said.get(piece.index, "") + piece.arguments
+    if {None, begins.index} & said.keys() or not all(map(_is_object, said.values())):
+        return replace(choice, stuck=True), []
+    gathered, clean = _gathered(choice, ())
+    choice, made, fate = _decided(choice, gathered, choice.pipeline.upstream(gathered), clean=clean)
+    if fate == "kept":
+        waiting = deque(replace(one, calls=(), after=(*one.calls, *one.after)) for one in choice.waiting)
+        choice = replace(choice, waiting=waiting, kept=True)
+    return choice, made
+
+
+def _gathered(choice: Choice, calls: Sequence[CallDelta]) -> tuple[list[ToolCall], bool]:
+    """Put together the calls that wait; also tell whether their pieces are clean."""
+    accumulated = ToolCallAccumulator([*[piece for entry in choice.waiting for piece in entry.calls], *calls])
+    gathered = accumulated.calls()
+    if len(gathered) > MOST_CALLS and choice.pipeline.takes_calls:
+        raise ValueError(f"the reply has more than {MOST_CALLS} calls")
+    return gathered, accumulated.clean
+
+
+def _decided(
+    choice: Choice, gathered: Sequence[ToolCall], made: list[Event], *, clean: bool
+) -> tuple[Choice, Made, Fate]:
+    """Decide how upstream's own calls leave: those that are clean, and that no stage changed, in their frames.
+
+    Where no frame may leave that was not read, calls are written anew: what else a frame of one says may be another.
+    """
+    if not gathered:
+        return replace(choice, lifted=choice.lifted or Call in map(type, made)), [*made], "none"
+    left = [event.call for event in made if isinstance(event, Call)]
+    rewritten = any(isinstance(event, Rewritten) for event in made)
+    if clean and not rewritten and not choice.strict and _is_same(left, gathered):
+        return choice, [event for event in made if not isinstance(event, Call)], "kept"
+    waiting = deque(map(_without_calls, choice.waiting))
+    return replace(choice, waiting=waiting, lifted=choice.lifted or Call in map(type, made)), [*made], "written"
+
+
+def _is_object(arguments: str) -> bool:
+    """True if the arguments of a call are whole; none at all may be the beginning of some."""
+    try:
+        found = decode(arguments.encode())
+        return isinstance(found, dict) and bool(found)
+    except ValueError:
+        return False
+
+
+def _begun(entry: Waiting, piece: CallDelta) -> Waiting:
+    """Let the pieces of a call leave that waited for its beginning."""
+    if not entry.calls:
+        return entry
+    begun = tuple(one for one in entry.calls if one.index == piece.index)
+    rest = tuple(one for one in entry.calls if one.index != piece.index)
+    return replace(entry, calls=rest, after=(*begun, *entry.after))
+
+
+def _is_same(left: Sequence[ToolCall], gathered: Sequence[ToolCall]) -> bool:
+    """True if calls leave as upstream made them; an id for one that came without makes no difference."""
+    said = [(call.name, call.arguments, call.id) for call in left]
+    return len(left) == len(gathered) and all(
+        one == (own.name, own.arguments, own.id or one[2]) for one, own in zip(said, gathered, strict=True)
+    )
+
+
+def _without_calls(entry: Waiting) -> Waiting:
+    return replace(entry, calls=(), intact=False) if entry.calls else entry
+
+
+def told_reason(reason: Reason, choice: Choice, fate: Fate) -> Reason:
+    """Tell the reason that goes with the calls that the client is given."""
+    if choice.lifted or choice.kept or fate == "kept":
+        return reason if reason in CUT_OFF or reason == "other" else "tool_calls"
+    return "stop" if reason == "tool_calls" and (fate == "written" or not choice.native) else reason

@@ -1,0 +1,136 @@
+"""How frames leave: as they came, or written by the encoder of the client's API.
+
+A frame leaves as it came if both APIs are the same, nothing of it changed and the client's numbers are still the
+server's; where a policy is strict, only if the decoder knows all that it holds. All else is written anew.
+
+A frame for which the encoder writes nothing (the start of a block) stays here until something after it leaves. It is
+left out if the encoder has to write in its place.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from vtc.apis.base import Encoder, Said
+from vtc.apis.waiting import Waiting
+from vtc.events import Call, CallDelta, Origin
+from vtc.wire.framing import Frame
+
+
+class Leaving(msgspec.Struct):
+    """What of a reply the client was told. It is copied for each frame: fields get new values, and are not changed."""
+
+    encoder: Encoder
+    passes: bool = True
+    """True if the server's API is the client's: frames may leave as they came."""
+    strict: bool = False
+    """True if nothing may leave that the decoder does not know."""
+    kept: tuple[bytes, ...] = ()
+    """Frames that leave with what comes after them."""
+    behind: bool = False
+    """True if the encoder has to write what stood in frames that were left out."""
+    shifted: bool = False
+    """True once frames have other numbers than they came with, for the rest of the reply."""
+    ended: bool = False
+    left_out: tuple[str, ...] = ()
+    """The kinds of what did not leave, as no encoder or no policy takes it."""
+
+    def copy(self) -> Leaving:
+        """Return a copy, whose encoder is one, too."""
+        return replace(self, encoder=copy.copy(self.encoder))
+
+    @property
+    def in_step(self) -> bool:
+        """True if frames still leave as they came, where nothing of them changes."""
+        return self.passes and not (self.shifted or self.behind) and self.encoder.in_step
+
+    def may_pass(self, entry: Waiting) -> bool:
+        """True if all that a frame holds may leave."""
+        strict, framing = self.strict, self.encoder.framing
+        return self.passes and not (strict and (entry.unknown or not framing.shows_all(entry.frame)))
+
+    def whole(self, frame: Frame, entries: Sequence[tuple[int, Sequence[Said]]]) -> list[bytes]:
+        """Let a frame leave of which nothing changed; `entries` is what it says of each choice."""
+        if self.passes and not (self.shifted or self.behind):
+            before = copy.copy(self.encoder)
+            told = [self.encoder.follow(said, choice) for choice, said in entries]
+            tells = any(told)
+            if not tells and any(said for _, said in entries):
+                self.kept = (*self.kept, frame.raw)
+                return []
+            if self.encoder.in_step:
+                out, self.kept = [*self.kept, frame.raw], ()
+                return out
+            self.encoder = before
+        return [piece for choice, said in entries for piece in self.written(said, choice, frame)]
+
+    def written(
+        self, said: Iterable[Said], choice: int, like: Frame | None = None, *, first: bool = True
+    ) -> list[bytes]:
+        """Let the encoder write something, in the place of the frame `like` or of a part of it."""
+        values = self.encoder.write([*self._known(said)], choice)
+        if self.kept:
+            self.kept, self.behind = (), not values
+        elif values:
+            self.behind = False
+        self.shifted = self.shifted or self.encoder.counts
+        return self._framed(values, like, first=first)
+
+    def at_once(self, frame: Frame) -> list[bytes]:
+        """Let a frame leave that tells nothing, after those that stay here."""
+        if not self.kept:
+            return [frame.raw]
+        self.kept = (*self.kept, frame.raw)
+        return []
+
+    def left(self) -> None:
+        """Take note that a frame was left out: without its text, a block whose start is kept may never begin."""
+        if self.kept:
+            self.written((), 0)
+        self.shifted = self.shifted or self.encoder.counts
+
+    def end(self, frame: Frame | None = None) -> list[bytes]:
+        """End the reply; `frame` is how upstream ended it."""
+        out: list[bytes] = []
+        if frame is not None and self.in_step and not self.strict:
+            out, self.kept = [*self.kept, frame.raw], ()
+        elif frame is not None or not self.passes:
+            out, self.kept = self._framed(self.encoder.end(), frame), ()
+            if not self.ended and self.encoder.framing.last:
+                out.append(self.encoder.framing.last)
+        self.ended = True
+        return out
+
+    def close(self) -> list[bytes]:
+        """Return the frames that stayed here; for the end of the body, or after a failure."""
+        out, self.kept = [*self.kept], ()
+        return out
+
+    def _known(self, said: Iterable[Said]) -> Iterable[Said]:
+        """Leave out what only an unknown part of the server's API says; for a client of another, its objects, too."""
+        for one in said:
+            if not self.passes and isinstance(one, CallDelta):
+                yield replace(one, source=None)
+                continue
+            if not self.passes and isinstance(one, Call):
+                yield dataclasses.replace(one, call=dataclasses.replace(one.call, source=None))
+                continue
+            own: Any = one if isinstance(one, Origin) else getattr(one, "own", None)
+            if own is None or (self.passes and (own.harmless or not self.strict)):
+                yield one
+                continue
+            if not (self.passes and own.harmless) and own.kind not in self.left_out:
+                self.left_out = (*self.left_out, own.kind)
+            if own is not one:
+                yield replace(one, own=None)  # type: ignore[type-var]  # a struct that has `own`
+
+    def _framed(self, values: Sequence[Any], like: Frame | None, *, first: bool = True) -> list[bytes]:
+        framing = self.encoder.framing
+        like = like if self.passes and not self.strict else None
+        return [framing.write(value, like, first=first and not place) for place, value in enumerate(values)]

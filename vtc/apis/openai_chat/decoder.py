@@ -1,0 +1,268 @@
+r"""Replies of chat completions as they come: chunks of a stream. A whole reply is the stream that says the same.
+
+    data: {"id": …, "choices": [{"index": 0, "delta": {"content": " word"}, "finish_reason": null}]}
+    data: {…, "delta": {"tool_calls": [{"index": 0, "id": "c1", "type": "function", "function": {"name": …,
+                                                                                        "arguments": "{\"path"}}]}}
+    {"id": …, "choices": [{"index": 0, "message": {"content": …, "tool_calls": […]}, "finish_reason": "tool_calls"}]}
+
+The older form of a call is `{"function_call": {"name": …, "arguments": …}}`. A call of a custom tool has `custom` with
+`name` and `input` in place of `function`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec.structs import replace
+
+from vtc.apis.base import Decoded, Json
+from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of
+from vtc.apis.openai_chat.calls import LEGACY, read_call, read_function_call
+from vtc.apis.openai_chat.words import FRAMING, NAME, REASONS
+from vtc.events import (
+    Beside,
+    CallDelta,
+    Delta,
+    End,
+    Failure,
+    Finish,
+    Origin,
+    ReasoningDelta,
+    Refused,
+    Start,
+    TextDelta,
+    Usage,
+)
+from vtc.wire import sse
+from vtc.wire.framing import Frame
+
+_HEAD = {"id", "object", "created", "model", "system_fingerprint", "service_tier", "provider"}
+_LATE = ("system_fingerprint", "service_tier", "provider")
+"""Those that may change, or come late."""
+_HARMLESS = {
+    "chunk": {
+        "obfuscation",
+        "prompt_token_ids",
+        "prompt_logprobs",
+        "timings",
+        "nonce",
+        "kv_transfer_params",
+        "x_groq",
+        "prompt_filter_results",
+    },
+    "choice": {
+        "logprobs",
+        "stop_reason",
+        "token_ids",
+        "matched_stop",
+        "native_finish_reason",
+        "hidden_states",
+        "content_filter_results",
+    },
+    "delta": {"annotations", "reasoning_details", "token_ids"},
+}
+"""Fields in which no client finds a call, by where they stand."""
+_READ = {
+    "chunk": {*_HEAD, "choices", "usage", "error"},
+    "choice": {"index", "delta", "finish_reason"},
+    "delta": {"content", "role", "reasoning", "reasoning_content", "refusal", "tool_calls", "function_call"},
+}
+_PARTS = ("image_url", "reference")
+"""The types of parts of a message in which no client finds a call."""
+
+
+class _Delta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    content: str | None = None
+    role: str | None = None
+    tool_calls: Any = None
+    function_call: Any = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    refusal: Any = None
+
+
+class _Choice(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    delta: _Delta
+    index: int | None = None
+    finish_reason: str | None = None
+    logprobs: Any = None
+    stop_reason: Any = None
+    token_ids: Any = None
+    matched_stop: Any = None
+    native_finish_reason: Any = None
+
+
+class _Chunk(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    choices: list[_Choice]
+    id: Any = None
+    object: Any = None
+    created: Any = None
+    model: Any = None
+    system_fingerprint: Any = None
+    service_tier: Any = None
+    provider: Any = None
+    usage: Any = None
+
+
+_decode_chunk = msgspec.json.Decoder(_Chunk).decode
+
+
+class Decoder(msgspec.Struct):
+    """The chunks of a streamed reply; `drop` names fields to leave out."""
+
+    framing: ClassVar[sse.EventStream] = FRAMING
+
+    drop: frozenset[str] = frozenset()
+    begun: frozenset[int] = frozenset()
+    """The choices that began."""
+    head: Json = {}
+    """The fields that every chunk has, as the first one said them."""
+    numbers: dict[int, int] = {}
+    """By choice, the number that upstream's next call should have."""
+
+    def decode(self, frame: Frame) -> Decoded | None:
+        """Read a chunk.
+
+        Nearly all say text or reasoning of one choice. Decoded into the few fields that decide about these, a chunk
+        costs a third of what plain data would.
+        """
+        data = frame.data
+        if data is None:
+            return Decoded(at_once=True)
+        try:
+            chunk = _decode_chunk(data)
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            return self._decode_any(frame, data)
+        choice = chunk.choices[0] if len(chunk.choices) == 1 else None
+        if self.drop or choice is None or (choice.index or 0) not in self.begun or choice.finish_reason:
+            return self._decode_any(frame, data)
+        delta, index = choice.delta, choice.index or 0
+        thought = delta.reasoning_content or delta.reasoning
+        is_more = delta.tool_calls or delta.function_call or delta.refusal or chunk.usage is not None
+        if is_more or not choice.logprobs is choice.token_ids is choice.stop_reason is choice.matched_stop is None:
+            return self._decode_any(frame, data)
+        if bool(thought) == bool(delta.content):
+            return self._decode_any(frame, data)
+        if delta.content:
+            return Decoded((TextDelta(delta.content, index),))
+        return Decoded((_reasoning("reasoning_content" if delta.reasoning_content else "reasoning", thought, index),))
+
+    def _decode_any(self, frame: Frame, data: bytes) -> Decoded | None:
+        if data.strip() == b"[DONE]":
+            return Decoded((End(),))
+        chunk = object_of(data)
+        entries = chunk.get("choices") if chunk else None
+        failed = (_failure(chunk),) if chunk and is_error(chunk) else ()
+        if chunk and failed and not entries:
+            others = {key: value for key, value in chunk.items() if key not in ("error", "object", "message")}
+            return Decoded(failed, (*_origins("chunk", others, 0),))
+        if not isinstance(entries, list) or not {*map(type, entries)} <= {dict}:
+            return None
+        deltas = [delta for entry in entries for delta in _deltas(entry.get("index") or 0, entry, entry.get("delta"))]
+        deltas = [self._counted(delta) if isinstance(delta, CallDelta) else delta for delta in deltas]
+        came, (frame, chunk) = frame, cleaned(frame, chunk, self.drop, self.framing)
+        starts = [*self._starts(chunk)]
+        news = {key: one for key, one in chunk.items() if key in _LATE and one not in (None, self.head.get(key))}
+        beside = [
+            *starts,
+            *(Origin(NAME, f"chunk.{key}", one, harmless=True) for key, one in news.items()),
+            *_beside(chunk),
+        ]
+        return Decoded((*deltas, *failed), (*beside,), None if frame is came else frame)
+
+    def _starts(self, chunk: Json) -> Iterator[Beside]:
+        """Tell which choices begin with this chunk."""
+        for entry in chunk["choices"]:
+            index = entry.get("index") or 0
+            if index not in self.begun:
+                self.begun |= {index}
+                head = self.head = self.head or {key: value for key, value in chunk.items() if key in _HEAD}
+                id_, created = str(head.get("id") or ""), count_of(head, "created")
+                own = Origin(NAME, "head", head, index, harmless=True)
+                yield Start(id_, str(head.get("model") or ""), created, index, own)
+
+    def _counted(self, piece: CallDelta) -> CallDelta:
+        """Note the number of a call; one that leaves numbers out, or takes one again, is not clean."""
+        if piece.index in (None, LEGACY) or not piece.name:
+            return piece
+        next_ = self.numbers.get(piece.choice, 0)
+        self.numbers = {**self.numbers, piece.choice: max(next_, piece.index + 1)}
+        return replace(piece, clean=False) if piece.index != next_ else piece
+
+
+def _failure(chunk: Json) -> Failure:
+    """Read an error; OpenRouter sends one beside the end of a choice."""
+    error = part_of(chunk, "error") or chunk
+    said = error.get("message") or chunk.get("error") or ""
+    return Failure(str(said), str(error.get("type") or ""))
+
+
+def _deltas(choice: int, entry: Json, part: Any) -> list[Delta]:
+    """Read one choice of a chunk; `part` is its delta."""
+    part = part if isinstance(part, Mapping) else {}
+    deltas: list[Delta] = []
+    for key in ("reasoning_content", "reasoning"):
+        if part.get(key):
+            deltas.append(_reasoning(key, part[key], choice))
+            break
+    else:
+        deltas += [
+            ReasoningDelta(_text(one["thinking"]), choice, Origin(NAME, "delta.content", [one], choice, harmless=True))
+            for one in _parts(part.get("content"))
+            if isinstance(one, dict) and one.get("thinking")
+        ]
+    deltas += [read_call(call, choice) for call in part.get("tool_calls") or ()]
+    if call := part.get("function_call"):
+        deltas.append(read_function_call(call, choice))
+    deltas.append(TextDelta(_text(part.get("content")), choice))
+    if reason := entry.get("finish_reason"):
+        deltas.append(Finish(REASONS.get(reason, "stop"), choice, str(reason)))
+    return deltas
+
+
+def _beside(chunk: Json) -> Iterator[Beside]:
+    """Read what a chunk says besides text, calls and its end."""
+    entries = chunk["choices"]
+    first = (entries[0].get("index") or 0) if entries else 0
+    yield from _origins("chunk", chunk, first)
+    for entry in entries:
+        index, delta = entry.get("index") or 0, part_of(entry, "delta")
+        yield from _origins("choice", entry, index)
+        yield from _origins("delta", delta, index)
+        if delta.get("refusal"):
+            yield Refused(str(delta["refusal"]), index)
+        parts = [one for one in _parts(delta.get("content")) if isinstance(one, dict) and not one.get("text")]
+        if parts := [one for one in parts if one.get("type") != "thinking"]:
+            harmless = all(one.get("type") in _PARTS for one in parts)
+            yield Origin(NAME, "delta.content", parts, index, harmless)
+    if isinstance(usage := chunk.get("usage"), Mapping):
+        cached = count_of(part_of(usage, "prompt_tokens_details"), "cached_tokens")
+        thoughts = count_of(part_of(usage, "completion_tokens_details"), "reasoning_tokens")
+        counts = count_of(usage, "prompt_tokens"), count_of(usage, "completion_tokens"), cached, thoughts
+        yield Usage(*counts, first, Origin(NAME, "usage", usage, first, harmless=True))
+
+
+def _origins(place: str, fields: Json, choice: int) -> Iterator[Origin]:
+    """Take fields that only this API knows, as `place.field`."""
+    for key, value in fields.items():
+        if key not in _READ[place] and value is not None:
+            yield Origin(NAME, f"{place}.{key}", value, choice, key in _HARMLESS[place])
+
+
+def _text(content: Any) -> str:
+    """The text of a message, which some servers send in parts."""
+    if not isinstance(content, list):
+        return content if isinstance(content, str) else ""
+    return "".join([one if isinstance(one, str) else str(one.get("text") or "") for one in _parts(content)])
+
+
+def _reasoning(key: str, said: Any, choice: int) -> ReasoningDelta:
+    """Read reasoning, which has two names."""
+    own = None if key == "reasoning_content" else Origin(NAME, f"delta.{key}", said, choice, harmless=True)
+    return ReasoningDelta(said if isinstance(said, str) else "", choice, own)
+
+
+def _parts(content: Any) -> list[str | dict[str, Any]]:
+    return [one for one in content if isinstance(one, str | dict)] if isinstance(content, list) else []

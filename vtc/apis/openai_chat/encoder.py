@@ -1,0 +1,173 @@
+"""Replies of chat completions as they leave: the chunks of a stream (`decoder.py` shows them)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import msgspec
+
+from vtc.apis.base import Json, Said
+from vtc.apis.openai_chat.calls import LEGACY, entry_of
+from vtc.apis.openai_chat.words import FRAMING, NAME, REASONS
+from vtc.events import (
+    Call,
+    CallDelta,
+    Failure,
+    Finish,
+    Origin,
+    Reasoning,
+    ReasoningDelta,
+    Refused,
+    Rewritten,
+    Start,
+    Text,
+    ToolCall,
+    Usage,
+)
+from vtc.wire import sse
+
+
+class Encoder(msgspec.Struct):
+    """The chunks of a streamed reply. `legacy` writes calls in the older form; `drop` names fields to leave out."""
+
+    framing: ClassVar[sse.EventStream] = FRAMING
+    counts: ClassVar[bool] = False
+
+    legacy: bool = False
+    drop: frozenset[str] = frozenset()
+    in_step: bool = True
+    head: Json = {}
+    """The fields of every chunk."""
+    begun: frozenset[int] = frozenset()
+    """The choices whose role was told."""
+    calls: dict[int, int] = {}
+    """By choice, how many calls the client was told of."""
+    places: dict[tuple[int, int | None], int] = {}
+    """The client's numbers of upstream's calls, by choice and upstream's number."""
+
+    def follow(self, said: Sequence[Said], choice: int) -> bool:
+        self.in_step = True
+        for one in said:
+            if isinstance(one, Start):
+                self._start(one)
+                self.begun |= {one.choice}
+            elif isinstance(one, CallDelta) and one.index != LEGACY:
+                self.in_step = self.in_step and self._place(one, choice) == (one.index or 0)
+        return True
+
+    def write(self, said: Sequence[Said], choice: int) -> list[Json]:
+        out: list[dict[str, Any]] = []
+
+        def say(delta: Json, finish: str | None = None, **fields: Any) -> None:
+            if choice not in self.begun:
+                self.begun |= {choice}
+                delta = {"role": "assistant", **delta}
+            entry = {"index": choice, "delta": delta, "finish_reason": finish, **fields}
+            out.append({**self.head, "choices": [entry]})
+
+        own: dict[str, dict[str, Any]] = {}
+        for one in said:
+            match one:
+                case Start():
+                    self._start(one)
+                    if choice not in self.begun:
+                        say({"content": ""})
+                case Origin(api=api, kind=kind, value=value) | ReasoningDelta(own=Origin(api, kind, value)) if (
+                    api == NAME
+                ):
+                    place, _, key = kind.partition(".")
+                    fields = own.setdefault(place, {})
+                    fields[key] = [*fields.get(key, ()), *value] if isinstance(value, list) else value
+                case Refused(text):
+                    own.setdefault("delta", {})["refusal"] = text
+        ends = any(isinstance(one, Finish) for one in said)
+        if own.keys() & {"delta"} or (own and not ends):
+            say(own.pop("delta", {}), **own.pop("choice", {}))
+            out[-1].update(own.pop("chunk", {}))
+        for one in said:
+            match one:
+                case Text(text) | Rewritten(text=text) if text:
+                    say({"content": text})
+                case Reasoning(text) | ReasoningDelta(text, own=None) if text and "reasoning_content" not in self.drop:
+                    say({"reasoning_content": text})
+                case Call(call=call):
+                    for delta in self._call(call, choice):
+                        say(delta)
+                case CallDelta():
+                    say(self._piece(one, choice))
+                case Finish():
+                    say({}, self._reason(one, choice), **own.get("choice", {}))
+                    out[-1].update(own.get("chunk", {}))
+                case Usage():
+                    usage = one.own.value if one.own else _usage(one)
+                    if not out:
+                        out.append({**self.head, "choices": []})
+                    out[-1]["usage"] = usage
+                case Failure(message=message, kind=kind):
+                    out.append({"error": {"message": message, "type": kind or "server_error", "code": None}})
+        return [*out]
+
+    def end(self) -> list[Json]:
+        return []
+
+    def keep_alive(self) -> bytes:
+        return b": keep-alive\n\n"
+
+    def _start(self, start: Start) -> None:
+        if not self.head:
+            head = {"id": start.id, "object": "chat.completion.chunk", "created": start.created, "model": start.model}
+            self.head = start.own.value if start.own else head
+
+    def _call(self, call: ToolCall, choice: int) -> tuple[Json, Json]:
+        """Write a call as two deltas: all but its arguments, then these."""
+        index = self._next(choice)
+        if self.legacy:
+            head = {"name": call.name, "arguments": ""}
+            return {"function_call": head}, {"function_call": {"arguments": call.arguments}}
+        entry = entry_of(ToolCall(call.name, "", call.id, call.source))
+        kind, field = ("custom", "input") if "custom" in entry else ("function", "arguments")
+        rest = {"index": index, kind: {field: call.arguments}}
+        return {"tool_calls": [{**entry, "index": index}]}, {"tool_calls": [rest]}
+
+    def _piece(self, piece: CallDelta, choice: int) -> Json:
+        """Write a piece of a call that upstream made."""
+        if piece.index == LEGACY:
+            return {"function_call": {**({"name": piece.name} if piece.name else {}), "arguments": piece.arguments}}
+        call = ToolCall(piece.name, piece.arguments, piece.id, piece.source)
+        entry = entry_of(call)
+        if not piece.name:
+            entry = {key: value for key, value in entry.items() if key not in ("id", "type")}
+            entry["custom" if "custom" in entry else "function"].pop("name")
+        return {"tool_calls": [{"index": self._place(piece, choice), **entry}]}
+
+    def _next(self, choice: int) -> int:
+        """Take the next number of a call."""
+        number = self.calls.get(choice, 0)
+        self.calls = {**self.calls, choice: number + 1}
+        return number
+
+    def _place(self, piece: CallDelta, choice: int) -> int:
+        """Find the client's number of the call of a piece."""
+        key = choice, piece.index
+        if key not in self.places or (piece.index is None and piece.name):
+            self.places = {**self.places, key: self._next(choice)}
+        return self.places[key]
+
+    def _reason(self, end: Finish, choice: int) -> str:
+        """Write the finish reason; upstream's own word where it is one of this API and says the same."""
+        if end.said in REASONS and REASONS[end.said] == end.reason:
+            return end.said
+        if end.reason == "tool_calls" or (end.reason == "other" and self.calls.get(choice)):
+            return "function_call" if self.legacy else "tool_calls"
+        return {"length": "length", "halted": "content_filter"}.get(end.reason, "stop")
+
+
+def _usage(usage: Usage) -> Json:
+    return {
+        "prompt_tokens": usage.prompt,
+        "completion_tokens": usage.completion,
+        "total_tokens": usage.prompt + usage.completion,
+        "prompt_tokens_details": {"cached_tokens": usage.cached},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
+    }

@@ -1,0 +1,385 @@
+"""Streamed replies of Responses as they come.
+
+    response.created, response.in_progress
+    response.output_item.added, response.content_part.added, response.output_text.delta, …
+    response.output_text.done, response.content_part.done, response.output_item.done
+    response.completed                                            repeats all items
+
+Items are told apart by the order in which they began: some servers number none, or give an id anew in every event.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Literal
+
+import msgspec
+
+from vtc.apis.base import Decoded, Json
+from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of
+from vtc.apis.openai_responses.items import (
+    ADDED,
+    CALLS,
+    DONE,
+    ENDS,
+    FRAMING,
+    NAME,
+    PARTS,
+    SERVERS,
+    Chain,
+    Form,
+    action_of,
+    is_call,
+    joined,
+    name_of,
+    parted,
+)
+from vtc.events import (
+    Beside,
+    BlockEnd,
+    BlockStart,
+    CallDelta,
+    Delta,
+    End,
+    Failure,
+    Finish,
+    Origin,
+    Reason,
+    ReasoningDelta,
+    Refused,
+    Seal,
+    Start,
+    TextDelta,
+    Usage,
+)
+from vtc.wire import sse
+from vtc.wire.framing import Frame
+
+TEXT = "response.output_text.delta"
+_THOUGHTS = ("response.reasoning_text.delta", "response.reasoning_summary_text.delta")
+_PARTS = ("response.content_part", "response.reasoning_summary_part")
+_TEXTS = tuple(f"response.{events}" for _, events, _ in PARTS.values())
+_FAILURES = ("error", "response.failed", "response.cancelled", "response.canceled")
+
+_BESIDE = (Origin, Start, BlockStart, Seal, Refused, Usage)
+_NEEDED = {"type", "role", "error", "item_id", "content", "delta", "response", "output", "item", "part"}
+"""Fields without which a reply says nothing; they are never dropped."""
+_EVERY_EVENT = {
+    *("type", "sequence_number", "output_index", "item_id", "content_index", "summary_index", "obfuscation")
+}
+_READ = {
+    **{type_: {"response"} for type_ in ("response.created", "response.in_progress", "response.queued", *ENDS)},
+    **{type_: {"item"} for type_ in (ADDED, DONE)},
+    **{f"{around}.{what}": {"part"} for around in _PARTS for what in ("added", "done")},
+    **{f"{events}.delta": {"delta", "logprobs"} for events in _TEXTS},
+    **{f"{events}.done": {"text", "refusal", "logprobs"} for events in _TEXTS},
+    "response.output_text.annotation.added": {"annotation", "annotation_index"},
+    **{f"response.{events}.delta": {"delta"} for events, _ in CALLS.values()},
+    **{f"response.{events}.done": {field, "name"} for events, field in CALLS.values()},
+    "keepalive": set[str](),
+}
+"""Events that are known, and their own fields."""
+_FIELDS = {
+    "item": {"id", "type", "status", "role", "content", "summary", "phase", "encrypted_content"},
+    "part": {"type", "text", "refusal", "annotations", "logprobs"},
+    "response": {
+        *("id", "object", "created_at", "completed_at", "status", "model", "output", "usage", "error", "background"),
+        *("incomplete_details", "instructions", "max_output_tokens", "max_tool_calls", "metadata", "moderation"),
+        *("parallel_tool_calls", "previous_response_id", "conversation", "prompt", "prompt_cache_key", "reasoning"),
+        *("prompt_cache_retention", "safety_identifier", "service_tier", "store", "temperature", "text", "user"),
+        *("tool_choice", "tools", "top_logprobs", "top_p", "truncation", "billing", "output_text"),
+        *("frequency_penalty", "presence_penalty", "kv_transfer_params"),
+    },
+}
+"""Fields in which no client finds a call, or that are read, by where they stand."""
+
+
+class _TextEvent(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    type: Literal["response.output_text.delta"]
+    delta: str
+    item_id: str | None = None
+    output_index: int | None = None
+    content_index: int | None = None
+    sequence_number: int | None = None
+    logprobs: Any = None
+    obfuscation: str | None = None
+
+
+_decode_text = msgspec.json.Decoder(_TextEvent).decode
+
+
+class Decoder(msgspec.Struct):
+    """The events of a streamed reply; `drop` names fields to leave out."""
+
+    framing: ClassVar[sse.EventStream] = FRAMING
+
+    form: Form = Form()
+    drop: frozenset[str] = frozenset()
+    items: tuple[str, ...] = ()
+    """The types of upstream's items, in order."""
+    names: dict[str | int, int] = {}
+    """Items by all that may name them."""
+    filled: frozenset[int] = frozenset()
+    """Items whose open part holds text."""
+    pieces: dict[int, Chain] = {}
+    """By item, the arguments of a call."""
+    speaking: bool = False
+    """True in a text."""
+
+    def decode(self, frame: Frame) -> Decoded | None:
+        """Read an event. Nearly all say a piece of text, of an item and a part that hold some."""
+        data = frame.data
+        if data is None:
+            return Decoded(at_once=True)
+        if self.speaking and not self.drop:
+            try:
+                event = _decode_text(data)
+            except (msgspec.DecodeError, UnicodeError, RecursionError):
+                pass
+            else:
+                if event.delta and not event.logprobs and self.names.get(event.item_id or "") == len(self.items) - 1:
+                    return Decoded((TextDelta(event.delta),))
+        return self._decode_any(frame, data)
+
+    def _decode_any(self, frame: Frame, data: bytes) -> Decoded | None:
+        value = object_of(data)
+        if value is None or not isinstance(value.get("type"), str):
+            if value and is_error(value):
+                return Decoded((_failure({**value, "type": "error"}),))
+            return Decoded((End(),)) if data.strip() == b"[DONE]" else None
+        came, (frame, value) = frame, cleaned(frame, value, self.drop - _NEEDED, FRAMING)
+        type_, about = value["type"], bool(value.keys() & {"item_id", "item", "output_index"})
+        if type_ == ADDED or (type_ == TEXT and not (about and self._kind(value) == "message")):
+            of = str(part_of(value, "item").get("type") or "message")
+            self.names = {**self.names, **dict.fromkeys(_names(value), len(self.items))}
+            self.items = (*self.items, of)
+        if not (about or "sequence_number" in value or type_.startswith("response.") or type_ in _FAILURES):
+            return None
+        said = [*self._said(value, self._number(value), self._kind(value) if about else "")]
+        deltas = [one for one in said if not isinstance(one, _BESIDE)]
+        beside = [one for one in said if isinstance(one, _BESIDE)]
+        return Decoded((*deltas,), (*beside,), None if frame is came else frame)
+
+    def _number(self, value: Json) -> int:
+        """Find the item that an event is about: the last one, if nothing tells."""
+        return next((self.names[name] for name in _names(value) if name in self.names), len(self.items) - 1)
+
+    def _kind(self, value: Json) -> str:
+        return self.items[self._number(value)] if self.items else ""
+
+    def _said(self, value: Json, number: int, kind: str) -> Iterator[Delta | Beside]:
+        type_, (name, _, what) = value["type"], value["type"].rpartition(".")
+        place = number if value.get("output_index") == number else -1
+        if type_ in _FAILURES:
+            yield _failure(value)
+            return
+        if self.speaking and type_ == ADDED:
+            yield self._silent()
+        if is_call(kind):
+            yield from self._call(value, number, kind)
+            return
+        if type_ not in _READ or (type_ in (ADDED, DONE) and kind not in ("message", "reasoning")):
+            known = kind in SERVERS and (
+                type_ in (ADDED, DONE) or type_.startswith(f"response.{kind.partition('_')[0]}")
+            )
+            plain = {key: one for key, one in value.items() if key == "item" or not isinstance(one, dict | list)}
+            yield Origin(NAME, "event", (number if kind else None, plain), harmless=known)
+            yield from (Origin(NAME, f"event.{key}", one) for key, one in value.items() if key not in plain)
+            return
+        if type_ == "keepalive":
+            yield Origin(NAME, "event", (None, value), harmless=True)
+        elif "response" in value:
+            yield from self._of_response(value, type_)
+        elif type_ == ADDED:
+            item = value["item"]
+            sound = isinstance(item.get("id"), str) and not item.get("content") and not item.get("summary")
+            sound = sound and ("summary" in item if kind == "reasoning" else item.get("role") == "assistant")
+            yield from _block(kind, number, str(item.get("id") or ""), "item", place if sound else -1, item)
+        elif name in _PARTS and what == "added":
+            self.filled -= {number}
+            at = value.get("content_index", value.get("summary_index")) if place == number else -1
+            yield from _block(kind, number, str(value.get("item_id") or ""), "part", at, value["part"])
+        elif what == "delta":
+            yield from self._text(value, number, type_)
+        elif type_ == DONE:
+            item = value["item"]
+            yield from _noted("item", number, item)
+            if kind == "reasoning" and isinstance(item.get("encrypted_content"), str):
+                yield Seal(encrypted=item["encrypted_content"])
+        elif name in _PARTS:
+            yield from _noted("part", number, value["part"])
+        elif what == "done":
+            text = _string(value.get("text", value.get("refusal")))
+            if number not in self.filled and name.endswith("output_text") and text:
+                yield from self._text({"delta": text}, number, TEXT)
+            if name.endswith("output_text") and self.speaking:
+                yield self._silent()
+            yield Origin(NAME, "text_done", (number, text), harmless=True)
+        else:
+            yield Origin(NAME, "annotation", (number, value), harmless=True)
+        for key, one in value.items():
+            known = key in _READ[type_] or (key in _EVERY_EVENT and not isinstance(one, dict | list))
+            if not known:
+                yield Origin(NAME, f"event.{key}", one)
+
+    def _silent(self) -> BlockEnd:
+        self.speaking = False
+        return BlockEnd()
+
+    def _text(self, value: Json, number: int, type_: str) -> Iterator[Delta | Beside]:
+        text = _string(value.get("delta"))
+        self.filled |= {number} if text else set()
+        if type_ == TEXT:
+            self.speaking = self.speaking or bool(text)
+            yield TextDelta(text)
+            if value.get("logprobs"):
+                yield Origin(NAME, "logprobs", value["logprobs"], harmless=True)
+        elif type_ in _THOUGHTS:
+            yield ReasoningDelta(text)
+        else:
+            yield Refused(text)
+        if not text:
+            yield Origin(NAME, "nothing", None, harmless=True)
+
+    # Calls
+
+    def _call(self, value: Json, number: int, kind: str) -> Iterator[CallDelta | Origin]:
+        """Read an event of a call. The raw input of a custom tool is written as JSON, piece by piece."""
+        type_, item = value["type"], part_of(value, "item")
+        in_order = value.get("output_index") == number and self._number(value) == number
+        events, field = CALLS.get(kind, ("", ""))
+        raw = field == "input"
+        if type_ == ADDED:
+            id_ = item.get("call_id") or item.get("id")
+            name = name_of(item, self.form) if events else kind.removesuffix("_call")
+            clean = in_order and all(isinstance(item.get(key), str) for key in ("id", "call_id", field or "id"))
+            clean = clean and parted(item, self.form) is item
+            yield CallDelta(number, id_, name, '{"input": "' if raw else "", item, clean=clean)
+        elif not events:
+            yield CallDelta(number, arguments=action_of(item) if type_ == DONE else "", source=item or None)
+        elif type_ == f"response.{events}.delta":
+            yield self._piece(number, _string(value.get("delta")), in_order, raw)
+        elif type_ in (f"response.{events}.done", DONE):
+            so_far, whole = joined(self.pieces.get(number)), _string(value.get(field) or item.get(field))
+            rest = whole.removeprefix(so_far) if whole.startswith(so_far) else ""
+            clean = in_order and (not whole or so_far + rest == whole or _is_same(so_far, whole))
+            clean = clean and (type_ == DONE or parted(value, self.form) is value)
+            piece = self._piece(number, rest, clean, raw)
+            end = '"}' if raw and type_ == DONE else ""
+            last = type_ == DONE or not raw
+            yield msgspec.structs.replace(piece, arguments=piece.arguments + end, source=item or None, last=last)
+            if type_ != DONE:
+                yield Origin(NAME, "text_done", (number, whole), harmless=True)
+        else:
+            yield Origin(NAME, "event", (number, value))
+
+    def _piece(self, number: int, piece: str, clean: bool, raw: bool) -> CallDelta:
+        self.pieces = {**self.pieces, number: (self.pieces.get(number), piece)} if piece else self.pieces
+        return CallDelta(number, arguments=json.dumps(piece, ensure_ascii=False)[1:-1] if raw else piece, clean=clean)
+
+    # The whole
+
+    def _of_response(self, value: Json, type_: str) -> Iterator[Delta | Beside]:
+        response = value["response"]
+        id_, model = str(response.get("id") or ""), str(response.get("model") or "")
+        known = {key: one for key, one in response.items() if key in _FIELDS["response"]}
+        if type_ not in ENDS and known.get("output"):
+            del known["output"]  # nothing was said yet
+        if type_ in ENDS:
+            yield self._finish(response)
+            yield from _usage(response.get("usage"))
+            yield Origin(NAME, "end", (0, known), harmless=True)
+            yield from self._output(response.get("output"))
+        elif type_ == "response.created":
+            yield Start(
+                id_,
+                model,
+                count_of(response, "created_at"),
+                own=Origin(NAME, "head", (value.get("sequence_number"), known), harmless=True),
+            )
+        else:
+            yield Origin(NAME, "status", (0, {"type": type_, "id": id_}), harmless=True)
+        kind = "end" if type_ in ENDS else "head"
+        yield from (Origin(NAME, f"{kind}.{key}", one) for key, one in response.items() if key not in known)
+
+    def _output(self, output: Any) -> Iterator[Origin]:
+        """Look for fields that are not known in the items that the last event repeats."""
+        for item in output or ():
+            if item.get("type") in ("message", "reasoning"):
+                parts = [*(item.get("content") or ()), *(item.get("summary") or ())]
+                odd = [key for part in parts for key in part if key not in _FIELDS["part"]]
+                yield from (Origin(NAME, f"output.{key}", None) for key in [*(item.keys() - _FIELDS["item"]), *odd])
+
+    def _finish(self, response: Json) -> Finish:
+        """Read the end of a reply. Some servers do not tell that it was cut off: its length does."""
+        status = str(response.get("status"))
+        why = str(part_of(response, "incomplete_details").get("reason") or "")
+        used = part_of(response, "usage").get("output_tokens")
+        reason: Reason = "other"  # it does not speak of calls, so that they do not change it
+        most = self.form.most
+        if status == "incomplete" and why != "max_output_tokens":
+            reason = "halted"
+        elif status != "completed" or (most and isinstance(used, int) and used >= most):
+            reason = "length"
+        return Finish(reason, said=f"{status} ({why})" if why else status)
+
+
+def _block(kind: str, number: int, id_: str, place: str, at: Any, fields: Json) -> Iterator[Beside]:
+    """Read the beginning of an item or of a part of it."""
+    known = {key: one for key, one in fields.items() if key in _FIELDS[place]}
+    own = Origin(NAME, place, (at, known), harmless=True)
+    yield BlockStart("reasoning" if kind == "reasoning" else "text", number, id_, own=own)
+    yield from (Origin(NAME, f"{place}.{key}", one) for key, one in fields.items() if key not in known)
+    if place == "part" and fields.get("type") not in PARTS:
+        yield Origin(NAME, "odd", None)
+
+
+def _noted(place: str, number: int, fields: Json) -> Iterator[Origin]:
+    """Read the end of an item or of a part of it."""
+    known = {key: one for key, one in fields.items() if key in _FIELDS[place]}
+    yield Origin(NAME, f"{place}_done", (number, known), harmless=True)
+    yield from (Origin(NAME, f"{place}_done.{key}", one) for key, one in fields.items() if key not in known)
+
+
+def _usage(usage: Any) -> Iterator[Usage]:
+    if isinstance(usage, Mapping):
+        cached = count_of(part_of(usage, "input_tokens_details"), "cached_tokens")
+        thoughts = count_of(part_of(usage, "output_tokens_details"), "reasoning_tokens")
+        own = Origin(NAME, "usage", usage, harmless=True)
+        yield Usage(count_of(usage, "input_tokens"), count_of(usage, "output_tokens"), cached, thoughts, own=own)
+
+
+def _failure(value: Json) -> Failure:
+    """Read an error, which some servers put under `error`."""
+    response = part_of(value, "response")
+    error = part_of(response, "error") or part_of(value, "error") or value
+    own = {key: value[key] for key in ("type", "code", "message", "param") if key in value}
+    own |= {"error": {**error}} if part_of(value, "error") else {}
+    kind = str(error.get("code") or error.get("type") or "")
+    harmless = value["type"] == "error"
+    said = str(error.get("message") or response.get("status") or "the server failed")
+    return Failure(
+        said, "" if kind == "error" else kind, own=Origin(NAME, "error", own, harmless=True) if harmless else None
+    )
+
+
+def _names(value: Json) -> list[str | int]:
+    """List all that may name the item of an event, the surest first."""
+    item = part_of(value, "item")
+    names = (value.get("item_id"), item.get("id"), item.get("call_id"), value.get("output_index"))
+    return [name for name in names if isinstance(name, str | int)]
+
+
+def _string(text: Any) -> str:
+    if text is not None and not isinstance(text, str):
+        raise TypeError("a text is no string")
+    return text or ""
+
+
+def _is_same(one: str, other: str) -> bool:
+    """True if two texts are the same JSON."""
+    try:
+        return bool(json.loads(one) == json.loads(other))
+    except ValueError:
+        return False
