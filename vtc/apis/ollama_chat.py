@@ -23,8 +23,10 @@ from vtc.apis.base import Decoded, Json, Said
 from vtc.apis.fields import cleaned, count_of, is_error, object_of
 from vtc.apis.folding import add
 from vtc.apis.openai_chat import request as openai_chat
+from vtc.apis.openai_chat.words import REASONS
 from vtc.apis.tool_calls import arguments_text
 from vtc.events import (
+    CUT_OFF,
     Beside,
     Call,
     CallDelta,
@@ -32,7 +34,6 @@ from vtc.events import (
     Failure,
     Finish,
     Origin,
-    Reason,
     Reasoning,
     ReasoningDelta,
     Refused,
@@ -45,8 +46,6 @@ from vtc.wire.framing import Frame
 from vtc.wire.ndjson import Lines
 
 NAME = "ollama-chat"
-_REASONS: dict[str, Reason] = {"length": "length", "content_filter": "halted", "error": "halted", "abort": "halted"}
-"""Reasons for the end that cut a reply off; calls change no reason."""
 _EVERY_LINE = ("model", "created_at")
 _HARMLESS = (
     *("done_reason", "total_duration", "load_duration", "prompt_eval_count", "prompt_eval_duration", "eval_count"),
@@ -206,7 +205,9 @@ def _deltas(line: Mapping[str, Any]) -> list[Delta]:
     deltas.append(TextDelta(str(message.get("content") or "")))
     if line.get("done"):
         reason = str(line.get("done_reason") or "")
-        deltas.append(Finish(_REASONS.get(reason, "other"), said=reason))
+        meaning = REASONS.get(reason, "stop")
+        # Calls change no reason of this API.
+        deltas.append(Finish(meaning if meaning in CUT_OFF else "other", said=reason))
     return deltas
 
 

@@ -259,7 +259,7 @@ class ForStructuredClient:
         return self._leaving.feed(told) if size is None else self._leaving.call(told, size)
 
     def _told(self, event: Event) -> tuple[Event, int | None]:
-        """Say what the client is told of an event, and how much of that is a call as text, to be carried out."""
+        """Return the event that leaves, and the length of the call at its beginning if it is one as text; else None."""
         if not isinstance(event, Denied):
             return event, None
         if event.manner == "drop":

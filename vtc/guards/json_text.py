@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -34,6 +35,12 @@ def read_to_change(text: str) -> Any:
         return json.loads(text, parse_constant=_no_number, parse_float=_number_to_keep)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def decoded(text: str, read: Callable[[str], Any] = read) -> Any:
+    """Read arguments by one of these functions; those that are encoded twice are a text that holds JSON."""
+    value = read(text)
+    return read(value) if isinstance(value, str) else value
 
 
 def write(value: Any) -> str:

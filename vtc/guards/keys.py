@@ -85,8 +85,7 @@ class Keys:
         if not rules and not self._checks_all:
             return [event]
         try:
-            arguments = json_text.read(event.call.arguments)
-            arguments = json_text.read(arguments) if isinstance(arguments, str) else arguments
+            arguments = json_text.decoded(event.call.arguments)
         except ValueError:
             return [event]  # those who look at them tell so
         schema = self._tools[name].parameters if name in self._tools else {}

@@ -256,7 +256,7 @@ def _done(reactor: Reactor, event: Call, fault: str, budget: Budget) -> tuple[li
     if fault and not then.refuse:
         raise ValueError(fault)
     if not fault:
-        arguments = _decoded(event.call.arguments, json_text.read_to_change)
+        arguments = json_text.decoded(event.call.arguments, json_text.read_to_change)
         if changes := list(_changes(then, name, arguments, budget)):
             told.append(Intervention(policy, "changed", name, ", ".join(changes)))
             call = replace(event.call, name=then.rename_tool or name, arguments=json_text.write(arguments))
@@ -274,15 +274,10 @@ def _done(reactor: Reactor, event: Call, fault: str, budget: Budget) -> tuple[li
 def _read(text: str) -> tuple[Any, str]:
     """Arguments, those that are encoded twice included, and why they cannot be read; empty if they can."""
     try:
-        value = _decoded(text, json_text.read)
+        value = json_text.decoded(text)
     except ValueError as error:
         return None, f"its arguments cannot be read ({error})"
     return value, "" if isinstance(value, dict) else "its arguments are no JSON object"
-
-
-def _decoded(text: str, read: Callable[[str], Any]) -> Any:
-    value = read(text)
-    return read(value) if isinstance(value, str) else value
 
 
 def _changes(then: Then, name: str, arguments: dict[str, Any], budget: Budget) -> Iterator[str]:

@@ -170,6 +170,8 @@ class VirtualToolCalling:
     def _api(self, flow: http.HTTPFlow) -> Api | None:
         return None if AGAIN in flow.metadata else flows.api(flow)
 
+    # The reply
+
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         live, response = self._live.get(flow), flow.response
         if response is None or AGAIN in flow.metadata:

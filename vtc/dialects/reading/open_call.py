@@ -43,8 +43,8 @@ class OpenCall:
         """Reads the arguments, where they are not between tags."""
         self.repairs: dict[str, None] = {}
         self.fault = ""
-        self._wrong_end = 0  # of the body, where a closing tag of another kind ends
         """Why the strict reading failed."""
+        self._wrong_end = 0  # of the body, where a closing tag of another kind ends
         self.size = 0
         self.spilled = False
         """Too long to hold: read to its end, but as text."""

@@ -186,7 +186,7 @@ _GAP = re.compile(r"[ \t\r\n,;]*")
 
 
 def _searched(body: str, expected: Expected, *, closed: bool) -> tuple[list[str], list[str]] | None:
-    """What a search finds in JSON that lacks commas, colons or quotes."""
+    """Search for the one reading of JSON that lacks commas, colons or quotes; None if there is none."""
     found = broken_json.read(body, expected, closed=closed) if body.startswith(("{", "[")) else None
     return (_each([found.text]), found.repairs) if found else None
 

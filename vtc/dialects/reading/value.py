@@ -36,7 +36,7 @@ class OpenParam(NamedTuple):
 
     call: OpenCall
     pattern: int
-    """Which of the dialect's patterns for parameters it is."""
+    """The number of its pattern among the dialect's patterns for parameters."""
     key: str
     """Its name, where its closing tag holds that; else empty."""
     guess: bool

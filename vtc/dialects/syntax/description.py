@@ -79,7 +79,7 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
     codec: Literal["json", "gemma"] = "json"
     """How `{args}` is written: as JSON, or as Gemma 4 does, with bare keys and strings between `string_token`."""
     string_token: str = '<|"|>'
-    """What stands on either side of a string of the codec `gemma`: a marker that begins with `<`."""
+    """The marker on either side of a string of the codec `gemma`; it begins with `<`."""
     entities: bool = False
     """The key of a parameter is escaped as in an attribute of XML: `&quot;` and `&amp;`."""
     cdata: bool = False

@@ -1,4 +1,4 @@
-"""What may follow arguments that no closing tag ends."""
+"""Patterns of the text that may follow arguments which no closing tag ends."""
 
 from __future__ import annotations
 

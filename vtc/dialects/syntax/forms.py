@@ -27,7 +27,7 @@ _TAGS = re.compile(r"(?:<[^<>]*>|\S)+")
 _BETWEEN_TAGS = re.compile(r"\s*\n\s*|(?<=>)\s*(?=<)")
 _BRACKETS = re.compile(r"^[\])}]+(?=<[|/\w]|\[/)")
 COMMENTS = ("//", "/*", "#")
-"""What models begin a comment in JSON with."""
+"""Marks with which models begin a comment in JSON."""
 CODE_BLOCK = Maybe((Lit("```"), Maybe((Lit("json"),)), Space()))
 """The opening fence of a code block that stands inside of a call's tags."""
 
@@ -51,7 +51,7 @@ class CallSyntax:
 
     @cached_property
     def child_mark(self) -> str:
-        """What stands before each tag in a list or an object, in a dialect that writes them as tags; else empty."""
+        """The text before each tag in a list or an object, in a dialect that writes them as tags; else empty."""
         return self.dialect.params[0].partition("<{key}>")[0] if self.dialect.values == "nested" else ""
 
     @property
