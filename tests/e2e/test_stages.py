@@ -370,7 +370,7 @@ async def test_two_faults_at_once_end_the_reply_all_the_same(
 HOOKS = [
     Stage(exchange.Exchange, "open"),
     Stage(exchange.Exchange, "stream"),
-    Stage(addon, "_rewriting"),
+    Stage(addon, "rewriting"),
     Stage(addon.VirtualToolCalling, "_close"),
 ]
 

@@ -251,7 +251,8 @@ def _comes_last(one: Beside) -> bool:
 def _unchanged(entry: Waiting, events: Made) -> list[Said]:
     """What a frame of which nothing changed says between what comes before and after."""
     text: list[Said] = [Text(entry.text)] if entry.text else []
-    return [*text, *(event for event in events if isinstance(event, CallDelta))]
+    pieces = [*entry.calls, *(event for event in events if isinstance(event, CallDelta))]
+    return [*text, *sorted(pieces, key=lambda piece: piece.index or 0)]
 
 
 def _is_unchanged(choice: Choice, entry: Waiting, events: Made) -> bool:

@@ -24,10 +24,10 @@ from vtc.json_text import encode
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, best
 from vtc.profiles.plan import ReplyPlan
-from vtc.profiles.planner import UNKNOWN_MODEL, read_dialects
 from vtc.profiles.schema import ModelProfile
 from vtc.profiles.settings import UnknownName
 from vtc.profiles.thinking import thinking
+from vtc.profiles.tool_protocol import UNKNOWN_MODEL, read_dialects
 from vtc.reporting.report import as_entry, fate
 from vtc.reporting.unread import possible_call
 

@@ -8,24 +8,21 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
-from msgspec.structs import replace
 
 from vtc.dialects.cache import ConversationCache
-from vtc.dialects.syntax.description import Description
 from vtc.dialects.text_client import documented_tools
-from vtc.events import Message, Tool
+from vtc.events import Tool
 from vtc.guards.chain import Guards
 from vtc.guards.reactors import as_written
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Choice, Facts, Looks, Matched, best, every
-from vtc.profiles.plan import Plan, ReadingPlan, ReplyPlan, RequestPlan, TextClient
+from vtc.profiles.plan import Plan, ReadingPlan, ReplyPlan, RequestPlan
 from vtc.profiles.schema import (
     ClientProfile,
     Exchanged,
-    Match,
     ModelProfile,
     PolicyProfile,
     Retry,
@@ -33,33 +30,14 @@ from vtc.profiles.schema import (
 )
 from vtc.profiles.settings import Settings, UnknownName
 from vtc.profiles.thinking import thinking
+from vtc.profiles.tool_protocol import UNKNOWN_CLIENT, UNKNOWN_MODEL, Asked, ToolProtocol, ToolProtocols
 
-TEXT_DIALECT = "cline"
-"""The dialect of a text client whose profile names none."""
-UNKNOWN_CLIENT = ClientProfile(name="unknown", match=Match())
-UNKNOWN_MODEL = ModelProfile(name="unknown", match=Match())
-"""The rescue default: the request is left alone, and a call that leaked into the text is lifted."""
 _numbers = itertools.count()
 
 
 def agent_pattern(agent: str, patterns: Iterable[str]) -> str | None:
     """The first of some parts of User-Agents that `agent` holds, upper and lower case alike; an empty one is none."""
     return next((pattern for pattern in patterns if pattern and pattern.casefold() in agent.casefold()), None)
-
-
-class Asked(Protocol):
-    """What a plan depends on in a request."""
-
-    model: str
-    messages: Sequence[Message]
-    tools: Sequence[Tool]
-    declared: Sequence[str]
-    tool_choice: str
-    parallel: bool
-    stream: bool
-    thinks: bool | None
-    wants_json: bool
-    unliftable: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,27 +57,13 @@ class _Found:
     why: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ToolProtocol:
-    """How tools and calls travel between this client and this model."""
-
-    tools: tuple[Tool, ...] = ()
-    dialects: tuple[Description, ...] = ()
-    write: Description | None = None
-    prompt_tools: bool = False
-    promote: bool = False
-    client_text: TextClient | None = None
-    max_calls: int | None = None
-    limits_native: bool = False
-    why: tuple[str, ...]
-
-
 class Planner:
     """Decides about exchanges; made anew when profiles or settings change. Raises `UnknownName`."""
 
     def __init__(self, profiles: Profiles, settings: Settings) -> None:
         self.profiles = profiles
         self.settings = settings
+        self._protocols = ToolProtocols(profiles, settings)
         for setting, name, known in (
             ("client", settings.client, profiles.clients),
             ("model", settings.model, profiles.models),
@@ -128,11 +92,11 @@ class Planner:
         client, model, guards = found.client, found.model, found.guards
         documented, reason = self._documented(client, facts, request, cache)
         if request.unliftable:
-            protocol = _ToolProtocol(tools=tuple(request.tools), why=(request.unliftable,))
+            protocol = ToolProtocol(tools=tuple(request.tools), why=(request.unliftable,))
         elif documented is None:
-            protocol = self._native(model, request, in_json=request.wants_json)
+            protocol = self._protocols.native(model, request)
         else:
-            protocol = self._text(found, documented)
+            protocol = self._protocols.text(client, model, guards, documented)
         tools = protocol.tools
         withheld = _withheld(guards, {*request.declared, *(tool.name for tool in tools)})
         offered = tuple(tool for tool in tools if tool.name not in withheld)
@@ -203,79 +167,6 @@ class Planner:
         """True if a policy that refuses calls holds for a request of which only these facts are known."""
         return any(guards.is_strict for guards in self._found(facts).guards)
 
-    def _native(self, model: ModelProfile, request: Asked, *, in_json: bool) -> _ToolProtocol:
-        """Decide for a client that sends tools and reads calls as the API's own fields; its answer may be `in_json`."""
-        dialect = self._dialect(model)
-        allowed = bool(request.tools) and request.tool_choice != "none"
-        prompted = self._tools(model) == "prompt" and (request.tools or _has_calls(request.messages))
-        write = dialect if prompted else None
-        # A model that is not prompted in a dialect writes what its profile accepts.
-        named = model.accept == "auto" and model is not UNKNOWN_MODEL
-        expected = [dialect] if write or self.settings.dialect or named else []
-        dialects = self._read(model, *expected) if allowed else ()
-        why = []
-        if in_json and (answers := [one for one in dialects if one.is_json_reply and one is not write]):
-            dialects = tuple(one for one in dialects if one not in answers)
-            expected = [one for one in expected if one not in answers]
-            why.append("the request asks for JSON: an object that is the whole reply is no call")
-        if write:
-            why.append(f"the model knows no tools: conversation{' and tools' * allowed} written as {write.name}")
-        if dialects:
-            why.append(_read_as(dialects, model, *expected))
-        else:
-            why.append("nothing is read: the request " + ("forbids calls" if request.tools else "offers no tools"))
-        return _ToolProtocol(
-            tools=tuple(request.tools),
-            dialects=dialects,
-            write=write,
-            prompt_tools=bool(write) and allowed,
-            max_calls=1 if not request.parallel else model.max_calls,
-            limits_native=bool(request.tools) and (not request.parallel or model.max_calls is not None),
-            why=tuple(why),
-        )
-
-    def _text(self, found: _Found, documented: Sequence[Tool]) -> _ToolProtocol:
-        """Decide for a client that documents tools in its prompt and reads calls out of the text."""
-        client, model = found.client, found.model
-        own = self.profiles.dialects[client.dialect or TEXT_DIALECT]
-        if any(guards.on_calls for guards in found.guards):
-            own = replace(own, in_code="call")  # such clients carry out calls in code blocks, too
-        text = TextClient(
-            own,
-            client.tool_sections,
-            client.call_gap,
-            client.extra_calls,
-            client.final_call,
-            client.known_tools,
-            client.known_parameters,
-        )
-        if not documented and not any(guards.is_strict for guards in found.guards):
-            reason = "no tools are found in its prompt, so its text is left alone; the server's own calls become text"
-            return _ToolProtocol(client_text=text, why=(reason,))
-        dialect = self._dialect(model)
-        how = self.settings.tools if self.settings.tools != "auto" else "native" if model.promote else model.tools
-        promote = how == "native" and (model.promote or self.settings.tools == "native")
-        write = dialect if how == "prompt" and dialect is not own else None
-        expected = [write, own] if write else [own, dialect] if self.settings.dialect else [own]
-        dialects = self._read(model, *expected)
-        why = []
-        if promote:
-            why.append(
-                f"the model is given the {len(documented)} documented tools as `tools`, calls go back as {own.name}"
-            )
-        elif write:
-            why.append(f"conversation and tools are written as {write.name}, calls go back as {own.name}")
-        return _ToolProtocol(
-            tools=tuple(documented),
-            dialects=dialects,
-            write=write,
-            prompt_tools=bool(write),
-            promote=promote,
-            client_text=text,
-            max_calls=client.max_calls or model.max_calls,
-            why=(*why, _read_as(dialects, model, *expected)),
-        )
-
     def _found(self, facts: Facts) -> _Found:
         """Find the profiles, and put together what they say; of what only one can decide the last does."""
         settings = self.settings
@@ -343,40 +234,6 @@ class Planner:
             return documented, f"the system prompt documents {len(documented)} tools: a text client"
         lacking = f"user agent {agent!r} holds none of {', '.join(map(repr, patterns))}"
         return None, f"the request declares no tools, {lacking} and the prompt documents no tools{unread}"
-
-    def _tools(self, model: ModelProfile) -> str:
-        return self.settings.tools if self.settings.tools != "auto" else model.tools
-
-    def _dialect(self, model: ModelProfile) -> Description:
-        return self.profiles.dialects[self.settings.dialect or model.dialect]
-
-    def _read(self, model: ModelProfile, *first: Description) -> tuple[Description, ...]:
-        return read_dialects(self.profiles, model, *first)
-
-
-def read_dialects(profiles: Profiles, model: ModelProfile, *first: Description) -> tuple[Description, ...]:
-    """List the dialects that are read: those that are expected, then all others as far as no one writes them by chance.
-
-    Where two would read the same text, the one that more models write is named.
-    """
-    own = () if model.accept == "auto" else model.accept
-    read: dict[str, Description] = {}
-    for dialect in (*first, *(profiles.dialects[name] for name in own), *profiles.rescued):
-        read.setdefault(dialect.name, dialect)
-    return tuple(read.values())
-
-
-def _read_as(dialects: Sequence[Description], model: ModelProfile, *first: Description) -> str:
-    """Name the dialects that are expected, and count the others."""
-    own = () if model.accept == "auto" else model.accept
-    names = list(dict.fromkeys([*(one.name for one in first), *own]))
-    if others := len(dialects) - len(names):
-        names.append(f"any of {others} other dialects" if names else f"any of {others} dialects")
-    return f"calls are read as {', '.join(names)}"
-
-
-def _has_calls(messages: Iterable[Message]) -> bool:
-    return any(message.calls or message.role == "tool" for message in messages)
 
 
 def _withheld(configured: Iterable[Guards], names: Iterable[str]) -> frozenset[str]:

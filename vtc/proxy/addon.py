@@ -1,9 +1,7 @@
 """The addon: mitmproxy's hooks, and nothing that is not about them.
 
 A request is rewritten in `request`, when its body is there. A reply of server-sent events is rewritten by the stream
-callable that `responseheaders` sets, any other in `response`. What mitmproxy does with that callable rules its shape:
-it must not raise (the chunk would be lost, or the client hang) and must not return b"" (that ends the body), and
-its final call may come twice or not at all.
+callable that `responseheaders` sets (`stream_callable.py`), any other in `response`.
 """
 
 from __future__ import annotations
@@ -13,7 +11,6 @@ import gc
 import logging
 import time
 from collections.abc import Callable
-from functools import partial
 from weakref import WeakKeyDictionary
 
 from mitmproxy import ctx, http
@@ -23,7 +20,6 @@ from vtc.apis import Api, BadRequest
 from vtc.dialects.bounded_cache import COMPILED
 from vtc.dialects.cache import ConversationCache
 from vtc.exchange import Exchange
-from vtc.exchange.stream import Stream
 from vtc.profiles.planner import Planner
 from vtc.proxy import bodies, breaking_off, flows, options, views
 from vtc.proxy.answering import answer_error
@@ -39,6 +35,7 @@ from vtc.proxy.refusing import put, refuse, renew, streams_large, withhold, with
 from vtc.proxy.reload import Reloader
 from vtc.proxy.startup import Startup
 from vtc.proxy.stats import Stats
+from vtc.proxy.stream_callable import HOLDING, observing, rewriting
 from vtc.proxy.turns import Turns
 from vtc.reporting import hints
 from vtc.reporting.report import Report
@@ -57,9 +54,6 @@ MARKS = {
     "left alone": ":zzz:",
 }
 """By outcome, for the flow list and for `~marker`."""
-
-HOLDING = "vtc: holding back what may be a call"
-"""How the comment of a flow begins while nothing of its reply may leave."""
 
 STREAMED = ("text/event-stream", "application/x-ndjson")
 """Media types of replies that are passed on as they come, whoever reads them."""
@@ -200,12 +194,11 @@ class VirtualToolCalling:
             response.stream = withholding if live.killed else True
             return
         if not rewrites:
-            response.stream = _observing(stream, live, flow)
+            response.stream = observing(stream, live, flow)
             return
         live.encoding = response.headers.pop("content-encoding", "")
         bodies.cut_in_chunks(flow.request, response)
-        holding = partial(_holding, flow)
-        response.stream = _rewriting(stream, live, flow, ctx.options.vtc_keep_alive, self.clock, holding)
+        response.stream = rewriting(stream, live, flow, ctx.options.vtc_keep_alive, self.clock)
 
     async def response(self, flow: http.HTTPFlow) -> None:
         live, response = self._live.get(flow), flow.response
@@ -337,68 +330,3 @@ class VirtualToolCalling:
             flow.marked = MARKS.get(outcome, "")
             model = f"{report['asked']} at " if report.get("asked") else ""
             logger.info("%s - %s%s%s", summary, model, flow.request.pretty_host, where(flow))
-
-
-def _rewriting(
-    stream: Stream,
-    live: Live,
-    flow: http.HTTPFlow,
-    keep_alive: int = 0,
-    clock: Callable[[], float] = time.monotonic,
-    holding: Callable[[int], None] | None = None,
-) -> Callable[[bytes], list[bytes]]:
-    """Make the stream callable.
-
-    A client that is sent nothing for `keep_alive` seconds although bytes still come from upstream gets a frame that
-    tells it nothing; `holding` is called each second meanwhile, with the bytes that came. What is rewritten leaves in
-    whole frames, so that such a frame may stand between any two of them.
-    """
-    quiet = told = 0.0  # since then the client is sent nothing, and people nothing new
-    sent = 0
-    came, went = live.came, live.went
-    live.stream = stream
-
-    def rewrite(chunk: bytes) -> list[bytes]:
-        nonlocal quiet, told, sent
-        out = stream.feed(chunk) if chunk else live.end(flow)
-        if live.keep:
-            came.add(chunk)
-            for one in out:
-                went.add(one)
-        else:  # called for each chunk of a reply: without a call in nearly no time
-            came.size += len(chunk)
-            if out:
-                went.size += len(out[0])
-        if out or not chunk:
-            quiet = 0.0
-            return out
-        now = clock()
-        if not quiet:
-            quiet, told, sent = now, now, came.size - len(chunk)
-        if holding and now - told >= 1:
-            told = now
-            holding(came.size - sent)
-        if not keep_alive or now - quiet < keep_alive or (frame := stream.keep_alive()) is None:
-            return out
-        quiet = now
-        return [frame]
-
-    return rewrite
-
-
-def _holding(flow: http.HTTPFlow, size: int) -> None:
-    """Show in the list of flows that a call is on its way."""
-    flow.comment, flow.marked = f"{HOLDING}, {size / 1000:.1f} kB so far", ":hourglass_flowing_sand:"
-    if view := ctx.master.addons.get("view"):
-        view.update([flow])
-
-
-def _observing(stream: Stream, live: Live, flow: http.HTTPFlow) -> Callable[[bytes], list[bytes]]:
-    rewrite = _rewriting(stream, live, flow)
-    live.observed = True
-
-    def observe(chunk: bytes) -> list[bytes]:
-        rewrite(chunk)
-        return [chunk] if chunk else []
-
-    return observe

@@ -1,0 +1,23 @@
+"""The words for the end of a reply, which the decoder reads and the encoder writes."""
+
+from __future__ import annotations
+
+import pytest
+
+from vtc.apis.openai_chat import API
+from vtc.apis.openai_chat.words import FRAMING, REASONS
+from vtc.events import CUT_OFF, Finish, TextDelta
+from vtc.json_text import decode, encode
+from vtc.wire.framing import Frame
+
+
+@pytest.mark.parametrize("word", REASONS)
+def test_each_finish_reason_is_written_as_the_word_that_was_read(word: str) -> None:
+    chunk = encode({"id": "a", "choices": [{"index": 0, "delta": {}, "finish_reason": word}]})
+    decoded = API.decoder().decode(Frame(FRAMING.write(chunk, None, first=True), chunk))
+    assert decoded is not None
+    *_, finish = (delta for delta in decoded.deltas if not isinstance(delta, TextDelta))
+    assert isinstance(finish, Finish)
+    assert (finish.reason in CUT_OFF) is (word not in ("stop", "tool_calls", "function_call"))
+    *_, last = API.encoder().write([finish], 0)
+    assert decode(encode(last))["choices"][0]["finish_reason"] == word

@@ -1,0 +1,21 @@
+"""Which dialects are read for a model."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from vtc.profiles.loader import builtin_directory, load
+from vtc.profiles.tool_protocol import UNKNOWN_MODEL, read_dialects
+
+PROFILES = load([builtin_directory()])
+
+
+def test_a_model_without_a_profile_is_read_in_every_dialect_with_markup_of_its_own() -> None:
+    assert [*read_dialects(PROFILES, UNKNOWN_MODEL)] == [*PROFILES.rescued]
+
+
+def test_what_is_expected_comes_first_then_what_the_profile_accepts_and_nothing_twice() -> None:
+    named = replace(UNKNOWN_MODEL, accept=("hermes", "bare-json"))
+    read = [one.name for one in read_dialects(PROFILES, named, PROFILES.dialects["invoke"])]
+    assert read[:3] == ["invoke", "hermes", "bare-json"]
+    assert len(read) == len({*read})

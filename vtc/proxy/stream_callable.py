@@ -1,0 +1,80 @@
+"""The stream callable: what mitmproxy calls with each chunk of a streamed reply.
+
+What mitmproxy does with it rules its shape: it must not raise (the chunk would be lost, or the client hang) and must
+not return b"" (that ends the body), and its final call may come twice or not at all.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from mitmproxy import ctx, http
+
+from vtc.exchange.stream import Stream
+from vtc.proxy.live import Live
+
+HOLDING = "vtc: holding back what may be a call"
+"""How the comment of a flow begins while nothing of its reply may leave."""
+
+
+def rewriting(
+    stream: Stream, live: Live, flow: http.HTTPFlow, keep_alive: int = 0, clock: Callable[[], float] = time.monotonic
+) -> Callable[[bytes], list[bytes]]:
+    """Make the stream callable.
+
+    A client that is sent nothing for `keep_alive` seconds although bytes still come from upstream gets a frame that
+    tells it nothing, and the list of flows shows each second meanwhile how much came. What is rewritten leaves in whole
+    frames, so that such a frame may stand between any two of them.
+    """
+    quiet = told = 0.0  # since then the client is sent nothing, and people nothing new
+    sent = 0
+    came, went = live.came, live.went
+    live.stream = stream
+    shown = not live.observed
+
+    def rewrite(chunk: bytes) -> list[bytes]:
+        nonlocal quiet, told, sent
+        out = stream.feed(chunk) if chunk else live.end(flow)
+        if live.keep:
+            came.add(chunk)
+            for one in out:
+                went.add(one)
+        else:  # called for each chunk of a reply: without a call in nearly no time
+            came.size += len(chunk)
+            if out:
+                went.size += len(out[0])
+        if out or not chunk:
+            quiet = 0.0
+            return out
+        now = clock()
+        if not quiet:
+            quiet, told, sent = now, now, came.size - len(chunk)
+        if shown and now - told >= 1:
+            told = now
+            _hold(flow, came.size - sent)
+        if not keep_alive or now - quiet < keep_alive or (frame := stream.keep_alive()) is None:
+            return out
+        quiet = now
+        return [frame]
+
+    return rewrite
+
+
+def observing(stream: Stream, live: Live, flow: http.HTTPFlow) -> Callable[[bytes], list[bytes]]:
+    """Make the stream callable that reads a reply and passes it on as it came."""
+    live.observed = True
+    rewrite = rewriting(stream, live, flow)
+
+    def observe(chunk: bytes) -> list[bytes]:
+        rewrite(chunk)
+        return [chunk] if chunk else []
+
+    return observe
+
+
+def _hold(flow: http.HTTPFlow, size: int) -> None:
+    """Show in the list of flows that a call is on its way."""
+    flow.comment, flow.marked = f"{HOLDING}, {size / 1000:.1f} kB so far", ":hourglass_flowing_sand:"
+    if view := ctx.master.addons.get("view"):
+        view.update([flow])
