@@ -58,8 +58,12 @@ def shared(waiting: Sequence[Waiting], events: Made) -> list[Waiting]:
     frames = iter(waiting)
     here, last = next(frames), waiting[-1]
     taken, said, intact = here.taken, [*here.said], here.intact
+    pieces: list[Said] = []  # of calls, which stand in the last frame
     for event in events:
-        left = 0 if isinstance(event, BlockEnd | CallDelta) else len(event.raw)
+        if isinstance(event, CallDelta):
+            (said if here is last else pieces).append(event)
+            continue
+        left = 0 if isinstance(event, BlockEnd) else len(event.raw)
         piece = type(event) if isinstance(event, Text | Reasoning) else None
         intact = intact and not (left and piece is not Text)
         # An event that stands for no characters belongs after all that are decided.
@@ -70,13 +74,15 @@ def shared(waiting: Sequence[Waiting], events: Made) -> list[Waiting]:
             shares.append(replace(here, taken=len(here.text), said=tuple(said), intact=intact))
             here = next(frames)
             taken, said, intact = here.taken, [*here.said], here.intact and not (left and piece is not Text)
+            if here is last:
+                said, pieces = [*said, *pieces], []
         if left and piece:
             said.append(piece(here.text[taken : taken + left]))
         taken += left
         if isinstance(event, Call | Rewritten):
             intact = False
             said.append(event)
-        elif isinstance(event, CallDelta):
-            said.append(event)
-    shares.append(replace(here, taken=taken, said=tuple(said), intact=intact))
-    return [*shares, *frames]
+    shares += [replace(here, taken=taken, said=tuple(said), intact=intact), *frames]
+    if pieces:
+        shares[-1] = replace(last, said=(*last.said, *pieces))
+    return shares
