@@ -57,11 +57,25 @@ class ToolCall:
         }
 
 
+class Media(msgspec.Struct, frozen=True):
+    """An image or a document in a message: `data` in base64 with its media type, or the `url` of it."""
+
+    kind: Literal["image", "document"]
+    media_type: str = ""
+    data: str = ""
+    url: str = ""
+    name: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A part of a message's content that is no text, e.g. an image; `part` is the API's own object."""
+    """A part of a message's content that is no text, e.g. an image.
 
-    part: Any
+    `part` is the API's own object; `media` is what every API understands of it, on the way to another one.
+    """
+
+    part: Any = None
+    media: Media | None = None
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -84,6 +98,36 @@ class Message(msgspec.Struct, frozen=True):
     def text(self) -> str:
         """The text parts, joined."""
         return "".join([part for part in self.content if isinstance(part, str)])
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """The form of the answer that a request asks for: JSON, by a JSON Schema if there is one."""
+
+    schema: Mapping[str, Any] | None = None
+    name: str = "answer"
+    strict: bool | None = None
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request asks, in canonical form: all that one API can tell another one.
+
+    Messages have no `source`; what is opaque in them is `media`.
+    """
+
+    model: str
+    messages: tuple[Message, ...]
+    stream: bool = False
+    tools: tuple[Tool, ...] = ()
+    choice: str = "auto"
+    """`auto`, `none`, `required`, or the name of a tool."""
+    parallel: bool = True
+    limits: Mapping[str, Any] = {}
+    """Limits and sampling, by their names in chat completions; `stop` is a list."""
+    effort: str | None = None
+    """How much to think: a word, `none`, or None where the request leaves it to the model."""
+    answer: Answer | None = None
+    left_out: tuple[str, ...] = ()
+    """What cannot be told to another API, for people to read."""
 
 
 # Deltas: what one frame of a reply says, before its text was read

@@ -24,6 +24,11 @@ def find(method: str, path: str) -> Api | None:
     return next((api for api in APIS if method == "POST" and api.is_at(plain)), None)
 
 
+def named(name: str) -> Api | None:
+    """Find an API by its name."""
+    return next((api for api in APIS if api.name == name), None)
+
+
 _OF_ERRORS = {
     *("error", "errors", "message", "msg", "detail", "details", "type", "code", "param", "status", "object", "title"),
     *("request_id", "requestid", "timestamp", "path", "success", "reason", "instance", "trace_id", "id", "model"),
@@ -75,4 +80,4 @@ def unread(method: str, path: str) -> Unread | None:
     return next((one for close, one in UNREAD.items() if f"{close}/" in plain), None)
 
 
-__all__ = ["APIS", "Api", "BadRequest", "Reply", "Request", "Unread", "find", "may_be_reply", "unread"]
+__all__ = ["APIS", "Api", "BadRequest", "Reply", "Request", "Unread", "find", "may_be_reply", "named", "unread"]

@@ -1,6 +1,7 @@
 """The contract of an API: all that its author writes.
 
     request body -> Api.request -> Request           what is asked, in canonical form
+    Asked -> Api.ask -> request body                 the same for a server of this API, whoever asks
     frame -> Decoder.decode -> deltas, and what else the frame says
     deltas, events -> Encoder.write -> JSON values   what the client is told
 
@@ -13,11 +14,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import msgspec
 
 from vtc.events import (
+    Asked,
     Beside,
     BlockEnd,
     Call,
@@ -25,6 +27,7 @@ from vtc.events import (
     Delta,
     Failure,
     Finish,
+    Media,
     Message,
     Reasoning,
     ReasoningDelta,
@@ -146,8 +149,24 @@ class Request(ABC):
     """What decoder and encoder of the reply must know of the request; it is kept by `forget`."""
     fields: Mapping[str, Any]
     """The whole request as plain data, for profiles that match on it."""
+    LIMITS: ClassVar[Mapping[str, Sequence[str]]] = {}
+    """Where limits and sampling stand, by their names in chat completions: dotted paths, the one to write first."""
+    CARRIED: ClassVar[Collection[str]] = ()
+    """The fields that other APIs are told of, and those that mean nothing to them."""
     unliftable: str = ""
     """Why no call may be read from the text of the reply; empty if it may."""
+
+    @abstractmethod
+    def meaning(self, part: Any) -> str | Media | None:
+        """Tell another API what an opaque part of a message is; None if it has no word for it."""
+
+    def beside(self, message: Message) -> Sequence[Media]:
+        """The media of a message that stand beside its content."""
+        return ()
+
+    def kind(self, part: Any) -> str:
+        """Name a part that cannot be told, for people; empty for one that need not be."""
+        return str(part.get("type") or "part") if isinstance(part, Mapping) else "part"
 
     @abstractmethod
     def forget(self) -> None:
@@ -163,12 +182,13 @@ class Request(ABC):
         tools: Sequence[Tool] | None = None,
         withheld: Collection[str] = (),
         unstreamed: bool = False,
+        model: str = "",
     ) -> bytes:
         """Encode the request with these changes; what is not changed keeps its bytes.
 
         `drop` holds dotted paths, `*` being any key or index. `tools` replaces the declared tools; with none at all,
         what is about tools is left out. Otherwise those named in `withheld` are left out. `unstreamed` asks for a whole
-        reply.
+        reply, `model` for another model.
         """
 
 
@@ -198,6 +218,8 @@ class Api:
     name: str
     path: str
     """How the paths of its requests end; they are all POST."""
+    version: str
+    """What stands before that on a server that has several APIs."""
     make_request: Callable[[bytes, str, Cache | None], Request]
     """Decodes a request: its body, and its path for APIs that say something there."""
     make_decoder: Callable[[Any, frozenset[str]], Decoder]
@@ -213,8 +235,17 @@ class Api:
     """Adds up the events of a stream to a whole reply."""
     answer: Callable[[Request, str, str, int], Mapping[str, Any]]
     """Makes a whole reply that says a text; for its id 64 hex digits, for its time seconds since 1970."""
+    ask: Callable[[Asked], Mapping[str, Any]]
+    """Writes a request of this API."""
+    error: Callable[[Failure, int], Mapping[str, Any]]
+    """Writes the body of an error with its HTTP status."""
     call_ids: str = "call_"
     """How ids of calls begin."""
+
+    @property
+    def framing(self) -> Framing:
+        """How a streamed reply is cut into frames."""
+        return self.decoder().framing
 
     def is_at(self, path: str) -> bool:
         """True if requests to a path are of this API, however it is spelled (`plain_path`)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,14 @@ from vtc.events import Opaque
 _TEXTS = ("text", "input_text", "output_text")
 BILLING = "x-anthropic-billing-header:"
 """Begins a text of Claude Code that differs in each request and must stay the first part: it is not read."""
+
+
+_BILLING = re.compile(rf"{BILLING}(?:[ \t]*[\w.-]+=[^;\n]*;)*[^\S\n]*\n?")
+
+
+def without_billing(text: str) -> str:
+    """Leave out what Claude Code puts before its prompt, which differs in each request; no other server wants it."""
+    return _BILLING.sub("", text, count=1) if text.startswith(BILLING) else text
 
 
 def is_text(part: Mapping[str, Any] | str) -> bool:

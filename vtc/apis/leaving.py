@@ -125,7 +125,8 @@ class Leaving(msgspec.Struct):
             if own is None or (self.passes and (own.harmless or not self.strict)):
                 yield one
                 continue
-            if not (self.passes and own.harmless) and own.kind not in self.left_out:
+            is_lost = not own.harmless and (self.passes or own is one)
+            if is_lost and own.kind not in self.left_out:
                 self.left_out = (*self.left_out, own.kind)
             if own is not one:
                 yield replace(one, own=None)  # type: ignore[type-var]  # a struct that has `own`

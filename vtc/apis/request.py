@@ -222,12 +222,15 @@ class Request(base.Request):
         tools: Sequence[Tool] | None = None,
         withheld: Collection[str] = (),
         unstreamed: bool = False,
+        model: str = "",
     ) -> bytes:
         if unstreamed:
             drop, set_ = (*drop, *ABOUT_STREAMS), {**(set_ or {}), "stream": False}
             set_ = {key: value for key, value in set_.items() if key not in ABOUT_STREAMS}
         gone = {*drop, *(() if tools is None else ABOUT_TOOLS)}
         kept: dict[str, Any] = {key: raw for key, raw in self._raw.items() if key not in gone}
+        if model:
+            kept["model"] = model
         if tools is not None:
             self._declare(kept, tools)
         elif withheld:

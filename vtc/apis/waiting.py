@@ -58,10 +58,10 @@ def shared(waiting: Sequence[Waiting], events: Made) -> list[Waiting]:
     frames = iter(waiting)
     here, last = next(frames), waiting[-1]
     taken, said, intact = here.taken, [*here.said], here.intact
-    pieces: list[Said] = []  # of calls, which stand in the last frame
+    pieces: list[Said] = []  # of calls, which stand in the last frame, after its text
     for event in events:
         if isinstance(event, CallDelta):
-            (said if here is last else pieces).append(event)
+            pieces.append(event)
             continue
         left = 0 if isinstance(event, BlockEnd) else len(event.raw)
         piece = type(event) if isinstance(event, Text | Reasoning) else None
@@ -74,8 +74,6 @@ def shared(waiting: Sequence[Waiting], events: Made) -> list[Waiting]:
             shares.append(replace(here, taken=len(here.text), said=tuple(said), intact=intact))
             here = next(frames)
             taken, said, intact = here.taken, [*here.said], here.intact and not (left and piece is not Text)
-            if here is last:
-                said, pieces = [*said, *pieces], []
         if left and piece:
             said.append(piece(here.text[taken : taken + left]))
         taken += left
@@ -84,5 +82,5 @@ def shared(waiting: Sequence[Waiting], events: Made) -> list[Waiting]:
             said.append(event)
     shares += [replace(here, taken=taken, said=tuple(said), intact=intact), *frames]
     if pieces:
-        shares[-1] = replace(last, said=(*last.said, *pieces))
+        shares[-1] = replace(shares[-1], said=(*shares[-1].said, *pieces))
     return shares

@@ -14,6 +14,7 @@ passes).
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
@@ -21,14 +22,15 @@ from functools import partial
 
 from msgspec.structs import replace as replace_fields
 
-from vtc.apis import Api, BadRequest, Request, folding, may_be_reply, summary
+from vtc.apis import Api, BadRequest, Request, folding, may_be_reply, named, summary
+from vtc.apis.crossing import Crossed, Names
 from vtc.apis.relay import Relay
 from vtc.dialects.cache import ConversationCache
 from vtc.dialects.reading.reader import Begins, Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
 from vtc.dialects.text_client import conversation
-from vtc.events import Message
+from vtc.events import Failure, Message
 from vtc.exchange import error_reply
 from vtc.exchange import request as outgoing
 from vtc.exchange.call_in_name import reader_of_names
@@ -42,7 +44,7 @@ from vtc.exchange.stages import Ids, alphanumeric9
 from vtc.exchange.stream import Stream
 from vtc.guards.budget import Budget
 from vtc.guards.chain import chain, refusable
-from vtc.json_text import is_proper
+from vtc.json_text import encode, is_proper
 from vtc.profiles.matching import Facts
 from vtc.profiles.plan import Plan, ReplyPlan
 from vtc.profiles.planner import Planner
@@ -76,6 +78,7 @@ class Exchange:
         if plan.reply.client_text:
             self.report.form = plan.reply.client_text.dialect.name
         self._api = api
+        self._server = named(plan.server_api) or api
         self._request = request
         self._body = body
         self._tools = {tool.name: tool for tool in plan.tools}
@@ -83,7 +86,10 @@ class Exchange:
         self._seed = seed
         form = alphanumeric9 if plan.reply.ids == "alphanumeric9" else api.call_id
         self._ids = Ids(seed, request.call_ids, form)
-        self._framing = api.decoder().framing
+        self._names = Names(request.declared)
+        if self.crosses:
+            self.report.server_api = self._server.name
+            self.report.request.append(f"{api.name} -> {self._server.name}")
         self._budget = Budget()
         self._outgoing: outgoing.Outgoing | None = None  # when it was asked for
 
@@ -131,7 +137,7 @@ class Exchange:
         body = self._own(f"Stopped: {stop}. Say how to go on.", created)
         if not self._request.stream:
             return "application/json", body
-        return self.framing.media_type, folding.streamed(self._api, body, self._request)
+        return self._api.framing.media_type, folding.streamed(self._api, body, self._request)
 
     def _own(self, text: str, created: int = 0) -> bytes:
         """Make a whole reply of our own."""
@@ -148,7 +154,7 @@ class Exchange:
                         self.plan, request.messages if plan.loops else (), self._tools, self._cache, whole, told
                     )
                     messages = outgoing.prepared(request, plan, self._tools, steer, self.report.request, self._cache)
-                    body = outgoing.encoded(request, self._body, plan, messages)
+                    body = self._encoded(messages)
             except BadRequest as error:
                 if not self.plan.reply.is_strict:
                     raise
@@ -157,17 +163,49 @@ class Exchange:
             self._outgoing = outgoing.Outgoing(body, messages, stop)
         return self._outgoing
 
+    def _encoded(self, messages: Sequence[Message] | None) -> bytes:
+        """Encode the request, with these messages or its own, in the server's API."""
+        plan = self.plan.request
+        if not self.crosses:
+            return outgoing.encoded(self._request, self._body, plan, messages, self.plan.server_model)
+        server, model = self._server, self.plan.server_model
+        body, left_out = outgoing.crossed(self._request, server, plan, messages, self._names, model)
+        line = f"not told to the server, whose API has no word for it: {', '.join(left_out)}"
+        if left_out and line not in self.report.request:
+            self.report.request.append(line)
+        return body
+
+    @property
+    def server(self) -> Api:
+        """The API that the server is spoken to in."""
+        return self._server
+
+    @property
+    def crosses(self) -> bool:
+        """True if the server's API is another one than the client's."""
+        return self._server is not self._api
+
+    @property
+    def streams(self) -> bool:
+        """True if the client is to be given a stream; where no API is crossed it is whatever the server gives it."""
+        return self._request.stream or not self.crosses
+
     # The reply
 
     @property
     def reads(self) -> bool:
         """True if this plan can change the reply. If False, the body is streamed through unread."""
-        return self.plan.may_change_reply
+        return self.plan.may_change_reply or self.crosses
+
+    @property
+    def came(self) -> Framing:
+        """How a streamed reply of the server's is cut into frames."""
+        return self._server.framing
 
     @property
     def framing(self) -> Framing:
-        """How a streamed reply is cut into frames."""
-        return self._framing
+        """How a streamed reply is cut into frames for the client."""
+        return self._api.framing
 
     def stream(self, content_encoding: str = "", clock: Callable[[], float] = float, *, whole: bool = False) -> Stream:
         """Make the way of a streamed reply, from bytes to bytes; `clock` measures it. Raises `UnsupportedEncoding`.
@@ -180,7 +218,7 @@ class Exchange:
         self._request.forget()
         self._cache = None
         self._outgoing = self._outgoing and replace(self._outgoing, messages=None)
-        as_one = self.whole if whole or isinstance(self.framing, EventStream) else None
+        as_one = self.body if whole or isinstance(self.came, EventStream) else None
         stream = self._stream(decoder, self.report, [], whole=False, clock=clock, as_one=as_one)
         if whole:
             stream.collect()
@@ -206,7 +244,7 @@ class Exchange:
         """
         reader = partial(self._reader, self.plan.reading.thinking.begins(whole=True))
         text = error_reply.written(self.plan.reply.errors, body, status, reader)
-        reply = self._attempt(saying(self._api, self._request, text, self._seed, created)) if text else None
+        reply = self._attempt(saying(self._server, self._request, text, self._seed, created)) if text else None
         if reply is None or reply.report.failures:
             return None
         self.report.adopt(reply.report)
@@ -214,6 +252,16 @@ class Exchange:
         if not self._request.stream:
             return "application/json", reply.body
         return self.framing.media_type, folding.streamed(self._api, reply.body, self._request)
+
+    def failed(self, body: bytes, status: int) -> bytes | None:
+        """Write an error of the server's as one of the client's API; None if that is the same.
+
+        `status` is that of the server's answer. Its words are kept, whatever form they came in.
+        """
+        if not self.crosses:
+            return None
+        failure = Failure(hints.words_of(body) or f"the server answered {status}")
+        return encode(self._api.error(failure, status))
 
     async def rewrite_with_retry(self, body: bytes, ask: Ask) -> bytes:
         """Rewrite as `body` does, but ask upstream again, where the plan says so, about faults of its reply."""
@@ -254,40 +302,48 @@ class Exchange:
         """Read and rewrite one reply."""
         report = Report()
         pipelines: list[ReplyPipeline] = []
-        strict, is_stream = self.plan.reply.is_strict, self.framing.matches(body)
+        strict, is_stream = self.plan.reply.is_strict, self.came.matches(body)
         why = ""  # why some of it was not looked at
         went = body
         try:
-            came = body if is_stream else folding.streamed(self._api, body)
+            came = body if is_stream else folding.streamed(self._server, body)
             stream = self._stream(compression.decoder(""), report, pipelines, whole=not is_stream)
             went = b"".join([*stream.feed(came), *stream.finish()])
             if stream.left_out and not (is_stream and self._request.stream):
                 why = "it could not be read"
+            elif self.crosses:
+                went = folding.joined(self._api, went)
             elif not (is_stream or stream.failed):
                 # Where nothing may leave that was not read, a body keeps its bytes only if all of it was.
                 kept = not strict or (is_proper(body) and came == went)
                 went = folding.folded(self._api, body, came, went) if kept else folding.joined(self._api, went)
         except folding.NoReply as error:
             report.errors += hints.instead(body)
+            if self.crosses:
+                return WholeReply(self.failed(body, 502) or b"", report, [])
             if not strict or not may_be_reply(body):
                 return WholeReply(body, report, [])
             why = str(error)
         except Exception as error:
             why = f"{type(error).__name__}: {error}"
             if not strict:
-                logger.error("vtc: the reply is passed on as it came\n%s", told(error))
+                become = "becomes an error" if self.crosses else "is passed on as it came"
+                logger.error("vtc: the reply %s\n%s", become, told(error))
                 report.failures.append(why)
         if strict and why:
             report = Report()
             report.intervened("unread_calls", "refused", "", "the reply could not be read, so it was withheld", why)
             return WholeReply(self._own(WITHHELD), report, [])
+        if self.crosses and (why or report.failures):  # the client could not read it as it came
+            failure = Failure("The reply of the server could not be read")
+            return WholeReply(encode(self._api.error(failure, 502)), Report(failures=report.failures or [why]), [])
         if report.failures and not is_stream:  # what was read of it is not what is sent
             return WholeReply(body, Report(failures=report.failures), [])
         return WholeReply(went, report, [fault for pipeline in pipelines for fault in pipeline.faults])
 
     def _as_asked(self, body: bytes) -> bytes:
         """Return a whole reply in the form that the client asked for."""
-        if not self.plan.reply.buffered or self.framing.matches(body):
+        if not (self.plan.reply.buffered or self.crosses) or not self._request.stream or self.framing.matches(body):
             return body
         try:
             return folding.streamed(self._api, body, self._request)
@@ -303,9 +359,8 @@ class Exchange:
         messages = self._request.messages if rewritten is None else rewritten
         faults = "\n".join(f"- {reason}" for reason in dict.fromkeys(reasons))
         question = f"Nothing of your last reply was carried out:\n{faults}\nWrite the whole reply again, corrected."
-        said = Message("assistant", (summary.text(self._api, body) or "(nothing)",))
-        asked = [*messages, said, Message("user", (question,))]
-        return outgoing.encoded(self._request, self._body, self.plan.request, asked)
+        said = Message("assistant", (summary.text(self._server, body) or "(nothing)",))
+        return self._encoded([*messages, said, Message("user", (question,))])
 
     def _stream(
         self,
@@ -327,10 +382,12 @@ class Exchange:
             pipelines.append(self._pipeline(report, plan, whole=whole))
             return pipelines[-1]
 
-        form, drop = self._request.form, self.plan.reply.drop
-        relay = Relay(
-            self._api.decoder(form, drop), self._api.encoder(form, drop), pipeline, strict=self.plan.reply.is_strict
-        )
+        form, drop, strict = self._request.form, self.plan.reply.drop, self.plan.reply.is_strict
+        decoder_ = self._server.decoder(None if self.crosses else form, drop)
+        if self.crosses:
+            id_ = hashlib.sha256(self._seed.encode()).hexdigest()[:24]
+            decoder_ = Crossed(decoder_, self._names, self._request.model, id_)
+        relay = Relay(decoder_, self._api.encoder(form, drop), pipeline, passes=not self.crosses, strict=strict)
         kind = Stream if isinstance(decoder, compression.Identity) else partial(CodedStream, decoder)
         return kind(relay, report, clock, whole=as_one)
 

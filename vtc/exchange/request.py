@@ -13,7 +13,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis import BadRequest, Request
+from vtc.apis import Api, BadRequest, Request, crossing
+from vtc.apis.crossing import Names
+from vtc.apis.fields import changed
 from vtc.dialects.cache import ConversationCache
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.text_client import conversation, documented_tools
@@ -119,18 +121,34 @@ class Outgoing:
     """Why the agent is stopped instead of asking upstream; empty to ask."""
 
 
-def encoded(request: Request, body: bytes, plan: RequestPlan, messages: Sequence[Message] | None) -> bytes:
+def encoded(
+    request: Request, body: bytes, plan: RequestPlan, messages: Sequence[Message] | None, model: str = ""
+) -> bytes:
     """The request with these messages, or its own; `body`, as it came, if nothing changes."""
     set_, drop, unstreamed = dict(plan.set), tuple(plan.drop), plan.unstreamed
     withheld = plan.withheld if plan.write is None and plan.client_text is None else frozenset[str]()
-    if messages is None and not (set_ or drop or withheld or unstreamed):
+    if messages is None and not (set_ or drop or withheld or unstreamed or model):
         return body
     tools: Sequence[Tool] | None = None
     if plan.write is not None or plan.promote:
         tools = plan.offered if plan.promote else ()
     return request.encode(
-        messages=messages, tools=tools, set_=set_, drop=drop, withheld=withheld, unstreamed=unstreamed
+        messages=messages, tools=tools, set_=set_, drop=drop, withheld=withheld, unstreamed=unstreamed, model=model
     )
+
+
+def crossed(
+    request: Request, server: Api, plan: RequestPlan, messages: Sequence[Message] | None, names: Names, model: str
+) -> tuple[bytes, tuple[str, ...]]:
+    """The request as one of the server's API, and what of it cannot be told there."""
+    is_native = plan.write is None and plan.client_text is None
+    tools = plan.offered if is_native or plan.promote else ()
+    said = request.messages if messages is None else messages
+    asked = crossing.read(request, said, tools, plan.tool_choice, names)
+    model = model or asked.model.removesuffix("[1m]")  # by which Claude Code asks for a longer context
+    fields = server.ask(replace(asked, model=model, stream=asked.stream and not plan.unstreamed))
+    kept = {key: value for key, value in fields.items() if key not in plan.drop}
+    return changed(kept, plan.drop, plan.set), asked.left_out
 
 
 def _structured(

@@ -111,8 +111,12 @@ class Stream:
         held = self._read(self._fast.take(b""), final=False) if self._fast else []
         out = _joined(held + self._read(b"", final=True, breaks=breaks))
         if unknown := self._relay.leaving.left_out:
-            reason = "parts of the reply that VTC does not know did not leave"
-            self._report.intervened("unread_calls", "dropped", "", reason, ", ".join(unknown))
+            told = ", ".join(unknown)
+            if self._relay.leaving.passes:
+                reason = "parts of the reply that VTC does not know did not leave"
+                self._report.intervened("unread_calls", "dropped", "", reason, told)
+            else:
+                self._report.request.append(f"not told to the client, whose API has no word for it: {told}")
         self.seconds += self._clock() - started
         return out
 
@@ -171,7 +175,8 @@ class Stream:
                 rest = b"".join([] if breaks else self._leave_out(Unread("it was cut off")))
             if final and (last := self._relay.finish(breaks=breaks)):
                 # The body may have ended without a terminator; what is added must not continue the last frame.
-                out += [self._framing.end] * bool(out and not _is_ended(out[-1], self._framing.end))
+                terminator = self._relay.leaving.encoder.framing.end
+                out += [terminator] * bool(out and not _is_ended(out[-1], terminator))
                 out += last
         except Exception as error:
             if self._strict:

@@ -197,6 +197,12 @@ class Plan(msgspec.Struct, frozen=True):
     request: RequestPlan = RequestPlan()
     reading: ReadingPlan = ReadingPlan()
     reply: ReplyPlan = ReplyPlan()
+    server_api: str = ""
+    """The name of the API that the server is spoken to in; empty for the client's."""
+    server_path: str = ""
+    """Its path on the server, where it is not the usual one."""
+    server_model: str = ""
+    """The model that the server is asked for, where that is not the one of the request."""
 
     @property
     def may_change_reply(self) -> bool:

@@ -5,9 +5,11 @@ Precedence of a setting: the user's option, then the client profile, the model p
 
 from __future__ import annotations
 
+import fnmatch
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as dataclass_replace
 from typing import Any
 
 import msgspec
@@ -84,6 +86,8 @@ class Planner:
     def plan(self, facts: Facts, request: Asked, cache: ConversationCache | None = None) -> Plan:
         """Decide about a request that came with these facts. The profiles found are kept in `cache`."""
         settings = self.settings
+        server_model = self._renamed(facts)
+        facts = dataclass_replace(facts, model=server_model) if server_model else facts
         if cache is None:
             found = self._found(facts)
         else:  # the number, as another planner may find other profiles
@@ -110,6 +114,9 @@ class Planner:
             unknown_tools = "text"  # what such a client does not know it shows as text itself
         buffered = found.unstreamed and request.stream and bool(tools)
         why = [*found.why, reason, *protocol.why]
+        server_api = settings.upstream_api if settings.upstream_api != "auto" else model.api or found.server.api or ""
+        if server_model:
+            why.append(f"model {request.model}: the server is asked for {server_model}")
         if withheld:
             why.append(f"not offered to the model: {', '.join(sorted(withheld))}")
         return Plan(
@@ -161,7 +168,18 @@ class Planner:
                 retry=found.retry,
                 buffered=buffered,
             ),
+            server_api="" if server_api == "same" else server_api,
+            server_path=found.server.api_path if found.server.api == server_api else "",
+            server_model=server_model,
         )
+
+    def _renamed(self, facts: Facts) -> str:
+        """Find the model that the server is asked for; empty for the one of the request."""
+        server, _ = self._chosen(self.profiles.servers, self.settings.server, facts)
+        pairs = [(glob, name) for glob, _, name in (one.partition("=") for one in self.settings.models)]
+        pairs += server.models.items() if server else ()
+        name = facts.model.casefold()
+        return next((to for glob, to in pairs if fnmatch.fnmatchcase(name, glob.casefold())), "")
 
     def refuses(self, facts: Facts) -> bool:
         """True if a policy that refuses calls holds for a request of which only these facts are known."""

@@ -118,6 +118,9 @@ class Exchanged(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """`never`: a streaming request that offers tools is asked without streaming, and answered as a stream."""
 
 
+type ApiName = Literal["openai-chat", "openai-responses", "anthropic-messages", "ollama-chat"]
+
+
 class ErrorReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """An error that holds the reply which the server could not read: it is read as any other, and if it calls a tool
     the client gets it in place of the error."""
@@ -150,6 +153,12 @@ class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
     """The requests that it is for, by host and port."""
     owned_by: tuple[str, ...] = ()
     """The `owned_by` of models in its list of them (`GET /v1/models`), by which `vtc run` recognises it."""
+    api: ApiName | None = None
+    """The API that it is spoken to in, whichever its clients speak; null is the client's own."""
+    api_path: str = ""
+    """The path of that API on the server, where it is not the usual one: `/anthropic/v1/messages`."""
+    models: dict[str, str] = {}
+    """Its models, by globs for the names that clients ask for: `{"claude-*": qwen3-coder}`."""
     parts_reasoning: bool = False
     """It takes the reasoning out of the text itself, so that a reply does not begin inside of it."""
     errors: tuple[ErrorReply, ...] = ()
@@ -216,6 +225,8 @@ class ModelProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=T
     """Of several that match equally well the one with the highest is taken."""
     match: Match
     """The requests that it is for, by the model's name."""
+    api: ApiName | None = None
+    """The API in which the server is asked for it; null leaves it to the server's profile."""
     tools: Literal["native", "prompt"] = "native"
     """How tools reach the model: as the API's own field, or written into the prompt."""
     dialect: str = "tag"

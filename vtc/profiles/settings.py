@@ -19,6 +19,11 @@ class Settings:
     client: str = ""
     model: str = ""
     server: str = ""
+    upstream_api: Literal["auto", "same", "openai-chat", "openai-responses", "anthropic-messages", "ollama-chat"] = (
+        "auto"
+    )
+    models: tuple[str, ...] = ()
+    """`glob=name`: what the server is asked for in the place of a model; the first that fits counts."""
     tools: Literal["auto", "native", "prompt"] = "auto"
     dialect: str = ""
     lenient: Literal["auto", "on", "off"] = "auto"

@@ -26,6 +26,7 @@ from vtc.proxy.answering import answer_error
 from vtc.proxy.asking import AGAIN, Asker
 from vtc.proxy.bodies import Passing
 from vtc.proxy.commands import Commands
+from vtc.proxy.crossing import redirect
 from vtc.proxy.flows import METADATA
 from vtc.proxy.live import Live
 from vtc.proxy.log import Log, where
@@ -143,6 +144,8 @@ class VirtualToolCalling:
                 flow.response = http.Response.make(200, content, {"content-type": content_type})
                 self._live[flow].answered = True
                 return
+            if exchange.crosses:
+                redirect(flow, api, exchange.server, exchange.plan.server_path)
             if rewritten != body:
                 flow.request.content = rewritten
                 if live.keep and len(body) <= bodies.KEPT:
@@ -184,7 +187,7 @@ class VirtualToolCalling:
             return
         exchange, rewrites = live.exchange, ctx.options.vtc_mode == "rewrite"
         # Whole replies are looked at when they are there. With `stream_large_bodies` mitmproxy keeps none for that.
-        whole = not is_stream or media_type != exchange.framing.media_type
+        whole = not is_stream or media_type != exchange.came.media_type or not exchange.streams
         if (whole or (exchange.plan.reply.buffered and rewrites)) and not streams_large():
             return  # of what is buffered it is no matter in which form upstream gave it
         try:
@@ -196,6 +199,8 @@ class VirtualToolCalling:
         if not rewrites:
             response.stream = observing(stream, live, flow)
             return
+        if exchange.crosses:
+            response.headers["content-type"] = exchange.framing.media_type if exchange.streams else "application/json"
         live.encoding = response.headers.pop("content-encoding", "")
         bodies.cut_in_chunks(flow.request, response)
         response.stream = rewriting(stream, live, flow, ctx.options.vtc_keep_alive, self.clock)
@@ -221,7 +226,12 @@ class VirtualToolCalling:
         if status >= 400:
             if exchange.reads and answer_error(flow, live, response):
                 return
-            told = hints.explained(status, bodies.beginning(response))
+            beginning = bodies.beginning(response)
+            told = hints.explained(status, beginning)
+            if went := exchange.failed(beginning, status):
+                live.came.add(response.raw_content or b"")
+                live.went.add(went)
+                bodies.replace(response, went, "application/json")
         if exchange.reads and not response.stream and (200 <= status < 300 or exchange.plan.reply.is_strict):
             await self._whole(flow, live, response)
         exchange.report.errors[:] = [told] if told else exchange.report.errors

@@ -62,7 +62,7 @@ def without_charset(response: http.Response) -> None:
 
 def possible_call(flow: http.HTTPFlow, came: bytes | None, tools: Iterable[Tool]) -> str:
     """What looks like a call in a reply in which none was found, if the reply was kept; empty if nothing does."""
-    api = flows.api(flow)
+    api = flows.server_api(flow)
     if api is None or not came:
         return ""
     try:
@@ -111,6 +111,13 @@ def keep() -> bool:
     # mitmweb and mitmproxy list flows with this addon, mitmdump has no list and forgets them.
     listed = ctx.master.addons.get("view") is not None
     return listed or ("save_stream_file" in ctx.options and bool(ctx.options.save_stream_file))
+
+
+def replace(response: http.Response, body: bytes, media_type: str) -> None:
+    """Give a reply another body."""
+    response.headers.pop("content-encoding", None)
+    response.content = body
+    response.headers["content-type"] = media_type
 
 
 def cut_in_chunks(request: http.Request, response: http.Response) -> None:

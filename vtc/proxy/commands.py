@@ -123,7 +123,7 @@ class Commands:
     def _case(self, one: http.HTTPFlow) -> Case:
         api, plan = flows.api(one), self._plan(one)
         assert api is not None
-        replies = summary.replies(api, flows.original(one, "reply"))
+        replies = summary.replies(flows.server_api(one) or api, flows.original(one, "reply"))
         if not replies:
             raise ValueError("the reply has no choices")
         reply = replies[0]

@@ -20,9 +20,18 @@ CAME: Mapping[Side, str] = {"request": "vtc_request", "reply": "vtc_reply"}
 """Keys of a flow's metadata under which a body that was changed is kept as it came."""
 
 
+CAME_TO = "vtc_path"
+"""Key of a flow's metadata under which the path stands that the client asked, where the server was asked another."""
+
+
 def api(flow: http.HTTPFlow) -> apis.Api | None:
-    """The API that a flow belongs to, or None."""
-    return apis.find(flow.request.method, flow.request.path)
+    """The API that the client of a flow speaks, or None."""
+    return apis.find(flow.request.method, flow.metadata.get(CAME_TO) or flow.request.path)
+
+
+def server_api(flow: http.HTTPFlow) -> apis.Api | None:
+    """The API in which the server was asked, or None."""
+    return apis.named((report(flow) or {}).get("server_api", "")) or api(flow)
 
 
 def unread(flow: http.HTTPFlow) -> apis.Unread | None:
@@ -62,7 +71,7 @@ def bodies(flow: http.HTTPFlow, side: Side, data: bytes | None = None) -> Bodies
     if data is None:
         return None
     came = flow.metadata.get(CAME[side])
-    return Bodies(came if isinstance(came, bytes) else None, data)
+    return Bodies(came if isinstance(came, bytes) else None, data, server_api(flow))
 
 
 def original(flow: http.HTTPFlow, side: Side) -> bytes:

@@ -39,6 +39,21 @@ def add(loader: Loader) -> None:
         "vtc_server", str, "", "Name of the server profile to use for every request (empty: by matching)."
     )
     loader.add_option(
+        "vtc_upstream_api",
+        str,
+        "auto",
+        "The API that the model server is spoken to in, whichever API the client speaks: requests and replies are "
+        "translated. same: the client's. auto: as the server's or the model's profile says, else the client's.",
+        choices=("auto", "same", "openai-chat", "openai-responses", "anthropic-messages", "ollama-chat"),
+    )
+    loader.add_option(
+        "vtc_models",
+        Sequence[str],
+        [],
+        "Models that the server is asked for in place of others, as GLOB=NAME: claude-*=qwen3-coder. The first that "
+        "fits counts.",
+    )
+    loader.add_option(
         "vtc_tools",
         str,
         "auto",
@@ -140,12 +155,17 @@ def planner() -> Planner:
     for name in ("vtc_max_call_bytes", "vtc_max_body_bytes"):
         if getattr(options, name) < 1:
             raise exceptions.OptionsError(f"{name} must be at least 1, not {getattr(options, name)}")
+    if wrong := next((one for one in options.vtc_models if not all(part.strip() for part in one.partition("="))), ""):
+        raise exceptions.OptionsError(f"vtc_models must be GLOB=NAME, like claude-*=qwen3-coder, not {wrong!r}")
     if options.vtc_keep_alive < 0:
         raise exceptions.OptionsError(f"vtc_keep_alive must be 0 or more, not {options.vtc_keep_alive}")
     settings = Settings(
         client=options.vtc_client,
         model=options.vtc_model,
         server=options.vtc_server,
+        # A flow that is only observed goes where it went.
+        upstream_api=options.vtc_upstream_api if options.vtc_mode == "rewrite" else "same",
+        models=tuple(options.vtc_models) if options.vtc_mode == "rewrite" else (),
         tools=options.vtc_tools,
         dialect=options.vtc_dialect,
         lenient=options.vtc_lenient,

@@ -91,7 +91,7 @@ def _about(flow: http.HTTPFlow) -> dict[str, Any]:
 
 def _model(flow: http.HTTPFlow) -> str:
     """The model that is asked; empty if the request does not say."""
-    api, bodies = flows.api(flow), flows.bodies(flow, "request")
+    api, bodies = flows.server_api(flow), flows.bodies(flow, "request")
     try:
         return api.request(bodies.went).model if api and bodies else ""
     except ValueError:
@@ -107,8 +107,7 @@ def _side(flow: http.HTTPFlow, side: view.Side) -> dict[str, Any]:
     try:
         if api is None:
             raise ValueError("this is not read")
-        went = transcript.written(view.blocks(api, side, bodies.went)).splitlines()
-        came = went if bodies.came is None else transcript.written(view.blocks(api, side, bodies.came)).splitlines()
+        came, went = (transcript.written(one).splitlines() for one in view.conversations(api, side, bodies))
     except ValueError as error:
         return {**told, "problem": f"({error})\n{bodies.went.decode(errors='replace')}"}
     return {**told, "rows": rows(came, went)}

@@ -15,6 +15,7 @@ def renew(flow: http.HTTPFlow) -> None:
     came = flow.metadata.pop(flows.CAME["request"], None)
     if isinstance(came, bytes):
         flow.request.content = came
+    flow.request.path = flow.metadata.pop(flows.CAME_TO, flow.request.path)
     for key in (METADATA, flows.CAME["reply"]):
         flow.metadata.pop(key, None)
     if flow.comment.startswith("vtc"):
@@ -48,7 +49,7 @@ def put(exchange: Exchange, response: http.Response, came: bytes, went: bytes) -
     if came != went:
         response.content = went
         is_stream = framing.matches(went)
-        if (is_stream and exchange.plan.reply.buffered) or (strict and not is_stream):
+        if (is_stream and exchange.plan.reply.buffered) or (strict and not is_stream) or exchange.crosses:
             response.headers["content-type"] = framing.media_type if is_stream else "application/json"
 
 

@@ -53,7 +53,7 @@ def _difference(flow: http.HTTPFlow, side: Side, today: bytes) -> str:
     went = (flows.bodies(flow, side) or Bodies(None, b"")).went
     if went == today:
         return ""
-    api = flows.api(flow)
+    api = flows.api(flow) if side == "reply" else flows.server_api(flow)
     assert api is not None
     then, now = ([_numbered(block) for block in blocks(api, side, body)] for body in (went, today))
     return transcript.difference(then, now, f"{side} {THEN}", f"{side} {NOW}")

@@ -46,7 +46,7 @@ def explained(status: int | None, body: bytes) -> str:
 
     Without a status the error stands in the place of the rest of a reply.
     """
-    message = _message(body)
+    message = words_of(body)
     said = f"the server answered {status}" if status else "the server broke off with an error"
     said += f": {message}" if message else ""
     for statuses, pattern, meaning in HINTS:
@@ -65,8 +65,8 @@ def instead(body: bytes) -> list[str]:
     return [explained(None, body)] if isinstance(found, Mapping) and is_error(found) else []
 
 
-def _message(body: bytes) -> str:
-    """The text of an error in any of the forms that servers have, on one line; the beginning of what is no JSON."""
+def words_of(body: bytes) -> str:
+    """Return the text of a server's error in whichever form, on one line; of what is no JSON the beginning."""
     try:
         found: Any = decode(body, "replace")
     except ValueError:

@@ -50,6 +50,8 @@ class Report:
     """The model's name in the request."""
     settings: dict[str, Any] = field(default_factory=dict)
     """What the user's options set, where that is not the default."""
+    server_api: str = ""
+    """The API that the server is spoken to in, where that is not the client's."""
     form: str = "tool_calls"
     """What calls become: `tool_calls`, or the dialect of a client that reads text."""
     why: list[str] = field(default_factory=list)

@@ -35,6 +35,8 @@ class Bodies:
 
     came: bytes | None
     went: bytes
+    server: Api | None = None
+    """The API that the server is spoken to in; None for the client's."""
 
     @property
     def changed(self) -> bool:
@@ -58,9 +60,9 @@ def pane(api: Api, side: Side, bodies: Bodies, report: Mapping[str, Any] | None,
 
 def diff(api: Api, side: Side, bodies: Bodies) -> str:
     """What came in against what went out, as a unified diff of both read as conversations."""
-    if not bodies.changed or bodies.came is None:
+    if not bodies.changed:
         return ""
-    return transcript.difference(blocks(api, side, bodies.came), blocks(api, side, bodies.went), *SIDES[side])
+    return transcript.difference(*conversations(api, side, bodies), *SIDES[side])
 
 
 def sections(report: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
@@ -131,7 +133,13 @@ def blocks(api: Api, side: Side, body: bytes) -> list[Block]:
 
 
 def _conversation(api: Api, side: Side, bodies: Bodies) -> str:
-    went = blocks(api, side, bodies.went)
-    if bodies.came is None or not bodies.changed:
-        return transcript.written(went)
-    return transcript.compared(blocks(api, side, bodies.came), went, *SIDES[side])
+    came, went = conversations(api, side, bodies)
+    return transcript.compared(came, went, *SIDES[side]) if bodies.changed else transcript.written(went)
+
+
+def conversations(api: Api, side: Side, bodies: Bodies) -> tuple[list[Block], list[Block]]:
+    """Read a body as it came and as it went; raises ValueError if it is nothing of its API."""
+    server = bodies.server or api
+    came_as, went_as = (api, server) if side == "request" else (server, api)
+    went = blocks(went_as, side, bodies.went)
+    return (went if bodies.came is None else blocks(came_as, side, bodies.came)), went

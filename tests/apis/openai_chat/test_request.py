@@ -88,7 +88,7 @@ def test_messages(entry: Any, message: tuple[Any, ...]) -> None:
 )
 def test_tools(fields: dict[str, Any], tools: list[Tool], legacy: bool) -> None:
     found = request(**fields)
-    assert (found.tools, found.form) == (tools, legacy)
+    assert (found.tools, found.form.legacy) == (tools, legacy)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Anthropic Messages (`POST …/v1/messages`), as Claude Code and the Anthropic SDKs speak it."""
 
+from vtc.apis.anthropic_messages import asking
 from vtc.apis.anthropic_messages.answer import answer, folded, unfolded
 from vtc.apis.anthropic_messages.decoder import Decoder
 from vtc.apis.anthropic_messages.encoder import Encoder
@@ -10,11 +11,14 @@ from vtc.apis.base import Api
 API = Api(
     NAME,
     "/v1/messages",
+    "",
     Request,
     lambda _, drop: Decoder(drop),
     lambda form, drop: Encoder(bool(form), drop),
     unfolded,
     folded,
     answer,
+    asking.ask,
+    asking.error,
     call_ids="toolu_",
 )

@@ -14,6 +14,7 @@ from itertools import groupby
 from typing import Any
 
 from vtc.apis import content, request
+from vtc.apis.anthropic_messages import asking
 from vtc.apis.anthropic_messages.answer import block_of
 from vtc.apis.tool_calls import arguments_text
 from vtc.events import Message, Opaque, Tool, ToolCall
@@ -30,6 +31,10 @@ class Request(request.Request):
 
     NAME = "request of Anthropic Messages"
     PROMPT = "system"
+    LIMITS = asking.LIMITS
+    CARRIED = asking.CARRIED
+    meaning = staticmethod(asking.meaning)
+    kind = staticmethod(asking.kind)
 
     def _decode(self) -> None:
         blocks = (block for entry in self.fields["messages"] for block in _blocks(entry["content"]))

@@ -194,7 +194,8 @@ class Told(msgspec.Struct):
 
     def _begin(self, start: Start) -> None:
         """Take note of the start of the message."""
-        self.started, self.id, self.native = True, start.id or "msg_vtc", start.own is not None
+        self.started, self.native = True, start.own is not None
+        self.id = start.id if self.native and start.id else f"msg_{start.id or 'vtc'}"
         if start.own:
             usage = part_of(part_of(start.own.value, "message"), "usage")
             self.usage = {"output_tokens": count_of(usage, "output_tokens")}

@@ -1,19 +1,23 @@
 """OpenAI chat completions (`POST …/chat/completions`), the form that model servers share."""
 
 from vtc.apis.base import Api
+from vtc.apis.openai_chat import asking
 from vtc.apis.openai_chat.answer import answer, folded, unfolded
 from vtc.apis.openai_chat.decoder import Decoder
 from vtc.apis.openai_chat.encoder import Encoder
 from vtc.apis.openai_chat.request import Request
-from vtc.apis.openai_chat.words import NAME
+from vtc.apis.openai_chat.words import NAME, Form
 
 API = Api(
     NAME,
     "/chat/completions",
+    "/v1",
     Request,
     lambda _, drop: Decoder(drop),
-    lambda form, drop: Encoder(bool(form), drop),
+    lambda form, drop: Encoder(form or Form(), drop),
     unfolded,
     folded,
     answer,
+    asking.ask,
+    asking.error,
 )

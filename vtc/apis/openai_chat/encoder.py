@@ -9,7 +9,7 @@ import msgspec
 
 from vtc.apis.base import Json, Said
 from vtc.apis.openai_chat.calls import LEGACY, entry_of
-from vtc.apis.openai_chat.words import FRAMING, NAME, REASONS
+from vtc.apis.openai_chat.words import FRAMING, NAME, REASONS, Form
 from vtc.events import (
     Call,
     CallDelta,
@@ -29,12 +29,12 @@ from vtc.wire import sse
 
 
 class Encoder(msgspec.Struct):
-    """The chunks of a streamed reply. `legacy` writes calls in the older form; `drop` names fields to leave out."""
+    """The chunks of a streamed reply; `drop` names fields to leave out."""
 
     framing: ClassVar[sse.EventStream] = FRAMING
     counts: ClassVar[bool] = False
 
-    legacy: bool = False
+    form: Form = Form()
     drop: frozenset[str] = frozenset()
     in_step: bool = True
     head: Json = {}
@@ -94,12 +94,12 @@ class Encoder(msgspec.Struct):
                 case Call(call=call):
                     for delta in self._call(call, choice):
                         say(delta)
-                case CallDelta():
+                case CallDelta() if one.name or one.arguments or one.source:
                     say(self._piece(one, choice))
                 case Finish():
                     say({}, self._reason(one, choice), **own.get("choice", {}))
                     out[-1].update(own.get("chunk", {}))
-                case Usage():
+                case Usage() if one.own or self.form.usage:
                     usage = one.own.value if one.own else _usage(one)
                     if not out:
                         out.append({**self.head, "choices": []})
@@ -116,13 +116,14 @@ class Encoder(msgspec.Struct):
 
     def _start(self, start: Start) -> None:
         if not self.head:
-            head = {"id": start.id, "object": "chat.completion.chunk", "created": start.created, "model": start.model}
+            id_ = start.id if start.own or start.id.startswith("chatcmpl-") else f"chatcmpl-{start.id or 'vtc'}"
+            head = {"id": id_, "object": "chat.completion.chunk", "created": start.created, "model": start.model}
             self.head = start.own.value if start.own else head
 
     def _call(self, call: ToolCall, choice: int) -> tuple[Json, Json]:
         """Write a call as two deltas: all but its arguments, then these."""
         index = self._next(choice)
-        if self.legacy:
+        if self.form.legacy:
             head = {"name": call.name, "arguments": ""}
             return {"function_call": head}, {"function_call": {"arguments": call.arguments}}
         entry = entry_of(ToolCall(call.name, "", call.id, call.source))
@@ -159,7 +160,7 @@ class Encoder(msgspec.Struct):
         if end.said in REASONS and REASONS[end.said] == end.reason:
             return end.said
         if end.reason == "tool_calls" or (end.reason == "other" and self.calls.get(choice)):
-            return "function_call" if self.legacy else "tool_calls"
+            return "function_call" if self.form.legacy else "tool_calls"
         return {"length": "length", "halted": "content_filter"}.get(end.reason, "stop")
 
 

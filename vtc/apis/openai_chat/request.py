@@ -7,7 +7,9 @@ from typing import Any
 
 from vtc.apis import content, request
 from vtc.apis.fields import part_of
+from vtc.apis.openai_chat import asking
 from vtc.apis.openai_chat.calls import entry_of, function_of
+from vtc.apis.openai_chat.words import Form
 from vtc.apis.tool_calls import arguments_text
 from vtc.events import Message, Tool, ToolCall
 
@@ -18,15 +20,20 @@ OWN_FIELDS = ("role", "content", "tool_calls", "function_call", "tool_call_id", 
 
 
 class Request(request.Request):
-    """A chat completion request. `form` is True for the older form of tools, which the reply must have, too."""
+    """A chat completion request; a reply has the older form of tools if the request has it."""
 
     NAME = "chat completion request"
+    LIMITS = asking.LIMITS
+    CARRIED = asking.CARRIED
+    meaning = staticmethod(asking.meaning)
 
     def _decode(self) -> None:
         calls = (one for entry in self._conversation for one in entry.get("tool_calls") or ())
         self.call_ids = frozenset(one["id"] for one in calls if isinstance(one.get("id"), str))
-        self.form = not self.fields.get("tools") and bool(self.fields.get("functions"))
-        self.parallel = self.parallel and not self.form
+        legacy = not self.fields.get("tools") and bool(self.fields.get("functions"))
+        told = not self.stream or part_of(self.fields, "stream_options").get("include_usage") is True
+        self.form: Any = Form(legacy, told)
+        self.parallel = self.parallel and not legacy
 
     def _read(self) -> Iterator[request.Group]:
         return (((_message(entry),), (place,)) for place, entry in enumerate(self._conversation))

@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from vtc.events import Reason
 from vtc.wire.sse import EventStream
 
 NAME = "openai-chat"
+
+
+class Form(msgspec.Struct, frozen=True):
+    """All of a request that the encoder of its reply must know."""
+
+    legacy: bool = False
+    """The older form of tools."""
+    usage: bool = True
+    """The client asks how many tokens were used, or for a whole reply, which says it."""
+
+
 FRAMING = EventStream(last=b"data: [DONE]\n\n")
 REASONS: dict[str, Reason] = {
     "stop": "stop",

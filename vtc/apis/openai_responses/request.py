@@ -12,6 +12,7 @@ from typing import Any
 
 from vtc.apis import content, request
 from vtc.apis.fields import part_of
+from vtc.apis.openai_responses import asking
 from vtc.apis.openai_responses.items import CALLS, Form, Json, call_of, item_of
 from vtc.events import Message, Opaque, Tool
 
@@ -38,6 +39,10 @@ class Request(request.Request):
     NAME = "request for a response"
     ENTRIES = "input"
     PROMPT = "instructions"
+    LIMITS = asking.LIMITS
+    CARRIED = asking.CARRIED
+    meaning = staticmethod(asking.meaning)
+    kind = staticmethod(asking.kind)
 
     @property
     def _conversation(self) -> Any:

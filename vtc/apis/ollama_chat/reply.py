@@ -1,4 +1,4 @@
-"""Ollama's own chat API (`POST /api/chat`): a reply is lines of JSON, and streamed unless the request says otherwise.
+"""Replies of Ollama's chat API: lines of JSON, streamed unless the request says otherwise.
 
     {"model": …, "created_at": …, "message": {"role": "assistant", "content": " word"}, "done": false}
     {…, "message": {"content": "", "tool_calls": [{"function": {"name": "read", "arguments": {"path": …}}}]}, …}
@@ -10,7 +10,6 @@ name their tool, and often no call: they are matched by their order. The format 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, ClassVar
@@ -22,9 +21,9 @@ from vtc.apis import base
 from vtc.apis.base import Decoded, Json, Said
 from vtc.apis.fields import cleaned, count_of, is_error, object_of
 from vtc.apis.folding import add
-from vtc.apis.openai_chat import request as openai_chat
+from vtc.apis.ollama_chat.request import NAME, entry_of
 from vtc.apis.openai_chat.words import REASONS
-from vtc.apis.tool_calls import arguments_text
+from vtc.apis.tool_calls import ToolCallAccumulator, arguments_text
 from vtc.events import (
     CUT_OFF,
     Beside,
@@ -45,7 +44,6 @@ from vtc.events import (
 from vtc.wire.framing import Frame
 from vtc.wire.ndjson import Lines
 
-NAME = "ollama-chat"
 _EVERY_LINE = ("model", "created_at")
 _HARMLESS = (
     *("done_reason", "total_duration", "load_duration", "prompt_eval_count", "prompt_eval_duration", "eval_count"),
@@ -55,34 +53,6 @@ _HARMLESS = (
 _OWN_COUNTS = Origin(NAME, "usage", None, harmless=True)
 """Stands for counts that stand in the line beside the usage."""
 _SAID = ("role", "content", "tool_calls")
-
-
-class Request(openai_chat.Request):
-    """A chat request; tools are declared as in chat completions. `form` is True if calls have ids."""
-
-    NAME = "chat request of Ollama"
-
-    def _decode(self) -> None:
-        super()._decode()
-        if "messages" not in self.fields or not self.model:
-            raise ValueError("it needs `model` and `messages`")
-        self.stream = self.fields.get("stream") is not False
-        self.tool_choice, self.parallel, self.form = "auto", True, bool(self.call_ids)
-
-    def _add(self, entries: list[Any], message: events.Message, called: Collection[str | None]) -> None:
-        super()._add(entries, message, called)
-        entry = entries[-1]
-        entry["content"] = entry["content"] or ""
-        if message.calls:
-            entry["tool_calls"] = [_entry(call, ids=self.form) for call in message.calls]
-        if message.role == "tool":
-            entry["tool_name"] = message.name
-
-
-def _entry(call: ToolCall, *, ids: bool) -> dict[str, Any]:
-    """Write a call; with an id only for clients that know ids, as others fail at it."""
-    function = {"name": call.name, "arguments": json.loads(call.arguments)}
-    return {"id": call.id, "function": function} if ids else {"function": function}
 
 
 class Decoder(msgspec.Struct):
@@ -126,6 +96,12 @@ class Encoder(msgspec.Struct):
     ids: bool = False
     drop: frozenset[str] = frozenset()
     head: Json = {}
+    native: bool = False
+    """True if the server is one of this API: its last line says how many tokens were used."""
+    finish: Finish | None = None
+    """The end of a reply of another API, which may be told before the tokens used."""
+    pieces: tuple[CallDelta, ...] = ()
+    """Those of calls that are not whole: this API has whole calls alone."""
 
     def follow(self, said: Sequence[Said], choice: int) -> bool:
         for one in said:
@@ -155,21 +131,36 @@ class Encoder(msgspec.Struct):
                 case Reasoning(text) | ReasoningDelta(text) if text and "thinking" not in self.drop:
                     lines.append(self._part(thinking=text))
                 case Call(call=call):
-                    lines.append(self._part(tool_calls=[_entry(call, ids=self.ids)]))
+                    lines.append(self._part(tool_calls=[entry_of(call, ids=self.ids)]))
+                case CallDelta(index=int()):
+                    self.pieces = (*self.pieces, one)
                 case CallDelta():
                     call = ToolCall(one.name, one.arguments or "{}", one.id)
-                    lines.append(self._part(tool_calls=[one.source or _entry(call, ids=self.ids)]))
+                    lines.append(self._part(tool_calls=[one.source or entry_of(call, ids=self.ids)]))
                 case events.Text(text) | events.Rewritten(text=text) | Refused(text) if text:
                     lines.append(self._part(content=text))
                 case Failure(message=message):
                     lines.append({"error": message})
         if end:
-            reason = {"done_reason": "length" if end.reason == "length" else "stop"}
-            lines.append({**self._part(**own["message"]), "done": True, **reason, **own["line"]})
+            lines += self._gathered()
+            self.finish = end
+        if self.finish and (self.native or own["line"]):
+            lines += self._last(self.finish, **own["line"], message=self._part(**own["message"])["message"])
         return lines
 
     def end(self) -> list[Json]:
-        return []
+        return self._last(self.finish or Finish("stop")) if self.head and (self.finish or not self.native) else []
+
+    def _last(self, end: Finish, **fields: Any) -> list[Json]:
+        """Write the last line, once."""
+        self.finish, self.native = None, True
+        reason = "length" if end.reason == "length" else "stop"
+        return [{**self._part(), "done": True, "done_reason": reason, **fields}]
+
+    def _gathered(self) -> list[Json]:
+        """Write the calls that came in pieces."""
+        calls, self.pieces = ToolCallAccumulator(self.pieces).calls(), ()
+        return [self._part(tool_calls=[entry_of(call, ids=self.ids)]) for call in calls]
 
     def keep_alive(self) -> bytes | None:
         """Make a line without text, as clients read every line as JSON; None before the first."""
@@ -177,6 +168,7 @@ class Encoder(msgspec.Struct):
 
     def _start(self, start: Start) -> None:
         if not self.head:
+            self.native = start.own is not None
             made = {"model": start.model, "created_at": datetime.fromtimestamp(start.created, UTC).isoformat()}
             self.head = start.own.value if start.own else made
 
@@ -211,7 +203,8 @@ def _deltas(line: Mapping[str, Any]) -> list[Delta]:
     return deltas
 
 
-def _unfolded(reply: Any, request: base.Request | None) -> Sequence[Mapping[str, Any]]:
+def unfolded(reply: Any, request: base.Request | None) -> Sequence[Mapping[str, Any]]:
+    """Tell a whole reply by lines; one if no client asked for them."""
     message = reply["message"]
     if not isinstance(message, dict):
         raise TypeError("`message` is no message")
@@ -223,25 +216,15 @@ def _unfolded(reply: Any, request: base.Request | None) -> Sequence[Mapping[str,
     return [*told, {**reply, "message": {**rest, "content": ""}}]
 
 
-def _folded(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+def folded(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """Add up lines to a whole reply."""
     message: dict[str, Any] = {}
     for line in lines:
         add(message, line["message"])
     return {**lines[-1], "message": message}
 
 
-def _answer(request: base.Request, text: str, _digest: str, created: int) -> Mapping[str, Any]:
+def answer(request: base.Request, text: str, _digest: str, created: int) -> Mapping[str, Any]:
+    """Make a whole reply that says a text."""
     head = {"model": request.model, "created_at": datetime.fromtimestamp(created, UTC).isoformat()}
     return {**_part(head, content=text), "done": True, "done_reason": "stop"}
-
-
-API = base.Api(
-    NAME,
-    "/api/chat",
-    Request,
-    lambda _, drop: Decoder(drop),
-    lambda form, drop: Encoder(bool(form), drop),
-    _unfolded,
-    _folded,
-    _answer,
-)

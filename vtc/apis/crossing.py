@@ -1,0 +1,245 @@
+"""A request on its way to a server of another API: what every API can be told, in the order that all of them take.
+
+    client's Request -> read -> Asked -> Api.ask (server's) -> body
+
+Servers want results right after their calls, each call answered once, no message empty and no two of one role in a row.
+What was put in order in one turn is put in the same order in the next, so that the server's prompt cache holds.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace as with_fields
+from itertools import groupby, takewhile
+
+from msgspec.structs import replace
+
+from vtc.apis import asking
+from vtc.apis.base import Decoded, Decoder, Request
+from vtc.apis.content import without_billing
+from vtc.events import Asked, CallDelta, Media, Message, Opaque, Start, Tool, ToolCall
+from vtc.wire.framing import Frame, Framing
+
+NO_RESULT = "(The call was not answered.)"
+"""Stands for the result of a call that has none."""
+_REMINDER = "<system-reminder>\n{}\n</system-reminder>"
+"""How a system message that stands in the middle of a conversation is told, where clients write their own so."""
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+def read(request: Request, messages: Sequence[Message], tools: Sequence[Tool], choice: str, names: Names) -> Asked:
+    """Read what a request asks: with these messages and tools, which may be others than its own.
+
+    Raises `BadRequest` where its messages are none.
+    """
+    fields = request.fields
+    unknown: dict[str, None] = {}
+
+    def told(part: str | Opaque) -> str | Opaque | None:
+        found = part if isinstance(part, str) else request.meaning(part.part)
+        if isinstance(found, Media):
+            return Opaque(media=found)
+        if found is None and isinstance(part, Opaque) and (kind := request.kind(part.part)):
+            unknown[kind] = None
+        return without_billing(found) or None if found else None
+
+    plain = [
+        replace(
+            message,
+            content=(
+                *(part for part in map(told, message.content) if part is not None),
+                *(Opaque(media=one) for one in request.beside(message)),
+            ),
+            calls=tuple(ToolCall(names.out(call.name), call.arguments, _id(call.id)) for call in message.calls),
+            call_id=_id(message.call_id),
+            name=names.out(message.name) if message.name and message.role == "tool" else None,
+            source=None,
+        )
+        for message in messages
+    ]
+    functions = {tool.name for tool in request.tools}
+    hosted = [name for name in request.declared if name not in functions]
+    return Asked(
+        model=request.model,
+        messages=in_order([*_numbered(plain)]),
+        stream=request.stream,
+        tools=tuple(with_fields(tool, name=names.out(tool.name), parameters=_parameters(tool)) for tool in tools),
+        choice=names.out(choice) if choice not in ("auto", "none", "required") else choice if tools else "auto",
+        parallel=request.parallel,
+        limits=asking.limits(fields, request.LIMITS),
+        effort=asking.effort(fields),
+        answer=asking.answer(fields),
+        left_out=(
+            *(key for key in fields if key not in request.CARRIED and not _is_nothing(fields[key])),
+            *(f"tool {name}" for name in hosted),
+            *unknown,
+        ),
+    )
+
+
+def _is_nothing(value: object) -> bool:
+    return value is None or value == [] or value == {}
+
+
+def _parameters(tool: Tool) -> Mapping[str, object]:
+    """The schema of a tool's parameters: one of an object, which servers demand."""
+    return tool.parameters if tool.parameters.get("type") else {"type": "object", "properties": {}, **tool.parameters}
+
+
+def _id(call_id: str | None) -> str | None:
+    """The id of a call, as every API takes it; the same one for the same id."""
+    return call_id if call_id is None or _NAME.fullmatch(call_id) else f"call_{_digest(call_id)}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:24]
+
+
+class Names:
+    """The names of tools as every API takes them: at most 64 letters, digits, `_` and `-`.
+
+    Two tools never get one name. The same name becomes the same in every turn.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._out: dict[str, str] = {}
+        self._back: dict[str, str] = {}
+        for name in sorted(names, key=lambda one: not _NAME.fullmatch(one)):
+            self.out(name)
+
+    def out(self, name: str) -> str:
+        """The name that the server is told."""
+        if name not in self._out:
+            wire = re.sub(r"[^A-Za-z0-9_-]", "_", name)
+            if len(wire) > 64 or wire in self._back:
+                wire = f"{wire[:55]}_{_digest(name)[:8]}"
+            self._out[name], self._back[wire] = wire, name
+        return self._out[name]
+
+    def back(self, wire: str) -> str:
+        """The client's name of a tool that the server calls."""
+        return self._back.get(wire, wire)
+
+
+class Crossed:
+    """The decoder of a server whose client speaks another API: names are the client's again, as is the model's."""
+
+    def __init__(self, decoder: Decoder, names: Names, model: str, id_: str) -> None:
+        """`id_` is that of the reply, but for how ids begin in the client's API."""
+        self._decoder = decoder
+        self._names = names
+        self._model = model
+        self._id = id_
+
+    def __copy__(self) -> Crossed:
+        return Crossed(copy.copy(self._decoder), self._names, self._model, self._id)
+
+    @property
+    def framing(self) -> Framing:
+        return self._decoder.framing
+
+    def decode(self, frame: Frame) -> Decoded | None:
+        decoded = self._decoder.decode(frame)
+        if decoded is None:
+            return None
+        deltas, beside = decoded.deltas, decoded.beside
+        if any(isinstance(one, CallDelta) and one.name for one in deltas):
+            deltas = tuple(
+                replace(one, name=self._names.back(one.name)) if isinstance(one, CallDelta) else one for one in deltas
+            )
+        if any(isinstance(one, Start) for one in beside):
+            beside = tuple(
+                replace(one, id=self._id, model=self._model) if isinstance(one, Start) else one for one in beside
+            )
+        return replace(decoded, deltas=deltas, beside=beside)
+
+
+# The order of a conversation
+
+
+def _numbered(messages: Iterable[Message]) -> Iterator[Message]:
+    """Give calls ids that have none, by their place in the conversation, and results those of their calls."""
+    count = 0
+    waiting: list[ToolCall] = []
+    for message in messages:
+        calls: list[ToolCall] = []
+        for call in message.calls:
+            count += 1
+            calls.append(call if call.id else with_fields(call, id=f"call_vtc{count}"))
+        waiting += [new for new, old in zip(calls, message.calls, strict=True) if not old.id]
+        if message.role == "tool" and not message.call_id:
+            fits = (call for call in waiting if message.name in (None, call.name))
+            if found := next(fits, None):
+                waiting.remove(found)
+                yield replace(message, call_id=found.id, name=found.name)
+                continue
+        yield replace(message, calls=tuple(calls))
+
+
+def in_order(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Put a conversation into the order that all servers take; its system prompt is one message, the first one."""
+    opening = [*takewhile(lambda one: one.role == "system", messages)]
+    prompt = _joined("system", opening, "\n\n") if opening else None
+    rest = [_spoken(one) for one in messages[len(opening) :]]
+    turns = [one for one in _answered(rest) if one.content or one.calls or one.role == "tool"]
+    out = [prompt] if prompt and prompt.content else []
+    for role, some in groupby(turns, lambda one: one.role):
+        turn = [*some]
+        out += turn if role == "tool" else [_joined(role, turn, "\n")]
+    return tuple(out)
+
+
+def _spoken(message: Message) -> Message:
+    """Turn a system message that is not the first into one of the user's, where it stands."""
+    if message.role != "system":
+        return message
+    return Message("user", tuple(_REMINDER.format(one) if isinstance(one, str) else one for one in message.content))
+
+
+def _answered(messages: Sequence[Message]) -> Iterator[Message]:
+    """Put results right after their calls, in their order, one for each; one of no call is said by the user."""
+    at = 0
+    while at < len(messages):
+        message = messages[at]
+        at += 1
+        after: list[Message] = []
+        if message.role == "assistant" and message.calls:
+            end = next((at + n for n, one in enumerate(messages[at:]) if one.role == "assistant"), len(messages))
+            after, at = [*messages[at:end]], end
+        elif message.role == "tool":
+            yield _orphan(message)
+            continue
+        yield message
+        found: dict[str | None, Message] = {}
+        for one in after:
+            if one.role == "tool" and one.call_id in {call.id for call in message.calls}:
+                found.setdefault(one.call_id, one)
+        for call in message.calls:
+            yield found.get(call.id) or Message("tool", (NO_RESULT,), call_id=call.id, name=call.name)
+        for one in after:
+            if one.role != "tool":
+                yield one
+            elif one.call_id not in found:
+                yield _orphan(one)
+
+
+def _orphan(result: Message) -> Message:
+    of = f" of {result.name}" if result.name else ""
+    return Message("user", (f"Result{of}:", *result.content)) if result.content else Message("user")
+
+
+def _joined(role: str, messages: Sequence[Message], between: str) -> Message:
+    """Make one message of several of one role."""
+    if len(messages) == 1 and sum(isinstance(part, str) for part in messages[0].content) < 2:
+        return messages[0]
+    parts: list[str | Opaque] = []
+    for part in (part for one in messages for part in one.content):
+        if isinstance(part, str) and parts and isinstance(parts[-1], str):
+            parts[-1] += between + part
+        else:
+            parts.append(part)
+    reasoning = "\n".join(one.reasoning for one in messages if one.reasoning)
+    return Message(role, tuple(parts), tuple(call for one in messages for call in one.calls), reasoning=reasoning)

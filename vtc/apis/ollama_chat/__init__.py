@@ -1,0 +1,19 @@
+"""Ollama's own chat API (`POST …/api/chat`)."""
+
+from vtc.apis.base import Api
+from vtc.apis.ollama_chat.reply import Decoder, Encoder, answer, folded, unfolded
+from vtc.apis.ollama_chat.request import NAME, Request, ask, error
+
+API = Api(
+    NAME,
+    "/api/chat",
+    "",
+    Request,
+    lambda _, drop: Decoder(drop),
+    lambda form, drop: Encoder(bool(form), drop),
+    unfolded,
+    folded,
+    answer,
+    ask,
+    error,
+)

@@ -1,0 +1,99 @@
+"""Requests of Ollama's chat API: those of chat completions, with limits in `options` and images beside the text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from vtc import events
+from vtc.apis.asking import placed
+from vtc.apis.base import Json
+from vtc.apis.media import note, parts_of
+from vtc.apis.openai_chat import request as openai_chat
+from vtc.events import Asked, Failure, Media, Message, ToolCall
+
+NAME = "ollama-chat"
+LIMITS: Mapping[str, Sequence[str]] = {
+    "max_tokens": ("options.num_predict",),
+    **{
+        name: (f"options.{name}",)
+        for name in ("temperature", "top_p", "top_k", "min_p", "seed", "stop", "presence_penalty", "frequency_penalty")
+    },
+}
+CARRIED: Sequence[str] = ("model", "messages", "stream", "tools", "options", "format", "think", "keep_alive")
+
+
+class Request(openai_chat.Request):
+    """A chat request; tools are declared as in chat completions. `form` is True if calls have ids."""
+
+    NAME = "chat request of Ollama"
+    LIMITS = LIMITS
+    CARRIED = CARRIED
+
+    def _decode(self) -> None:
+        super()._decode()
+        if "messages" not in self.fields or not self.model:
+            raise ValueError("it needs `model` and `messages`")
+        self.stream = self.fields.get("stream") is not False
+        self.tool_choice, self.parallel, self.form = "auto", True, bool(self.call_ids)
+
+    def _add(self, entries: list[Any], message: events.Message, called: Collection[str | None]) -> None:
+        super()._add(entries, message, called)
+        entry = entries[-1]
+        entry["content"] = entry["content"] or ""
+        if message.calls:
+            entry["tool_calls"] = [entry_of(call, ids=self.form) for call in message.calls]
+        if message.role == "tool":
+            entry["tool_name"] = message.name
+
+    def beside(self, message: Message) -> Sequence[Media]:
+        source = message.source if isinstance(message.source, dict) else {}
+        return [Media("image", "image/png", one) for one in source.get("images") or () if isinstance(one, str)]
+
+
+def entry_of(call: ToolCall, *, ids: bool) -> dict[str, Any]:
+    """Write a call; with an id only for clients that know ids, as others fail at it."""
+    function = {"name": call.name, "arguments": json.loads(call.arguments)}
+    return {"id": call.id, "function": function} if ids else {"function": function}
+
+
+def ask(asked: Asked) -> Json:
+    """Write a request. How much is to be thought is told only where it is said: of many models it is an error."""
+    fields: dict[str, Any] = {
+        "model": asked.model,
+        "messages": [_written(message) for message in asked.messages],
+        "stream": asked.stream,
+        **placed(asked.limits, LIMITS),
+    }
+    if asked.tools and asked.choice != "none":
+        named = [tool for tool in asked.tools if tool.name == asked.choice]
+        fields["tools"] = [tool.as_openai() for tool in named or asked.tools]
+    if asked.effort is not None:
+        fields["think"] = False if asked.effort == "none" else asked.effort
+    if asked.answer:
+        fields["format"] = asked.answer.schema or "json"
+    return fields
+
+
+def _written(message: Message) -> Json:
+    parts = parts_of(message)
+    shown = [one.data for one in parts if isinstance(one, Media) and one.kind == "image" and one.data]
+    texts = [
+        one if isinstance(one, str) else note(one) for one in parts if isinstance(one, str) or one.data not in shown
+    ]
+    entry: dict[str, Any] = {"role": message.role, "content": "\n".join(texts)}
+    if shown:
+        entry["images"] = shown
+    if message.reasoning:
+        entry["thinking"] = message.reasoning
+    if message.calls:
+        entry["tool_calls"] = [entry_of(call, ids=True) for call in message.calls]
+    if message.role == "tool":
+        entry |= {"tool_name": message.name, "tool_call_id": message.call_id}
+    return entry
+
+
+def error(failure: Failure, _status: int) -> Json:
+    """Write an error."""
+    return {"error": failure.message}

@@ -1,0 +1,109 @@
+"""Requests of chat completions that stand for those of another API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from vtc.apis import media
+from vtc.apis.asking import placed
+from vtc.apis.base import Json
+from vtc.events import Asked, Failure, Media, Message
+
+LIMITS: Mapping[str, Sequence[str]] = {
+    "max_tokens": ("max_tokens", "max_completion_tokens"),
+    **{
+        name: (name,)
+        for name in ("temperature", "top_p", "top_k", "min_p", "seed", "stop", "presence_penalty", "frequency_penalty")
+    },
+}
+CARRIED: Sequence[str] = (
+    *("model", "messages", "stream", "stream_options", "tools", "functions", "tool_choice", "function_call"),
+    *("parallel_tool_calls", "max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k", "min_p", "seed"),
+    *("stop", "presence_penalty", "frequency_penalty", "reasoning_effort", "response_format", "n", "user", "store"),
+    *("metadata", "prompt_cache_key", "safety_identifier"),
+)
+
+
+def ask(asked: Asked) -> Json:
+    """Write a request; usage is always asked for, as other APIs tell it."""
+    fields: dict[str, Any] = {
+        "model": asked.model,
+        "messages": [entry for message in asked.messages for entry in _entries(message)],
+        **placed(asked.limits, LIMITS),
+        "stream": asked.stream,
+    }
+    if asked.stream:
+        fields["stream_options"] = {"include_usage": True}
+    if asked.tools:
+        fields["tools"] = [tool.as_openai() for tool in asked.tools]
+        if asked.choice != "auto":
+            fields["tool_choice"] = chosen(asked.choice)
+        if not asked.parallel:
+            fields["parallel_tool_calls"] = False
+    if asked.effort is not None:
+        fields["reasoning_effort"] = asked.effort
+    if answer := asked.answer:
+        schema = {"name": answer.name, "schema": answer.schema, "strict": answer.strict}
+        kept = {key: value for key, value in schema.items() if value is not None}
+        form = {"type": "json_schema", "json_schema": kept} if answer.schema else {"type": "json_object"}
+        fields["response_format"] = form
+    return fields
+
+
+def chosen(choice: str) -> Any:
+    """Write the choice of a tool."""
+    return choice if choice in ("none", "required") else {"type": "function", "function": {"name": choice}}
+
+
+def _entries(message: Message) -> Iterator[Mapping[str, Any]]:
+    """Write a message; images in a result are shown by the user, as results hold text alone."""
+    if message.role == "tool":
+        yield {"role": "tool", "tool_call_id": message.call_id, "content": _text(message)}
+        if shown := [part for part in media.parts_of(message) if isinstance(part, Media)]:
+            about = {"type": "text", "text": f"From the result of {message.name or 'the tool'}:"}
+            yield {"role": "user", "content": [about, *map(_part, shown)]}
+        return
+    plain = all(isinstance(part, str) for part in message.content) or message.role != "user"
+    parts = [
+        {"type": "text", "text": part} if isinstance(part, str) else _part(part) for part in media.parts_of(message)
+    ]
+    entry: dict[str, Any] = {"role": message.role, "content": _text(message) if plain else parts}
+    if message.reasoning:
+        entry["reasoning_content"] = message.reasoning
+    if message.calls:
+        entry["tool_calls"] = [call.as_openai() for call in message.calls]
+        entry["content"] = entry["content"] or None
+    yield entry
+
+
+def _text(message: Message) -> str:
+    return "\n".join(part for part in message.content if isinstance(part, str))
+
+
+def _part(one: Media) -> Mapping[str, Any]:
+    if one.kind == "image":
+        return {"type": "image_url", "image_url": {"url": media.to_url(one)}}
+    if one.data:
+        return {"type": "file", "file": {"filename": one.name or "document.pdf", "file_data": media.to_url(one)}}
+    return {"type": "text", "text": media.note(one)}
+
+
+def meaning(part: Any) -> str | Media | None:
+    """Tell what a part of a message is."""
+    match part:
+        case str():
+            return part
+        case {"type": "image_url", "image_url": {"url": url}} | {"type": "image_url", "image_url": str(url)}:
+            return media.from_url("image", url)
+        case {"type": "file", "file": {"file_data": url, **rest}}:
+            return media.from_url("document", url, str(rest.get("filename") or ""))
+        case {"text": str(text)} | {"refusal": str(text)}:
+            return text
+    return None
+
+
+def error(failure: Failure, status: int) -> Json:
+    """Write an error."""
+    kind = failure.kind or ("invalid_request_error" if status < 500 else "server_error")
+    return {"error": {"message": failure.message, "type": kind, "param": None, "code": None}}

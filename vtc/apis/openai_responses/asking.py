@@ -1,0 +1,109 @@
+"""Requests of Responses that stand for those of another API.
+
+What the model thought is left out: an item of reasoning needs the id, or the encrypted content, of the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from vtc.apis import media
+from vtc.apis.asking import placed
+from vtc.apis.base import Json
+from vtc.apis.openai_chat import asking as openai_chat
+from vtc.events import Asked, Failure, Media, Message
+
+LIMITS: Mapping[str, Sequence[str]] = {
+    "max_tokens": ("max_output_tokens",),
+    **{name: (name,) for name in ("temperature", "top_p")},
+}
+CARRIED: Sequence[str] = (
+    *("model", "input", "instructions", "stream", "stream_options", "tools", "tool_choice", "parallel_tool_calls"),
+    *("max_output_tokens", "temperature", "top_p", "reasoning", "text", "store", "include", "metadata", "user"),
+    *("prompt_cache_key", "client_metadata", "safety_identifier", "service_tier", "truncation"),
+)
+
+
+def ask(asked: Asked) -> Json:
+    """Write a request; the server is to keep nothing of it."""
+    opening = asked.messages[0] if asked.messages else Message("user")
+    is_prompt = opening.role == "system"
+    fields: dict[str, Any] = {"model": asked.model}
+    if is_prompt:
+        fields["instructions"] = opening.text
+    rest = asked.messages[1:] if is_prompt else asked.messages
+    fields |= {"input": [item for message in rest for item in _items(message)], **placed(asked.limits, LIMITS)}
+    fields |= {"stream": asked.stream, "store": False}
+    if asked.tools:
+        fields["tools"] = [{"type": "function", **one.as_openai()["function"], "strict": False} for one in asked.tools]
+        if asked.choice != "auto":
+            is_word = asked.choice in ("none", "required")
+            fields["tool_choice"] = asked.choice if is_word else {"type": "function", "name": asked.choice}
+        if not asked.parallel:
+            fields["parallel_tool_calls"] = False
+    if asked.effort is not None:
+        fields["reasoning"] = {"effort": asked.effort}
+    if answer := asked.answer:
+        form: dict[str, Any] = {"type": "json_object"}
+        if answer.schema:
+            form = {"type": "json_schema", "name": answer.name, "schema": answer.schema, "strict": bool(answer.strict)}
+        fields["text"] = {"format": form}
+    return fields
+
+
+def _items(message: Message) -> Iterator[Json]:
+    if message.role == "tool":
+        plain = all(isinstance(part, str) for part in message.content)
+        output = message.text if plain else _parts(message, "input_text")
+        yield {"type": "function_call_output", "call_id": message.call_id, "output": output}
+        return
+    if message.content:
+        kind = "output_text" if message.role == "assistant" else "input_text"
+        yield {"type": "message", "role": message.role, "content": _parts(message, kind)}
+    for call in message.calls:
+        yield {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments}
+
+
+def _parts(message: Message, kind: str) -> list[Json]:
+    return [{"type": kind, "text": part} if isinstance(part, str) else _part(part) for part in media.parts_of(message)]
+
+
+def _part(one: Media) -> Json:
+    if one.kind == "image":
+        return {"type": "input_image", "image_url": media.to_url(one)}
+    if one.url:
+        return {"type": "input_file", "file_url": one.url}
+    return {"type": "input_file", "filename": one.name or "document.pdf", "file_data": media.to_url(one)}
+
+
+def meaning(part: Any) -> str | Media | None:
+    """Tell what a part of a message, or an item, is."""
+    match part:
+        case str():
+            return part
+        case {"type": "input_image", "image_url": url}:
+            return media.from_url("image", url)
+        case {"type": "input_file", **rest}:
+            url = rest.get("file_data") or rest.get("file_url")
+            return media.from_url("document", url, str(rest.get("filename") or ""))
+        case {"type": "refusal", "refusal": str(text)} | {"text": str(text)}:
+            return text
+        case {"type": str(kind), "content": str(text)} if kind != "reasoning":
+            return text
+        case {"type": str(kind), "content": list(parts)} if kind != "reasoning":
+            return "\n".join(said for one in parts if isinstance(said := meaning(one), str)) or None
+        case {"type": str(kind), "output": str(text)} if kind.endswith("_output"):
+            return text
+    return None
+
+
+def kind(part: Any) -> str:
+    """Name an item that cannot be told; what was thought before is left out without a word."""
+    type_ = str(part.get("type") or "part") if isinstance(part, dict) else "part"
+    return "" if type_ == "reasoning" else type_
+
+
+def error(failure: Failure, status: int) -> Json:
+    """Write an error, as chat completions have it."""
+    return openai_chat.error(failure, status)
