@@ -164,7 +164,8 @@ def read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choic
                 if delta.name:
                     choice, made = _ended_calls(choice, delta)
                     events += made
-                waits = choice.stuck and bool(delta.name)  # calls keep their order
+                # Calls keep their order.
+                waits = bool(delta.name) and (choice.stuck or any(one.index != delta.index for one in calls))
                 left = delta if not pipeline.takes_calls else None if waits else pipeline.piece(delta)
                 if left is None:
                     calls.append(delta)

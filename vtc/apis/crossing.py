@@ -127,15 +127,16 @@ class Names:
 class Crossed:
     """The decoder of a server whose client speaks another API: names are the client's again, as is the model's."""
 
-    def __init__(self, decoder: Decoder, names: Names, model: str, id_: str) -> None:
-        """`id_` is that of the reply, but for how ids begin in the client's API."""
+    def __init__(self, decoder: Decoder, names: Names, model: str, id_: str, calls: int = 0) -> None:
+        """`id_` is that of the reply, but for how ids begin in the client's API; calls without one get it, too."""
         self._decoder = decoder
         self._names = names
         self._model = model
         self._id = id_
+        self._calls = calls
 
     def __copy__(self) -> Crossed:
-        return Crossed(copy.copy(self._decoder), self._names, self._model, self._id)
+        return Crossed(copy.copy(self._decoder), self._names, self._model, self._id, self._calls)
 
     @property
     def framing(self) -> Framing:
@@ -147,14 +148,16 @@ class Crossed:
             return None
         deltas, beside = decoded.deltas, decoded.beside
         if any(isinstance(one, CallDelta) and one.name for one in deltas):
-            deltas = tuple(
-                replace(one, name=self._names.back(one.name)) if isinstance(one, CallDelta) else one for one in deltas
-            )
+            deltas = tuple(self._named(one) if isinstance(one, CallDelta) and one.name else one for one in deltas)
         if any(isinstance(one, Start) for one in beside):
             beside = tuple(
                 replace(one, id=self._id, model=self._model) if isinstance(one, Start) else one for one in beside
             )
         return replace(decoded, deltas=deltas, beside=beside)
+
+    def _named(self, call: CallDelta) -> CallDelta:
+        self._calls += 1
+        return replace(call, name=self._names.back(call.name), id=call.id or f"call_{self._id}{self._calls}")
 
 
 # The order of a conversation

@@ -14,39 +14,27 @@ passes).
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from msgspec.structs import replace as replace_fields
 
 from vtc.apis import Api, BadRequest, Request, folding, may_be_reply, named, summary
-from vtc.apis.crossing import Crossed, Names
-from vtc.apis.relay import Relay
+from vtc.apis.crossing import Names
 from vtc.dialects.cache import ConversationCache
-from vtc.dialects.reading.reader import Begins, Reader
-from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.grammar import compiled
-from vtc.dialects.text_client import conversation
 from vtc.events import Failure, Message
 from vtc.exchange import error_reply
 from vtc.exchange import request as outgoing
-from vtc.exchange.call_in_name import reader_of_names
-from vtc.exchange.coded import CodedStream
-from vtc.exchange.leftovers import Leftovers
 from vtc.exchange.looping import answer_to_loops
 from vtc.exchange.own_reply import WITHHELD, own_reply, saying
-from vtc.exchange.reply import ReplyPipeline, Thoughts, WholeReply
+from vtc.exchange.reply import ReplyPipeline, WholeReply
 from vtc.exchange.request import as_it_came
-from vtc.exchange.stages import Ids, alphanumeric9
 from vtc.exchange.stream import Stream
-from vtc.guards.budget import Budget
-from vtc.guards.chain import chain, refusable
+from vtc.exchange.way import Way
 from vtc.json_text import encode, is_proper
 from vtc.profiles.matching import Facts
-from vtc.profiles.plan import Plan, ReplyPlan
+from vtc.profiles.plan import Plan
 from vtc.profiles.planner import Planner
 from vtc.reporting import hints
 from vtc.reporting.report import Report
@@ -82,15 +70,12 @@ class Exchange:
         self._request = request
         self._body = body
         self._tools = {tool.name: tool for tool in plan.tools}
-        self._several = request.several
         self._seed = seed
-        form = alphanumeric9 if plan.reply.ids == "alphanumeric9" else api.call_id
-        self._ids = Ids(seed, request.call_ids, form)
         self._names = Names(request.declared)
         if self.crosses:
             self.report.server_api = self._server.name
             self.report.request.append(f"{api.name} -> {self._server.name}")
-        self._budget = Budget()
+        self._way = Way(api, self._server, request, plan, self._names, seed)
         self._outgoing: outgoing.Outgoing | None = None  # when it was asked for
 
     @classmethod
@@ -148,7 +133,7 @@ class Exchange:
             plan, request = self.plan.request, self._request
             try:
                 with as_it_came():
-                    whole = partial(self._reader, self.plan.reading.thinking.begins(whole=True))
+                    whole = partial(self._way.reader, self.plan.reading.thinking.begins(whole=True))
                     told = self.report
                     stop, steer = answer_to_loops(
                         self.plan, request.messages if plan.loops else (), self._tools, self._cache, whole, told
@@ -219,7 +204,7 @@ class Exchange:
         self._cache = None
         self._outgoing = self._outgoing and replace(self._outgoing, messages=None)
         as_one = self.body if whole or isinstance(self.came, EventStream) else None
-        stream = self._stream(decoder, self.report, [], whole=False, clock=clock, as_one=as_one)
+        stream = self._way.stream(decoder, self.report, [], whole=False, clock=clock, as_one=as_one)
         if whole:
             stream.collect()
         return stream
@@ -242,7 +227,7 @@ class Exchange:
 
         None if the server's profile knows of none in there, or if that calls no tool. `created` as for `answer`.
         """
-        reader = partial(self._reader, self.plan.reading.thinking.begins(whole=True))
+        reader = partial(self._way.reader, self.plan.reading.thinking.begins(whole=True))
         text = error_reply.written(self.plan.reply.errors, body, status, reader)
         reply = self._attempt(saying(self._server, self._request, text, self._seed, created)) if text else None
         if reply is None or reply.report.failures:
@@ -307,7 +292,7 @@ class Exchange:
         went = body
         try:
             came = body if is_stream else folding.streamed(self._server, body)
-            stream = self._stream(compression.decoder(""), report, pipelines, whole=not is_stream)
+            stream = self._way.stream(compression.decoder(""), report, pipelines, whole=not is_stream)
             went = b"".join([*stream.feed(came), *stream.finish()])
             if stream.left_out and not (is_stream and self._request.stream):
                 why = "it could not be read"
@@ -361,76 +346,3 @@ class Exchange:
         question = f"Nothing of your last reply was carried out:\n{faults}\nWrite the whole reply again, corrected."
         said = Message("assistant", (summary.text(self._server, body) or "(nothing)",))
         return self._encoded([*messages, said, Message("user", (question,))])
-
-    def _stream(
-        self,
-        decoder: compression.Decoder,
-        report: Report,
-        pipelines: list[ReplyPipeline],
-        *,
-        whole: bool,
-        clock: Callable[[], float] = float,
-        as_one: Callable[[bytes], bytes] | None = None,
-    ) -> Stream:
-        """Make the way of a reply; `pipelines` takes those of its choices."""
-
-        def pipeline() -> ReplyPipeline:
-            # Clients that do not look at a choice's number would join the calls of several.
-            plan = self.plan.reply
-            if pipelines and plan.is_strict and not self._several:
-                plan = replace_fields(plan, max_calls=0, limits_native=True)
-            pipelines.append(self._pipeline(report, plan, whole=whole))
-            return pipelines[-1]
-
-        form, drop, strict = self._request.form, self.plan.reply.drop, self.plan.reply.is_strict
-        decoder_ = self._server.decoder(None if self.crosses else form, drop)
-        if self.crosses:
-            id_ = hashlib.sha256(self._seed.encode()).hexdigest()[:24]
-            decoder_ = Crossed(decoder_, self._names, self._request.model, id_)
-        relay = Relay(decoder_, self._api.encoder(form, drop), pipeline, passes=not self.crosses, strict=strict)
-        kind = Stream if isinstance(decoder, compression.Identity) else partial(CodedStream, decoder)
-        return kind(relay, report, clock, whole=as_one)
-
-    def _pipeline(self, report: Report, plan: ReplyPlan, *, whole: bool) -> ReplyPipeline:
-        """Make the way of one choice of the reply."""
-        think = self.plan.reading.thinking
-        reads = bool(self.plan.reading.dialects and self._tools)
-        dialects = self.plan.reading.dialects
-        guessed = think.begins_inside and not whole
-        kept = guessed and think.to == "keep"
-
-        def beside_calls(begins: Begins) -> tuple[Reader, Leftovers]:
-            return self._reader(begins, dialects=()), Leftovers(dialects, self._reader())
-
-        openers: list[str] = []
-        if client := plan.client_text:
-            openers = conversation.openers(client.dialect, refusable(plan.guards, [*self._tools, *client.known_tools]))
-        return ReplyPipeline(
-            plan,
-            self._tools,
-            self._ids,
-            report,
-            reader=self._reader(think.begins(whole=whole)) if reads else None,
-            thoughts=Thoughts(self._reader(), guessed, think.may_show, kept) if reads else None,
-            learned=think.learned,
-            beside_calls=beside_calls if reads else None,
-            read_name=reader_of_names(dialects, self._reader),
-            guards=chain(plan.guards, self._tools, is_text=bool(client), budget=self._budget)
-            if plan.guards or client
-            else None,
-            openers=openers,
-        )
-
-    def _reader(self, begins: Begins = "text", *, dialects: Sequence[Description] | None = None) -> Reader:
-        """Make a reader of the text of a reply, or of a part of it, in all dialects of the plan or in these."""
-        plan, think = self.plan.reading, self.plan.reading.thinking
-        read = plan.dialects if dialects is None else tuple(dialects)
-        return Reader(
-            compiled(read, think.tags, plan.markers, plan.answer),
-            plan.tools,
-            lenient=plan.lenient,
-            unknown_tools=plan.unknown_tools,
-            max_call_bytes=plan.max_call_bytes,
-            think=think.to,
-            begins=begins,
-        )

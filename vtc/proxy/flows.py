@@ -31,7 +31,12 @@ def api(flow: http.HTTPFlow) -> apis.Api | None:
 
 def server_api(flow: http.HTTPFlow) -> apis.Api | None:
     """The API in which the server was asked, or None."""
-    return apis.named((report(flow) or {}).get("server_api", "")) or api(flow)
+    return _crossed(flow) or api(flow)
+
+
+def _crossed(flow: http.HTTPFlow) -> apis.Api | None:
+    """The API in which the server was asked, where that is not the client's."""
+    return apis.named((report(flow) or {}).get("server_api", ""))
 
 
 def unread(flow: http.HTTPFlow) -> apis.Unread | None:
@@ -71,7 +76,7 @@ def bodies(flow: http.HTTPFlow, side: Side, data: bytes | None = None) -> Bodies
     if data is None:
         return None
     came = flow.metadata.get(CAME[side])
-    return Bodies(came if isinstance(came, bytes) else None, data, server_api(flow))
+    return Bodies(came if isinstance(came, bytes) else None, data, _crossed(flow))
 
 
 def original(flow: http.HTTPFlow, side: Side) -> bytes:

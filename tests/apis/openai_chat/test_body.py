@@ -15,6 +15,7 @@ from tests.apis.toy import Toy
 from vtc.apis.openai_chat import API
 from vtc.apis.openai_chat.decoder import Decoder
 from vtc.apis.openai_chat.encoder import Encoder
+from vtc.apis.openai_chat.words import Form
 from vtc.apis.relay import Relay
 from vtc.wire import sse
 
@@ -22,7 +23,7 @@ CALL = {"id": "a", "type": "function", "function": {"name": "read", "arguments":
 
 
 def relayed(body: bytes, toy: Toy | None = None, *, legacy: bool = False, structured: bool = True) -> bytes:
-    return through(API, body, lambda: toy or Toy(structured), legacy)
+    return through(API, body, lambda: toy or Toy(structured), Form(legacy))
 
 
 def rewritten(body: Any, **how: bool) -> Any:

@@ -12,13 +12,14 @@ from tests.apis import chat
 from tests.apis.toy import Toy, White
 from vtc.apis.openai_chat.decoder import Decoder
 from vtc.apis.openai_chat.encoder import Encoder
+from vtc.apis.openai_chat.words import Form
 from vtc.apis.relay import Relay
 from vtc.events import Call, Event, Reasoning, Rewritten, Text
 from vtc.wire import sse
 
 
 def relay(*, legacy: bool = False, structured: bool = True) -> Relay[Toy]:
-    return Relay(Decoder(), Encoder(legacy), lambda: Toy(structured))
+    return Relay(Decoder(), Encoder(Form(legacy)), lambda: Toy(structured))
 
 
 def feed(one: Relay[Toy], raw: bytes) -> list[bytes]:

@@ -1,0 +1,158 @@
+"""Every pair of a client's API and a server's, and what a server of each API says: for tests of the bridge.
+
+Nothing here uses VTC but for the names of the APIs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.apis import chat, messages, ollama, responses
+from tests.apis.named_events import Json
+from tests.apis.shapes import SHAPES
+
+NAMES = tuple(SHAPES)
+PAIRS = [(client, server) for client in NAMES for server in NAMES]
+CROSSED = [pair for pair in PAIRS if pair[0] != pair[1]]
+
+type Calls = Sequence[tuple[str, Json]]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a client was told, in no API's words; `end` is `stop`, `calls`, `length` or `filter`."""
+
+    text: str = ""
+    reasoning: str = ""
+    calls: tuple[tuple[str, str], ...] = ()
+    end: str = "stop"
+
+
+def said(text: str = "", calls: Calls = (), *, reasoning: str = "", end: str = "") -> Said:
+    """Say what a client is to be told."""
+    written = tuple((name, json.dumps(arguments)) for name, arguments in calls)
+    return Said(text, reasoning, written, end or ("calls" if calls else "stop"))
+
+
+# Replies of servers
+
+
+def streamed(server: str, pieces: Sequence[str], calls: Calls = (), *, reasoning: str = "", cut: bool = False) -> bytes:
+    """Write a streamed reply as a server of an API does: text in pieces, the arguments of calls in two."""
+    parts = [(name, *_halves(json.dumps(arguments))) for name, arguments in calls]
+    match server:
+        case "openai-chat":
+            frames = [chat.chunk({"reasoning_content": reasoning})] if reasoning else []
+            frames = [chat.ROLE, *frames, *chat.said(*pieces)]
+            for number, (name, begun, rest) in enumerate(parts):
+                function = {"name": name, "arguments": begun}
+                entry = {"index": number, "id": f"call_{number}", "type": "function", "function": function}
+                frames.append(chat.chunk({"tool_calls": [entry]}))
+                frames.append(chat.chunk({"tool_calls": [{"index": number, "function": {"arguments": rest}}]}))
+            frames += [chat.chunk({}, "length" if cut else "tool_calls" if calls else "stop")]
+            frames += [chat.frame({"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m", **USAGE})]
+            return b"".join([*frames, chat.DONE])
+        case "anthropic-messages":
+            blocks = [messages.thinking_block(0, reasoning)] if reasoning else []
+            blocks += [messages.text_block(len(blocks), *pieces)] if pieces else []
+            first = len(blocks)
+            for number, (name, begun, rest) in enumerate(parts):
+                blocks.append(messages.call_block(first + number, name, begun, rest, id=f"toolu_{number}"))
+            reason = "max_tokens" if cut else "tool_use" if calls else "end_turn"
+            return b"".join(messages.streamed(*blocks, stop_reason=reason))
+        case "openai-responses":
+            items = [responses.open_reasoning_events(reasoning)] if reasoning else []
+            items += [responses.text_events(*pieces)] if pieces else []
+            for number, (name, begun, rest) in enumerate(parts):
+                ids = {"id": f"fc_{number}", "call_id": f"call_{number}"}
+                items.append(responses.call_events(name, begun, rest, **ids))
+            return b"".join(responses.streamed(*items, status="incomplete" if cut else "completed"))
+    lines = [*ollama.thought(*([reasoning] if reasoning else [])), *ollama.said(*pieces)]
+    lines += [ollama.piece("", ollama.call(name, **arguments)) for name, arguments in calls]
+    return b"".join(ollama.streamed(*lines, done_reason="length" if cut else "stop"))
+
+
+USAGE = {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 5, "total_tokens": 8}}
+
+
+def whole(server: str, text: str, calls: Calls = ()) -> bytes:
+    """Write a whole reply as a server of an API does."""
+    match server:
+        case "openai-chat":
+            made = [
+                {"id": f"call_{number}", "type": "function", "function": {"name": name, "arguments": json.dumps(one)}}
+                for number, (name, one) in enumerate(calls)
+            ]
+            message = {"role": "assistant", "content": text or None, **({"tool_calls": made} if calls else {})}
+            return chat.encoded(chat.completion(None, "tool_calls" if calls else "stop", message=message))
+        case "anthropic-messages":
+            blocks = [messages.text(text)] if text else []
+            blocks += [messages.call(name, f"toolu_{number}", **one) for number, (name, one) in enumerate(calls)]
+            return chat.encoded(messages.message(*blocks, stop_reason="tool_use" if calls else "end_turn"))
+        case "openai-responses":
+            items = [responses.message(text)] if text else []
+            for number, (name, one) in enumerate(calls):
+                items.append(responses.call(name, f"fc_{number}", f"call_{number}", **one))
+            return chat.encoded(responses.response(*items))
+    made = [ollama.call(name, **one) for name, one in calls]
+    return chat.encoded(ollama.message(text, *made))
+
+
+def _halves(text: str) -> tuple[str, str]:
+    return text[: len(text) // 2], text[len(text) // 2 :]
+
+
+# What clients read
+
+
+def read(client: str, body: bytes, *, stream: bool) -> Said:
+    """Read a reply as the strictest client of an API does; fails where that would."""
+    found: Any = ollama.read(body, stream=stream) if client == "ollama-chat" else _READERS[client](body)
+    calls = tuple((name, json.dumps(arguments)) for name, arguments in found.calls)
+    match found:
+        case chat.Read(finish_reason=reason):
+            end = {"tool_calls": "calls", "content_filter": "filter"}.get(str(reason), str(reason))
+        case messages.Read(stop_reason=reason):
+            ends = {"tool_use": "calls", "end_turn": "stop", "max_tokens": "length", "refusal": "filter"}
+            end = ends[str(reason)]
+        case responses.Read(status=status, reason=why):
+            end = {"max_output_tokens": "length", "content_filter": "filter"}.get(
+                str(why), "calls" if calls else "stop"
+            )
+            assert (status == "incomplete") == (why is not None)
+        case _:
+            end = "calls" if calls and found.done_reason == "stop" else str(found.done_reason)
+    return Said(found.content, found.reasoning, calls, end)
+
+
+_READERS: Mapping[str, Callable[[bytes], Any]] = {
+    "openai-chat": chat.read,
+    "anthropic-messages": messages.read,
+    "openai-responses": responses.read,
+}
+
+_CHECKS: Mapping[str, Callable[[Json], None]] = {
+    "anthropic-messages": messages.check_request,
+    "openai-responses": responses.check_request,
+    "ollama-chat": ollama.check_request,
+}
+
+
+def check_request(server: str, body: Json) -> None:
+    """Fail on a conversation that a server of an API refuses."""
+    if server != "openai-chat":
+        _CHECKS[server](body)
+        return
+    waiting: list[str] = []
+    for entry in body["messages"]:
+        if entry["role"] == "tool":
+            assert entry["tool_call_id"] in waiting, f"a result of no call: {entry}"
+            waiting.remove(entry["tool_call_id"])
+            continue
+        assert not waiting, f"no result for {waiting}"
+        assert entry.get("content") or entry.get("tool_calls"), f"an empty message: {entry}"
+        waiting = [call["id"] for call in entry.get("tool_calls") or ()]
+    assert not waiting, f"no result for {waiting}"

@@ -1,0 +1,163 @@
+"""A client of any API on a server of any other: requests and replies of every pair, read by the strictest witnesses."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.apis import chat, pairs
+from tests.apis.pairs import CROSSED, Calls, said
+from tests.apis.shapes import SHAPES, asked
+from tests.exchanges import AGENT, fed, planner
+from vtc.apis import APIS
+from vtc.exchange import Exchange
+
+BY_NAME = {api.name: api for api in APIS}
+READ: Calls = [("read", {"filePath": "/a"})]
+TWO: Calls = [("read", {"filePath": "/a"}), ("write", {"filePath": "b", "content": 'x\n"</tool_call>"'})]
+IN_TEXT = '<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}}\n</tool_call>'
+PAIR = pytest.mark.parametrize(("client", "server"), CROSSED, ids=lambda name: name)
+STREAM = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+
+
+def crossing(client: str, server: str, *, settings: dict[str, Any] | None = None, **fields: Any) -> Exchange:
+    body = asked(client, **fields)
+    return Exchange.open(BY_NAME[client], body, AGENT, planner(upstream_api=server, **settings or {}), "seed")
+
+
+def told(exchange: Exchange, client: str, body: bytes, *, stream: bool, cuts: int = 0) -> pairs.Said:
+    """Read what the client is told of a reply, in pieces of some bytes if `cuts` says so."""
+    if not stream:
+        return pairs.read(client, exchange.body(body), stream=False)
+    pieces = [body[at : at + cuts] for at in range(0, len(body), cuts)] if cuts else [body]
+    return pairs.read(client, fed(exchange.stream(), *pieces), stream=True)
+
+
+@PAIR
+@STREAM
+@pytest.mark.parametrize("calls", [[], READ, TWO], ids=["text", "call", "two calls"])
+def test_a_reply_says_the_same_to_the_client(client: str, server: str, stream: bool, calls: Calls) -> None:
+    exchange = crossing(client, server, stream=stream)
+    exchange.request()
+    body = pairs.streamed(server, ["Hel", "lo"], calls) if stream else pairs.whole(server, "Hello", calls)
+    assert told(exchange, client, body, stream=stream) == said("Hello", calls)
+
+
+@PAIR
+@pytest.mark.parametrize("cuts", [1, 7])
+def test_a_reply_in_any_cut_says_the_same(client: str, server: str, cuts: int) -> None:
+    exchange = crossing(client, server, stream=True)
+    body = pairs.streamed(server, ["Hel", "lo"], TWO)
+    assert told(exchange, client, body, stream=True, cuts=cuts) == said("Hello", TWO)
+
+
+@PAIR
+@STREAM
+def test_a_call_in_text_is_a_call_for_the_client(client: str, server: str, stream: bool) -> None:
+    exchange = crossing(client, server, stream=stream)
+    pieces = ["I look.\n", *IN_TEXT.partition("name")]
+    body = pairs.streamed(server, pieces) if stream else pairs.whole(server, "".join(pieces))
+    assert told(exchange, client, body, stream=stream) == said("I look.", READ)
+
+
+@PAIR
+@STREAM
+def test_the_form_of_a_reply_is_the_one_that_the_client_asked_for(client: str, server: str, stream: bool) -> None:
+    """A server that streams though a whole reply was asked for, or the other way round."""
+    exchange = crossing(client, server, stream=stream)
+    body = pairs.whole(server, "Hello", READ) if stream else pairs.streamed(server, ["Hello"], READ)
+    assert pairs.read(client, exchange.body(body), stream=stream) == said("Hello", READ)
+
+
+@PAIR
+def test_a_reply_that_was_cut_off_says_so(client: str, server: str) -> None:
+    exchange = crossing(client, server, stream=True)
+    body = pairs.streamed(server, ["Hel"], cut=True)
+    assert told(exchange, client, body, stream=True) == said("Hel", end="length")
+
+
+@PAIR
+def test_what_the_server_thought_is_reasoning_for_the_client(client: str, server: str) -> None:
+    fields: dict[str, Any] = {"thinking": {"type": "adaptive"}} if client == "anthropic-messages" else {}
+    exchange = crossing(client, server, stream=True, **fields)
+    body = pairs.streamed(server, ["Hello"], READ, reasoning="Hm.")
+    assert told(exchange, client, body, stream=True) == said("Hello", READ, reasoning="Hm.")
+
+
+@PAIR
+def test_a_conversation_is_one_that_the_server_takes(client: str, server: str) -> None:
+    exchange = crossing(client, server, **SHAPES[client].history)
+    body = json.loads(exchange.request())
+    pairs.check_request(server, body)
+    sent = BY_NAME[server].request(chat.encoded(body))
+    _, called, result = sent.messages[-3:]
+    assert [(call.name, json.loads(call.arguments)) for call in called.calls] == [("read", {"filePath": "/a"})]
+    assert (result.role, result.text, result.name) == ("tool", "hello", "read")
+    assert [tool.name for tool in sent.tools] == [tool.name for tool in exchange.plan.tools]
+    assert [tool.parameters for tool in sent.tools] == [tool.parameters for tool in exchange.plan.tools]
+
+
+@PAIR
+def test_tools_in_the_prompt_and_calls_back_as_text(client: str, server: str) -> None:
+    """A model that knows no tools: nothing about tools is left in the request, and its text is read."""
+    settings = {"tools": "prompt", "dialect": "hermes"}
+    exchange = crossing(client, server, settings=settings, stream=True, **SHAPES[client].history)
+    body = json.loads(exchange.request())
+    assert "tools" not in body
+    assert "<tool_call>" in json.dumps(body)
+    assert told(exchange, client, pairs.streamed(server, [IN_TEXT]), stream=True) == said("", READ)
+
+
+@PAIR
+@STREAM
+def test_a_forbidden_tool_is_called_by_no_pair(client: str, server: str, stream: bool, tmp_path: Any) -> None:
+    from vtc.profiles.loader import builtin_directory, load
+    from vtc.profiles.planner import Planner
+    from vtc.profiles.settings import Settings
+
+    policy = "kind: policy\nname: mine\nmatch: {}\nguards: {denied_tools: [read]}\n"
+    (tmp_path / "mine.yaml").write_text(policy)
+    strict = Planner(load([builtin_directory(), tmp_path]), Settings(upstream_api=server))  # type: ignore[arg-type]
+    exchange = Exchange.open(BY_NAME[client], asked(client, stream=stream), AGENT, strict, "seed")
+    offered = {tool.name for tool in BY_NAME[server].request(exchange.request()).tools}
+    assert "read" not in offered
+    body = pairs.streamed(server, ["Hello"], TWO) if stream else pairs.whole(server, "Hello", TWO)
+    found = told(exchange, client, body, stream=stream)
+    assert [name for name, _ in found.calls] == ["write"]
+
+
+@PAIR
+@pytest.mark.parametrize("frames", range(12))
+def test_a_server_that_breaks_off_after_any_frame(client: str, server: str, frames: int) -> None:
+    """Nothing raises, and no event says that the reply is complete."""
+    stream = crossing(client, server, stream=True).stream()
+    body = pairs.streamed(server, ["Hel", "lo"], READ)
+    end = b"\n" if server == "ollama-chat" else b"\n\n"
+    pieces = [piece + end for piece in body.split(end) if piece][:frames]
+    out = b"".join([*(one for piece in pieces for one in stream.feed(piece)), *stream.break_off("reset")])
+    done = (b"[DONE]", b"message_stop", b"response.completed", b'"done":true')
+    if len(pieces) < len([piece for piece in body.split(end) if piece]) - 3:
+        assert not any(word in out for word in done)
+
+
+NAMED = st.sampled_from(["read", "write", "list_files"])
+CALLS = st.lists(
+    st.tuples(
+        NAMED, st.dictionaries(st.sampled_from(["filePath", "content", "path"]), st.text(max_size=20), min_size=1)
+    ),
+    max_size=3,
+)
+
+
+@given(st.sampled_from(CROSSED), st.lists(st.text(min_size=1, max_size=12), max_size=3), CALLS, st.integers(0, 40))
+def test_any_reply_streamed_is_the_whole_one(pair: tuple[str, str], pieces: list[str], calls: Any, cuts: int) -> None:
+    client, server = pair
+    streamed_ = crossing(client, server, stream=True)
+    whole = crossing(client, server, stream=False)
+    one = told(streamed_, client, pairs.streamed(server, pieces, calls), stream=True, cuts=cuts)
+    other = told(whole, client, pairs.whole(server, "".join(pieces), calls), stream=False)
+    assert one == other

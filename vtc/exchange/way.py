@@ -1,0 +1,121 @@
+"""The way of a reply through VTC, made from its plan: readers of its text, the pipeline of each choice, the stream."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from msgspec.structs import replace as replace_fields
+
+from vtc.apis import Api, Request
+from vtc.apis.crossing import Crossed, Names
+from vtc.apis.relay import Relay
+from vtc.dialects.reading.reader import Begins, Reader
+from vtc.dialects.syntax.description import Description
+from vtc.dialects.syntax.grammar import compiled
+from vtc.dialects.text_client import conversation
+from vtc.exchange.call_in_name import reader_of_names
+from vtc.exchange.coded import CodedStream
+from vtc.exchange.leftovers import Leftovers
+from vtc.exchange.reply import ReplyPipeline, Thoughts
+from vtc.exchange.stages import Ids, alphanumeric9
+from vtc.exchange.stream import Stream
+from vtc.guards.budget import Budget
+from vtc.guards.chain import chain, refusable
+from vtc.profiles.plan import Plan, ReplyPlan
+from vtc.reporting.report import Report
+from vtc.wire import compression
+
+
+class Way:
+    """Makes the parts of a reply's way. It keeps of the request what a reply needs, and nothing of the conversation."""
+
+    def __init__(self, client: Api, server: Api, request: Request, plan: Plan, names: Names, seed: str) -> None:
+        """`names` are those of tools as the server knows them; ids are derived from `seed`."""
+        self._client = client
+        self._server = server
+        self._plan = plan
+        self._names = names
+        self._tools = {tool.name: tool for tool in plan.tools}
+        self._several = request.several
+        self._form = request.form
+        self._model = request.model
+        self._seed = seed
+        form = alphanumeric9 if plan.reply.ids == "alphanumeric9" else client.call_id
+        self._ids = Ids(seed, request.call_ids, form)
+        self._budget = Budget()
+
+    def stream(
+        self,
+        decoder: compression.Decoder,
+        report: Report,
+        pipelines: list[ReplyPipeline],
+        *,
+        whole: bool,
+        clock: Callable[[], float] = float,
+        as_one: Callable[[bytes], bytes] | None = None,
+    ) -> Stream:
+        """Make the way of a reply; `pipelines` takes those of its choices."""
+
+        def pipeline() -> ReplyPipeline:
+            # Clients that do not look at a choice's number would join the calls of several.
+            plan = self._plan.reply
+            if pipelines and plan.is_strict and not self._several:
+                plan = replace_fields(plan, max_calls=0, limits_native=True)
+            pipelines.append(self._pipeline(report, plan, whole=whole))
+            return pipelines[-1]
+
+        crosses = self._server is not self._client
+        form, drop, strict = self._form, self._plan.reply.drop, self._plan.reply.is_strict
+        decoder_ = self._server.decoder(None if crosses else form, drop)
+        if crosses:
+            id_ = hashlib.sha256(self._seed.encode()).hexdigest()[:24]
+            decoder_ = Crossed(decoder_, self._names, self._model, id_)
+        relay = Relay(decoder_, self._client.encoder(form, drop), pipeline, passes=not crosses, strict=strict)
+        kind = Stream if isinstance(decoder, compression.Identity) else partial(CodedStream, decoder)
+        return kind(relay, report, clock, whole=as_one)
+
+    def _pipeline(self, report: Report, plan: ReplyPlan, *, whole: bool) -> ReplyPipeline:
+        """Make the way of one choice of the reply."""
+        think = self._plan.reading.thinking
+        reads = bool(self._plan.reading.dialects and self._tools)
+        dialects = self._plan.reading.dialects
+        guessed = think.begins_inside and not whole
+        kept = guessed and think.to == "keep"
+
+        def beside_calls(begins: Begins) -> tuple[Reader, Leftovers]:
+            return self.reader(begins, dialects=()), Leftovers(dialects, self.reader())
+
+        openers: list[str] = []
+        if client := plan.client_text:
+            openers = conversation.openers(client.dialect, refusable(plan.guards, [*self._tools, *client.known_tools]))
+        return ReplyPipeline(
+            plan,
+            self._tools,
+            self._ids,
+            report,
+            reader=self.reader(think.begins(whole=whole)) if reads else None,
+            thoughts=Thoughts(self.reader(), guessed, think.may_show, kept) if reads else None,
+            learned=think.learned,
+            beside_calls=beside_calls if reads else None,
+            read_name=reader_of_names(dialects, self.reader),
+            guards=chain(plan.guards, self._tools, is_text=bool(client), budget=self._budget)
+            if plan.guards or client
+            else None,
+            openers=openers,
+        )
+
+    def reader(self, begins: Begins = "text", *, dialects: Sequence[Description] | None = None) -> Reader:
+        """Make a reader of the text of a reply, or of a part of it, in all dialects of the plan or in these."""
+        plan, think = self._plan.reading, self._plan.reading.thinking
+        read = plan.dialects if dialects is None else tuple(dialects)
+        return Reader(
+            compiled(read, think.tags, plan.markers, plan.answer),
+            plan.tools,
+            lenient=plan.lenient,
+            unknown_tools=plan.unknown_tools,
+            max_call_bytes=plan.max_call_bytes,
+            think=think.to,
+            begins=begins,
+        )
