@@ -20,6 +20,8 @@ CROSSED = [pair for pair in PAIRS if pair[0] != pair[1]]
 
 type Calls = Sequence[tuple[str, Json]]
 
+READ: Calls = [("read", {"filePath": "/a"})]
+
 
 @dataclass(frozen=True, slots=True)
 class Said:

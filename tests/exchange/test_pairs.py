@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.apis import chat, pairs
-from tests.apis.pairs import CROSSED, Calls, said
+from tests.apis.pairs import CROSSED, READ, Calls, said
 from tests.apis.shapes import SHAPES, asked
 from tests.exchanges import AGENT, fed, planner
 from vtc.apis import APIS
 from vtc.exchange import Exchange
 
 BY_NAME = {api.name: api for api in APIS}
-READ: Calls = [("read", {"filePath": "/a"})]
 TWO: Calls = [("read", {"filePath": "/a"}), ("write", {"filePath": "b", "content": 'x\n"</tool_call>"'})]
 IN_TEXT = '<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}}\n</tool_call>'
 PAIR = pytest.mark.parametrize(("client", "server"), CROSSED, ids=lambda name: name)

@@ -19,7 +19,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-
 from vtc.apis import Api, BadRequest, Request, folding, may_be_reply, named, summary
 from vtc.apis.crossing import Names
 from vtc.dialects.cache import ConversationCache

@@ -1,0 +1,109 @@
+"""Chat completion requests that stand for those of other APIs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from vtc.apis.openai_chat.asking import ask, error, meaning
+from vtc.events import Answer, Asked, Failure, Media, Message, Opaque, Tool, ToolCall
+
+USER = Message("user", ("hi",))
+IMAGE = Opaque(media=Media("image", "image/png", "AA"))
+URL = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}}
+
+
+def asked(*messages: Message, **fields: Any) -> Any:
+    return ask(Asked(model="m", messages=messages or (USER,), **fields))
+
+
+def test_a_plain_request() -> None:
+    assert asked() == {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": False}
+    assert asked(stream=True)["stream_options"] == {"include_usage": True}
+
+
+@pytest.mark.parametrize(
+    ("message", "entries"),
+    [
+        (Message("user", ("a", IMAGE)), [{"role": "user", "content": [{"type": "text", "text": "a"}, URL]}]),
+        (
+            Message("assistant", (), (ToolCall("read", '{"b": 1, "a": 2}', "c1"),), reasoning="hm"),
+            [
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "reasoning_content": "hm",
+                    "tool_calls": [
+                        {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"b": 1, "a": 2}'}}
+                    ],
+                }
+            ],
+        ),
+        (
+            Message("tool", ("seen", IMAGE), call_id="c1", name="look"),
+            [
+                {"role": "tool", "tool_call_id": "c1", "content": "seen"},
+                {"role": "user", "content": [{"type": "text", "text": "From the result of look:"}, URL]},
+            ],
+        ),
+    ],
+)
+def test_messages(message: Message, entries: list[Any]) -> None:
+    """Images of a result reach the model in a message of the user's; arguments keep their bytes."""
+    assert asked(message)["messages"] == entries
+
+
+@pytest.mark.parametrize(
+    ("fields", "written"),
+    [
+        ({"limits": {"max_tokens": 5, "stop": ["x"], "num_ctx": 1}}, {"max_tokens": 5, "stop": ["x"]}),
+        ({"effort": "high"}, {"reasoning_effort": "high"}),
+        ({"answer": Answer()}, {"response_format": {"type": "json_object"}}),
+        (
+            {"answer": Answer({"type": "object"}, "a", True)},
+            {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "a", "schema": {"type": "object"}, "strict": True},
+                }
+            },
+        ),
+        ({"choice": "required"}, {}),
+        (
+            {"tools": (Tool("go"),), "choice": "go", "parallel": False},
+            {"tool_choice": {"type": "function", "function": {"name": "go"}}, "parallel_tool_calls": False},
+        ),
+        ({"tools": (Tool("go"),), "choice": "none"}, {"tool_choice": "none"}),
+    ],
+)
+def test_what_else_is_asked(fields: Any, written: Any) -> None:
+    found = asked(**fields)
+    rest = {key: value for key, value in found.items() if key not in ("model", "messages", "stream", "tools")}
+    assert rest == written
+
+
+@pytest.mark.parametrize(
+    ("part", "found"),
+    [
+        (URL, Media("image", "image/png", "AA")),
+        (
+            {"type": "file", "file": {"file_data": "data:application/pdf;base64,AA", "filename": "a.pdf"}},
+            Media("document", "application/pdf", "AA", name="a.pdf"),
+        ),
+        ({"type": "refusal", "refusal": "no"}, "no"),
+        ({"type": "input_audio", "input_audio": {}}, None),
+        ("bare", "bare"),
+    ],
+)
+def test_what_a_part_means(part: Any, found: Any) -> None:
+    assert meaning(part) == found
+
+
+def test_an_error() -> None:
+    assert error(Failure("no"), 404)["error"] == {
+        "message": "no",
+        "type": "invalid_request_error",
+        "param": None,
+        "code": None,
+    }

@@ -1,0 +1,162 @@
+"""What every API can be told of a request, and the order in which all servers take a conversation."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.apis import chat, messages, pairs, responses
+from tests.apis.named_events import Json
+from vtc.apis import APIS
+from vtc.apis.crossing import NO_RESULT, Names, in_order, read
+from vtc.events import Asked, Message, Tool, ToolCall
+
+BY_NAME = {api.name: api for api in APIS}
+CALL, OTHER = ToolCall("read", "{}", "c1"), ToolCall("list", "{}", "c2")
+
+
+def asked(api: str, body: Json) -> Asked:
+    request = BY_NAME[api].request(chat.encoded(body))
+    return read(request, request.messages, request.tools, request.tool_choice, Names(request.declared))
+
+
+def said(role: str, text: str = "", *calls: ToolCall) -> Message:
+    return Message(role, (text,) if text else (), calls)
+
+
+def result(text: str, call_id: str | None = "c1", name: str | None = None) -> Message:
+    return Message("tool", (text,), call_id=call_id, name=name)
+
+
+@pytest.mark.parametrize(
+    ("came", "went"),
+    [
+        ([said("system", "a"), said("system", "b"), said("user", "x")], [("system", "a\n\nb"), ("user", "x")]),
+        (
+            [said("user", "x"), said("system", "note"), said("assistant", "y")],
+            [("user", "x\n<system-reminder>\nnote\n</system-reminder>"), ("assistant", "y")],
+        ),
+        ([said("user", "x"), said("user", "y")], [("user", "x\ny")]),
+        ([said("assistant"), said("user", "x"), said("user")], [("user", "x")]),
+        (
+            [said("assistant", "", CALL, OTHER), result("2", "c2"), said("user", "x"), result("1")],
+            [("assistant", ""), ("tool", "1"), ("tool", "2"), ("user", "x")],
+        ),
+        ([said("assistant", "", CALL), said("user", "x")], [("assistant", ""), ("tool", NO_RESULT), ("user", "x")]),
+        (
+            [said("assistant", "", CALL), result("1"), result("again"), said("user", "x")],
+            [("assistant", ""), ("tool", "1"), ("user", "x")],
+        ),
+        ([said("user", "x"), result("lost", "c9", "read")], [("user", "x\nResult of read:\nlost")]),
+        ([said("user", "x"), result("lost", None)], [("user", "x\nResult:\nlost")]),
+    ],
+)
+def test_a_conversation_is_put_in_order(came: list[Message], went: list[tuple[str, str]]) -> None:
+    assert [(one.role, one.text) for one in in_order(came)] == went
+
+
+@given(st.lists(st.sampled_from(["read", "a.b", "a_b", "a b", "x" * 70, "x" * 71, "é", "ns.go"]), unique=True))
+def test_names_are_such_that_every_api_takes_and_go_back_to_what_they_were(names: list[str]) -> None:
+    out = Names(names)
+    wire = [out.out(name) for name in names]
+    assert len({*wire}) == len(names)
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", one) for one in wire)
+    assert [out.back(one) for one in wire] == names
+    assert [Names(reversed(names)).out(name) for name in names if name == out.out(name)] == [
+        name for name in names if name == out.out(name)
+    ]
+
+
+def test_what_stands_before_claude_codes_prompt_is_not_told() -> None:
+    """It differs in each request, and would make the server compute the whole prompt again."""
+    head = "x-anthropic-billing-header: cc_version=2.1.5; cc_entrypoint=cli; cch=65abc;"
+    for system in ([messages.text(head), messages.text("Be brief.")], [messages.text(f"{head}\nBe brief.")]):
+        assert asked("anthropic-messages", messages.request(system=system)).messages[0].text == "Be brief."
+
+
+def test_what_no_other_api_can_be_told_is_named() -> None:
+    body = responses.request(tools=[{"type": "web_search"}, responses.READ], background=True, metadata={"a": "b"})
+    assert asked("openai-responses", body).left_out == ("background", "tool web_search")
+    body = chat.request(logit_bias={"1": 2}, logprobs=None, user="me")
+    assert asked("openai-chat", body).left_out == ("logit_bias",)
+
+
+def test_a_custom_tool_is_a_function_with_one_text() -> None:
+    found = asked("openai-responses", responses.request(tools=[responses.custom("apply_patch")]))
+    assert [(tool.name, tool.parameters["required"]) for tool in found.tools] == [("apply_patch", ["input"])]
+
+
+def test_a_tool_without_parameters_has_those_of_an_object() -> None:
+    tools = [{"type": "function", "function": {"name": "go"}}]
+    assert asked("openai-chat", chat.request(tools=tools)).tools == (
+        Tool("go", "", {"type": "object", "properties": {}}),
+    )
+
+
+def test_ids_that_not_every_api_takes_are_others_and_the_same_each_time() -> None:
+    call = {"id": "functions.read:0", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+    conversation = [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "functions.read:0", "content": "x"},
+    ]
+    first, second = (asked("openai-chat", chat.request(messages=conversation)).messages for _ in range(2))
+    assert first == second
+    assert first[0].calls[0].id == first[1].call_id
+    assert str(first[0].calls[0].id).replace("_", "").isalnum()
+
+
+# Ten turns
+
+
+def turns(client: str) -> list[Json]:
+    """Fields of ten requests of one conversation, each of which goes on after the one before."""
+    found: list[Json] = []
+    said_: list[Any] = []
+    key = "input" if client == "openai-responses" else "messages"
+    for turn in range(10):
+        call_id = f"c{turn}"
+        match client:
+            case "anthropic-messages":
+                said_ = [*said_, messages.user(f"ask {turn}")]
+                after = [
+                    messages.assistant(messages.text("So."), messages.call("read", call_id, filePath=f"/{turn}")),
+                    messages.user([messages.result("found", call_id), messages.text("Go on.")]),
+                    *([{"role": "system", "content": "note"}] if turn % 3 == 0 else []),
+                    messages.assistant(messages.text("Done.")),
+                ]
+            case "openai-responses":
+                said_ = [*said_, responses.said("user", f"ask {turn}")]
+                called = responses.call("read", f"fc{turn}", call_id, filePath=f"/{turn}")
+                after = [called, responses.output("found", call_id), responses.message("Done.", f"msg_{turn}")]
+            case _:
+                function = {"name": "read", "arguments": {"filePath": f"/{turn}"}}
+                if client == "openai-chat":
+                    function["arguments"] = json.dumps(function["arguments"])
+                said_ = [*said_, {"role": "user", "content": f"ask {turn}"}]
+                after = [
+                    {"role": "assistant", "content": "", "tool_calls": [{"id": call_id, "function": function}]},
+                    {"role": "tool", "tool_call_id": call_id, "content": "found"},
+                    {"role": "assistant", "content": "Done."},
+                ]
+        found.append({key: said_})
+        said_ = [*said_, *after]
+    return found
+
+
+@pytest.mark.parametrize(("client", "server"), pairs.CROSSED, ids=lambda name: name)
+def test_what_leaves_in_one_turn_begins_what_leaves_in_the_next(client: str, server: str) -> None:
+    """But for the last message: then the server's prompt cache holds."""
+    from tests.apis.shapes import SHAPES
+
+    key = "input" if server == "openai-responses" else "messages"
+    bodies = [BY_NAME[server].ask(asked(client, SHAPES[client].request(**fields))) for fields in turns(client)]
+    for before, after in pairwise(bodies):
+        kept = before[key][:-1]
+        assert json.dumps(after[key][: len(kept)]) == json.dumps(kept)
+        assert json.dumps(after["tools"]) == json.dumps(before["tools"])

@@ -1,0 +1,48 @@
+"""Images and documents as URLs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from vtc.apis import media
+from vtc.events import Media, Message, Opaque
+
+PNG = "data:image/png;base64,AAAA"
+
+
+@pytest.mark.parametrize(
+    ("url", "found"),
+    [
+        (PNG, Media("image", "image/png", "AAAA")),
+        ("data:image/png;charset=x;base64,AAAA", Media("image", "image/png", "AAAA")),
+        ("https://localhost/a.png", Media("image", url="https://localhost/a.png")),
+        ("data:text/plain,abc", Media("image", url="data:text/plain,abc")),
+        ("", None),
+        (None, None),
+        ({"url": PNG}, None),
+    ],
+)
+def test_a_url_is_data_or_a_place(url: Any, found: Media | None) -> None:
+    assert media.from_url("image", url) == found
+
+
+@pytest.mark.parametrize("url", [PNG, "https://localhost/a.png"])
+def test_what_is_read_is_written_again(url: str) -> None:
+    found = media.from_url("image", url)
+    assert found is not None
+    assert media.to_url(found) == url
+
+
+def test_a_note_names_what_is_left_out() -> None:
+    assert media.note(Media("document", "application/pdf", "AA", name="a.pdf")).startswith(
+        "[application/pdf a.pdf: left"
+    )
+    assert media.note(Media("image", url="https://localhost/" + "a" * 999)).startswith("[image https://localhost/aaa")
+
+
+def test_parts_of_a_message_are_its_text_and_its_media() -> None:
+    image = Media("image", "image/png", "AA")
+    message = Message("user", ("a", Opaque({"type": "x"}), Opaque(media=image), ""))
+    assert media.parts_of(message) == ["a", image]

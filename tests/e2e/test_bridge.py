@@ -1,0 +1,194 @@
+"""The official SDKs on servers that speak another API, through a real mitmproxy: a turn with a call, and its result."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import anthropic
+import ollama as ollama_sdk
+import openai
+import pytest
+
+from tests.apis import chat, messages, ollama, pairs, responses, sdks
+from tests.apis.pairs import PAIRS, READ
+from tests.apis.shapes import SHAPES
+from tests.e2e.conftest import PATIENCE, Lab, Start
+from tests.e2e.upstream import JSON, Reply, Script, Seen
+
+IN_TEXT = '<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}}\n</tool_call>'
+STREAM = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+
+
+def serving(server: str, *, in_text: bool = False, seen: Callable[[Seen], None] = lambda _: None) -> Script:
+    """A server of one API alone: it calls `read`, and once it has the result says what that is."""
+    shape = SHAPES[server]
+
+    def script(one: Seen) -> Reply:
+        seen(one)
+        if one.path != shape.path:
+            return Reply([b'{"error": {"message": "Not Found"}}'], JSON, 404, framing="length")
+        body = one.json
+        pairs.check_request(server, body)
+        calls = () if "hello" in json.dumps(body) else READ
+        text = "It says hello." if not calls else IN_TEXT if in_text else "I look."
+        calls = () if in_text else calls
+        if body.get("stream", server == "ollama-chat"):
+            return Reply([pairs.streamed(server, [text[:5], text[5:]], calls)], {"content-type": shape.media_type})
+        return Reply([pairs.whole(server, text, calls)], JSON, framing="length")
+
+    return script
+
+
+async def talk(client: str, lab: Lab, *, stream: bool) -> tuple[list[tuple[str, Any]], str]:
+    """Let an SDK ask, give it the result of its call, and return the calls and the last text."""
+    return await _TALKS[client](lab, stream)
+
+
+async def _chat(lab: Lab, stream: bool) -> tuple[list[tuple[str, Any]], str]:
+    conversation: list[Any] = [{"role": "user", "content": "Read it"}]
+
+    async def ask(sdk: openai.AsyncOpenAI) -> Any:
+        fields: Any = {"model": chat.MODEL, "messages": conversation, "tools": chat.TOOLS}
+        if not stream:
+            return (await sdk.chat.completions.create(**fields)).choices[0].message
+        async with sdk.chat.completions.stream(**fields) as events:
+            return (await events.get_final_completion()).choices[0].message
+
+    async with lab.sdk() as sdk:
+        said = await ask(sdk)
+        made = said.tool_calls or []
+        conversation.append(said.model_dump(exclude_none=True, exclude={"parsed"}))
+        conversation += [{"role": "tool", "tool_call_id": one.id, "content": "hello"} for one in made]
+        return [(one.function.name, json.loads(one.function.arguments)) for one in made], (await ask(sdk)).content
+
+
+async def _messages(lab: Lab, stream: bool) -> tuple[list[tuple[str, Any]], str]:
+    conversation = [messages.user("Read it")]
+    key: Any = {"base_url": lab.proxy.url, "api_key": "sk-none", "max_retries": 0, "timeout": PATIENCE}
+    async with anthropic.AsyncAnthropic(http_client=anthropic.DefaultAsyncHttpxClient(trust_env=False), **key) as sdk:
+        body = {"model": messages.MODEL, "max_tokens": 99, "messages": conversation, "tools": messages.TOOLS}
+        said = await sdks.read_message(sdk, body, stream=stream)
+        conversation.append(messages.assistant(*said.blocks))
+        conversation.append(messages.user([messages.result("hello", id_) for id_ in said.ids]))
+        return said.calls, (await sdks.read_message(sdk, body, stream=stream)).content
+
+
+async def _responses(lab: Lab, stream: bool) -> tuple[list[tuple[str, Any]], str]:
+    conversation = [responses.said("user", "Read it")]
+    async with lab.sdk() as sdk:
+        body = {"model": chat.MODEL, "input": conversation, "tools": responses.TOOLS, "store": False}
+        said = await sdks.final_response(sdk, body, stream=stream)
+        conversation += [item.model_dump(exclude_none=True, exclude={"parsed_arguments"}) for item in said.output]
+        made = [item for item in said.output if item.type == "function_call"]
+        conversation += [responses.output("hello", one.call_id) for one in made]
+        last = await sdks.final_response(sdk, body, stream=stream)
+        return [(one.name, json.loads(one.arguments)) for one in made], last.output_text
+
+
+async def _ollama(lab: Lab, stream: bool) -> tuple[list[tuple[str, Any]], str]:
+    conversation: list[Any] = [ollama.user("Read it")]
+    sdk = ollama_sdk.AsyncClient(lab.proxy.url, trust_env=False)
+
+    async def ask() -> tuple[str, list[Any]]:
+        body: Any = {"model": ollama.MODEL, "messages": conversation, "tools": ollama.TOOLS}
+        if stream:
+            lines = [one async for one in await sdk.chat(**body, stream=True)]
+        else:
+            lines = [await sdk.chat(**body)]
+        text = "".join(one.message.content or "" for one in lines)
+        return text, [made for one in lines for made in one.message.tool_calls or ()]
+
+    try:
+        text, made = await ask()
+        calls = [ollama.call(one.function.name, **one.function.arguments) for one in made]
+        conversation.append(ollama.assistant(text or "So:", *calls))  # the SDK sends no empty content
+        conversation += [ollama.result("hello", one.function.name) for one in made]
+        return [(one.function.name, dict(one.function.arguments)) for one in made], (await ask())[0]
+    finally:
+        await sdk.close()
+
+
+_TALKS = {
+    "openai-chat": _chat,
+    "anthropic-messages": _messages,
+    "openai-responses": _responses,
+    "ollama-chat": _ollama,
+}
+
+
+@STREAM
+@pytest.mark.parametrize("in_text", [False, True], ids=["native", "as text"])
+@pytest.mark.parametrize(("client", "server"), PAIRS, ids=lambda name: name)
+async def test_an_sdk_calls_a_tool_and_gets_its_answer(
+    client: str, server: str, in_text: bool, stream: bool, start: Start
+) -> None:
+    lab = await start(serving(server, in_text=in_text), vtc_upstream_api=server)
+    assert await talk(client, lab, stream=stream) == ([("read", {"filePath": "/a"})], "It says hello.")
+    assert {seen.path for seen in lab.upstream.seen} == {SHAPES[server].path}
+
+
+@pytest.mark.parametrize(("client", "server"), [pair for pair in PAIRS if pair[0] != pair[1]], ids=lambda name: name)
+async def test_without_the_bridge_the_same_server_answers_404(client: str, server: str, start: Start) -> None:
+    """The control: what these tests show is done by the bridge."""
+    lab = await start(serving(server))
+    answer = await lab.post(chat.encoded(SHAPES[client].request()), path=SHAPES[client].path)
+    assert answer.status == 404
+
+
+@STREAM
+@pytest.mark.parametrize(("client", "server"), pairs.CROSSED, ids=lambda name: name)
+async def test_an_error_of_the_server_is_one_of_the_clients_api(
+    client: str, server: str, stream: bool, start: Start
+) -> None:
+    """With its status and the server's words, whatever form these come in."""
+    bodies = [
+        (400, b'{"error": {"message": "no such model"}}', JSON),
+        (503, b"<h1>busy</h1>", {"content-type": "text/html"}),
+    ]
+    for status, body, headers in bodies:
+        lab = await start(Reply([body], headers, status, framing="length"), vtc_upstream_api=server)
+        answer = await lab.post(chat.encoded(SHAPES[client].request(stream=stream)), path=SHAPES[client].path)
+        found = json.loads(answer.body)
+        assert (answer.status, answer.headers["content-type"]) == (status, "application/json")
+        message = found["error"] if client == "ollama-chat" else found["error"]["message"]
+        assert message == ("no such model" if status == 400 else "busy")
+        assert client != "anthropic-messages" or found["type"] == "error"
+
+
+KEYS = {
+    "anthropic-messages": ({"x-api-key": "k", "anthropic-version": "2023-06-01"}, {"authorization": "Bearer k"}),
+    "openai-chat": ({"authorization": "Bearer k", "openai-organization": "o"}, {"x-api-key": "k"}),
+}
+
+
+@pytest.mark.parametrize(
+    ("client", "server"), [("anthropic-messages", "openai-chat"), ("openai-chat", "anthropic-messages")]
+)
+async def test_headers_are_those_of_the_servers_api(client: str, server: str, start: Start) -> None:
+    lab = await start(serving(server), vtc_upstream_api=server)
+    came, expected = KEYS[client]
+    body = chat.encoded(SHAPES[client].request())
+    await lab.post(body, path=SHAPES[client].path, headers=came)
+    (seen,) = lab.upstream.seen
+    assert expected.items() <= dict(seen.headers).items()
+    assert not {"openai-organization", *(came.keys() - {"anthropic-version"})} & seen.headers.keys()
+    assert ("anthropic-version" in seen.headers) == (server == "anthropic-messages")
+
+
+@pytest.mark.parametrize(
+    ("path", "went"),
+    [("/v1/messages?beta=true", "/v1/chat/completions"), ("/x/v1/messages", "/x/v1/chat/completions")],
+)
+async def test_the_path_is_that_of_the_servers_api(path: str, went: str, start: Start) -> None:
+    lab = await start(serving("openai-chat"), vtc_upstream_api="openai-chat")
+    await lab.post(messages.request(), path=path)
+    assert lab.upstream.seen[0].path == went
+
+
+async def test_a_model_is_asked_for_by_the_name_that_the_server_has(start: Start) -> None:
+    lab = await start(serving("openai-chat"), vtc_upstream_api="openai-chat", vtc_models=["claude-*=qwen3-coder"])
+    answer = await lab.post(messages.request(model="claude-sonnet-4"), path=messages.PATH)
+    assert lab.upstream.seen[0].json["model"] == "qwen3-coder"
+    assert json.loads(answer.body)["model"] == "claude-sonnet-4"
