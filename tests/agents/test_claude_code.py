@@ -13,10 +13,11 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from tests.agents.apis import MESSAGES, Call
+from tests.agents.apis import CHAT, MESSAGES, OLLAMA, RESPONSES, Api, Call
 from tests.agents.conftest import PROMPT, Network, Project
 from tests.agents.model_server import MODEL, ScriptedModel
 from tests.agents.processes import npm_install, run_agent
+from tests.apis import pairs
 from tests.apis.messages import check_request
 
 pytestmark = pytest.mark.agents
@@ -53,8 +54,12 @@ def claude_code(project: Project) -> ClaudeCode:
     return run
 
 
-def model(dialect: str, project: Project, **how: bool) -> ScriptedModel:
-    return ScriptedModel(dialect, Call("Read", "file_path", str(project.file)), api=MESSAGES, **how)
+OTHERS = {"openai-chat": CHAT, "openai-responses": RESPONSES, "ollama-chat": OLLAMA}
+"""Servers that do not speak Anthropic Messages."""
+
+
+def model(dialect: str, project: Project, api: Api = MESSAGES, **how: bool) -> ScriptedModel:
+    return ScriptedModel(dialect, Call("Read", "file_path", str(project.file)), api=api, **how)
 
 
 def test_without_vtc_a_native_call_is_carried_out(claude_code: ClaudeCode, project: Project, network: Network) -> None:
@@ -135,3 +140,39 @@ def test_with_vtc_a_text_call_in_a_whole_reply_is_carried_out(
     assert (done.returncode, project.word in done.stdout) == (0, True), done
     for request in text.requests:
         check_request(request)
+
+
+# On a server of another API
+
+
+@pytest.mark.parametrize("api", OTHERS)
+def test_without_vtc_a_server_of_another_api_is_of_no_use(
+    api: str, claude_code: ClaudeCode, project: Project, network: Network
+) -> None:
+    other = model("native", project, OTHERS[api])
+    done = claude_code(network.model(other))
+    assert project.word not in done.stdout + done.stderr, done
+    assert other.requests == []
+
+
+@pytest.mark.parametrize("dialect", ["native", *DIALECTS])
+@pytest.mark.parametrize("api", OTHERS)
+def test_with_vtc_a_call_is_carried_out_on_a_server_of_another_api(
+    api: str, dialect: str, claude_code: ClaudeCode, project: Project, network: Network
+) -> None:
+    other = model(dialect, project, OTHERS[api])
+    done = claude_code(network.vtc(network.model(other), f"vtc_upstream_api={api}"))
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+    assert len(other.requests) == 2
+    for request in other.requests:
+        pairs.check_request(api, request)
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_with_vtc_a_model_that_knows_no_tools_is_of_use_on_a_chat_server(
+    dialect: str, claude_code: ClaudeCode, project: Project, network: Network
+) -> None:
+    text = model(dialect, project, CHAT, strict=True)
+    settings = ("vtc_upstream_api=openai-chat", "vtc_tools=prompt", f"vtc_dialect={dialect}")
+    done = claude_code(network.vtc(network.model(text), *settings))
+    assert (done.returncode, project.word in done.stdout) == (0, True), done

@@ -19,10 +19,11 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from tests.agents.apis import RESPONSES, Call
+from tests.agents.apis import CHAT, MESSAGES, OLLAMA, RESPONSES, Api, Call
 from tests.agents.conftest import PROMPT, Network, Project
 from tests.agents.model_server import MODEL, ScriptedModel
 from tests.agents.processes import npm_install, run_agent
+from tests.apis import pairs
 from tests.apis.responses import check_request
 
 pytestmark = pytest.mark.agents
@@ -114,8 +115,12 @@ def catalog(project: Project) -> str:
     return f'model_catalog_json = "{file}"\n'
 
 
-def model(dialect: str, project: Project, *, strict: bool = False) -> ScriptedModel:
-    return ScriptedModel(dialect, Call("exec_command", "cmd", f"cat {project.file}"), strict=strict, api=RESPONSES)
+OTHERS = {"openai-chat": CHAT, "anthropic-messages": MESSAGES, "ollama-chat": OLLAMA}
+"""Servers that do not speak Responses."""
+
+
+def model(dialect: str, project: Project, api: Api = RESPONSES, *, strict: bool = False) -> ScriptedModel:
+    return ScriptedModel(dialect, Call("exec_command", "cmd", f"cat {project.file}"), strict=strict, api=api)
 
 
 def mcp_model(dialect: str, project: Project, **name: str) -> ScriptedModel:
@@ -123,10 +128,10 @@ def mcp_model(dialect: str, project: Project, **name: str) -> ScriptedModel:
     return ScriptedModel(dialect, Call("read_note", "path", str(project.file), **name), api=RESPONSES)
 
 
-def patching_model(dialect: str, project: Project) -> ScriptedModel:
+def patching_model(dialect: str, project: Project, api: Api = RESPONSES) -> ScriptedModel:
     """A model that adds a file whose name is the word: it hears of that only from the patch tool."""
     patch = f"*** Begin Patch\n*** Add File: {project.word}\n+Done.\n*** End Patch\n"
-    return ScriptedModel(dialect, Call("apply_patch", "input", patch, custom=True), api=RESPONSES)
+    return ScriptedModel(dialect, Call("apply_patch", "input", patch, custom=True), api=api)
 
 
 def test_without_vtc_a_native_call_is_carried_out(codex: Codex, project: Project, network: Network) -> None:
@@ -232,3 +237,50 @@ def test_with_vtc_a_text_call_of_a_custom_tool_is_carried_out(
     assert (project.directory / project.word).exists()
     for request in text.requests:
         check_request(request)
+
+
+# On a server of another API
+
+
+@pytest.mark.parametrize("api", OTHERS)
+def test_without_vtc_a_server_of_another_api_is_of_no_use(
+    api: str, codex: Codex, project: Project, network: Network
+) -> None:
+    other = model("native", project, OTHERS[api])
+    done = codex(network.model(other))
+    assert project.word not in done.stdout + done.stderr, done
+    assert other.requests == []
+
+
+@pytest.mark.parametrize("dialect", ["native", *DIALECTS])
+@pytest.mark.parametrize("api", OTHERS)
+def test_with_vtc_a_call_is_carried_out_on_a_server_of_another_api(
+    api: str, dialect: str, codex: Codex, project: Project, network: Network
+) -> None:
+    other = model(dialect, project, OTHERS[api])
+    done = codex(network.vtc(network.model(other), f"vtc_upstream_api={api}"))
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+    assert len(other.requests) == 2
+    for request in other.requests:
+        pairs.check_request(api, request)
+
+
+@pytest.mark.parametrize("dialect", ["native", *DIALECTS])
+def test_with_vtc_a_patch_is_made_on_a_chat_server(
+    dialect: str, codex: Codex, project: Project, network: Network, catalog: str
+) -> None:
+    """A custom tool is a function with one text there."""
+    other = patching_model(dialect, project, CHAT)
+    done = codex(network.vtc(network.model(other), "vtc_upstream_api=openai-chat"), settings=catalog)
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+    assert (project.directory / project.word).exists()
+
+
+@pytest.mark.parametrize("dialect", ["native", *DIALECTS])
+def test_with_vtc_a_tool_of_an_mcp_server_is_called_on_a_chat_server(
+    dialect: str, codex: Codex, project: Project, network: Network
+) -> None:
+    """A chat server knows no namespaces: the tool has a flat name there, and its namespace again in Codex."""
+    other = ScriptedModel(dialect, Call("mcp__files__read_note", "path", str(project.file)), api=CHAT)
+    done = codex(network.vtc(network.model(other), "vtc_upstream_api=openai-chat"), tables=MCP)
+    assert (done.returncode, project.word in done.stdout) == (0, True), done

@@ -113,7 +113,7 @@ class Names:
     def out(self, name: str) -> str:
         """The name that the server is told."""
         if name not in self._out:
-            wire = re.sub(r"[^A-Za-z0-9_-]", "_", name)
+            wire = re.sub(r"[^A-Za-z0-9_-]", "_", name.replace(".", "__"))  # the flat name of a tool in a namespace
             if len(wire) > 64 or wire in self._back:
                 wire = f"{wire[:55]}_{_digest(name)[:8]}"
             self._out[name], self._back[wire] = wire, name
