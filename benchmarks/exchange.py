@@ -13,7 +13,6 @@ from typing import Any
 from benchmarks import samples
 from benchmarks.figures import Figure
 from vtc import apis
-from vtc.dialects.cache import ConversationCache
 from vtc.exchange import Exchange
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts
@@ -25,12 +24,10 @@ MEMORY = "memory by open stream"
 STREAMS = 8
 
 
-def opened(
-    planner: Planner, cache: ConversationCache | None, body: bytes, path: str = "/v1/chat/completions"
-) -> Exchange:
+def opened(planner: Planner, body: bytes, path: str = "/v1/chat/completions") -> Exchange:
     api = apis.find("POST", path)
     assert api is not None
-    exchange = Exchange.open(api, body, Facts(path=path), planner, "seed", cache)
+    exchange = Exchange.open(api, body, Facts(path=path), planner, "seed")
     exchange.request()
     return exchange
 
@@ -47,32 +44,26 @@ def milliseconds(work: Callable[[], object]) -> float:
 
 
 def rewriting(profiles: Profiles, rounds: int) -> Iterator[Figure]:
-    """What the first turn of a conversation costs, and one that follows: agents send everything again."""
+    """What a turn of a conversation costs: agents send everything again."""
     for what, settings in (
         ("left as it is", Settings()),
         ("tools and calls written as hermes", Settings(tools="prompt", dialect="hermes")),
         ("tools and calls written as qwen3-coder", Settings(tools="prompt", dialect="qwen3-coder")),
     ):
-        first: list[float] = []
-        later: list[float] = []
-        bodies = [encoded(samples.request(messages=count)) for count in (200, 202)]
-        for _ in range(rounds):
-            planner, cache = Planner(profiles, settings), ConversationCache()
-            opened(planner, cache, encoded(samples.request(messages=4)))  # the tools are known
-            for body, times in zip(bodies, (first, later), strict=True):
-                times.append(milliseconds(partial(opened, planner, cache, body)))
-        yield Figure(REQUEST, f"{what}, seen for the first time", "ms", first, 10.0)
-        yield Figure(REQUEST, f"{what}, one turn later", "ms", later, 10.0)
+        planner, body = Planner(profiles, settings), encoded(samples.request(messages=200))
+        opened(planner, encoded(samples.request(messages=4)))  # the dialect is compiled
+        taken = [milliseconds(partial(opened, planner, body)) for _ in range(rounds)]
+        yield Figure(REQUEST, what, "ms", taken, 10.0)
 
 
 def new_tools(profiles: Profiles, rounds: int) -> Iterator[Figure]:
     """The first exchange whose tools nobody saw before, up to the first text, and the same again."""
     times: dict[str, list[float]] = {"never seen": [], "seen before": []}
-    planner, cache = Planner(profiles, Settings()), ConversationCache()
+    planner = Planner(profiles, Settings())
     reply = samples.reply(samples.tokens("Hello <b>you</b>, `this` is it."))
 
     def exchange(body: bytes) -> None:
-        stream = opened(planner, cache, body).stream()
+        stream = opened(planner, body).stream()
         for frame in reply:
             stream.feed(frame)
         stream.finish()
@@ -90,7 +81,7 @@ def memory(profiles: Profiles, rounds: int) -> Iterator[Figure]:
 
     The request's body is mitmproxy's and no part of it.
     """
-    planner, cache = Planner(profiles, Settings()), ConversationCache()
+    planner = Planner(profiles, Settings())
     call = samples.call_of(64 << 10, profiles.dialects["hermes"])
     middle = samples.pieces(call)[: (16 << 10) // samples.PIECE]
     for what, deltas, target in (
@@ -101,15 +92,15 @@ def memory(profiles: Profiles, rounds: int) -> Iterator[Figure]:
         for request, asked in (("46 KB asked", (20, 10)), ("320 KB asked", (200, 40))):
             body = encoded(samples.request(messages=asked[0], tools_=asked[1]))
             held = 0 if target else sum(map(len, frames)) / 1024
-            taken = [_memory(planner, cache, body, frames) - held for _ in range(rounds)]
+            taken = [_memory(planner, body, frames) - held for _ in range(rounds)]
             yield Figure(MEMORY, f"{what}, {request}", "KB", taken, target)
 
 
-def _memory(planner: Planner, cache: ConversationCache, body: bytes, frames: list[bytes]) -> float:
+def _memory(planner: Planner, body: bytes, frames: list[bytes]) -> float:
     """KB by stream; what exchanges share is made before."""
 
     def start() -> tuple[Exchange, object]:
-        exchange = opened(planner, cache, body)
+        exchange = opened(planner, body)
         stream = exchange.stream()
         for frame in frames:
             stream.feed(bytes(bytearray(frame)))

@@ -56,7 +56,7 @@ def chunks(shape: str) -> Sequence[bytes]:
 def stream(shape: Shape) -> Stream:
     """Open an exchange up to its reply."""
     body = exchange.encoded(samples.asked(shape))
-    return exchange.opened(planner(), None, body, shape.path).stream()
+    return exchange.opened(planner(), body, shape.path).stream()
 
 
 def per_frame(shape: str) -> float:

@@ -22,7 +22,6 @@ from tests.apis import responses as openai_responses
 from tests.apis.shapes import asked as asked_of
 from tests.exchanges import shows_reasoning
 from vtc.apis import APIS, Api, BadRequest, Request
-from vtc.dialects.cache import ConversationCache
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
@@ -226,9 +225,7 @@ def request(data: bytes) -> None:
         assert how % 5 == 0, "what is a request was refused"
         return
     assert isinstance(json.loads(sent), dict)
-    cache = ConversationCache()
-    for _ in range(2):  # the second time, out of the cache
-        assert sent == Exchange.open(API, body, facts, planner(choice), "s", cache).request()
+    assert sent == Exchange.open(API, body, facts, planner(choice), "s").request()
     if plan.write is None and not (plan.promote or plan.set or plan.drop):
         assert sent == body
 

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from tests.apis import chat
 from vtc.apis import APIS
-from vtc.dialects.cache import ConversationCache
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.grammar import compiled
 from vtc.exchange import Exchange
 from vtc.exchange.stream import Stream
 from vtc.profiles.loader import builtin_directory, load
 from vtc.profiles.matching import Facts
+from vtc.profiles.memory import Memory
 from vtc.profiles.planner import Planner
 from vtc.profiles.settings import Settings
 
@@ -34,11 +34,11 @@ def planner(**settings: Any) -> Planner:
 def opened(
     seed: str = "seed",
     settings: dict[str, Any] | None = None,
-    cache: ConversationCache | None = None,
+    memory: Memory | None = None,
     **fields: Any,
 ) -> Exchange:
     body = chat.encoded(chat.request(stream=True, **fields))
-    return Exchange.open(API, body, AGENT, planner(**settings or {}), seed, cache)
+    return Exchange.open(API, body, AGENT, planner(**settings or {}), seed, memory)
 
 
 def shows_reasoning(whole: Exchange, *texts: str) -> bool:

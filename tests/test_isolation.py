@@ -1,7 +1,7 @@
-"""Conversations that share a cache get nothing of each other.
+"""Conversations that share a memory get nothing of each other.
 
-Conversations that are alike but for one part go through one cache, in turns. Each must come out as it does without a
-cache: the plan with its reasons, the request, and the reply.
+Conversations that are alike but for one part go through one process and one memory, in turns. Each must come out as it
+does alone: the plan with its reasons, the request, and the reply.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from msgspec.structs import replace
 
 from tests.apis import chat
 from tests.exchanges import API, PROFILES, fed
-from vtc.dialects.bounded_cache import COMPILED
-from vtc.dialects.cache import ConversationCache
 from vtc.exchange import Exchange
 from vtc.profiles.matching import Facts
+from vtc.profiles.memory import Memory
 from vtc.profiles.planner import Planner
 from vtc.profiles.schema import Match
 from vtc.profiles.settings import Settings
@@ -128,10 +127,10 @@ def request(talk: Talk) -> bytes:
 type Outcome = tuple[object, ...]
 
 
-def outcome(talk: Talk, cache: ConversationCache | None) -> Outcome:
+def outcome(talk: Talk, memory: Memory | None) -> Outcome:
     """All that comes of an exchange."""
     facts = Facts(user_agent=talk.agent, path="/v1/chat/completions")
-    one = Exchange.open(API, request(talk), facts, planner(talk.planner), "seed", cache)
+    one = Exchange.open(API, request(talk), facts, planner(talk.planner), "seed", memory)
     sent = one.request()
     calls = [chat.DIALECTS[name](talk.tool, {talk.parameter: talk.reply}) for name in ("hermes", "tag")]
     reply = fed(one.stream(), *chat.streamed("I will.\n", *calls))
@@ -139,8 +138,8 @@ def outcome(talk: Talk, cache: ConversationCache | None) -> Outcome:
 
 
 def check(talks: Iterable[Talk]) -> None:
-    """Take conversations through one cache, and each through none."""
-    shared = ConversationCache()
+    """Take conversations through one memory and the patterns of all, and each through none."""
+    shared = Memory()
     for talk in talks:
         assert outcome(talk, shared) == outcome(talk, None)
 
@@ -172,7 +171,7 @@ def test_where_one_part_ends_and_the_next_begins_counts(parts: list[tuple[str, s
 @BOTH
 def test_a_conversation_that_differs_in_a_part_has_that_part_alone(text_client: bool) -> None:
     """By the words themselves, should both ways of making them be wrong."""
-    shared = ConversationCache()
+    shared = Memory()
     for word in ("alpha", "omega", "alpha"):
         parts = {part: f"{word}{part}" for part in ("tool", "parameter", "described", "explained", "turn", "argument")}
         talk = Talk(text_client=text_client, system=word, twin=f"{word}twin", result=word, reply=word, **parts)
@@ -180,17 +179,3 @@ def test_a_conversation_that_differs_in_a_part_has_that_part_alone(text_client: 
             found = repr(outcome(replace(talk, planner=by), shared))
             assert word in found
             assert {"alpha": "omega", "omega": "alpha"}[word] not in found
-
-
-def test_the_cache_is_used() -> None:
-    """Or else all of the above would prove nothing."""
-    shared = ConversationCache()
-    for by in PLANNERS:
-        for text_client in (False, True):
-            talk = Talk(text_client=text_client, planner=by)
-            before = shared.size
-            outcome(talk, shared)
-            once = shared.size
-            outcome(talk, shared)
-            assert before < once == shared.size
-    assert COMPILED.size

@@ -2,44 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from vtc.apis import fields
-from vtc.dialects.cache import ConversationCache
-from vtc.events import Tool
-
-
-def read(said: Mapping[str, Any]) -> list[Tool]:
-    return [Tool(name) for name in said.get("tools", ())]
 
 
 def test_every_field_keeps_its_bytes() -> None:
-    raw, said, tools = fields.raws(b'{"a": [1,  2], "tools": ["x"]}', ("tools",), read)
+    raw, said = fields.raws(b'{"a": [1,  2], "tools": ["x"]}')
     assert {key: bytes(one) for key, one in raw.items()} == {"a": b"[1,  2]", "tools": b'["x"]'}
-    assert (said, tools) == ({"a": [1, 2], "tools": ["x"]}, [Tool("x")])
+    assert said == {"a": [1, 2], "tools": ["x"]}
     assert [bytes(one) for one in fields.items(raw["a"], said["a"])] == [b"1", b"2"]
 
 
-def test_declarations_are_shared_by_requests_that_have_the_same() -> None:
-    cache = ConversationCache()
-    one, other = (fields.raws(b'{"tools": ["x"], "n": %d}' % n, ("tools",), read, cache) for n in range(2))
-    assert one[2] is other[2]
-    assert fields.raws(b'{"tools": ["x"]}', ("tools",), read)[2] is not one[2]
-
-
 def test_half_a_character_is_read() -> None:
-    raw, said, tools = fields.raws(b'{"a": ["\\ud83d"], "tools": ["x"]}', ("tools",), read)
-    assert (said["a"], tools) == (["\ud83d"], [Tool("x")])
+    raw, said = fields.raws(b'{"a": ["\\ud83d"], "tools": ["x"]}')
+    assert said["a"] == ["\ud83d"]
     assert [bytes(one) for one in fields.items(raw["a"], said["a"])] == [b'"\\ud83d"']
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"5", b"{"])
 def test_what_is_no_object_is_told_of(body: bytes) -> None:
     with pytest.raises(ValueError, match="Expect"):
-        fields.raws(body, (), read)
+        fields.raws(body)
 
 
 @pytest.mark.parametrize(

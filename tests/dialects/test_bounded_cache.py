@@ -30,12 +30,12 @@ class Making:
         self.cache = cache
         self.count = 0
 
-    def __call__(self, text: str, now: int = 0) -> str:
+    def __call__(self, text: str) -> str:
         def make() -> str:
             self.count += 1
             return text
 
-        return self.cache.get_or_make(text, make, len, now)
+        return self.cache.get_or_make(text, make, len)
 
 
 def test_a_value_is_made_once() -> None:
@@ -61,17 +61,6 @@ def test_a_value_larger_than_the_cache_is_made_each_time_and_evicts_nothing() ->
     assert [made("b" * 11), made("b" * 11)] == ["b" * 11] * 2
     made("a")
     assert (made.count, made.cache.size) == (3, ENTRY + 1)
-
-
-def test_a_value_not_used_since_is_evicted() -> None:
-    made = Making(BoundedCache(ENTRY * 4))
-    made("a", 1)
-    made("b", 1)
-    made("a", 2)
-    made.cache.evict_unused(since=2)
-    assert made.cache.size == ENTRY + 1
-    made("a", 2)
-    assert made.count == 2
 
 
 def test_an_eviction_is_told_to_the_owner() -> None:

@@ -38,7 +38,7 @@ async def test_observe_changes_nothing_and_reports_what_would_be(stream: bool, s
     assert [call["name"] for call in flow.metadata["vtc"]["calls"]] == ["read"]
 
 
-async def test_without_a_cache_everything_else_is_the_same(start: Start) -> None:
+async def test_with_memory_off_everything_else_is_the_same(start: Start) -> None:
     called = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"filePath": "/a"}'}}
     turns = [
         {"role": "user", "content": "Look."},

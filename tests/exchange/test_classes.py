@@ -20,12 +20,11 @@ from tests.apis.shapes import SHAPES
 from tests.dialects.material import DIALECTS
 from tests.exchanges import fed, planner
 from vtc.apis import APIS
-from vtc.dialects.cache import ConversationCache
 from vtc.dialects.writing.calls import write_calls
 from vtc.events import Tool, ToolCall
 from vtc.exchange import Exchange
 from vtc.profiles.matching import Facts
-from vtc.profiles.plan import AGREEING
+from vtc.profiles.memory import AGREEING, Memory
 
 FAMILIES = {
     "qwen3-coder": "parameters between tags",
@@ -57,13 +56,11 @@ class Said:
     end: str | None
 
 
-def opened(
-    api: str, cache: ConversationCache | None = None, settings: dict[str, Any] | None = None, **fields: Any
-) -> Exchange:
+def opened(api: str, memory: Memory | None = None, settings: dict[str, Any] | None = None, **fields: Any) -> Exchange:
     (found,) = [one for one in APIS if one.name == api]
     facts = Facts(user_agent="Any/1", host="model.test", path=SHAPES[api].path)
     request = chat.encoded(SHAPES[api].request(**fields))
-    return Exchange.open(found, request, facts, planner(**settings or {}), "seed", cache)
+    return Exchange.open(found, request, facts, planner(**settings or {}), "seed", memory)
 
 
 def frames(api: str, pieces: Iterable[str], *, cut: bool) -> list[bytes]:
@@ -109,11 +106,9 @@ def understood(api: str, came: bytes, *, stream: bool) -> Said:
             return Said(four.calls, four.content, four.reasoning, four.done_reason)
 
 
-def told(
-    api: str, text: str, way: str, *, cut: bool = False, cache: ConversationCache | None = None, **fields: Any
-) -> Said:
+def told(api: str, text: str, way: str, *, cut: bool = False, memory: Memory | None = None, **fields: Any) -> Said:
     """What the client of an API understands of a reply with this text; nothing of it may fail."""
-    exchange = opened(api, cache, stream=way != "whole", **fields)
+    exchange = opened(api, memory, stream=way != "whole", **fields)
     if way == "whole":
         out = exchange.body(body(api, text, cut=cut))
     else:
@@ -278,13 +273,13 @@ def test_an_example_in_the_reasoning_of_a_model_that_is_not_known_is_no_call(api
     """A whole reply shows that it began inside. A stream says text as it comes; after several the next one is known."""
     expected = THOUGHTS[: THOUGHTS.index("I look.") + len("I look.")]
     for first in WAYS:
-        cache = ConversationCache()
+        memory = Memory()
         for _ in range(AGREEING):
-            said = told(api, THOUGHTS, first, cache=cache)
+            said = told(api, THOUGHTS, first, memory=memory)
             assert said.calls == ([LIST] if first == "whole" else [READ, LIST])
             assert said.content.replace("\n", "").endswith("or so.</think>I look.")
         for way in WAYS:
-            said = told(api, THOUGHTS, way, cache=cache)
+            said = told(api, THOUGHTS, way, memory=memory)
             assert (said.calls, said.content) == ([LIST], expected)
 
 
@@ -300,13 +295,13 @@ def test_a_call_that_the_reasoning_ends_with_is_made_if_nothing_else_is_said(mod
 
 @pytest.mark.parametrize("api", [api for api in SHAPES if api not in PARTS_THINKING])
 def test_a_reply_that_does_not_begin_in_reasoning_after_one_that_did_loses_no_call(api: str) -> None:
-    cache = ConversationCache()
+    memory = Memory()
     for _ in range(AGREEING):
-        told(api, THOUGHTS, "whole", cache=cache)
+        told(api, THOUGHTS, "whole", memory=memory)
     text = f"I look.\n\n{written('hermes', READ)}"
-    said = told(api, text, "streamed finely", cache=cache)
+    said = told(api, text, "streamed finely", memory=memory)
     assert (said.calls, said.content) == ([READ], text)  # no one could know in time that it was no reasoning
-    said = told(api, text, "streamed finely", cache=cache)
+    said = told(api, text, "streamed finely", memory=memory)
     assert (said.calls, said.content) == ([READ], "I look.")
 
 
@@ -317,21 +312,21 @@ def test_a_reply_that_does_not_begin_in_reasoning_after_one_that_did_loses_no_ca
 )
 def test_a_closing_tag_amid_a_line_changes_no_later_reply(said: str, model: str, api: str) -> None:
     text = "It is sunny in Paris today."
-    cache = ConversationCache()
+    memory = Memory()
     before = told(api, text, "streamed finely", model=model)
     for way in WAYS * AGREEING:
-        told(api, said, way, cache=cache, model=model)
-        assert told(api, text, "streamed finely", cache=cache, model=model) == before
+        told(api, said, way, memory=memory, model=model)
+        assert told(api, text, "streamed finely", memory=memory, model=model) == before
 
 
 @pytest.mark.parametrize("api", [api for api in SHAPES if api not in PARTS_THINKING])
 @pytest.mark.parametrize("model", ["mine", "qwen3-8b"])
 def test_a_cut_off_reply_that_was_wrongly_taken_for_reasoning_is_said_as_text(model: str, api: str) -> None:
-    cache = ConversationCache()
+    memory = Memory()
     for _ in range(AGREEING):
-        told(api, THOUGHTS, "whole", cache=cache, model=model)
+        told(api, THOUGHTS, "whole", memory=memory, model=model)
     text = f"It is sunny.\n\n{written('hermes', READ)}\n\n"
-    said = told(api, text + "And then", "streamed finely", cut=True, cache=cache, model=model)
+    said = told(api, text + "And then", "streamed finely", cut=True, memory=memory, model=model)
     assert said.content.count("It is sunny.") == 1
     assert said.content.endswith("And then")
     assert said.calls == []  # it may have been thinking still, and have written an example

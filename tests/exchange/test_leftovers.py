@@ -8,8 +8,7 @@ import pytest
 
 from tests.apis import chat
 from tests.exchanges import fed, opened
-from vtc.dialects.cache import ConversationCache
-from vtc.profiles.plan import AGREEING
+from vtc.profiles.memory import AGREEING, Memory
 
 CALL = {"index": 0, "id": "a", "type": "function", "function": {"name": "read", "arguments": '{"filePath": "/a"}'}}
 TEXT = '<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}}\n</tool_call>'
@@ -76,9 +75,9 @@ def test_text_after_calls_is_no_reasoning_where_the_prompt_opened_that(pieces: i
         chat.chunk({}, "tool_calls"),
         chat.DONE,
     ]
-    cache = ConversationCache()
+    memory = Memory()
     for _ in range(AGREEING):
-        exchange = opened(model="qwen3.5:9b", cache=cache)
+        exchange = opened(model="qwen3.5:9b", memory=memory)
         found = chat.read(fed(exchange.stream(), *frames))
         assert (found.reasoning.strip(), found.content) == ("I read.", "Now:\nThat was it.")
         assert found.calls == [("read", {"filePath": "/a"})]

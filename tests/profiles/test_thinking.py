@@ -6,9 +6,9 @@ from typing import Any, Literal
 
 import pytest
 
-from vtc.dialects.cache import ConversationCache
 from vtc.profiles.matching import Facts
-from vtc.profiles.plan import AGREEING, Thinking
+from vtc.profiles.memory import AGREEING, Memory
+from vtc.profiles.plan import Thinking
 from vtc.profiles.schema import Match, ModelProfile, Reasoning, ServerProfile
 from vtc.profiles.thinking import COMMON_TAGS, asked_to_think, thinking
 
@@ -20,11 +20,11 @@ def decided(
     prefilled: bool | Literal["asked"],
     body: dict[str, Any] | None = None,
     server: ServerProfile = SERVER,
-    cache: ConversationCache | None = None,
+    memory: Memory | None = None,
     host: str = "one",
 ) -> Thinking:
     model = ModelProfile(name="mine", match=Match(), reasoning=Reasoning(prefilled=prefilled))
-    return thinking(model, server, Facts(host=host, model="m", body=body or {}), cache, text_client=False)
+    return thinking(model, server, Facts(host=host, model="m", body=body or {}), memory, text_client=False)
 
 
 @pytest.mark.parametrize(
@@ -84,20 +84,20 @@ def test_a_whole_reply_shows_whether_it_began_inside_unless_nobody_thinks_in_it(
     prefilled: bool | Literal["asked"] | None, body: dict[str, Any], server: ServerProfile, shows: bool
 ) -> None:
     """Whatever the model; without a profile, too. What one shows counts for the streams that follow."""
-    cache = ConversationCache()
+    memory = Memory()
     model = None
     if prefilled is not None:
         model = ModelProfile(name="mine", match=Match(), reasoning=Reasoning(prefilled=prefilled))
-    found = thinking(model, server, Facts(body=body), cache, text_client=False)
+    found = thinking(model, server, Facts(body=body), memory, text_client=False)
     assert found.begins(whole=True) == ("either" if shows else "text")
     assert found.begins(whole=False) == "text"
     if found.learned:
         shown(found, inside=True)
-        found = thinking(model, server, Facts(body=body), cache, text_client=False)
+        found = thinking(model, server, Facts(body=body), memory, text_client=False)
         assert found.begins(whole=False) == "reasoning"
         assert found.begins(whole=True) == "either"
     silent = ModelProfile(name="mine", match=Match())
-    assert thinking(silent, server, Facts(body=body), cache, text_client=False) == Thinking(COMMON_TAGS, "keep")
+    assert thinking(silent, server, Facts(body=body), memory, text_client=False) == Thinking(COMMON_TAGS, "keep")
 
 
 def shown(found: Thinking, *, inside: bool, replies: int = AGREEING) -> None:
@@ -108,30 +108,30 @@ def shown(found: Thinking, *, inside: bool, replies: int = AGREEING) -> None:
 
 
 def test_what_an_upstream_did_counts_for_the_same_host_model_and_switch() -> None:
-    cache = ConversationCache()
-    first = decided(True, cache=cache)
+    memory = Memory()
+    first = decided(True, memory=memory)
     assert first.begins_inside
     shown(first, inside=False)
-    assert not decided(True, cache=cache).begins_inside
-    assert decided(True, ON, cache=cache).begins_inside
-    assert decided(True, cache=cache, host="two").begins_inside
+    assert not decided(True, memory=memory).begins_inside
+    assert decided(True, ON, memory=memory).begins_inside
+    assert decided(True, memory=memory, host="two").begins_inside
     assert decided(True).begins_inside
-    shown(decided(True, server=PARTS, cache=cache, host="two"), inside=True)
-    assert decided(True, server=PARTS, cache=cache, host="two").begins_inside
+    shown(decided(True, server=PARTS, memory=memory, host="two"), inside=True)
+    assert decided(True, server=PARTS, memory=memory, host="two").begins_inside
 
 
 def test_what_an_upstream_did_is_believed_when_several_replies_agree() -> None:
-    cache = ConversationCache()
-    found = decided(False, cache=cache)
+    memory = Memory()
+    found = decided(False, memory=memory)
     shown(found, inside=True, replies=AGREEING - 1)
-    assert not decided(False, cache=cache).begins_inside
+    assert not decided(False, memory=memory).begins_inside
     shown(found, inside=False, replies=1)
     shown(found, inside=True, replies=AGREEING - 1)
-    assert not decided(False, cache=cache).begins_inside  # the one that contradicts made them forgotten
+    assert not decided(False, memory=memory).begins_inside  # the one that contradicts made them forgotten
     shown(found, inside=True, replies=5)
-    assert decided(False, cache=cache).begins_inside
+    assert decided(False, memory=memory).begins_inside
     shown(found, inside=False, replies=1)
-    assert not decided(False, cache=cache).begins_inside
+    assert not decided(False, memory=memory).begins_inside
 
 
 @pytest.mark.parametrize(
@@ -145,11 +145,11 @@ def test_what_an_upstream_did_is_believed_when_several_replies_agree() -> None:
     ids=str,
 )
 def test_what_one_client_saw_counts_for_no_other(other: dict[str, Any]) -> None:
-    cache = ConversationCache()
+    memory = Memory()
     mine = {"headers": {"authorization": "Bearer one"}, "user_agent": "one", "port": 1}
 
     def found(**facts: Any) -> Thinking:
-        return thinking(None, SERVER, Facts(host="h", model="m", body={}, **facts), cache, text_client=False)
+        return thinking(None, SERVER, Facts(host="h", model="m", body={}, **facts), memory, text_client=False)
 
     shown(found(**mine), inside=True)
     assert found(**mine).begins_inside

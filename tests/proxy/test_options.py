@@ -67,11 +67,11 @@ def test_what_an_option_does(settings: dict[str, Any], attribute: str, value: An
     assert attrgetter(attribute)(plan()) == value
 
 
-def test_the_cache_is_there_unless_it_is_switched_off(configure: Any) -> None:
+def test_the_memory_is_there_unless_it_is_switched_off(configure: Any) -> None:
     configure(vtc_mode="rewrite")
-    assert options.cache() is not None
+    assert options.memory() is not None
     configure(vtc_cache="off")
-    assert options.cache() is None
+    assert options.memory() is None
 
 
 def test_the_dialect(configure: Any) -> None:

@@ -192,14 +192,6 @@ class Request(ABC):
         """
 
 
-class Cache(Protocol):
-    """Keeps values that are made of parts of a request, for later ones with the same parts."""
-
-    def get_or_make[T](self, key: tuple[str | bytes, ...], make: Callable[[], T]) -> T:
-        """Get the value for `key`, all that it depends on, or make and keep it. It must not be changed."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Reply:
     """One choice of a reply as the message it adds up to, for people to read."""
@@ -220,7 +212,7 @@ class Api:
     """How the paths of its requests end; they are all POST."""
     version: str
     """What stands before that on a server that has several APIs."""
-    make_request: Callable[[bytes, str, Cache | None], Request]
+    make_request: Callable[[bytes, str], Request]
     """Decodes a request: its body, and its path for APIs that say something there."""
     make_decoder: Callable[[Any, frozenset[str]], Decoder]
     """Makes the decoder of one reply, from the `form` of its request and names of fields not to send to the client."""
@@ -251,9 +243,9 @@ class Api:
         """True if requests to a path are of this API, however it is spelled (`plain_path`)."""
         return path.endswith(self.path)
 
-    def request(self, body: bytes, cache: Cache | None = None, path: str = "") -> Request:
-        """Decode a request; declarations of tools may be kept in `cache`, nowhere else. Raises `BadRequest`."""
-        return self.make_request(body, path, cache)
+    def request(self, body: bytes, path: str = "") -> Request:
+        """Decode a request. Raises `BadRequest`."""
+        return self.make_request(body, path)
 
     def decoder(self, form: Any = None, drop: Collection[str] = ()) -> Decoder:
         """Make the decoder of one reply."""

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from vtc.apis.base import Cache
-from vtc.events import Tool
 from vtc.json_text import decode, encode
 from vtc.wire.framing import Frame, Framing
 
@@ -41,17 +39,9 @@ CALL_FIELDS = ("tool_calls", "function_call")
 _raw_object = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _raw_list = msgspec.json.Decoder(list[msgspec.Raw])
 
-type Declared = Callable[[Mapping[str, Any]], Sequence[Tool]]
-"""Reads the tools that some fields declare."""
 
-
-def raws(
-    body: bytes, keys: Sequence[str], read: Declared, cache: Cache | None = None
-) -> tuple[dict[str, msgspec.Raw], dict[str, Any], Sequence[Tool]]:
-    """Split a body into the bytes of every field, what the fields say, and the tools that those of `keys` declare.
-
-    Raises ValueError.
-    """
+def raws(body: bytes) -> tuple[dict[str, msgspec.Raw], dict[str, Any]]:
+    """Split a body into the bytes of every field and what the fields say. Raises ValueError."""
     try:
         raw = _raw_object.decode(body)
     except msgspec.ValidationError:
@@ -59,21 +49,8 @@ def raws(
     except msgspec.DecodeError:
         # It takes Python's own decoder, so there are no bytes to keep: JavaScript cuts emoji in two when it cuts text.
         fields: dict[str, Any] = decode(body)
-        return {key: msgspec.Raw(encode(value)) for key, value in fields.items()}, fields, read(fields)
-    known = {key: bytes(raw[key]) for key in keys if key in raw}
-    if known and cache is not None:
-        of = ("declared", read.__module__, *(part for entry in known.items() for part in entry))
-        declared, tools = cache.get_or_make(of, lambda: _declared(known, read))
-    else:
-        declared, tools = _declared(known, read)
-    fields = {key: declared[key] if key in declared else decode(bytes(one)) for key, one in raw.items()}
-    return raw, fields, tools
-
-
-def _declared(fields: Mapping[str, bytes], read: Declared) -> tuple[dict[str, Any], Sequence[Tool]]:
-    """Decode declarations of tools. Agents send the same ones with every request, and exchanges share them."""
-    declared = {key: decode(raw) for key, raw in fields.items()}
-    return declared, read(declared)
+        return {key: msgspec.Raw(encode(value)) for key, value in fields.items()}, fields
+    return raw, {key: decode(bytes(one)) for key, one in raw.items()}
 
 
 def items(raw: bytes, values: Sequence[Any]) -> list[msgspec.Raw]:

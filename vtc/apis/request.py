@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from vtc.apis import asking, base, content
-from vtc.apis.base import BadRequest, Cache
+from vtc.apis.base import BadRequest
 from vtc.apis.fields import UNFIT, changed, items, part_of, raws, told
 from vtc.events import Message, Tool, ToolCall
 
@@ -51,10 +51,11 @@ class Request(base.Request):
     PROMPT: ClassVar[str] = ""
     """The field of the system prompt, if it has one of its own."""
 
-    def __init__(self, body: bytes, path: str = "", cache: Cache | None = None) -> None:
+    def __init__(self, body: bytes, path: str = "") -> None:
         self.path = path
         with self._fit():
-            self._raw, self.fields, self.tools = raws(body, DECLARING, self._tools, cache)
+            self._raw, self.fields = raws(body)
+            self.tools = self._tools(self.fields)
             self.model = str(self.fields.get("model") or "")
             self.stream = self.fields.get("stream") is True
             self.parallel = self.fields.get("parallel_tool_calls") is not False

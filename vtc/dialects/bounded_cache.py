@@ -20,7 +20,6 @@ ENTRY = 512
 class _Entry(NamedTuple):
     value: object
     size: int
-    used: int
 
 
 class BoundedCache:
@@ -37,34 +36,27 @@ class BoundedCache:
         self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
         self._lock = Lock()
 
-    def get_or_make[T](self, key: Hashable, make: Callable[[], T], size_of: Callable[[T], int], now: int = 0) -> T:
+    def get_or_make[T](self, key: Hashable, make: Callable[[], T], size_of: Callable[[T], int]) -> T:
         """Get the value for `key`, or make and keep it. It is shared and must not be changed.
 
-        `size_of` gives its bytes. A value that is larger than the cache is made each time. `now` is the time of use,
-        for `evict_unused`.
+        `size_of` gives its bytes. A value that is larger than the cache is made each time.
         """
         with self._lock:
-            entry = self._entries.pop(key, None)
+            entry = self._entries.get(key)
             if entry is not None:
-                self._entries[key] = entry if entry.used == now else entry._replace(used=now)
+                self._entries.move_to_end(key)
                 return entry.value  # type: ignore[return-value]  # `make` made it
         value = make()  # takes its time, and may ask for another key
         size = size_of(value) + ENTRY
         with self._lock:
             if size <= self.most_bytes:
-                self._put(key, _Entry(value, size, now))
+                self._put(key, _Entry(value, size))
             full = self.size > self.most_bytes
             while self.size > self.most_bytes:
                 self._evict()
         if full or size > self.most_bytes:
             self._on_evict()
         return value
-
-    def evict_unused(self, since: int) -> None:
-        """Evict entries that were last used before `since`."""
-        with self._lock:
-            while self._entries and next(iter(self._entries.values())).used < since:
-                self._evict()
 
     def clear(self) -> None:
         """Evict all entries."""

@@ -21,7 +21,6 @@ from functools import partial
 
 from vtc.apis import Api, BadRequest, Request, folding, may_be_reply, named, summary
 from vtc.apis.crossing import Names
-from vtc.dialects.cache import ConversationCache
 from vtc.events import Failure, Message
 from vtc.exchange import error_reply
 from vtc.exchange import request as outgoing
@@ -33,6 +32,7 @@ from vtc.exchange.stream import Stream
 from vtc.exchange.way import Way
 from vtc.json_text import encode, is_proper
 from vtc.profiles.matching import Facts
+from vtc.profiles.memory import Memory
 from vtc.profiles.plan import Plan
 from vtc.profiles.planner import Planner
 from vtc.reporting import hints
@@ -56,11 +56,8 @@ type Ask = Callable[[bytes], Awaitable[bytes]]
 class Exchange:
     """One request of an API that VTC speaks, and the plan for it."""
 
-    def __init__(
-        self, api: Api, request: Request, body: bytes, plan: Plan, seed: str, cache: ConversationCache | None = None
-    ) -> None:
+    def __init__(self, api: Api, request: Request, body: bytes, plan: Plan, seed: str) -> None:
         self.plan = plan
-        self._cache = cache
         self.report = Report(plan.client, plan.model, request.model, why=list(plan.why), request=plan.request.told())
         if plan.reply.client_text:
             self.report.form = plan.reply.client_text.dialect.name
@@ -85,20 +82,17 @@ class Exchange:
         facts: Facts,
         planner: Planner,
         seed: str,
-        cache: ConversationCache | None = None,
+        memory: Memory | None = None,
     ) -> Exchange:
         """Decode a request and decide about it; raises `BadRequest`, and then the body goes on as it came.
 
-        `seed` must differ for every exchange: the ids of calls are derived from it. Parts of the
-        conversation that later exchanges can use are kept in `cache`, and nowhere else.
+        `seed` must differ for every exchange: the ids of calls are derived from it. What the reply shows of upstream
+        is kept in `memory` for later exchanges, and nothing else.
         """
-        if cache is None:
-            cache = ConversationCache()  # for this exchange alone, which needs some values twice
         with as_it_came():
-            cache.next_exchange()
-            request = api.request(body, cache, facts.path)
+            request = api.request(body, facts.path)
             facts = replace(facts, model=request.model, body=request.fields)
-            return cls(api, request, body, planner.plan(facts, request, cache), seed, cache)
+            return cls(api, request, body, planner.plan(facts, request, memory), seed)
 
     # The request
 
@@ -135,9 +129,9 @@ class Exchange:
                     whole = partial(self._way.reader, self.plan.reading.thinking.begins(whole=True))
                     told = self.report
                     stop, steer = answer_to_loops(
-                        self.plan, request.messages if plan.loops else (), self._tools, self._cache, whole, told
+                        self.plan, request.messages if plan.loops else (), self._tools, whole, told
                     )
-                    messages = outgoing.prepared(request, plan, self._tools, steer, self.report.request, self._cache)
+                    messages = outgoing.prepared(request, plan, self._tools, steer, self.report.request)
                     body = self._encoded(messages)
             except BadRequest as error:
                 if not self.plan.reply.is_strict:
@@ -200,7 +194,6 @@ class Exchange:
         """
         decoder = compression.decoder(content_encoding)
         self._request.forget()
-        self._cache = None
         self._outgoing = self._outgoing and replace(self._outgoing, messages=None)
         as_one = self.body if whole or isinstance(self.came, EventStream) else None
         stream = self._way.stream(decoder, self.report, [], whole=False, clock=clock, as_one=as_one)

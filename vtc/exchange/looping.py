@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from vtc.dialects.cache import ConversationCache
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.text_client import conversation
 from vtc.events import Call, Message, Refusal, Tool
@@ -17,7 +16,6 @@ def answer_to_loops(
     plan: Plan,
     messages: Sequence[Message],
     tools: Mapping[str, Tool],
-    cache: ConversationCache | None,
     reader: Callable[[], Reader],
     report: Report,
 ) -> tuple[str, str]:
@@ -31,7 +29,7 @@ def answer_to_loops(
         return stop, steer
     own = {id(message) for message in messages}
     if client:
-        messages = conversation.structured(messages, client.dialect, tools, cache)
+        messages = conversation.structured(messages, client.dialect, tools)
 
     def is_turn(message: Message) -> bool:
         return message.role == "user" and id(message) in own  # what a client adds to results is no turn

@@ -36,7 +36,8 @@ from vtc.exchange.stages import (
 from vtc.exchange.streamed_calls import Ended, StreamedCalls
 from vtc.guards.chain import Chain, joined
 from vtc.guards.openers import Openers
-from vtc.profiles.plan import Learned, ReplyPlan
+from vtc.profiles.memory import Learned
+from vtc.profiles.plan import ReplyPlan
 from vtc.reporting.report import Report
 
 ANYTHING = PlainRule("", "")

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 from vtc.apis import Api, BadRequest, Request, crossing
 from vtc.apis.crossing import Names
 from vtc.apis.fields import changed
-from vtc.dialects.cache import ConversationCache
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.text_client import conversation, documented_tools
 from vtc.dialects.writing import history
@@ -31,12 +30,7 @@ _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def prepared(
-    request: Request,
-    plan: RequestPlan,
-    tools: Mapping[str, Tool],
-    remark: str,
-    told: list[str],
-    cache: ConversationCache | None = None,
+    request: Request, plan: RequestPlan, tools: Mapping[str, Tool], remark: str, told: list[str]
 ) -> Sequence[Message] | None:
     """Rewrite the messages for the model; None if they stay as they came.
 
@@ -47,13 +41,13 @@ def prepared(
     messages = _with_whole_calls(request.messages, tools, told)
     if rewritten:
         if plan.client_text:
-            messages = _structured(messages, plan.client_text, plan.write, tools, cache)
+            messages = _structured(messages, plan.client_text, plan.write, tools)
         if plan.write:
-            messages = history.to_text(messages, plan.write, tools, cache)
+            messages = history.to_text(messages, plan.write, tools)
             if plan.client_text:
                 messages = history.joined(messages)
         if plan.write and plan.prompt_tools and plan.offered:
-            messages = history.with_tools(messages, plan.write, plan.offered, plan.tool_choice, cache)
+            messages = history.with_tools(messages, plan.write, plan.offered, plan.tool_choice)
         if plan.promote or plan.prompt_tools:
             form = "`tools`" if plan.write is None else f"{plan.write.name} prompt"
             told.append(f"{len(plan.offered)} tool{'s' * (len(plan.offered) != 1)} -> {form}")
@@ -152,11 +146,7 @@ def crossed(
 
 
 def _structured(
-    messages: Sequence[Message],
-    client: TextClient,
-    write: Description | None,
-    tools: Mapping[str, Tool],
-    cache: ConversationCache | None,
+    messages: Sequence[Message], client: TextClient, write: Description | None, tools: Mapping[str, Tool]
 ) -> Sequence[Message]:
     """A text client's conversation with calls and results as such, and its prompt without what it says of tools."""
 
@@ -166,11 +156,11 @@ def _structured(
     def told(part: str | Opaque) -> str | Opaque:
         if isinstance(part, Opaque):
             return part
-        rest = documented_tools.read(part, client.tool_sections, cache).rest
-        return conversation.with_samples(rest, client.dialect, tools, sample, cache)
+        rest = documented_tools.read(part, client.tool_sections).rest
+        return conversation.with_samples(rest, client.dialect, tools, sample)
 
     out: list[Message] = []
-    for message in conversation.structured(messages, client.dialect, tools, cache):
+    for message in conversation.structured(messages, client.dialect, tools):
         if message.role == "system":
             content = tuple(part for part in map(told, message.content) if isinstance(part, Opaque) or part.strip())
             if not content:  # it was about tools only; servers refuse an empty one

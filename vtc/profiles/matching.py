@@ -98,25 +98,6 @@ def every[T: Matched](profiles: Mapping[str, T], facts: Facts) -> list[tuple[T, 
     return found
 
 
-class Looks:
-    """What some profiles look at, taken together."""
-
-    def __init__(self, profiles: Iterable[Matched]) -> None:
-        matches = [profile.match for profile in profiles]
-        self._headers = sorted({name.lower() for match in matches for name in match.header})
-        self._paths = sorted({dotted for match in matches for dotted in match.body})
-
-    def at(self, facts: Facts) -> tuple[str, ...]:
-        """All that it depends on which of them match."""
-        seen = [facts.user_agent, facts.model, facts.host, str(facts.port), facts.path.partition("?")[0]]
-        for name in self._headers:
-            seen += [name, facts.headers[name]] if name in facts.headers else ["", ""]
-        for dotted in self._paths:
-            texts = list(texts_at(facts.body, dotted.split(".")))
-            seen += [str(len(texts)), *texts]
-        return tuple(seen)
-
-
 @dataclass(frozen=True, slots=True)
 class _Held:
     """A test that held."""

@@ -19,6 +19,7 @@ from vtc.dialects.syntax.grammar import Tags
 from vtc.events import Tool
 from vtc.guards.chain import Guards
 from vtc.guards.loops import Loop
+from vtc.profiles.memory import Learned
 from vtc.profiles.schema import ErrorReply, FinalCall, Retry
 
 
@@ -72,30 +73,6 @@ class RequestPlan(msgspec.Struct, frozen=True, kw_only=True):
             lines.append(f"{count} tool{'s' * (count != 1)} not offered ({', '.join(sorted(self.withheld))})")
         lines += [f"{key}: {json.dumps(value, ensure_ascii=False)} set" for key, value in self.set.items()]
         return lines
-
-
-AGREEING = 3
-"""Replies that must agree before a fact is believed: of one, a client could make what the next gets."""
-
-
-@dataclass(slots=True)
-class Learned:
-    """What an upstream did with a model, as one client saw it: facts, never text. Its replies change it."""
-
-    _inside: bool = False
-    _replies: int = 0
-    """So many of the last replies agree."""
-
-    @property
-    def begins_inside(self) -> bool | None:
-        """Whether replies begin inside of the reasoning; None as long as too few agree."""
-        return self._inside if self._replies >= AGREEING else None
-
-    def note(self, *, inside: bool) -> None:
-        """Take what a reply shows; one that contradicts those before it makes them forgotten."""
-        if inside is not self._inside:
-            self._inside, self._replies = inside, 0
-        self._replies = min(self._replies + 1, AGREEING)
 
 
 class Thinking(msgspec.Struct, frozen=True):

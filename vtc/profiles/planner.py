@@ -6,7 +6,6 @@ Precedence of a setting: the user's option, then the client profile, the model p
 from __future__ import annotations
 
 import fnmatch
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as dataclass_replace
@@ -14,13 +13,13 @@ from typing import Any
 
 import msgspec
 
-from vtc.dialects.cache import ConversationCache
 from vtc.dialects.text_client import documented_tools
 from vtc.events import Tool
 from vtc.guards.chain import Guards
 from vtc.guards.reactors import as_written
 from vtc.profiles.loader import Profiles
-from vtc.profiles.matching import Choice, Facts, Looks, Matched, best, every
+from vtc.profiles.matching import Choice, Facts, Matched, best, every
+from vtc.profiles.memory import Memory
 from vtc.profiles.plan import Plan, ReadingPlan, ReplyPlan, RequestPlan
 from vtc.profiles.schema import (
     ClientProfile,
@@ -33,8 +32,6 @@ from vtc.profiles.schema import (
 from vtc.profiles.settings import Settings, UnknownName
 from vtc.profiles.thinking import thinking
 from vtc.profiles.tool_protocol import UNKNOWN_CLIENT, UNKNOWN_MODEL, Asked, ToolProtocol, ToolProtocols
-
-_numbers = itertools.count()
 
 
 def agent_pattern(agent: str, patterns: Iterable[str]) -> str | None:
@@ -74,27 +71,20 @@ class Planner:
         ):
             if name and name not in known:
                 raise UnknownName(setting, name, tuple(known))
-        kinds: list[Mapping[str, Matched]] = [profiles.clients, profiles.models, profiles.servers, profiles.policies]
-        self._looks = Looks(one for kind in kinds for one in kind.values())
-        self._number = str(next(_numbers))
 
     def with_settings(self, given: Mapping[str, Any]) -> Planner:
         """A planner with these settings, plain data, but for those that this one was given; raises ValueError."""
         settings = msgspec.convert({**given, **self.settings.chosen()}, Settings)
         return self if settings == self.settings else Planner(self.profiles, settings)
 
-    def plan(self, facts: Facts, request: Asked, cache: ConversationCache | None = None) -> Plan:
-        """Decide about a request that came with these facts. The profiles found are kept in `cache`."""
+    def plan(self, facts: Facts, request: Asked, memory: Memory | None = None) -> Plan:
+        """Decide about a request that came with these facts. `memory` knows what upstreams did before."""
         settings = self.settings
         server_model = self._renamed(facts)
         facts = dataclass_replace(facts, model=server_model) if server_model else facts
-        if cache is None:
-            found = self._found(facts)
-        else:  # the number, as another planner may find other profiles
-            key = ("profiles", self._number, *self._looks.at(facts))
-            found = cache.get_or_make(key, lambda: self._found(facts))
+        found = self._found(facts)
         client, model, guards = found.client, found.model, found.guards
-        documented, reason = self._documented(client, facts, request, cache)
+        documented, reason = self._documented(client, facts, request)
         if request.unliftable:
             protocol = ToolProtocol(tools=tuple(request.tools), why=(request.unliftable,))
         elif documented is None:
@@ -147,7 +137,7 @@ class Planner:
                     None if model is UNKNOWN_MODEL else model,
                     found.server,
                     facts,
-                    cache,
+                    memory,
                     text_client=protocol.client_text is not None,
                 ),
                 markers=model.markers,
@@ -228,9 +218,7 @@ class Planner:
         choice: Choice[T] = best(profiles, facts, self.profiles.sources)
         return choice.profile, choice.why[0] if choice.profile else ""
 
-    def _documented(
-        self, client: ClientProfile, facts: Facts, request: Asked, cache: ConversationCache | None
-    ) -> tuple[Sequence[Tool] | None, str]:
+    def _documented(self, client: ClientProfile, facts: Facts, request: Asked) -> tuple[Sequence[Tool] | None, str]:
         """Find the tools that a text client documents in its prompt; None for a native client. And the reason."""
         if client.tool_protocol == "native":
             return None, f"client profile {client.name} says tool_protocol: native"
@@ -239,7 +227,7 @@ class Planner:
                 None,
                 f"the request declares {len(request.tools)} tool{'s' * (len(request.tools) != 1)}: a native client",
             )
-        documented, unread = _documented_tools(request, client.tool_sections, cache)
+        documented, unread = _documented_tools(request, client.tool_sections)
         if client.tool_protocol == "text":
             return documented, f"client profile {client.name} says tool_protocol: text{unread}"
         agent, patterns = facts.user_agent[:80], self.settings.client_patterns
@@ -260,16 +248,14 @@ def _withheld(configured: Iterable[Guards], names: Iterable[str]) -> frozenset[s
     return frozenset(name for name in names if any(one.fault(name) for one in access))
 
 
-def _documented_tools(
-    request: Asked, tool_sections: tuple[str, ...], cache: ConversationCache | None
-) -> tuple[tuple[Tool, ...], str]:
+def _documented_tools(request: Asked, tool_sections: tuple[str, ...]) -> tuple[tuple[Tool, ...], str]:
     """The tools that the system prompt documents, by each name the first; and which of its parts was not looked at."""
     tools: dict[str, Tool] = {}
     unread = ""
     for message in request.messages:
         for part in message.content if message.role == "system" else ():
             if isinstance(part, str):
-                found = documented_tools.read(part, tool_sections, cache)
+                found = documented_tools.read(part, tool_sections)
                 unread = f", its prompt {found.unread}" if found.unread else unread
                 for tool in found.tools:
                     tools.setdefault(tool.name, tool)

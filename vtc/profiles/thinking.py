@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from vtc.dialects.cache import ConversationCache
 from vtc.profiles.matching import Facts, value_at
-from vtc.profiles.plan import Learned, Thinking
+from vtc.profiles.memory import Learned, Memory
+from vtc.profiles.plan import Thinking
 from vtc.profiles.schema import ModelProfile, ServerProfile
 from vtc.scrub import CREDENTIALS
 
@@ -29,7 +29,7 @@ def thinking(
     model: ModelProfile | None,
     server: ServerProfile,
     facts: Facts,
-    cache: ConversationCache | None,
+    memory: Memory | None,
     *,
     text_client: bool,
 ) -> Thinking:
@@ -47,9 +47,7 @@ def thinking(
     never = model is not None and own is None
     if asked is False or never or not tags or (server.parts_reasoning and not prefilled):
         return Thinking(tags, to)
-    learned = Learned()
-    if cache is not None:
-        learned = cache.get_or_make(("thinking", *_whose(facts), facts.model, str(asked)), Learned)
+    learned = memory.learned(*_whose(facts), facts.model, str(asked)) if memory is not None else Learned()
     begins_inside = learned.begins_inside
     if begins_inside is None:
         begins_inside = prefilled and not server.parts_reasoning

@@ -18,8 +18,8 @@ from mitmproxy.addonmanager import Loader
 
 from vtc.apis import Api, BadRequest
 from vtc.dialects.bounded_cache import COMPILED
-from vtc.dialects.cache import ConversationCache
 from vtc.exchange import Exchange
+from vtc.profiles.memory import Memory
 from vtc.profiles.planner import Planner
 from vtc.proxy import bodies, breaking_off, flows, options, views
 from vtc.proxy.answering import answer_error
@@ -71,8 +71,8 @@ class VirtualToolCalling:
         self.clock = clock
         self.planner: Planner | None = None
         """What decides about exchanges that begin now."""
-        self.cache: ConversationCache | None = None
-        """Keeps parts of conversations for exchanges that begin now; None with `vtc_cache=off`."""
+        self.memory: Memory | None = None
+        """Keeps facts about upstreams for exchanges that begin now; None with `vtc_cache=off`."""
         self._live: WeakKeyDictionary[http.HTTPFlow, Live] = WeakKeyDictionary()
         self._unread: WeakKeyDictionary[http.HTTPFlow, Passing] = WeakKeyDictionary()
         """Replies that are streamed unread, where they are kept."""
@@ -123,7 +123,7 @@ class VirtualToolCalling:
                 raise BadRequest("the body is streamed")
             if len(body) > ctx.options.vtc_max_body_bytes:
                 raise BadRequest(f"the body is longer than vtc_max_body_bytes ({len(body)} bytes)")
-            exchange = Exchange.open(api, body, flows.facts(flow), self.planner, flow.id, self.cache)
+            exchange = Exchange.open(api, body, flows.facts(flow), self.planner, flow.id, self.memory)
             rewritten = exchange.request()
         except ValueError as error:
             self._left_alone(flow, str(error))
@@ -310,7 +310,7 @@ class VirtualToolCalling:
 
     def forget(self) -> None:
         """Drop compiled patterns if `vtc_cache=off`. Exchanges on their way compile theirs again."""
-        if self.cache is None:
+        if self.memory is None:
             COMPILED.clear()
 
     def _measure(self, flow: http.HTTPFlow, live: Live, report: Report) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 from mitmproxy import ctx, exceptions
 from mitmproxy.addonmanager import Loader
 
-from vtc.dialects.cache import ConversationCache
 from vtc.profiles import loader as profile_loader
 from vtc.profiles.document import ProfileError
+from vtc.profiles.memory import Memory
 from vtc.profiles.planner import Planner
 from vtc.profiles.settings import CLIENT_PATTERNS, Settings, UnknownName
 
@@ -102,8 +102,9 @@ def add(loader: Loader) -> None:
         "vtc_cache",
         str,
         "on",
-        "Whether parts of past conversations (turns, system prompts, declarations of tools) are kept in memory, so "
-        "that next turns cost less. off: nothing is kept between exchanges, which then take longer.",
+        "Whether anything is kept in memory between exchanges: facts about upstreams (whether their replies begin with "
+        "reasoning) and search patterns with names of tools, nothing that was said. off: nothing, and exchanges take "
+        "longer.",
         choices=("on", "off"),
     )
     loader.add_option(
@@ -139,9 +140,9 @@ def directories() -> list[Path]:
     return [profile_loader.builtin_directory(), *(Path(one).expanduser() for one in ctx.options.vtc_profiles)]
 
 
-def cache() -> ConversationCache | None:
-    """Make the cache that the options ask for; None with `vtc_cache=off`."""
-    return ConversationCache() if ctx.options.vtc_cache == "on" else None
+def memory() -> Memory | None:
+    """Make the memory that the options ask for; None with `vtc_cache=off`."""
+    return Memory() if ctx.options.vtc_cache == "on" else None
 
 
 def planner() -> Planner:

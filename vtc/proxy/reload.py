@@ -12,8 +12,8 @@ from typing import Protocol
 
 from mitmproxy import exceptions
 
-from vtc.dialects.cache import ConversationCache
 from vtc.profiles import loader
+from vtc.profiles.memory import Memory
 from vtc.profiles.planner import Planner
 from vtc.proxy import options
 
@@ -25,13 +25,13 @@ INTERVAL = 1.0
 
 class _Planned(Protocol):
     planner: Planner | None
-    cache: ConversationCache | None
+    memory: Memory | None
 
     def forget(self) -> None: ...
 
 
 class Reloader:
-    """Keeps `addon.planner` up to date; `addon.cache` is made anew with it."""
+    """Keeps `addon.planner` up to date; `addon.memory` is made anew with it."""
 
     name = "vtc-reload"
 
@@ -77,5 +77,5 @@ class Reloader:
         # First, so that an edit while they are read is seen at the next look.
         self._seen = loader.signature(options.directories())
         self._addon.planner = options.planner()
-        self._addon.cache = options.cache()
+        self._addon.memory = options.memory()
         self._addon.forget()

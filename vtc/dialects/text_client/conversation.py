@@ -13,12 +13,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 
 from msgspec import structs
 
 from vtc.dialects.arguments import values
-from vtc.dialects.cache import ConversationCache, ScopedCache
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.description import Description
@@ -31,11 +29,8 @@ NO_RESULT = "(no result)"
 """Stands for the result of a call to which the client sent none: every call must have one."""
 
 
-def structured(
-    messages: Sequence[Message], dialect: Description, tools: Mapping[str, Tool], cache: ConversationCache | None = None
-) -> list[Message]:
+def structured(messages: Sequence[Message], dialect: Description, tools: Mapping[str, Tool]) -> list[Message]:
     """The messages with calls and results as such; those that hold neither stay the same objects."""
-    scope = ScopedCache(cache, dialect, tools.values())
     marker = re.compile(dialect.result_start, re.DOTALL) if dialect.result_start else None
     seen: Counter[tuple[str, str]] = Counter()
     open_calls: list[ToolCall] = []
@@ -55,24 +50,15 @@ def structured(
         waiting.clear()
         open_calls.clear()
         if message.role == "assistant":
-            text = message.text
-            events = scope.get_or_make(("read", text), partial(_events, text, dialect, tools))
-            message = _with_calls(message, events, seen)
+            message = _with_calls(message, _events(message.text, dialect, tools), seen)
             open_calls = list(message.calls)
         out.append(message)
     return [*out, *_missing(open_calls), *waiting]
 
 
-def with_samples(
-    text: str,
-    dialect: Description,
-    tools: Mapping[str, Tool],
-    write: Callable[[ToolCall], str],
-    cache: ConversationCache | None = None,
-) -> str:
+def with_samples(text: str, dialect: Description, tools: Mapping[str, Tool], write: Callable[[ToolCall], str]) -> str:
     """A prompt whose sample calls are written in another way."""
-    scope = ScopedCache(cache, dialect, tools.values())
-    events = scope.get_or_make(("read", text), lambda: _events(text, dialect, tools))
+    events = _events(text, dialect, tools)
     return "".join(f"\n\n{write(event.call)}" if isinstance(event, Call) else event.raw for event in events)
 
 

@@ -34,7 +34,6 @@ from typing import Any
 
 import msgspec
 
-from vtc.dialects.cache import ConversationCache
 from vtc.events import Tool
 
 TOOL_SECTIONS = ("Tools", "Tool Use Formatting", "Tool Use Examples")
@@ -146,19 +145,11 @@ class _Tags:
         return found
 
 
-def read(
-    prompt: str, tool_sections: tuple[str, ...] = TOOL_SECTIONS, cache: ConversationCache | None = None
-) -> Documentation:
-    """Find the tools that `prompt`, or one part of it, documents, and keep them in `cache`.
+def read(prompt: str, tool_sections: tuple[str, ...] = TOOL_SECTIONS) -> Documentation:
+    """Find the tools that `prompt`, or one part of it, documents.
 
     `tool_sections` are globs for the titles of sections that are left out of `rest` if they show how a call is written.
     """
-    if cache is None:
-        return _read(prompt, tool_sections)
-    return cache.get_or_make(("documented", prompt, *tool_sections), lambda: _read(prompt, tool_sections))
-
-
-def _read(prompt: str, tool_sections: tuple[str, ...]) -> Documentation:
     if len(prompt) > MOST_PROMPT:
         return Documentation((), prompt, f"is too long to be looked through ({len(prompt)} characters)")
     masked = _masked(prompt)

@@ -8,7 +8,6 @@ from dataclasses import replace as with_fields
 
 from msgspec.structs import replace
 
-from vtc.dialects.cache import ConversationCache, ScopedCache
 from vtc.dialects.syntax import prompt
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.writing.calls import write_calls, write_result
@@ -17,15 +16,13 @@ from vtc.dialects.writing.round_trip import RoundTrip
 from vtc.events import Message, Opaque, Tool
 
 
-def to_text(
-    messages: Iterable[Message], dialect: Description, tools: Mapping[str, Tool], cache: ConversationCache | None = None
-) -> list[Message]:
+def to_text(messages: Iterable[Message], dialect: Description, tools: Mapping[str, Tool]) -> list[Message]:
     """The messages with every call and result written as `dialect` writes it; the others stay the same objects."""
-    scope, proof = ScopedCache(cache, dialect, tools.values()), RoundTrip(dialect, tools)
-    return [_written(message, dialect, proof, scope) for message in messages]
+    proof = RoundTrip(dialect, tools)
+    return [_written(message, dialect, proof) for message in messages]
 
 
-def _written(message: Message, dialect: Description, proof: RoundTrip, scope: ScopedCache) -> Message:
+def _written(message: Message, dialect: Description, proof: RoundTrip) -> Message:
     if message.role == "tool":
         before, after = _around(message, dialect)
         pictures = tuple(part for part in message.content if isinstance(part, Opaque))
@@ -34,9 +31,7 @@ def _written(message: Message, dialect: Description, proof: RoundTrip, scope: Sc
             return Message(dialect.result_role, (text,), call_id=message.call_id, name=message.name)
         return Message(dialect.result_role, (before, *message.content, after), name=message.name)
     if message.calls:
-        of = [part for call in message.calls for part in (call.name, call.arguments, call.id or "")]
-        text = scope.get_or_make(("written", *of), lambda: _calls(message, dialect, proof))
-        said = message.text
+        said, text = message.text, _calls(message, dialect, proof)
         gap = ("\n\n",) if said and not said.endswith("\n\n") else ()
         return replace(message, content=(*message.content, *gap, text), calls=())
     return message
@@ -95,19 +90,14 @@ def with_rule(messages: Sequence[Message], text: str) -> list[Message]:
 
 
 def with_tools(
-    messages: Sequence[Message],
-    dialect: Description,
-    tools: Sequence[Tool],
-    tool_choice: str,
-    cache: ConversationCache | None = None,
+    messages: Sequence[Message], dialect: Description, tools: Sequence[Tool], tool_choice: str
 ) -> list[Message]:
     """The tools and the rules of `dialect`, added to the system message or put in one of their own.
 
     The same tools give the same text, so that prompt caches hold.
     """
     must_call = {"auto": "", "required": "at least one function"}.get(tool_choice, f"the function {tool_choice}")
-    scope = ScopedCache(cache, dialect, tools)
-    return with_rule(messages, scope.get_or_make(("prompt", must_call), lambda: tool_list(dialect, tools, must_call)))
+    return with_rule(messages, tool_list(dialect, tools, must_call))
 
 
 def tool_list(dialect: Description, tools: Sequence[Tool], must_call: str = "") -> str:

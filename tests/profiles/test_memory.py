@@ -1,0 +1,41 @@
+"""Facts about upstreams: found again by all that they depend on, and few."""
+
+from __future__ import annotations
+
+import pytest
+
+from vtc.profiles.memory import AGREEING, Learned, Memory
+
+
+def test_a_fact_is_found_again_by_its_whole_key() -> None:
+    memory = Memory()
+    known = memory.learned("a", "b")
+    assert memory.learned("a", "b") is known
+    for other in (("ab",), ("a", "b", ""), ("a",), ("b", "a"), ("a', 'b",)):
+        assert memory.learned(*other) is not known
+    assert Memory().learned("a", "b") is not known
+
+
+def test_half_a_surrogate_pair_is_a_key_like_any_other() -> None:
+    memory = Memory()
+    assert memory.learned("\ud83d") is memory.learned("\ud83d")
+
+
+def test_the_fact_not_asked_for_longest_is_evicted() -> None:
+    memory = Memory(2)
+    one, two = memory.learned("one"), memory.learned("two")
+    assert memory.learned("one") is one
+    memory.learned("three")
+    assert memory.learned("one") is one
+    assert memory.learned("two") is not two
+
+
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_fact_is_believed_when_enough_replies_agree(inside: bool) -> None:
+    learned = Learned()
+    for _ in range(AGREEING):
+        assert learned.begins_inside is None
+        learned.note(inside=inside)
+    assert learned.begins_inside is inside
+    learned.note(inside=not inside)
+    assert learned.begins_inside is None
