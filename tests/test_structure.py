@@ -115,6 +115,48 @@ def check_layers(tree: Tree) -> list[str]:
     return problems
 
 
+def check_circles(tree: Tree) -> list[str]:
+    """Modules, and the parts of a layer (its folders and single modules), import each other in one direction only."""
+    imported = [(path, *one) for path, module in modules(tree) for one in imports(path, module, tree)]
+    found = [
+        (path, line, there) for path, line, name in imported if (there := module_file(name, tree)) not in ("", path)
+    ]
+    problems: dict[str, str] = {}
+    for unit in (str, part):
+        arrows: dict[str, set[str]] = {}
+        for path, _, there in found:
+            if unit(path) != unit(there) and (unit is str or layer(path) == layer(there)):
+                arrows.setdefault(unit(path), set()).add(unit(there))
+        for path, line, there in found:
+            here, other = unit(path), unit(there)
+            if other in arrows.get(here, ()) and here in reached(other, arrows):
+                problem = f"{path}:{line}: imports {other}, which leads back to {here}; move what both need to a third"
+                problems.setdefault(f"{path}:{line}", problem)
+    return list(problems.values())
+
+
+def module_file(name: str, tree: Tree) -> str:
+    """The file of a module of ours by its name; empty for any other."""
+    file = name.replace(".", "/")
+    return next((path for path in (f"{file}.py", f"{file}/__init__.py") if path in tree), "")
+
+
+def part(path: str) -> str:
+    """The part of its layer that a module is in: `vtc/dialects/syntax/forms.py` -> `vtc/dialects/syntax`."""
+    return "/".join(PurePosixPath(path).parts[:3])
+
+
+def reached(start: str, arrows: Mapping[str, set[str]]) -> set[str]:
+    """All that arrows lead to from here."""
+    found: set[str] = set()
+    waiting = [start]
+    while waiting:
+        new = arrows.get(waiting.pop(), set()) - found
+        found |= new
+        waiting += new
+    return found
+
+
 def check_purity(tree: Tree) -> list[str]:
     problems = []
     for path, module in modules(tree):
@@ -185,7 +227,7 @@ def check_standalone(tree: Tree) -> list[str]:
     return problems
 
 
-CHECKS: tuple[Check, ...] = (check_layers, check_purity, check_mirrors, check_size, check_standalone)
+CHECKS: tuple[Check, ...] = (check_layers, check_circles, check_purity, check_mirrors, check_size, check_standalone)
 
 
 @pytest.fixture(scope="module")
@@ -281,6 +323,47 @@ def test_an_import_upwards_or_sideways_is_found(path: str, source: str) -> None:
 )
 def test_an_import_downwards_is_fine(path: str, source: str) -> None:
     assert run(check_layers, path, source) == []
+
+
+@pytest.mark.parametrize(
+    ("modules", "circle"),
+    [
+        (
+            {"proxy/a.py": "from vtc.proxy import b", "proxy/b.py": "def f():\n    from vtc.proxy.a import x"},
+            ["a", "b"],
+        ),
+        (
+            {"wire/a.py": "import vtc.wire.b", "wire/b.py": "from vtc.wire import c", "wire/c.py": "from . import a"},
+            ["a", "b", "c"],
+        ),
+        (
+            {
+                "dialects/arguments/a.py": "from vtc.dialects.syntax import b",
+                "dialects/syntax/c.py": "from vtc.dialects.arguments.d import x",
+                "dialects/arguments/d.py": "",
+                "dialects/syntax/b.py": "",
+            },
+            ["arguments/a", "syntax/c"],
+        ),
+    ],
+)
+def test_a_circle_of_imports_is_found(modules: Tree, circle: list[str]) -> None:
+    tree = {f"vtc/{path}": source for path, source in modules.items()}
+    problems = check_circles(tree)
+    assert len(problems) == len(circle)
+    assert all(f"{path}.py:" in problem for path, problem in zip(circle, problems, strict=True))
+
+
+def test_imports_in_one_direction_are_no_circle() -> None:
+    two = "from vtc.dialects.syntax import b\nfrom vtc.dialects import cache"
+    tree = {
+        "vtc/dialects/arguments/a.py": two,
+        "vtc/dialects/syntax/b.py": "from vtc.dialects.bounded import x\nfrom vtc.dialects.syntax import c",
+        "vtc/dialects/syntax/c.py": "import re",
+        "vtc/dialects/cache.py": "from vtc.dialects.syntax import c",
+        "vtc/dialects/bounded.py": "",
+    }
+    assert check_circles(tree) == []
 
 
 @pytest.mark.parametrize(
