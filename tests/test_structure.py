@@ -54,6 +54,7 @@ LOCK_FILE = re.compile(
     r"\b(?:(?:uv|poetry|pdm|pixi|Pipfile|Cargo|yarn|bun)\.lock"
     r"|(?:package-lock|npm-shrinkwrap)\.json|pnpm-lock\.ya?ml)\b"
 )
+CODE = re.compile(r'"""[A-Z]\d{1,2}(?:[,:] |\.?"""| to )|# [A-Z]\d{1,2}: |\([A-Z]\d{1,2}\)(?=.*""")')
 URL = re.compile(r"\b(?:https?|file)://[^\s\"'`<>()\[\]]+")
 REGISTRY = re.compile(
     r"/simple/?$|//(?:[^/]*[.@])?(?:pypi|pythonhosted|npmjs|registry|artifactory|nexus|devpi)[.:/]", re.I
@@ -227,7 +228,26 @@ def check_standalone(tree: Tree) -> list[str]:
     return problems
 
 
-CHECKS: tuple[Check, ...] = (check_layers, check_circles, check_purity, check_mirrors, check_size, check_standalone)
+def check_codes(tree: Tree) -> list[str]:
+    """No docstring cites a list that is not in the repository (`A1, B2: …`)."""
+    return [
+        f"{path}:{number}: cites a code that no one can look up; say it in words"
+        for path, source in tree.items()
+        if path.endswith(".py")
+        for number, line in enumerate(source.splitlines(), start=1)
+        if CODE.search(line)
+    ]
+
+
+CHECKS: tuple[Check, ...] = (
+    check_layers,
+    check_circles,
+    check_purity,
+    check_mirrors,
+    check_size,
+    check_standalone,
+    check_codes,
+)
 
 
 @pytest.fixture(scope="module")
@@ -407,6 +427,13 @@ def test_a_long_module_is_found() -> None:
     assert run(check_size, "vtc/events.py", "x = 1\n" * 401) == [
         "vtc/events.py:401: over 400 lines; split it, one noun a file"
     ]
+
+
+@pytest.mark.parametrize("code", ["A1, A11: it is", "E4", "B1.", "C1 to C3: it is", "It is (A11)."])
+def test_a_code_of_a_list_elsewhere_is_found(code: str) -> None:
+    quotes = '"' * 3
+    assert len(check_codes({"tests/a.py": f"def f():\n    {quotes}{code}{quotes}"})) == 1
+    assert check_codes({"tests/a.py": f"{quotes}V4.1 and K2 write calls as M3 does.{quotes}"}) == []
 
 
 # Put together here, so that this file itself names no lock file and no registry.
