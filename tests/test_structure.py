@@ -54,6 +54,7 @@ LOCK_FILE = re.compile(
     r"\b(?:(?:uv|poetry|pdm|pixi|Pipfile|Cargo|yarn|bun)\.lock"
     r"|(?:package-lock|npm-shrinkwrap)\.json|pnpm-lock\.ya?ml)\b"
 )
+CODE = re.compile(r'"""[A-Z]\d{1,2}(?:[,:] |\.?"""| to )|# [A-Z]\d{1,2}: |\([A-Z]\d{1,2}\)(?=.*""")')
 URL = re.compile(r"\b(?:https?|file)://[^\s\"'`<>()\[\]]+")
 REGISTRY = re.compile(
     r"/simple/?$|//(?:[^/]*[.@])?(?:pypi|pythonhosted|npmjs|registry|artifactory|nexus|devpi)[.:/]", re.I
@@ -113,6 +114,48 @@ def check_layers(tree: Tree) -> list[str]:
                     "move what both need to a lower layer"
                 )
     return problems
+
+
+def check_circles(tree: Tree) -> list[str]:
+    """Modules, and the parts of a layer (its folders and single modules), import each other in one direction only."""
+    imported = [(path, *one) for path, module in modules(tree) for one in imports(path, module, tree)]
+    found = [
+        (path, line, there) for path, line, name in imported if (there := module_file(name, tree)) not in ("", path)
+    ]
+    problems: dict[str, str] = {}
+    for unit in (str, part):
+        arrows: dict[str, set[str]] = {}
+        for path, _, there in found:
+            if unit(path) != unit(there) and (unit is str or layer(path) == layer(there)):
+                arrows.setdefault(unit(path), set()).add(unit(there))
+        for path, line, there in found:
+            here, other = unit(path), unit(there)
+            if other in arrows.get(here, ()) and here in reached(other, arrows):
+                problem = f"{path}:{line}: imports {other}, which leads back to {here}; move what both need to a third"
+                problems.setdefault(f"{path}:{line}", problem)
+    return list(problems.values())
+
+
+def module_file(name: str, tree: Tree) -> str:
+    """The file of a module of ours by its name; empty for any other."""
+    file = name.replace(".", "/")
+    return next((path for path in (f"{file}.py", f"{file}/__init__.py") if path in tree), "")
+
+
+def part(path: str) -> str:
+    """The part of its layer that a module is in: `vtc/dialects/syntax/forms.py` -> `vtc/dialects/syntax`."""
+    return "/".join(PurePosixPath(path).parts[:3])
+
+
+def reached(start: str, arrows: Mapping[str, set[str]]) -> set[str]:
+    """All that arrows lead to from here."""
+    found: set[str] = set()
+    waiting = [start]
+    while waiting:
+        new = arrows.get(waiting.pop(), set()) - found
+        found |= new
+        waiting += new
+    return found
 
 
 def check_purity(tree: Tree) -> list[str]:
@@ -185,7 +228,26 @@ def check_standalone(tree: Tree) -> list[str]:
     return problems
 
 
-CHECKS: tuple[Check, ...] = (check_layers, check_purity, check_mirrors, check_size, check_standalone)
+def check_codes(tree: Tree) -> list[str]:
+    """No docstring cites a list that is not in the repository (`A1, B2: …`)."""
+    return [
+        f"{path}:{number}: cites a code that no one can look up; say it in words"
+        for path, source in tree.items()
+        if path.endswith(".py")
+        for number, line in enumerate(source.splitlines(), start=1)
+        if CODE.search(line)
+    ]
+
+
+CHECKS: tuple[Check, ...] = (
+    check_layers,
+    check_circles,
+    check_purity,
+    check_mirrors,
+    check_size,
+    check_standalone,
+    check_codes,
+)
 
 
 @pytest.fixture(scope="module")
@@ -284,6 +346,47 @@ def test_an_import_downwards_is_fine(path: str, source: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("modules", "circle"),
+    [
+        (
+            {"proxy/a.py": "from vtc.proxy import b", "proxy/b.py": "def f():\n    from vtc.proxy.a import x"},
+            ["a", "b"],
+        ),
+        (
+            {"wire/a.py": "import vtc.wire.b", "wire/b.py": "from vtc.wire import c", "wire/c.py": "from . import a"},
+            ["a", "b", "c"],
+        ),
+        (
+            {
+                "dialects/arguments/a.py": "from vtc.dialects.syntax import b",
+                "dialects/syntax/c.py": "from vtc.dialects.arguments.d import x",
+                "dialects/arguments/d.py": "",
+                "dialects/syntax/b.py": "",
+            },
+            ["arguments/a", "syntax/c"],
+        ),
+    ],
+)
+def test_a_circle_of_imports_is_found(modules: Tree, circle: list[str]) -> None:
+    tree = {f"vtc/{path}": source for path, source in modules.items()}
+    problems = check_circles(tree)
+    assert len(problems) == len(circle)
+    assert all(f"{path}.py:" in problem for path, problem in zip(circle, problems, strict=True))
+
+
+def test_imports_in_one_direction_are_no_circle() -> None:
+    two = "from vtc.dialects.syntax import b\nfrom vtc.dialects import cache"
+    tree = {
+        "vtc/dialects/arguments/a.py": two,
+        "vtc/dialects/syntax/b.py": "from vtc.dialects.bounded import x\nfrom vtc.dialects.syntax import c",
+        "vtc/dialects/syntax/c.py": "import re",
+        "vtc/dialects/cache.py": "from vtc.dialects.syntax import c",
+        "vtc/dialects/bounded.py": "",
+    }
+    assert check_circles(tree) == []
+
+
+@pytest.mark.parametrize(
     ("path", "source"),
     [
         ("vtc/events.py", "import time"),
@@ -324,6 +427,13 @@ def test_a_long_module_is_found() -> None:
     assert run(check_size, "vtc/events.py", "x = 1\n" * 401) == [
         "vtc/events.py:401: over 400 lines; split it, one noun a file"
     ]
+
+
+@pytest.mark.parametrize("code", ["A1, A11: it is", "E4", "B1.", "C1 to C3: it is", "It is (A11)."])
+def test_a_code_of_a_list_elsewhere_is_found(code: str) -> None:
+    quotes = '"' * 3
+    assert len(check_codes({"tests/a.py": f"def f():\n    {quotes}{code}{quotes}"})) == 1
+    assert check_codes({"tests/a.py": f"{quotes}V4.1 and K2 write calls as M3 does.{quotes}"}) == []
 
 
 # Put together here, so that this file itself names no lock file and no registry.

@@ -1,4 +1,4 @@
-"""A3, A4, A6, A9: the public functions on text."""
+"""The public functions on text."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def call(name: str = "read_file", id_: str = "call_0", **arguments: Any) -> dict
     ],
 )
 def test_the_default_patterns(agent: str, found: bool) -> None:
-    """A1: parts of the user agent, upper and lower case alike."""
+    """Parts of the user agent, upper and lower case alike."""
     assert detect_vtc_client(agent) is found
 
 
 def test_patterns_of_ones_own() -> None:
-    """A1: they replace the default; none recognises nothing, and an empty one is none."""
+    """They replace the default; none recognises nothing, and an empty one is none."""
     assert detect_vtc_client("MyAgent/1", ["myagent"])
     assert not detect_vtc_client("Cline/3", ["myagent"])
     assert not detect_vtc_client("Cline/3", [])
@@ -78,7 +78,7 @@ def test_patterns_of_ones_own() -> None:
     ],
 )
 def test_the_spellings_of_one_call(text: str) -> None:
-    """A3: with and without a wrapper or a namespace; A4: the form of the OpenAI API."""
+    """With and without a wrapper or a namespace; in the form of the OpenAI API."""
     assert parse_vtc_xml(text) == ("", [call()])
     assert parse_vtc_xml(text, allowed_tools=["read_file"]) == ("", [call()])
 
@@ -98,7 +98,7 @@ def test_several_calls_in_one_wrapper() -> None:
 
 
 def test_only_allowed_tools_are_read() -> None:
-    """A6: the others stay text, to the character."""
+    """The others stay text, to the character."""
     other = BARE.replace("read_file", "bash")
     content, calls = parse_vtc_xml(f"a\n{other}\nb\n{BARE}", allowed_tools={"read_file"})
     assert (content, calls) == (f"a\n{other}\nb", [call()])
@@ -194,7 +194,7 @@ def test_a_call_without_a_name_is_the_callers_mistake() -> None:
 
 
 def test_a_text_and_a_call_round_trip() -> None:
-    """A8: what was read is written again as the same text."""
+    """What was read is written again as the same text."""
     listing = '<invoke name="list_files">\n<parameter name="path">.</parameter>\n</invoke>'
     text = f"I will check.\n\n<function_calls>\n{listing}\n</function_calls>"
     content, calls = parse_vtc_xml(text)

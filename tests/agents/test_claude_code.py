@@ -122,7 +122,7 @@ def test_with_vtc_a_text_call_is_carried_out(
 def test_with_vtc_a_model_that_knows_no_tools_learns_them_from_its_prompt(
     dialect: str, claude_code: ClaudeCode, project: Project, network: Network
 ) -> None:
-    """D7, the whole cycle: ask, call, result, answer; the server refuses `tools` and `tool_result`."""
+    """The whole cycle: ask, call, result, answer; the server refuses `tools` and `tool_result`."""
     text = model(dialect, project, strict=True)
     done = claude_code(network.vtc(network.model(text), "vtc_tools=prompt", f"vtc_dialect={dialect}"))
     assert (done.returncode, project.word in done.stdout) == (0, True), done

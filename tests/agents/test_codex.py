@@ -181,7 +181,7 @@ def test_with_vtc_a_text_call_is_carried_out(dialect: str, codex: Codex, project
 def test_with_vtc_a_model_that_knows_no_tools_learns_them_from_its_prompt(
     dialect: str, codex: Codex, project: Project, network: Network
 ) -> None:
-    """D7, the whole cycle: ask, call, result, answer; the server refuses `tools` and `function_call_output`."""
+    """The whole cycle: ask, call, result, answer; the server refuses `tools` and `function_call_output`."""
     text = model(dialect, project, strict=True)
     done = codex(network.vtc(network.model(text), "vtc_tools=prompt", f"vtc_dialect={dialect}"))
     assert (done.returncode, project.word in done.stdout) == (0, True), done

@@ -89,7 +89,7 @@ def test_with_vtc_a_text_call_is_carried_out(
 def test_with_vtc_a_model_that_knows_no_tools_learns_them_from_its_prompt(
     dialect: str, opencode: OpenCode, project: Project, network: Network
 ) -> None:
-    """D7, the whole cycle: ask, call, result, answer; the server refuses `tools` and `role: tool`."""
+    """The whole cycle: ask, call, result, answer; the server refuses `tools` and `role: tool`."""
     upstream = network.model(model(dialect, project, strict=True))
     done = opencode(network.vtc(upstream, "vtc_tools=prompt", f"vtc_dialect={dialect}"))
     assert (done.returncode, project.word in done.stdout) == (0, True), done

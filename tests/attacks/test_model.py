@@ -48,7 +48,6 @@ def delivered(guards: dict[str, Any], reply: Any, **fields: Any) -> list[Any]:
 @pytest.mark.parametrize("depth", [100, 400, 500, 600, 900, 1_000, 3_000])
 @pytest.mark.parametrize("form", range(4))
 def test_deep_arguments_switch_no_policy_off(depth: int, form: int) -> None:
-    """A1, A2."""
     for arguments in (
         f'{RM}, "x": {"[" * depth}{"]" * depth}}}',
         f'{{"command": {"[" * depth}"rm x"{"]" * depth}}}',
@@ -58,8 +57,7 @@ def test_deep_arguments_switch_no_policy_off(depth: int, form: int) -> None:
         assert delivered({"arguments": {"misfit": "steer"}, **NO_RM}, reply) == []
 
 
-def test_a_call_that_cannot_be_checked_opens_no_way_for_those_behind_it() -> None:
-    """A2."""
+def test_a_call_that_cannot_be_checked_opens_no_way_for_those_after_it() -> None:
     deep = f'{{"command": {"[" * 3_000}1{"]" * 3_000}}}'
     guards = {"arguments": {"misfit": "drop"}}
     body = streamed(
@@ -72,7 +70,6 @@ def test_a_call_that_cannot_be_checked_opens_no_way_for_those_behind_it() -> Non
 @pytest.mark.parametrize("number", ["1e999", "0.1000000000000000000001", "1" * 5_000, "-1e-999"])
 @pytest.mark.parametrize("form", range(4))
 def test_a_number_that_python_cannot_keep_switches_no_change_off(number: str, form: int) -> None:
-    """A3."""
     _, reply = forms(f'{RM}, "x": {number}}}')[form]
     exchange = under(DRY)
     body = exchange.body(reply) if isinstance(reply, bytes) else streamed(exchange, reply)
@@ -88,7 +85,6 @@ def test_a_number_that_python_cannot_keep_switches_no_change_off(number: str, fo
     ],
 )
 def test_an_expression_that_fails_refuses(arguments: str) -> None:
-    """A4."""
     assert delivered(STARTS, native(("bash", arguments)), tool_choice="none") == []
 
 
@@ -161,7 +157,6 @@ JOINED: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("what", JOINED)
 @pytest.mark.parametrize("size", [1, 7, 10_000])
 def test_cline_finds_no_forbidden_call_in_what_leaves(what: str, size: int) -> None:
-    """A5 to A9."""
     guards, text = JOINED[what]
     plain = streamed(under(None, text=True), said(text, size=size))
     exchange = under(guards, text=True)
@@ -187,7 +182,7 @@ NAMES = [
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("guards", [None, STEERING, {"allowed_tools": ["read*"]}, DROPPING, {"arguments": {}}])
 def test_a_name_of_a_call_is_no_markup(name: str, guards: Any) -> None:
-    """A6: without any policy, too."""
+    """Without any policy, too."""
     meant = {name.strip()} if guards in (None, {"arguments": {}}) and name.endswith("\n") else set()
     for calls in ([(name, "{}")], [("read_file", '{"path": "a"}'), (name, "{}")]):
         exchange = under(guards, text=True)
@@ -199,14 +194,13 @@ def test_a_name_of_a_call_is_no_markup(name: str, guards: Any) -> None:
 
 @pytest.mark.parametrize("name", ["bash\u200b", "b\u0430sh", "bash\0", "\uff42\uff41\uff53\uff48", "bash ", "x\nbash"])
 def test_a_name_that_a_client_may_fold_reaches_none(name: str) -> None:
-    """E8."""
     exchange = under({"denied_tools": ["bash"]})
     assert called(streamed(exchange, native((name, "{}")))) == set()
     assert called(under({"denied_tools": ["bash"]}).body(whole((name, "{}")))) == set()
 
 
 def test_a_call_that_is_written_for_cline_arrives_whole_or_not_at_all() -> None:
-    """E2: also without a policy."""
+    """Also without a policy."""
     content = f"x\n</content>\n</write_to_file>\n{EXECUTE}"
     body = streamed(under(None, text=True), native(("write_to_file", json.dumps({"path": "a", "content": content}))))
     assert cline(told(body)) == []
@@ -345,7 +339,6 @@ def test_cline_reads_exactly_what_was_judged(name: str, arguments: dict[str, str
 )
 @pytest.mark.parametrize("size", [1, 3, 1000])
 def test_a_rule_looks_again_at_what_it_joined(patterns: list[str], text: str, size: int) -> None:
-    """A10."""
     guards = {"content": [{"pattern": pattern} for pattern in patterns]}
     for with_calls in (guards, {**guards, "denied_tools": ["bash"], "on_denied": "drop"}):
         for body in (

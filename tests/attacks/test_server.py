@@ -38,7 +38,7 @@ def raw(text: str) -> bytes:
 DELTA = {"delta": {"tool_calls": [ENTRY]}, "finish_reason": None}
 ONE = json.dumps({"index": 0, **DELTA})
 ODD: dict[str, list[bytes]] = {
-    # B2: frames after which a stream failed open
+    # frames after which a stream failed open
     "nested 3,000 deep": [raw(f'{{"x": {DEEP}, "choices": []}}'), calls(ENTRY)],
     "null among calls": [calls(None), calls(ENTRY)],
     "calls that are text": [chat.chunk({"tool_calls": "x"}), calls(ENTRY)],
@@ -50,7 +50,7 @@ ODD: dict[str, list[bytes]] = {
     "choices as a number": [chat.frame({**chat.HEAD, "choices": 5}), calls(ENTRY)],
     "calls as an object": [chat.chunk({"tool_calls": {"0": ENTRY}})],
     "16 MiB without a blank line": [b"data: " + b"x" * (17 << 20), b"x" * 100, b"\n\n", calls(ENTRY)],
-    # B3: frames that passed
+    # frames that passed
     "beside a number of 5,000 digits": [raw(f'{{"x": {LONG}, "choices": [{ONE}]}}')],
     "beside something nested": [raw(f'{{"x": {DEEP}, "choices": [{ONE}]}}')],
     "beside a null choice": [choices(None, {"index": 0, **DELTA})],
@@ -171,7 +171,7 @@ WHOLE: dict[str, bytes] = {
 
 @pytest.mark.parametrize("what", WHOLE)
 def test_no_denied_call_leaves_in_an_odd_reply(what: str) -> None:
-    """B1, B4: what takes its place is a reply that any client reads."""
+    """What takes its place is a reply that any client reads."""
     body = WHOLE[what]
     for sent in (body, b"\xef\xbb\xbf" + body):
         for exchange in (under(DENY), under(DENY, stream=False)):
@@ -179,7 +179,7 @@ def test_no_denied_call_leaves_in_an_odd_reply(what: str) -> None:
             assert "bash" not in called(found)
             assert exchange.report.failures == []
             assert isinstance(parsed(found.decode("utf-8-sig")), dict)
-        exchange = under(DENY)  # B5: called a stream
+        exchange = under(DENY)  # called a stream
         found = streamed(exchange, [sent[at : at + 999] for at in range(0, len(sent), 999)])
         assert "bash" not in called(found)
 
@@ -193,7 +193,6 @@ def test_a_reply_that_is_withheld_says_so() -> None:
 
 
 def test_text_in_parts_is_read_for_a_text_client() -> None:
-    """B1."""
     text = "<execute_command><command>rm</command></execute_command>"
     for body in (whole(content=[{"type": "text", "text": text}]),):
         found = under({"denied_tools": ["execute_command"]}, text=True).body(body)
@@ -202,7 +201,7 @@ def test_text_in_parts_is_read_for_a_text_client() -> None:
 
 @pytest.mark.parametrize("text", [False, True])
 def test_a_request_with_deep_arguments_keeps_its_policies(text: bool) -> None:
-    """A11: what a call of the past says does not turn VTC off."""
+    """What a call of the past says does not turn VTC off."""
     arguments = '{"filePath": ' + "[" * 600 + "]" * 600 + "}"
     past = {
         "role": "assistant",
@@ -232,7 +231,6 @@ SCHEMAS = [
 
 @pytest.mark.parametrize("schema", SCHEMAS)
 def test_an_odd_schema_costs_that_schema_alone(schema: Any) -> None:
-    """E1."""
     odd = {"type": "function", "function": {"name": "odd", "description": "Does.", "parameters": schema}}
     for dialect in RULES:
         exchange = under(DENY, model={"tools": "prompt", "dialect": dialect}, tools=[odd, chat.READ])
@@ -294,7 +292,7 @@ def test_no_denied_call_leaves_in_whatever_reply(odd: Any, calls: Any) -> None:
 
 
 def test_json_that_is_declared_a_stream_is_read_up_to_a_size() -> None:
-    """B5: it is read at once, while all others wait; of a longer one no call leaves under a policy, which is told."""
+    """It is read at once, while all others wait; of a longer one no call leaves under a policy, which is told."""
     entry = {"id": "c", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
     for size in (100, MOST_JSON):
         body = chat.encoded(chat.completion("x" * size, "tool_calls", message={"tool_calls": [entry]}))
@@ -309,7 +307,6 @@ def test_json_that_is_declared_a_stream_is_read_up_to_a_size() -> None:
 
 @pytest.mark.parametrize("size", [1, 64, 1 << 20])
 def test_a_last_frame_that_is_too_deep_and_never_ends_arrives(size: int) -> None:
-    """E3."""
     last = b'data: {"choices": ' + b"[" * 3_000 + b"]" * 3_000 + b"}"
     body = b"".join(chat.streamed("Hello.")[:-1]) + last
     stream = under(None, tools=[chat.READ]).stream()

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("impatient")
 
 @pytest.mark.parametrize("what", PROMPTS)
 def test_reading_tools_out_of_a_prompt_is_linear(what: str) -> None:
-    """C1: of the longest that is read, too; what took the time was inside of expressions, where no step is counted."""
+    """Of the longest that is read, too; what took the time was inside of expressions, where no step is counted."""
     few, many = (steps(partial(documented_tools.read, PROMPTS[what](size))) for size in (10_000, 80_000))
     assert many < 10 * few + 1_000
     longest = PROMPTS[what](MOST_PROMPT)[:MOST_PROMPT]
@@ -76,7 +76,6 @@ def most_steps(body: bytes) -> int:
 
 @pytest.mark.parametrize("what", REPLIES)
 def test_the_work_of_a_stream_is_linear_and_none_of_it_long(what: str) -> None:
-    """C2, C3, C5."""
     exchange()
     few, many = (sum(map(steps, pieces(REPLIES[what](count)))) for count in (50, 400))
     assert many < 12 * few + 5_000
@@ -100,7 +99,6 @@ def test_thousands_of_calls_are_too_many(form: str) -> None:
 
 
 def test_choices_are_told_apart_up_to_a_number() -> None:
-    """C5."""
     call = {"index": 0, "id": "c", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
     frames = [chat.chunk({"tool_calls": [call]}, index=index) for index in range(MOST_CHOICES + 10)]
     exchange = under({"denied_tools": ["bash"]}, n=MOST_CHOICES)
@@ -111,7 +109,6 @@ def test_choices_are_told_apart_up_to_a_number() -> None:
 
 
 def test_what_is_told_of_thousands_of_calls_is_short() -> None:
-    """C3."""
     exchange = under({"arguments": {"misfit": "drop"}})
     text = "".join(f'<tool_call>{{"name": "bash", "arguments": [{i}]}}</tool_call>\n' for i in range(3_000))
     streamed(exchange, chat.streamed(*(text[at : at + 500] for at in range(0, len(text), 500))))

@@ -1,6 +1,6 @@
 """The malformed replies of `tests/cases/malformed`: what is recovered, what is refused, and that nothing is invented.
 
-B10: at least 95 % of what can be recovered is, with exactly the arguments that the model wrote, and no call has any
+At least 95 % of what can be recovered is, with exactly the arguments that the model wrote, and no call has any
 other. The rate is printed by the test run.
 """
 
@@ -81,7 +81,6 @@ def test_the_derived_cases_are_what_the_script_derives(dialect: str) -> None:
 
 
 def test_what_can_be_recovered_is_and_nothing_is_invented(capsys: pytest.CaptureFixture[str]) -> None:
-    """B5, B6, B10."""
     outcomes = {file: [(case, case.outcome(case.read([case.text]))) for case in CASES[file]] for file in FILES}
     table = {file: Counter(outcome for _, outcome in pairs) for file, pairs in outcomes.items()}
     total = Counter(outcome for pairs in outcomes.values() for _, outcome in pairs)
@@ -129,7 +128,6 @@ WELL_FORMED = [
 
 @pytest.mark.parametrize("case", WELL_FORMED)
 def test_well_formed_calls_read_alike_with_and_without_repair(case: Case) -> None:
-    """B1."""
     found = []
     for lenient in (True, False):
         case.reader["lenient"] = lenient

@@ -144,7 +144,7 @@ async def run_agent(complete: Complete) -> tuple[str, list[tuple[str, dict[str, 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("dialect", chat.DIALECTS)
 async def test_ask_call_result_answer(dialect: str, way: str, start: Start) -> None:
-    """D7: with each dialect and each way of the SDK, as if the server knew tools."""
+    """With each dialect and each way of the SDK, as if the server knew tools."""
     lab = await start(strict_model(dialect), vtc_tools="prompt", vtc_dialect=dialect, vtc_model="hermes")
     answer, calls = await run_agent(ways(lab)[way])
     assert (answer, calls) == ("It says moose.", [("read", {"filePath": "/etc/motd"})])
@@ -158,7 +158,7 @@ async def test_without_the_addon_such_a_server_is_of_no_use(start: Start) -> Non
 
 
 async def test_two_agents_at_once_do_not_mix(start: Start) -> None:
-    """A10: the state of a stream is its own."""
+    """The state of a stream is its own."""
     gate = asyncio.Barrier(2)
 
     def script(seen: Seen) -> Reply:

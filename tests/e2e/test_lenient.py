@@ -32,7 +32,7 @@ async def asked(lab: Lab, stream: bool = True, model: str = "deepseek-ai/deepsee
 
 @STREAM
 async def test_the_seed_case(stream: bool, start: Start) -> None:
-    """B2, B3, B6, B8: one call with all that was written, the text around it kept, and a person is told."""
+    """One call with all that was written, the text around it kept, and a person is told."""
     lab = await start(replying("I plan.\n\n" + SEED, stream))
     assert await asked(lab, stream) == chat.Read("I plan.", calls=WRITTEN, finish_reason="tool_calls")
     flow = await lab.flow()
@@ -43,7 +43,6 @@ async def test_the_seed_case(stream: bool, start: Start) -> None:
 
 @STREAM
 async def test_escaped_attributes_and_newlines(stream: bool, start: Start) -> None:
-    """B4."""
     text = r"<function_calls>\n<invoke name=\"todo\">\n<parameter name=\"todos\">a</parameter>\n</invoke>\n"
     lab = await start(replying(text + "</function_calls>", stream))
     assert (await asked(lab, stream)).calls == [("todo", {"todos": "a"})]
@@ -60,7 +59,6 @@ async def test_escaped_attributes_and_newlines(stream: bool, start: Start) -> No
     ids=["no call", "beyond repair", "no end"],
 )
 async def test_what_cannot_be_recovered_is_the_text_it_was(text: str, stream: bool, start: Start) -> None:
-    """B5."""
     lab = await start(replying(text, stream))
     assert await asked(lab, stream) == chat.Read(text, finish_reason="stop")
     refusals = (await lab.report())["refusals"]
@@ -69,7 +67,7 @@ async def test_what_cannot_be_recovered_is_the_text_it_was(text: str, stream: bo
 
 @STREAM
 async def test_a_reply_that_was_cut_off_is_not_completed(stream: bool, start: Start) -> None:
-    """B3: with `finish_reason: length` the rest of the string is missing."""
+    """With `finish_reason: length` the rest of the string is missing."""
     lab = await start(replying(SEED, stream, finish="length"))
     assert await asked(lab, stream) == chat.Read(SEED, finish_reason="length")
 
@@ -87,7 +85,7 @@ async def test_a_reply_that_was_cut_off_is_not_completed(stream: bool, start: St
     ],
 )
 async def test_models_that_are_known_to_need_it(model: str, start: Start) -> None:
-    """B7: the DeepSeek V3 family by the names that Vertex AI, Azure and OpenRouter give it."""
+    """The DeepSeek V3 family by the names that Vertex AI, Azure and OpenRouter give it."""
     lab = await start(chat.streamed(SEED))
     assert (await asked(lab, model=model)).calls == WRITTEN
     assert (await lab.report())["model"] == "deepseek-v3"
@@ -105,7 +103,6 @@ async def test_models_that_are_known_to_need_it(model: str, start: Start) -> Non
 async def test_the_option_then_the_profile(
     option: str, profile: bool, repaired: bool, start: Start, tmp_path: Any
 ) -> None:
-    """B7."""
     lines = {"kind": "model", "name": "mine", "match": {"model": chat.MODEL}, "accept": ["invoke"], "lenient": profile}
     (tmp_path / "mine.yaml").write_text(json.dumps(lines))
     lab = await start(chat.streamed(SEED), vtc_profiles=[str(tmp_path)], vtc_lenient=option)
@@ -113,7 +110,7 @@ async def test_the_option_then_the_profile(
 
 
 async def test_the_switch_works_while_running(start: Start) -> None:
-    """B7: in mitmweb's options editor."""
+    """In mitmweb's options editor."""
     lab = await start(chat.streamed(SEED))
     found = []
     for value in ("on", "off", "auto"):
@@ -125,7 +122,6 @@ async def test_the_switch_works_while_running(start: Start) -> None:
 @STREAM
 @pytest.mark.parametrize("lenient", ["on", "off"])
 async def test_well_formed_calls_read_alike(lenient: str, stream: bool, start: Start) -> None:
-    """B1."""
     text = '<function_calls>\n<invoke name="todo">\n<parameter name="todos">a</parameter>\n</invoke>\n</function_calls>'
     lab = await start(replying(text, stream), vtc_lenient=lenient)
     assert await asked(lab, stream) == chat.Read(calls=[("todo", {"todos": "a"})], finish_reason="tool_calls")
@@ -133,7 +129,7 @@ async def test_well_formed_calls_read_alike(lenient: str, stream: bool, start: S
 
 
 async def test_a_call_beyond_the_limit_is_not_repaired(start: Start) -> None:
-    """B9: the size limit is a setting."""
+    """The size limit is a setting."""
     lab = await start(chat.streamed(*SEED), vtc_max_call_bytes=40)
     assert await asked(lab) == chat.Read(SEED, finish_reason="stop")
     assert "longer than 40 bytes" in (await lab.report())["refusals"][0]["reason"]
@@ -143,7 +139,7 @@ async def test_a_call_beyond_the_limit_is_not_repaired(start: Start) -> None:
 async def test_slow_work_is_a_warning(
     tick: float, warned: bool, start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """B9: over 100 ms of work on one reply."""
+    """Over 100 ms of work on one reply."""
     ticks = itertools.count()
     monkeypatch.setattr("vtc.proxy.addon.time.perf_counter", lambda: next(ticks) * tick)
     lab = await start(chat.streamed(SEED))
@@ -156,7 +152,6 @@ async def test_slow_work_is_a_warning(
 
 
 async def test_counts_while_running_and_at_the_end(start: Start, caplog: pytest.LogCaptureFixture) -> None:
-    """B11."""
     caplog.set_level(logging.INFO, "vtc")
     lab = await start(chat.streamed(SEED))
     for _ in range(2):

@@ -74,7 +74,7 @@ STREAMS = {
 
 @pytest.mark.parametrize("name", STREAMS)
 async def test_calls_pass_as_they_came(name: str, start: Start) -> None:
-    """E2, E3, E4: streamed, byte for byte; text beside them is not read any more."""
+    """Streamed, byte for byte; text beside them is not read any more."""
     lab = await start(STREAMS[name])
     assert (await lab.post(ASK)).body == b"".join(STREAMS[name])
     assert (await lab.report())["calls"] == []
@@ -164,7 +164,7 @@ async def test_finish_reason_says_whether_there_are_calls(start: Start) -> None:
 
 @pytest.mark.parametrize("content", [None, "", "I look.", CALL])
 async def test_a_whole_reply_with_calls_passes_as_it_came(content: str | None, start: Start) -> None:
-    """E4: also where the text holds one too."""
+    """Also where the text holds one too."""
     call = {"id": "a", "type": "function", "function": {"name": "read", "arguments": "{}"}}
     body = chat.encoded(chat.completion(content, "tool_calls", message={"tool_calls": [call]}))
     lab = await start(Reply([body], JSON, framing="length"))

@@ -81,7 +81,7 @@ async def policies(lab: Lab) -> list[tuple[str, str, str]]:
 async def test_a_denied_tool_is_not_called(
     manner: str, content: str | None, form: str, stream: bool, start: Start, tmp_path: Path
 ) -> None:
-    """A6: what stands in the call's place is a setting; the other call is delivered."""
+    """What stands in the call's place is a setting; the other call is delivered."""
     reply = calling(form, stream, ("bash", {"command": "ls"}), ("read", {"filePath": "a"}))
     denying = guarded(tmp_path, denied_tools=["ba*"], on_denied=manner, denied_message="Not here.")
     lab = await start(reply, vtc_profiles=denying)
@@ -142,7 +142,7 @@ async def test_a_call_of_a_tool_that_is_not_declared_reaches_the_client(
 
 @pytest.mark.parametrize("tools", ["native", "prompt"])
 async def test_a_denied_tool_is_not_offered(tools: str, start: Start, tmp_path: Path) -> None:
-    """A6: and a `tool_choice` that demands it is dropped."""
+    """A `tool_choice` that demands it is dropped, too."""
     lab = await start(chat.streamed("Hi"), vtc_tools=tools, vtc_profiles=guarded(tmp_path, allowed_tools=["read"]))
     choice = {"type": "function", "function": {"name": "bash"}}
     await lab.post(chat.request(stream=True, tools=[BASH, chat.READ], tool_choice=choice))
@@ -226,7 +226,7 @@ async def test_a_changed_native_call_keeps_the_fields_that_nobody_knows(start: S
 @STREAM
 @FORM
 async def test_reactors_change_a_call(form: str, stream: bool, start: Start, tmp_path: Path) -> None:
-    """A7: a name that nobody offers is read, as a reactor makes an offered one of it."""
+    """A name that nobody offers is read, as a reactor makes an offered one of it."""
     reactors = [
         {"name": "name", "when": {"tools": ["execute"]}, "then": {"rename_tool": "run"}},
         {
@@ -316,7 +316,7 @@ def looping(*, times: int, arguments: str = '{"filePath": "a"}') -> list[chat.Js
 async def test_an_agent_in_a_loop_is_stopped(
     loop: chat.Json, times: int, told: str, stream: bool, start: Start, tmp_path: Path
 ) -> None:
-    """C5: nothing is forwarded; the client gets a complete reply in the form it asked for."""
+    """Nothing is forwarded; the client gets a complete reply in the form it asked for."""
     lab = await start(chat.streamed("Hi"), vtc_profiles=guarded(tmp_path, loop=loop))
 
     def ask(client: openai.OpenAI) -> Any:
@@ -386,7 +386,7 @@ async def test_a_text_client_is_stopped_in_its_own_form(start: Start, tmp_path: 
 @STREAM
 @pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "read"}}])
 async def test_a_call_that_tool_choice_demands_is_missed(choice: Any, stream: bool, start: Start) -> None:
-    """D11: a reply without it is told of, and passes."""
+    """A reply without it is told of, and passes."""
     text = chat.streamed("No.") if stream else Reply([chat.encoded(chat.completion("No."))], JSON, framing="length")
     lab = await start(text)
     assert (await lab.post(chat.request(stream=stream, tool_choice=choice))).message.content == "No."
@@ -396,7 +396,7 @@ async def test_a_call_that_tool_choice_demands_is_missed(choice: Any, stream: bo
 @STREAM
 @FORM
 async def test_one_call_where_the_client_wants_no_more(form: str, stream: bool, start: Start) -> None:
-    """D10: whichever way the calls are written."""
+    """Whichever way the calls are written."""
     lab = await start(calling(form, stream, ("read", {"filePath": "a"}), ("read", {"filePath": "b"})))
     message = (await lab.post(chat.request(stream=stream, parallel_tool_calls=False))).message
     assert message.calls == [("read", {"filePath": "a"})]
@@ -408,7 +408,7 @@ async def test_one_call_where_the_client_wants_no_more(form: str, stream: bool, 
 
 @STREAM
 async def test_fields_that_a_client_does_not_want(stream: bool, start: Start, tmp_path: Path) -> None:
-    """C4: at the top, in choices, in messages and deltas, in usage; and empty lists of calls."""
+    """At the top, in choices, in messages and deltas, in usage; and empty lists of calls."""
     names = ["prompt_logprobs", "stop_reason", "reasoning", "prompt_tokens_details"]
     extra = {"prompt_logprobs": None, "usage": {**chat.USAGE, "prompt_tokens_details": None}}
     inner = {"reasoning": "Hm.", "tool_calls": []}
@@ -470,7 +470,7 @@ BROKEN = '<tool_call>\n{"name": "read", "arguments": {{{\n</tool_call>'
 
 
 async def test_upstream_is_asked_without_streaming(start: Start, tmp_path: Path) -> None:
-    """C1: a chunk with the role, one with the text, one for each call, the finish reason, the usage, `[DONE]`."""
+    """A chunk with the role, one with the text, one for each call, the finish reason, the usage, `[DONE]`."""
     lab = await start(whole(TWO), vtc_profiles=policy(tmp_path, upstream_stream="never"))
     answer = await lab.post(chat.request(stream=True, stream_options={"include_usage": True}))
     sent = lab.upstream.seen[0].json
@@ -489,7 +489,6 @@ async def test_upstream_is_asked_without_streaming(start: Start, tmp_path: Path)
 async def test_a_client_that_does_not_stream_gets_json_and_without_tools_nothing_changes(
     start: Start, tmp_path: Path
 ) -> None:
-    """C1"""
     lab = await start(lambda seen: whole("Hi") if not seen.json["stream"] else Reply(chat.streamed("Hi")),
                       vtc_profiles=policy(tmp_path, upstream_stream="never"))  # fmt: skip
     answer = await lab.post(chat.request(stream=False))
@@ -511,7 +510,7 @@ async def test_errors_of_upstream_pass(start: Start, tmp_path: Path) -> None:
 async def test_the_model_is_asked_again_about_a_call_that_cannot_be_read(
     stream: bool, start: Start, tmp_path: Path
 ) -> None:
-    """B12: once, at the same server with the same credentials; the client sees only the reply that can be read."""
+    """Once, at the same server with the same credentials; the client sees only the reply that can be read."""
     lab = await start(by_turn(whole(BROKEN), whole(TWO)), vtc_profiles=policy(tmp_path, retry={}))
     key = {"authorization": "Bearer sk-1"}
     message = (await lab.post(chat.request(stream=stream), headers=key)).message
@@ -576,7 +575,7 @@ async def test_where_asking_again_does_not_help_the_first_reply_is_given(
 
 
 async def test_asking_again_is_bounded_in_time_and_holds_up_nobody_else(start: Start, tmp_path: Path) -> None:
-    """B12: while one flow waits for its second answer others come and go."""
+    """While one flow waits for its second answer others come and go."""
     asked, released = asyncio.Event(), asyncio.Event()
 
     async def late() -> AsyncIterator[bytes]:
@@ -612,7 +611,7 @@ async def test_a_reply_that_was_cut_off_is_not_asked_about(start: Start, tmp_pat
 
 @STREAM
 async def test_stray_tokens_are_taken_out_of_the_text(stream: bool, start: Start, tmp_path: Path) -> None:
-    """A7: in any cut; the call between them is delivered."""
+    """In any cut; the call between them is delivered."""
     rules = [{"pattern": r"<\|im_end\|>"}, {"pattern": "colour", "replacement": "color"}]
     said = "The colour<|im_end|>.\n" + HERMES("read", {"filePath": "colour"}) + "<|im_end|>"
     reply = Reply(chat.streamed(*said)) if stream else whole(said)

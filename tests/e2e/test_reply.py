@@ -33,7 +33,6 @@ CALLED = chat.Read("Look:", "", [("read", {"filePath": "/a"})], [], "tool_calls"
 
 @STREAM
 async def test_text_and_a_call(stream: bool, start: Start) -> None:
-    """D3, C6: the example of the requirement."""
     lab = await start(replying("Text <read><filePath>/a</filePath></read>", stream))
     message = (await lab.post(chat.request(stream=stream))).message
     assert message == chat.Read("Text", "", [("read", {"filePath": "/a"})], [], "tool_calls")
@@ -54,7 +53,7 @@ async def test_text_and_a_call(stream: bool, start: Start) -> None:
     ],
 )
 async def test_values_arrive_exactly(value: str, stream: bool, start: Start) -> None:
-    """D3: a file's content as the model meant it, without the newlines that only set it off."""
+    """A file's content as the model meant it, without the newlines that only set it off."""
     framed = f"\n{value}\n" if "\n" in value else value
     text = f"<write>\n<filePath>/a</filePath>\n<content>{framed}</content>\n</write>"
     lab = await start(replying(text, stream))
@@ -95,7 +94,7 @@ TYPED = chat.tool(
     ],
 )
 async def test_types_come_from_the_schema(written: dict[str, str], value: Any, stream: bool, start: Start) -> None:
-    """D5: for a dialect in which all values are text."""
+    """For a dialect in which all values are text."""
     lab = await start(replying(chat.DIALECTS["tag"]("typed", {"string": "s", **written}), stream))
     message = (await lab.post(chat.request(stream=stream, tools=[TYPED]))).message
     ((name, arguments),) = message.calls
@@ -118,7 +117,7 @@ async def test_types_come_from_the_schema(written: dict[str, str], value: Any, s
 async def test_a_parameter_that_is_never_closed(
     text: str, lenient: str, message: chat.Read | None, told: str | None, stream: bool, start: Start
 ) -> None:
-    """D8: mended where that is safe, else the text stays text; the report says which and why."""
+    """Mended where that is safe, else the text stays text; the report says which and why."""
     lab = await start(replying(text, stream), vtc_lenient=lenient)
     found = (await lab.post(chat.request(stream=stream))).message
     report = await lab.report()
@@ -145,7 +144,7 @@ UNOFFERED = 'Go. <tool_call>{"name": "rm", "arguments": {"path": "/"}}</tool_cal
 async def test_a_call_of_a_tool_that_is_not_offered(
     unknown_tools: str, message: chat.Read, stream: bool, start: Start, tmp_path: Path
 ) -> None:
-    """D9: by profile left as text, dropped, or lifted."""
+    """By profile left as text, dropped, or lifted."""
     directories = model_profile(tmp_path, unknown_tools=unknown_tools)
     lab = await start(replying(UNOFFERED, stream), vtc_profiles=directories)
     assert (await lab.post(chat.request(stream=stream))).message == message
@@ -161,7 +160,7 @@ THREE = "\n".join(chat.DIALECTS["tag"]("read", {"filePath": path}) for path in "
 
 @STREAM
 async def test_several_calls(stream: bool, start: Start) -> None:
-    """D10, D11: all are lifted, in order and with ids of their own."""
+    """All are lifted, in order and with ids of their own."""
     lab = await start(replying(THREE, stream))
     message = (await lab.post(chat.request(stream=stream))).message
     assert message.calls == [("read", {"filePath": path}) for path in "abc"]
@@ -171,7 +170,7 @@ async def test_several_calls(stream: bool, start: Start) -> None:
 @STREAM
 @pytest.mark.parametrize("why", ["max_calls", "parallel_tool_calls"])
 async def test_only_one_call(why: str, stream: bool, start: Start, tmp_path: Path) -> None:
-    """D10: by profile or because the request forbids more, the first is kept and the report names the others."""
+    """By profile or because the request forbids more, the first is kept and the report names the others."""
     profiles = model_profile(tmp_path, max_calls=1) if why == "max_calls" else []
     fields = {"parallel_tool_calls": False} if why == "parallel_tool_calls" else {}
     lab = await start(replying("Hi.\n" + THREE, stream), vtc_profiles=profiles)
@@ -185,14 +184,14 @@ async def test_only_one_call(why: str, stream: bool, start: Start, tmp_path: Pat
 
 @STREAM
 async def test_a_forbidden_call_is_text(stream: bool, start: Start) -> None:
-    """D11: with `tool_choice: none` nothing is read."""
+    """With `tool_choice: none` nothing is read."""
     lab = await start(reply := replying(THREE, stream))
     answer = await lab.post(chat.request(stream=stream, tool_choice="none"))
     assert answer.body == b"".join(reply.pieces)  # type: ignore[arg-type]
 
 
 async def test_ids_are_unique_in_the_conversation(start: Start) -> None:
-    """D11: also where a model gives its calls ids of its own that it has used before."""
+    """Also where a model gives its calls ids of its own that it has used before."""
     lab = await start(by_turn(*[chat.streamed(THREE)] * 3))
     messages: list[Any] = [{"role": "user", "content": "x"}]
     ids: list[str] = []
@@ -270,7 +269,7 @@ async def test_a_tool_that_is_named_like_a_marker(text: str, stream: bool, start
     ids=["tools tag", "one object", "an object a line", "objects that are no calls"],
 )
 async def test_qwen2_5(text: str, message: chat.Read, stream: bool, start: Start) -> None:
-    """C2, C3, C6: recognised by its name, streaming all the way or not at all."""
+    """Recognised by its name, streaming all the way or not at all."""
     lab = await start(replying(text, stream))
     answer = await lab.post(chat.request(stream=stream, model="Qwen/Qwen2.5-7B-Instruct"))
     assert answer.message == message
@@ -303,7 +302,7 @@ async def test_a_reply_that_was_cut_off(stream: bool, start: Start) -> None:
 
 
 async def test_a_very_long_call_is_released_as_text(start: Start) -> None:
-    """A5: the limit is a setting, and the report says that it was met."""
+    """The limit is a setting, and the report says that it was met."""
     text = chat.DIALECTS["tag"]("write", {"filePath": "a", "content": "x" * 5000})
     frames = chat.streamed(*[text[i : i + 100] for i in range(0, len(text), 100)])
     lab = await start(frames, vtc_max_call_bytes=1000)

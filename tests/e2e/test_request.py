@@ -44,7 +44,7 @@ async def prompting(start: Start, dialect: str = "tag") -> Lab:
 
 @pytest.mark.parametrize("dialect", chat.DIALECTS)
 async def test_tools_go_into_the_system_message(dialect: str, start: Start) -> None:
-    """D2: one is made if there is none; the tools leave the request, and everything else stays."""
+    """One is made if there is none; the tools leave the request, and everything else stays."""
     lab = await prompting(start, dialect)
     choice = {"tool_choice": "auto", "parallel_tool_calls": True}
     found = await sent(lab, **choice, temperature=0.5, metadata={"x": "é"}, stop=["\n"], seed=2**70)
@@ -59,7 +59,7 @@ async def test_tools_go_into_the_system_message(dialect: str, start: Start) -> N
 @pytest.mark.parametrize("role", ["system", "developer"])
 @pytest.mark.parametrize("content", ["Be brief.", [{"type": "text", "text": "Be brief.", "cache_control": {"a": 1}}]])
 async def test_a_system_message_is_added_to(role: str, content: Any, start: Start) -> None:
-    """D2: what it said comes first, in the form it had."""
+    """What it said comes first, in the form it had."""
     lab = await prompting(start)
     messages = [{"role": role, "content": content, "name": "boss"}, {"role": "user", "content": "hello"}]
     system, user = (await sent(lab, messages=messages))["messages"]
@@ -74,7 +74,7 @@ async def test_a_system_message_is_added_to(role: str, content: Any, start: Star
 
 
 async def test_the_same_tools_make_the_same_prompt(start: Start) -> None:
-    """D2: prompt caches hold from turn to turn and from conversation to conversation."""
+    """Prompt caches hold from turn to turn and from conversation to conversation."""
     lab = await prompting(start)
     prompts = {
         (await sent(lab, content=content, tools=tools))["messages"][0]["content"]
@@ -101,7 +101,7 @@ async def test_a_tools_own_texts_are_data(start: Start) -> None:
     ],
 )
 async def test_tool_choice_is_told(choice: Any, told: str | None, start: Start) -> None:
-    """D11: the server cannot force what it does not know."""
+    """The server cannot force what it does not know."""
     lab = await prompting(start)
     found = await sent(lab, tool_choice=choice)
     prompt = found["messages"][0]["content"]
@@ -111,7 +111,7 @@ async def test_tool_choice_is_told(choice: Any, told: str | None, start: Start) 
 
 
 async def test_forbidden_tools_are_not_told(start: Start) -> None:
-    """D11: with `tool_choice: none` the model learns of no tool, but reads what it did before."""
+    """With `tool_choice: none` the model learns of no tool, but reads what it did before."""
     lab = await prompting(start)
     messages = [called(("a", "read", {"filePath": "/a"})), result("a", "x"), {"role": "user", "content": "So?"}]
     found = await sent(lab, messages=messages, tool_choice="none")
@@ -140,7 +140,7 @@ async def test_the_older_form_of_tools_is_told_too(start: Start) -> None:
 
 
 async def test_calls_and_results_become_text(start: Start) -> None:
-    """D7: several results after one turn stay in order, each by its tool's name; empty ones say so."""
+    """Several results after one turn stay in order, each by its tool's name; empty ones say so."""
     lab = await prompting(start)
     messages = [
         {"role": "user", "content": "one"},
@@ -250,7 +250,7 @@ ODD = b'{ "model":"m",\r\n\t"messages" : [ {"role":"user","content":"\\u00e9 \xc
 async def test_a_request_that_needs_nothing_is_byte_identical(
     body: bytes, settings: dict[str, Any], start: Start
 ) -> None:
-    """A2, E4: the bytes of the body and every header but the one that makes the reply readable."""
+    """The bytes of the body and every header but the one that makes the reply readable."""
     lab = await start(OK, **settings)
     headers = {"x-Custom": "1", "authorization": "Bearer sk-secret", "accept-encoding": "gzip, br"}
     await lab.post(body, headers=headers)
@@ -325,7 +325,7 @@ async def test_odd_schemas_do_no_harm(how: str, parameters: Any, start: Start) -
 
 
 async def test_other_paths_and_methods_are_nobodys_business(start: Start) -> None:
-    """A2: also when their bodies look familiar."""
+    """Also when their bodies look familiar."""
     text = chat.DIALECTS["tag"]("read", {"filePath": "/a"})
     body = chat.encoded(chat.completion(text))
     lab = await start(Reply([body], {**JSON, "content-encoding": "identity"}, framing="length"), vtc_tools="prompt")

@@ -25,7 +25,7 @@ def script_of(seen: Seen, text: str, finish: str = "stop") -> Reply:
 
 
 async def test_the_chunks_of_a_call_have_the_shape_that_every_client_takes(start: Start) -> None:
-    """D6: role, text, then index, id, type and the whole name with empty arguments, the arguments, finish, usage."""
+    """Role, text, then index, id, type and the whole name with empty arguments, the arguments, finish, usage."""
     lab = await start(chat.streamed(*REPLY))
     answer = await lab.post(ASK)
     assert answer.headers["content-type"] == "text/event-stream"
@@ -52,7 +52,7 @@ def call(index: int, **function: str) -> Any:
 
 @pytest.mark.parametrize("dialect", chat.DIALECTS)
 async def test_markup_may_be_cut_anywhere(dialect: str, start: Start) -> None:
-    """D6: each place at which a reply's text can be cut in two, and all of them at once, give the same message."""
+    """Each place at which a reply's text can be cut in two, and all of them at once, give the same message."""
     text = "Let me look.\n\n" + chat.DIALECTS[dialect]("read", {"filePath": "/a"})
     replies = [chat.streamed(text[:cut], text[cut:]) for cut in range(1, len(text))]
     lab = await start(by_turn(*replies, chat.streamed(*text)), vtc_dialect=dialect)
@@ -115,7 +115,7 @@ WITHOUT_CALLS = ["nothing", "white space", "text", "cut off", "never closed", "n
 
 @pytest.mark.parametrize("name", [*WITHOUT_CALLS, "fence", "code span", "almost"])
 async def test_a_reply_without_calls_is_byte_identical(name: str, start: Start) -> None:
-    """D4: streamed or whole; text that had to wait leaves in the frames that it came in."""
+    """Streamed or whole; text that had to wait leaves in the frames that it came in."""
     pieces = chat.streamed(*REPLIES[name], finish="length")
     lab = await start(by_turn(pieces, Reply([chat.encoded(chat.completion(REPLIES[name], "length"))], JSON)))
     assert (await lab.post(ASK)).body == b"".join(pieces)

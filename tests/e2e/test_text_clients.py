@@ -105,7 +105,7 @@ def client(**settings: Any) -> chat.Json:
 async def test_a_client_is_recognised_by_its_user_agent(
     agent: str, start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A1, A11: the reason names agent and pattern, in the report and at debug level."""
+    """The reason names agent and pattern, in the report and at debug level."""
     caplog.set_level(logging.DEBUG, "vtc")
     lab = await start(replying(chat.DIALECTS["hermes"]("read_file", {"path": "a.py"}), True))
     answer = await ask(lab, stream=True, agent=agent)
@@ -127,7 +127,7 @@ async def test_a_client_is_recognised_by_its_prompt(start: Start) -> None:
 
 
 async def test_a_client_that_declares_tools_is_native(start: Start) -> None:
-    """A1: also under the name of a text client, and with a prompt like one."""
+    """Also under the name of a text client, and with a prompt like one."""
     lab = await start(replying(chat.DIALECTS["tag"]("read", {"filePath": "/a"}), True))
     body = request(stream=True, system=CLINE.replace("path", "filePath")) | {"tools": chat.TOOLS}
     assert (await ask(lab, body)).message.calls == [("read", {"filePath": "/a"})]
@@ -136,7 +136,7 @@ async def test_a_client_that_declares_tools_is_native(start: Start) -> None:
 
 @STREAM
 async def test_a_client_that_is_not_recognised_is_left_alone(stream: bool, start: Start) -> None:
-    """A2, A11: not a byte changes, and the report says why."""
+    """Not a byte changes, and the report says why."""
     reply = replying(f"{chat.DIALECTS['hermes']('read_file', {'path': 'a.py'})} {READ}", stream)
     lab = await start(reply)
     body = request(stream=stream, system="You are kind.")
@@ -149,7 +149,7 @@ async def test_a_client_that_is_not_recognised_is_left_alone(stream: bool, start
 
 @STREAM
 async def test_no_patterns_turn_the_recognition_off(stream: bool, start: Start) -> None:
-    """A1: by name and by prompt."""
+    """By name and by prompt."""
     reply = replying(chat.DIALECTS["hermes"]("read_file", {"path": "a.py"}), stream)
     lab = await start(reply, vtc_client_patterns=[])
     assert (await ask(lab, stream=stream)).body == b"".join(reply.pieces)  # type: ignore[arg-type]
@@ -157,7 +157,7 @@ async def test_no_patterns_turn_the_recognition_off(stream: bool, start: Start) 
 
 
 async def test_patterns_of_ones_own(start: Start) -> None:
-    """A1: the list is a setting, and can be changed while running."""
+    """The list is a setting, and can be changed while running."""
     lab = await start(replying(chat.DIALECTS["hermes"]("read_file", {"path": "a.py"}), True))
     lab.set(vtc_client_patterns=["MyAgent"])
     assert (await ask(lab, stream=True, agent="myagent/1")).message.content == READ
@@ -269,7 +269,7 @@ REFUSED = {
 
 
 async def test_why_a_call_was_not_read_is_told(start: Start) -> None:
-    """A11: what looked like a call stays text, and the report has the reason."""
+    """What looked like a call stays text, and the report has the reason."""
     lab = await start(by_turn(*(chat.streamed(text) for text in REFUSED)))
     for text, reason in REFUSED.items():
         assert await told(lab, stream=True) == text
@@ -277,7 +277,7 @@ async def test_why_a_call_was_not_read_is_told(start: Start) -> None:
 
 
 async def test_a_call_that_is_too_long_is_text(start: Start) -> None:
-    """A5: the limit is a setting, and the report says so."""
+    """The limit is a setting, and the report says so."""
     text = chat.DIALECTS["hermes"]("write_to_file", {"path": "a", "content": "x" * 3_000})
     lab = await start(replying(text, True), vtc_max_call_bytes=1_000)
     assert await told(lab, stream=True) == text
@@ -288,7 +288,7 @@ async def test_a_call_that_is_too_long_is_text(start: Start) -> None:
 
 
 async def test_no_markup_of_another_dialect_is_ever_shown(start: Start) -> None:
-    """A5, A8: text flows on; the call is set off by two newlines, however the reply was cut."""
+    """Text flows on; the call is set off by two newlines, however the reply was cut."""
     for dialect in ("hermes", "invoke", "qwen3-coder", "tools-tag"):
         text = "I will check.\n" + chat.DIALECTS[dialect]("list_files", {"path": "."})
         cuts = [[text[:at], text[at:]] for at in range(1, len(text), 7)]
@@ -362,7 +362,7 @@ SPECIAL: dict[str, tuple[str, str, dict[str, Any], str]] = {
 
 @STREAM
 async def test_special_bodies_reach_the_client_as_it_reads_them(stream: bool, start: Start) -> None:
-    """E2 for escapes: from Hermes and from native calls alike, values are raw."""
+    """From Hermes and from native calls alike, values are raw."""
     replies = []
     for _, tool, arguments, _ in SPECIAL.values():
         hermes = f"<tool_call>\n{json.dumps({'name': tool, 'arguments': arguments})}\n</tool_call>"
@@ -527,7 +527,7 @@ async def test_denials_errors_and_missing_results(start: Start) -> None:
 
 @STREAM
 async def test_native_calls_are_given_as_text(stream: bool, start: Start) -> None:
-    """E1, A8: also from a server that parses on its own; the calls follow the content and stand alone."""
+    """Also from a server that parses on its own; the calls follow the content and stand alone."""
     lab = await start(by_turn(*(calling(stream, ("list_files", {"path": "."}), content=said) for said in SAYINGS)))
     for content, expected in SAYINGS.items():
         assert await told(lab, stream=stream) == expected, content
@@ -544,7 +544,7 @@ SAYINGS: dict[str | None, str] = {
 
 @STREAM
 async def test_the_gap_before_a_call_is_a_setting(stream: bool, tmp_path: Path, start: Start) -> None:
-    """A8: a number of newlines."""
+    """It is a number of newlines."""
     replies = [calling(stream, ("list_files", {"path": "."}), content=said) for said in ("One.", "Two.\n")]
     lab = await start(by_turn(*replies), vtc_profiles=profiles(tmp_path, client=client(call_gap=1)))
     assert [await told(lab, stream=stream) for _ in range(2)] == [f"One.\n{LIST}", f"Two.\n{LIST}"]
@@ -565,7 +565,7 @@ BOTH = [("read_file", {"path": "a.py"}), ("list_files", {"path": "."})]
 async def test_parallel_calls_reach_the_client_as_its_profile_says(
     settings: chat.Json, expected: str, tmp_path: Path, start: Start
 ) -> None:
-    """E2: interleaved by index."""
+    """Their pieces alternate, told apart by index."""
     replies = [calling(stream, *BOTH, content="Both.") for stream in BOTH_WAYS]
     lab = await start(by_turn(*replies), vtc_profiles=profiles(tmp_path, client=client(**settings)))
     for stream in BOTH_WAYS:
@@ -686,8 +686,7 @@ STREAMS: dict[str, tuple[list[bytes], str]] = {
 }
 
 
-async def test_the_ways_in_which_calls_are_streamed(tmp_path: Path, start: Start) -> None:
-    """E2."""
+async def test_calls_that_are_streamed_in_any_way_become_text(tmp_path: Path, start: Start) -> None:
     replies = [frames for frames, _ in STREAMS.values()]
     lab = await start(by_turn(*replies), vtc_profiles=profiles(tmp_path, client=client()))
     for name, (_, expected) in STREAMS.items():
@@ -721,7 +720,6 @@ ENDS: dict[str, Reply] = {
 
 
 async def test_every_end_of_a_stream_delivers_what_was_complete(start: Start) -> None:
-    """E3."""
     lab = await start(by_turn(*ENDS.values()))
     for name, reply in ENDS.items():
         answer = await ask(lab, stream=True)
@@ -732,7 +730,7 @@ async def test_every_end_of_a_stream_delivers_what_was_complete(start: Start) ->
 
 
 async def test_a_connection_that_breaks_leaves_nothing_behind(start: Start) -> None:
-    """E3, A10: what was sent has arrived, and the next stream begins afresh."""
+    """What was sent has arrived, and the next stream begins afresh."""
     broken = Reply(chat.streamed("I will.", "\n\n<read_file>\n<pa")[:3], cut=True)
     lab = await start(by_turn(broken, replying(READ, True)))
     with pytest.raises(Exception, match="peer closed connection"):
@@ -772,7 +770,6 @@ async def test_a_call_without_a_name_is_not_delivered(stream: bool, start: Start
 
 @STREAM
 async def test_native_deltas_pass_to_a_native_client_as_they_came(stream: bool, start: Start) -> None:
-    """E4."""
     reply = calling(stream, *BOTH, content="Both.")
     lab = await start(reply)
     body = request(stream=stream) | {"tools": chat.TOOLS}
@@ -783,7 +780,7 @@ async def test_native_deltas_pass_to_a_native_client_as_they_came(stream: bool, 
 
 
 async def test_two_streams_of_one_client_never_mix(start: Start) -> None:
-    """A10: one is in Hermes, one is native; each piece of the one goes with a piece of the other."""
+    """One is in Hermes, one is native; each piece of the one goes with a piece of the other."""
     gate = asyncio.Barrier(2)
     hermes = chat.DIALECTS["hermes"]("read_file", {"path": "one"})
     native = json.dumps({"path": "two"})

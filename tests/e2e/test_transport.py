@@ -172,7 +172,7 @@ ENDS = {
 @pytest.mark.parametrize("dialect", ["hermes", "tag", "invoke"])
 @pytest.mark.parametrize("end", ENDS)
 async def test_ends_of_a_stream(end: str, dialect: str, start: Start) -> None:
-    """E3: however a stream ends, a complete call is delivered, with a finish reason that says so."""
+    """However a stream ends, a complete call is delivered, with a finish reason that says so."""
     call = chat.DIALECTS[dialect]("read", {"filePath": "/a"})
     lab = await start([chat.ROLE, *chat.said(*f"Go {call}"), *ENDS[end]])
     answer = await lab.post(ASK)
@@ -182,7 +182,7 @@ async def test_ends_of_a_stream(end: str, dialect: str, start: Start) -> None:
 
 @pytest.mark.parametrize("end", ENDS)
 async def test_ends_of_a_stream_without_calls(end: str, start: Start) -> None:
-    """E3, D4: not a byte is added or lost, nor held back for ever."""
+    """Not a byte is added or lost, nor held back for ever."""
     frames = [chat.ROLE, *chat.said("Hi", " <read>", "<filePath>/a \n"), *ENDS[end]]
     lab = await start(frames)
     assert (await lab.post(ASK)).body == b"".join(frames)
@@ -190,7 +190,7 @@ async def test_ends_of_a_stream_without_calls(end: str, start: Start) -> None:
 
 @pytest.mark.parametrize("framing", ["chunked", "length"])
 async def test_a_stream_that_breaks_off(framing: Literal["chunked", "length"], start: Start) -> None:
-    """E3: what was complete was delivered before; the client learns that the connection broke."""
+    """What was complete was delivered before; the client learns that the connection broke."""
     two = "".join(chat.DIALECTS["invoke"]("read", {"filePath": path}) for path in ("/a", "/b"))
     lab = await start(Reply([chat.ROLE, *chat.said(*two[:-30])], framing=framing, cut=True))
     body = b""

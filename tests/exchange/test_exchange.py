@@ -147,7 +147,7 @@ def call(dialect: str, *repairs: str) -> dict[str, Any]:
     ],
 )
 def test_the_report_in_one_line(report: Report, summary: str) -> None:
-    """B8: what was done, for the list of flows; empty where nothing was."""
+    """What was done, for the list of flows; empty where nothing was."""
     assert report.summary() == summary
 
 

@@ -61,7 +61,7 @@ def test_more_calls_than_the_limit_are_dropped_and_reported() -> None:
 
 @pytest.mark.parametrize(("allowed", "found"), [(("*",), 1), (("RE*",), 1), (("write", "bash"), 0), ((), 0)])
 def test_an_allow_list_restricts_what_is_lifted(allowed: tuple[str, ...], found: int) -> None:
-    """A6: the call of another tool stays the text it was, and the report says why (A11)."""
+    """The call of another tool stays the text it was, and the report says why."""
     events, report = whole(ReplyPlan(guards=(Guards(allowed_tools=allowed),)), f"Hi.\n{CALL}")
     assert sum(isinstance(event, Call) for event in events) == found
     assert "".join(event.raw for event in events) == f"Hi.\n{CALL}"

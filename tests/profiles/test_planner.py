@@ -145,13 +145,12 @@ def test_what_is_decided(request_: dict[str, Any], expected: dict[str, Any]) -> 
     ],
 )
 def test_why(request_: dict[str, Any], reason: str) -> None:
-    """A11: every decision has a line for people."""
+    """Every decision has a line for people."""
     assert reason in plan(**request_).why
 
 
 @pytest.mark.parametrize("agent", ["cLiNe", "my-kilo-thing", "RooCode/3"])
 def test_patterns_are_parts_of_the_user_agent_in_any_case(agent: str) -> None:
-    """A1."""
     assert plan(agent, tools=None, messages=PROMPTED).reply.client_text is not None
 
 
@@ -187,7 +186,7 @@ def planned(settings: dict[str, Any] | None = None, *, profile: Any = (), **fiel
     ],
 )
 def test_lenient(option: str, of_profile: bool | None, lenient: bool) -> None:
-    """B7: the option, then the model's profile, then the default."""
+    """The option, then the model's profile, then the default."""
     assert planned({"lenient": option}, profile={"lenient": of_profile}).reading.lenient == lenient
 
 
@@ -202,7 +201,7 @@ def test_lenient(option: str, of_profile: bool | None, lenient: bool) -> None:
     ],
 )
 def test_max_calls(of_profile: int | None, fields: dict[str, Any], most: int | None) -> None:
-    """D10: what the client can take, then what the profile says."""
+    """What the client can take, then what the profile says."""
     assert planned(profile={"max_calls": of_profile}, **fields).reply.max_calls == most
 
 
@@ -305,8 +304,7 @@ def test_a_setting_names_what_there_is(setting: str) -> None:
 
 
 @pytest.mark.parametrize(("written", "expected"), [("read*", "read*"), (("read", "b"), ("read", "b"))])
-def test_the_allow_list_of_a_model(written: Any, expected: Any, tmp_path: Path) -> None:
-    """A6"""
+def test_tools_that_a_model_profile_does_not_allow_are_withheld(written: Any, expected: Any, tmp_path: Path) -> None:
     globs = written if isinstance(written, str) else list(written)
     text = f"kind: model\nname: mine\nmatch: {{model: mine}}\nguards: {{allowed_tools: {globs!r}}}\n"
     (tmp_path / "mine.yaml").write_text(text, "utf-8")

@@ -242,7 +242,7 @@ def ended(flows: Flows, how: str) -> http.HTTPFlow:
 
 @pytest.mark.parametrize("how", ["response", "error"])
 def test_a_flow_that_ended_is_reported_and_forgotten(how: str, flows: Flows) -> None:
-    """A10: a stream that died is told of like one that ended, and only once."""
+    """A stream that died is told of like one that ended, and only once."""
     flow = ended(flows, how)
     assert [call["name"] for call in flow.metadata[METADATA]["calls"]] == ["read"]
     flow.comment = "mine"
@@ -253,7 +253,7 @@ def test_a_flow_that_ended_is_reported_and_forgotten(how: str, flows: Flows) -> 
 
 @pytest.mark.parametrize("how", ["response", "error", None])
 def test_nothing_is_kept_of_a_flow(how: str | None, flows: Flows) -> None:
-    """A10: not even of one for which no end is ever told."""
+    """Not even of one for which no end is ever told."""
     flow = ended(flows, how) if how else flows.answering()
     gone = weakref.ref(flow)
     del flow
@@ -282,7 +282,7 @@ def test_a_whole_reply(flows: Flows) -> None:
 
 
 def test_stats_as_a_command_and_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
-    """B11: while running, from mitmweb's command bar, and when mitmproxy ends."""
+    """While running, from mitmweb's command bar, and when mitmproxy ends."""
     addon = VirtualToolCalling()
     with taddons.context(addon) as context:
         context.configure(addon, vtc_mode="rewrite")

@@ -38,7 +38,7 @@ def test_nothing_yet() -> None:
 
 
 def test_figures_add_up_by_model() -> None:
-    """B11: success and repairs, by the repair's name without what it was done to."""
+    """Success and repairs, by the repair's name without what it was done to."""
     found = json.loads(json.dumps(counted(*B, Report(client="c", model="a", seconds=0.125)).as_dict()))
     expected: dict[str, Any] = {
         "exchanges": 2,

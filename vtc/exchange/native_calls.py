@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 from vtc.dialects.arguments import fitting, values
 from vtc.dialects.arguments.broken_json import Expected
-from vtc.dialects.arguments.envelope import SYNONYMS
 from vtc.dialects.reading import repairs as repairs_of_text
 from vtc.dialects.reading.cut import json_closers
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
+from vtc.dialects.syntax.description import SYNONYMS
 from vtc.events import Call, Tool, ToolCall
 
 MOST_OBJECTS = 16

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from vtc.events import Call, Denied, Event, Intervention, Manner, OnFailure
+from vtc.guards.guard import Guard
 from vtc.guards.patterns import Patterns, any_match
 
 INSTEAD: Mapping[Manner, str] = {
@@ -14,14 +15,19 @@ INSTEAD: Mapping[Manner, str] = {
 }
 
 
-class Access:
+class Access(Guard):
     """Refuses calls of tools that are not allowed, or denied."""
 
-    held = ""
-    reads_text = False
-    on_failure: OnFailure = "refuse"
-
-    def __init__(self, allowed: Patterns, denied: Patterns, manner: Manner, message: str = "") -> None:
+    def __init__(
+        self,
+        allowed: Patterns,
+        denied: Patterns,
+        manner: Manner,
+        message: str = "",
+        *,
+        on_failure: OnFailure = "refuse",
+    ) -> None:
+        super().__init__(refuses=lambda name: self.fault(name) is not None, on_failure=on_failure)
         self._allowed = allowed
         self._denied = denied
         self._manner: Manner = manner
@@ -45,6 +51,3 @@ class Access:
             Intervention(policy, "refused", name, f"{reason}; {INSTEAD[self._manner]}"),
             Denied(event.raw, event.call, self._manner, message),
         ]
-
-    def finish(self) -> list[Event]:
-        return []

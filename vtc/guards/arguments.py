@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from vtc.events import Call, Denied, Event, Intervention, Manner, OnFailure, Tool
 from vtc.guards import json_text
 from vtc.guards.budget import Budget, TakesTooLongError
+from vtc.guards.guard import Guard, always
 from vtc.guards.schema import counted
 
 # `jsonschema` is slow to import, and most profiles check no arguments: it is imported where it is used.
@@ -89,11 +90,8 @@ class Checker:
             raise Uncheckable(f"the tool's schema refers to what it does not hold: {error.ref}") from None
 
 
-class Arguments:
+class Arguments(Guard):
     """Checks each call; what becomes of a misfit is a setting, `None` being to pass it."""
-
-    held = ""
-    reads_text = False
 
     def __init__(
         self,
@@ -104,7 +102,7 @@ class Arguments:
         on_failure: OnFailure = "refuse",
         budget: Budget | None = None,
     ) -> None:
-        self.on_failure: OnFailure = "refuse" if manner and on_failure == "refuse" else "pass"
+        super().__init__(refuses=always if manner else None, on_failure=on_failure)
         self._tools = tools
         self._checkers: dict[str, Checker] = {}
         self._coerce = coerce
@@ -154,9 +152,6 @@ class Arguments:
             Intervention("arguments", "refused", name, reason, fault.quoted),
             Denied(event.raw, event.call, self._manner, message),
         ]
-
-    def finish(self) -> list[Event]:
-        return []
 
 
 def _told(error: ValidationError) -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -12,10 +11,11 @@ from vtc.guards.access import Access
 from vtc.guards.arguments import Arguments
 from vtc.guards.budget import Budget
 from vtc.guards.content import Content, Joined, Rule
+from vtc.guards.guard import Guard, UndeclaredRefusalError
 from vtc.guards.keys import Keys
 from vtc.guards.loops import Loop
 from vtc.guards.names import Names, is_name
-from vtc.guards.patterns import Patterns, any_match, check, each
+from vtc.guards.patterns import Patterns, check, each
 from vtc.guards.reactors import MOST_REASON, Reactor, Reactors
 
 
@@ -62,14 +62,13 @@ class Guards(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     @property
     def on_calls(self) -> bool:
-        """Whether calls are looked at."""
-        return self.is_access or bool(self.reactors) or self.arguments is not None
+        """True if calls are looked at."""
+        return any(True for _ in self.on_each_call({}))
 
     @property
     def is_strict(self) -> bool:
         """True if nothing may leave that these policies have not seen."""
-        refuses = bool(self.arguments and self.arguments.misfit) or any(one.then.guards for one in self.reactors)
-        return self.on_failure == "refuse" and (self.is_access or refuses)
+        return any(guard.on_failure == "refuse" for guard in self.on_each_call({}))
 
     @property
     def spelled(self) -> list[str]:
@@ -77,31 +76,25 @@ class Guards(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
         reactors = [name for one in self.reactors for name in each(one.when.tools)]
         return [name for name in (*each(self.denied_tools), *reactors) if is_name(name)]
 
-    def may_refuse(self, name: str) -> bool:
-        """Whether a call of this tool may be one that is not to be carried out."""
-        if self.arguments and self.arguments.misfit:
-            return True
-        if any(one.then.guards and any_match(one.when.tools, name) for one in self.reactors):
-            return True
-        return self.is_access and self.access().fault(name) is not None
+    def on_each_call(self, tools: Mapping[str, Tool], budget: Budget | None = None) -> Iterator[Guard]:
+        """Make the guards that look at calls. All that these policies may refuse is asked of them."""
+        how = self.on_failure
+        if self.reactors:
+            yield Reactors(self.reactors, tools, how, budget)
+        if self.is_access:
+            yield self.access()
+        if self.arguments:
+            coerce, misfit = self.arguments.coerce, self.arguments.misfit
+            yield Arguments(tools, coerce=coerce, manner=misfit, on_failure=how, budget=budget)
 
     def access(self) -> Access:
-        return Access(self.allowed_tools, self.denied_tools, self.on_denied, self.denied_message)
+        return Access(
+            self.allowed_tools, self.denied_tools, self.on_denied, self.denied_message, on_failure=self.on_failure
+        )
 
 
-class Guard(Protocol):
-    """A policy on one choice of a reply; the `raw` of what it returns joined is that of what it was fed."""
-
-    held: str
-    """Text that it has not returned yet."""
-    reads_text: bool
-    """False if it passes all text at once, as it came."""
-    on_failure: OnFailure
-    """What becomes of a call on which it raises."""
-
-    def feed(self, event: Event) -> list[Event]: ...
-
-    def finish(self) -> list[Event]: ...
+ORDER = (Reactors, Access, Arguments)
+"""The order of guards on calls. Reactors come first, so that what they make of a call is what the others look at."""
 
 
 class Chain:
@@ -133,9 +126,14 @@ class Chain:
 
     def _fed(self, guard: Guard, event: Event) -> list[Event]:
         try:
-            return guard.feed(event)
+            out = guard.feed(event)
+            refused = any(isinstance(one, Denied) for one in out)
+            if refused and isinstance(event, Call) and not guard.may_refuse(event.call.name):
+                raise UndeclaredRefusalError("its `refuses` does not name this tool")
+            return out
         except Exception as error:
-            refuses = isinstance(event, Call) and guard.on_failure == "refuse"
+            undeclared = isinstance(error, UndeclaredRefusalError)
+            refuses = isinstance(event, Call) and (guard.on_failure == "refuse" or undeclared)
             told = _failed(guard, error, event.call.name if isinstance(event, Call) else "", refuses=refuses)
             if not isinstance(event, Call) or not refuses:
                 return [*told, event]
@@ -162,35 +160,26 @@ def chain(
 ) -> Chain:
     """The guards of several profiles; `is_text` if the client reads calls out of the text. All work on
     calls is done within one `budget`, also where a reply has several choices.
-
-    Reactors come first, so that what they make of a call is what the others look at.
     """
     budget = budget or Budget()
     found: list[Guard] = [Content(rule) for guards in configured for rule in guards.content]
-    if is_text or any(guards.on_calls for guards in configured):
+    on_calls = [guard for guards in configured for guard in guards.on_each_call(tools, budget)]
+    if is_text or on_calls:
         found.append(Names(tools))
     strict = [guards for guards in configured if guards.on_failure == "refuse"]
     rules = [one for guards in strict for one in guards.reactors if one.then.guards]
     checks_all = any(guards.arguments and guards.arguments.misfit for guards in strict)
     if rules or checks_all:
         found.append(Keys(rules, tools, checks_all=checks_all, budget=budget))
-    found += [Reactors(guards.reactors, tools, guards.on_failure, budget) for guards in configured if guards.reactors]
-    found += [guards.access() for guards in configured if guards.is_access]
-    checks = [(guards.arguments, guards.on_failure) for guards in configured if guards.arguments]
-    found += [
-        Arguments(tools, coerce=one.coerce, manner=one.misfit, on_failure=how, budget=budget) for one, how in checks
-    ]
-    return Chain(found)
+    return Chain([*found, *sorted(on_calls, key=lambda guard: ORDER.index(type(guard)))])
 
 
 def refusable(configured: Sequence[Guards], known: Collection[str]) -> list[str]:
     """The names of tools, of those `known` and those that policies spell out, whose calls may be refused."""
     spelled = [name for guards in configured for name in guards.spelled]
-    return [name for name in {**dict.fromkeys(known), **dict.fromkeys(spelled)} if _may_refuse(configured, name)]
-
-
-def _may_refuse(configured: Sequence[Guards], name: str) -> bool:
-    return any(guards.may_refuse(name) for guards in configured)
+    on_calls = [guard for guards in configured for guard in guards.on_each_call({})]
+    names = dict.fromkeys([*known, *spelled])
+    return [name for name in names if any(guard.may_refuse(name) for guard in on_calls)]
 
 
 def joined(configured: Sequence[Guards]) -> Joined | None:

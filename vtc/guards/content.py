@@ -12,8 +12,9 @@ from typing import Annotated, Any
 import msgspec
 import regex  # for its partial matches: whether a text is the beginning of one
 
-from vtc.events import Event, Intervention, Markup, OnFailure, Refusal, Rewritten, Text
+from vtc.events import Event, Intervention, Markup, Refusal, Rewritten, Text
 from vtc.guards.budget import MOST_SECONDS, TakesTooLongError
+from vtc.guards.guard import Guard
 from vtc.guards.patterns import naming
 
 type Pattern = Annotated[str, msgspec.Meta(min_length=1, extra_json_schema={"format": "pattern of a text"})]
@@ -83,18 +84,17 @@ class Bounded:
             return None
 
 
-class Content:
+class Content(Guard):
     """One rule on the text between calls."""
 
     reads_text = True
-    on_failure: OnFailure = "pass"
 
     def __init__(self, rule: Rule, policy: str = "content") -> None:
+        super().__init__(refuses=None, on_failure="pass")
         self._policy = policy
         self._rule = rule
         self._pattern = Bounded(rule.pattern, told=True)
         self._before = ""  # the character before what is held, for `^` and `\b`
-        self.held = ""
 
     def feed(self, event: Event) -> list[Event]:
         if isinstance(event, Text):

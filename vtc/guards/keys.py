@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 import jmespath
 
-from vtc.events import Call, Denied, Event, Intervention, OnFailure, Tool
+from vtc.events import Call, Denied, Event, Intervention, Tool
 from vtc.guards import json_text
 from vtc.guards.budget import Budget
+from vtc.guards.guard import Guard
 from vtc.guards.patterns import any_match
 from vtc.guards.reactors import Reactor
 
@@ -62,40 +63,36 @@ def _collect(node: Mapping[str, Any], here: set[str], inside: set[str]) -> None:
         _collect(child, inside if leads_on and place else here, inside)
 
 
-class Keys:
+class Keys(Guard):
     """Refuses calls with keys that may be taken for others, of the tools that rules on arguments are for."""
-
-    held = ""
-    reads_text = False
-    on_failure: OnFailure = "refuse"
 
     def __init__(
         self, reactors: Sequence[Reactor], tools: Mapping[str, Tool], *, checks_all: bool, budget: Budget | None = None
     ) -> None:
+        super().__init__(refuses=lambda name: checks_all or bool(self._rules(name)), on_failure="refuse")
         self._reactors = reactors
         self._tools = tools
-        self._checks_all = checks_all
         self._budget = budget or Budget()
 
     def feed(self, event: Event) -> list[Event]:
-        if not isinstance(event, Call):
-            return [event]
-        name = event.call.name
-        rules = [one for one in self._reactors if one.then.guards and any_match(one.when.tools, name)]
-        if not rules and not self._checks_all:
+        if not isinstance(event, Call) or not self.may_refuse(name := event.call.name):
             return [event]
         try:
             arguments = json_text.decoded(event.call.arguments)
         except ValueError:
             return [event]  # those who look at them tell so
         schema = self._tools[name].parameters if name in self._tools else {}
-        key = next(self._doubtful(arguments, [schema], schema, named(rules)), None)
+        key = next(self._doubtful(arguments, [schema], schema, named(self._rules(name))), None)
         if key is None:
             return [event]
         reason = "a key of its arguments is another only in upper and lower case"
         message = f"The call of `{name}` was not carried out: {reason} (write `{key}`)."
         told = Intervention("unread_calls", "refused", name, f"{reason} than `{key}`")
         return [told, Denied(event.raw, event.call, "steer", message)]
+
+    def _rules(self, name: str) -> list[Reactor]:
+        """The rules that a call of this tool must not get round."""
+        return [one for one in self._reactors if one.then.guards and any_match(one.when.tools, name)]
 
     def _doubtful(self, value: Any, schemas: Sequence[Any], root: Mapping[str, Any], names: Named) -> Iterator[str]:
         """Find the keys for which others may be taken."""
@@ -141,6 +138,3 @@ class Keys:
             several = schema.get(keyword)
             for part in several if isinstance(several, list) else ():
                 yield from self._parts(part, root, depth + 1)
-
-    def finish(self) -> list[Event]:
-        return []

@@ -25,6 +25,7 @@ from vtc.events import Call, Denied, Event, Intervention, OnFailure, Rewritten, 
 from vtc.guards import json_text
 from vtc.guards.arguments import Checker
 from vtc.guards.budget import Budget
+from vtc.guards.guard import Guard
 from vtc.guards.patterns import Expression, Patterns, any_match, check, expression, naming
 
 MOST_REASON = 200
@@ -177,11 +178,8 @@ def _declaring(tool: Tool, written: str, reactors: Sequence[Reactor]) -> Tool:
     return replace(tool, name=written, parameters=parameters)
 
 
-class Reactors:
+class Reactors(Guard):
     """The rules in their order, each on what those before it made of a call."""
-
-    held = ""
-    reads_text = False
 
     def __init__(
         self,
@@ -190,7 +188,9 @@ class Reactors:
         on_failure: OnFailure = "refuse",
         budget: Budget | None = None,
     ) -> None:
-        self.on_failure: OnFailure = on_failure
+        rules = [one for one in reactors if one.then.guards]
+        refuses = (lambda name: any(any_match(one.when.tools, name) for one in rules)) if rules else None
+        super().__init__(refuses=refuses, on_failure=on_failure)
         self._budget = budget or Budget()
         self._checkers: dict[str, Checker] = {}
         self._reactors = reactors
@@ -244,9 +244,6 @@ class Reactors:
         if name in self._tools and name not in self._checkers:
             self._checkers[name] = Checker(self._tools[name], self._budget)
         return self._checkers.get(name)
-
-    def finish(self) -> list[Event]:
-        return []
 
 
 def _done(reactor: Reactor, event: Call, fault: str, budget: Budget) -> tuple[list[Event], Call | Denied]:

@@ -15,6 +15,7 @@ from typing import Any
 from jinja2 import Environment, Template
 from mitmproxy import ctx, http
 from mitmproxy.addons.view import View
+from mitmproxy.flow import Flow
 
 from vtc import __version__
 from vtc.proxy import flows
@@ -45,7 +46,12 @@ class Page:
         if app is not None and isinstance(listed, View):
             from vtc.proxy import page_handlers  # mitmweb's own web application, which mitmdump does not load
 
-            self.address = page_handlers.add(app, self, listed, self._stats)
+            pages: dict[str, page_handlers.Shown] = {
+                r"/vtc": lambda: overview(listed, self._stats),
+                r"/vtc/said": lambda: said(self.said),
+                r"/vtc/([0-9a-f-]+)": lambda id_: _detail(listed.get_by_id(id_)),
+            }
+            self.address = page_handlers.add(app, pages)
 
 
 def overview(listed: View, stats: Stats) -> str:
@@ -66,6 +72,10 @@ def detail(flow: http.HTTPFlow) -> str:
     done = told.pop(view.DONE, [])
     sides = [_side(flow, side) for side in ("reply", "request")]  # what one looks for first
     return _template().render(flow=_about(flow), done=done, sides=sides, sections=told.items())
+
+
+def _detail(flow: Flow | None) -> str | None:
+    return detail(flow) if isinstance(flow, http.HTTPFlow) else None
 
 
 def said(text: str) -> str:

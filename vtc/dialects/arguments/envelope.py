@@ -11,7 +11,7 @@ from vtc.dialects.arguments import values
 from vtc.dialects.arguments.broken_json import Expected
 from vtc.dialects.arguments.json_object import GivenTwiceError, JsonBody, dumped, encodable, members, value_of, written
 from vtc.dialects.repair import Repair
-from vtc.dialects.syntax.description import Envelope
+from vtc.dialects.syntax.description import AROUND, LISTS, SYNONYMS, Envelope
 from vtc.events import Tool
 
 
@@ -32,19 +32,13 @@ class Read(NamedTuple):
     repairs: tuple[str, ...] = ()
 
 
-SYNONYMS = ("args", "input", "params", "parameters", "kwargs", "tool_input", "action_input", "arguments")
-"""Keys that hold the arguments of models that use none of the dialect's."""
 DECLARATION = "it declares a tool, as the list of tools does"
-AROUND = ("function", "tool_call", "function_call")
-"""Keys that hold the object with name and arguments."""
 _ABOUT_THE_CALL = ("id", "type", "index", *AROUND)
 _KINDS = ('"function"', '"tool_use"', '"tool_call"', '"function_call"')
 """What `type` says of a call, as JSON."""
 
 MOST_TOOLS = 64
 """Tools whose parameters are known where the name of the one that is meant is not."""
-LISTS = ("tool_calls", "function_calls")
-"""Keys of an object that holds nothing but a list of calls."""
 
 
 def expected(keys: Envelope, tools: Mapping[str, Tool], offered: Callable[[str], Tool | None]) -> Expected:

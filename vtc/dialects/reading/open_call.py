@@ -17,7 +17,7 @@ from vtc.dialects.reading import checks, repairs
 from vtc.dialects.reading.cut import json_closers
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
-from vtc.dialects.syntax.description import Envelope
+from vtc.dialects.syntax.description import SYNONYMS, Envelope
 from vtc.dialects.syntax.forms import CallSyntax
 from vtc.events import Call, Tool, ToolCall
 
@@ -148,7 +148,7 @@ class OpenCall:
 
     def wraps_arguments(self, key: str) -> bool:
         """True if an element of this name can only stand around the parameters, or around JSON."""
-        return bool(self._declared) and key in envelope.SYNONYMS and key not in self._declared and not self._arguments
+        return bool(self._declared) and key in SYNONYMS and key not in self._declared and not self._arguments
 
     def begins_with_a_guess(self, key: str) -> bool:
         """True if a parameter's opener may be any tag: names are markup only if declared, and none was read yet."""

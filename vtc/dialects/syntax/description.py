@@ -16,6 +16,13 @@ from msgspec.structs import replace
 
 from vtc.dialects.syntax import pattern, prompt
 
+SYNONYMS = ("args", "input", "params", "parameters", "kwargs", "tool_input", "action_input", "arguments")
+"""Keys that hold the arguments of models that use none of the dialect's."""
+AROUND = ("function", "tool_call", "function_call")
+"""Keys that hold the object with name and arguments."""
+LISTS = ("tool_calls", "function_calls")
+"""Keys of an object that holds nothing but a list of calls."""
+
 
 class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The keys of a JSON object that holds a whole call; the first is written, all are read."""

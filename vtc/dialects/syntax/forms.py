@@ -7,10 +7,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cached_property
 
-from vtc.dialects.arguments.envelope import AROUND, LISTS
 from vtc.dialects.repair import stands_whole
 from vtc.dialects.syntax import pattern, tool_names
-from vtc.dialects.syntax.description import Description
+from vtc.dialects.syntax.description import AROUND, LISTS, Description
 from vtc.dialects.syntax.markup import QUOTES, by_spelling, literal, loosened, markup, trimmed, with_attributes
 from vtc.dialects.syntax.pattern import Chars, Group, Lit, Maybe, OneOf, Part, Slot, Space
 from vtc.dialects.syntax.tool_names import PREFIXES

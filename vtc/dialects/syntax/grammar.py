@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from vtc.dialects.arguments.envelope import SYNONYMS
 from vtc.dialects.bounded_cache import COMPILED
-from vtc.dialects.syntax.description import Description
+from vtc.dialects.syntax.description import SYNONYMS, Description
 from vtc.dialects.syntax.ends import END_OF_LINE, NO_QUOTE, NOTHING
 from vtc.dialects.syntax.forms import CODE_BLOCK, CallSyntax, call_syntaxes, closers, opening_of_json, variants
 from vtc.dialects.syntax.markup import QUOTES

@@ -1,0 +1,85 @@
+"""What a policy must say before it can refuse a call, shown with policies that are made up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from vtc.events import Call, Denied, Event, Intervention, OnFailure, Text, ToolCall
+from vtc.guards import chain as chain_module
+from vtc.guards.chain import Chain, Guards, chain, refusable
+from vtc.guards.guard import Guard, Refuses, always
+
+READ, BASH = (Call(f"<{name}>", ToolCall(name, "{}"), "tag") for name in ("read", "bash"))
+
+
+def policies(guards: Sequence[Guard], monkeypatch: pytest.MonkeyPatch) -> Guards:
+    """Make policies that consist of these guards."""
+    monkeypatch.setattr(Guards, "on_each_call", lambda self, tools, budget=None: iter(guards))
+    return Guards()
+
+
+class Refusing(Guard):
+    """Refuses each call."""
+
+    def feed(self, event: Event) -> list[Event]:
+        return [Denied(event.raw, event.call, "drop", "No.") if isinstance(event, Call) else event]
+
+
+class Mute(Refusing):
+    """Says nothing of what it refuses."""
+
+    def __init__(self) -> None:
+        pass
+
+
+def test_a_guard_that_does_not_say_what_it_refuses_cannot_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TypeError, match="refuses"):
+        Refusing(on_failure="refuse")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="on_failure"):
+        Refusing(refuses=always)  # type: ignore[call-arg]
+    with pytest.raises(AttributeError, match="on_failure"):
+        _ = policies([Mute()], monkeypatch).is_strict
+
+
+@pytest.mark.parametrize("refuses", [None, lambda name: name == "read"])
+@pytest.mark.parametrize("on_failure", ["refuse", "pass"])
+def test_a_refusal_that_was_not_declared_is_told_as_a_failure_and_the_call_stays_refused(
+    refuses: Refuses, on_failure: OnFailure
+) -> None:
+    told, denied = Chain([Refusing(refuses=refuses, on_failure=on_failure)]).feed([BASH])
+    assert isinstance(told, Intervention)
+    assert (told.policy, told.action, told.tool) == ("refusing", "refused", "bash")
+    assert told.reason.endswith("UndeclaredRefusalError")
+    assert isinstance(denied, Denied)
+
+
+def test_a_refusal_that_was_declared_stands_and_later_guards_pass_it() -> None:
+    refusing = Refusing(refuses=lambda name: name == "bash", on_failure="refuse")
+    later = Refusing(refuses=None, on_failure="refuse")
+    assert Chain([refusing, later]).feed([BASH, Text("a")]) == [Denied(BASH.raw, BASH.call, "drop", "No."), Text("a")]
+
+
+@pytest.mark.parametrize(
+    ("refuses", "on_failure", "strict", "refused"),
+    [
+        (always, "refuse", True, ["read", "bash"]),
+        (always, "pass", False, ["read", "bash"]),
+        (None, "refuse", False, []),
+    ],
+)
+def test_what_policies_may_refuse_follows_from_their_guards(
+    refuses: Refuses, on_failure: OnFailure, strict: bool, refused: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else is written for a new guard: neither that it looks at calls nor that nothing may leave unseen."""
+    made = policies([Refusing(refuses=refuses, on_failure=on_failure)], monkeypatch)
+    assert (made.on_calls, made.is_strict, refusable([made], ["read", "bash"])) == (True, strict, refused)
+
+
+def test_a_guard_without_a_place_in_the_order_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = policies([Refusing(refuses=always, on_failure="refuse")], monkeypatch)
+    with pytest.raises(ValueError, match="not in tuple"):
+        chain([made], {})
+    monkeypatch.setattr(chain_module, "ORDER", (*chain_module.ORDER, Refusing))
+    assert isinstance(chain([made], {}).feed([READ])[-1], Denied)
