@@ -31,7 +31,7 @@ MOST_HELD = 4096
 MOST_TAGS = 16
 """Tags at the end of a text that may belong to it."""
 _WHITE = " \t\r\n"
-_TAG = re.compile(r"(?:</?[^<>\s]{0,64}|/?[\w:.-]{1,64})>?\Z")
+_TAG = re.compile(r"(?:</?[^<>\s]{0,64}|/[\w:.-]{0,64}|[\w:.-]{1,64})>?\Z")
 _WINDOW = 70
 """Characters that such a tag has at the most."""
 _ESCAPED = re.compile(r"(?<!\\)((?:\\\\)*)\\(?:[nrt]|u00[01][0-9a-f])\Z")
