@@ -215,6 +215,8 @@ class Api:
     """Makes a whole reply that says a text; for its id 64 hex digits, for its time seconds since 1970."""
     call_ids: str = "call_"
     """How ids of calls begin."""
+    in_pieces: bool = True
+    """True if its streams tell a call piece by piece."""
 
     def is_at(self, path: str) -> bool:
         """True if requests to a path are of this API, however it is spelled (`plain_path`)."""

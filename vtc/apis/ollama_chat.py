@@ -244,4 +244,5 @@ API = base.Api(
     _unfolded,
     _folded,
     _answer,
+    in_pieces=False,
 )

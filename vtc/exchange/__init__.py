@@ -339,6 +339,7 @@ class Exchange:
         think = self.plan.reading.thinking
         reads = bool(self.plan.reading.dialects and self._tools)
         dialects = self.plan.reading.dialects
+        in_pieces = plan.in_pieces and not whole and self._api.in_pieces
         guessed = think.begins_inside and not whole
         kept = guessed and think.to == "keep"
 
@@ -353,7 +354,7 @@ class Exchange:
             self._tools,
             self._ids,
             report,
-            reader=self._reader(think.begins(whole=whole)) if reads else None,
+            reader=self._reader(think.begins(whole=whole), incremental=in_pieces) if reads else None,
             thoughts=Thoughts(self._reader(), guessed, think.may_show, kept) if reads else None,
             learned=think.learned,
             beside_calls=beside_calls if reads else None,
@@ -364,7 +365,13 @@ class Exchange:
             openers=openers,
         )
 
-    def _reader(self, begins: Begins = "text", *, dialects: Sequence[Description] | None = None) -> Reader:
+    def _reader(
+        self,
+        begins: Begins = "text",
+        *,
+        dialects: Sequence[Description] | None = None,
+        incremental: bool = False,
+    ) -> Reader:
         """Make a reader of the text of a reply, or of a part of it, in all dialects of the plan or in these."""
         plan, think = self.plan.reading, self.plan.reading.thinking
         read = plan.dialects if dialects is None else tuple(dialects)
@@ -376,4 +383,5 @@ class Exchange:
             max_call_bytes=plan.max_call_bytes,
             think=think.to,
             begins=begins,
+            incremental=incremental,
         )

@@ -9,7 +9,18 @@ from typing import Literal
 from vtc.dialects.arguments.gemma import GemmaBody
 from vtc.dialects.arguments.json_object import JsonBody
 from vtc.dialects.arguments.kwargs import KwargsBody
-from vtc.dialects.reading.after_call import Completed, Ended, Spills, accept, complete, hold, in_pieces, mends, refuse, tell
+from vtc.dialects.reading.after_call import (
+    Completed,
+    Ended,
+    Spills,
+    accept,
+    complete,
+    hold,
+    in_pieces,
+    mends,
+    refuse,
+    tell,
+)
 from vtc.dialects.reading.context import Context, Refused, Verdict
 from vtc.dialects.reading.cursor import Found
 from vtc.dialects.reading.open_call import OpenCall

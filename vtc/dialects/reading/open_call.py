@@ -271,7 +271,8 @@ class OpenCall:
             text = text if plain is None else plain
         # Markup that leaves out whether it is a string is another's: XML's, where it writes a section.
         strange = self._lenient and is_string is None and not dialect.cdata
-        if self.syntax.may_hold_sections and (dialect.cdata or strange) and (inner := parameter.in_cdata(text)) is not None:
+        in_section = self.syntax.may_hold_sections and (dialect.cdata or strange)
+        if in_section and (inner := parameter.in_cdata(text)) is not None:
             text = inner
             self.repairs.update({Repair.CDATA: None} if strange else {})
         declared, mark = self._declared.get(key), self.syntax.child_mark

@@ -6,9 +6,9 @@
     </para                                                        held: a closing tag may begin here
     meter></function>                       "}                    the call is complete
 
-A value that is text leaves as it comes, but for what may belong to its end: white space, tags, half a closing tag, which
-a repair may take for the end. All else waits for the next text or for the end of the call. From a closing tag on that
-may be content everything waits for the end of the call.
+A value that is text leaves as it comes, but for what may belong to its end: white space, tags and halves of tags, which
+a repair may take for the end. All else waits for the next text, or for the end of the call. So does everything from a
+tag on that the value may hold or end with.
 """
 
 from __future__ import annotations
@@ -211,8 +211,21 @@ class Offered(Protocol):
 class JsonPieces(Pieces):
     """The arguments of a call that are JSON, alone or in an object with the call's name (`keys`)."""
 
-    __slots__ = ("_awaits_key", "_closers", "_content", "_depth", "_first", "_held", "_in_string", "_is_key")
-    __slots__ += ("_key", "_keys", "_offered", "_open", "_string")
+    __slots__ = (
+        "_awaits_key",
+        "_closers",
+        "_content",
+        "_depth",
+        "_first",
+        "_held",
+        "_in_string",
+        "_is_key",
+        "_key",
+        "_keys",
+        "_offered",
+        "_open",
+        "_string",
+    )
 
     def __init__(
         self,
