@@ -1,4 +1,4 @@
-"""`deliver: incremental`: calls in text leave as they are written, and add up to those that leave when they are complete."""
+"""`deliver: incremental`: calls in text leave as they are written, and add up to the complete ones."""
 
 from __future__ import annotations
 

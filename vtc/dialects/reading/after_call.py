@@ -45,7 +45,7 @@ def hold(context: Context, call: OpenCall, text: str, *, value: bool = False) ->
         return
     call.hold(text, value=value)
     if call.size > context.most_held:
-        reason = f"longer than {context.most_held} bytes"
+        reason = _with_left(call, f"longer than {context.most_held} bytes")
         context.speech.say(_given_back(context, call.syntax, call.written, [*call.earlier, call.untold], reason))
         call.earlier.clear()
         call.spill()
@@ -76,8 +76,7 @@ def refuse(context: Context, call: OpenCall, reason: str, *, stump: bool = False
     A `stump` is one in which the reply ends. After a call it is left out, as all other markup there is.
     """
     if not call.spilled:
-        if call.told:
-            reason = f"{reason}, and a part of it has left"
+        reason = _with_left(call, reason)
         if context.cursor.final and not call.syntax.whole_reply:  # the reply ends in this call: no text follows others
             deliver_all(context, call.earlier)
         if stump and not call.syntax.whole_reply and context.speech.is_after_call:
@@ -87,6 +86,11 @@ def refuse(context: Context, call: OpenCall, reason: str, *, stump: bool = False
             _give_back(context, call.syntax, call.written, [*call.earlier, call.untold], reason)
     context.cursor.seek = context.cursor.at
     return Verdict.REFUSED
+
+
+def _with_left(call: OpenCall, reason: str) -> str:
+    """Tell also that a part of a call has left, if so."""
+    return f"{reason}, and a part of it has left" if call.told else reason
 
 
 def _give_back(context: Context, syntax: CallSyntax, name: str, held: list[Call | str], reason: str) -> None:
