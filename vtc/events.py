@@ -313,6 +313,22 @@ class Call:
     dialect: str
     repairs: tuple[str, ...] = ()
     changed: bool = False
+    rest: str | None = None
+    """The end of its arguments, if their beginning has left in pieces (`CallPiece`); `raw` is the rest of its text."""
+
+
+class CallPiece(msgspec.Struct, frozen=True, gc=False):
+    """A piece of a call that is still being read.
+
+    The first has the name. The last is a `Call` with a `rest`; none follows if the call breaks.
+    """
+
+    raw: str
+    name: str = ""
+    id: str | None = None
+    arguments: str = ""
+    number: int = 0
+    """Tells the calls of a message apart that leave in pieces."""
 
 
 type Manner = Literal["steer", "text", "drop"]
@@ -371,4 +387,4 @@ class Intervention:
     raw: Literal[""] = ""
 
 
-Event = Text | Reasoning | Markup | Call | Denied | Rewritten | Refusal | Intervention
+Event = Text | Reasoning | Markup | Call | CallPiece | Denied | Rewritten | Refusal | Intervention

@@ -233,6 +233,8 @@ class Api:
     """Writes the body of an error with its HTTP status."""
     call_ids: str = "call_"
     """How ids of calls begin."""
+    in_pieces: bool = True
+    """True if its streams tell a call piece by piece."""
 
     @property
     def framing(self) -> Framing:

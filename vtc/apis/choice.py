@@ -22,6 +22,7 @@ from vtc.events import (
     BlockStart,
     Call,
     CallDelta,
+    CallPiece,
     Delta,
     Event,
     Failure,
@@ -181,7 +182,7 @@ def read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choic
                 choice = replace(choice, paused=True)
                 after.append(delta)
             case Finish(reason=reason):
-                lifted = Call in map(type, events)
+                lifted = _calls(events)
                 choice, made, pieces, fate = finish(choice, calls, complete=reason not in CUT_OFF, lifted=lifted)
                 told = told_reason(reason, choice, fate)
                 events += made
@@ -190,7 +191,7 @@ def read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choic
                 after.append(delta if told == reason else replace(delta, reason=told))
                 intact = intact and told == reason and not (calls and fate == "written")
                 calls = [] if fate == "written" else calls
-    if not choice.lifted and Call in map(type, events):
+    if not choice.lifted and _calls(events):
         choice = replace(choice, lifted=True)
     before = entry.before
     if thoughts:
@@ -198,6 +199,12 @@ def read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choic
         before = (*before[:starts], *thoughts, *before[starts:])
     entry = replace(entry, before=before, text=text, calls=(*calls,), after=(*after, *entry.after), intact=intact)
     return choice, entry, events
+
+
+def _calls(events: Sequence[object]) -> bool:
+    """True if the client is given a call, or a piece of one."""
+    kinds = [*map(type, events)]
+    return Call in kinds or CallPiece in kinds
 
 
 def finish(
@@ -264,13 +271,13 @@ def _decided(
     Where no frame may leave that was not read, calls are written anew: what else a frame of one says may be another.
     """
     if not gathered:
-        return replace(choice, lifted=choice.lifted or Call in map(type, made)), [*made], "none"
+        return replace(choice, lifted=choice.lifted or _calls(made)), [*made], "none"
     left = [event.call for event in made if isinstance(event, Call)]
     rewritten = any(isinstance(event, Rewritten) for event in made)
     if clean and not rewritten and not choice.strict and _is_same(left, gathered):
         return choice, [event for event in made if not isinstance(event, Call)], "kept"
     waiting = deque(map(_without_calls, choice.waiting))
-    return replace(choice, waiting=waiting, lifted=choice.lifted or Call in map(type, made)), [*made], "written"
+    return replace(choice, waiting=waiting, lifted=choice.lifted or _calls(made)), [*made], "written"
 
 
 def _is_object(arguments: str) -> bool:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from vtc.apis.base import Said
-from vtc.events import BlockEnd, Call, CallDelta, Event, Reasoning, Rewritten, Text
+from vtc.events import BlockEnd, Call, CallDelta, CallPiece, Event, Reasoning, Rewritten, Text
 from vtc.wire.framing import Frame
 
 type Made = list[Event | BlockEnd | CallDelta]
@@ -80,6 +80,10 @@ def shared(waiting: Sequence[Waiting], events: Made) -> list[Waiting]:
         if isinstance(event, Call | Rewritten):
             intact = False
             said.append(event)
+        elif isinstance(event, CallPiece):
+            intact = False
+            if event.name or event.arguments:
+                said.append(CallDelta(event.number, event.id, event.name, event.arguments))
     shares += [replace(here, taken=taken, said=tuple(said), intact=intact), *frames]
     if pieces:
         shares[-1] = replace(shares[-1], said=(*shares[-1].said, *pieces))

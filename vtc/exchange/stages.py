@@ -14,10 +14,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, Protocol
 
+import msgspec
+
 from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.text_client import conversation
-from vtc.events import Call, Denied, Event, Intervention, Markup, Refusal, Rewritten, Text, Tool, ToolCall
+from vtc.events import Call, CallPiece, Denied, Event, Intervention, Markup, Refusal, Rewritten, Text, Tool, ToolCall
 from vtc.guards.content import Joined
 from vtc.guards.openers import Openers
 from vtc.profiles.plan import ReplyPlan, TextClient
@@ -29,6 +31,8 @@ MESSAGE_GAP = 2
 """Newlines before a message that stands in the place of a call."""
 MOST_NAMED = 20
 """The calls beyond the limit, in the words in which the client is told."""
+FROM_TEXT = 1 << 30
+"""Numbers of calls out of the text begin after this: upstream's own have others."""
 NATIVE = "tool_calls"
 """Stands for the dialect of calls in their structured form."""
 
@@ -61,9 +65,13 @@ class Limit:
         """Names of the calls that went on."""
         self.extra: list[str] = []
         """Names of those that were too many, and the client was not told of."""
+        self._drops = False
+        """True while a call that leaves in pieces is one of these."""
 
     def feed(self, event: Event) -> Sequence[Event]:
-        if not isinstance(event, Call):
+        if isinstance(event, CallPiece):
+            return (self._piece(event),)
+        if not isinstance(event, Call) or (event.rest is not None and not self._drops):
             return (event,)
         name, most = event.call.name, self.most
         if event.dialect != NATIVE and name not in self._tools and not self._may_be_unknown(name):
@@ -78,6 +86,13 @@ class Limit:
             return Intervention("max_calls", "dropped", name, reason, event.raw[:EXCERPT]), Markup(event.raw)
         self.delivered.append(name)
         return (event,)
+
+    def _piece(self, piece: CallPiece) -> Event:
+        """Count a call that leaves in pieces as it begins."""
+        if piece.name:
+            self._drops = self.most is not None and len(self.delivered) >= self.most
+            self.delivered += [] if self._drops else [piece.name]
+        return Markup(piece.raw) if self._drops else piece
 
     def _may_be_unknown(self, name: str) -> bool:
         """True if a call of a tool that is not offered may leave: the client knows none of this name."""
@@ -115,6 +130,8 @@ class Identify:
         self._structured = structured
         self._spelled: dict[int, tuple[Call, ToolCall]] = {}  # by the id of the event, which is kept so
         self._given: set[str | None] = {None, ""}
+        self._begun: list[str] = []
+        """The ids of the calls that left in pieces."""
 
     def give(self, ids: Iterable[str]) -> None:
         """Take note of the ids of calls that left without going through here."""
@@ -127,8 +144,14 @@ class Identify:
         return event
 
     def feed(self, event: Event) -> Sequence[Event]:
+        if isinstance(event, CallPiece):
+            self._begun += [self._ids.take(event.id)] if event.name else []
+            id_ = self._begun[-1] if event.name else None
+            return (msgspec.structs.replace(event, id=id_, number=FROM_TEXT + len(self._begun)),)
         if not isinstance(event, Call):
             return (event,)
+        if event.rest is not None:
+            return (replace(event, call=replace(event.call, id=self._begun[-1])),)
         if self._structured and event.dialect == NATIVE:
             event = replace(event, call=self._spelled.get(id(event), (event, event.call))[1])
             if event.call.id not in self._given:  # upstream's own, also where a past turn had it
@@ -249,6 +272,8 @@ class ForStructuredClient:
     def __init__(self, gap: Gap, leaving: Leaving) -> None:
         self._gap = gap
         self._leaving = leaving
+        self._number = 0
+        """That of the last call that left in pieces."""
 
     def feed(self, event: Event) -> Sequence[Event]:
         told, size = self._told(event)
@@ -260,6 +285,10 @@ class ForStructuredClient:
 
     def _told(self, event: Event) -> tuple[Event, int | None]:
         """Return the event that leaves, and the length of the call at its beginning if it is one as text; else None."""
+        if isinstance(event, CallPiece):
+            self._number = event.number
+        if isinstance(event, Call) and event.rest is not None:
+            return CallPiece(event.raw, arguments=event.rest, number=self._number), None
         if not isinstance(event, Denied):
             return event, None
         if event.manner == "drop":

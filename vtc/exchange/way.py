@@ -81,6 +81,7 @@ class Way:
         think = self._plan.reading.thinking
         reads = bool(self._plan.reading.dialects and self._tools)
         dialects = self._plan.reading.dialects
+        in_pieces = plan.in_pieces and not whole and self._client.in_pieces
         guessed = think.begins_inside and not whole
         kept = guessed and think.to == "keep"
 
@@ -95,7 +96,7 @@ class Way:
             self._tools,
             self._ids,
             report,
-            reader=self.reader(think.begins(whole=whole)) if reads else None,
+            reader=self.reader(think.begins(whole=whole), incremental=in_pieces) if reads else None,
             thoughts=Thoughts(self.reader(), guessed, think.may_show, kept) if reads else None,
             learned=think.learned,
             beside_calls=beside_calls if reads else None,
@@ -106,7 +107,9 @@ class Way:
             openers=openers,
         )
 
-    def reader(self, begins: Begins = "text", *, dialects: Sequence[Description] | None = None) -> Reader:
+    def reader(
+        self, begins: Begins = "text", *, dialects: Sequence[Description] | None = None, incremental: bool = False
+    ) -> Reader:
         """Make a reader of the text of a reply, or of a part of it, in all dialects of the plan or in these."""
         plan, think = self._plan.reading, self._plan.reading.thinking
         read = plan.dialects if dialects is None else tuple(dialects)
@@ -118,4 +121,5 @@ class Way:
             max_call_bytes=plan.max_call_bytes,
             think=think.to,
             begins=begins,
+            incremental=incremental,
         )

@@ -144,6 +144,8 @@ class ReplyPlan(msgspec.Struct, frozen=True, kw_only=True):
     errors: tuple[ErrorReply, ...] = ()
     """Errors of the server that hold a reply."""
     retry: Retry | None = None
+    in_pieces: bool = False
+    """Calls in the text of a stream leave as they are read, where that is possible."""
     buffered: bool = False
     """The whole reply is read before the client is sent any of it, as a stream."""
 

@@ -156,6 +156,7 @@ class Planner:
                 drop=found.response_drop,
                 errors=found.server.errors,
                 retry=found.retry,
+                in_pieces=client.deliver == "incremental" and not (protocol.client_text or guards or buffered),
                 buffered=buffered,
             ),
             server_api="" if server_api == "same" else server_api,

@@ -16,4 +16,5 @@ API = Api(
     answer,
     ask,
     error,
+    in_pieces=False,
 )

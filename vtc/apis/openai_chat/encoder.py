@@ -133,7 +133,7 @@ class Encoder(msgspec.Struct):
 
     def _piece(self, piece: CallDelta, choice: int) -> Json:
         """Write a piece of a call that upstream made."""
-        if piece.index == LEGACY:
+        if self.form.legacy or piece.index == LEGACY:
             return {"function_call": {**({"name": piece.name} if piece.name else {}), "arguments": piece.arguments}}
         call = ToolCall(piece.name, piece.arguments, piece.id, piece.source)
         entry = entry_of(call)

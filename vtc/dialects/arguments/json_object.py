@@ -129,15 +129,25 @@ class JsonBody:
         """True if reading stopped inside of a string."""
         self._out: list[str] = []
         self._begun = 0  # of these, where the string begins
+        self._taken = 0  # of these, how many were taken
         self._in_path = False
 
     def text(self) -> str:
         """The value as strict JSON (once `done`)."""
         return encodable("".join(self._out))
 
+    def take(self) -> str:
+        """Return the strict JSON since the last time, but for what more text may still change."""
+        new = self._out[self._taken :]
+        if self.in_string and any("\\" in piece for piece in new) and self._path()[1]:
+            return ""
+        self._taken = len(self._out)
+        return encodable("".join(new))
+
     def discard(self) -> None:
         """Forget the text so far: only the end of the value is wanted."""
         self._out.clear()
+        self._taken = 0
 
     def close(self) -> bool:
         """Close what is open, if the text was cut off in or behind a value; False if it was cut elsewhere.
@@ -202,12 +212,19 @@ class JsonBody:
 
         One bad escape shows that the model does not escape: `C:\\new\\Users` has no line break in it.
         """
+        start, path = self._path()
+        if path:
+            written = path.string[: path.start(1)] + _ESCAPE.sub(r"\\\\\1", path[1])
+            taken = len("".join(self._out[start : self._taken]))
+            self._taken = min(self._taken, start + 1)
+            self._out[start:] = [written[:taken], written[taken:]]
+        return path is not None
+
+    def _path(self) -> tuple[int, re.Match[str] | None]:
+        """Find a Windows path at the end of the string, in the pieces from the returned one on."""
         start = max(self._begun, len(self._out) - MOST_PATH)
         said = "".join(self._out[start:])
-        path = _PATH.search(said, max(0, len(said) - MOST_PATH))
-        if path:
-            self._out[start:] = [said[: path.start(1)], _ESCAPE.sub(r"\\\\\1", path[1])]
-        return path is not None
+        return start, _PATH.search(said, max(0, len(said) - MOST_PATH))
 
     def _structure(self, text: str, at: int, final: bool) -> int:
         found = _TOKEN.match(text, at)

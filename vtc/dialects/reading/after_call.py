@@ -10,6 +10,7 @@ from vtc.dialects.reading import repairs
 from vtc.dialects.reading.context import Context, Refused, SaysText, Verdict
 from vtc.dialects.reading.cursor import WHITE, Found
 from vtc.dialects.reading.open_call import OpenCall
+from vtc.dialects.reading.pieces import Pieces
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.forms import CallSyntax
@@ -44,10 +45,22 @@ def hold(context: Context, call: OpenCall, text: str, *, value: bool = False) ->
         return
     call.hold(text, value=value)
     if call.size > context.most_held:
-        reason = f"longer than {context.most_held} bytes"
-        context.speech.say(_given_back(context, call.syntax, call.written, [*call.earlier, call.raw], reason))
+        reason = _with_left(call, f"longer than {context.most_held} bytes")
+        context.speech.say(_given_back(context, call.syntax, call.written, [*call.earlier, call.untold], reason))
         call.earlier.clear()
         call.spill()
+
+
+def in_pieces(context: Context, call: OpenCall) -> bool:
+    """True if a call may leave as it is read: nothing that follows it can show that it is quoted."""
+    quotable = call.syntax.dialect.may_be_quoted and call.in_line
+    return context.incremental and not (context.undecided or quotable or call.earlier)
+
+
+def tell(context: Context, call: OpenCall) -> None:
+    """Let leave what may of a call that is read."""
+    if call.pieces and (piece := call.piece()):
+        context.speech.called(piece)
 
 
 def mends(context: Context, call: OpenCall, repair: Repair) -> bool:
@@ -63,15 +76,21 @@ def refuse(context: Context, call: OpenCall, reason: str, *, stump: bool = False
     A `stump` is one in which the reply ends. After a call it is left out, as all other markup there is.
     """
     if not call.spilled:
+        reason = _with_left(call, reason)
         if context.cursor.final and not call.syntax.whole_reply:  # the reply ends in this call: no text follows others
             deliver_all(context, call.earlier)
         if stump and not call.syntax.whole_reply and context.speech.is_after_call:
-            raw = _given_back(context, call.syntax, call.written, [call.raw], reason, left_out=True)
+            raw = _given_back(context, call.syntax, call.written, [call.untold], reason, left_out=True)
             context.speech.called(Markup(raw))
         else:
-            _give_back(context, call.syntax, call.written, [*call.earlier, call.raw], reason)
+            _give_back(context, call.syntax, call.written, [*call.earlier, call.untold], reason)
     context.cursor.seek = context.cursor.at
     return Verdict.REFUSED
+
+
+def _with_left(call: OpenCall, reason: str) -> str:
+    """Tell also that a part of a call has left, if so."""
+    return f"{reason}, and a part of it has left" if call.told else reason
 
 
 def _give_back(context: Context, syntax: CallSyntax, name: str, held: list[Call | str], reason: str) -> None:
@@ -117,11 +136,26 @@ def accept(context: Context, call: OpenCall, events: list[Call]) -> Completed:
     syntax = call.syntax
     if syntax.whole_reply:
         return None, Made(syntax, [*call.earlier, *events], call.size)
+    if call.told and call.pieces:
+        events = _ended(context, call, call.pieces, events)
     if syntax.dialect.may_be_quoted and (call.in_line or syntax.dialect.ends_reply):
         return Verdict.UNDECIDED, Made(syntax, [*call.earlier, *events], call.size)
     for event in events:
         deliver(context, event)
     return None, Made(syntax, [], call.size)
+
+
+def _ended(context: Context, call: OpenCall, pieces: Pieces, events: list[Call]) -> list[Call]:
+    """End a call of which a part has left; that it cannot be any more if a repair made another of it."""
+    first, *others = events
+    rest = pieces.rest(first.call.name, first.call.arguments)
+    if rest is not None:
+        return [replace(first, raw=first.raw[call.told :], rest=rest), *others]
+    reason = "a repair makes another call of it, and a part of it has left"
+    raw = first.raw[call.told :]
+    context.speech.refuse(Refusal(reason, call.syntax.dialect.name, call.written, first.raw[:EXCERPT], left_out=True))
+    context.speech.called(Markup(raw))
+    return others
 
 
 def deliver_all(context: Context, calls: list[Call]) -> None:

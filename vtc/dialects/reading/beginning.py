@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
-from vtc.dialects.reading.after_call import AfterCall, Made, hold
+from vtc.dialects.reading.after_call import AfterCall, Made, hold, in_pieces
 from vtc.dialects.reading.call import BeginsJson, open_json
 from vtc.dialects.reading.context import Context, Verdict
 from vtc.dialects.reading.cursor import Found
@@ -43,7 +43,7 @@ def _open(context: Context, found: Found, syntax: CallSyntax, after: Made | None
     call, groups = _opened(context, found, syntax, after), found.groupdict()
     if syntax.body == "params":
         hold(context, call, context.cursor.take(found.end()))
-        call.begin_body()
+        call.begin_body(in_pieces=in_pieces(context, call))
         return None, call
     if syntax.body == "kwargs":
         return open_json(context, call, found.end())

@@ -9,7 +9,18 @@ from typing import Literal
 from vtc.dialects.arguments.gemma import GemmaBody
 from vtc.dialects.arguments.json_object import JsonBody
 from vtc.dialects.arguments.kwargs import KwargsBody
-from vtc.dialects.reading.after_call import Completed, Ended, Spills, accept, complete, hold, mends, refuse
+from vtc.dialects.reading.after_call import (
+    Completed,
+    Ended,
+    Spills,
+    accept,
+    complete,
+    hold,
+    in_pieces,
+    mends,
+    refuse,
+    tell,
+)
 from vtc.dialects.reading.context import Context, Refused, Verdict
 from vtc.dialects.reading.cursor import Found
 from vtc.dialects.reading.open_call import OpenCall
@@ -56,8 +67,9 @@ def ends(inside: InValue | InCall | InJson) -> Refused:
 def open_json(context: Context, call: OpenCall, at: int) -> BeginsJson:
     """Begin arguments that know their own end."""
     hold(context, call, context.cursor.take(at))
+    is_own = call.syntax.body != "params"  # else it is another's writing
     call.json = _body(call.syntax, lenient=context.lenient)
-    call.begin_body()
+    call.begin_body(in_pieces=is_own and in_pieces(context, call))
     return Verdict.JSON, call
 
 
@@ -240,7 +252,7 @@ class InCall:
         events, rest = call.repaired(context.unknown_tools) if may else ([], "")
         if not events:
             return refuse(context, call, call.fault, stump=call.fault == ENDS)
-        cursor.again(rest)
+        cursor.again(rest[max(0, call.told - len(events[0].raw)) :])
         return accept(context, call, events)
 
 
@@ -265,7 +277,8 @@ class InJson:
         self._body.write(text)
         hold(self.context, self.call, text)
         if not self.call.spilled:
-            return []
+            tell(self.context, self.call)
+            return self.context.speech.take() if self.call.pieces else []
         self._body.discard()
         return self.context.speech.take()
 
@@ -278,6 +291,7 @@ class InJson:
         hold(context, call, cursor.take(body.feed(cursor.text, cursor.at, final=cursor.final)))
         if call.spilled:
             body.discard()
+        tell(context, call)
         if body.error:
             return self._broken(f"not JSON: {body.error}")
         if body.done:

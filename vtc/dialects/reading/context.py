@@ -88,6 +88,7 @@ class Context:
         "complete",
         "cursor",
         "grammar",
+        "incremental",
         "lenient",
         "most_held",
         "shows_beginning",
@@ -109,7 +110,10 @@ class Context:
         most_held: int,
         think: Thoughts,
         begins: Begins,
+        incremental: bool = False,
     ) -> None:
+        self.incremental = incremental
+        """Calls leave as they are read, where that is possible."""
         self.grammar = grammar
         self.tools = tools
         self.lenient = lenient

@@ -13,13 +13,14 @@ from vtc.dialects.arguments.framing import unframed
 from vtc.dialects.arguments.gemma import GemmaBody
 from vtc.dialects.arguments.json_object import JsonBody, dumped, items
 from vtc.dialects.arguments.kwargs import KwargsBody
-from vtc.dialects.reading import checks, repairs
+from vtc.dialects.reading import checks, pieces, repairs
 from vtc.dialects.reading.cut import json_closers
+from vtc.dialects.reading.pieces import Pieces, TaggedPieces
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.description import SYNONYMS, Envelope
 from vtc.dialects.syntax.forms import CallSyntax
-from vtc.events import Call, Tool, ToolCall
+from vtc.events import Call, CallPiece, Tool, ToolCall
 
 
 class OpenCall:
@@ -72,6 +73,11 @@ class OpenCall:
         self._is_string: bool | None = None
         self._key: str | None = None
         self._value: list[str] = []
+        self.pieces: Pieces | None = None
+        """What of it leaves as it is read; None if it is delivered whole."""
+        self.told = 0
+        """Characters of it that have left so."""
+        self._told = 0  # of the pieces of `_raw`
         self._arguments: dict[str, Any] = {}
 
     def _name(self, written: str) -> None:
@@ -128,13 +134,49 @@ class OpenCall:
         self.size += len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
         if value:
             self._value.append(text)
+            if isinstance(self.pieces, TaggedPieces):
+                self.pieces.feed(text)
 
-    def begin_body(self) -> None:
-        """What was held so far is the head."""
+    def begin_body(self, *, in_pieces: bool = False) -> None:
+        """Begin the body after the head, which is held; its arguments may leave `in_pieces`."""
         self._body = len(self._raw)
         if '\\"' in self.raw and self._lenient and self.json is None:
             self._escaped = True
             self.repairs[Repair.ESCAPED_TEXT] = None
+        self.pieces = self._pieces() if in_pieces and not self._escaped else None
+
+    def _pieces(self) -> Pieces | None:
+        if not pieces.is_possible(self.syntax, self.written):
+            return None
+        if self.json is None:
+            return pieces.TaggedPieces(self.syntax, self.written, self._tool, self._id) if self._tool else None
+        keys = self.syntax.dialect.json if self.syntax.body == "json" else None
+        return pieces.JsonPieces(self.syntax, self.written, self._tool, self._id, keys=keys, offered=self._offered)
+
+    def piece(self) -> CallPiece | None:
+        """Take what may leave of it now."""
+        one = self.pieces
+        if one is None or self.spilled:
+            return None
+        if isinstance(one, pieces.JsonPieces):
+            assert isinstance(self.json, JsonBody)
+            one.feed(self.json.take())
+        arguments, begins = one.take(), one.begun and not self.told
+        if one.tool is None or not (arguments or begins):
+            return None
+        raw, self._told = "".join(self._raw[self._told :]), len(self._raw)
+        self.told += len(raw)
+        return CallPiece(raw, one.tool.name if begins else "", one.id if begins else None, arguments)
+
+    def wait(self) -> None:
+        """Let no more of it leave before it is complete: what its value holds may be its end."""
+        if self.pieces:
+            self.pieces.halted = True
+
+    @property
+    def untold(self) -> str:
+        """What has not left of its text."""
+        return self.raw[self.told :]
 
     def spill(self) -> None:
         """Its text is given back: keep none of it, and none of what follows."""
@@ -167,6 +209,8 @@ class OpenCall:
         """Begin a parameter; `is_string` where the markup itself says whether it is one."""
         self._key, self._param, self._is_string = key, param, is_string
         self.undeclared += key not in self._declared
+        if isinstance(self.pieces, TaggedPieces):
+            self.pieces.open(key, param, is_string=is_string)
 
     def quotes(self, key: str) -> bool:
         """True if a parameter's opener after a closer is content all the same: its name says that it is none.
@@ -208,6 +252,8 @@ class OpenCall:
             self.repairs[Repair.DOUBLED_CLOSER] = None
         self._note_undeclared(self._key)
         self._value.clear()
+        if isinstance(self.pieces, TaggedPieces):
+            self.pieces.close(self._arguments[self._key])
 
     def _note_undeclared(self, key: str) -> None:
         """Note an undeclared parameter, unless the schema itself says that there may be more than it declares."""
@@ -224,8 +270,9 @@ class OpenCall:
             self._half_escaped |= plain is None
             text = text if plain is None else plain
         # Markup that leaves out whether it is a string is another's: XML's, where it writes a section.
-        strange = self._lenient and is_string is None and "{string}" in dialect.params[0]
-        if (dialect.cdata or strange) and (inner := parameter.in_cdata(text)) is not None:
+        strange = self._lenient and is_string is None and not dialect.cdata
+        in_section = self.syntax.may_hold_sections and (dialect.cdata or strange)
+        if in_section and (inner := parameter.in_cdata(text)) is not None:
             text = inner
             self.repairs.update({Repair.CDATA: None} if strange else {})
         declared, mark = self._declared.get(key), self.syntax.child_mark

@@ -45,7 +45,8 @@ class Reader:
     """Reads one message. `feed` and `finish` return events whose `raw` joined is the text that was fed.
 
     `tools` are the offered tools by name; `think` says where text between reasoning tags goes, if the grammar
-    has them, and `begins` whether the reply begins inside.
+    has them, and `begins` whether the reply begins inside. With `incremental` calls leave in pieces, where that is
+    possible: `CallPiece`s, and a `Call` with a `rest`.
     """
 
     __slots__ = ("_context", "_cursor", "_first", "_inside", "_row", "_scan", "_speech", "_state")
@@ -63,6 +64,7 @@ class Reader:
         max_call_bytes: int = 1 << 20,
         think: Thoughts = "reasoning_content",
         begins: Begins = "text",
+        incremental: bool = False,
     ) -> None:
         self._context = context = Context(
             grammar,
@@ -72,6 +74,7 @@ class Reader:
             most_held=max_call_bytes,
             think=think,
             begins=begins,
+            incremental=incremental,
         )
         self._cursor = context.cursor
         self._speech = context.speech

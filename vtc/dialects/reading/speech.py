@@ -9,7 +9,7 @@ from enum import Enum, auto
 
 from vtc.dialects.reading.cursor import WHITE
 from vtc.dialects.repair import Repair
-from vtc.events import Call, Event, Markup, Refusal, Text
+from vtc.events import Call, CallPiece, Event, Markup, Refusal, Text
 
 _INDENTED = re.compile(r"\n(?: {4}| {0,3}\t)[ \t]*\Z")
 
@@ -122,7 +122,7 @@ class Speech:
         """Add a call, or what is left out like one."""
         self.emit(event)
         self.leave_out()
-        self._has_called = self._has_called or isinstance(event, Call)
+        self._has_called = self._has_called or isinstance(event, Call | CallPiece)
 
     def refuse(self, refusal: Refusal) -> None:
         """Say why a call is none; its text follows."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from vtc.dialects.reading.after_call import Ended, complete, hold, mends, refuse
+from vtc.dialects.reading.after_call import Ended, complete, hold, mends, refuse, tell
 from vtc.dialects.reading.context import Context, Refused, Verdict
 from vtc.dialects.reading.cursor import Found
 from vtc.dialects.reading.nesting import NEXT_CALL, Nesting
@@ -97,7 +97,8 @@ class InValue:
 
     def plain(self, text: str) -> list[Event]:
         hold(self.context, self.call, text, value=True)
-        return self.context.speech.take() if self.call.spilled else []
+        tell(self.context, self.call)
+        return self.context.speech.take() if self.call.spilled or self.call.pieces else []
 
     def release(self, reason: str) -> None:
         refuse(self.context, self.call, reason)
@@ -105,6 +106,7 @@ class InValue:
     def hold(self, end: int) -> None:
         if text := self.context.cursor.take(end):
             hold(self.context, self.call, text, value=True)
+        tell(self.context, self.call)
 
     def hold_guess(self, end: int) -> Refused | None:
         """Keep text of a value that may be none; refuse the call if that is too long."""
@@ -118,11 +120,13 @@ class InValue:
 
     def quoted_param(self, found: Found) -> None:
         """Read an opener of the value's own, which a closer then pairs with, unless it closes itself."""
+        self.call.wait()
         if not found[0].endswith("/>"):
             self._nesting.open_parameter()
         self.context.cursor.seek = found.end()
 
     def quoted_call(self, found: Found) -> None:
+        self.call.wait()
         self._nesting.open_call()
         self.call.quotes_calls = True
         self.context.cursor.seek = found.end()
@@ -139,6 +143,7 @@ class InValue:
         return self._close_call(kind, found.start(f"head_{found.lastgroup}"))
 
     def _close_call(self, kind: int | None, end: int) -> Refused | None:
+        self.call.wait()
         if kind != NEXT_CALL:
             self.context.cursor.seek = end
             return None
@@ -169,6 +174,7 @@ class InValue:
         """Take the closers for content of the value."""
         if self._guess:
             return no_arguments(self.context, self.call)
+        self.call.wait()
         self._nesting.balance -= self._closers - 1
         return Verdict.CONTENT
 

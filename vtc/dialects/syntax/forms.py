@@ -53,6 +53,11 @@ class CallSyntax:
         """The text before each tag in a list or an object, in a dialect that writes them as tags; else empty."""
         return self.dialect.params[0].partition("<{key}>")[0] if self.dialect.values == "nested" else ""
 
+    @cached_property
+    def may_hold_sections(self) -> bool:
+        """True if a value may stand in a CDATA section that only sets it off."""
+        return self.dialect.cdata or any("{string}" in text for text in self.dialect.params[:1])
+
     @property
     def lists_calls(self) -> bool:
         """True if its section is a list in brackets."""

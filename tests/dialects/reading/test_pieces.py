@@ -1,0 +1,174 @@
+"""Calls that leave as they are read add up to those that are read whole, in every recorded reply and every cut."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.dialects import material, test_malformed
+from tests.dialects.material import AGENT, DIALECTS, cases, random_cuts, raw, read
+from tests.dialects.test_malformed import Malformed
+from vtc.dialects.arguments.json_object import JsonBody, loaded
+from vtc.dialects.reading.pieces import MOST_HELD, Content
+from vtc.dialects.reading.reader import Reader
+from vtc.dialects.syntax.grammar import compiled
+from vtc.events import Call, CallPiece, Event, Refusal
+
+FILES = sorted(path.stem for path in (material.CASES / "reading").glob("*.yaml"))
+MALFORMED = sorted(path.stem for path in (material.CASES / "malformed").glob("*.jsonl"))
+
+type Reading = Callable[[Iterable[str], bool], list[Event]]
+
+
+def joined(events: Iterable[Event]) -> list[tuple[str, str]]:
+    """Names and arguments of the calls, put together from their pieces; a call that broke is none."""
+    found: list[tuple[str, str]] = []
+    name = said = ""
+    for event in events:
+        if isinstance(event, CallPiece):
+            name, said = (event.name, event.arguments) if event.name else (name, said + event.arguments)
+        elif isinstance(event, Call) and event.rest is not None:
+            assert event.call.name == name
+            found.append((name, said + event.rest))
+        elif isinstance(event, Call):
+            found.append((event.call.name, event.call.arguments))
+    return found
+
+
+def recorded(file: str) -> list[Malformed]:
+    lines = (material.CASES / "malformed" / f"{file}.jsonl").read_bytes().splitlines()
+    return [msgspec.json.decode(line, type=Malformed) for line in lines]
+
+
+def check(text: str, reading: Reading) -> None:
+    whole = reading([text], False)
+    calls = [(event.call.name, event.call.arguments) for event in whole if isinstance(event, Call)]
+    for chunks in (list(text), [text], *random_cuts(text, 2)):
+        events = reading(chunks, True)
+        assert raw(events) == text
+        assert joined(events) == calls
+        told = [event for event in events if isinstance(event, CallPiece | Call)]
+        broken = [event for event in events if isinstance(event, Refusal) and "a part of it has left" in event.reason]
+        begun = sum(isinstance(event, CallPiece) and bool(event.name) for event in told)
+        assert begun == len(broken) + sum(isinstance(event, Call) and event.rest is not None for event in told)
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_recorded_replies_have_the_same_calls_in_pieces(file: str) -> None:
+    for case in cases(file):
+        grammar = compiled(tuple(DIALECTS[name] for name in case.dialects), case.tags, case.markers, case.answer)
+
+        def reading(chunks: Iterable[str], incremental: bool) -> list[Event]:
+            tools = case.toolset(material.TOOLS)  # noqa: B023 - it is called within the loop
+            reader = Reader(grammar, tools, **case.reader, incremental=incremental)  # noqa: B023 - likewise
+            events = [event for chunk in chunks for event in reader.feed(chunk)]
+            return [*events, *reader.finish(complete=case.finish == "complete")]  # noqa: B023 - likewise
+
+        check(case.text, reading)
+
+
+@pytest.mark.parametrize("file", MALFORMED)
+def test_malformed_replies_have_the_same_calls_in_pieces(file: str) -> None:
+    for case in recorded(file):
+
+        def reading(chunks: Iterable[str], incremental: bool, case: Malformed = case) -> list[Event]:
+            dialects = [DIALECTS[name] for name in case.dialects]
+            tools, complete = test_malformed.TOOLS[case.tools], case.finish == "stop"
+            return read(chunks, dialects, tools, complete=complete, incremental=incremental)
+
+        check(case.text, reading)
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text", "pieces"),
+    [
+        (
+            "qwen3-coder",
+            "<function=write_file>\n<parameter=path>\na.py\n</parameter>\n<parameter=content>\nx </b> y\nz\n",
+            ["", '{"path":"', "a.py", '","content":"', "x", " </b> y", "\\nz"],
+        ),
+        (
+            "hermes",
+            '<tool_call>{"name": "write_file", "arguments": {"path": "a.py", "content": "x\\ny</tool_call> and',
+            ["", '{"path":"', "a.py", '","content":"', "x", "\\ny"],
+        ),
+        ("hermes", '<tool_call>{"arguments": {"path": "a.py', []),  # whose?
+        ("hermes", '<tool_call>{"name": "no_tool", "arguments": {"path": "a.py', []),
+        ("hermes", '<tool_call>{"name": "write_file", "arguments": {"file": "a.py', []),  # another key
+        ("hermes", '<tool_call>{"name": "write_file", "arguments": "{\\"path', []),
+        ("hermes", 'see <tool_call>{"name": "write_file", "arguments": {"path": "a.py', []),  # may be quoted
+        ("tag", "<write_file>\n<path>a.py</path>\n<content>x\n", []),
+        ("bare-json", '{"name": "write_file", "arguments": {"path": "a.py', []),
+    ],
+)
+def test_what_is_certain_leaves(dialect: str, text: str, pieces: list[str]) -> None:
+    reader = Reader(compiled((DIALECTS[dialect],)), AGENT, incremental=True)
+    events = [event for chunk in text for event in reader.feed(chunk)]
+    told = [event.arguments for event in events if isinstance(event, CallPiece)]
+    assert "".join(told) == "".join(pieces)
+    assert bool(told) is bool(pieces)
+
+
+VALUE = st.lists(st.sampled_from(["x", " ", "\n", "</", "<b>", "/para", "inv", ">", "}", "C:\\", "é"])).map("".join)
+
+
+@given(value=VALUE, sizes=st.lists(st.integers(1, 9), min_size=1))
+def test_the_text_of_a_value_is_kept(value: str, sizes: Sequence[int]) -> None:
+    content, out, at, place = Content(["</parameter>", "</invoke>"], in_json=False), "", 0, 0
+    while at < len(value):
+        size = sizes[place % len(sizes)]
+        out += content.feed(value[at : at + size])
+        at, place = at + size, place + 1
+    assert out + content.held == value
+    assert not out.endswith((" ", "\n", "<"))
+
+
+def test_what_is_held_of_a_value_is_bounded() -> None:
+    content = Content(["</parameter>"], in_json=False)
+    out = "".join(content.feed(" ") for _ in range(2 * MOST_HELD))
+    assert len(content.held) == MOST_HELD
+    assert len(out) == MOST_HELD
+
+
+PATHS = st.lists(
+    st.sampled_from(["C:\\", "new", "\\n", "\\temp", "\\\\", "\\U", "\\q", " ", "x", "é", "\\ud83d"]), max_size=14
+)
+
+
+@given(text=PATHS.map("".join), sizes=st.lists(st.integers(1, 9), min_size=1))
+def test_what_was_taken_of_json_stays(text: str, sizes: Sequence[int]) -> None:
+    """A backslash that is none of JSON's shows late that those before it are none."""
+    body, written = JsonBody(), '{"a": "' + text + ' .", "b": [1, true, null, {}]}'
+    taken, buffer, at, place = "", "", 0, 0
+    while at < len(written):
+        size = sizes[place % len(sizes)]
+        buffer += written[at : at + size]
+        buffer = buffer[body.feed(buffer, 0) :]
+        at, place = at + size, place + 1
+        taken += body.take()
+        assert not body.error
+    assert body.done
+    assert taken == body.text()
+
+
+def test_a_value_in_which_json_breaks_is_mended() -> None:
+    text = '<tool_call>{"name": "write_file", "arguments": {"path": "a", "content": "say "hi" now"}}</tool_call>'
+    events = read(list(text), [DIALECTS["hermes"]], incremental=True)
+    ((name, arguments),) = joined(events)
+    assert name == "write_file"
+    assert loaded(arguments) == {"path": "a", "content": 'say "hi" now'}
+
+
+def test_arguments_that_a_repair_writes_with_other_spaces_are_continued() -> None:
+    arguments: dict[str, Any] = {"command": "ls -la", "timeout": "5"}
+    text = f"<tool_call>{json.dumps({'name': 'bash', 'arguments': arguments})}</tool_call>"
+    events = read(list(text), [DIALECTS["hermes"]], incremental=True)
+    assert [event.arguments for event in events if isinstance(event, CallPiece)][:2] == ["", '{"command":"']
+    ((_, said),) = joined(events)
+    assert loaded(said) == {"command": "ls -la", "timeout": 5}
