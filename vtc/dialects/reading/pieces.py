@@ -19,10 +19,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from vtc.dialects.arguments import values
-from vtc.dialects.arguments.envelope import AROUND
 from vtc.dialects.arguments.framing import unframed
 from vtc.dialects.arguments.json_object import JsonBody, encodable, loaded
-from vtc.dialects.syntax.description import Envelope
+from vtc.dialects.syntax.description import AROUND, Envelope
 from vtc.dialects.syntax.forms import CallSyntax
 from vtc.events import Tool
 
