@@ -192,3 +192,77 @@ async def test_a_model_is_asked_for_by_the_name_that_the_server_has(start: Start
     answer = await lab.post(messages.request(model="claude-sonnet-4"), path=messages.PATH)
     assert lab.upstream.seen[0].json["model"] == "qwen3-coder"
     assert json.loads(answer.body)["model"] == "claude-sonnet-4"
+
+
+# What clients ask besides
+
+
+async def test_models_are_listed_in_the_form_of_the_clients_api(start: Start) -> None:
+    owned = b'{"object": "list", "data": [{"id": "qwen3-coder", "object": "model", "owned_by": "vllm"}]}'
+    lab = await start(
+        Reply([owned], JSON, framing="length"),
+        vtc_upstream_api="openai-chat",
+        vtc_models=["claude-sonnet-4-5=qwen3-coder", "claude-*=qwen3-coder"],
+    )
+    key: Any = {"base_url": lab.proxy.url, "api_key": "sk-none", "max_retries": 0}
+    async with anthropic.AsyncAnthropic(http_client=anthropic.DefaultAsyncHttpxClient(trust_env=False), **key) as sdk:
+        assert [one.id async for one in sdk.models.list()] == ["claude-sonnet-4-5", "qwen3-coder"]
+    client = ollama_sdk.AsyncClient(lab.proxy.url, trust_env=False)
+    try:
+        assert [one.model for one in (await client.list()).models] == ["claude-sonnet-4-5", "qwen3-coder"]
+    finally:
+        await client.close()
+    async with lab.sdk() as own:
+        assert [one.id async for one in own.models.list()] == ["qwen3-coder"]
+    assert {seen.path for seen in lab.upstream.seen} == {"/v1/models"}
+
+
+async def test_tokens_are_counted_without_the_server(start: Start) -> None:
+    """The estimate grows with text, with tools and with results, as clients compact their conversation by it."""
+    lab = await start(serving("openai-chat"), vtc_upstream_api="openai-chat")
+    history: Any = SHAPES["anthropic-messages"].history["messages"]
+    counted = []
+    longer = [messages.user("word " * 700), *history[1:]]
+    for fields in ({"tools": None}, {}, {"messages": history}, {"messages": longer}):
+        body = {key: value for key, value in messages.request(**fields).items() if key != "stream"}
+        answer = await lab.post(body, path=f"{messages.PATH}/count_tokens?beta=true")
+        assert answer.status == 200
+        counted.append(json.loads(answer.body)["input_tokens"])
+    assert counted == sorted({*counted})
+    assert 700 <= counted[3] - counted[2] <= 1400
+    assert lab.upstream.seen == []
+
+
+async def test_signs_of_life_are_answered(start: Start) -> None:
+    lab = await start(serving("openai-chat"), vtc_upstream_api="openai-chat")
+    assert (await lab.client.head("/", headers={"user-agent": "claude-cli/2.1"})).status_code == 200
+    assert (await lab.client.get("/api/version")).json().keys() == {"version"}
+    assert "tools" in (await lab.client.post("/api/show", json={"model": "m"})).json()["capabilities"]
+
+
+async def test_a_server_of_several_apis_serves_each_client_in_its_own(start: Start) -> None:
+    """A client of any other API is served by the first."""
+    lab = await start(lambda seen: serving(spoken(seen))(seen), vtc_upstream_api="openai-chat, anthropic-messages")
+    for client, path in (
+        ("openai-chat", "/v1/chat/completions"),
+        ("anthropic-messages", messages.PATH),
+        ("openai-responses", "/v1/chat/completions"),
+    ):
+        calls, _ = await talk(client, lab, stream=True)
+        assert calls == READ
+        assert lab.upstream.seen[-1].path == path
+
+
+def spoken(seen: Seen) -> str:
+    return "anthropic-messages" if seen.path == messages.PATH else "openai-chat"
+
+
+async def test_an_api_that_there_is_not_is_an_error_that_names_the_nearest(start: Start) -> None:
+    with pytest.raises(Exception, match=r"no API 'openai-chats'.*openai-chat"):
+        await start(serving("openai-chat"), vtc_upstream_api="openai-chats")
+
+
+async def test_where_it_is_only_observed_nothing_is_translated(start: Start) -> None:
+    lab = await start(serving("anthropic-messages"), vtc_upstream_api="openai-chat", vtc_mode="observe")
+    answer = await lab.post(messages.request(), path=messages.PATH)
+    assert (answer.status, lab.upstream.seen[0].path) == (200, messages.PATH)

@@ -25,7 +25,7 @@ STREAM = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whol
 
 def crossing(client: str, server: str, *, settings: dict[str, Any] | None = None, **fields: Any) -> Exchange:
     body = asked(client, **fields)
-    return Exchange.open(BY_NAME[client], body, AGENT, planner(upstream_api=server, **settings or {}), "seed")
+    return Exchange.open(BY_NAME[client], body, AGENT, planner(upstream_api=(server,), **settings or {}), "seed")
 
 
 def told(exchange: Exchange, client: str, body: bytes, *, stream: bool, cuts: int = 0) -> pairs.Said:
@@ -120,7 +120,7 @@ def test_a_forbidden_tool_is_called_by_no_pair(client: str, server: str, stream:
 
     policy = "kind: policy\nname: mine\nmatch: {}\nguards: {denied_tools: [read]}\n"
     (tmp_path / "mine.yaml").write_text(policy)
-    strict = Planner(load([builtin_directory(), tmp_path]), Settings(upstream_api=server))  # type: ignore[arg-type]
+    strict = Planner(load([builtin_directory(), tmp_path]), Settings(upstream_api=(server,)))  # type: ignore[arg-type]
     exchange = Exchange.open(BY_NAME[client], asked(client, stream=stream), AGENT, strict, "seed")
     offered = {tool.name for tool in BY_NAME[server].request(exchange.request()).tools}
     assert "read" not in offered

@@ -62,7 +62,8 @@ class Exchange:
         if plan.reply.client_text:
             self.report.form = plan.reply.client_text.dialect.name
         self._api = api
-        self._server = named(plan.server_api) or api
+        apis = plan.server_apis
+        self._server = api if not apis or api.name in apis else named(apis[0]) or api
         self._request = request
         self._body = body
         self._tools = {tool.name: tool for tool in plan.tools}

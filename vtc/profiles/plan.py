@@ -176,10 +176,10 @@ class Plan(msgspec.Struct, frozen=True):
     request: RequestPlan = RequestPlan()
     reading: ReadingPlan = ReadingPlan()
     reply: ReplyPlan = ReplyPlan()
-    server_api: str = ""
-    """The name of the API that the server is spoken to in; empty for the client's."""
+    server_apis: tuple[str, ...] = ()
+    """The APIs that the server speaks, the one for clients of any other first; none for that of the client."""
     server_path: str = ""
-    """Its path on the server, where it is not the usual one."""
+    """The path of the first on the server, where it is not the usual one."""
     server_model: str = ""
     """The model that the server is asked for, where that is not the one of the request."""
 

@@ -104,7 +104,6 @@ class Planner:
             unknown_tools = "text"  # what such a client does not know it shows as text itself
         buffered = found.unstreamed and request.stream and bool(tools)
         why = [*found.why, reason, *protocol.why]
-        server_api = settings.upstream_api if settings.upstream_api != "auto" else model.api or found.server.api or ""
         if server_model:
             why.append(f"model {request.model}: the server is asked for {server_model}")
         if withheld:
@@ -159,10 +158,26 @@ class Planner:
                 in_pieces=client.deliver == "incremental" and not (protocol.client_text or guards or buffered),
                 buffered=buffered,
             ),
-            server_api="" if server_api == "same" else server_api,
-            server_path=found.server.api_path if found.server.api == server_api else "",
+            server_apis=self._apis(found),
+            server_path=found.server.api_path,
             server_model=server_model,
         )
+
+    def serves(self, facts: Facts, api: str) -> bool:
+        """True if the server of a request speaks an API itself, as far as is known."""
+        apis = self._apis(self._found(facts))
+        return not apis or api in apis
+
+    def models(self, facts: Facts) -> list[str]:
+        """List the names of models that stand for others, but for globs."""
+        server, _ = self._chosen(self.profiles.servers, self.settings.server, facts)
+        names = [one.partition("=")[0] for one in self.settings.models]
+        return [one for one in (*names, *(server.models if server else ())) if not {*one} & {*"*?["}]
+
+    def _apis(self, found: _Found) -> tuple[str, ...]:
+        """Tell which APIs the server speaks; none if it is to be that of the client."""
+        said = self.settings.upstream_api or found.model.api or found.server.api or ()
+        return () if "same" in said else (said,) if isinstance(said, str) else tuple(said)
 
     def _renamed(self, facts: Facts) -> str:
         """Find the model that the server is asked for; empty for the one of the request."""

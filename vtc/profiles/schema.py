@@ -6,7 +6,7 @@ classes, so adding a key is adding a field.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
@@ -118,7 +118,8 @@ class Exchanged(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """`never`: a streaming request that offers tools is asked without streaming, and answered as a stream."""
 
 
-type ApiName = Literal["openai-chat", "openai-responses", "anthropic-messages", "ollama-chat"]
+ApiName = Literal["openai-chat", "openai-responses", "anthropic-messages", "ollama-chat"]
+API_NAMES: tuple[str, ...] = get_args(ApiName)
 
 
 class ErrorReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -153,8 +154,8 @@ class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
     """The requests that it is for, by host and port."""
     owned_by: tuple[str, ...] = ()
     """The `owned_by` of models in its list of them (`GET /v1/models`), by which `vtc run` recognises it."""
-    api: ApiName | None = None
-    """The API that it is spoken to in, whichever its clients speak; null is the client's own."""
+    api: ApiName | tuple[ApiName, ...] | None = None
+    """The API that it speaks, or several: clients of any other are served by the first. Null: that of each client."""
     api_path: str = ""
     """The path of that API on the server, where it is not the usual one: `/anthropic/v1/messages`."""
     models: dict[str, str] = {}
@@ -229,8 +230,8 @@ class ModelProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=T
     """Of several that match equally well the one with the highest is taken."""
     match: Match
     """The requests that it is for, by the model's name."""
-    api: ApiName | None = None
-    """The API in which the server is asked for it; null leaves it to the server's profile."""
+    api: ApiName | tuple[ApiName, ...] | None = None
+    """The API, or several, in which the server is asked for it; null leaves it to the server's profile."""
     tools: Literal["native", "prompt"] = "native"
     """How tools reach the model: as the API's own field, or written into the prompt."""
     dialect: str = "tag"

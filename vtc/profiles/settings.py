@@ -19,9 +19,8 @@ class Settings:
     client: str = ""
     model: str = ""
     server: str = ""
-    upstream_api: Literal["auto", "same", "openai-chat", "openai-responses", "anthropic-messages", "ollama-chat"] = (
-        "auto"
-    )
+    upstream_api: tuple[str, ...] = ()
+    """The APIs that the server speaks, the one for clients of any other first; `same` is that of each client."""
     models: tuple[str, ...] = ()
     """`glob=name`: what the server is asked for in the place of a model; the first that fits counts."""
     tools: Literal["auto", "native", "prompt"] = "auto"

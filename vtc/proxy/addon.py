@@ -24,6 +24,7 @@ from vtc.profiles.planner import Planner
 from vtc.proxy import bodies, breaking_off, flows, options, views
 from vtc.proxy.answering import answer_error
 from vtc.proxy.asking import AGAIN, Asker
+from vtc.proxy.beside import Beside
 from vtc.proxy.bodies import Passing
 from vtc.proxy.commands import Commands
 from vtc.proxy.crossing import redirect
@@ -76,6 +77,7 @@ class VirtualToolCalling:
         self._live: WeakKeyDictionary[http.HTTPFlow, Live] = WeakKeyDictionary()
         self._unread: WeakKeyDictionary[http.HTTPFlow, Passing] = WeakKeyDictionary()
         """Replies that are streamed unread, where they are kept."""
+        self._beside = Beside()
         self._why = 0
         """The hash of the reasons for the last plan; not the reasons, in which there are names of tools."""
         self._stats = Stats()
@@ -83,7 +85,7 @@ class VirtualToolCalling:
         self._log = Log()
         page = Page(self._stats)
         commands = Commands(self, reloader, self._stats, page)
-        self.addons = [Startup(), reloader, commands, self._log, Metrics(self._stats), page, Turns()]
+        self.addons = [Startup(), self._beside, reloader, commands, self._log, Metrics(self._stats), page, Turns()]
 
     def load(self, loader: Loader) -> None:
         options.add(loader)
@@ -109,6 +111,8 @@ class VirtualToolCalling:
         if not flow.live and (flow.response or flow.error):  # opened from a file: mitmproxy runs all hooks again
             return
         if api is None:
+            if self._beside.take(flow, self.planner):
+                return
             if unread := flows.unread(flow):
                 self._left_alone(flow, unread.why)
                 if unread.may_call and "upgrade" not in flow.request.headers:  # of a WebSocket it is only told

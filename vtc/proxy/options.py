@@ -12,7 +12,9 @@ from vtc.profiles import loader as profile_loader
 from vtc.profiles.document import ProfileError
 from vtc.profiles.memory import Memory
 from vtc.profiles.planner import Planner
+from vtc.profiles.schema import API_NAMES
 from vtc.profiles.settings import CLIENT_PATTERNS, Settings, UnknownName
+from vtc.profiles.validation import nearest
 
 
 def add(loader: Loader) -> None:
@@ -42,9 +44,9 @@ def add(loader: Loader) -> None:
         "vtc_upstream_api",
         str,
         "auto",
-        "The API that the model server is spoken to in, whichever API the client speaks: requests and replies are "
-        "translated. same: the client's. auto: as the server's or the model's profile says, else the client's.",
-        choices=("auto", "same", "openai-chat", "openai-responses", "anthropic-messages", "ollama-chat"),
+        "The API that the model server speaks: openai-chat, openai-responses, anthropic-messages or ollama-chat; "
+        "requests and replies of clients of another are translated. Several are parted by commas, the one that others "
+        "are translated to first. same: the client's. auto: as the server's or the model's profile says, else same.",
     )
     loader.add_option(
         "vtc_models",
@@ -165,7 +167,7 @@ def planner() -> Planner:
         model=options.vtc_model,
         server=options.vtc_server,
         # A flow that is only observed goes where it went.
-        upstream_api=options.vtc_upstream_api if options.vtc_mode == "rewrite" else "same",
+        upstream_api=_apis(options.vtc_upstream_api) if options.vtc_mode == "rewrite" else ("same",),
         models=tuple(options.vtc_models) if options.vtc_mode == "rewrite" else (),
         tools=options.vtc_tools,
         dialect=options.vtc_dialect,
@@ -180,3 +182,15 @@ def planner() -> Planner:
         raise exceptions.OptionsError(f"vtc: the profiles are not usable\n{error}") from None
     except UnknownName as error:
         raise exceptions.OptionsError(f"vtc_{error.setting}: {error}") from None
+
+
+def _apis(said: str) -> tuple[str, ...]:
+    """Read `vtc_upstream_api`; none leaves it to the profiles."""
+    names = tuple(one.strip() for one in said.split(","))
+    if said == "auto":
+        return ()
+    for name in names:
+        if name != "same" and name not in API_NAMES:
+            near = nearest(name, (*API_NAMES, "same", "auto"))
+            raise exceptions.OptionsError(f"vtc_upstream_api: there is no API {name!r}{near}")
+    return names

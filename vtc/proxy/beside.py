@@ -1,0 +1,50 @@
+"""What clients ask besides replies, where the server speaks another API: answered here, or put to the server's way."""
+
+from __future__ import annotations
+
+from weakref import WeakKeyDictionary
+
+from mitmproxy import ctx, http
+
+from vtc.apis import BadRequest, beside
+from vtc.apis.beside import Aside
+from vtc.profiles.planner import Planner
+from vtc.proxy import bodies, flows
+
+
+class Beside:
+    """Deals with the questions of clients whose API the server does not speak."""
+
+    def __init__(self) -> None:
+        self._lists: WeakKeyDictionary[http.HTTPFlow, tuple[Aside, list[str]]] = WeakKeyDictionary()
+        """Lists of models that are under way, and the names that stand for others."""
+
+    def take(self, flow: http.HTTPFlow, planner: Planner) -> bool:
+        """Answer a question, or have the server asked in its own way; False if it is none, or the server's own."""
+        request, facts = flow.request, flows.facts(flow)
+        aside = beside.asked(request.method, request.path, facts.headers)
+        if aside is None or ctx.options.vtc_mode != "rewrite" or planner.serves(facts, aside.client):
+            return False
+        try:
+            answer = beside.answer(aside, bodies.decoded(request, ctx.options.vtc_max_body_bytes) or b"")
+        except (BadRequest, ValueError):
+            return False
+        if answer is not None:
+            flow.response = http.Response.make(200, answer, {"content-type": "application/json"})
+        else:
+            base = (
+                request.path.partition("?")[0].removesuffix("/").removesuffix("/api/tags").removesuffix(beside.MODELS)
+            )
+            request.path = f"{base}{beside.MODELS}"
+            request.headers["accept-encoding"] = "identity"
+            self._lists[flow] = aside, planner.models(facts)
+        flow.comment = f"vtc: {aside.kind}, as {aside.client} has it"
+        return True
+
+    def response(self, flow: http.HTTPFlow) -> None:
+        """Write a list of models in the form of the client's API."""
+        aside, more = self._lists.pop(flow, (None, []))
+        if aside is None or flow.response is None or flow.response.status_code != 200:
+            return
+        names = beside.names_of(flow.response.get_content(strict=False) or b"")
+        bodies.replace(flow.response, beside.listed(aside.client, [*more, *names]), "application/json")
