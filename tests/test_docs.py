@@ -13,7 +13,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,7 @@ from click.testing import CliRunner
 from mitmproxy.test import taddons
 
 from tests.proxy.test_replaying import CALL, saved
+from vtc.apis import APIS
 from vtc.cli import main
 from vtc.cli.config import Config
 from vtc.profiles import reference
@@ -93,7 +94,7 @@ def test_the_transcripts_are_what_is_printed(page: Path, tmp_path: Path, monkeyp
 
 
 GENERATED = re.compile(
-    r"^<!-- (?P<name>vtc .*|options|keys of vtc\.yaml) -->\n(?P<text>.*?)^<!-- end -->$", re.M | re.S
+    r"^<!-- (?P<name>vtc .*|options|keys of vtc\.yaml|limits of the APIs) -->\n(?P<text>.*?)^<!-- end -->$", re.M | re.S
 )
 
 
@@ -102,6 +103,8 @@ def generated(name: str) -> str:
         return printed(name)
     if name == "options":
         return option_table()
+    if name == "limits of the APIs":
+        return limit_table()
     return reference.table(Config) + "\n"
 
 
@@ -117,6 +120,17 @@ def option_table() -> str:
             values = ", ".join(f"`{one}`" for one in option.choices) if option.choices else kind
             told = f" (default: `{default}`)" if default != "" else ""
             lines.append(f"| `{name}` | {values}{told} | {option.help} |")
+    return "\n".join(lines) + "\n"
+
+
+def limit_table() -> str:
+    """Where each API has a limit, as the codecs write it."""
+    requests = [api.make_request for api in APIS]
+    tables: list[Mapping[str, Sequence[str]]] = [one.LIMITS for one in requests]  # type: ignore[attr-defined]
+    lines = [f"| | {' | '.join(f'`{api.name}`' for api in APIS)} |", "|---" * (len(APIS) + 1) + "|"]
+    for name in dict.fromkeys(name for table in tables for name in table):
+        places = [f"`{table[name][0]}`" if name in table else "not told" for table in tables]
+        lines.append(f"| `{name}` | {' | '.join(places)} |")
     return "\n".join(lines) + "\n"
 
 

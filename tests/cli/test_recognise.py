@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.upstream import JSON, Reply, serving
-from vtc.cli.recognise import recognised
+from tests.apis import pairs
+from tests.apis.shapes import SHAPES
+from tests.e2e.upstream import JSON, Reply, Seen, serving
+from vtc.cli.recognise import recognised, spoken, told
 from vtc.profiles import loader
 
 PROFILES = loader.load([loader.builtin_directory()])
@@ -76,3 +78,36 @@ def test_a_hosted_api_is_known_by_its_name_and_not_asked() -> None:
         "hosted",
         "https://no-such-host.openrouter.ai is one of: hosted APIs",
     )
+
+
+@pytest.mark.parametrize("server", pairs.NAMES)
+async def test_the_apis_that_a_server_speaks_are_found(server: str) -> None:
+    path = SHAPES[server].path
+
+    def script(seen: Seen) -> Reply:
+        assert (seen.method, seen.body) == ("POST", b"{}")
+        status = 400 if seen.path == path else 404
+        return Reply([b'{"error": "no messages"}'], JSON, status=status, framing="length")
+
+    async with serving(script) as upstream:
+        found = await asyncio.to_thread(spoken, upstream.url)
+    assert found == (server,)
+    assert told(found).startswith(f"it speaks {server}: clients of ")
+
+
+@pytest.mark.parametrize("status", [400, 401, 404])
+async def test_where_all_paths_answer_alike_nothing_is_found(status: int) -> None:
+    async with serving(lambda _: Reply([b"{}"], JSON, status=status, framing="length")) as upstream:
+        assert await asyncio.to_thread(spoken, upstream.url) == ()
+
+
+async def test_an_answer_that_names_an_unexpected_endpoint_is_none() -> None:
+    """LM Studio has status 200 for it."""
+    unexpected = b'{"error": "Unexpected endpoint or method. (POST /api/chat)"}'
+
+    def script(seen: Seen) -> Reply:
+        return Reply([unexpected if seen.path == "/api/chat" else b"{}"], JSON, framing="length")
+
+    async with serving(script) as upstream:
+        found = await asyncio.to_thread(spoken, upstream.url)
+    assert found == ("openai-chat", "anthropic-messages", "openai-responses")

@@ -39,6 +39,7 @@ def command(*arguments: str) -> list[str]:
         (["https://api.example.com/"], ["--mode", "reverse:https://api.example.com"]),
         (["--port", "9000", "--host", "0.0.0.0"], ["--listen-host", "0.0.0.0", "--listen-port", "9000"]),
         (["--tools", "prompt", "--dialect", "hermes"], ["--set", "vtc_tools=prompt", "--set", "vtc_dialect=hermes"]),
+        (["--api", "openai-chat"], ["--set", "vtc_upstream_api=openai-chat"]),
         (["--observe"], ["--set", "vtc_mode=observe"]),
         (["--log", "x.jsonl"], ["--set", "vtc_log=x.jsonl"]),
         (["--web"], ["--set", "web_columns=comment"]),
@@ -111,6 +112,13 @@ def test_mistakes_are_told_before_anything_is_started(
     result = run(*arguments)
     assert result.exit_code == code
     assert said in result.output
+
+
+def test_an_api_that_there_is_not_is_told_with_those_that_there_are() -> None:
+    result = run("--api", "openai-chats")
+    assert result.exit_code == 2
+    assert "there is no API 'openai-chats'" in result.output
+    assert "anthropic-messages" in result.output
 
 
 def test_without_an_upstream_it_is_an_ordinary_proxy() -> None:

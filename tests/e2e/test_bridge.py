@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import anthropic
@@ -266,3 +267,31 @@ async def test_where_it_is_only_observed_nothing_is_translated(start: Start) -> 
     lab = await start(serving("anthropic-messages"), vtc_upstream_api="openai-chat", vtc_mode="observe")
     answer = await lab.post(messages.request(), path=messages.PATH)
     assert (answer.status, lab.upstream.seen[0].path) == (200, messages.PATH)
+
+
+async def test_a_conversation_that_only_its_server_knows_is_an_error(start: Start) -> None:
+    """Never a reply as if it had been read."""
+    lab = await start(serving("openai-chat"), vtc_upstream_api="openai-chat")
+    answer = await lab.post(responses.request(previous_response_id="resp_1"), path=responses.PATH)
+    assert answer.status == 400
+    assert "previous_response_id" in json.loads(answer.body)["error"]["message"]
+    assert lab.upstream.seen == []
+
+
+async def test_a_profile_says_which_api_where_and_under_which_names(start: Start, tmp_path: Path) -> None:
+    profile = {"kind": "server", "name": "mine", "match": {"host": ["127.0.0.1:*"]}}
+    profile |= {"api": "anthropic-messages", "api_path": "/anthropic/v1/messages", "models": {"gpt-*": "qwen3-coder"}}
+    (tmp_path / "mine.yaml").write_bytes(chat.encoded(profile))
+    lab = await start(lambda _: Reply([pairs.whole("anthropic-messages", "Hello")], JSON), vtc_profiles=[str(tmp_path)])
+    answer = await lab.post(chat.request(model="gpt-5"))
+    assert answer.message.content == "Hello"
+    (seen,) = lab.upstream.seen
+    assert (seen.path, seen.json["model"]) == ("/anthropic/v1/messages", "qwen3-coder")
+
+
+async def test_what_cannot_be_told_is_named_in_the_report(start: Start) -> None:
+    lab = await start(serving("anthropic-messages"), vtc_upstream_api="anthropic-messages")
+    await lab.post(chat.request(n=2, logit_bias={"1": 1}))
+    flow = await lab.flow()
+    assert "has no word for it: logit_bias, more than one choice" in flow.comment
+    assert flow.comment.startswith("vtc: openai-chat -> anthropic-messages")

@@ -153,6 +153,8 @@ class Request(ABC):
     """Where limits and sampling stand, by their names in chat completions: dotted paths, the one to write first."""
     CARRIED: ClassVar[Collection[str]] = ()
     """The fields that other APIs are told of, and those that mean nothing to them."""
+    refers: str = ""
+    """The field by which it refers to a conversation that only its own server has; empty if it has all of it."""
     unliftable: str = ""
     """Why no call may be read from the text of the reply; empty if it may."""
 

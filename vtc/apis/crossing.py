@@ -74,6 +74,7 @@ def read(request: Request, messages: Sequence[Message], tools: Sequence[Tool], c
         answer=asking.answer(fields),
         left_out=(
             *(key for key in fields if key not in request.CARRIED and not _is_nothing(fields[key])),
+            *(["more than one choice"] if request.several else []),
             *(f"tool {name}" for name in hosted),
             *unknown,
         ),

@@ -42,6 +42,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     """The dialect in which the model is prompted."""
     server: str | None = None
     """The server profile, if the server is not recognised."""
+    api: str | None = None
+    """The APIs that the server speaks, parted by commas, if not those that it shows."""
     observe: bool = False
     """Change nothing, and tell what would have been done."""
     log: str | None = None

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 
+from vtc.apis import APIS
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, best
 
@@ -46,6 +47,36 @@ def recognised(upstream: str, profiles: Profiles) -> tuple[str | None, str]:
         if owners.intersection(server.owned_by):
             return server.name, f"{upstream} is {server.description or server.name}"
     return None, f"{upstream} answers; it needs no profile, or name one with --server"
+
+
+def spoken(upstream: str) -> tuple[str, ...]:
+    """Find the APIs that a server speaks, the one first that servers know best; none if that does not show.
+
+    Each is asked with an empty object, which no server answers with a reply: what it does not speak is not found.
+    """
+    if urlsplit(upstream).scheme == "https":
+        return ()  # it would want a key
+    found = tuple(api.name for api in APIS if _is_spoken(f"{upstream}{api.version}{api.path}"))
+    return () if len(found) == len(APIS) else found
+
+
+def _is_spoken(url: str) -> bool:
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    headers = {"content-type": "application/json"}
+    try:
+        with direct.open(urllib.request.Request(url, b"{}", headers, method="POST"), timeout=SECONDS) as answer:
+            return b"nexpected endpoint" not in answer.read(MOST)  # LM Studio
+    except HTTPError as error:
+        error.close()
+        return error.code not in (404, 405, 501)
+    except (OSError, HTTPException):
+        return False
+
+
+def told(apis: tuple[str, ...]) -> str:
+    """Say which clients are served by way of another API."""
+    others = [api.name for api in APIS if api.name not in apis]
+    return f"it speaks {' and '.join(apis)}: clients of {', '.join(others)} are translated to {apis[0]}"
 
 
 def _owners(found: Any) -> set[str]:

@@ -16,9 +16,24 @@ import click
 from vtc.cli import common, config
 from vtc.cli.common import completing, planner, profile_directories
 from vtc.cli.config import Config
-from vtc.cli.recognise import recognised
+from vtc.cli.recognise import recognised, spoken, told
 from vtc.profiles.document import ProfileError
+from vtc.profiles.schema import API_NAMES
+from vtc.profiles.validation import nearest
 from vtc.proxy import launch
+
+
+class Apis(click.ParamType[str]):
+    """Names of APIs, parted by commas."""
+
+    name = "APIS"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        for name in str(value).split(","):
+            if name.strip() not in ("same", *API_NAMES):
+                known = ", ".join(API_NAMES)
+                self.fail(f"there is no API {name.strip()!r}{nearest(name, API_NAMES)}; they are {known}", param, ctx)
+        return str(value)
 
 
 @click.command(short_help="Run the proxy with VTC.")
@@ -31,6 +46,7 @@ from vtc.proxy import launch
 @click.option("--tools", type=click.Choice(["auto", "native", "prompt"]), help="How tools reach the model.")
 @click.option("--dialect", help="The dialect in which the model is prompted.", shell_complete=completing("dialects"))
 @click.option("--server", help="The server profile, if it is not recognised.", shell_complete=completing("servers"))
+@click.option("--api", type=Apis(), help="The APIs that the server speaks, parted by commas, if not those it shows.")
 @click.option("--observe", is_flag=True, help="Change nothing, and tell what would have been done.")
 @click.option("--log", type=click.Path(dir_okay=False, path_type=Path), help="Add a line of JSON for each exchange.")
 @click.option("-v", "--verbose", is_flag=True, help="mitmproxy's own lines, too: connections and requests.")
@@ -72,6 +88,9 @@ def run(
     if server and not dry_run and not given["server"]:
         given["server"], said = recognised(server, plans.profiles)
         click.echo(f"vtc: {said}", err=True)
+    if server and not dry_run and not given["api"] and (apis := spoken(server)):
+        given["api"] = ",".join(apis)
+        click.echo(f"vtc: {told(apis)}", err=True)
     address = host or settings.host or "127.0.0.1"
     at = next(one for one in (port, settings.port, launch.PORT) if one is not None)
     theirs = [*settings.arguments(), *more]
@@ -137,11 +156,12 @@ def _options(
     tools: str | None,
     dialect: str | None,
     server: str | None,
+    api: str | None,
     observe: bool,
     log: Path | None,
 ) -> list[str]:
     options = [f"vtc_profiles={directory.absolute()}" for directory in directories]
     options += [f"vtc_tools={tools}"] * bool(tools) + [f"vtc_dialect={dialect}"] * bool(dialect)
-    options += [f"vtc_server={server}"] * bool(server)
+    options += [f"vtc_server={server}"] * bool(server) + [f"vtc_upstream_api={api}"] * bool(api)
     options += ["vtc_mode=observe"] * observe + [f"vtc_log={log}"] * bool(log)
     return [part for option in options for part in ("--set", option)]

@@ -118,6 +118,13 @@ class Exchange:
             return "application/json", body
         return self._api.framing.media_type, folding.streamed(self._api, body, self._request)
 
+    def refused(self) -> bytes | None:
+        """Write an error of the client's API where its request would mean another thing to the server; None if not."""
+        if not (self.crosses and self._request.refers):
+            return None
+        said = f"{self._request.refers} is known to no server of {self._server.name}: send the whole conversation"
+        return encode(self._api.error(Failure(said), 400))
+
     def _own(self, text: str, created: int = 0) -> bytes:
         """Make a whole reply of our own."""
         return own_reply(self._api, self._request, self.plan.reply, self._tools, text, self._seed, created)

@@ -148,6 +148,10 @@ class VirtualToolCalling:
                 flow.response = http.Response.make(200, content, {"content-type": content_type})
                 self._live[flow].answered = True
                 return
+            if refusal := exchange.refused():
+                flow.response = http.Response.make(400, refusal, {"content-type": "application/json"})
+                self._live[flow].answered = True
+                return
             if exchange.crosses:
                 redirect(flow, api, exchange.server, exchange.plan.server_path)
             if rewritten != body:

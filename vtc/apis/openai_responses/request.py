@@ -60,7 +60,8 @@ class Request(request.Request):
             most if isinstance(most, int) else None,
             self.model,
         )
-        self.unliftable = next((KEPT.format(key) for key in STATE if self.fields.get(key)), "")
+        self.refers = next((key for key in STATE if self.fields.get(key)), "")
+        self.unliftable = KEPT.format(self.refers) if self.refers else ""
 
     # Tools
 
