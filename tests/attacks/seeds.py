@@ -58,6 +58,17 @@ CALLS: dict[str, tuple[bytes, bool]] = {
         ),
         False,
     ),
+    "responses, begun as what the server carries out": (
+        b"".join(
+            responses.streamed(
+                [
+                    {"type": "response.output_item.added", "item": {"type": "web_search_call", "id": "fc_1"}},
+                    {"type": "response.output_item.done", "item": responses.call("bash")},
+                ]
+            )
+        ),
+        False,
+    ),
     "ollama": (b"".join(ollama.streamed(ollama.piece("", ollama.call("bash")))), False),
     "ollama, whole": (ollama.piece("", ollama.call("bash")), True),
 }

@@ -37,7 +37,11 @@ def raw(text: str) -> bytes:
 
 DELTA = {"delta": {"tool_calls": [ENTRY]}, "finish_reason": None}
 ONE = json.dumps({"index": 0, **DELTA})
+FOLDED = ("TOOL_CALLS", "Tool_calls", "tool_call\u017f")
+"""Keys that clients which fold keys take for `tool_calls`."""
 ODD: dict[str, list[bytes]] = {
+    **{f"the key {key}": [chat.chunk({"content": "Hi", key: [ENTRY]})] for key in FOLDED},
+    "a message in the place of a delta": [choices({"index": 0, "message": {"tool_calls": [ENTRY]}})],
     # frames after which a stream failed open
     "nested 3,000 deep": [raw(f'{{"x": {DEEP}, "choices": []}}'), calls(ENTRY)],
     "null among calls": [calls(None), calls(ENTRY)],
@@ -151,6 +155,7 @@ def message(**fields: Any) -> bytes:
     return whole(**{"content": "Hi", **fields})
 
 
+HI = chat.completion("Hi")["choices"][0]
 BAD = chat.completion("x", message={"tool_calls": [ENTRY]})["choices"][0]
 WHOLE: dict[str, bytes] = {
     "content in parts": whole(("bash", "{}"), content=[{"type": "text", "text": "Hi"}]),
@@ -165,6 +170,8 @@ WHOLE: dict[str, bytes] = {
     "choices as an object": chat.encoded({"choices": {"0": {"message": {"tool_calls": [ENTRY]}}}}),
     "calls as an object": message(tool_calls={"0": ENTRY}),
     "a second choice": chat.encoded({"choices": [*chat.completion("x")["choices"], {**BAD, "index": 1}]}),
+    "a delta beside the message": chat.encoded({"choices": [{**HI, "delta": {"tool_calls": [ENTRY]}}]}),
+    **{f"the key {key}": message(**{key: [ENTRY]}) for key in FOLDED},
     "as it should be": whole(("bash", "{}")),
 }  # fmt: skip
 
@@ -190,6 +197,14 @@ def test_a_reply_that_is_withheld_says_so() -> None:
     assert (read.content, read.finish_reason) == (WITHHELD, "stop")
     assert actions(exchange) == [("unread_calls", "refused")]
     assert exchange.report.outcome == "denied"
+
+
+@pytest.mark.parametrize("begun", [[], [chat.ROLE]])
+def test_text_in_a_message_of_a_chunk_does_not_leave_for_a_text_client(begun: list[bytes]) -> None:
+    text = "<execute_command>\n<command>rm</command>\n</execute_command>"
+    exchange = under({"denied_tools": ["execute_command"], "on_denied": "drop"}, text=True)
+    out = streamed(exchange, [*begun, choices({"index": 0, "message": {"content": text}}), chat.DONE])
+    assert b"<execute_command>" not in out
 
 
 def test_text_in_parts_is_read_for_a_text_client() -> None:

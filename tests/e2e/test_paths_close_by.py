@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.apis import chat, messages, ollama, responses
 from tests.e2e.conftest import PATIENCE, Start
+from tests.e2e.test_policies import guarded
 from tests.e2e.upstream import JSON, SSE, Reply
 
 CALL = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
@@ -44,6 +46,20 @@ async def test_get_of_a_kept_response_is_marked(start: Start) -> None:
     await lab.client.get("/v1/responses/resp_1")
     flow = await lab.flow()
     assert (flow.marked, "a response that the server kept" in flow.comment) == (":zzz:", True)
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/responses/resp_1", "/V1/Responses/resp_1?stream=true", "/v1/chat%2Fcompletions/c1"]
+)
+async def test_kept_reply_does_not_leave_where_a_policy_refuses_calls(path: str, start: Start, tmp_path: Path) -> None:
+    kept = responses.response(responses.call("bash"))
+    lab = await start(
+        Reply([chat.encoded(kept)], JSON, framing="length"), vtc_profiles=guarded(tmp_path, denied_tools=["bash"])
+    )
+    answer = await lab.client.get(path)
+    assert b"bash" not in answer.content
+    assert answer.status_code >= 400
+    assert lab.upstream.seen == []
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/v1/embeddings", "/"])

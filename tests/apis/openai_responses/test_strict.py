@@ -12,7 +12,7 @@ from tests.apis.named_events import Json, events
 from tests.apis.toy import Toy
 from vtc.apis.folding import streamed
 from vtc.apis.openai_responses import API
-from vtc.apis.openai_responses.items import Form
+from vtc.apis.openai_responses.items import SERVERS, Form
 from vtc.apis.relay import Relay
 
 # Where a policy is strict
@@ -149,6 +149,14 @@ def test_a_call_of_a_tool_with_a_kind_of_its_own_is_judged_by_the_name(item: Jso
         assert responses.read(left).kinds == ["message"]
     else:
         assert responses.read(left).items == [{**item, "status": "completed"}]
+
+
+@pytest.mark.parametrize("kind", SERVERS)
+def test_an_item_of_the_server_that_ends_as_a_call_does_not_leave_under_strict(kind: str) -> None:
+    begun, done = item_events(SHELL, status="in_progress")
+    begun["item"] = {"type": kind, "id": SHELL["id"], "status": "in_progress"}
+    out = strict(*responses.numbered(responses.all_events(responses.text_events("Hi"), [begun, done])))
+    assert b'"ls"' not in out
 
 
 def test_a_call_of_a_kind_of_its_own_is_written_again_unchanged() -> None:

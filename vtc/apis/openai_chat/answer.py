@@ -30,11 +30,13 @@ def answer(request: Request, text: str, digest: str, created: int) -> dict[str, 
 
 
 def unfolded(reply: Any, request: Request | None) -> Iterator[dict[str, Any]]:
-    """Tell a chat completion by chunks; one for each choice if no client asked for them."""
+    """Tell a chat completion by chunks; one for each choice if no client asked for them. Raises ValueError."""
     head = {key: value for key, value in reply.items() if key not in ("choices", "usage")}
     head["object"] = "chat.completion.chunk"
     asked = request.fields.get("stream_options") if request else {"include_usage": True}
     for entry in reply["choices"]:
+        if entry.get("delta"):
+            raise ValueError("a choice of a whole reply has a `delta`, as chunks do")
         for choice in _choices(entry) if request else (_whole(entry),):
             yield {**head, "choices": [choice]}
     if isinstance(asked, dict) and asked.get("include_usage") and reply.get("usage") is not None:

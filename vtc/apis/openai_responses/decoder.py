@@ -181,7 +181,9 @@ class Decoder(msgspec.Struct):
             return
         if type_ not in _READ or (type_ in (ADDED, DONE) and kind not in ("message", "reasoning")):
             known = kind in SERVERS and (
-                type_ in (ADDED, DONE) or type_.startswith(f"response.{kind.partition('_')[0]}")
+                part_of(value, "item").get("type") == kind  # one that is done as another may be a call
+                if type_ in (ADDED, DONE)
+                else type_.startswith(f"response.{kind.partition('_')[0]}")
             )
             plain = {key: one for key, one in value.items() if key == "item" or not isinstance(one, dict | list)}
             yield Origin(NAME, "event", (number if kind else None, plain), harmless=known)
