@@ -277,8 +277,10 @@ class InJson:
         self._body.write(text)
         hold(self.context, self.call, text)
         if not self.call.text.spilled:
+            if self.call.pieces is None:
+                return []
             tell(self.context, self.call)
-            return self.context.speech.take() if self.call.pieces else []
+            return self.context.speech.take()
         self._body.discard()
         return self.context.speech.take()
 

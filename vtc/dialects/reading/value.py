@@ -96,9 +96,12 @@ class InValue:
     # Its text
 
     def plain(self, text: str) -> list[Event]:
-        hold(self.context, self.call, text, value=True)
-        tell(self.context, self.call)
-        return self.context.speech.take() if self.call.text.spilled or self.call.pieces else []
+        call = self.call
+        hold(self.context, call, text, value=True)
+        if call.pieces is None and not call.text.spilled:
+            return []
+        tell(self.context, call)
+        return self.context.speech.take()
 
     def release(self, reason: str) -> None:
         refuse(self.context, self.call, reason)
