@@ -87,21 +87,6 @@ def test_the_name_of_a_call_is_the_offered_one() -> None:
     assert called(opened("invoke", "functions.search_web", "names")).name == "Search_Web"
 
 
-def test_the_size_of_a_call_is_in_bytes() -> None:
-    call = opened("invoke", "bash")
-    call.hold("ab")
-    call.hold("é\U0001f600")
-    call.hold("\ud83d")
-    assert call.text.size == 2 + 2 + 4 + 3
-
-
-def test_what_is_spilled_is_not_kept() -> None:
-    call = opened("invoke", "bash")
-    call.hold("text")
-    call.spill()
-    assert call.text.raw == ""
-
-
 def test_arguments_can_always_be_encoded() -> None:
     call = opened("invoke", "bash")
     give(call, "command", "\ud83d")
