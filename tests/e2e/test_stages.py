@@ -25,7 +25,7 @@ from vtc.apis import choice, fields, folding, leaving, relay, tool_calls
 from vtc.apis.openai_chat import request as chat_request
 from vtc.apis.openai_chat.decoder import Decoder
 from vtc.apis.openai_chat.encoder import Encoder
-from vtc.dialects.reading import open_call
+from vtc.dialects.reading import open_call, parameters
 from vtc.dialects.reading.cursor import Cursor
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.reading.speech import Speech
@@ -94,7 +94,8 @@ REPLY = [
     *(Stage(Reader, name) for name in ("_read", "_go", "_enter", "feed", "finish")),
     *(Stage(Cursor, "take", call) for call in (0, 8)),
     *(Stage(Speech, name) for name in ("say", "called")),
-    *(Stage(open_call.OpenCall, name) for name in ("hold", "open_param", "close_param", "complete")),
+    *(Stage(open_call.OpenCall, name) for name in ("hold", "end_parameter", "complete")),
+    *(Stage(parameters.Parameters, name) for name in ("begin", "end")),
 ]
 
 

@@ -326,3 +326,15 @@ def test_upstreams_own_calls_after_one_in_text_have_other_numbers(planners: dict
     said = chat.read(out)
     assert said.calls == [("write", {"filePath": "a.py", "content": "one two"}), ("read", {"filePath": "b"})]
     assert len({*said.ids}) == 2
+
+
+def test_a_call_of_upstreams_amid_one_in_text_breaks_that(planners: dict[str, Planner]) -> None:
+    one = exchange(planners["qwen3-coder"], "openai-chat")
+    own = chat.chunk({"tool_calls": [chat.native(0, id="c0", name="read", arguments='{"filePath": "b"}')]})
+    frames = [chat.ROLE, *chat.said(*parted(TEXT, [9])), own, chat.chunk({}, "tool_calls"), chat.DONE]
+    stream = one.stream()
+    out = b"".join(part for frame in frames for part in stream.feed(frame)) + b"".join(stream.finish())
+    assert argued(out).startswith('{"filePath":"a.py","content":"one two')
+    assert argued(out).endswith('{"filePath": "b"}')
+    assert "a part of it has left" in one.report.refusals[0]["reason"]
+    assert not one.report.failures

@@ -25,32 +25,32 @@ def called(call: OpenCall, unknown_tools: str = "text") -> ToolCall:
 
 
 def give(call: OpenCall, key: str, value: str) -> None:
-    call.open_param(key, 0)
+    call.parameters.begin(key, 0)
     call.hold(value, value=True)
-    call.close_param()
+    call.end_parameter()
 
 
 def test_a_first_parameter_may_be_none_only_between_bare_tags_and_undeclared() -> None:
-    assert not opened("tag", "bash").begins_with_a_guess("command")
-    assert opened("tag", "bash").begins_with_a_guess("cmd")
-    assert not opened("invoke", "bash").begins_with_a_guess("cmd")
+    assert not opened("tag", "bash").parameters.begins_with_a_guess("command")
+    assert opened("tag", "bash").parameters.begins_with_a_guess("cmd")
+    assert not opened("invoke", "bash").parameters.begins_with_a_guess("cmd")
 
 
 def test_a_further_parameter_is_none_if_it_was_given_before_the_open_one() -> None:
     call = opened("invoke", "bash")
     give(call, "timeout", "5")
-    call.open_param("command", 0)
-    assert call.quotes("timeout")
-    assert not call.quotes("command")
-    assert not call.quotes("cmd")
+    call.parameters.begin("command", 0)
+    assert call.parameters.quotes("timeout")
+    assert not call.parameters.quotes("command")
+    assert not call.parameters.quotes("cmd")
 
 
 def test_of_a_tool_that_declares_none_every_parameter_counts_once() -> None:
     call = opened("invoke", "unknown")
     give(call, "a", "x")
-    call.open_param("b", 0)
-    assert not call.quotes("c")
-    assert call.quotes("a")
+    call.parameters.begin("b", 0)
+    assert not call.parameters.quotes("c")
+    assert call.parameters.quotes("a")
 
 
 @pytest.mark.parametrize(
@@ -85,21 +85,6 @@ def test_a_call_of_an_unknown_tool() -> None:
 
 def test_the_name_of_a_call_is_the_offered_one() -> None:
     assert called(opened("invoke", "functions.search_web", "names")).name == "Search_Web"
-
-
-def test_the_size_of_a_call_is_in_bytes() -> None:
-    call = opened("invoke", "bash")
-    call.hold("ab")
-    call.hold("é\U0001f600")
-    call.hold("\ud83d")
-    assert call.size == 2 + 2 + 4 + 3
-
-
-def test_what_is_spilled_is_not_kept() -> None:
-    call = opened("invoke", "bash")
-    call.hold("text")
-    call.spill()
-    assert call.raw == ""
 
 
 def test_arguments_can_always_be_encoded() -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -15,8 +18,9 @@ from tests.dialects import material, test_malformed
 from tests.dialects.material import AGENT, DIALECTS, cases, random_cuts, raw, read
 from tests.dialects.test_malformed import Malformed
 from vtc.dialects.arguments.json_object import JsonBody, loaded
-from vtc.dialects.reading.pieces import MOST_HELD, Content
+from vtc.dialects.reading.pieces import MOST_HELD, Content, is_possible
 from vtc.dialects.reading.reader import Reader
+from vtc.dialects.syntax.forms import call_syntaxes
 from vtc.dialects.syntax.grammar import compiled
 from vtc.events import Call, CallPiece, Event, Refusal
 
@@ -155,6 +159,21 @@ def test_what_was_taken_of_json_stays(text: str, sizes: Sequence[int]) -> None:
         assert not body.error
     assert body.done
     assert taken == body.text()
+
+
+def test_the_page_about_profiles_lists_the_dialects() -> None:
+    page = material.ROOT / "docs" / "profiles.md"
+    named = [
+        f"`{name}`"
+        for name, dialect in DIALECTS.items()
+        if any(is_possible(one, "a_tool") for one in call_syntaxes(dialect) if one.call == dialect.calls[0])
+    ]
+    told = textwrap.fill(f"In pieces come calls of {', '.join(named)}.", 130, break_on_hyphens=False)
+    text = page.read_text("utf-8")
+    renewed = re.sub(r"(?s)(<!-- in pieces -->\n).*?(<!-- end -->)", lambda at: f"{at[1]}{told}\n{at[2]}", text)
+    if os.environ.get("VTC_RENEW_DOCS"):
+        page.write_text(renewed, "utf-8")
+    assert renewed == text or os.environ.get("VTC_RENEW_DOCS")
 
 
 def test_a_value_in_which_json_breaks_is_mended() -> None:

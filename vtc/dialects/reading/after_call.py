@@ -40,13 +40,13 @@ type Ended = Completed | Spills | Refused
 
 def hold(context: Context, call: OpenCall, text: str, *, value: bool = False) -> None:
     """Keep more of a call's text, or give all of it back once it is too long."""
-    if call.spilled:
+    if call.text.spilled:
         context.speech.say(text)
         return
     call.hold(text, value=value)
-    if call.size > context.most_held:
+    if call.text.size > context.most_held:
         reason = _with_left(call, f"longer than {context.most_held} bytes")
-        context.speech.say(_given_back(context, call.syntax, call.written, [*call.earlier, call.untold], reason))
+        context.speech.say(_given_back(context, call.syntax, call.written, [*call.earlier, call.text.untold], reason))
         call.earlier.clear()
         call.spill()
 
@@ -75,22 +75,22 @@ def refuse(context: Context, call: OpenCall, reason: str, *, stump: bool = False
 
     A `stump` is one in which the reply ends. After a call it is left out, as all other markup there is.
     """
-    if not call.spilled:
+    if not call.text.spilled:
         reason = _with_left(call, reason)
         if context.cursor.final and not call.syntax.whole_reply:  # the reply ends in this call: no text follows others
             deliver_all(context, call.earlier)
         if stump and not call.syntax.whole_reply and context.speech.is_after_call:
-            raw = _given_back(context, call.syntax, call.written, [call.untold], reason, left_out=True)
+            raw = _given_back(context, call.syntax, call.written, [call.text.untold], reason, left_out=True)
             context.speech.called(Markup(raw))
         else:
-            _give_back(context, call.syntax, call.written, [*call.earlier, call.untold], reason)
+            _give_back(context, call.syntax, call.written, [*call.earlier, call.text.untold], reason)
     context.cursor.seek = context.cursor.at
     return Verdict.REFUSED
 
 
 def _with_left(call: OpenCall, reason: str) -> str:
     """Tell also that a part of a call has left, if so."""
-    return f"{reason}, and a part of it has left" if call.told else reason
+    return f"{reason}, and a part of it has left" if call.text.told else reason
 
 
 def _give_back(context: Context, syntax: CallSyntax, name: str, held: list[Call | str], reason: str) -> None:
@@ -117,7 +117,7 @@ def complete(context: Context, call: OpenCall, found: Found | None) -> Ended:
     if found and found[0].strip():
         hold(context, call, context.cursor.take(found.end()))
     context.cursor.seek = context.cursor.at
-    if call.spilled:
+    if call.text.spilled:
         # In a section that must be the whole reply it is still inside of that.
         if call.syntax.whole_reply:
             return Verdict.SPILLED, call
@@ -135,14 +135,14 @@ def accept(context: Context, call: OpenCall, events: list[Call]) -> Completed:
     """Deliver calls, or keep them until what follows shows that they are none, or cannot show it any more."""
     syntax = call.syntax
     if syntax.whole_reply:
-        return None, Made(syntax, [*call.earlier, *events], call.size)
-    if call.told and call.pieces:
+        return None, Made(syntax, [*call.earlier, *events], call.text.size)
+    if call.text.told and call.pieces:
         events = _ended(context, call, call.pieces, events)
     if syntax.dialect.may_be_quoted and (call.in_line or syntax.dialect.ends_reply):
-        return Verdict.UNDECIDED, Made(syntax, [*call.earlier, *events], call.size)
+        return Verdict.UNDECIDED, Made(syntax, [*call.earlier, *events], call.text.size)
     for event in events:
         deliver(context, event)
-    return None, Made(syntax, [], call.size)
+    return None, Made(syntax, [], call.text.size)
 
 
 def _ended(context: Context, call: OpenCall, pieces: Pieces, events: list[Call]) -> list[Call]:
@@ -150,9 +150,9 @@ def _ended(context: Context, call: OpenCall, pieces: Pieces, events: list[Call])
     first, *others = events
     rest = pieces.rest(first.call.name, first.call.arguments)
     if rest is not None:
-        return [replace(first, raw=first.raw[call.told :], rest=rest), *others]
+        return [replace(first, raw=first.raw[call.text.told :], rest=rest), *others]
     reason = "a repair makes another call of it, and a part of it has left"
-    raw = first.raw[call.told :]
+    raw = first.raw[call.text.told :]
     context.speech.refuse(Refusal(reason, call.syntax.dialect.name, call.written, first.raw[:EXCERPT], left_out=True))
     context.speech.called(Markup(raw))
     return others

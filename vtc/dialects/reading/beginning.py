@@ -54,8 +54,8 @@ def _open(context: Context, found: Found, syntax: CallSyntax, after: Made | None
 
 def _open_with_attributes(context: Context, found: Found, head: Head) -> BeginsWithAttributes:
     call = _opened(context, found, head.syntax)
-    if not context.lenient or not call.declares(call.syntax.dialect.unescaped(found[f"key_{found.lastgroup}"])):
-        context.speech.say(call.raw)  # the white space that it took
+    if not context.lenient or call.syntax.dialect.unescaped(found[f"key_{found.lastgroup}"]) not in call.named.declared:
+        context.speech.say(call.text.raw)  # the white space that it took
         context.cursor.seek = found.start() + 1
         return Verdict.CONTENT
     hold(context, call, context.cursor.take(found.start(f"attribute_{found.lastgroup}")))
@@ -69,7 +69,7 @@ def _opened(context: Context, found: Found, syntax: CallSyntax, after: Made | No
     index = groups.get(f"index_{token}") or ""
     call = OpenCall(syntax, written, id_, context.tools, index=index, lenient=context.lenient)
     if after:
-        call.earlier, call.size = after.calls, after.size
+        call.earlier, call.text.size = after.calls, after.size
     call.in_line = context.speech.in_line
     call.hold(context.speech.take_space())
     return call

@@ -53,7 +53,7 @@ def damage(call: OpenCall, reason: str) -> Damaged:
 
 def value_ends(inside: InValue) -> Damaged | Refused:
     """Try to repair a call when the reply ends in a value: a closer may be missing."""
-    if inside.context.may_mend and not inside.call.spilled:
+    if inside.context.may_mend and not inside.call.text.spilled:
         return damage(inside.call, ENDS)
     return ends(inside)
 
@@ -125,7 +125,7 @@ class InCall:
     def param(self, found: Found) -> Opened | Literal[Verdict.AROUND]:
         """Begin the first parameter, or pass over an element around all of them."""
         key = self.call.syntax.dialect.unescaped(found[f"key_{found.lastgroup}"])
-        if not (self.context.lenient and found[0].strip() == f"<{key}>" and self.call.wraps_arguments(key)):
+        if not (self.context.lenient and found[0].strip() == f"<{key}>" and self.call.parameters.wraps(key)):
             return open_value(self.context, self.call, found)
         self.call.repairs[Repair.ARGUMENTS_KEY] = None
         self.hold(found.end())
@@ -154,13 +154,13 @@ class InCall:
         """Keep text that may be the value of the one parameter that the tool needs."""
         if text := self.context.cursor.take(end):
             hold(self.context, self.call, text, value=True)
-        return self.no_arguments() if self.call.size > MOST_GUESS else None
+        return self.no_arguments() if self.call.text.size > MOST_GUESS else None
 
     def sole_end(self, found: Found) -> Ended:
         """End a call whose one parameter has no tags."""
         if verdict := self.sole_value(found.start()):
             return verdict
-        self.call.close_param()
+        self.call.end_parameter()
         self.call.repairs[Repair.SOLE_PARAMETER] = None
         return complete(self.context, self.call, found)
 
@@ -175,7 +175,7 @@ class InCall:
             return Verdict.CONTENT
         sole = self.call.sole_parameter
         if self.context.lenient and sole and not self.context.cursor.is_blank(self.context.cursor.at):
-            self.call.open_param(sole, 0)
+            self.call.parameters.begin(sole, 0)
             return Verdict.GUESS
         cursor, call = self.context.cursor, self.call
         ended = cursor.is_blank(cursor.at) and Repair.ORPHAN_CLOSER in call.repairs and call.may_be_empty
@@ -189,11 +189,11 @@ class InCall:
     def attributes_end(self, found: Found) -> Ended | Literal[Verdict.CONTENT, Verdict.CLOSERS]:
         """End a tag with attributes, unless this is still inside of one."""
         cursor, call = self.context.cursor, self.call
-        text = call.body + cursor.text[cursor.at : found.end()]
+        text = call.text.body + cursor.text[cursor.at : found.end()]
         self._ends += 1
         if self._ends > MOST_ENDS:
             return refuse(self.context, call, f"its opening tag has more than {MOST_ENDS} ends")
-        if not call.read_attributes(text):
+        if not call.parameters.read_attributes(text):
             cursor.seek = found.start() + 1
             return Verdict.CONTENT
         if text.endswith("/>"):
@@ -212,7 +212,7 @@ class InCall:
 
     def wrong_closer(self, found: Found) -> tuple[None, OpenCall] | Refused:
         """Read a closing tag of another kind: it ends the call unless the call's own comes later."""
-        if not self.context.lenient or self.call.spilled:
+        if not self.context.lenient or self.call.text.spilled:
             return refuse(self.context, self.call, "its closing tag is missing")
         self.call.ends_wrongly(found[0])
         return None, self.call
@@ -234,7 +234,7 @@ class InCall:
             return complete(self.context, call, None)
         closes = bool(call.syntax.tail("")) or call.syntax.whole_line
         reason = "its closing tag is missing" if closes else "a quote follows its JSON"
-        if self.context.lenient and not call.spilled and not call.syntax.whole_line:
+        if self.context.lenient and not call.text.spilled and not call.syntax.whole_line:
             return damage(call, reason)
         return refuse(self.context, call, reason)
 
@@ -248,11 +248,11 @@ class InCall:
             groups = (group for group in found.re.groupindex if group.startswith("next_"))
             end = next(found.start(group) for group in groups if found[group])
         hold(context, call, cursor.take(end))
-        may = context.complete and not call.spilled
+        may = context.complete and not call.text.spilled
         events, rest = call.repaired(context.unknown_tools) if may else ([], "")
         if not events:
             return refuse(context, call, call.fault, stump=call.fault == ENDS)
-        cursor.again(rest[max(0, call.told - len(events[0].raw)) :])
+        cursor.again(rest[max(0, call.text.told - len(events[0].raw)) :])
         return accept(context, call, events)
 
 
@@ -276,9 +276,11 @@ class InJson:
         assert isinstance(self._body, JsonBody)
         self._body.write(text)
         hold(self.context, self.call, text)
-        if not self.call.spilled:
+        if not self.call.text.spilled:
+            if self.call.pieces is None:
+                return []
             tell(self.context, self.call)
-            return self.context.speech.take() if self.call.pieces else []
+            return self.context.speech.take()
         self._body.discard()
         return self.context.speech.take()
 
@@ -289,23 +291,23 @@ class InJson:
         """Read on; no verdict at the end of the arguments."""
         context, cursor, call, body = self.context, self.context.cursor, self.call, self._body
         hold(context, call, cursor.take(body.feed(cursor.text, cursor.at, final=cursor.final)))
-        if call.spilled:
+        if call.text.spilled:
             body.discard()
         tell(context, call)
         if body.error:
             return self._broken(f"not JSON: {body.error}")
         if body.done:
             return None, call
-        if context.may_mend and not call.spilled:
+        if context.may_mend and not call.text.spilled:
             return damage(call, ENDS)
         return Verdict.WAIT
 
     def _broken(self, reason: str) -> Damaged | Spills | Refused:
         context, call = self.context, self.call
-        if context.lenient and not call.spilled:
+        if context.lenient and not call.text.spilled:
             return damage(call, reason)
         verdict = refuse(context, call, reason)
-        if not call.spilled and call.syntax.whole_reply:
+        if not call.text.spilled and call.syntax.whole_reply:
             return verdict
         # What follows is still the inside of that call, up to its closer, and nothing in it opens one.
         return Verdict.SPILLED, call

@@ -148,7 +148,7 @@ class TaggedPieces(Pieces):
         self._said: list[str] = []  # what is ready or left of the value
         self._lead: Callable[[str], str] = str
 
-    def open(self, key: str, param: int, *, is_string: bool | None) -> None:
+    def begin(self, key: str, pattern: int, *, is_string: bool | None) -> None:
         """Begin a parameter."""
         declared = values.properties(self._schema)
         if key not in declared or key in self._keys:
@@ -162,10 +162,8 @@ class TaggedPieces(Pieces):
         is_text = values.is_text(declared[key], self._schema) and is_string is not False
         self._content = Content(self._closers, in_json=False) if is_text else None
         self._raw = ""
-        dialect = self._syntax.dialect
-        frame = "multiline" if self._syntax.is_element(param) else dialect.frame
-        pattern = self._syntax.params[param]
-        self._lead = lambda text: unframed(f"{text}.", frame, pattern)[:-1]
+        frame, written = self._syntax.frame(pattern), self._syntax.params[pattern]
+        self._lead = lambda text: unframed(f"{text}.", frame, written)[:-1]
 
     def feed(self, text: str) -> None:
         """Take more of the value of the parameter."""
@@ -188,7 +186,7 @@ class TaggedPieces(Pieces):
         if text := self._content.feed(text):
             self._say(_dumped(text)[1:-1])
 
-    def close(self, value: Any) -> None:
+    def end(self, value: Any) -> None:
         """End the parameter; `value` is what it is."""
         if self.halted:
             return

@@ -47,14 +47,14 @@ def open_value(context: Context, call: OpenCall, found: Found) -> Opened:
     """Begin a parameter."""
     token, groups = found.lastgroup or "", found.groupdict()
     key, param = call.syntax.dialect.unescaped(groups[f"key_{token}"]), int(token[1:])
-    guess = call.begins_with_a_guess(key)
+    guess = call.parameters.begins_with_a_guess(key)
     element = call.syntax.is_element(param)
-    if (guess and not call.may_guess) or (element and not call.declares(key)):
+    if (guess and not call.named.declared) or (element and key not in call.named.declared):
         return no_arguments(context, call)
     hold(context, call, context.cursor.take(found.end()))
     said = groups.get(f"string_{token}") or groups.get(f"type_{token}")
-    call.open_param(key, param, said in ("true", "string") if said else None)
-    if call.undeclared > MOST_UNDECLARED and not call.syntax.closers_alike:
+    call.parameters.begin(key, param, said in ("true", "string") if said else None)
+    if call.parameters.undeclared > MOST_UNDECLARED and not call.syntax.closers_alike:
         return refuse(context, call, f"it has more than {MOST_UNDECLARED} parameters that its tool does not declare")
     alike = call.syntax.closers_alike and not element
     opened = OpenParam(call, param, "" if alike else key, guess)
@@ -96,9 +96,12 @@ class InValue:
     # Its text
 
     def plain(self, text: str) -> list[Event]:
-        hold(self.context, self.call, text, value=True)
-        tell(self.context, self.call)
-        return self.context.speech.take() if self.call.spilled or self.call.pieces else []
+        call = self.call
+        hold(self.context, call, text, value=True)
+        if call.pieces is None and not call.text.spilled:
+            return []
+        tell(self.context, call)
+        return self.context.speech.take()
 
     def release(self, reason: str) -> None:
         refuse(self.context, self.call, reason)
@@ -128,7 +131,7 @@ class InValue:
     def quoted_call(self, found: Found) -> None:
         self.call.wait()
         self._nesting.open_call()
-        self.call.quotes_calls = True
+        self.call.parameters.quotes_calls = True
         self.context.cursor.seek = found.end()
 
     def quoted_tail(self, found: Found) -> Refused | None:
@@ -200,7 +203,8 @@ class InValue:
             return self.content()
         param = int((found.lastgroup or "p0")[1:])
         key = self.call.syntax.dialect.unescaped(found[f"key_{found.lastgroup}"])
-        if self.call.quotes(key) or (self.call.syntax.is_element(param) and not self.call.declares(key)):
+        undeclared = self.call.syntax.is_element(param) and key not in self.call.named.declared
+        if undeclared or self.call.parameters.quotes(key):
             return self.content()
         self._close()
         return open_value(self.context, self.call, found)
@@ -211,7 +215,7 @@ class InValue:
             return no_arguments(self.context, self.call)
         if self._paired and self._nesting.calls:
             return self.content()
-        self.call.unsure |= self._paired and self._nesting.adjacent
+        self.call.parameters.unsure |= self._paired and self._nesting.adjacent
         self._close()
         return complete(self.context, self.call, found)
 
@@ -234,6 +238,7 @@ class InValue:
         return complete(self.context, self.call, None)
 
     def _close(self) -> None:
-        self.call.balance += self._nesting.balance + 1  # the closer that ends the value is not one that it holds
-        self.call.close_param(doubled=self._closers > 1)
+        # The closer that ends the value is not one that it holds.
+        self.call.parameters.balance += self._nesting.balance + 1
+        self.call.end_parameter(doubled=self._closers > 1)
         hold(self.context, self.call, self.context.cursor.take(self.context.cursor.seek))

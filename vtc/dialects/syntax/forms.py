@@ -189,6 +189,10 @@ class CallSyntax:
         """True for the pattern that is not the dialect's own: only what the tool declares is such a parameter."""
         return index >= len(self.dialect.params)
 
+    def frame(self, index: int) -> str:
+        """How the values of such a parameter are set off from its tags (`Description.frame`)."""
+        return "multiline" if self.is_element(index) else self.dialect.frame
+
     def quoted_params(self, index: int, key: str) -> list[tuple[Part, ...]]:
         """The openers that pair with the closing tag of parameter `key` if they stand in its value.
 

@@ -1,0 +1,230 @@
+"""The parameters of one call that stand between tags, from one opening tag to the next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from vtc.dialects.arguments import envelope, parameter, values
+from vtc.dialects.arguments.framing import unframed
+from vtc.dialects.arguments.json_object import dumped
+from vtc.dialects.reading import repairs
+from vtc.dialects.reading.named_tool import NamedTool
+from vtc.dialects.reading.pieces import TaggedPieces
+from vtc.dialects.repair import Repair
+from vtc.dialects.syntax.description import SYNONYMS
+from vtc.dialects.syntax.forms import CallSyntax
+
+
+@dataclass(slots=True)
+class _Begun:
+    """The parameter whose value is read."""
+
+    key: str = ""
+    pattern: int = 0
+    """The number of its pattern."""
+    is_string: bool | None = None
+    """What the markup says of that; None if it says nothing."""
+    value: list[str] = field(default_factory=list)
+
+
+class Parameters:
+    """What was read of them so far."""
+
+    __slots__ = (
+        "_begun",
+        "_half_escaped",
+        "_lenient",
+        "_named",
+        "_repairs",
+        "_syntax",
+        "_twice",
+        "balance",
+        "escaped",
+        "given",
+        "pieces",
+        "quotes_calls",
+        "undeclared",
+        "unsure",
+    )
+
+    def __init__(self, syntax: CallSyntax, named: NamedTool, repairs: dict[str, None], *, lenient: bool) -> None:
+        """`repairs` takes those that reading them took."""
+        self._syntax = syntax
+        self._named = named
+        self._repairs = repairs
+        self._lenient = lenient
+        self._begun = _Begun()
+        self.given: dict[str, Any] = {}
+        """Their values, of those that are complete."""
+        self.undeclared = 0
+        """How many so far the tool does not declare."""
+        self.balance = 0
+        """Openers of parameters less closers, in and around values."""
+        self.unsure = False
+        """True if a value ends where it may have swallowed a parameter."""
+        self.quotes_calls = False
+        """True if a value holds the opening tag of a call."""
+        self.escaped = False
+        """True if all of the call is escaped as in JSON."""
+        self._half_escaped = False
+        self._twice = ""
+        self.pieces: TaggedPieces | None = None
+        """Takes them as they come, where they leave so."""
+
+    def begin(self, key: str, pattern: int, is_string: bool | None = None) -> None:
+        """Begin a parameter; `is_string` where the markup itself says whether it is one."""
+        self._begun = _Begun(key, pattern, is_string)
+        self.undeclared += key not in self._named.declared
+        if self.pieces:
+            self.pieces.begin(key, pattern, is_string=is_string)
+
+    def add(self, text: str) -> None:
+        """Take more of the value of the parameter that has begun."""
+        self._begun.value.append(text)
+        if self.pieces:
+            self.pieces.feed(text)
+
+    def end(self, *, doubled: bool = False) -> None:
+        """Take the value of the parameter, which is complete; `doubled` if it has several closers."""
+        begun, given = self._begun, self.given
+        key = begun.key
+        again, before = key in given, given.get(key)
+        self._set(key, "".join(begun.value), begun.pattern, begun.is_string)
+        if again:
+            self._repairs[Repair.REPEATED.of(key)] = None
+            if not self._twice and dumped(before) != dumped(given[key]):
+                self._twice = key
+        if doubled:
+            self._repairs[Repair.DOUBLED_CLOSER] = None
+        self._note_undeclared(key)
+        begun.value.clear()
+        if self.pieces:
+            self.pieces.end(given[key])
+
+    def pass_over(self) -> None:
+        """Leave the value of the parameter out, of a call that is too long: its name decides what tags mean."""
+        self.given[self._begun.key] = None
+
+    def spill(self) -> None:
+        """Forget the value that is read."""
+        self._begun.value.clear()
+
+    def read_attributes(self, tag: str) -> bool:
+        """Take them from the rest of an opening tag; False if it is not whole yet, or they do not fit."""
+        found = parameter.in_attributes(tag, self._named.declared, self._named.schema)
+        if found is None:
+            return False
+        self._repairs[Repair.ATTRIBUTES] = None
+        self.given |= found
+        return True
+
+    # What a tag means
+
+    def wraps(self, key: str) -> bool:
+        """True if an element of this name can only stand around the parameters, or around JSON."""
+        declared = self._named.declared
+        return bool(declared) and key in SYNONYMS and key not in declared and not self.given
+
+    def begins_with_a_guess(self, key: str) -> bool:
+        """True if an opener may be any tag: names are markup only if declared, and none was read yet."""
+        declared = self._named.declared
+        if self._syntax.dialect.names == "any" or key in declared:
+            return False
+        return not self.given.keys() & declared.keys()
+
+    def quotes(self, key: str) -> bool:
+        """True if a parameter's opener after a closer is content all the same: its name says that it is none.
+
+        That is so if the parameter was given before, or if the bare tag is another tool's. It is no sign if the open
+        parameter may be quoted itself, or is the same one.
+        """
+        declared = self._named.declared
+        if key in self.given and key != self._begun.key:
+            return self._begun.key in declared or not declared
+        bare = self._syntax.dialect.names == "declared" and key not in declared
+        return bare and self._named.offered(key) is not None
+
+    # At the end of the call
+
+    def complete(self, body: str) -> None:
+        """Take them as complete, as far as `body` allows it. Raises `envelope.NotACall`."""
+        if self._twice:
+            raise envelope.NotACall(f"{self._twice!r} is given twice")
+        self._split_absorbed(body)
+
+    def check_escapes(self) -> None:
+        """Raise `envelope.NotACall` if only a part of a value is escaped."""
+        if self._half_escaped:
+            raise envelope.NotACall("only a part of a value is escaped")
+
+    def _split_absorbed(self, body: str) -> None:
+        """Part a value that holds the opener of a parameter that is missing, as it has lost its closer.
+
+        That is so if the parameter is required, or if the openers are more than the closers and these are all alike.
+        Only if that gives every required parameter exactly once; else it could be read in two ways.
+        """
+        syntax, named = self._syntax, self._named
+        missing = [key for key in named.declared if key not in self.given]
+        required = [key for key in missing if key in values.required(named.schema)]
+        if required and Repair.MISSING_CLOSER in self._repairs:
+            raise envelope.NotACall(f"{required[0]!r} is missing: its end may be, too")
+        if self.balance > 0 and syntax.closers_alike:
+            required = [*missing, *(key for key in syntax.next_params(body) if key not in self.given)]
+        if required and syntax.param_opener(tuple(required)).search(body):
+            if not self._lenient or not self.split(body):
+                raise envelope.NotACall(
+                    f"a parameter may have swallowed {required[0]!r}, as its closing tag is missing"
+                )
+        elif self.unsure:
+            raise envelope.NotACall("a parameter may have swallowed another, as its closing tag is missing")
+
+    def split(self, body: str) -> bool:
+        """Read those of a body whose closers are missing or wrong; False if that cannot be told."""
+        syntax, declared = self._syntax, self._named.declared
+        if not declared:
+            return False
+        escaped, unescaped = syntax.dialect.escaped, syntax.dialect.unescaped
+        following = map(unescaped, syntax.next_params(body))
+        keys = {escaped(key): key for key in (*declared, *self.given, *following)}
+        closers = {key: syntax.param_closer(key) for key in keys}
+        opener = syntax.param_opener(tuple(keys.values()))
+        tail = syntax.closing_tags(self._named.written)
+        needed = map(escaped, values.required(self._named.schema))
+        found = repairs.tagged(body, opener, closers, tail, needed, syntax.param_beginnings)
+        if found is None:
+            return False
+        self.given.clear()
+        self._repairs.clear()
+        self._repairs |= dict.fromkeys(found[1] or [Repair.MISSING_CLOSER])
+        for written, text in found[0].items():
+            self._set(keys[written], text)
+            self._note_undeclared(keys[written])
+        return True
+
+    def _note_undeclared(self, key: str) -> None:
+        """Note an undeclared parameter, unless the schema itself says that there may be more than it declares."""
+        named = self._named
+        if named.tool and named.declared and key not in named.declared and not named.schema.get("additionalProperties"):
+            self._repairs[Repair.UNDECLARED.of(key)] = None
+
+    def _set(self, key: str, text: str, pattern: int = 0, is_string: bool | None = None) -> None:
+        """Read a value from the text between its tags."""
+        syntax, dialect = self._syntax, self._syntax.dialect
+        text = unframed(text, syntax.frame(pattern), syntax.params[pattern])
+        if self.escaped:
+            plain = repairs.unescaped(text)
+            self._half_escaped |= plain is None
+            text = text if plain is None else plain
+        # Markup that leaves out whether it is a string is another's: XML's, where it writes a section.
+        strange = self._lenient and is_string is None and not dialect.cdata
+        in_section = syntax.may_hold_sections and (dialect.cdata or strange)
+        if in_section and (inner := parameter.in_cdata(text)) is not None:
+            text = inner
+            self._repairs.update({Repair.CDATA: None} if strange else {})
+        declared, schema, mark = self._named.declared.get(key), self._named.schema, syntax.child_mark
+        self.given[key], repair = parameter.read(
+            text, key, declared, schema, is_string=is_string, mark=mark, lenient=self._lenient
+        )
+        if repair:
+            self._repairs[repair] = None
