@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtc.json_text import decode, encode, encode_line
+from vtc.json_text import decode, encode, encode_line, referred
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.text()
 VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))
@@ -49,3 +49,18 @@ def test_line_of_json_is_one_line_to_every_client(value: object) -> None:
         line = encode_line(said)
         assert decode(line) == said
         assert len(line.decode().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("reference", "found"),
+    [
+        ("#", {"$defs": {"a/b": {"~": 1}}, "list": [1]}),
+        ("#/$defs/a~1b/~0", 1),
+        ("#/$defs/none/deeper", None),
+        ("#/list/0", None),
+        ("other.json#/$defs", None),
+        (7, None),
+    ],
+)
+def test_reference_of_a_schema_is_found_in_its_root_or_is_nothing(reference: object, found: object) -> None:
+    assert referred({"$defs": {"a/b": {"~": 1}}, "list": [1]}, reference) == found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -27,6 +28,15 @@ def decode(data: bytes, errors: Literal["strict", "replace"] = "strict") -> Any:
         return json.loads(data if errors == "strict" else data.decode(json.detect_encoding(data), errors))
     except RecursionError as error:
         raise ValueError(str(error)) from None
+
+
+def referred(root: Any, reference: Any) -> Any:
+    """Find what a `$ref` of a JSON Schema refers to in its own root; None if there is nothing."""
+    if not isinstance(reference, str) or not reference.startswith("#"):
+        return None
+    for step in filter(None, reference[1:].split("/")):
+        root = root.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(root, Mapping) else None
+    return root
 
 
 def is_proper(data: bytes) -> bool:

@@ -36,8 +36,7 @@ def parse_vtc_xml(content: str, allowed_tools: Collection[str] | None = None) ->
     Reads `<function_calls><invoke name="…"><parameter name="…">…`, the bare `<invoke …>`, and both with a namespace.
     With `allowed_tools`, calls of other tools stay text.
     """
-    reader = _reader(allowed_tools, lenient=True)
-    events = [*reader.feed(content), *reader.finish()]
+    events = _reader(allowed_tools, lenient=True).whole(content)
     calls = [event.call for event in events if isinstance(event, Call)]
     text = "".join(event.raw for event in events if isinstance(event, Text))
     if allowed_tools is None:
@@ -76,8 +75,7 @@ def has_partial_xml_pattern(text: str) -> bool:
 
 def detect_complete_tool_call(text: str) -> bool:
     """Whether a text holds at least one complete call."""
-    reader = _reader(None, lenient=False)
-    return any(isinstance(event, Call) for event in [*reader.feed(text), *reader.finish()])
+    return any(isinstance(event, Call) for event in _reader(None, lenient=False).whole(text))
 
 
 @cache

@@ -35,7 +35,7 @@ def reader_of_names(dialects: Sequence[Description], reader: Callable[[], Reader
 
 
 def _read(reader: Reader, text: str) -> Call | None:
-    events = [*reader.feed(text), *reader.finish()]
+    events = reader.whole(text)
     calls = [event for event in events if isinstance(event, Call)]
     spoken = any(isinstance(event, Text) and not event.raw.isspace() for event in events)
     return calls[0] if len(calls) == 1 and not spoken else None

@@ -32,6 +32,6 @@ def written(errors: Iterable[ErrorReply], body: bytes, status: int | None, reade
 
 def _calls(text: str, reader: Reader, *, alone: bool) -> bool:
     """True if a text calls a tool; `alone`, if it says nothing else."""
-    events = [*reader.feed(text), *reader.finish()]
+    events = reader.whole(text)
     spoken = any(isinstance(event, Text) and not event.raw.isspace() for event in events)
     return any(isinstance(event, Call) for event in events) and not (alone and spoken)

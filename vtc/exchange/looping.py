@@ -38,8 +38,7 @@ def answer_to_loops(
         """True if an assistant's message holds a call that could not be read, and none that could."""
         if message.calls or not plan.reading.dialects:
             return False
-        one = reader()
-        kinds = {type(event) for event in [*one.feed(message.text), *one.finish()]}
+        kinds = {type(event) for event in reader().whole(message.text)}
         return Refusal in kinds and Call not in kinds
 
     for loop in configured:

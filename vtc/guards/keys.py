@@ -18,6 +18,7 @@ from vtc.guards.budget import Budget
 from vtc.guards.guard import Guard
 from vtc.guards.patterns import any_match
 from vtc.guards.reactors import Reactor
+from vtc.json_text import referred
 
 PER_STEP = 8
 """Items, or declared keys, that are passed by in a step."""
@@ -128,12 +129,8 @@ class Keys(Guard):
         if not isinstance(schema, Mapping) or depth > MOST_DEPTH:
             return
         yield schema
-        reference = schema.get("$ref")
-        if isinstance(reference, str) and reference.startswith("#"):
-            target: Any = root
-            for step in filter(None, reference[1:].split("/")):
-                target = target.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(target, Mapping) else None
-            yield from self._parts(target, root, depth + 1)
+        if "$ref" in schema:
+            yield from self._parts(referred(root, schema["$ref"]), root, depth + 1)
         for keyword in ("allOf", "anyOf", "oneOf"):
             several = schema.get(keyword)
             for part in several if isinstance(several, list) else ():

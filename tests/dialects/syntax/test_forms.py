@@ -9,7 +9,7 @@ import pytest
 from tests.dialects.material import DIALECTS
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.forms import CallSyntax, call_syntaxes, closers, variants
-from vtc.dialects.syntax.pattern import Lit, whole
+from vtc.dialects.syntax.parts import Lit, whole
 
 
 def one(name: str) -> CallSyntax:

@@ -9,22 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from vtc.dialects.syntax import pattern
-from vtc.dialects.syntax.pattern import (
-    Chars,
-    Group,
-    Lit,
-    Maybe,
-    OneOf,
-    Part,
-    PatternError,
-    Slot,
-    Space,
-    Token,
-    beginning,
-    expecting,
-    searching,
-    whole,
-)
+from vtc.dialects.syntax.parts import Chars, Group, Lit, Maybe, OneOf, Part, Space, beginning, whole
+from vtc.dialects.syntax.pattern import PatternError, Slot, Token, expecting, searching
 
 
 def test_a_pattern_is_literals_and_slots() -> None:

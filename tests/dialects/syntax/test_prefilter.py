@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from tests.dialects.material import DIALECTS
 from vtc.dialects.syntax.grammar import FENCES, TICKS, Grammar
-from vtc.dialects.syntax.pattern import Chars, Finder, Lit, Maybe, OneOf, Part, Space, Token, expecting, searching
+from vtc.dialects.syntax.parts import Chars, Lit, Maybe, OneOf, Part, Space
+from vtc.dialects.syntax.pattern import Finder, Token, expecting, searching
 from vtc.dialects.syntax.prefilter import Expected, Prefilter, beginnings
 
 RESCUED = [one.rescued for one in DIALECTS.values() if one.rescued]

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from vtc.dialects.arguments.json_object import GivenTwiceError, once
+from vtc.json_text import referred
 
 type Style = Literal["json", "python", "repr", "nested"]
 type Schema = Mapping[str, Any]
@@ -147,11 +148,8 @@ def _resolved(schema: Any, root: Schema, depth: int = 0, left: _Left | None = No
         return {}
     reference = schema.get("$ref")
     if isinstance(reference, str) and reference.startswith("#"):
-        target: Any = root
-        for step in filter(None, reference[1:].split("/")):
-            target = target.get(step.replace("~1", "/").replace("~0", "~"), {}) if isinstance(target, Mapping) else {}
         rest = {key: entry for key, entry in schema.items() if key != "$ref"}
-        return {**_resolved(target, root, depth + 1, left), **rest}
+        return {**_resolved(referred(root, reference), root, depth + 1, left), **rest}
     every = schema.get("allOf")
     if isinstance(every, list):
         merged: dict[str, Any] = {}

@@ -126,6 +126,10 @@ class Reader:
         self._speech.end()
         return self._speech.take()
 
+    def whole(self, text: str) -> list[Event]:
+        """Read a text that is complete."""
+        return [*self.feed(text), *self.finish()]
+
     def pause(self) -> list[Event]:
         """The end of one block of text of a message that has several: what is held is decided as at its end.
 

@@ -11,7 +11,8 @@ from vtc.dialects.repair import stands_whole
 from vtc.dialects.syntax import pattern, tool_names
 from vtc.dialects.syntax.description import AROUND, LISTS, Description
 from vtc.dialects.syntax.markup import QUOTES, by_spelling, literal, loosened, markup, trimmed, with_attributes
-from vtc.dialects.syntax.pattern import Chars, Group, Lit, Maybe, OneOf, Part, Slot, Space
+from vtc.dialects.syntax.parts import Chars, Group, Lit, Maybe, OneOf, Part, Space, whole
+from vtc.dialects.syntax.pattern import Slot
 from vtc.dialects.syntax.tool_names import PREFIXES
 
 NAME = r"\w.:\-/"
@@ -147,7 +148,7 @@ class CallSyntax:
         before, _ = pattern.split(pattern.parse(self.dialect.params[0], "param"), ("value",))
         slots = _param_slots(Group((OneOf(tuple(map(self.dialect.escaped, keys))),), "key"))
         parts = loosened(trimmed(markup(before, self.dialect, slots)))
-        return re.compile(pattern.whole(parts, "opener"))
+        return re.compile(whole(parts, "opener"))
 
     def next_params(self, body: str) -> list[str]:
         """The names of the parameters that open directly after a closer, declared or not, if closers are all alike."""
@@ -157,7 +158,7 @@ class CallSyntax:
         before, _ = pattern.split(pattern.parse(self.dialect.params[0], "param"), ("value",))
         opener = loosened(trimmed(markup(before, self.dialect, _param_slots(Chars(key, MOST_NAME, "key")))))
         parts = (*self.param_tail(0, ""), Space(), *opener)
-        return [found["key_next"] for found in re.finditer(pattern.whole(parts, "next"), body)]
+        return [found["key_next"] for found in re.finditer(whole(parts, "next"), body)]
 
     def param_closer(self, key: str) -> str:
         """The closing tag of a parameter, as it is written."""

@@ -18,21 +18,8 @@ from vtc.dialects.syntax.description import SYNONYMS, Description
 from vtc.dialects.syntax.ends import END_OF_LINE, NO_QUOTE, NOTHING
 from vtc.dialects.syntax.forms import CODE_BLOCK, CallSyntax, call_syntaxes, closers, opening_of_json, variants
 from vtc.dialects.syntax.markup import QUOTES
-from vtc.dialects.syntax.pattern import (
-    SPACE,
-    AnyOf,
-    Chars,
-    Group,
-    Lit,
-    Maybe,
-    OneOf,
-    Part,
-    Scan,
-    Space,
-    Token,
-    expecting,
-    searching,
-)
+from vtc.dialects.syntax.parts import SPACE, AnyOf, Chars, Group, Lit, Maybe, OneOf, Part, Space
+from vtc.dialects.syntax.pattern import Scan, Token, expecting, searching
 from vtc.dialects.syntax.prefilter import Expected, Following, Prefilter
 
 PER_HEAD = 512

@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 
 from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.pattern import Chars, Lit, Maybe, OneOf, Part, Slot, Space
+from vtc.dialects.syntax.parts import Chars, Lit, Maybe, OneOf, Part, Space
+from vtc.dialects.syntax.pattern import Slot
 
 QUOTES = ('"', "'", '\\"', "\\'")
 """Around an attribute; escaped once too often, too."""

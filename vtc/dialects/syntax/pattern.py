@@ -18,34 +18,12 @@ import msgspec
 from vtc.dialects.bounded_cache import PER_CHARACTER
 from vtc.dialects.syntax.parts import (
     SPACE,
-    AnyOf,
-    Chars,
-    Group,
     Lit,
-    Maybe,
-    OneOf,
     Part,
-    Space,
-    beginning,
     beginning_of,
     holds,
-    whole,
     whole_of,
 )
-
-__all__ = [
-    "SPACE",
-    "AnyOf",
-    "Chars",
-    "Group",
-    "Lit",
-    "Maybe",
-    "OneOf",
-    "Part",
-    "Space",
-    "beginning",
-    "whole",
-]  # from `parts.py`
 
 BODIES = ("json", "args", "params", "kwargs")
 SLOTS = {

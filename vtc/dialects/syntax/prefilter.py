@@ -15,7 +15,8 @@ from functools import cached_property, lru_cache
 from typing import Self
 
 from vtc.dialects.bounded_cache import COMPILED
-from vtc.dialects.syntax.pattern import SPACE, Finder, Lit, Maybe, OneOf, Part, Scan, Token, expecting, searching
+from vtc.dialects.syntax.parts import SPACE, Lit, Maybe, OneOf, Part
+from vtc.dialects.syntax.pattern import Finder, Scan, Token, expecting, searching
 
 _numbers = itertools.count()
 MOST = 4
@@ -50,16 +51,6 @@ class _ByBeginning(Scan):
     def _some(self, beginning: str, tokens: Callable[[], list[Token]]) -> Scan:
         """Get the scan for the tokens that begin so, or make and keep it."""
         return COMPILED.get_or_make((self._number, beginning), lambda: self.one_step(tokens()), Scan.size)
-
-    # The same in one step, made only if somebody asks
-
-    @property
-    def _while_open(self) -> str:  # type: ignore[override]  # a scan is given its expressions
-        return self.one_step(self.tokens)._while_open
-
-    @property
-    def _at_end(self) -> str:  # type: ignore[override]  # as above
-        return self.one_step(self.tokens)._at_end
 
 
 class _Steps:

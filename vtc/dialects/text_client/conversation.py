@@ -120,8 +120,7 @@ def is_readable(event: Call, dialect: Description) -> bool:
 
 
 def _events(text: str, dialect: Description, tools: Mapping[str, Tool]) -> list[Event]:
-    reader = Reader(compiled((dialect,)), tools, lenient=False)
-    return [*reader.feed(text), *reader.finish()]
+    return Reader(compiled((dialect,)), tools, lenient=False).whole(text)
 
 
 def _with_calls(message: Message, events: Sequence[Event], seen: Counter[tuple[str, str]]) -> Message:

@@ -76,8 +76,7 @@ class RoundTrip:
         if self._dialect.section_required:
             text = pattern.filled(self._dialect.sections[0], "section", {"calls": text})
         reader = Reader(self._grammar, self.tools, max_call_bytes=len(text) * 8 + 8)
-        events = [*reader.feed(text), *reader.finish()]
-        match [event for event in events if not isinstance(event, Markup)]:
+        match [event for event in reader.whole(text) if not isinstance(event, Markup)]:
             # As JSON `1`, `1.0` and `true` are three things.
             case [Call(call=ToolCall(name=read, arguments=written))]:
                 return read == name and dumped(json.loads(written)) == dumped(arguments)
