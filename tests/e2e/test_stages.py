@@ -31,7 +31,7 @@ from vtc.dialects.reading.reader import Reader
 from vtc.dialects.reading.speech import Speech
 from vtc.dialects.text_client import conversation, documented_tools
 from vtc.dialects.writing import history
-from vtc.exchange import fast_path, reply, stages
+from vtc.exchange import fast_path, reply, stages, way
 from vtc.exchange.fast_path import FastPath
 from vtc.profiles.planner import Planner
 from vtc.proxy import addon
@@ -86,7 +86,7 @@ REPLY = [
     *(Stage(FastPath, "learn", call) for call in (0, 2)),
     *(Stage(FastPath, "feed", call) for call in (2, 9)),
     Stage(fast_path, "_compiled"),
-    *(Stage(exchange.Exchange, name) for name in ("_pipeline", "_reader")),
+    *(Stage(way.Way, name) for name in ("_pipeline", "reader")),
     *(Stage(reply.ReplyPipeline, "feed", call) for call in (0, 20)),
     *(Stage(reply.ReplyPipeline, name) for name in ("finish", "_staged")),
     *(Stage(owner, "feed") for owner in (stages.Limit, stages.Identify, stages.Record, stages.ForStructuredClient)),

@@ -90,7 +90,8 @@ def names_of(body: bytes) -> list[str]:
     except ValueError:
         return []
     entries = (found.get("data") or found.get("models")) if isinstance(found, dict) else None
-    named = [one.get("id") or one.get("model") or one.get("name") for one in entries or () if isinstance(one, dict)]
+    rows = entries if isinstance(entries, list) else []
+    named = [one.get("id") or one.get("model") or one.get("name") for one in rows if isinstance(one, dict)]
     return [name for name in named if isinstance(name, str)]
 
 

@@ -78,6 +78,8 @@ def shared(waiting: Sequence[Waiting], events: Made) -> list[Waiting]:
             said.append(piece(here.text[taken : taken + left]))
         taken += left
         if isinstance(event, Call | Rewritten):
+            if here is last and not event.raw:  # it was decided at the end, after those that left in pieces
+                said, pieces = [*said, *pieces], []
             intact = False
             said.append(event)
         elif isinstance(event, CallPiece):

@@ -15,6 +15,14 @@ INSTEAD: Mapping[Manner, str] = {
 }
 
 
+def _fault(allowed: Patterns, denied: Patterns, name: str) -> tuple[str, str] | None:
+    if any_match(denied, name):
+        return "denied_tools", "it is one of the denied tools"
+    if not any_match(allowed, name):
+        return "allowed_tools", "it is none of the allowed tools"
+    return None
+
+
 class Access(Guard):
     """Refuses calls of tools that are not allowed, or denied."""
 
@@ -27,7 +35,7 @@ class Access(Guard):
         *,
         on_failure: OnFailure = "refuse",
     ) -> None:
-        super().__init__(refuses=lambda name: self.fault(name) is not None, on_failure=on_failure)
+        super().__init__(refuses=lambda name: _fault(allowed, denied, name) is not None, on_failure=on_failure)
         self._allowed = allowed
         self._denied = denied
         self._manner: Manner = manner
@@ -35,11 +43,7 @@ class Access(Guard):
 
     def fault(self, name: str) -> tuple[str, str] | None:
         """The policy that forbids a tool, and why; None for one that may be used."""
-        if any_match(self._denied, name):
-            return "denied_tools", "it is one of the denied tools"
-        if not any_match(self._allowed, name):
-            return "allowed_tools", "it is none of the allowed tools"
-        return None
+        return _fault(self._allowed, self._denied, name)
 
     def feed(self, event: Event) -> list[Event]:
         if not isinstance(event, Call) or (fault := self.fault(event.call.name)) is None:

@@ -64,13 +64,19 @@ def _collect(node: Mapping[str, Any], here: set[str], inside: set[str]) -> None:
         _collect(child, inside if leads_on and place else here, inside)
 
 
+def _rules(reactors: Sequence[Reactor], name: str) -> list[Reactor]:
+    """The rules that a call of this tool must not get round."""
+    return [one for one in reactors if one.then.guards and any_match(one.when.tools, name)]
+
+
 class Keys(Guard):
     """Refuses calls with keys that may be taken for others, of the tools that rules on arguments are for."""
 
     def __init__(
         self, reactors: Sequence[Reactor], tools: Mapping[str, Tool], *, checks_all: bool, budget: Budget | None = None
     ) -> None:
-        super().__init__(refuses=lambda name: checks_all or bool(self._rules(name)), on_failure="refuse")
+        # What tells of it holds no guard: a circle would be kept, with the tools, until the collector comes.
+        super().__init__(refuses=lambda name: checks_all or bool(_rules(reactors, name)), on_failure="refuse")
         self._reactors = reactors
         self._tools = tools
         self._budget = budget or Budget()
@@ -83,17 +89,13 @@ class Keys(Guard):
         except ValueError:
             return [event]  # those who look at them tell so
         schema = self._tools[name].parameters if name in self._tools else {}
-        key = next(self._doubtful(arguments, [schema], schema, named(self._rules(name))), None)
+        key = next(self._doubtful(arguments, [schema], schema, named(_rules(self._reactors, name))), None)
         if key is None:
             return [event]
         reason = "a key of its arguments is another only in upper and lower case"
         message = f"The call of `{name}` was not carried out: {reason} (write `{key}`)."
         told = Intervention("unread_calls", "refused", name, f"{reason} than `{key}`")
         return [told, Denied(event.raw, event.call, "steer", message)]
-
-    def _rules(self, name: str) -> list[Reactor]:
-        """The rules that a call of this tool must not get round."""
-        return [one for one in self._reactors if one.then.guards and any_match(one.when.tools, name)]
 
     def _doubtful(self, value: Any, schemas: Sequence[Any], root: Mapping[str, Any], names: Named) -> Iterator[str]:
         """Find the keys for which others may be taken."""
