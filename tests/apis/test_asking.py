@@ -1,4 +1,4 @@
-"""Requests for an answer in JSON, in each API's form."""
+"""What a request asks for besides an answer, in each API's form: JSON, thinking, limits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from vtc.apis.asking import wants_json
+from vtc.apis.asking import effort, limits, placed, thinks, wants_json
 
 SCHEMA = {"type": "object", "properties": {}}
 
@@ -39,3 +39,50 @@ def test_a_request_for_json(body: dict[str, Any]) -> None:
 )
 def test_any_other_request(body: dict[str, Any]) -> None:
     assert not wants_json(body)
+
+
+@pytest.mark.parametrize(
+    ("body", "asked"),
+    [
+        ({}, None),
+        ({"chat_template_kwargs": {"enable_thinking": False}}, False),
+        ({"chat_template_kwargs": {"thinking": True}}, True),
+        ({"chat_template_kwargs": None}, None),
+        ({"enable_thinking": True}, True),
+        ({"think": False}, False),
+        ({"thinking": {"type": "disabled"}}, False),
+        ({"thinking": {"type": "adaptive"}}, True),
+        ({"thinking": False}, False),
+        ({"reasoning_effort": "none"}, False),
+        ({"reasoning_effort": "low"}, True),
+        ({"reasoning": {"effort": "high"}}, True),
+        ({"reasoning": "x", "thinking": 7, "think": "much"}, None),
+    ],
+)
+def test_switches_of_a_request(body: dict[str, Any], asked: bool | None) -> None:
+    assert thinks(body) is asked
+
+
+@pytest.mark.parametrize(
+    ("body", "word"),
+    [
+        ({"reasoning_effort": "high"}, "high"),
+        ({"output_config": {"effort": "low"}}, "low"),
+        ({"think": "medium"}, "medium"),
+        ({"think": True}, None),
+        ({"think": False}, "none"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 9}}, None),
+        ({"thinking": {"type": "disabled"}}, "none"),
+    ],
+)
+def test_how_much_is_to_be_thought(body: dict[str, Any], word: str | None) -> None:
+    assert effort(body) == word
+
+
+PATHS = {"max_tokens": ("options.num_predict",), "stop": ("stop", "options.stop"), "top_p": ("top_p",)}
+
+
+def test_limits_are_read_where_they_stand_and_written_where_they_stand_first() -> None:
+    found = limits({"options": {"num_predict": 5, "stop": "x"}, "top_p": 0}, PATHS)
+    assert found == {"max_tokens": 5, "stop": ["x"], "top_p": 0}
+    assert placed({**found, "seed": 1}, PATHS) == {"options": {"num_predict": 5}, "stop": ["x"], "top_p": 0}

@@ -6,11 +6,12 @@ from typing import Any, Literal
 
 import pytest
 
+from vtc.apis.asking import thinks
 from vtc.profiles.matching import Facts
 from vtc.profiles.memory import AGREEING, Memory
 from vtc.profiles.plan import Thinking
 from vtc.profiles.schema import Match, ModelProfile, Reasoning, ServerProfile
-from vtc.profiles.thinking import COMMON_TAGS, asked_to_think, thinking
+from vtc.profiles.thinking import COMMON_TAGS, thinking
 
 SERVER = ServerProfile(name="server", match=Match())
 PARTS = ServerProfile(name="parts", match=Match(), parts_reasoning=True)
@@ -24,29 +25,7 @@ def decided(
     host: str = "one",
 ) -> Thinking:
     model = ModelProfile(name="mine", match=Match(), reasoning=Reasoning(prefilled=prefilled))
-    return thinking(model, server, Facts(host=host, model="m", body=body or {}), memory, text_client=False)
-
-
-@pytest.mark.parametrize(
-    ("body", "asked"),
-    [
-        ({}, None),
-        ({"chat_template_kwargs": {"enable_thinking": False}}, False),
-        ({"chat_template_kwargs": {"thinking": True}}, True),
-        ({"chat_template_kwargs": None}, None),
-        ({"enable_thinking": True}, True),
-        ({"think": False}, False),
-        ({"thinking": {"type": "disabled"}}, False),
-        ({"thinking": {"type": "adaptive"}}, True),
-        ({"thinking": False}, False),
-        ({"reasoning_effort": "none"}, False),
-        ({"reasoning_effort": "low"}, True),
-        ({"reasoning": {"effort": "high"}}, True),
-        ({"reasoning": "x", "thinking": 7, "think": "much"}, None),
-    ],
-)
-def test_switches_of_a_request(body: dict[str, Any], asked: bool | None) -> None:
-    assert asked_to_think(body) is asked
+    return thinking(model, server, Facts(host=host, model="m"), memory, asked=thinks(body or {}))
 
 
 ON, OFF = {"thinking": True}, {"thinking": False}

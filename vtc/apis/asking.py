@@ -10,8 +10,10 @@ from vtc.events import Answer
 
 _SWITCHES = ("chat_template_kwargs.enable_thinking", "chat_template_kwargs.thinking", "enable_thinking", "think")
 """Dotted paths of what turns thinking on or off: templates on vLLM and SGLang; DashScope, SiliconFlow; Ollama."""
-_EFFORTS = ("reasoning_effort", "reasoning.effort", "output_config.effort", "think")
-"""Those of words that say how much; OpenAI, OpenRouter; Messages; Ollama."""
+_EFFORTS = ("reasoning_effort", "reasoning.effort", "output_config.effort")
+"""Those of words that say how much; OpenAI, OpenRouter; Messages."""
+_THINK = ("low", "medium", "high")
+"""The words that Ollama has for the same, in `think`."""
 _FORMATS = ("response_format", "text.format", "output_config.format", "output_format", "format")
 """Those of the form of the answer: chat completions, Responses, Messages (and before), Ollama."""
 
@@ -34,9 +36,10 @@ def thinks(fields: Mapping[str, Any]) -> bool | None:
 
 def effort(fields: Mapping[str, Any]) -> str | None:
     """Return the word for how much is to be thought; `none` for not at all, None if the request leaves it open."""
-    words = (word for path in _EFFORTS if isinstance(word := _at(fields, path), str))
+    words = [word for path in _EFFORTS if isinstance(word := _at(fields, path), str)]
+    words += [word for word in _THINK if word == fields.get("think")]
     off = fields.get("think") is False or _at(fields, "thinking.type") == "disabled"
-    return "none" if off else next(words, None)
+    return "none" if off else next(iter(words), None)
 
 
 def answer(fields: Mapping[str, Any]) -> Answer | None:

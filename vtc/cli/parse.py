@@ -84,7 +84,7 @@ def parse(
     unknown_tools = profile.unknown_tools if tools_file else "allow"
     reply = ReplyPlan(unknown_tools=unknown_tools, unoffered=declared - tools.keys())
     known = profile if model and profile is not UNKNOWN_MODEL else None
-    think = thinking(known, profiles.unknown_server, Facts(model=model), None, text_client=False)
+    think = thinking(known, profiles.unknown_server, Facts(model=model), None)
     grammar = compiled(dialects, think.tags, profile.markers, (profile.answer.open, profile.answer.close))
     console = Console(highlight=False)
     refused = False

@@ -137,6 +137,7 @@ class Planner:
                     found.server,
                     facts,
                     memory,
+                    asked=request.thinks,
                     text_client=protocol.client_text is not None,
                 ),
                 markers=model.markers,
