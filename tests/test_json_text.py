@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vtc.json_text import decode, encode, encode_line, referred
+from vtc.json_text import decode, encode, encode_line, exactly, read, referred, rewritten
 
 LEAVES = st.none() | st.booleans() | st.integers() | st.text()
 VALUES = st.recursive(LEAVES, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))
@@ -64,3 +64,32 @@ def test_line_of_json_is_one_line_to_every_client(value: object) -> None:
 )
 def test_reference_of_a_schema_is_found_in_its_root_or_is_nothing(reference: object, found: object) -> None:
     assert referred({"$defs": {"a/b": {"~": 1}}, "list": [1]}, reference) == found
+
+
+# Arguments of calls
+
+
+@pytest.mark.parametrize("text", ["", "{", "NaN", '{"a": Infinity}', "[" * 100_000, "1" * 5_000, '"a\nb"'])
+def test_what_is_no_json(text: str) -> None:
+    for number in (float, exactly):
+        with pytest.raises(ValueError, match=r"."):
+            read(text, number)
+
+
+@pytest.mark.parametrize(
+    ("text", "exact"),
+    [("0.1", True), ("1.50", True), ("1e5", True), ("123456789012345678901234567890", True), ("1e400", False),
+     ("0.12345678901234567890123", False), ("9007199254740993.0", False)],
+)  # fmt: skip
+def test_numbers_that_would_not_be_written_as_they_were(text: str, exact: bool) -> None:
+    came = f'{{"n": {text}}}'
+    if exact:
+        assert json.loads(rewritten(came, {"n": read(text, exactly), "é": 1})) == {"n": json.loads(text), "é": 1}
+    else:
+        with pytest.raises(ValueError, match="would not survive"):
+            rewritten(came, {"n": 1})
+
+
+@given(st.recursive(st.none() | st.floats(allow_nan=False, allow_infinity=False) | st.text(), st.lists, max_leaves=5))
+def test_what_python_writes_is_read_exactly(value: object) -> None:
+    assert read(json.dumps(value), exactly) == value

@@ -1,10 +1,15 @@
-"""Decode and encode JSON as servers send it: fast where it is proper, tolerant where it is not."""
+"""JSON as servers send it, decoded fast where it is proper and tolerantly where it is not; and arguments as JSON text.
+
+What is read and written of arguments stays, where it is not touched, what it was.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from decimal import Decimal
 from typing import Any, Literal
 
 import msgspec
@@ -64,3 +69,55 @@ _SEPARATORS = re.compile(b"\xe2\x80[\xa8\xa9]|\xc2\x85")
 def encode_line(value: Any) -> bytes:
     """Encode compact JSON that is one line to every client: some cut a stream where only text would be cut."""
     return _SEPARATORS.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), encode(value))
+
+
+# Arguments of calls
+
+
+def read(text: str, number: Callable[[str], Any] = float) -> Any:
+    """The value of a JSON text; `number` reads a float. Raises ValueError, also for what is nested too deeply."""
+    try:
+        return json.loads(text, parse_constant=_no_number, parse_float=number)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def read_twice(text: str, number: Callable[[str], Any] = float) -> Any:
+    """As `read`; arguments that are encoded twice are a text that holds JSON."""
+    value = read(text, number)
+    return read(value, number) if isinstance(value, str) else value
+
+
+def exactly(text: str) -> float:
+    """Read a number; raises ValueError if it would not be written as it was."""
+    value = to_keep(text)
+    if isinstance(value, Decimal):
+        raise ValueError(f"the number {text[:40]} would not survive")
+    return value
+
+
+def to_keep(text: str) -> float | Decimal:
+    """Read a number, for `write`: one that would not be written as it was is a Decimal."""
+    value, exact = float(text), Decimal(text)
+    return value if math.isfinite(value) and Decimal(repr(value)) == exact else exact
+
+
+def write(value: Any) -> str:
+    """A value as JSON text, its numbers as they were read by `to_keep`."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except TypeError:
+        return _with_decimals.encode(value).decode()
+
+
+def rewritten(came: str, arguments: Any) -> str:
+    """Changed arguments as text; raises ValueError if a number that they came with would not be the same."""
+    read(came, exactly)
+    return json.dumps(arguments, ensure_ascii=False, allow_nan=False)
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"JSON has no {text}")
+
+
+_with_decimals = msgspec.json.Encoder(decimal_format="number")

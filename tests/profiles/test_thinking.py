@@ -67,12 +67,12 @@ def test_a_whole_reply_shows_whether_it_began_inside_unless_nobody_thinks_in_it(
     model = None
     if prefilled is not None:
         model = ModelProfile(name="mine", match=Match(), reasoning=Reasoning(prefilled=prefilled))
-    found = thinking(model, server, Facts(body=body), memory, text_client=False)
+    found = thinking(model, server, Facts(), memory, asked=thinks(body))
     assert found.begins(whole=True) == ("either" if shows else "text")
     assert found.begins(whole=False) == "text"
     if found.learned:
         shown(found, inside=True)
-        found = thinking(model, server, Facts(body=body), memory, text_client=False)
+        found = thinking(model, server, Facts(), memory, asked=thinks(body))
         assert found.begins(whole=False) == "reasoning"
         assert found.begins(whole=True) == "either"
     silent = ModelProfile(name="mine", match=Match())

@@ -12,8 +12,8 @@ from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from vtc import json_text
 from vtc.events import Call, Denied, Event, Intervention, Manner, OnFailure, Tool
-from vtc.guards import json_text
 from vtc.guards.budget import Budget, TakesTooLongError
 from vtc.guards.guard import Guard, always
 from vtc.guards.schema import counted
@@ -126,7 +126,7 @@ class Arguments(Guard):
             if fault.told and self._coerce and isinstance(arguments, dict):
                 coerced = checker.coerced(arguments)
             if coerced:
-                text = json_text.rewritten(event.call, coerced[0])
+                text = json_text.rewritten(event.call.arguments, coerced[0])
         except Uncheckable as error:
             return [Intervention("arguments", "unchecked", name, str(error)), event]
         except TakesTooLongError:
@@ -180,7 +180,7 @@ def _as_type(value: Any, wanted: str | list[str]) -> tuple[Any, str] | None:
         return (json.dumps(value, ensure_ascii=False), "string")
     text = value.strip()
     try:
-        found = _PYTHON[text] if text in _PYTHON else json_text.read_exactly(text)
+        found = _PYTHON[text] if text in _PYTHON else json_text.read(text, json_text.exactly)
     except (ValueError, RecursionError):
         return None
     from jsonschema import Draft202012Validator

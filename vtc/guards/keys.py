@@ -12,13 +12,12 @@ from typing import Any, NamedTuple
 
 import jmespath
 
+from vtc import json_text
 from vtc.events import Call, Denied, Event, Intervention, Tool
-from vtc.guards import json_text
 from vtc.guards.budget import Budget
 from vtc.guards.guard import Guard
 from vtc.guards.patterns import any_match
 from vtc.guards.reactors import Reactor
-from vtc.json_text import referred
 
 PER_STEP = 8
 """Items, or declared keys, that are passed by in a step."""
@@ -85,7 +84,7 @@ class Keys(Guard):
         if not isinstance(event, Call) or not self.may_refuse(name := event.call.name):
             return [event]
         try:
-            arguments = json_text.decoded(event.call.arguments)
+            arguments = json_text.read_twice(event.call.arguments)
         except ValueError:
             return [event]  # those who look at them tell so
         schema = self._tools[name].parameters if name in self._tools else {}
@@ -132,7 +131,7 @@ class Keys(Guard):
             return
         yield schema
         if "$ref" in schema:
-            yield from self._parts(referred(root, schema["$ref"]), root, depth + 1)
+            yield from self._parts(json_text.referred(root, schema["$ref"]), root, depth + 1)
         for keyword in ("allOf", "anyOf", "oneOf"):
             several = schema.get(keyword)
             for part in several if isinstance(several, list) else ():

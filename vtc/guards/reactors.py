@@ -21,8 +21,8 @@ import msgspec
 import regex
 from jmespath.exceptions import JMESPathError, JMESPathTypeError
 
+from vtc import json_text
 from vtc.events import Call, Denied, Event, Intervention, OnFailure, Rewritten, Tool, ToolCall
-from vtc.guards import json_text
 from vtc.guards.arguments import Checker
 from vtc.guards.budget import Budget
 from vtc.guards.guard import Guard
@@ -253,7 +253,7 @@ def _done(reactor: Reactor, event: Call, fault: str, budget: Budget) -> tuple[li
     if fault and not then.refuse:
         raise ValueError(fault)
     if not fault:
-        arguments = json_text.decoded(event.call.arguments, json_text.read_to_change)
+        arguments = json_text.read_twice(event.call.arguments, json_text.to_keep)
         if changes := list(_changes(then, name, arguments, budget)):
             told.append(Intervention(policy, "changed", name, ", ".join(changes)))
             call = replace(event.call, name=then.rename_tool or name, arguments=json_text.write(arguments))
@@ -271,7 +271,7 @@ def _done(reactor: Reactor, event: Call, fault: str, budget: Budget) -> tuple[li
 def _read(text: str) -> tuple[Any, str]:
     """Arguments, those that are encoded twice included, and why they cannot be read; empty if they can."""
     try:
-        value = json_text.decoded(text)
+        value = json_text.read_twice(text)
     except ValueError as error:
         return None, f"its arguments cannot be read ({error})"
     return value, "" if isinstance(value, dict) else "its arguments are no JSON object"
