@@ -137,7 +137,6 @@ def run_same(*frames: bytes, **toy: Any) -> bytes:
             {"diff": "x"},
         ),
         ({"type": "computer_call", "id": "p", "call_id": "c", "actions": [1]}, "computer", {"actions": [1]}),
-        ({"type": "bad_call", "id": "p", "call_id": "c", "x": 1}, "bad", {"x": 1}),
     ],
 )
 def test_a_call_of_a_tool_with_a_kind_of_its_own_is_judged_by_the_name(item: Json, name: str, arguments: Json) -> None:
@@ -201,3 +200,11 @@ def test_logprobs_leave_with_the_text_they_belong_to() -> None:
 def test_an_event_without_a_type_is_an_error_of_the_server() -> None:
     out = run_same(*responses.streamed()[:2], b'data: {"error": {"message": "No.", "code": "x"}}\n\n')
     assert out.endswith(b'data: {"error": {"message": "No.", "code": "x"}}\n\n')
+
+
+def test_a_kind_of_call_that_nobody_knows_leaves_where_no_policy_is_strict_and_nowhere_else() -> None:
+    odd = {"type": "odd_call", "id": "p", "call_id": "c", "status": "completed", "x": 1}
+    frames = responses.streamed(responses.text_events("Hello"), item_events(odd, status="in_progress"))
+    assert run_same(*frames) == b"".join(frames)
+    found = responses.read(strict(*frames))
+    assert (found.content, found.kinds) == ("Hello", ["message"])

@@ -49,7 +49,9 @@ SERVERS = (
     *("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call"),
     *("mcp_call", "mcp_list_tools", "mcp_approval_request", "compaction"),
 )
-"""The kinds of items that the server carries out itself; others that end in `_call` are the client's."""
+"""The kinds of items that the server carries out itself."""
+CLIENTS = (*CALLS, "shell_call", "local_shell_call", "apply_patch_call", "computer_call", "tool_search_call")
+"""The kinds of items by which the client is to do something. Where a policy is strict no other that is unknown leaves."""
 _ACTIONS = ("action", "operation", "arguments", "input")
 _ABOUT = ("id", "call_id", "type", "status")
 
@@ -81,7 +83,7 @@ def name_of(item: Json, form: Form) -> str:
 
 def is_call(kind: str) -> bool:
     """True for a kind of item by which the client is to do something."""
-    return kind.endswith("_call") and kind not in SERVERS
+    return kind in CLIENTS
 
 
 def call_of(item: Json, form: Form) -> ToolCall:
