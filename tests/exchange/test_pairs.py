@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.apis import chat, pairs
+from tests.apis.named_events import StreamError
 from tests.apis.pairs import CROSSED, READ, Calls, said
 from tests.apis.shapes import SHAPES, asked
 from tests.exchanges import AGENT, fed, planner
@@ -141,6 +142,115 @@ def test_a_server_that_breaks_off_after_any_frame(client: str, server: str, fram
     done = (b"[DONE]", b"message_stop", b"response.completed", b'"done":true')
     if len(pieces) < len([piece for piece in body.split(end) if piece]) - 3:
         assert not any(word in out for word in done)
+
+
+# Replies of chat servers that other clients must not be told as they came
+
+
+OTHERS = pytest.mark.parametrize("client", [name for name in pairs.NAMES if name != "openai-chat"])
+HEAD = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+
+
+def call_piece(index: int, **fields: Any) -> bytes:
+    function = {key: fields.pop(key) for key in ("name", "arguments") if key in fields}
+    return chat.chunk({"tool_calls": [{"index": index, **fields, "function": function}]})
+
+
+def chat_reply(client: str, *frames: bytes, ends: bool = True) -> pairs.Said:
+    end = [chat.chunk({}, "tool_calls"), chat.DONE] if ends else []
+    return told(crossing(client, "openai-chat", stream=True), client, b"".join([*frames, *end]), stream=True)
+
+
+@OTHERS
+def test_parallel_calls_that_come_mixed_are_whole_and_in_order(client: str) -> None:
+    pieces = [
+        call_piece(0, id="a", type="function", name="read", arguments=""),
+        call_piece(1, id="b", type="function", name="list_files", arguments='{"path"'),
+        call_piece(0, arguments='{"filePath": '),
+        call_piece(1, arguments=': "."}'),
+        call_piece(0, arguments='"/a"}'),
+    ]
+    calls: Calls = [*READ, ("list_files", {"path": "."})]
+    assert chat_reply(client, chat.ROLE, *pieces) == said("", calls)
+
+
+@OTHERS
+def test_numbers_of_calls_may_have_gaps(client: str) -> None:
+    pieces = [
+        call_piece(at, id=f"c{at}", type="function", name="read", arguments='{"filePath": "/a"}') for at in (0, 2)
+    ]
+    assert chat_reply(client, chat.ROLE, *pieces) == said("", READ * 2)
+
+
+@OTHERS
+def test_a_call_in_the_chunk_of_the_finish_and_one_in_the_first(client: str) -> None:
+    entry = {"index": 0, "id": "a", "type": "function", "function": {"name": "read", "arguments": '{"filePath": "/a"}'}}
+    only = chat.chunk({"role": "assistant", "content": "", "tool_calls": [entry]}, "tool_calls")
+    assert chat_reply(client, only, chat.DONE, ends=False) == said("", READ)
+
+
+@OTHERS
+@pytest.mark.parametrize("nothing", [[], None])
+def test_an_empty_list_of_calls_is_none(client: str, nothing: Any) -> None:
+    frames = [
+        chat.chunk({"role": "assistant", "content": "Hi", "tool_calls": nothing}),
+        chat.chunk({}, "stop"),
+        chat.DONE,
+    ]
+    assert chat_reply(client, *frames, ends=False) == said("Hi")
+
+
+@OTHERS
+@pytest.mark.parametrize("reason", ["stop", "tool_calls"])
+def test_why_it_ended_follows_what_was_sent(client: str, reason: str) -> None:
+    """Whatever the server says."""
+    frames = [chat.ROLE, *chat.said("Hi"), chat.chunk({}, reason), chat.DONE]
+    assert chat_reply(client, *frames, ends=False) == said("Hi")
+    call = call_piece(0, id="a", type="function", name="read", arguments='{"filePath": "/a"}')
+    assert chat_reply(client, chat.ROLE, call, chat.chunk({}, reason), chat.DONE, ends=False) == said("", READ)
+
+
+@OTHERS
+def test_a_marker_of_the_end_without_a_reason_completes_the_reply(client: str) -> None:
+    assert chat_reply(client, chat.ROLE, *chat.said("Hi"), chat.DONE, ends=False) == said("Hi")
+
+
+@OTHERS
+def test_what_comes_after_the_end_is_not_told(client: str) -> None:
+    frames = [chat.ROLE, *chat.said("Hi"), chat.chunk({}, "stop"), chat.DONE, *chat.said(" again"), chat.DONE]
+    assert chat_reply(client, *frames, ends=False) == said("Hi")
+
+
+@OTHERS
+def test_an_error_in_a_stream_is_one_of_the_clients_api(client: str) -> None:
+    """And nothing says that the reply is complete."""
+    error = chat.frame({"error": {"message": "out of memory", "type": "server_error"}})
+    with pytest.raises(StreamError, match="out of memory"):
+        chat_reply(client, chat.ROLE, *chat.said("Hi"), error, chat.DONE, ends=False)
+
+
+@OTHERS
+def test_the_tokens_of_the_prompt_are_counted_as_the_clients_api_counts_them(client: str) -> None:
+    """Messages leaves out of them what was cached."""
+    usage = {"prompt_tokens": 1000, "completion_tokens": 7, "prompt_tokens_details": {"cached_tokens": 800}}
+    frames = [chat.ROLE, *chat.said("Hi"), chat.chunk({}, "stop"), chat.frame({**HEAD, "choices": [], "usage": usage})]
+    out = fed(crossing(client, "openai-chat", stream=True).stream(), *frames, chat.DONE)
+    expected = {
+        "anthropic-messages": [b'"input_tokens":200', b'"cache_read_input_tokens":800', b'"output_tokens":7'],
+        "openai-responses": [b'"input_tokens":1000', b'"cached_tokens":800', b'"output_tokens":7'],
+        "ollama-chat": [b'"prompt_eval_count":1000', b'"eval_count":7'],
+    }
+    assert all(part in out for part in expected[client]), out
+
+
+def test_a_chat_client_is_told_of_the_tokens_only_if_it_asks() -> None:
+    body = pairs.streamed("anthropic-messages", ["Hi"])
+    quiet, asking = (
+        fed(crossing("openai-chat", "anthropic-messages", stream=True, **fields).stream(), body)
+        for fields in ({}, {"stream_options": {"include_usage": True}})
+    )
+    assert b'"usage"' not in quiet
+    assert asking.count(b'"usage"') == 1
 
 
 NAMED = st.sampled_from(["read", "write", "list_files"])

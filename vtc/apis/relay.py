@@ -216,7 +216,8 @@ class Relay[P: Pipeline]:
                 continue
             choice, events, pieces, fate = finish(choice, [], complete=complete)
             entry = Waiting(self._last, after=(*pieces,), intact=False, written=True)
-            if (choice.lifted or fate == "written") and not breaks:
+            is_told = choice.lifted or fate == "written" or (complete and not leaving.passes)
+            if is_told and not breaks:
                 entry = replace(entry, after=(*pieces, Finish(told_reason("stop", choice, fate), choice.index)))
             settled, left = _settle(leaving, choice, entry, events)
             after.append(settled)

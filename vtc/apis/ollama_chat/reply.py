@@ -100,6 +100,8 @@ class Encoder(msgspec.Struct):
     """True if the server is one of this API: its last line says how many tokens were used."""
     finish: Finish | None = None
     """The end of a reply of another API, which may be told before the tokens used."""
+    over: bool = False
+    """True after the last line of a reply of another API."""
     pieces: tuple[CallDelta, ...] = ()
     """Those of calls that are not whole: this API has whole calls alone."""
 
@@ -111,6 +113,8 @@ class Encoder(msgspec.Struct):
 
     def write(self, said: Sequence[Said], choice: int) -> list[Json]:
         lines: list[Json] = []
+        if self.over:
+            return lines
         own: dict[str, dict[str, Any]] = {"message": {}, "line": {}}
         end: Finish | None = None
         for one in said:
@@ -149,11 +153,12 @@ class Encoder(msgspec.Struct):
         return lines
 
     def end(self) -> list[Json]:
-        return self._last(self.finish or Finish("stop")) if self.head and (self.finish or not self.native) else []
+        is_open = self.head and not (self.over or self.native)
+        return self._last(self.finish or Finish("stop")) if is_open else []
 
     def _last(self, end: Finish, **fields: Any) -> list[Json]:
         """Write the last line, once."""
-        self.finish, self.native = None, True
+        self.finish, self.over = None, not self.native
         reason = "length" if end.reason == "length" else "stop"
         return [{**self._part(), "done": True, "done_reason": reason, **fields}]
 

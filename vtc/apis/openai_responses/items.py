@@ -51,7 +51,7 @@ SERVERS = (
 )
 """The kinds of items that the server carries out itself."""
 CLIENTS = (*CALLS, "shell_call", "local_shell_call", "apply_patch_call", "computer_call", "tool_search_call")
-"""The kinds of items by which the client is to do something. Where a policy is strict no other that is unknown leaves."""
+"""The kinds of items by which the client is to do something. Under a strict policy no unknown kind leaves."""
 _ACTIONS = ("action", "operation", "arguments", "input")
 _ABOUT = ("id", "call_id", "type", "status")
 
