@@ -139,6 +139,8 @@ def test_a_server_that_breaks_off_after_any_frame(client: str, server: str, fram
     end = b"\n" if server == "ollama-chat" else b"\n\n"
     pieces = [piece + end for piece in body.split(end) if piece][:frames]
     out = b"".join([*(one for piece in pieces for one in stream.feed(piece)), *stream.break_off("reset")])
+    if len(pieces) < 4:
+        assert b"broke off" in out
     done = (b"[DONE]", b"message_stop", b"response.completed", b'"done":true')
     if len(pieces) < len([piece for piece in body.split(end) if piece]) - 3:
         assert not any(word in out for word in done)

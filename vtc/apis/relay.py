@@ -136,10 +136,12 @@ class Relay[P: Pipeline]:
     def finish(self, *, breaks: bool = False) -> list[bytes]:
         """End the reply: return what the choices that upstream did not finish still have.
 
-        Where it `breaks` off, nothing says to the client that this is the end.
+        Where it `breaks` off, nothing says to the client that this is the end, and one of another API gets an error.
         """
         leaving = self.leaving.copy()
         out, after = self._end(leaving, complete=False, breaks=breaks)
+        if breaks and not leaving.passes and not leaving.ended:
+            out += leaving.written((Failure("The model server broke off."),), 0)
         out += [*([] if breaks else leaving.end()), *leaving.close()]
         self.leaving = leaving
         self._choices.update((choice.index, choice) for choice in after)
