@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from vtc.profiles.loader import builtin_directory, load
 from vtc.profiles.tool_protocol import UNKNOWN_MODEL, read_dialects
