@@ -25,7 +25,7 @@ from vtc.dialects.syntax.description import AROUND, Envelope
 from vtc.dialects.syntax.forms import CallSyntax
 from vtc.events import Tool
 
-MOST_HELD = 4096
+MOST_HELD = 1024
 """Characters of a value that are held as they may belong to its end."""
 MOST_TAGS = 16
 """Tags at the end of a text that may belong to it."""
@@ -174,11 +174,9 @@ class TaggedPieces(Pieces):
             if text[:1] in ("", "\r") and len(text) < 2:
                 self._raw = text
                 return
-            bare = text.lstrip(_WHITE)
-            if bare[:1] == "<" and self._syntax.may_hold_sections:
-                self._content = None  # a section of XML, perhaps
-                return
-            if not bare:
+            if self._syntax.may_hold_sections and (bare := text.lstrip(_WHITE))[:1] in ("", "<"):
+                if bare or len(text) > MOST_HELD:
+                    self._content = None  # a section of XML, perhaps
                 self._raw = text
                 return
             text, self._raw = self._lead(text), None
