@@ -8,7 +8,9 @@ install script only links it into place.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
@@ -24,7 +26,9 @@ pytestmark = pytest.mark.agents
 
 DIALECTS = ["hermes", "qwen3-coder", "invoke"]
 
-ClaudeCode = Callable[[str], CompletedProcess[str]]
+ClaudeCode = Callable[..., CompletedProcess[str]]
+
+GUIDE = Path(__file__).parents[2] / "docs" / "bridge.md"
 
 
 @pytest.fixture
@@ -33,7 +37,7 @@ def claude_code(project: Project) -> ClaudeCode:
     package = "@anthropic-ai/claude-code"
     commands = npm_install(package, "2.1.330", postinstall=f"{package}/install.cjs")
 
-    def run(url: str) -> CompletedProcess[str]:
+    def run(url: str, settings: Mapping[str, str] | None = None) -> CompletedProcess[str]:
         models = ("MODEL", "DEFAULT_OPUS_MODEL", "DEFAULT_SONNET_MODEL", "DEFAULT_HAIKU_MODEL")
         variables = {
             "ANTHROPIC_BASE_URL": url,
@@ -49,7 +53,7 @@ def claude_code(project: Project) -> ClaudeCode:
             "CLAUDE_CODE_MAX_RETRIES": "0",
         }
         command = [str(commands / "claude"), "-p", PROMPT]
-        return run_agent(command, project.directory, project.home, variables)
+        return run_agent(command, project.directory, project.home, variables if settings is None else settings)
 
     return run
 
@@ -176,3 +180,26 @@ def test_with_vtc_a_model_that_knows_no_tools_is_of_use_on_a_chat_server(
     settings = ("vtc_upstream_api=openai-chat", "vtc_tools=prompt", f"vtc_dialect={dialect}")
     done = claude_code(network.vtc(network.model(text), *settings))
     assert (done.returncode, project.word in done.stdout) == (0, True), done
+
+
+def test_the_variables_of_the_guide_are_enough_on_a_chat_server(
+    claude_code: ClaudeCode, project: Project, network: Network
+) -> None:
+    """As they stand there to be pasted, but for the address and the name of the model."""
+    found = dict(re.findall(r"^export (\w+)=(\S+)$", GUIDE.read_text("utf-8"), re.M))
+    native = model("native", project, CHAT)
+    url = network.vtc(network.model(native), "vtc_upstream_api=openai-chat")
+    settings = {key: value.replace("my-model", MODEL) for key, value in found.items()} | {"ANTHROPIC_BASE_URL": url}
+    assert found["ANTHROPIC_BASE_URL"] == "http://127.0.0.1:8088"
+    done = claude_code(url, settings)
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+
+
+def test_names_of_models_are_mapped_to_the_servers(claude_code: ClaudeCode, project: Project, network: Network) -> None:
+    """Claude Code asks for its own models, and is told of those."""
+    native = model("native", project, CHAT)
+    settings = ("vtc_upstream_api=openai-chat", f"vtc_models=claude-*={MODEL}")
+    url = network.vtc(network.model(native), *settings)
+    done = claude_code(url, {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_AUTH_TOKEN": "any"})
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+    assert {request["model"] for request in native.requests} == {MODEL}
