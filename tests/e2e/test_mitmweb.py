@@ -85,6 +85,8 @@ def answer(seen: Seen) -> Reply:
     """The reply that the request asks for; none to the question for models, by which `vtc run` knows its server."""
     if seen.method == "GET":
         return Reply([b"{}"], JSON, status=404)
+    if not seen.json:  # `vtc run` asks which APIs are spoken
+        return Reply([b"{}"], JSON, 400, framing="length")
     return Reply([chat.ROLE, *REPLIES[seen.json["user"]], chat.STOP, chat.DONE])
 
 

@@ -85,7 +85,7 @@ class VirtualToolCalling:
         self._log = Log()
         page = Page(self._stats)
         commands = Commands(self, reloader, self._stats, page)
-        self.addons = [Startup(), self._beside, reloader, commands, self._log, Metrics(self._stats), page, Turns()]
+        self.addons = [Startup(), reloader, commands, self._log, Metrics(self._stats), page, Turns(), self._beside]
 
     def load(self, loader: Loader) -> None:
         options.add(loader)
