@@ -15,6 +15,6 @@ _GOES_ON = (
     r"(?:[ \t]{0,256}[\"']|\}\s{0,256}[^\s\]},<]|[^\n\r{<\[\"']{1,400}+[\"'][ \t]{0,256}[},\]]|\[(?![A-Z/])"
     r"|`(?![\s.,;:)]|\Z)|(?!functions\.|\w{1,128}\[|call:|to=|commentary)[\w$\\/:.\#+=@&*!?~^%{(-]|[^\x00-\x7f✿])"
 )
-_HELD = r"(?P<hold>(?:[^\n\r{<\[\"']{0,400}\[?|\}\s{0,256})\Z)"
+_HELD = r"(?P<hold>(?:[^\n\r{<\[\"']{0,400}\[?|[^\n\r{<\[\"']{1,400}[\"'][ \t]{0,256}|\}\s{0,256})\Z)"
 NO_QUOTE = Scan(rf"{_HELD}|(?P<tail>)(?!{_GOES_ON})", rf"(?P<tail>)(?!{_GOES_ON})")
 """Anything but what may belong to a string of the JSON that has a quote which is not escaped."""
