@@ -295,3 +295,52 @@ async def test_what_cannot_be_told_is_named_in_the_report(start: Start) -> None:
     flow = await lab.flow()
     assert "has no word for it: logit_bias, more than one choice" in flow.comment
     assert flow.comment.startswith("vtc: openai-chat -> anthropic-messages")
+
+
+# Requests that a server refuses
+
+
+def refusing(server: str, words: str, until: Callable[[Any], bool]) -> Script:
+    """A server that answers only requests of which `until` is true."""
+
+    def script(seen: Seen) -> Reply:
+        if until(seen.json):
+            return serving(server)(seen)
+        return Reply([json.dumps({"error": {"message": words}}).encode()], JSON, 400, framing="length")
+
+    return script
+
+
+ROOM = (
+    "'max_tokens' is too large: 64000. This model's maximum context length is 32768 tokens and your request has 2768 "
+    "input tokens"
+)
+NO_IMAGES = "This model does not support image inputs"
+
+
+@STREAM
+async def test_a_limit_beyond_the_servers_window_is_lowered_once(stream: bool, start: Start) -> None:
+    script = refusing("openai-chat", ROOM, lambda body: body["max_tokens"] <= 30000)
+    lab = await start(script, vtc_upstream_api="openai-chat")
+    answer = await lab.post(messages.request("Read it", stream=stream, max_tokens=64000), path=messages.PATH)
+    assert answer.status == 200
+    assert pairs.read("anthropic-messages", answer.body, stream=stream) == pairs.said("I look.", READ)
+    assert [seen.json["max_tokens"] for seen in lab.upstream.seen] == [64000, 30000]
+    assert "max_tokens 30000" in (await lab.flow()).comment
+
+
+@STREAM
+async def test_images_that_the_server_refuses_become_notes(stream: bool, start: Start) -> None:
+    script = refusing("openai-chat", NO_IMAGES, lambda body: "base64" not in json.dumps(body))
+    lab = await start(script, vtc_upstream_api="openai-chat")
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+    answer = await lab.post(messages.request([image], stream=stream), path=messages.PATH)
+    assert answer.status == 200
+    assert "image/png: left out" in json.dumps(lab.upstream.seen[1].json)
+
+
+async def test_what_the_server_refuses_again_is_its_error(start: Start) -> None:
+    lab = await start(refusing("openai-chat", NO_IMAGES, lambda _: False), vtc_upstream_api="openai-chat")
+    answer = await lab.post(messages.request(), path=messages.PATH)
+    assert (answer.status, len(lab.upstream.seen)) == (400, 2)
+    assert json.loads(answer.body)["error"]["message"] == NO_IMAGES

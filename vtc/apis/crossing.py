@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from vtc.apis import asking
 from vtc.apis.base import Decoded, Decoder, Request
 from vtc.apis.content import without_billing
+from vtc.apis.media import note
 from vtc.events import Asked, CallDelta, Media, Message, Opaque, Start, Tool, ToolCall
 from vtc.wire.framing import Frame, Framing
 
@@ -194,6 +195,12 @@ def in_order(messages: Sequence[Message]) -> tuple[Message, ...]:
         turn = [*some]
         out += turn if role == "tool" else [_joined(role, turn, "\n")]
     return tuple(out)
+
+
+def without_media(message: Message) -> Message:
+    """Put notes in the places of images and documents, for a server that refuses them."""
+    parts = [note(part.media) if isinstance(part, Opaque) and part.media else str(part) for part in message.content]
+    return replace(message, content=("\n".join(parts),)) if parts else message
 
 
 def _spoken(message: Message) -> Message:

@@ -22,10 +22,11 @@ from functools import partial
 from vtc.apis import Api, BadRequest, Request, folding, may_be_reply, named, summary
 from vtc.apis.crossing import Names
 from vtc.events import Failure, Message
-from vtc.exchange import error_reply
+from vtc.exchange import error_reply, refused
 from vtc.exchange import request as outgoing
 from vtc.exchange.looping import answer_to_loops
 from vtc.exchange.own_reply import WITHHELD, own_reply, saying
+from vtc.exchange.refused import Without
 from vtc.exchange.reply import ReplyPipeline, WholeReply
 from vtc.exchange.request import as_it_came
 from vtc.exchange.stream import Stream
@@ -43,6 +44,9 @@ from vtc.wire.framing import Framing
 from vtc.wire.sse import EventStream
 
 logger = logging.getLogger(__name__)
+
+
+ALL = Without()
 
 
 class NoAnswer(Exception):
@@ -149,13 +153,25 @@ class Exchange:
             self._outgoing = outgoing.Outgoing(body, messages, stop)
         return self._outgoing
 
-    def _encoded(self, messages: Sequence[Message] | None) -> bytes:
+    def again(self, body: bytes, status: int) -> bytes | None:
+        """Encode the request without what the server refused, by its error; None if that is not known, or no help.
+
+        To be asked for once, and before `stream`.
+        """
+        found = refused.without(status, hints.words_of(body)) if self.crosses else None
+        if found is None:
+            return None
+        limit = f"max_tokens {found.limit}, as the server has room for no more"
+        self.report.request.append(limit if found.limit else "notes in the place of images, which the server refuses")
+        return self._encoded(self._rewritten().messages, found)
+
+    def _encoded(self, messages: Sequence[Message] | None, without: Without = ALL) -> bytes:
         """Encode the request, with these messages or its own, in the server's API."""
         plan = self.plan.request
         if not self.crosses:
             return outgoing.encoded(self._request, self._body, plan, messages, self.plan.server_model)
         server, model = self._server, self.plan.server_model
-        body, left_out = outgoing.crossed(self._request, server, plan, messages, self._names, model)
+        body, left_out = outgoing.crossed(self._request, server, plan, messages, self._names, model, without)
         line = f"not told to the server, whose API has no word for it: {', '.join(left_out)}"
         if left_out and line not in self.report.request:
             self.report.request.append(line)

@@ -22,6 +22,7 @@ from vtc.dialects.writing import history
 from vtc.dialects.writing.calls import write_calls
 from vtc.events import Message, Opaque, Tool, ToolCall
 from vtc.exchange.native_calls import NotInOrder, in_order
+from vtc.exchange.refused import Without
 from vtc.profiles.plan import RequestPlan, TextClient
 from vtc.scrub import told as told_of
 
@@ -132,13 +133,26 @@ def encoded(
 
 
 def crossed(
-    request: Request, server: Api, plan: RequestPlan, messages: Sequence[Message] | None, names: Names, model: str
+    request: Request,
+    server: Api,
+    plan: RequestPlan,
+    messages: Sequence[Message] | None,
+    names: Names,
+    model: str,
+    without: Without,
 ) -> tuple[bytes, tuple[str, ...]]:
-    """The request as one of the server's API, and what of it cannot be told there."""
+    """The request as one of the server's API, and what of it cannot be told there.
+
+    Nothing of it is told that the server refused before.
+    """
     is_native = plan.write is None and plan.client_text is None
     tools = plan.offered if is_native or plan.promote else ()
     said = request.messages if messages is None else messages
     asked = crossing.read(request, said, tools, plan.tool_choice, names)
+    if without.limit is not None:
+        asked = replace(asked, limits={**asked.limits, "max_tokens": without.limit})
+    if without.images:
+        asked = replace(asked, messages=tuple(map(crossing.without_media, asked.messages)))
     model = model or asked.model.removesuffix("[1m]")  # by which Claude Code asks for a longer context
     fields = server.ask(replace(asked, model=model, stream=asked.stream and not plan.unstreamed))
     kept = {key: value for key, value in fields.items() if key not in plan.drop}

@@ -23,7 +23,7 @@ from vtc.profiles.memory import Memory
 from vtc.profiles.planner import Planner
 from vtc.proxy import bodies, breaking_off, flows, options, views
 from vtc.proxy.answering import answer_error
-from vtc.proxy.asking import AGAIN, Asker
+from vtc.proxy.asking import AGAIN, Asker, asked_again
 from vtc.proxy.beside import Beside
 from vtc.proxy.bodies import Passing
 from vtc.proxy.commands import Commands
@@ -235,6 +235,8 @@ class VirtualToolCalling:
             if exchange.reads and answer_error(flow, live, response):
                 return
             beginning = bodies.beginning(response)
+            if await asked_again(flow, live, response, beginning):
+                return
             told = hints.explained(status, beginning)
             if went := exchange.failed(beginning, status):
                 live.came.add(response.raw_content or b"")

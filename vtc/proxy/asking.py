@@ -14,9 +14,14 @@ from mitmproxy.addons.clientplayback import ReplayHandler
 
 from vtc.exchange import NoAnswer
 from vtc.proxy import bodies
+from vtc.proxy.live import Live
 
 AGAIN = "vtc.again"
 """Key of the metadata of a flow that asks again for another; its value is that one's id."""
+
+
+PATIENCE = 600.0
+"""Seconds for a reply to a request that was refused first."""
 
 
 class Asker:
@@ -57,3 +62,24 @@ class Asker:
         except ValueError as error:
             raise NoAnswer(f"the reply cannot be decoded: {error}") from None
         return content or b""
+
+
+async def asked_again(flow: http.HTTPFlow, live: Live, response: http.Response, error: bytes) -> bool:
+    """Ask once more without what the server refuses, where that is known; False if the error stands."""
+    exchange = live.exchange
+    again = exchange.again(error, response.status_code) if ctx.options.vtc_mode == "rewrite" else None
+    if again is None:
+        return False
+    try:
+        body = await Asker(flow, PATIENCE)(again)
+    except NoAnswer as failed:
+        exchange.report.errors.append(f"asked again without what it refused: {failed}")
+        return False
+    flow.request.content = again
+    live.came.add(body)
+    went = exchange.body(body)
+    live.went.add(went)
+    response.status_code, response.reason = 200, "OK"
+    is_stream = exchange.framing.matches(went)
+    bodies.replace(response, went, exchange.framing.media_type if is_stream else "application/json")
+    return True
