@@ -117,6 +117,20 @@ def test_what_is_wrong_later_is_mended_all_the_same(
 
 
 @each
+@pytest.mark.parametrize("begun", [[], ['{"filePath": "a", '], ['{"filePath": "a", "limit": "4']])
+def test_a_long_piece_is_read_at_the_end_of_the_call_and_nothing_of_it_is_lost(api: str, begun: list[str]) -> None:
+    """To read it as it comes would hold up all other streams: one of 100,000 keys took a second."""
+    rest = ", ".join(f'"k{number}": {number}' for number in range(5000)) + "}"
+    pieces = [*begun, ('2", ' if len(begun[-1:]) and "limit" in begun[-1] else "" if begun else "{") + rest]
+    one = exchange(api)
+    (call,) = said(api, b"".join(through(one.stream(), calling(api, ("read", pieces)))))
+    expected = {"filePath": "a"} if begun else {}
+    expected |= {"limit": 42} if "limit" in "".join(begun) else {}  # type: ignore[dict-item]
+    assert call == ("read", expected | {f"k{number}": number for number in range(5000)})
+    assert one.report.refusals == []
+
+
+@each
 def test_other_objects_in_the_arguments_are_calls_of_their_own(api: str) -> None:
     pieces = ['{"filePath": ', '"a"}', '{"filePath"', ': "b"}']
     body = b"".join(through(exchange(api).stream(), calling(api, ("read", pieces))))
