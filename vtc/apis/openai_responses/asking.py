@@ -99,9 +99,9 @@ def meaning(part: Any) -> str | Media | None:
 
 
 def kind(part: Any) -> str:
-    """Name an item that cannot be told; what was thought before is left out without a word."""
+    """Name an item that cannot be told; what was thought before, and tools that are told elsewhere, are no news."""
     type_ = str(part.get("type") or "part") if isinstance(part, dict) else "part"
-    return "" if type_ == "reasoning" else type_
+    return "" if type_ in ("reasoning", "additional_tools") else type_
 
 
 def error(failure: Failure, status: int) -> Json:
