@@ -27,6 +27,8 @@ NO_RESULT = "(The call was not answered.)"
 """Stands for the result of a call that has none."""
 _REMINDER = "<system-reminder>\n{}\n</system-reminder>"
 """How a system message that stands in the middle of a conversation is told, where clients write their own so."""
+FAILED = "Error:"
+"""Begins a result that is an error and does not say so itself, as other APIs have no field for that."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -50,6 +52,7 @@ def read(request: Request, messages: Sequence[Message], tools: Sequence[Tool], c
         replace(
             message,
             content=(
+                *_failed(message, failed=request.failed(message)),
                 *(part for part in map(told, message.content) if part is not None),
                 *(Opaque(media=one) for one in request.beside(message)),
             ),
@@ -81,6 +84,11 @@ def read(request: Request, messages: Sequence[Message], tools: Sequence[Tool], c
     )
 
 
+def _failed(message: Message, *, failed: bool) -> Iterator[str]:
+    if failed and "error" not in message.text.strip().partition("\n")[0].casefold():
+        yield FAILED
+
+
 def _is_nothing(value: object) -> bool:
     return value is None or value == [] or value == {}
 
@@ -92,7 +100,7 @@ def _parameters(tool: Tool) -> Mapping[str, object]:
 
 def _id(call_id: str | None) -> str | None:
     """The id of a call, as every API takes it; the same one for the same id."""
-    return call_id if call_id is None or _NAME.fullmatch(call_id) else f"call_{_digest(call_id)}"
+    return call_id or None if not call_id or _NAME.fullmatch(call_id) else f"call_{_digest(call_id)}"
 
 
 def _digest(text: str) -> str:
@@ -165,22 +173,33 @@ class Crossed:
 
 
 def _numbered(messages: Iterable[Message]) -> Iterator[Message]:
-    """Give calls ids that have none, by their place in the conversation, and results those of their calls."""
+    """Give calls ids of their own, by their place in the conversation if need be, and results those of their calls."""
     count = 0
-    waiting: list[ToolCall] = []
+    taken: dict[str, str] = {}  # by the id of a call, the one that the last call of this id got
+    waiting: list[tuple[str | None, ToolCall]] = []
+    before = ""
     for message in messages:
         calls: list[ToolCall] = []
+        if message.calls and before != "assistant":
+            waiting = [(id_, call) for id_, call in waiting if id_ is None]
         for call in message.calls:
             count += 1
-            calls.append(call if call.id else with_fields(call, id=f"call_vtc{count}"))
-        waiting += [new for new, old in zip(calls, message.calls, strict=True) if not old.id]
-        if message.role == "tool" and not message.call_id:
-            fits = (call for call in waiting if message.name in (None, call.name))
-            if found := next(fits, None):
-                waiting.remove(found)
-                yield replace(message, call_id=found.id, name=found.name)
-                continue
-        yield replace(message, calls=tuple(calls))
+            id_ = call.id or f"call_vtc{count}"
+            if id_ in taken:
+                id_ = f"{id_[:50]}_vtc{count}"
+            taken[call.id or id_] = taken[id_] = id_
+            calls.append(with_fields(call, id=id_))
+            waiting.append((call.id, calls[-1]))
+        before = message.role
+        if message.role != "tool":
+            yield replace(message, calls=tuple(calls))
+            continue
+        fits = (one for one in waiting if one[0] == message.call_id and (one[0] or message.name in (None, one[1].name)))
+        if found := next(fits, None):
+            waiting.remove(found)
+            yield replace(message, call_id=found[1].id, name=found[1].name)
+        else:
+            yield replace(message, call_id=taken.get(message.call_id or "", message.call_id))
 
 
 def in_order(messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -188,12 +207,19 @@ def in_order(messages: Sequence[Message]) -> tuple[Message, ...]:
     opening = [*takewhile(lambda one: one.role == "system", messages)]
     prompt = _joined("system", opening, "\n\n") if opening else None
     rest = [_spoken(one) for one in messages[len(opening) :]]
-    turns = [one for one in _answered(rest) if one.content or one.calls or one.role == "tool"]
+    spoken: list[Message] = []
+    for role, some in groupby(filter(_says, rest), lambda one: one.role):
+        spoken += [_joined(role, [*some], "\n")] if role == "assistant" else [*some]
+    turns = filter(_says, _answered(spoken))
     out = [prompt] if prompt and prompt.content else []
     for role, some in groupby(turns, lambda one: one.role):
         turn = [*some]
         out += turn if role == "tool" else [_joined(role, turn, "\n")]
     return tuple(out)
+
+
+def _says(message: Message) -> bool:
+    return bool(message.content or message.calls or message.role == "tool")
 
 
 def _spoken(message: Message) -> Message:
