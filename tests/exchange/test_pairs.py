@@ -192,6 +192,54 @@ def test_a_call_in_the_chunk_of_the_finish_and_one_in_the_first(client: str) -> 
 
 
 @OTHERS
+def test_a_call_whose_name_comes_late_and_one_that_never_gets_one(client: str) -> None:
+    late = [
+        call_piece(0, id="a", type="function", arguments=""),
+        call_piece(0, name="read"),
+        call_piece(0, arguments='{"filePath": "/a"}'),
+    ]
+    assert chat_reply(client, chat.ROLE, *late) == said("", READ)
+    none = call_piece(0, id="a", type="function", name="", arguments='{"filePath": "/a"}')
+    assert chat_reply(client, chat.ROLE, none) == said('{"filePath": "/a"}')
+
+
+@OTHERS
+def test_calls_of_one_id_or_number_are_two_in_order(client: str) -> None:
+    for numbers, ids in (((0, 1), "aa"), ((0, 0), "ab")):
+        pieces = [
+            call_piece(number, id=id_, type="function", name="read", arguments=f'{{"filePath": "/{at}"}}')
+            for at, (number, id_) in enumerate(zip(numbers, ids, strict=True))
+        ]
+        expected: Calls = [("read", {"filePath": f"/{at}"}) for at in (0, 1)]
+        assert chat_reply(client, chat.ROLE, *pieces) == said("", expected)
+
+
+@pytest.mark.parametrize("reason", ["length", "tool_calls"])
+def test_a_cut_call_is_none_for_ollamas_clients(reason: str) -> None:
+    """They take whole calls alone: the reply still ends, and what there was of the call is seen."""
+    piece = call_piece(0, id="a", type="function", name="read", arguments='{"filePath": "/a')
+    frames = [chat.ROLE, piece, chat.chunk({}, reason), chat.DONE]
+    found = chat_reply("ollama-chat", *frames, ends=False)
+    assert not found.calls
+    assert "/a" in found.text
+    assert found.end == ("length" if reason == "length" else "stop")
+
+
+@OTHERS
+@pytest.mark.parametrize("body", [[], [chat.DONE]], ids=["empty", "end"])
+def test_a_reply_of_nothing_is_an_error(client: str, body: list[bytes]) -> None:
+    with pytest.raises(StreamError, match="before it said anything"):
+        chat_reply(client, *body, ends=False)
+
+
+@OTHERS
+def test_a_reply_that_just_stops_was_cut_off(client: str) -> None:
+    assert chat_reply(client, chat.ROLE, *chat.said("Hi"), ends=False) == said("Hi", end="length")
+    ended = [chat.ROLE, *chat.said("Hi"), chat.chunk({}, "stop")]
+    assert chat_reply(client, *ended, ends=False) == said("Hi")
+
+
+@OTHERS
 @pytest.mark.parametrize("nothing", [[], None])
 def test_an_empty_list_of_calls_is_none(client: str, nothing: Any) -> None:
     frames = [

@@ -136,16 +136,25 @@ class Names:
 class Crossed:
     """The decoder of a server whose client speaks another API: names are the client's again, as is the model's."""
 
-    def __init__(self, decoder: Decoder, names: Names, model: str, id_: str, calls: int = 0) -> None:
+    def __init__(
+        self,
+        decoder: Decoder,
+        names: Names,
+        model: str,
+        id_: str,
+        calls: int = 0,
+        known: frozenset[tuple[int, int]] = frozenset(),
+    ) -> None:
         """`id_` is that of the reply, but for how ids begin in the client's API; calls without one get it, too."""
         self._decoder = decoder
         self._names = names
         self._model = model
         self._id = id_
         self._calls = calls
+        self._known = known  # the numbers of calls that have an id
 
     def __copy__(self) -> Crossed:
-        return Crossed(copy.copy(self._decoder), self._names, self._model, self._id, self._calls)
+        return Crossed(copy.copy(self._decoder), self._names, self._model, self._id, self._calls, self._known)
 
     @property
     def framing(self) -> Framing:
@@ -156,8 +165,8 @@ class Crossed:
         if decoded is None:
             return None
         deltas, beside = decoded.deltas, decoded.beside
-        if any(isinstance(one, CallDelta) and one.name for one in deltas):
-            deltas = tuple(self._named(one) if isinstance(one, CallDelta) and one.name else one for one in deltas)
+        if any(isinstance(one, CallDelta) and (one.name or one.id) for one in deltas):
+            deltas = tuple(self._named(one) if isinstance(one, CallDelta) else one for one in deltas)
         if any(isinstance(one, Start) for one in beside):
             beside = tuple(
                 replace(one, id=self._id, model=self._model) if isinstance(one, Start) else one for one in beside
@@ -165,8 +174,14 @@ class Crossed:
         return replace(decoded, deltas=deltas, beside=beside)
 
     def _named(self, call: CallDelta) -> CallDelta:
-        self._calls += 1
-        return replace(call, name=self._names.back(call.name), id=call.id or f"call_{self._id}{self._calls}")
+        key = None if call.index is None else (call.choice, call.index)
+        id_ = call.id
+        if call.name and not id_ and key not in self._known:
+            self._calls += 1
+            id_ = f"call_{self._id}{self._calls}"
+        if id_ and key:
+            self._known |= {key}
+        return replace(call, name=self._names.back(call.name) if call.name else "", id=id_)
 
 
 # The order of a conversation
@@ -209,7 +224,8 @@ def in_order(messages: Sequence[Message]) -> tuple[Message, ...]:
     rest = [_spoken(one) for one in messages[len(opening) :]]
     spoken: list[Message] = []
     for role, some in groupby(filter(_says, rest), lambda one: one.role):
-        spoken += [_joined(role, [*some], "\n")] if role == "assistant" else [*some]
+        turn = [*some]
+        spoken += [_joined(role, turn, "\n")] if role == "assistant" else turn
     turns = filter(_says, _answered(spoken))
     out = [prompt] if prompt and prompt.content else []
     for role, some in groupby(turns, lambda one: one.role):
