@@ -240,6 +240,24 @@ def test_a_reply_that_just_stops_was_cut_off(client: str) -> None:
 
 
 @OTHERS
+def test_an_error_is_no_whole_reply(client: str) -> None:
+    """Neither one amid a stream that the server sent in place of it, nor a reply without any choice."""
+    error = chat.frame({"error": {"message": "out of memory", "type": "server_error"}})
+    for body in (b"".join([chat.ROLE, *chat.said("Hi"), error]), chat.encoded({**HEAD, "choices": []})):
+        with pytest.raises(StreamError, match=r"out of memory|before it said anything"):
+            told(crossing(client, "openai-chat", stream=False), client, body, stream=False)
+
+
+def test_a_call_that_the_limit_cut_is_text_in_a_whole_message() -> None:
+    function = {"name": "read", "arguments": '{"filePath": "/a'}
+    call = {"id": "a", "type": "function", "function": function}
+    message = {"role": "assistant", "content": None, "tool_calls": [call]}
+    body = chat.encoded(chat.completion(None, "length", message=message))
+    found = told(crossing("anthropic-messages", "openai-chat", stream=False), "anthropic-messages", body, stream=False)
+    assert found == said('read {"filePath": "/a', end="length")
+
+
+@OTHERS
 @pytest.mark.parametrize("nothing", [[], None])
 def test_an_empty_list_of_calls_is_none(client: str, nothing: Any) -> None:
     frames = [

@@ -40,6 +40,8 @@ class Leaving(msgspec.Struct):
     shifted: bool = False
     """True once frames have other numbers than they came with, for the rest of the reply."""
     ended: bool = False
+    failure: str = ""
+    """The error by which a reply of another API ended."""
     told: bool = False
     """True once something was written."""
     left_out: tuple[str, ...] = ()
@@ -108,6 +110,7 @@ class Leaving(msgspec.Struct):
         elif frame is not None or not self.passes:
             values = self.encoder.end()
             if not (values or self.told or self.passes or self.ended):
+                self.failure = NOTHING
                 values = self.encoder.write([Failure(NOTHING)], 0)
             out, self.kept = self._framed(values, frame), ()
             if not self.ended and self.encoder.framing.last:
@@ -126,6 +129,8 @@ class Leaving(msgspec.Struct):
             if not self.passes and isinstance(one, CallDelta):
                 yield replace(one, source=None)
                 continue
+            if not self.passes and isinstance(one, Failure):
+                self.failure = one.message or "The server broke off with an error."
             if not self.passes and isinstance(one, Call) and not one.call.name:
                 yield Rewritten(one.raw, one.call.arguments)
                 continue
