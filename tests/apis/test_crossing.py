@@ -53,6 +53,10 @@ def result(text: str, call_id: str | None = "c1", name: str | None = None) -> Me
             [said("assistant", "", CALL), result("1"), result("again"), said("user", "x")],
             [("assistant", ""), ("tool", "1"), ("user", "x")],
         ),
+        (
+            [said("assistant", "a", CALL), said("assistant", "b", OTHER), result("1"), result("2", "c2")],
+            [("assistant", "a\nb"), ("tool", "1"), ("tool", "2")],
+        ),
         ([said("user", "x"), result("lost", "c9", "read")], [("user", "x\nResult of read:\nlost")]),
         ([said("user", "x"), result("lost", None)], [("user", "x\nResult:\nlost")]),
     ],
@@ -109,6 +113,88 @@ def test_ids_that_not_every_api_takes_are_others_and_the_same_each_time() -> Non
     assert first == second
     assert first[0].calls[0].id == first[1].call_id
     assert str(first[0].calls[0].id).replace("_", "").isalnum()
+
+
+def test_calls_of_one_id_get_ids_of_their_own_and_so_do_their_results() -> None:
+    def turn(*results: str) -> list[Json]:
+        call = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+        calls = [call] * len(results)
+        found = [{"role": "tool", "tool_call_id": "c1", "content": one} for one in results]
+        return [{"role": "assistant", "content": None, "tool_calls": calls}, *found]
+
+    for history in ([*turn("a", "b")], [*turn("a"), *turn("b")]):
+        found = asked("openai-chat", chat.request(messages=history)).messages
+        ids = [call.id for one in found for call in one.calls]
+        assert len({*ids}) == 2
+        assert [(one.call_id, one.text) for one in found if one.role == "tool"] == [(ids[0], "a"), (ids[1], "b")]
+
+
+def test_a_call_whose_id_is_empty_gets_one() -> None:
+    call = {"id": "", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+    history = [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "", "content": "x"},
+    ]
+    first, second = asked("openai-chat", chat.request(messages=history)).messages
+    assert (second.call_id, second.name, second.text) == (first.calls[0].id, "read", "x")
+
+
+@pytest.mark.parametrize("server", ["openai-chat", "openai-responses", "ollama-chat"])
+def test_a_result_that_is_an_error_says_so(server: str) -> None:
+    for text, expected in (("Exit code 1", "Error:\nExit code 1"), ("Error: no file", "Error: no file")):
+        history = [
+            messages.user("x"),
+            messages.assistant(messages.call("read", "c1")),
+            messages.user([{**messages.result(text, "c1"), "is_error": True}]),
+        ]
+        body = BY_NAME[server].ask(asked("anthropic-messages", messages.request(messages=history)))
+        assert BY_NAME[server].request(chat.encoded(body)).messages[-1].text == expected
+
+
+@pytest.mark.parametrize("follows", [True, False])
+def test_images_in_results_stand_behind_all_results_of_a_chat_server(follows: bool) -> None:
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+    results = [{**messages.result("", one), "content": [messages.text(one), image]} for one in ("c1", "c2")]
+    history = [
+        messages.user("x"),
+        messages.assistant(messages.call("read", "c1"), messages.call("read", "c2")),
+        messages.user([*results, *([messages.text("Go on.")] if follows else [])]),
+    ]
+    body: Any = BY_NAME["openai-chat"].ask(asked("anthropic-messages", messages.request(messages=history)))
+    pairs.check_request("openai-chat", body)
+    assert [one["role"] for one in body["messages"][-3:]] == ["tool", "tool", "user"]
+    kinds = [part["type"] for part in body["messages"][-1]["content"]]
+    assert kinds == ["text", "image_url"] * 2 + ["text"] * follows
+
+
+def test_parts_of_a_result_stay_apart() -> None:
+    history = [
+        messages.user("x"),
+        messages.assistant(messages.call("read", "c1")),
+        messages.user([{**messages.result("", "c1"), "content": [messages.text("a"), messages.text("b")]}]),
+    ]
+    found = asked("anthropic-messages", messages.request(messages=history))
+    body: Any = BY_NAME["openai-responses"].ask(found)
+    assert body["input"][-1]["output"] == "a\nb"
+
+
+def test_a_tool_without_a_schema_is_one_of_the_clients() -> None:
+    for entry in ({"name": "go"}, {"name": "go", "input_schema": None}, {"name": "go", "input_schema": {}}):
+        found = asked("anthropic-messages", messages.request(tools=[entry]))
+        assert found.tools == (Tool("go", "", {"type": "object", "properties": {}}),)
+
+
+@pytest.mark.parametrize(
+    ("server", "place", "word"),
+    [
+        ("ollama-chat", "think", "high"),
+        ("openai-chat", "reasoning_effort", "xhigh"),
+        ("openai-responses", "reasoning", {"effort": "xhigh"}),
+    ],
+)
+def test_how_much_to_think_is_said_in_words_that_the_server_knows(server: str, place: str, word: Any) -> None:
+    found = asked("anthropic-messages", messages.request(output_config={"effort": "max"}))
+    assert BY_NAME[server].ask(found)[place] == word
 
 
 # Ten turns

@@ -166,6 +166,10 @@ class Request(ABC):
         """The media of a message that stand beside its content."""
         return ()
 
+    def failed(self, message: Message) -> bool:
+        """True for a result that is an error."""
+        return False
+
     def kind(self, part: Any) -> str:
         """Name a part that cannot be told, for people; empty for one that need not be."""
         return str(part.get("type") or "part") if isinstance(part, Mapping) else "part"

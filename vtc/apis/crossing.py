@@ -28,6 +28,8 @@ NO_RESULT = "(The call was not answered.)"
 """Stands for the result of a call that has none."""
 _REMINDER = "<system-reminder>\n{}\n</system-reminder>"
 """How a system message that stands in the middle of a conversation is told, where clients write their own so."""
+FAILED = "Error:"
+"""Begins a result that is an error and does not say so itself, as other APIs have no field for that."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -51,6 +53,7 @@ def read(request: Request, messages: Sequence[Message], tools: Sequence[Tool], c
         replace(
             message,
             content=(
+                *_failed(message, failed=request.failed(message)),
                 *(part for part in map(told, message.content) if part is not None),
                 *(Opaque(media=one) for one in request.beside(message)),
             ),
@@ -82,6 +85,11 @@ def read(request: Request, messages: Sequence[Message], tools: Sequence[Tool], c
     )
 
 
+def _failed(message: Message, *, failed: bool) -> Iterator[str]:
+    if failed and "error" not in message.text.strip().partition("\n")[0].casefold():
+        yield FAILED
+
+
 def _is_nothing(value: object) -> bool:
     return value is None or value == [] or value == {}
 
@@ -93,7 +101,7 @@ def _parameters(tool: Tool) -> Mapping[str, object]:
 
 def _id(call_id: str | None) -> str | None:
     """The id of a call, as every API takes it; the same one for the same id."""
-    return call_id if call_id is None or _NAME.fullmatch(call_id) else f"call_{_digest(call_id)}"
+    return call_id or None if not call_id or _NAME.fullmatch(call_id) else f"call_{_digest(call_id)}"
 
 
 def _digest(text: str) -> str:
@@ -129,16 +137,25 @@ class Names:
 class Crossed:
     """The decoder of a server whose client speaks another API: names are the client's again, as is the model's."""
 
-    def __init__(self, decoder: Decoder, names: Names, model: str, id_: str, calls: int = 0) -> None:
+    def __init__(
+        self,
+        decoder: Decoder,
+        names: Names,
+        model: str,
+        id_: str,
+        calls: int = 0,
+        known: frozenset[tuple[int, int]] = frozenset(),
+    ) -> None:
         """`id_` is that of the reply, but for how ids begin in the client's API; calls without one get it, too."""
         self._decoder = decoder
         self._names = names
         self._model = model
         self._id = id_
         self._calls = calls
+        self._known = known  # the numbers of calls that have an id
 
     def __copy__(self) -> Crossed:
-        return Crossed(copy.copy(self._decoder), self._names, self._model, self._id, self._calls)
+        return Crossed(copy.copy(self._decoder), self._names, self._model, self._id, self._calls, self._known)
 
     @property
     def framing(self) -> Framing:
@@ -149,8 +166,8 @@ class Crossed:
         if decoded is None:
             return None
         deltas, beside = decoded.deltas, decoded.beside
-        if any(isinstance(one, CallDelta) and one.name for one in deltas):
-            deltas = tuple(self._named(one) if isinstance(one, CallDelta) and one.name else one for one in deltas)
+        if any(isinstance(one, CallDelta) and (one.name or one.id) for one in deltas):
+            deltas = tuple(self._named(one) if isinstance(one, CallDelta) else one for one in deltas)
         if any(isinstance(one, Start) for one in beside):
             beside = tuple(
                 replace(one, id=self._id, model=self._model) if isinstance(one, Start) else one for one in beside
@@ -158,30 +175,47 @@ class Crossed:
         return replace(decoded, deltas=deltas, beside=beside)
 
     def _named(self, call: CallDelta) -> CallDelta:
-        self._calls += 1
-        return replace(call, name=self._names.back(call.name), id=call.id or f"call_{self._id}{self._calls}")
+        key = None if call.index is None else (call.choice, call.index)
+        id_ = call.id
+        if call.name and not id_ and key not in self._known:
+            self._calls += 1
+            id_ = f"call_{self._id}{self._calls}"
+        if id_ and key:
+            self._known |= {key}
+        return replace(call, name=self._names.back(call.name) if call.name else "", id=id_)
 
 
 # The order of a conversation
 
 
 def _numbered(messages: Iterable[Message]) -> Iterator[Message]:
-    """Give calls ids that have none, by their place in the conversation, and results those of their calls."""
+    """Give calls ids of their own, by their place in the conversation if need be, and results those of their calls."""
     count = 0
-    waiting: list[ToolCall] = []
+    taken: dict[str, str] = {}  # by the id of a call, the one that the last call of this id got
+    waiting: list[tuple[str | None, ToolCall]] = []
+    before = ""
     for message in messages:
         calls: list[ToolCall] = []
+        if message.calls and before != "assistant":
+            waiting = [(id_, call) for id_, call in waiting if id_ is None]
         for call in message.calls:
             count += 1
-            calls.append(call if call.id else with_fields(call, id=f"call_vtc{count}"))
-        waiting += [new for new, old in zip(calls, message.calls, strict=True) if not old.id]
-        if message.role == "tool" and not message.call_id:
-            fits = (call for call in waiting if message.name in (None, call.name))
-            if found := next(fits, None):
-                waiting.remove(found)
-                yield replace(message, call_id=found.id, name=found.name)
-                continue
-        yield replace(message, calls=tuple(calls))
+            id_ = call.id or f"call_vtc{count}"
+            if id_ in taken:
+                id_ = f"{id_[:50]}_vtc{count}"
+            taken[call.id or id_] = taken[id_] = id_
+            calls.append(with_fields(call, id=id_))
+            waiting.append((call.id, calls[-1]))
+        before = message.role
+        if message.role != "tool":
+            yield replace(message, calls=tuple(calls))
+            continue
+        fits = (one for one in waiting if one[0] == message.call_id and (one[0] or message.name in (None, one[1].name)))
+        if found := next(fits, None):
+            waiting.remove(found)
+            yield replace(message, call_id=found[1].id, name=found[1].name)
+        else:
+            yield replace(message, call_id=taken.get(message.call_id or "", message.call_id))
 
 
 def in_order(messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -189,7 +223,11 @@ def in_order(messages: Sequence[Message]) -> tuple[Message, ...]:
     opening = [*takewhile(lambda one: one.role == "system", messages)]
     prompt = _joined("system", opening, "\n\n") if opening else None
     rest = [_spoken(one) for one in messages[len(opening) :]]
-    turns = [one for one in _answered(rest) if one.content or one.calls or one.role == "tool"]
+    spoken: list[Message] = []
+    for role, some in groupby(filter(_says, rest), lambda one: one.role):
+        turn = [*some]
+        spoken += [_joined(role, turn, "\n")] if role == "assistant" else turn
+    turns = filter(_says, _answered(spoken))
     out = [prompt] if prompt and prompt.content else []
     for role, some in groupby(turns, lambda one: one.role):
         turn = [*some]
@@ -201,6 +239,10 @@ def without_media(message: Message) -> Message:
     """Put notes in the places of images and documents, for a server that refuses them."""
     parts = [note(part.media) if isinstance(part, Opaque) and part.media else str(part) for part in message.content]
     return replace(message, content=("\n".join(parts),)) if parts else message
+
+
+def _says(message: Message) -> bool:
+    return bool(message.content or message.calls or message.role == "tool")
 
 
 def _spoken(message: Message) -> Message:

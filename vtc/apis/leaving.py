@@ -19,8 +19,10 @@ from msgspec.structs import replace
 
 from vtc.apis.base import Encoder, Said
 from vtc.apis.waiting import Waiting
-from vtc.events import Call, CallDelta, Origin
+from vtc.events import Call, CallDelta, Failure, Origin, Rewritten
 from vtc.wire.framing import Frame
+
+NOTHING = "The server ended the reply before it said anything."
 
 
 class Leaving(msgspec.Struct):
@@ -38,6 +40,10 @@ class Leaving(msgspec.Struct):
     shifted: bool = False
     """True once frames have other numbers than they came with, for the rest of the reply."""
     ended: bool = False
+    failure: str = ""
+    """The error by which a reply of another API ended."""
+    told: bool = False
+    """True once something was written."""
     left_out: tuple[str, ...] = ()
     """The kinds of what did not leave, as no encoder or no policy takes it."""
 
@@ -75,6 +81,7 @@ class Leaving(msgspec.Struct):
     ) -> list[bytes]:
         """Let the encoder write something, in the place of the frame `like` or of a part of it."""
         values = self.encoder.write([*self._known(said)], choice)
+        self.told = self.told or bool(values)
         if self.kept:
             self.kept, self.behind = (), not values
         elif values:
@@ -101,7 +108,11 @@ class Leaving(msgspec.Struct):
         if frame is not None and self.in_step and not self.strict:
             out, self.kept = [*self.kept, frame.raw], ()
         elif frame is not None or not self.passes:
-            out, self.kept = self._framed(self.encoder.end(), frame), ()
+            values = self.encoder.end()
+            if not (values or self.told or self.passes or self.ended):
+                self.failure = NOTHING
+                values = self.encoder.write([Failure(NOTHING)], 0)
+            out, self.kept = self._framed(values, frame), ()
             if not self.ended and self.encoder.framing.last:
                 out.append(self.encoder.framing.last)
         self.ended = True
@@ -117,6 +128,11 @@ class Leaving(msgspec.Struct):
         for one in said:
             if not self.passes and isinstance(one, CallDelta):
                 yield replace(one, source=None)
+                continue
+            if not self.passes and isinstance(one, Failure):
+                self.failure = one.message or "The server broke off with an error."
+            if not self.passes and isinstance(one, Call) and not one.call.name:
+                yield Rewritten(one.raw, one.call.arguments)
                 continue
             if not self.passes and isinstance(one, Call):
                 yield dataclasses.replace(one, call=dataclasses.replace(one.call, source=None))

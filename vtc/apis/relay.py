@@ -218,9 +218,10 @@ class Relay[P: Pipeline]:
                 continue
             choice, events, pieces, fate = finish(choice, [], complete=complete)
             entry = Waiting(self._last, after=(*pieces,), intact=False, written=True)
-            is_told = choice.lifted or fate == "written" or (complete and not leaving.passes)
-            if is_told and not breaks:
-                entry = replace(entry, after=(*pieces, Finish(told_reason("stop", choice, fate), choice.index)))
+            is_called = choice.lifted or fate == "written"
+            if (is_called or not leaving.passes) and not breaks:
+                reason = told_reason("stop", choice, fate) if is_called or complete else "length"
+                entry = replace(entry, after=(*pieces, Finish(reason, choice.index)))
             settled, left = _settle(leaving, choice, entry, events)
             after.append(settled)
             out += left

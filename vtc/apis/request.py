@@ -61,8 +61,7 @@ class Request(base.Request):
             self.parallel = self.fields.get("parallel_tool_calls") is not False
             self.thinks, self.wants_json = asking.thinks(self.fields), asking.wants_json(self.fields)
             self.several = self.fields.get("n") not in (None, 1)
-            lists = (self.fields.get(key) for key in DECLARING)
-            self.declared = [name for one in lists if isinstance(one, list) for name in self._names(one)]
+            self.declared = [name for one in self._declarations() for name in self._names(one)]
             choice, allowed = self._demand(self.fields.get("tool_choice") or self.fields.get("function_call") or "auto")
             self.tool_choice = "required" if choice == "any" else choice
             self.tools = self.tools if allowed is None else [one for one in self.tools if one.name in allowed]
@@ -171,6 +170,10 @@ class Request(base.Request):
         is_left = any(key in kept for key in DECLARING)
         for key in () if is_left and not is_demanded else DEMANDING if is_left else ABOUT_TOOLS:
             kept.pop(key, None)
+
+    def _declarations(self) -> Iterator[list[Any]]:
+        """Find the lists that declare tools."""
+        return (one for key in DECLARING if isinstance(one := self.fields.get(key), list))
 
     def _names(self, entries: Sequence[Any]) -> Iterator[str]:
         """Tell the names of all that is declared."""

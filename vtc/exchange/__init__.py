@@ -312,6 +312,8 @@ class Exchange:
             went = b"".join([*stream.feed(came), *stream.finish()])
             if stream.left_out and not (is_stream and self._request.stream):
                 why = "it could not be read"
+            elif self.crosses and stream.failure:
+                return WholeReply(encode(self._api.error(Failure(stream.failure), 502)), report, [])
             elif self.crosses:
                 went = folding.joined(self._api, went)
             elif not (is_stream or stream.failed):

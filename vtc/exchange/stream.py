@@ -197,6 +197,11 @@ class Stream:
         self._report.failures.append(f"{type(error).__name__}: {error}")
         return self._given_back(self._relay.release)
 
+    @property
+    def failure(self) -> str:
+        """The error by which the reply of a server of another API ended; empty if by none."""
+        return self._relay.leaving.failure
+
     def _leave_out(self, error: Unread) -> list[bytes]:
         """Leave out a frame that cannot be read."""
         self.left_out = True

@@ -76,9 +76,14 @@ def folded(events: Iterable[Json]) -> dict[str, Any]:
                 reply |= how
                 if "usage" in reply:
                     reply["usage"] |= event.get("usage") or {}
-    for block in blocks.values():
+    for index, block in [*blocks.items()]:
         if (written := block.pop("partial_json", None)) is not None:
-            block["input"] = decode(written.encode()) if written else {}
+            try:
+                block["input"] = decode(written.encode()) if written else {}
+            except ValueError:
+                if reply.get("stop_reason") != "max_tokens":
+                    raise
+                blocks[index] = {"type": "text", "text": f"{block.get('name')} {written}"}
     return {**reply, "content": [*blocks.values()]}
 
 

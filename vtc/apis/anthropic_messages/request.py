@@ -16,6 +16,7 @@ from typing import Any
 from vtc.apis import content, request
 from vtc.apis.anthropic_messages import asking
 from vtc.apis.anthropic_messages.answer import block_of
+from vtc.apis.fields import part_of
 from vtc.apis.tool_calls import arguments_text
 from vtc.events import Message, Opaque, Tool, ToolCall
 
@@ -43,15 +44,16 @@ class Request(request.Request):
         self.parallel = (self.fields.get("tool_choice") or {}).get("disable_parallel_tool_use") is not True
         self.form = (self.fields.get("thinking") or {}).get("type") in _THINKING
 
+    def failed(self, message: Message) -> bool:
+        return isinstance(message.source, dict) and message.source.get("is_error") is True
+
     @staticmethod
     def _tools(fields: Mapping[str, Any]) -> list[Tool]:
-        """Read the tools that are functions; the others have a dated type and no schema."""
+        """Read the tools that are functions; the others have a dated type."""
         return [
-            Tool(entry["name"], str(entry.get("description") or ""), entry["input_schema"])
+            Tool(entry["name"], str(entry.get("description") or ""), part_of(entry, "input_schema"))
             for entry in fields.get("tools") or ()
-            if isinstance(entry.get("name"), str)
-            and isinstance(entry.get("input_schema"), dict)
-            and entry.get("type") in (None, "custom")
+            if isinstance(entry.get("name"), str) and entry.get("type") in (None, "custom")
         ]
 
     @staticmethod

@@ -134,13 +134,16 @@ class Encoder(msgspec.Struct):
             match one:
                 case Reasoning(text) | ReasoningDelta(text) if text and "thinking" not in self.drop:
                     lines.append(self._part(thinking=text))
+                case Call(call=call) if self.pieces:  # of calls that began before
+                    number = max(piece.index or 0 for piece in self.pieces) + 1
+                    self.pieces = (*self.pieces, CallDelta(number, call.id, call.name, call.arguments))
                 case Call(call=call):
-                    lines.append(self._part(tool_calls=[entry_of(call, ids=self.ids)]))
+                    lines.append(self._called(call))
                 case CallDelta(index=int()):
                     self.pieces = (*self.pieces, one)
                 case CallDelta():
                     call = ToolCall(one.name, one.arguments or "{}", one.id)
-                    lines.append(self._part(tool_calls=[one.source or entry_of(call, ids=self.ids)]))
+                    lines.append(self._part(tool_calls=[one.source]) if one.source else self._called(call))
                 case events.Text(text) | events.Rewritten(text=text) | Refused(text) if text:
                     lines.append(self._part(content=text))
                 case Failure(message=message):
@@ -165,7 +168,14 @@ class Encoder(msgspec.Struct):
     def _gathered(self) -> list[Json]:
         """Write the calls that came in pieces."""
         calls, self.pieces = ToolCallAccumulator(self.pieces).calls(), ()
-        return [self._part(tool_calls=[entry_of(call, ids=self.ids)]) for call in calls]
+        return [*map(self._called, calls)]
+
+    def _called(self, call: ToolCall) -> Json:
+        """Write a call; as text where its arguments are cut, which this API has no word for."""
+        try:
+            return self._part(tool_calls=[entry_of(call, ids=self.ids)])
+        except ValueError:
+            return self._part(content=f"{call.name} {call.arguments}".strip())
 
     def keep_alive(self) -> bytes | None:
         """Make a line without text, as clients read every line as JSON; None before the first."""

@@ -21,6 +21,8 @@ LIMITS: Mapping[str, Sequence[str]] = {
         for name in ("temperature", "top_p", "top_k", "min_p", "seed", "stop", "presence_penalty", "frequency_penalty")
     },
 }
+_EFFORTS = {"minimal": "low", "xhigh": "high", "max": "high"}
+"""Words for how much to think that this API does not have."""
 CARRIED: Sequence[str] = ("model", "messages", "stream", "tools", "options", "format", "think", "keep_alive")
 
 
@@ -70,7 +72,7 @@ def ask(asked: Asked) -> Json:
         named = [tool for tool in asked.tools if tool.name == asked.choice]
         fields["tools"] = [tool.as_openai() for tool in named or asked.tools]
     if asked.effort is not None:
-        fields["think"] = False if asked.effort == "none" else asked.effort
+        fields["think"] = False if asked.effort == "none" else _EFFORTS.get(asked.effort, asked.effort)
     if asked.answer:
         fields["format"] = asked.answer.schema or "json"
     return fields

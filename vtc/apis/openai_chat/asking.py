@@ -23,13 +23,15 @@ CARRIED: Sequence[str] = (
     *("stop", "presence_penalty", "frequency_penalty", "reasoning_effort", "response_format", "n", "user", "store"),
     *("metadata", "prompt_cache_key", "safety_identifier"),
 )
+EFFORTS = {"max": "xhigh"}
+"""Words for how much to think that only other APIs have."""
 
 
 def ask(asked: Asked) -> Json:
     """Write a request; usage is always asked for, as other APIs tell it."""
     fields: dict[str, Any] = {
         "model": asked.model,
-        "messages": [entry for message in asked.messages for entry in _entries(message)],
+        "messages": [*_entries(asked.messages)],
         **placed(asked.limits, LIMITS),
         "stream": asked.stream,
     }
@@ -42,7 +44,7 @@ def ask(asked: Asked) -> Json:
         if not asked.parallel:
             fields["parallel_tool_calls"] = False
     if asked.effort is not None:
-        fields["reasoning_effort"] = asked.effort
+        fields["reasoning_effort"] = EFFORTS.get(asked.effort, asked.effort)
     if answer := asked.answer:
         schema = {"name": answer.name, "schema": answer.schema, "strict": answer.strict}
         kept = {key: value for key, value in schema.items() if value is not None}
@@ -56,14 +58,30 @@ def chosen(choice: str) -> Any:
     return choice if choice in ("none", "required") else {"type": "function", "function": {"name": choice}}
 
 
-def _entries(message: Message) -> Iterator[Mapping[str, Any]]:
-    """Write a message; images in a result are shown by the user, as results hold text alone."""
-    if message.role == "tool":
-        yield {"role": "tool", "tool_call_id": message.call_id, "content": _text(message)}
-        if shown := [part for part in media.parts_of(message) if isinstance(part, Media)]:
-            about = {"type": "text", "text": f"From the result of {message.name or 'the tool'}:"}
-            yield {"role": "user", "content": [about, *map(_part, shown)]}
-        return
+def _entries(messages: Sequence[Message]) -> Iterator[Mapping[str, Any]]:
+    """Write messages; images in results are shown by the user behind all of them, as results hold text alone."""
+    shown: list[Mapping[str, Any]] = []
+    for message in messages:
+        if message.role == "tool":
+            yield {"role": "tool", "tool_call_id": message.call_id, "content": _text(message)}
+            if found := [part for part in media.parts_of(message) if isinstance(part, Media)]:
+                about = {"type": "text", "text": f"From the result of {message.name or 'the tool'}:"}
+                shown += [about, *map(_part, found)]
+            continue
+        entry = _entry(message)
+        if shown and message.role == "user":
+            said = entry["content"]
+            more = [{"type": "text", "text": said}] if isinstance(said, str) else said
+            entry = {**entry, "content": [*shown, *more]}
+        elif shown:
+            yield {"role": "user", "content": shown}
+        shown = []
+        yield entry
+    if shown:
+        yield {"role": "user", "content": shown}
+
+
+def _entry(message: Message) -> Mapping[str, Any]:
     plain = all(isinstance(part, str) for part in message.content) or message.role != "user"
     parts = [
         {"type": "text", "text": part} if isinstance(part, str) else _part(part) for part in media.parts_of(message)
@@ -74,7 +92,7 @@ def _entries(message: Message) -> Iterator[Mapping[str, Any]]:
     if message.calls:
         entry["tool_calls"] = [call.as_openai() for call in message.calls]
         entry["content"] = entry["content"] or None
-    yield entry
+    return entry
 
 
 def _text(message: Message) -> str:

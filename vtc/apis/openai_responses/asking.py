@@ -43,7 +43,7 @@ def ask(asked: Asked) -> Json:
         if not asked.parallel:
             fields["parallel_tool_calls"] = False
     if asked.effort is not None:
-        fields["reasoning"] = {"effort": asked.effort}
+        fields["reasoning"] = {"effort": openai_chat.EFFORTS.get(asked.effort, asked.effort)}
     if answer := asked.answer:
         form: dict[str, Any] = {"type": "json_object"}
         if answer.schema:
@@ -55,7 +55,7 @@ def ask(asked: Asked) -> Json:
 def _items(message: Message) -> Iterator[Json]:
     if message.role == "tool":
         plain = all(isinstance(part, str) for part in message.content)
-        output = message.text if plain else _parts(message, "input_text")
+        output = "\n".join(map(str, message.content)) if plain else _parts(message, "input_text")
         yield {"type": "function_call_output", "call_id": message.call_id, "output": output}
         return
     if message.content:
@@ -99,9 +99,9 @@ def meaning(part: Any) -> str | Media | None:
 
 
 def kind(part: Any) -> str:
-    """Name an item that cannot be told; what was thought before is left out without a word."""
+    """Name an item that cannot be told; what was thought before, and tools that are told elsewhere, are no news."""
     type_ = str(part.get("type") or "part") if isinstance(part, dict) else "part"
-    return "" if type_ == "reasoning" else type_
+    return "" if type_ in ("reasoning", "additional_tools") else type_
 
 
 def error(failure: Failure, status: int) -> Json:

@@ -68,6 +68,10 @@ class Form(msgspec.Struct, frozen=True):
     model: str = ""
 
 
+BARE = "functions"
+"""The namespace of tools that have none: of these the name alone is told."""
+
+
 def parted(item: Json, form: Form) -> Json:
     """Part the flat name of a call into namespace and name."""
     found = None if item.get("namespace") else form.names.get(str(item.get("name")))
@@ -78,7 +82,7 @@ def name_of(item: Json, form: Form) -> str:
     """The name of the tool that an item calls, with its namespace."""
     item = parted(item, form)
     namespace, name = item.get("namespace"), str(item.get("name"))
-    return f"{namespace}.{name}" if namespace else name
+    return f"{namespace}.{name}" if namespace and namespace != BARE else name
 
 
 def is_call(kind: str) -> bool:

@@ -2,19 +2,22 @@
 
 A turn of the model may be several items: reasoning, text, calls. They are one message here; items that are
 neither text nor calls are opaque parts of it, in their place. `instructions` are the first message.
+
+Tools may be declared in the conversation, too, by items of their own (Codex declares all of them so).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 from vtc.apis import content, request
 from vtc.apis.fields import part_of
 from vtc.apis.openai_responses import asking
-from vtc.apis.openai_responses.items import CALLS, Form, Json, call_of, item_of
+from vtc.apis.openai_responses.items import BARE, CALLS, Form, Json, call_of, item_of
 from vtc.events import Message, Opaque, Tool
+from vtc.json_text import decode, encode
 
 OUTPUTS = {f"{kind}_output": kind for kind in CALLS}
 """The kinds of results, each with that of its call."""
@@ -27,6 +30,10 @@ KEPT = (
 INPUT = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
 """The parameters of a custom tool: raw text."""
 _OFFERED = ("function", "custom", "namespace")
+_DECLARES = "additional_tools"
+"""The kind of an item that declares tools."""
+_NOT_SAID = ("_output", "_response", _DECLARES, "agent_message")
+"""How kinds of items end that are not the model's."""
 
 
 class _Item(dict[str, Any]):
@@ -51,7 +58,7 @@ class Request(request.Request):
 
     def _decode(self) -> None:
         self.call_ids = frozenset(str(one.get("call_id")) for one in self._conversation if one.get("type") in CALLS)
-        declared = [*_flat(self.fields.get("tools"))]
+        declared = [one for entries in self._declarations() for one in _flat(entries)]
         nested = [(space, own) for _, space, own, _ in declared if space]
         most = self.fields.get("max_output_tokens")
         self.form = Form(
@@ -69,9 +76,13 @@ class Request(request.Request):
     def _tools(fields: Mapping[str, Any]) -> list[Tool]:
         return [
             Tool(name, _told(one), INPUT if one["type"] == "custom" else part_of(one, "parameters"))
-            for name, _, own, one in _flat(fields.get("tools"))
+            for entries in (fields.get("tools"), *_declaring(fields))
+            for name, _, own, one in _flat(entries)
             if own and one.get("type") in ("function", "custom")
         ]
+
+    def _declarations(self) -> Iterator[list[Any]]:
+        return chain(super()._declarations(), _declaring(self.fields))
 
     def _chosen(self, choice: Json) -> str:
         """Tell the name of the tool that is chosen, with its namespace, which the choice may leave out."""
@@ -95,6 +106,18 @@ class Request(request.Request):
         if hosted:
             kept["tools"] = [*hosted, *kept.get("tools", ())]
 
+    def encode(self, *, tools: Sequence[Tool] | None = None, withheld: Collection[str] = (), **changes: Any) -> bytes:
+        body = super().encode(tools=tools, withheld=withheld, **changes)
+        if not any(_declaring(self.fields)) or (tools is None and not withheld):
+            return body
+        fields = decode(body)
+        kept = [
+            {**one, "tools": [*self._offered(one["tools"], withheld)]} if _declares(one) else one
+            for one in fields["input"]
+        ]
+        fields["input"] = [one for one in kept if not _declares(one) or (tools is None and one["tools"])]
+        return encode(fields)
+
     @staticmethod
     def _declaration(tool: Tool) -> Json:
         """Declare a function; it would be strict if it did not say otherwise, and a text client's is not."""
@@ -115,14 +138,25 @@ class Request(request.Request):
 # Tools
 
 
+def _declares(item: Any) -> bool:
+    return isinstance(item, dict) and item.get("type") == _DECLARES and isinstance(item.get("tools"), list)
+
+
+def _declaring(fields: Mapping[str, Any]) -> Iterator[list[Any]]:
+    """Find the tools that the conversation declares."""
+    items = fields.get("input")
+    return (one["tools"] for one in items if _declares(one)) if isinstance(items, list) else iter(())
+
+
 def _flat(entries: Any) -> Iterator[tuple[str, str, str, Json]]:
     """Tell what is declared, in namespaces too: its whole name, its namespace, its own name, its declaration.
 
     What the server runs has no name of its own: its type is the name.
     """
     for entry in entries or ():
-        space = str(entry["name"]) if entry.get("type") == "namespace" else ""
-        for one in entry["tools"] if space else (entry,):
+        is_space = entry.get("type") == "namespace"
+        space = str(entry["name"]) if is_space and entry["name"] != BARE else ""
+        for one in entry["tools"] if is_space else (entry,):
             own = one.get("name")
             name = str(own or one.get("type"))
             yield f"{space}.{name}" if space else name, space, own if isinstance(own, str) else "", one
@@ -144,7 +178,7 @@ def _kind(item: Json) -> str:
 def _is_said(item: Json) -> bool:
     """True for an item of the model's turn."""
     kind = _kind(item)
-    return item.get("role") == "assistant" if kind == "message" else not kind.endswith(("_output", "_response"))
+    return item.get("role") == "assistant" if kind == "message" else not kind.endswith(_NOT_SAID)
 
 
 def _turn(items: Sequence[Json], form: Form) -> Message:
@@ -171,7 +205,7 @@ def _other(item: Json) -> Message:
         return Message("tool", content.read(item.get("output")), (), item.get("call_id"), None, item)
     if _kind(item) == "message":
         return Message(ROLES.get(role, role), content.read(item.get("content")), source=item)
-    return Message("user", (Opaque(_Item(item)),), source=item)
+    return Message("system" if _declares(item) else "user", (Opaque(_Item(item)),), source=item)
 
 
 # Writing
@@ -183,6 +217,7 @@ def _written(message: Message, form: Form) -> Iterable[Json]:
     first = source if isinstance(source, dict) else {}
     if isinstance(source, list):
         first = next((one for one in source if _kind(one) == "message"), {})
+    first = {"role": first.get("role") or "developer"} if _declares(first) else first
     if message.role == "tool":
         custom = first.get("type") == "custom_tool_call_output" or message.name in form.custom
         kind = "custom_tool_call_output" if custom else "function_call_output"

@@ -1,0 +1,113 @@
+"""What one API asks of a server of another, read by that server's API: all that it can say is still there."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from tests.apis import chat, pairs
+from tests.apis.shapes import asked as body_of
+from tests.apis.test_crossing import turns
+from tests.exchanges import AGENT, planner
+from vtc.apis import APIS
+from vtc.apis.crossing import Names, in_order, read
+from vtc.events import Answer, Asked, Message, Tool, ToolCall
+from vtc.exchange import Exchange
+
+BY_NAME = {api.name: api for api in APIS}
+LIMITS = {
+    name: ("max_tokens", "temperature", "top_p", *(() if name == "openai-responses" else ("stop",)))
+    for name in pairs.NAMES
+}
+WORDS = st.text('abc é"\n', min_size=1, max_size=8).map(lambda one: f"x{one}x")
+NAME = st.sampled_from(["read", "write", "run"])
+ARGUMENTS = st.dictionaries(st.sampled_from(["a", "b", "c"]), st.integers() | WORDS, max_size=3).map(json.dumps)
+SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> tuple[Message, ...]:
+    out = [Message("system", (draw(WORDS),))] if draw(st.booleans()) else []
+    count = 0
+    for _ in range(draw(st.integers(1, 4))):
+        out.append(Message("user", (draw(WORDS),)))
+        calls = tuple(
+            ToolCall(name, arguments, f"call_{count + at}")
+            for at, (name, arguments) in enumerate(draw(st.lists(st.tuples(NAME, ARGUMENTS), max_size=3)))
+        )
+        count += len(calls)
+        said = (draw(WORDS),) if not calls or draw(st.booleans()) else ()
+        out.append(Message("assistant", said, calls, reasoning=draw(st.just("") | WORDS)))
+        out += [Message("tool", (draw(WORDS),), call_id=call.id, name=call.name) for call in calls]
+    return in_order([*out, Message("user", ("Go on.",))])
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> Asked:
+    tools = tuple(Tool(name, "What it does.", SCHEMA) for name in draw(st.lists(NAME, unique=True, max_size=3)))
+    choices = ["auto", "none", "required", *(tool.name for tool in tools)] if tools else ["auto"]
+    limits = st.fixed_dictionaries(
+        {"max_tokens": st.integers(1, 999)},
+        optional={"temperature": st.floats(0, 1), "top_p": st.floats(0.1, 1), "stop": st.just(["X"])},
+    )
+    return Asked(
+        model="m",
+        messages=draw(conversations()),
+        stream=draw(st.booleans()),
+        tools=tools,
+        choice=draw(st.sampled_from(choices)),
+        parallel=draw(st.booleans()) if tools else True,
+        limits=draw(limits),
+        effort=draw(st.sampled_from([None, "low", "high"])),
+        answer=draw(st.sampled_from([None, Answer(SCHEMA, strict=True)])),
+    )
+
+
+def kept(asked: Asked, server: str) -> Asked:
+    """What of a request an API has words for."""
+    limits = {key: one for key, one in asked.limits.items() if key in LIMITS[server]}
+    if server in ("anthropic-messages", "openai-responses"):
+        asked = replace(asked, messages=tuple(replace(one, reasoning="") for one in asked.messages))
+    if server in ("anthropic-messages", "ollama-chat") and asked.answer:
+        asked = replace(asked, answer=Answer(asked.answer.schema))
+    if server == "ollama-chat":
+        tools = tuple(one for one in asked.tools if asked.choice in ("auto", "required", one.name))
+        asked = replace(asked, tools=tools, choice="auto", parallel=True)
+    if server == "anthropic-messages" and asked.choice == "none":
+        asked = replace(asked, parallel=True)
+    return replace(asked, limits=limits)
+
+
+@pytest.mark.parametrize("server", pairs.NAMES)
+@given(requests())
+def test_what_a_server_is_asked_is_what_was_asked(server: str, asked: Asked) -> None:
+    body = chat.encoded(BY_NAME[server].ask(asked))
+    pairs.check_request(server, json.loads(body))
+    request = BY_NAME[server].request(body)
+    found = read(request, request.messages, request.tools, request.tool_choice, Names(request.declared))
+    expected = kept(asked, server)
+    same = [replace(one, calls=(*map(_plain, one.calls),)) for one in found.messages]
+    assert same == [replace(one, calls=(*map(_plain, one.calls),)) for one in expected.messages]
+    assert replace(found, messages=()) == replace(expected, messages=())
+
+
+def _plain(call: ToolCall) -> ToolCall:
+    return ToolCall(call.name, json.dumps(json.loads(call.arguments)), call.id)
+
+
+@pytest.mark.parametrize(("client", "server"), pairs.CROSSED, ids=lambda name: name)
+def test_with_tools_in_the_prompt_a_turn_begins_the_next_one(client: str, server: str) -> None:
+    key = "input" if server == "openai-responses" else "messages"
+    plan = planner(upstream_api=(server,), tools="prompt", dialect="hermes")
+    bodies = [
+        json.loads(Exchange.open(BY_NAME[client], body_of(client, **fields), AGENT, plan, f"{turn}").request())
+        for turn, fields in enumerate(turns(client))
+    ]
+    for before, after in pairwise(bodies):
+        assert after[key][: len(before[key]) - 1] == before[key][:-1]
+        assert {**after, key: 0} == {**before, key: 0}
