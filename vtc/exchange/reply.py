@@ -87,16 +87,18 @@ class Stages:
             self._client = ForTextClient(self.gap, leaving, client, tools, self.limit, self.record, strict=strict)
         self._order: tuple[Stage, ...] = (self.limit, self.identify, self.record, self._client)
 
-    def feed(self, events: list[Event]) -> list[Event]:
-        """Put events through policies and stages."""
-        if self._guards:
+    def feed(self, events: list[Event], *, judged: bool = False) -> list[Event]:
+        """Put events through policies and stages; through these alone if the policies have `judged` them."""
+        if self._guards and not judged:
             events = self._guards.feed([*map(self._as_meant, events)])
         self.given += [event.call for event in events if isinstance(event, Call) and event.dialect != NATIVE]
-        return self._judged(events)
+        for stage in self._order:
+            events = [out for event in events for out in stage.feed(event)]
+        return events
 
     def finish_policies(self) -> list[Event]:
         """Return what the policies have held."""
-        return self._judged(self._guards.finish()) if self._guards else []
+        return self.feed(self._guards.finish(), judged=True) if self._guards else []
 
     def finish(self) -> list[Event]:
         """Return what is added to the end of the reply."""
@@ -114,12 +116,6 @@ class Stages:
         if self._reads is None or not isinstance(event, Call):
             return event
         return replace(event, call=trimmed(event.call, self._reads))
-
-    def _judged(self, events: list[Event]) -> list[Event]:
-        """Put what the policies passed through the stages."""
-        for stage in self._order:
-            events = [out for event in events for out in stage.feed(event)]
-        return events
 
 
 class ReplyPipeline:
