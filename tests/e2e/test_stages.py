@@ -31,7 +31,7 @@ from vtc.dialects.reading.reader import Reader
 from vtc.dialects.reading.speech import Speech
 from vtc.dialects.text_client import conversation, documented_tools
 from vtc.dialects.writing import history
-from vtc.exchange import fast_path, reply, stages, way
+from vtc.exchange import fast_path, reply, stages, upstream_calls, way
 from vtc.exchange.fast_path import FastPath
 from vtc.profiles.planner import Planner
 from vtc.proxy import addon
@@ -88,7 +88,7 @@ REPLY = [
     Stage(fast_path, "_compiled"),
     *(Stage(way.Way, name) for name in ("_pipeline", "reader")),
     *(Stage(reply.ReplyPipeline, "feed", call) for call in (0, 20)),
-    *(Stage(reply.ReplyPipeline, name) for name in ("finish", "_staged")),
+    *(Stage(owner, name) for owner, name in ((reply.ReplyPipeline, "finish"), (reply.Stages, "feed"))),
     *(Stage(owner, "feed") for owner in (stages.Limit, stages.Identify, stages.Record, stages.ForStructuredClient)),
     Stage(stages.Ids, "take"),
     *(Stage(Reader, name) for name in ("_read", "_go", "_enter", "feed", "finish")),
@@ -189,7 +189,8 @@ NATIVE = [
     *(Stage(choice, name) for name in ("finish", "told_reason", "_decided", "_without_calls")),
     *(Stage(tool_calls.ToolCallAccumulator, name) for name in ("add", "_place", "calls")),
     *(Stage(tool_calls.ToolCallAccumulator, "add", call) for call in (1, 2, 3)),
-    *(Stage(reply.ReplyPipeline, name) for name in ("finish", "_meant", "_staged")),
+    *(Stage(owner, name) for owner, name in ((reply.ReplyPipeline, "finish"), (reply.Stages, "feed"))),
+    Stage(upstream_calls.UpstreamCalls, "meant"),
     Stage(Encoder, "write"),
     Stage(conversation, "as_read"),
 ]

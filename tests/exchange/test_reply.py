@@ -7,8 +7,9 @@ import pytest
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.grammar import compiled
 from vtc.events import Call, Event, Markup, Reasoning, Text, Tool
-from vtc.exchange.reply import ReplyPipeline, Thoughts
+from vtc.exchange.reply import ReplyPipeline, Stages
 from vtc.exchange.stages import Ids
+from vtc.exchange.text_reading import TextReading, Thoughts
 from vtc.guards.chain import Guards, chain
 from vtc.profiles import loader
 from vtc.profiles.plan import ReplyPlan
@@ -24,15 +25,10 @@ def pipeline(plan: ReplyPlan, think: Think | None = None) -> tuple[ReplyPipeline
     report = Report()
     read = (DIALECTS["hermes"],)
     tags = ((think.open, think.close),) if think else ()
-    one = ReplyPipeline(
-        plan,
-        TOOLS,
-        Ids("seed", (), lambda digest: f"call_{digest[:24]}"),
-        report,
-        reader=Reader(compiled(read, tags), TOOLS),
-        thoughts=Thoughts(Reader(compiled(read), TOOLS)),
-        guards=chain(plan.guards, TOOLS) if plan.guards else None,
-    )
+    guards = chain(plan.guards, TOOLS) if plan.guards else None
+    ids = Ids("seed", (), lambda digest: f"call_{digest[:24]}")
+    text = TextReading(Reader(compiled(read, tags), TOOLS), Thoughts(Reader(compiled(read), TOOLS)))
+    one = ReplyPipeline(plan, TOOLS, text, Stages(plan, TOOLS, ids, report, guards), as_they_come=guards is None)
     return one, report
 
 

@@ -33,6 +33,8 @@ def told(error: Exception) -> str:
 
 
 _PARTS = ("choices", "message", "delta", "response", "item", "part", "usage")
+ANSWER = ("choices", "message", "delta", "content", "index", "finish_reason")
+"""Fields without which a reply of chat completions says nothing."""
 CALL_FIELDS = ("tool_calls", "function_call")
 """The fields of a message of chat completions that hold its calls."""
 

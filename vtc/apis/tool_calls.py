@@ -23,6 +23,14 @@ def arguments_text(arguments: Any) -> str:
     return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False) if arguments else ""
 
 
+def lacks_arguments(call: Any) -> bool:
+    """Tell whether a call, as an API spells it, has null or an empty text where its arguments should be."""
+    fields = call if isinstance(call, Mapping) else {}
+    fields = fields["function"] if isinstance(fields.get("function"), Mapping) else fields
+    written = [fields[key] for key in ("arguments", "input") if key in fields]
+    return any(one is None or (isinstance(one, str) and not one.strip()) for one in written)
+
+
 class Nesting(msgspec.Struct, frozen=True, gc=False):
     """Where in the JSON of its arguments a call is; pieces may be cut anywhere."""
 

@@ -28,7 +28,8 @@ from vtc.apis.relay import Relay
 from vtc.dialects.bounded_cache import COMPILED, PER_CHARACTER
 from vtc.dialects.reading.reader import PlainRule
 from vtc.events import Delta, ReasoningDelta, TextDelta
-from vtc.exchange.reply import ANYTHING, ReplyPipeline
+from vtc.exchange.reply import ReplyPipeline
+from vtc.exchange.text_reading import ANYTHING
 from vtc.wire.framing import Frame
 
 MOST_PATIENCE = 8

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from vtc.apis import Api, BadRequest, Request, crossing
 from vtc.apis.crossing import Names
 from vtc.apis.fields import changed
+from vtc.apis.tool_calls import lacks_arguments
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.text_client import conversation, documented_tools
 from vtc.dialects.writing import history
@@ -74,9 +75,7 @@ def _with_whole_calls(messages: Sequence[Message], tools: Mapping[str, Tool], to
 def _is_broken(call: ToolCall) -> bool:
     if call.is_custom:
         return False
-    source = call.source if isinstance(call.source, Mapping) else {}
-    written = source["function"] if isinstance(source.get("function"), Mapping) else source
-    if any(key in written and _is_nothing(written[key]) for key in ("arguments", "input")):
+    if lacks_arguments(call.source):
         return True
     try:
         _decode_object(call.arguments)
@@ -86,11 +85,6 @@ def _is_broken(call: ToolCall) -> bool:
         except (ValueError, RecursionError):
             return True
     return False
-
-
-def _is_nothing(arguments: Any) -> bool:
-    """Tell whether this is no object, though it stands for one without arguments."""
-    return arguments is None or (isinstance(arguments, str) and not arguments.strip())
 
 
 def _whole(call: ToolCall, tools: Mapping[str, Tool]) -> ToolCall:

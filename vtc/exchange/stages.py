@@ -20,6 +20,7 @@ from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.text_client import conversation
 from vtc.events import Call, CallPiece, Denied, Event, Intervention, Markup, Refusal, Rewritten, Text, Tool, ToolCall
+from vtc.exchange.streamed_calls import Ended
 from vtc.guards.content import Joined
 from vtc.guards.openers import Openers
 from vtc.profiles.plan import ReplyPlan, TextClient
@@ -199,8 +200,20 @@ class Record:
         elif event.action == "refused":
             self.faults.append(Fault("denied", f"the call of `{event.tool}`: {event.reason}"))
 
-    def missed(self, tool: str, reason: str) -> None:
-        """Note that the reply does not call what `tool_choice` demands."""
+    def left(self, ended: Ended) -> None:
+        """Note a call that left as it came."""
+        call = ended.call
+        if ended.repairs:
+            self._report.called(call.name, call.id, NATIVE, ended.repairs)
+        if ended.fault:
+            self._report.refused(Refusal(ended.fault, NATIVE, call.name, call.arguments[:EXCERPT]))
+
+    def chosen(self, demanded: str, called: Collection[str]) -> None:
+        """Note if a reply that made these calls lacks the one that `tool_choice` demands."""
+        if demanded in ("auto", "none") or demanded in called or (demanded == "required" and called):
+            return
+        tool = "" if demanded == "required" else demanded
+        reason = f"`tool_choice` demands a call{f' of `{tool}`' * bool(tool)}, and the reply makes none"
         self._report.intervened("tool_choice", "missed", tool, reason)
         self.faults.append(Fault("tool_choice", reason))
 

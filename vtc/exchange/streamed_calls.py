@@ -8,7 +8,7 @@ the call, and leaves as it should be if that continues what has left, else as it
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
 from typing import Any, NamedTuple
@@ -161,10 +161,14 @@ class _Streamed:
 
 
 class StreamedCalls:
-    """The calls of one message of upstream's that leave as they come."""
+    """The calls of one message of upstream's that leave as they come.
 
-    def __init__(self, tools: Mapping[str, Tool], *, lenient: bool) -> None:
+    `given` holds, at each time, the calls that the client was given out of the text.
+    """
+
+    def __init__(self, tools: Mapping[str, Tool], given: Sequence[ToolCall], *, lenient: bool) -> None:
         self._tools = tools
+        self._given = given
         self._lenient = lenient
         self._calls: dict[int, _Streamed] = {}
         self._held: set[int] = set()
@@ -175,11 +179,8 @@ class StreamedCalls:
         """The ids of the calls that left."""
         return [call.first.id for call in self._calls.values() if call.streams and call.first.id]
 
-    def piece(self, delta: CallDelta, given: Collection[str]) -> CallDelta | None:
-        """Take a piece; return what may leave of it now. None if its call waits, or may have to.
-
-        `given` holds the names of calls that the client was given out of the text.
-        """
+    def piece(self, delta: CallDelta) -> CallDelta | None:
+        """Take a piece; return what may leave of it now. None if its call waits, or may have to."""
         number = delta.index
         if number is None or number in self._held:
             return None
@@ -187,8 +188,8 @@ class StreamedCalls:
         if call and call.held is not None:
             return None
         if call is None or delta.name:
-            known = call is None and delta.name in self._tools and delta.name not in given
-            known = known and len(delta.arguments) <= MOST_AT_ONCE
+            known = call is None and delta.name in self._tools and len(delta.arguments) <= MOST_AT_ONCE
+            known = known and all(delta.name != one.name for one in self._given)
             if not (known and delta.clean and delta.id and delta.id not in self._ids):
                 self._held.add(number)
                 return None

@@ -18,9 +18,10 @@ from vtc.dialects.text_client import conversation
 from vtc.exchange.call_in_name import reader_of_names
 from vtc.exchange.coded import CodedStream
 from vtc.exchange.leftovers import Leftovers
-from vtc.exchange.reply import ReplyPipeline, Thoughts
+from vtc.exchange.reply import ReplyPipeline, Stages
 from vtc.exchange.stages import Ids, alphanumeric9
 from vtc.exchange.stream import Stream
+from vtc.exchange.text_reading import TextReading, Thoughts
 from vtc.guards.budget import Budget
 from vtc.guards.chain import chain, refusable
 from vtc.profiles.plan import Plan, ReplyPlan
@@ -91,20 +92,20 @@ class Way:
         openers: list[str] = []
         if client := plan.client_text:
             openers = conversation.openers(client.dialect, refusable(plan.guards, [*self._tools, *client.known_tools]))
+        guarded = plan.guards or client
+        guards = chain(plan.guards, self._tools, is_text=bool(client), budget=self._budget) if guarded else None
+        text = TextReading()
+        if reads:
+            reader = self.reader(think.begins(whole=whole), incremental=in_pieces)
+            thoughts = Thoughts(self.reader(), guessed, think.may_show, kept)
+            text = TextReading(reader, thoughts, think.learned, beside_calls)
         return ReplyPipeline(
             plan,
             self._tools,
-            self._ids,
-            report,
-            reader=self.reader(think.begins(whole=whole), incremental=in_pieces) if reads else None,
-            thoughts=Thoughts(self.reader(), guessed, think.may_show, kept) if reads else None,
-            learned=think.learned,
-            beside_calls=beside_calls if reads else None,
+            text,
+            Stages(plan, self._tools, self._ids, report, guards, openers),
+            as_they_come=guards is None,
             read_name=reader_of_names(dialects, self.reader),
-            guards=chain(plan.guards, self._tools, is_text=bool(client), budget=self._budget)
-            if plan.guards or client
-            else None,
-            openers=openers,
         )
 
     def reader(

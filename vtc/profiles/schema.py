@@ -10,14 +10,12 @@ from typing import Annotated, Any, Literal, get_args
 
 import msgspec
 
+from vtc.apis.fields import ANSWER
 from vtc.dialects.text_client.documented_tools import TOOL_SECTIONS
 from vtc.guards.chain import Guards
 from vtc.guards.patterns import expression, naming
 
 type Text = Annotated[str, msgspec.Meta(min_length=1)]
-ANSWER = ("choices", "message", "delta", "content", "index", "finish_reason")
-"""Fields without which a reply says nothing."""
-
 type Globs = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] | str
 """One glob or several; `*`, `?` and `[…]` as in file names, upper and lower case alike."""
 

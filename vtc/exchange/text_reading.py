@@ -1,0 +1,126 @@
+"""The reading of one choice's text: its reader, that of the reasoning, and what is left beside upstream's own calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from vtc.dialects.reading.reader import Begins, PlainRule, Reader
+from vtc.dialects.reading.speech import note_last_calls, out_of_reasoning
+from vtc.events import Call, Event, Text, ToolCall
+from vtc.exchange.leftovers import Leftovers
+from vtc.profiles.memory import Learned
+
+ANYTHING = PlainRule("", "")
+"""The rule for what is not read."""
+
+
+@dataclass(slots=True)
+class Thoughts:
+    """Looks for calls at the end of the reasoning, for a reply that stops there."""
+
+    reader: Reader
+    guessed: bool = False
+    """The reply was taken to begin inside of its reasoning; if that never ends, it is the answer."""
+    learned: bool = False
+    """Only replies before it make that guess, so it may be wrong where the reply was cut off, too."""
+    kept: bool = False
+    """It was guessed, and stays text: it has left already."""
+    events: list[Event] = field(default_factory=list)
+    """All of it, if it was guessed."""
+    last: list[Call] = field(default_factory=list)
+    """The calls after which no text came so far."""
+
+    def feed(self, text: str) -> None:
+        """Read a part of the reasoning."""
+        self._note(self.reader.feed(text))
+
+    def finish(self, *, in_reasoning: bool, complete: bool) -> list[Event]:
+        """Return the calls that the reasoning ends with; what they were written with stays in it.
+
+        If the guess was wrong, which shows as the reply ends `in_reasoning`, return what the reply says. One that is
+        not `complete` has been cut off: it may have been thinking still, so nothing in it is a call.
+        """
+        self._note(self.reader.finish(complete=complete))
+        if not complete:
+            is_said = self.guessed and self.learned and in_reasoning and not self.kept
+            return [Text("".join(event.raw for event in self.events))] if is_said else []
+        if self.kept:
+            return [replace(event, raw="") for event in self.events if in_reasoning and isinstance(event, Call)]
+        if self.guessed and in_reasoning:
+            return self.events
+        return [*out_of_reasoning(self.last)]
+
+    def _note(self, events: Sequence[Event]) -> None:
+        if self.guessed:
+            self.events += events
+        note_last_calls(self.last, events)
+
+
+@dataclass(slots=True)
+class TextReading:
+    """Reads the text of one choice, as long as there is something to read in it. Without a reader text is text."""
+
+    reader: Reader | None = None
+    thoughts: Thoughts | None = None
+    learned: Learned | None = None
+    beside_calls: Callable[[Begins], tuple[Reader, Leftovers]] | None = None
+    """Makes what reads the text after upstream made calls itself."""
+    leftovers: Leftovers | None = None
+    """Of the text beside these calls."""
+    _native: bool = False
+    """True once upstream made calls itself."""
+
+    def more(self, text: str, events: list[Event]) -> list[Event]:
+        """Return what may leave of the events that the reader made of a text."""
+        if self.thoughts and self.thoughts.kept and self.reader and self.reader.began_inside is None:
+            self.thoughts.feed(text)  # no end of it came yet
+        return self.leftovers.feed(events) if self.leftovers else events
+
+    def reasoned(self, text: str) -> None:
+        """Take reasoning that upstream parted off."""
+        if self.reader:
+            self.reader.reasoned()
+        if self.thoughts:
+            self.thoughts.feed(text)
+
+    def pause(self) -> list[Event]:
+        """End one block of the text."""
+        events = self.reader.pause() if self.reader else []
+        return self.leftovers.feed(events) if self.leftovers else events
+
+    def release(self) -> list[Event]:
+        """Give back what is held: upstream makes calls itself."""
+        reader, self._native = self.reader, True
+        if reader is None or self.beside_calls is None:
+            self.reader = None
+            return reader.release() if reader else []
+        self._learn(reader, complete=False)
+        self.reader, self.leftovers = self.beside_calls(reader.begins)
+        return self.leftovers.feed(reader.release())
+
+    def finish(self, made: Sequence[ToolCall], *, complete: bool) -> list[Event]:
+        """End the text; upstream itself `made` these calls."""
+        events = self.reader.finish(complete=complete) if self.reader else []
+        return [*self.leftovers.feed(events), *self.leftovers.finish(made)] if self.leftovers else events
+
+    def in_thoughts(self, *, said: bool, complete: bool) -> list[Event]:
+        """End the reasoning; return the calls in it, for a reply that made no others, and `said` something or not."""
+        if not self.thoughts or not self.reader or (said and not self.thoughts.kept):
+            return []
+        return self.thoughts.finish(in_reasoning=self.reader.in_reasoning, complete=complete)
+
+    def learn(self, *, complete: bool) -> None:
+        """Note what the end of the reply shows of its beginning."""
+        if self.reader:
+            self._learn(self.reader, complete=complete)
+
+    def _learn(self, reader: Reader, *, complete: bool) -> None:
+        """Note whether the reply began inside of the reasoning: if several did, the next one will, too."""
+        inside = reader.began_inside if reader.shows_beginning else None
+        if reader.began_inside is None and complete and reader.in_reasoning and not self._native:
+            inside = False  # what was taken for reasoning never ended
+        if self.learned and inside is not None:
+            self.learned.note(inside=inside)
+        if reader.began_inside is not None:
+            self.learned = None  # what comes after upstream's calls is no beginning
