@@ -126,6 +126,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     effort: str | None = None
     """How much to think: a word, `none`, or None where the request leaves it to the model."""
     answer: Answer | None = None
+    thoughts: str = "reasoning_content"
+    """The field of a past message in which servers of chat completions want its reasoning."""
     left_out: tuple[str, ...] = ()
     """What cannot be told to another API, for people to read."""
 

@@ -65,6 +65,19 @@ def test_a_conversation_is_put_in_order(came: list[Message], went: list[tuple[st
     assert [(one.role, one.text) for one in in_order(came)] == went
 
 
+@pytest.mark.parametrize(
+    ("system", "roles"),
+    [
+        ("folded", [("system", "a"), ("user", "x\n<system-reminder>\nnote\n</system-reminder>"), ("assistant", "y")]),
+        ("kept", [("system", "a"), ("user", "x"), ("system", "note"), ("assistant", "y")]),
+        ("first", [("system", "a\n\nnote"), ("user", "x"), ("assistant", "y")]),
+    ],
+)
+def test_where_a_system_message_goes_is_what_the_server_wants(system: Any, roles: list[tuple[str, str]]) -> None:
+    came = [said("system", "a"), said("user", "x"), said("system", "note"), said("assistant", "y")]
+    assert [(one.role, one.text) for one in in_order(came, system)] == roles
+
+
 @given(st.lists(st.sampled_from(["read", "a.b", "a_b", "a b", "x" * 70, "x" * 71, "é", "ns.go"]), unique=True))
 def test_names_are_such_that_every_api_takes_and_go_back_to_what_they_were(names: list[str]) -> None:
     out = Names(names)

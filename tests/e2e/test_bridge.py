@@ -289,6 +289,15 @@ async def test_a_profile_says_which_api_where_and_under_which_names(start: Start
     assert (seen.path, seen.json["model"]) == ("/anthropic/v1/messages", "qwen3-coder")
 
 
+async def test_a_profile_says_in_which_field_what_was_thought_goes_back(start: Start, tmp_path: Path) -> None:
+    profile = {"kind": "server", "name": "mine", "match": {"host": ["127.0.0.1:*"]}, "thoughts": "reasoning"}
+    (tmp_path / "mine.yaml").write_bytes(chat.encoded({**profile, "api": "openai-chat"}))
+    lab = await start(serving("openai-chat"), vtc_profiles=[str(tmp_path)])
+    thought = messages.assistant(messages.thinking("Hm.", "sig"), messages.text("So."))
+    await lab.post(messages.request(messages=[messages.user("a"), thought, messages.user("b")]), path=messages.PATH)
+    assert [entry.get("reasoning") for entry in lab.upstream.seen[0].json["messages"]] == [None, "Hm.", None]
+
+
 async def test_what_cannot_be_told_is_named_in_the_report(start: Start) -> None:
     lab = await start(serving("anthropic-messages"), vtc_upstream_api="anthropic-messages")
     await lab.post(chat.request(n=2, logit_bias={"1": 1}))

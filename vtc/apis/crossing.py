@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace as with_fields
 from itertools import groupby, takewhile
+from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
@@ -33,7 +34,30 @@ FAILED = "Error:"
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-def read(request: Request, messages: Sequence[Message], tools: Sequence[Tool], choice: str, names: Names) -> Asked:
+type System = Literal["folded", "kept", "first"]
+"""Where a system message amid a conversation goes: the user says it there, it stays, or it joins the first one, which
+changes the beginning of the prompt."""
+
+
+class Wants(NamedTuple):
+    """What servers of one API want in several ways."""
+
+    system: System = "folded"
+    thoughts: str = "reasoning_content"
+    """The field of a past message in which its reasoning stands."""
+
+
+USUAL = Wants()
+
+
+def read(
+    request: Request,
+    messages: Sequence[Message],
+    tools: Sequence[Tool],
+    choice: str,
+    names: Names,
+    wants: Wants = USUAL,
+) -> Asked:
     """Read what a request asks: with these messages and tools, which may be others than its own.
 
     Raises `BadRequest` where its messages are none.
@@ -68,7 +92,8 @@ def read(request: Request, messages: Sequence[Message], tools: Sequence[Tool], c
     hosted = [name for name in request.declared if name not in functions]
     return Asked(
         model=request.model,
-        messages=in_order([*_numbered(plain)]),
+        messages=in_order([*_numbered(plain)], wants.system),
+        thoughts=wants.thoughts,
         stream=request.stream,
         tools=tuple(with_fields(tool, name=names.out(tool.name), parameters=_parameters(tool)) for tool in tools),
         choice=names.out(choice) if choice not in ("auto", "none", "required") else choice if tools else "auto",
@@ -218,11 +243,13 @@ def _numbered(messages: Iterable[Message]) -> Iterator[Message]:
             yield replace(message, call_id=taken.get(message.call_id or "", message.call_id))
 
 
-def in_order(messages: Sequence[Message]) -> tuple[Message, ...]:
+def in_order(messages: Sequence[Message], system: System = "folded") -> tuple[Message, ...]:
     """Put a conversation into the order that all servers take; its system prompt is one message, the first one."""
+    if system == "first":
+        messages = sorted(messages, key=lambda one: one.role != "system")
     opening = [*takewhile(lambda one: one.role == "system", messages)]
     prompt = _joined("system", opening, "\n\n") if opening else None
-    rest = [_spoken(one) for one in messages[len(opening) :]]
+    rest = [one if system == "kept" else _spoken(one) for one in messages[len(opening) :]]
     spoken: list[Message] = []
     for role, some in groupby(filter(_says, rest), lambda one: one.role):
         turn = [*some]

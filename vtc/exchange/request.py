@@ -142,7 +142,7 @@ def crossed(
     is_native = plan.write is None and plan.client_text is None
     tools = plan.offered if is_native or plan.promote else ()
     said = request.messages if messages is None else messages
-    asked = crossing.read(request, said, tools, plan.tool_choice, names)
+    asked = crossing.read(request, said, tools, plan.tool_choice, names, plan.wants)
     if without.limit is not None:
         asked = replace(asked, limits={**asked.limits, "max_tokens": without.limit})
     if without.images:

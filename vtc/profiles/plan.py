@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from vtc.apis.crossing import Wants
 from vtc.dialects.reading.reader import UnknownTools
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import Tags
@@ -62,6 +63,8 @@ class RequestPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Dotted paths of fields that are left out."""
     unstreamed: bool = False
     """Upstream is asked for a whole reply although the client asked for a stream: as `ReplyPlan.buffered`."""
+    wants: Wants = Wants()
+    """What the server wants of a request that comes from another API."""
     loops: tuple[Loop, ...] = ()
     """Limits beyond which the agent is stopped, or told that it goes round in circles."""
 

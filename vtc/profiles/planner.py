@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from vtc.apis.crossing import Wants
 from vtc.dialects.text_client import documented_tools
 from vtc.events import Tool
 from vtc.guards.chain import Guards
@@ -124,6 +125,7 @@ class Planner:
                 set=found.set,
                 drop=found.drop,
                 unstreamed=buffered,
+                wants=Wants(found.server.system, found.server.thoughts),
                 loops=tuple(one.loop for one in guards if one.loop),
             ),
             reading=ReadingPlan(

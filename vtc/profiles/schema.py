@@ -156,6 +156,12 @@ class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
     """The API that it speaks, or several: clients of any other are served by the first. Null: that of each client."""
     api_path: str = ""
     """The path of that API on the server, where it is not the usual one: `/anthropic/v1/messages`."""
+    thoughts: Literal["reasoning_content", "reasoning"] = "reasoning_content"
+    """The field in which it is given what the model thought before, if its clients speak another API."""
+    system: Literal["folded", "kept", "first"] = "folded"
+    """Where a system message amid a conversation goes, if its clients speak another API. `folded`: the user says it,
+    where it stands. `kept`: it stays, which many templates refuse. `first`: it joins the first one, and the server
+    computes the prompt anew."""
     models: dict[str, str] = {}
     """Its models, by globs for the names that clients ask for: `{"claude-*": qwen3-coder}`."""
     parts_reasoning: bool = False

@@ -31,7 +31,7 @@ def ask(asked: Asked) -> Json:
     """Write a request; usage is always asked for, as other APIs tell it."""
     fields: dict[str, Any] = {
         "model": asked.model,
-        "messages": [*_entries(asked.messages)],
+        "messages": [*_entries(asked.messages, asked.thoughts)],
         **placed(asked.limits, LIMITS),
         "stream": asked.stream,
     }
@@ -58,7 +58,7 @@ def chosen(choice: str) -> Any:
     return choice if choice in ("none", "required") else {"type": "function", "function": {"name": choice}}
 
 
-def _entries(messages: Sequence[Message]) -> Iterator[Mapping[str, Any]]:
+def _entries(messages: Sequence[Message], thoughts: str) -> Iterator[Mapping[str, Any]]:
     """Write messages; images in results are shown by the user behind all of them, as results hold text alone."""
     shown: list[Mapping[str, Any]] = []
     for message in messages:
@@ -68,7 +68,7 @@ def _entries(messages: Sequence[Message]) -> Iterator[Mapping[str, Any]]:
                 about = {"type": "text", "text": f"From the result of {message.name or 'the tool'}:"}
                 shown += [about, *map(_part, found)]
             continue
-        entry = _entry(message)
+        entry = _entry(message, thoughts)
         if shown and message.role == "user":
             said = entry["content"]
             more = [{"type": "text", "text": said}] if isinstance(said, str) else said
@@ -81,14 +81,14 @@ def _entries(messages: Sequence[Message]) -> Iterator[Mapping[str, Any]]:
         yield {"role": "user", "content": shown}
 
 
-def _entry(message: Message) -> Mapping[str, Any]:
+def _entry(message: Message, thoughts: str) -> Mapping[str, Any]:
     plain = all(isinstance(part, str) for part in message.content) or message.role != "user"
     parts = [
         {"type": "text", "text": part} if isinstance(part, str) else _part(part) for part in media.parts_of(message)
     ]
     entry: dict[str, Any] = {"role": message.role, "content": _text(message) if plain else parts}
     if message.reasoning:
-        entry["reasoning_content"] = message.reasoning
+        entry[thoughts] = message.reasoning
     if message.calls:
         entry["tool_calls"] = [call.as_openai() for call in message.calls]
         entry["content"] = entry["content"] or None
