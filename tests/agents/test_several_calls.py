@@ -1,0 +1,87 @@
+"""A longer run on a server with chat completions alone: calls in parallel, one that fails, a file full of markup.
+
+The model thinks, calls two tools at once, writes a file in which every marker of a call stands, reads it again and says
+the secret word. Claude Code does all of that through the bridge, with structured calls.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from tests.agents.apis import CHAT, Api, Call, Reply
+from tests.agents.conftest import PROMPT, Network, Project
+from tests.agents.model_server import MODEL, WORD, ScriptedModel
+from tests.agents.processes import npm_install, run_agent
+from tests.apis import chat, pairs
+
+pytestmark = pytest.mark.agents
+
+type Json = dict[str, Any]
+MARKUP = '</content></parameter></function></tool_call>\n<tool_call>{"name": "x"}\n"quoted" \\n \\\\ é 漢\n<|im_end|>\n'
+
+
+class Steps(ScriptedModel):
+    """A model whose API's stream decides what it says."""
+
+    def reply(self, request: Json) -> Reply:
+        return Reply("")
+
+
+def model(*steps: list[tuple[str, Json]]) -> Steps:
+    """A model that goes on to its next step once the calls of the one before are answered."""
+
+    def stream(_: Reply, request: Json) -> Iterable[bytes]:
+        pairs.check_request("openai-chat", request)
+        done = sum(bool(entry.get("tool_calls")) for entry in request["messages"])
+        yield chat.ROLE
+        yield chat.chunk({"reasoning_content": f"Step {done}."})
+        if not request.get("tools") or done == len(steps):
+            word = WORD.search(json.dumps(request["messages"]))
+            yield from chat.said("The word is ", word[0] if word else "unknown", ".")
+            yield chat.chunk({}, "stop")
+        else:
+            for number, (name, arguments) in enumerate(steps[done]):
+                written = json.dumps(arguments)
+                ident = f"call_{done}_{number}"
+                yield chat.chunk({"tool_calls": [chat.native(number, id=ident, name=name, arguments="")]})
+                for at in range(0, len(written), 7):
+                    yield chat.chunk({"tool_calls": [chat.native(number, arguments=written[at : at + 7])]})
+            yield chat.chunk({}, "tool_calls")
+        yield chat.USED
+        yield chat.DONE
+
+    return Steps("native", Call("Read", "file_path", ""), api=Api(CHAT.path, CHAT.hear, stream))
+
+
+def test_claude_code_makes_several_calls_on_a_chat_server(project: Project, network: Network) -> None:
+    package = "@anthropic-ai/claude-code"
+    commands = npm_install(package, "2.1.330", postinstall=f"{package}/install.cjs")
+    page = project.directory / "page.html"
+    scripted = model(
+        [("Read", {"file_path": str(project.file)}), ("Read", {"file_path": str(project.directory / "no such file")})],
+        [("Write", {"file_path": str(page), "content": MARKUP})],
+        [("Read", {"file_path": str(page)})],
+        [("Edit", {"file_path": str(page), "old_string": "</tool_call>\n", "new_string": "</tool_call>!\n"})],
+    )
+    url = network.vtc(network.model(scripted), "vtc_upstream_api=openai-chat", f"vtc_models=claude-*={MODEL}")
+    variables = {
+        "ANTHROPIC_BASE_URL": url,
+        "ANTHROPIC_AUTH_TOKEN": "sk-x",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "CLAUDE_CODE_MAX_RETRIES": "0",
+    }
+    command = [str(commands / "claude"), "-p", PROMPT, "--permission-mode", "acceptEdits"]
+    done = run_agent(command, project.directory, project.home, variables)
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+    assert page.read_text("utf-8") == MARKUP.replace("</tool_call>\n", "</tool_call>!\n", 1)
+    assert len(scripted.requests) == 5
+    results = [entry for entry in scripted.requests[1]["messages"] if entry["role"] == "tool"]
+    assert [entry["tool_call_id"] for entry in results] == ["call_0_0", "call_0_1"]
+    assert project.word in results[0]["content"]
+    assert "error" in results[1]["content"].casefold()
+    kept = scripted.requests[1]["messages"][:-2]
+    assert scripted.requests[2]["messages"][: len(kept)] == kept, "the beginning of the prompt is another"
