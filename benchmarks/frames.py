@@ -45,7 +45,7 @@ runpy.run_module("benchmarks.frames", run_name="__main__")
 
 @cache
 def planner() -> Planner:
-    return Planner(loader.load([loader.builtin_directory(), samples.GUARDED]), Settings())
+    return Planner(loader.load([loader.builtin_directory(), samples.PROFILES]), Settings())
 
 
 @cache

@@ -194,8 +194,8 @@ class Shape:
     media_type: str = "text/event-stream"
 
 
-GUARDED = Path(__file__).with_name("guarded.yaml")
-"""A policy for one model of the bench."""
+PROFILES = Path(__file__).with_name("profiles.yaml")
+"""Those of single models of the bench: a policy, and a server of another API."""
 
 
 def _with_usage(size: int) -> list[bytes]:
@@ -275,6 +275,13 @@ SHAPES: Mapping[str, Shape] = {
     "responses": Shape("OpenAI Responses", lambda size: numbered_events(said(TALK, size)), path="/v1/responses"),
     "guarded": Shape(
         "plain text under denied_tools", lambda size: reply(said(TALK, size)), model="a-model/Guarded-32B"
+    ),
+    "bridged": Shape(
+        "chat completions for a client of Messages",
+        lambda size: reply(said(TALK, size)),
+        28.0,  # what a plain token costs without VTC
+        model="a-model/Bridged-32B",
+        path="/v1/messages",
     ),
     "code": Shape("Markdown with code", lambda size: reply(said(ANSWER, size)), 12.0),
 }

@@ -29,7 +29,7 @@ from mitmproxy.certs import CertStore
 from benchmarks import samples
 from benchmarks.figures import Figure, interleaved, ratios
 from benchmarks.proxy.processes import ADDON, IDENTITY, ROOT, Process, cpus, mitmdump, module, running
-from benchmarks.samples import GUARDED
+from benchmarks.samples import PROFILES
 
 CALL = 64 << 10
 """Characters of a long call."""
@@ -149,7 +149,7 @@ def sides(against: Path | None = None) -> Iterator[tuple[Side, Side]]:
 
 def _mitmdump(script: Path, upstream: str, confdir: Path) -> list[str]:
     """Write the command of one side; its upstream's certificate is `certificate`'s."""
-    settings = () if script == IDENTITY else (f"vtc_profiles={GUARDED}",)
+    settings = () if script == IDENTITY else (f"vtc_profiles={PROFILES}",)
     return mitmdump(script, upstream, confdir, "ssl_insecure=true", *settings)
 
 

@@ -28,7 +28,7 @@ def serving(server: str, *, in_text: bool = False, seen: Callable[[Seen], None] 
 
     def script(one: Seen) -> Reply:
         seen(one)
-        if one.path != shape.path:
+        if one.path.partition("?")[0] != shape.path:
             return Reply([b'{"error": {"message": "Not Found"}}'], JSON, 404, framing="length")
         body = one.json
         pairs.check_request(server, body)
@@ -180,7 +180,11 @@ async def test_headers_are_those_of_the_servers_api(client: str, server: str, st
 
 @pytest.mark.parametrize(
     ("path", "went"),
-    [("/v1/messages?beta=true", "/v1/chat/completions"), ("/x/v1/messages", "/x/v1/chat/completions")],
+    [
+        ("/v1/messages?beta=true", "/v1/chat/completions"),
+        ("/x/v1/messages", "/x/v1/chat/completions"),
+        ("/v1/messages?beta=true&route=a", "/v1/chat/completions?route=a"),
+    ],
 )
 async def test_the_path_is_that_of_the_servers_api(path: str, went: str, start: Start) -> None:
     lab = await start(serving("openai-chat"), vtc_upstream_api="openai-chat")

@@ -101,8 +101,10 @@ class Relay[P: Pipeline]:
             if is_undecided and (choice.waiting or entry.text or entry.calls):
                 choice.waiting.append(entry)  # as for each frame of a long call; nothing can fail any more
                 out = []
-            elif choice.waiting or not _is_unchanged(choice, entry, events) or not leaving.may_pass(entry):
+            elif choice.waiting or not _is_unchanged(choice, entry, events):
                 after[0], out = _settle(leaving, choice, entry, events)
+            elif not leaving.may_pass(entry):
+                out = leaving.written([*entry.before, *_unchanged(entry, events), *entry.after], index, frame)
             else:
                 said = _unchanged(entry, events)
                 out = leaving.whole(frame, [(index, [*entry.before, *said, *entry.after])])
@@ -228,7 +230,9 @@ class Relay[P: Pipeline]:
         return out, after
 
 
-def _waiting(frame: Frame, beside: Iterable[Beside], failure: Failure | None = None) -> Waiting:
+def _waiting(frame: Frame, beside: Sequence[Beside], failure: Failure | None = None) -> Waiting:
+    if not (beside or failure):  # as for nearly all
+        return Waiting(frame)
     origins = [one if isinstance(one, Origin) else getattr(one, "own", None) for one in (*beside, failure)]
     unknown = any(own is not None and not own.harmless for own in origins)
     last = (failure,) if failure else ()

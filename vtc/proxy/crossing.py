@@ -16,9 +16,12 @@ def redirect(flow: http.HTTPFlow, client: Api, server: Api, path: str = "") -> N
     """Send a flow to where the server has its API: at `path`, or beside where the client's would be."""
     request = flow.request
     flow.metadata[CAME_TO] = request.path
-    asked = request.path.partition("?")[0].rstrip("/")
+    asked, _, query = request.path.partition("?")
+    asked = asked.rstrip("/")
+    kept = "&".join(one for one in query.split("&") if one and not one.startswith("beta="))  # Anthropic's own
     base = asked[: -len(client.path)] if asked.casefold().endswith(client.path) else ""
-    request.path = path or f"{base.removesuffix(client.version)}{server.version}{server.path}"
+    went = path or f"{base.removesuffix(client.version)}{server.version}{server.path}"
+    request.path = f"{went}?{kept}" if kept else went
     headers = request.headers
     for name in [name for name in headers if name.lower().startswith(("anthropic-", "openai-"))]:
         del headers[name]
