@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,10 @@ from tests.exchanges import planner
 from vtc.apis import APIS
 from vtc.exchange import Exchange
 from vtc.exchange.stream import Stream
+from vtc.profiles.loader import builtin_directory, load
 from vtc.profiles.matching import Facts
+from vtc.profiles.planner import Planner
+from vtc.profiles.settings import Settings
 
 SCHEMA = {
     "type": "object",
@@ -128,6 +132,21 @@ def test_a_long_piece_is_read_at_the_end_of_the_call_and_nothing_of_it_is_lost(a
     expected |= {"limit": 42} if "limit" in "".join(begun) else {}  # type: ignore[dict-item]
     assert call == ("read", expected | {f"k{number}": number for number in range(5000)})
     assert one.report.refusals == []
+
+
+def test_what_stands_for_a_call_does_not_leave_before_text_that_is_undecided(tmp_path: Path) -> None:
+    """A lone backtick may begin a code block: it was told after the words about a call that came later."""
+    policy = {"kind": "policy", "name": "mine", "match": {}, "guards": {"denied_tools": ["read"], "on_denied": "steer"}}
+    (tmp_path / "mine.yaml").write_bytes(chat.encoded(policy))
+    strict = Planner(load([builtin_directory(), tmp_path]), Settings())
+    body = chat.encoded(SHAPES["openai-chat"].request(stream=True))
+    (api,) = [one for one in APIS if one.name == "openai-chat"]
+    stream = Exchange.open(api, body, Facts(user_agent="Any/1"), strict, "seed").stream()
+    calls = [("read", ['{"filePath": "/a"}']), ("list_files", ['{"path": "."}'])]
+    first, *frames = calling("openai-chat", *calls)
+    found = chat.read(b"".join(through(stream, [first, *chat.said("`"), *frames])))
+    assert found.content == "`\n\nThe tool `read` may not be used here, so the call was not carried out."
+    assert found.calls == [("list_files", {"path": "."})]
 
 
 @each

@@ -241,6 +241,8 @@ def _ended_calls(choice: Choice, begins: CallDelta) -> tuple[Choice, Made]:
     pieces = [piece for entry in choice.waiting for piece in entry.calls]
     if not pieces or choice.stuck or pieces[0].index in (None, begins.index):
         return choice, []
+    if any(one.text[one.taken :].strip() for one in choice.waiting):
+        return replace(choice, stuck=True), []  # what becomes of a call must not leave before text that came before it
     said: dict[int | None, str] = {}
     for piece in pieces:
         said[piece.index] = said.get(piece.index, "") + piece.arguments
