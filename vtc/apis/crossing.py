@@ -262,6 +262,11 @@ def in_order(messages: Sequence[Message], system: System = "folded") -> tuple[Me
     return tuple(out)
 
 
+def limited(asked: Asked, tokens: int) -> Asked:
+    """Ask for a reply of so many tokens at most."""
+    return replace(asked, limits={**asked.limits, "max_tokens": tokens})
+
+
 def without_media(message: Message) -> Message:
     """Put notes in the places of images and documents, for a server that refuses them."""
     parts = [note(part.media) if isinstance(part, Opaque) and part.media else str(part) for part in message.content]

@@ -144,7 +144,7 @@ def crossed(
     said = request.messages if messages is None else messages
     asked = crossing.read(request, said, tools, plan.tool_choice, names, plan.wants)
     if without.limit is not None:
-        asked = replace(asked, limits={**asked.limits, "max_tokens": without.limit})
+        asked = crossing.limited(asked, without.limit)
     if without.images:
         asked = replace(asked, messages=tuple(map(crossing.without_media, asked.messages)))
     model = model or asked.model.removesuffix("[1m]")  # by which Claude Code asks for a longer context

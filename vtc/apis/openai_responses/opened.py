@@ -176,7 +176,7 @@ class Opened(msgspec.Struct):
         self.open, self.count = Item(item["type"], call.number, self.count, item), self.count + 1
         self.said, self.tail, self.in_input = None, "", False
         yield {"type": ADDED, "output_index": self.open.index, "item": item}
-        if call.length:
+        if call.nesting.begun:
             yield from self._argue(joined(call.said))
 
     def _argue(self, arguments: str) -> Iterator[Json]:
@@ -203,7 +203,7 @@ class Opened(msgspec.Struct):
         open_ = self.open
         assert open_ is not None
         call = self._taken(open_.number)
-        item = {**open_.fields, "status": "completed" if call.is_whole or not call.length else "incomplete"}
+        item = {**open_.fields, "status": "completed" if call.is_whole or not call.nesting.begun else "incomplete"}
         ours = call.source if str(call.source.get("type")) == open_.kind else {}
         item |= {key: one for key, one in ours.items() if key not in (*open_.fields, "arguments", "input")}
         if open_.kind in CALLS:
