@@ -303,6 +303,10 @@ class Markup(msgspec.Struct, frozen=True, gc=False):
     raw: str
 
 
+NATIVE = "tool_calls"
+"""Stands for the dialect of calls in their structured form."""
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """A complete call, the characters it was written with, and the repairs that reading it took.

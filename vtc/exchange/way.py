@@ -82,7 +82,7 @@ class Way:
         think = self._plan.reading.thinking
         reads = bool(self._plan.reading.dialects and self._tools)
         dialects = self._plan.reading.dialects
-        in_pieces = plan.in_pieces and not whole and self._client.in_pieces
+        in_pieces = plan.in_pieces and not whole and bool(self._client.in_pieces or plan.client_text)
         guessed = think.begins_inside and not whole
         kept = guessed and think.to == "keep"
 
@@ -114,6 +114,7 @@ class Way:
         """Make a reader of the text of a reply, or of a part of it, in all dialects of the plan or in these."""
         plan, think = self._plan.reading, self._plan.reading.thinking
         read = plan.dialects if dialects is None else tuple(dialects)
+        client = self._plan.reply.client_text
         return Reader(
             compiled(read, think.tags, plan.markers, plan.answer),
             plan.tools,
@@ -123,4 +124,5 @@ class Way:
             think=think.to,
             begins=begins,
             incremental=incremental,
+            client_dialect=client.dialect.name if client else None,
         )

@@ -158,7 +158,7 @@ class Planner:
                 drop=found.response_drop,
                 errors=found.server.errors,
                 retry=found.retry,
-                in_pieces=client.deliver == "incremental" and not (protocol.client_text or guards or buffered),
+                in_pieces=client.deliver == "incremental" and not (guards or buffered),
                 buffered=buffered,
             ),
             server_apis=self._apis(found),

@@ -213,9 +213,9 @@ class ClientProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     extra_calls: Literal["note", "drop"] = "note"
     """What becomes of more: a sentence that names them, which the model will see, or nothing."""
     deliver: Literal["complete", "incremental"] = "complete"
-    """How a call in the text of a stream reaches a client that declares tools. `complete`: when all of it was read.
-    `incremental`: in pieces as it is written, where no policy holds; if the reply breaks off in a call, the client has
-    half of it."""
+    """How a call in the text of a stream reaches the client. `complete`: when all of it was read. `incremental`: in
+    pieces as it is written, where no policy holds; if the reply breaks off in a call, the client has half of it. A
+    client that reads calls out of the text gets so those of its own `dialect`."""
     final_call: FinalCall | None = None
     """How a client that reads calls out of the text is told that the work ends here; null is plain text."""
     guards: Guards = Guards()

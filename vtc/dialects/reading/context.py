@@ -85,6 +85,7 @@ class Context:
         "_names",
         "began_inside",
         "begins",
+        "client_dialect",
         "complete",
         "cursor",
         "grammar",
@@ -111,9 +112,12 @@ class Context:
         think: Thoughts,
         begins: Begins,
         incremental: bool = False,
+        client_dialect: str | None = None,
     ) -> None:
         self.incremental = incremental
         """Calls leave as they are read, where that is possible."""
+        self.client_dialect = client_dialect
+        """The name of the dialect in which the client reads calls out of the text; None if it is given them."""
         self.grammar = grammar
         self.tools = tools
         self.lenient = lenient

@@ -46,7 +46,8 @@ class Reader:
 
     `tools` are the offered tools by name; `think` says where text between reasoning tags goes, if the grammar
     has them, and `begins` whether the reply begins inside. With `incremental` calls leave in pieces, where that is
-    possible: `CallPiece`s, and a `Call` with a `rest`.
+    possible: `CallPiece`s, and a `Call` with a `rest`. For a client that reads calls out of the text only those of
+    its own `client_dialect` do, as what they are written with.
     """
 
     __slots__ = ("_context", "_cursor", "_first", "_inside", "_row", "_scan", "_speech", "_state")
@@ -65,6 +66,7 @@ class Reader:
         think: Thoughts = "reasoning_content",
         begins: Begins = "text",
         incremental: bool = False,
+        client_dialect: str | None = None,
     ) -> None:
         self._context = context = Context(
             grammar,
@@ -75,6 +77,7 @@ class Reader:
             think=think,
             begins=begins,
             incremental=incremental,
+            client_dialect=client_dialect,
         )
         self._cursor = context.cursor
         self._speech = context.speech
