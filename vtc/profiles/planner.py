@@ -233,7 +233,9 @@ class Planner:
 
     def _chosen[T: Matched](self, profiles: Mapping[str, T], forced: str, facts: Facts) -> tuple[T | None, str]:
         if forced:
-            return profiles[forced], f"{profiles[forced].kind} {forced}: forced by an option"
+            kind = profiles[forced].kind
+            also = ", or recognised by `vtc run`" if kind == "server" else ""
+            return profiles[forced], f"{kind} {forced}: named by the option vtc_{kind}{also}"
         choice: Choice[T] = best(profiles, facts, self.profiles.sources)
         return choice.profile, choice.why[0] if choice.profile else ""
 

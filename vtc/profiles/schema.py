@@ -16,7 +16,8 @@ from vtc.guards.chain import Guards
 from vtc.guards.patterns import expression, naming
 
 type Text = Annotated[str, msgspec.Meta(min_length=1)]
-type Globs = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] | str
+type Glob = Annotated[str, msgspec.Meta(extra_json_schema={"format": "glob"})]
+type Globs = Annotated[tuple[Glob, ...], msgspec.Meta(min_length=1)] | Glob
 """One glob or several; `*`, `?` and `[…]` as in file names, upper and lower case alike."""
 
 
