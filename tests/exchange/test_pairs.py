@@ -222,7 +222,7 @@ def test_a_cut_call_is_none_for_ollamas_clients(reason: str) -> None:
     found = chat_reply("ollama-chat", *frames, ends=False)
     assert not found.calls
     assert "/a" in found.text
-    assert found.end == ("length" if reason == "length" else "stop")
+    assert found.end == "length"
 
 
 @OTHERS

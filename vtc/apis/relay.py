@@ -181,7 +181,8 @@ class Relay[P: Pipeline]:
         if len(self._choices) >= MOST_CHOICES:
             raise ValueError(f"the reply has more than {MOST_CHOICES} choices")
         pipeline = self.pipelines[index] = self._pipeline()
-        choice = self._choices[index] = Choice(index, pipeline, deque(), strict=self.leaving.strict)
+        anew = self.leaving.strict or not self.leaving.passes
+        choice = self._choices[index] = Choice(index, pipeline, deque(), anew=anew)
         return choice
 
     def _several(

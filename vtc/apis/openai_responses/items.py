@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from vtc.apis.tool_calls import arguments_text
+from vtc.apis.tool_calls import Nesting, arguments_text
 from vtc.events import ToolCall, Usage
 from vtc.wire.sse import EventStream
 
@@ -140,7 +140,8 @@ def raw_input(arguments: str) -> str:
 def done_item(call: ToolCall, form: Form) -> dict[str, Any]:
     """Write a call as a reply has it, with an id of its own, which is made of the call's."""
     item = item_of(call, form)
-    return {**item, "id": item.get("id") or id_of(item), "status": "completed"}
+    status = "incomplete" if Nesting().after(call.arguments).is_cut else "completed"
+    return {**item, "id": item.get("id") or id_of(item), "status": status}
 
 
 def id_of(item: Json) -> str:
