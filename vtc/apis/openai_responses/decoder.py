@@ -30,6 +30,7 @@ from vtc.apis.openai_responses.items import (
     Chain,
     Form,
     action_of,
+    is_as_declared,
     is_call,
     joined,
     name_of,
@@ -256,7 +257,7 @@ class Decoder(msgspec.Struct):
             id_ = item.get("call_id") or item.get("id")
             name = name_of(item, self.form) if events else kind.removesuffix("_call")
             clean = in_order and all(isinstance(item.get(key), str) for key in ("id", "call_id", field or "id"))
-            clean = clean and parted(item, self.form) is item
+            clean = clean and is_as_declared(item, self.form)
             yield CallDelta(number, id_, name, '{"input": "' if raw else "", item, clean=clean)
         elif not events:
             yield CallDelta(number, arguments=action_of(item) if type_ == DONE else "", source=item or None)

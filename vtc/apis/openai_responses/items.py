@@ -60,7 +60,7 @@ class Form(msgspec.Struct, frozen=True):
     """All of a request that decoder and encoder of its reply must know."""
 
     names: Mapping[str, tuple[str, str]] = {}
-    """Namespace and name of a tool, by each flat name for both."""
+    """Namespace, empty for none, and name of a tool, by each flat name for both."""
     custom: frozenset[str] = frozenset()
     """Names of custom tools."""
     most: int | None = None
@@ -74,8 +74,16 @@ BARE = "functions"
 
 def parted(item: Json, form: Form) -> Json:
     """Part the flat name of a call into namespace and name."""
-    found = None if item.get("namespace") else form.names.get(str(item.get("name")))
-    return {**item, "namespace": found[0], "name": found[1]} if found else item
+    space, name = ("", "") if item.get("namespace") else form.names.get(str(item.get("name")), ("", ""))
+    if not name:
+        return item
+    return {**item, "name": name, **({"namespace": space} if space else {})}
+
+
+def is_as_declared(item: Json, form: Form) -> bool:
+    """True unless a call has a flat name, or is one of a function where its tool is a custom one."""
+    is_function = item.get("type") == "function_call"
+    return parted(item, form) is item and not (is_function and name_of(item, form) in form.custom)
 
 
 def name_of(item: Json, form: Form) -> str:
