@@ -67,15 +67,25 @@ class Media(msgspec.Struct, frozen=True):
     name: str = ""
 
 
+class Thought(msgspec.Struct, frozen=True, array_like=True):
+    """What a model thought in a past turn, as only its own server takes it: a signed text, or encrypted content."""
+
+    text: str = ""
+    signature: str = ""
+    encrypted: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Opaque:
     """A part of a message's content that is no text, e.g. an image.
 
-    `part` is the API's own object; `media` is what every API understands of it, on the way to another one.
+    `part` is the API's own object. On the way to another API it is `media`, which all of them understand, or a
+    `thought` of the very server that is asked.
     """
 
     part: Any = None
     media: Media | None = None
+    thought: Thought | None = None
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -111,7 +121,7 @@ class Answer(msgspec.Struct, frozen=True):
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """What a request asks, in canonical form: all that one API can tell another one.
 
-    Messages have no `source`; what is opaque in them is `media`.
+    Messages have no `source`; what is opaque in them is `media` or a `thought`.
     """
 
     model: str

@@ -32,6 +32,7 @@ from vtc.events import (
     Reasoning,
     ReasoningDelta,
     Rewritten,
+    Seal,
     Text,
     Tool,
 )
@@ -159,8 +160,11 @@ class Request(ABC):
     """Why no call may be read from the text of the reply; empty if it may."""
 
     @abstractmethod
-    def meaning(self, part: Any) -> str | Media | None:
-        """Tell another API what an opaque part of a message is; None if it has no word for it."""
+    def meaning(self, part: Any) -> str | Media | Seal | None:
+        """Tell another API what an opaque part of a message is; None if it has no word for it.
+
+        Of past reasoning that is its seal.
+        """
 
     def beside(self, message: Message) -> Sequence[Media]:
         """The media of a message that stand beside its content."""

@@ -80,7 +80,7 @@ def _text(found: Asked) -> str:
 
 
 def _images(found: Asked) -> int:
-    return sum(isinstance(part, Opaque) for one in found.messages for part in one.content)
+    return sum(isinstance(part, Opaque) and part.media is not None for one in found.messages for part in one.content)
 
 
 def names_of(body: bytes) -> list[str]:

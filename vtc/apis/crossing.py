@@ -16,13 +16,30 @@ from dataclasses import replace as with_fields
 from itertools import groupby, takewhile
 from typing import Literal, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from vtc.apis import asking
 from vtc.apis.base import Decoded, Decoder, Request
+from vtc.apis.chain import Chain, joined
 from vtc.apis.content import without_billing
 from vtc.apis.media import note
-from vtc.events import Asked, CallDelta, Media, Message, Opaque, Start, Tool, ToolCall
+from vtc.apis.sealed import opened, sealed
+from vtc.events import (
+    Asked,
+    Beside,
+    BlockStart,
+    CallDelta,
+    Media,
+    Message,
+    Opaque,
+    ReasoningDelta,
+    Seal,
+    Start,
+    Thought,
+    Tool,
+    ToolCall,
+)
 from vtc.wire.framing import Frame, Framing
 
 NO_RESULT = "(The call was not answered.)"
@@ -57,8 +74,11 @@ def read(
     choice: str,
     names: Names,
     wants: Wants = USUAL,
+    origin: str = "",
 ) -> Asked:
     """Read what a request asks: with these messages and tools, which may be others than its own.
+
+    `origin` is the server (`origin_of`), whose own past reasoning it is told.
 
     Raises `BadRequest` where its messages are none.
     """
@@ -69,6 +89,9 @@ def read(
         found = part if isinstance(part, str) else request.meaning(part.part)
         if isinstance(found, Media):
             return Opaque(media=found)
+        if isinstance(found, Seal):
+            thought = opened(found.signature or found.encrypted, origin)
+            return Opaque(thought=thought) if thought else None
         if found is None and isinstance(part, Opaque) and (kind := request.kind(part.part)):
             unknown[kind] = None
         return without_billing(found) or None if found else None
@@ -159,55 +182,63 @@ class Names:
         return self._back.get(wire, wire)
 
 
-class Crossed:
+class Crossed(msgspec.Struct):
     """The decoder of a server whose client speaks another API: names are the client's again, as is the model's."""
 
-    def __init__(
-        self,
-        decoder: Decoder,
-        names: Names,
-        model: str,
-        id_: str,
-        calls: int = 0,
-        known: frozenset[tuple[int, int]] = frozenset(),
-    ) -> None:
-        """`id_` is that of the reply, but for how ids begin in the client's API; calls without one get it, too."""
-        self._decoder = decoder
-        self._names = names
-        self._model = model
-        self._id = id_
-        self._calls = calls
-        self._known = known  # the numbers of calls that have an id
+    decoder: Decoder
+    names: Names
+    model: str
+    id: str
+    """That of the reply, but for how ids begin in the client's API; calls without one get it, too."""
+    origin: str = ""
+    """The server (`origin_of`)."""
+    calls: int = 0
+    """Those that had no id."""
+    known: frozenset[tuple[int, int]] = frozenset()
+    """The numbers of calls that have an id."""
+    thought: Chain = None
+    """The text of the reasoning that began last, until it is sealed; None if the server parts none off."""
 
     def __copy__(self) -> Crossed:
-        return Crossed(copy.copy(self._decoder), self._names, self._model, self._id, self._calls, self._known)
+        return replace(self, decoder=copy.copy(self.decoder))
 
     @property
     def framing(self) -> Framing:
-        return self._decoder.framing
+        return self.decoder.framing
 
     def decode(self, frame: Frame) -> Decoded | None:
-        decoded = self._decoder.decode(frame)
+        decoded = self.decoder.decode(frame)
         if decoded is None:
             return None
         deltas, beside = decoded.deltas, decoded.beside
+        if any(isinstance(one, BlockStart) and one.kind == "reasoning" for one in beside):
+            self.thought = None, ""
+        if self.thought:
+            for one in deltas:
+                self.thought = (self.thought, one.text) if isinstance(one, ReasoningDelta) else self.thought
         if any(isinstance(one, CallDelta) and (one.name or one.id) for one in deltas):
             deltas = tuple(self._named(one) if isinstance(one, CallDelta) else one for one in deltas)
-        if any(isinstance(one, Start) for one in beside):
-            beside = tuple(
-                replace(one, id=self._id, model=self._model) if isinstance(one, Start) else one for one in beside
-            )
-        return replace(decoded, deltas=deltas, beside=beside)
+        return replace(decoded, deltas=deltas, beside=tuple(map(self._told, beside)) if beside else ())
+
+    def _told(self, one: Beside) -> Beside:
+        match one:
+            case Start():
+                return replace(one, id=self.id, model=self.model)
+            case Seal(signature, encrypted):
+                text, self.thought = joined(self.thought) if signature else "", None
+                made = sealed(Thought(text, signature, encrypted), self.origin)
+                return replace(one, signature=made) if signature else replace(one, encrypted=made)
+        return one
 
     def _named(self, call: CallDelta) -> CallDelta:
         key = None if call.index is None else (call.choice, call.index)
         id_ = call.id
-        if call.name and not id_ and key not in self._known:
-            self._calls += 1
-            id_ = f"call_{self._id}{self._calls}"
+        if call.name and not id_ and key not in self.known:
+            self.calls += 1
+            id_ = f"call_{self.id}{self.calls}"
         if id_ and key:
-            self._known |= {key}
-        return replace(call, name=self._names.back(call.name) if call.name else "", id=id_)
+            self.known |= {key}
+        return replace(call, name=self.names.back(call.name) if call.name else "", id=id_)
 
 
 # The order of a conversation
@@ -274,7 +305,8 @@ def without_media(message: Message) -> Message:
 
 
 def _says(message: Message) -> bool:
-    return bool(message.content or message.calls or message.role == "tool")
+    said = any(isinstance(part, str) or part.media for part in message.content)
+    return bool(said or message.calls or message.role == "tool")
 
 
 def _spoken(message: Message) -> Message:

@@ -21,6 +21,7 @@ from functools import partial
 
 from vtc.apis import Api, BadRequest, Request, folding, may_be_reply, named, summary
 from vtc.apis.crossing import Names
+from vtc.apis.sealed import origin_of
 from vtc.events import Failure, Message
 from vtc.exchange import error_reply, refused
 from vtc.exchange import request as outgoing
@@ -60,7 +61,10 @@ type Ask = Callable[[bytes], Awaitable[bytes]]
 class Exchange:
     """One request of an API that VTC speaks, and the plan for it."""
 
-    def __init__(self, api: Api, request: Request, body: bytes, plan: Plan, seed: str) -> None:
+    def __init__(
+        self, api: Api, request: Request, body: bytes, plan: Plan, seed: str, upstream: tuple[str, int] = ("", 0)
+    ) -> None:
+        """`upstream` is the server's host and port."""
         self.plan = plan
         self.report = Report(plan.client, plan.model, request.model, why=list(plan.why), request=plan.request.told())
         if plan.reply.client_text:
@@ -76,7 +80,8 @@ class Exchange:
         if self.crosses:
             self.report.server_api = self._server.name
             self.report.request.append(f"{api.name} -> {self._server.name}")
-        self._way = Way(api, self._server, request, plan, self._names, seed)
+        self._origin = origin_of(self._server.name, *upstream)
+        self._way = Way(api, self._server, request, plan, self._names, seed, self._origin)
         self._outgoing: outgoing.Outgoing | None = None  # when it was asked for
 
     @classmethod
@@ -97,7 +102,7 @@ class Exchange:
         with as_it_came():
             request = api.request(body, facts.path)
             facts = replace(facts, model=request.model, body=request.fields)
-            return cls(api, request, body, planner.plan(facts, request, memory), seed)
+            return cls(api, request, body, planner.plan(facts, request, memory), seed, (facts.host, facts.port))
 
     # The request
 
@@ -171,7 +176,9 @@ class Exchange:
         if not self.crosses:
             return outgoing.encoded(self._request, self._body, plan, messages, self.plan.server_model)
         server, model = self._server, self.plan.server_model
-        body, left_out = outgoing.crossed(self._request, server, plan, messages, self._names, model, without)
+        body, left_out = outgoing.crossed(
+            self._request, server, plan, messages, self._names, model, without, self._origin
+        )
         line = f"not told to the server, whose API has no word for it: {', '.join(left_out)}"
         if left_out and line not in self.report.request:
             self.report.request.append(line)

@@ -134,6 +134,7 @@ def crossed(
     names: Names,
     model: str,
     without: Without,
+    origin: str,
 ) -> tuple[bytes, tuple[str, ...]]:
     """The request as one of the server's API, and what of it cannot be told there.
 
@@ -142,7 +143,7 @@ def crossed(
     is_native = plan.write is None and plan.client_text is None
     tools = plan.offered if is_native or plan.promote else ()
     said = request.messages if messages is None else messages
-    asked = crossing.read(request, said, tools, plan.tool_choice, names, plan.wants)
+    asked = crossing.read(request, said, tools, plan.tool_choice, names, plan.wants, origin)
     if without.limit is not None:
         asked = crossing.limited(asked, without.limit)
     if without.images:

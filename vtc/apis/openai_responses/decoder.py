@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from vtc.apis.base import Decoded, Json
+from vtc.apis.chain import Chain, joined
 from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of
 from vtc.apis.openai_responses.items import (
     ADDED,
@@ -27,12 +28,10 @@ from vtc.apis.openai_responses.items import (
     NAME,
     PARTS,
     SERVERS,
-    Chain,
     Form,
     action_of,
     is_as_declared,
     is_call,
-    joined,
     name_of,
     parted,
 )

@@ -22,8 +22,6 @@ from vtc.events import ToolCall, Usage
 from vtc.wire.sse import EventStream
 
 type Json = Mapping[str, Any]
-type Chain = tuple[Any, str] | None
-"""Pieces of text, each with those before it, so that adding one copies none."""
 
 NAME = "openai-responses"
 FRAMING = EventStream(named_by="type")
@@ -206,15 +204,6 @@ def essence(item: Json) -> tuple[Any, ...]:
     about = [item.get(key) for key in ("type", "id", "call_id", "name", "namespace", "arguments", "input")]
     parts = [[text_of(part) for part in item.get(key) or ()] for key in ("summary", "content")]
     return (*about, *parts)
-
-
-def joined(chain: Chain) -> str:
-    """Join pieces of text."""
-    pieces: list[str] = []
-    while chain:
-        chain, piece = chain
-        pieces.append(piece)
-    return "".join(reversed(pieces))
 
 
 def head_of(id_: str, model: str, created: int) -> dict[str, Any]:
