@@ -77,11 +77,7 @@ class Thought(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A part of a message's content that is no text, e.g. an image.
-
-    `part` is the API's own object. On the way to another API it is `media`, which all of them understand, or a
-    `thought` of the very server that is asked.
-    """
+    """A part of a message's content that is no text: the API's own object, or on the way to another API what it is."""
 
     part: Any = None
     media: Media | None = None
@@ -134,7 +130,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     limits: Mapping[str, Any] = {}
     """Limits and sampling, by their names in chat completions; `stop` is a list."""
     effort: str | None = None
-    """How much to think: a word, `none`, or None where the request leaves it to the model."""
+    """How much to think: a word, `none`, `auto` for what the model wants, or None where nothing is said of it."""
     answer: Answer | None = None
     thoughts: str = "reasoning_content"
     """The field of a past message in which servers of chat completions want its reasoning."""

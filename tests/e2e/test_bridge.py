@@ -328,6 +328,7 @@ ROOM = (
     "'max_tokens' is too large: 64000. This model's maximum context length is 32768 tokens and your request has 2768 "
     "input tokens"
 )
+IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
 NO_IMAGES = "This model does not support image inputs"
 
 
@@ -347,14 +348,33 @@ async def test_a_limit_beyond_the_servers_window_is_lowered_once(stream: bool, s
 async def test_images_that_the_server_refuses_become_notes(stream: bool, start: Start) -> None:
     script = refusing("openai-chat", NO_IMAGES, lambda body: "base64" not in json.dumps(body))
     lab = await start(script, vtc_upstream_api="openai-chat")
-    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
-    answer = await lab.post(messages.request([image], stream=stream), path=messages.PATH)
+    answer = await lab.post(messages.request([IMAGE], stream=stream), path=messages.PATH)
     assert answer.status == 200
     assert "image/png: left out" in json.dumps(lab.upstream.seen[1].json)
 
 
 async def test_what_the_server_refuses_again_is_its_error(start: Start) -> None:
     lab = await start(refusing("openai-chat", NO_IMAGES, lambda _: False), vtc_upstream_api="openai-chat")
-    answer = await lab.post(messages.request(), path=messages.PATH)
+    answer = await lab.post(messages.request([IMAGE]), path=messages.PATH)
     assert (answer.status, len(lab.upstream.seen)) == (400, 2)
     assert json.loads(answer.body)["error"]["message"] == NO_IMAGES
+
+
+async def test_a_server_that_refuses_what_was_not_asked_is_asked_once(start: Start) -> None:
+    lab = await start(refusing("openai-chat", NO_IMAGES, lambda _: False), vtc_upstream_api="openai-chat")
+    assert (await lab.post(messages.request(), path=messages.PATH)).status == 400
+    assert len(lab.upstream.seen) == 1
+
+
+@STREAM
+async def test_a_model_that_cannot_think_is_told_no_more_to_do_so(stream: bool, start: Start) -> None:
+    """The server says so to the first request alone: the next ones stream as they come."""
+    script = refusing("ollama-chat", '"m" does not support thinking', lambda body: "think" not in body)
+    lab = await start(script, vtc_upstream_api="ollama-chat")
+    for _ in range(2):
+        body = responses.request("Read it", stream=stream, reasoning={"effort": "high"})
+        answer = await lab.post(body, path=responses.PATH)
+        assert pairs.read("openai-responses", answer.body, stream=stream) == pairs.said("I look.", READ)
+    assert [seen.json.get("think") for seen in lab.upstream.seen] == ["high", None, None]
+    flows = [await lab.flow() for _ in range(3)]  # the first of the second question
+    assert all("not told how much to think (high)" in flow.comment for flow in flows[1:])

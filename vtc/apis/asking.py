@@ -14,6 +14,8 @@ _EFFORTS = ("reasoning_effort", "reasoning.effort", "output_config.effort")
 """Those of words that say how much; OpenAI, OpenRouter; Messages."""
 _THINK = ("low", "medium", "high")
 """The words that Ollama has for the same, in `think`."""
+_ON = ("enabled", "adaptive")
+"""How `thinking` of Messages turns it on."""
 _FORMATS = ("response_format", "text.format", "output_config.format", "output_format", "format")
 """Those of the form of the answer: chat completions, Responses, Messages (and before), Ollama."""
 
@@ -28,18 +30,23 @@ def thinks(fields: Mapping[str, Any]) -> bool | None:
     kind = said.get("type") if isinstance(said, Mapping) else said
     if isinstance(kind, bool):
         return kind
-    if kind in ("enabled", "disabled", "adaptive"):
-        return bool(kind != "disabled")
+    if kind in (*_ON, "disabled"):
+        return kind in _ON
     said = effort(fields)
     return None if said is None else said != "none"
 
 
 def effort(fields: Mapping[str, Any]) -> str | None:
-    """Return the word for how much is to be thought; `none` for not at all, None if the request leaves it open."""
+    """Return the word for how much is to be thought; None if the request says nothing of it.
+
+    `none` is for not at all, `auto` for as much as the model wants.
+    """
     words = [word for path in _EFFORTS if isinstance(word := _at(fields, path), str)]
     words += [word for word in _THINK if word == fields.get("think")]
-    off = fields.get("think") is False or _at(fields, "thinking.type") == "disabled"
-    return "none" if off else next(iter(words), None)
+    switch, kind = fields.get("think"), _at(fields, "thinking.type")
+    if switch is False or kind == "disabled":
+        return "none"
+    return next(iter(words), "auto" if switch is True or kind in _ON else None)
 
 
 def answer(fields: Mapping[str, Any]) -> Answer | None:

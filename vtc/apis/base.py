@@ -156,6 +156,8 @@ class Request(ABC):
     """The fields that other APIs are told of, and those that mean nothing to them."""
     refers: str = ""
     """The field by which it refers to a conversation that only its own server has; empty if it has all of it."""
+    idle: bool = False
+    """True if it asks for no reply, but to have the model loaded."""
     unliftable: str = ""
     """Why no call may be read from the text of the reply; empty if it may."""
 
@@ -245,6 +247,8 @@ class Api:
     """How ids of calls begin."""
     in_pieces: bool = True
     """True if its streams tell a call piece by piece."""
+    demands: bool = True
+    """True if its requests can demand a call, or forbid one."""
 
     @property
     def framing(self) -> Framing:

@@ -44,6 +44,8 @@ from vtc.wire.framing import Frame, Framing
 
 NO_RESULT = "(The call was not answered.)"
 """Stands for the result of a call that has none."""
+SOMETHING = "Hello."
+"""Stands for a conversation in which nobody says anything."""
 _REMINDER = "<system-reminder>\n{}\n</system-reminder>"
 """How a system message that stands in the middle of a conversation is told, where clients write their own so."""
 FAILED = "Error:"
@@ -293,6 +295,31 @@ def in_order(messages: Sequence[Message], system: System = "folded") -> tuple[Me
     return tuple(out)
 
 
+def said_in_the_prompt(asked: Asked) -> tuple[Asked, str]:
+    """Say in words which call is demanded, for an API that has no field for that; tell people what was done.
+
+    It stands in the last message, so that the next turn begins with what came before it.
+    """
+    choice, tools = asked.choice, asked.tools
+    if choice == "auto" or not tools:
+        return asked, ""
+    if choice == "none":
+        return replace(asked, tools=(), choice="auto"), "no tools offered, as none may be called"
+    named = tuple(tool for tool in tools if tool.name == choice)
+    demand = _REMINDER.format(f"Call the tool {choice}." if named else "Call one of the tools.")
+    messages = in_order([*asked.messages, Message("user", (demand,))], "kept")
+    return replace(
+        asked, messages=messages, tools=named or tools, choice="auto"
+    ), f"tool_choice {choice}: said in the prompt"
+
+
+def with_something(asked: Asked) -> Asked:
+    """Have the user say something where nobody does, as servers refuse that; clients ask so whether one is there."""
+    if any(message.role != "system" for message in asked.messages):
+        return asked
+    return replace(asked, messages=(*asked.messages, Message("user", (SOMETHING,))))
+
+
 def limited(asked: Asked, tokens: int) -> Asked:
     """Ask for a reply of so many tokens at most."""
     return replace(asked, limits={**asked.limits, "max_tokens": tokens})
@@ -300,8 +327,10 @@ def limited(asked: Asked, tokens: int) -> Asked:
 
 def without_media(message: Message) -> Message:
     """Put notes in the places of images and documents, for a server that refuses them."""
-    parts = [note(part.media) if isinstance(part, Opaque) and part.media else str(part) for part in message.content]
-    return replace(message, content=("\n".join(parts),)) if parts else message
+    if not any(isinstance(part, Opaque) and part.media for part in message.content):
+        return message
+    parts = [note(part.media) if isinstance(part, Opaque) and part.media else part for part in message.content]
+    return replace(message, content=_joined("", [Message("", tuple(parts))], "\n").content)
 
 
 def _says(message: Message) -> bool:

@@ -25,6 +25,8 @@ CARRIED: Sequence[str] = (
 )
 MOST_TOKENS = 8192
 """The limit of a reply where the client set none, as this API demands one: the most that all of its models take."""
+MOST_WITH_THOUGHTS = 32_000
+"""The same for models that think, whose thoughts count."""
 _EFFORTS = {"minimal": "low", "xhigh": "high"}
 _QUIET = ("thinking", "redacted_thinking")
 _KINDS = {
@@ -60,7 +62,12 @@ def ask(asked: Asked) -> Json:
         if choice != {"type": "auto"}:
             fields["tool_choice"] = choice
     told: dict[str, Any] = {}
-    if asked.effort not in (None, "none"):
+    if asked.effort == "none":
+        fields["thinking"] = {"type": "disabled"}
+    elif asked.effort and asked.choice in ("auto", "none"):  # with a call that is demanded it is an error
+        fields["thinking"] = {"type": "adaptive"}
+        fields["max_tokens"] = asked.limits.get("max_tokens", MOST_WITH_THOUGHTS)
+    if asked.effort not in (None, "none", "auto"):
         told["effort"] = _EFFORTS.get(str(asked.effort), asked.effort)
     if asked.answer and asked.answer.schema:
         told["format"] = {"type": "json_schema", "schema": asked.answer.schema}

@@ -17,4 +17,5 @@ API = Api(
     ask,
     error,
     in_pieces=False,
+    demands=False,
 )

@@ -45,8 +45,10 @@ def ask(asked: Asked) -> Json:
             fields["tool_choice"] = asked.choice if is_word else {"type": "function", "name": asked.choice}
         if not asked.parallel:
             fields["parallel_tool_calls"] = False
-    if asked.effort is not None:
-        fields["reasoning"] = {"effort": openai_chat.EFFORTS.get(asked.effort, asked.effort)}
+    if asked.effort not in (None, "auto"):
+        fields["reasoning"] = {"effort": openai_chat.EFFORTS.get(str(asked.effort), asked.effort)}
+    if asked.effort not in (None, "none"):
+        fields["include"] = ["reasoning.encrypted_content"]  # else it could not come back, as the server keeps nothing
     if answer := asked.answer:
         form: dict[str, Any] = {"type": "json_object"}
         if answer.schema:
