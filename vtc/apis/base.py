@@ -116,6 +116,15 @@ class Encoder(Protocol):
 
 
 @runtime_checkable
+class Noting(Protocol):
+    """A decoder that must know of reasoning in frames that were not decoded, since it tells their text later."""
+
+    def thought_more(self, texts: Sequence[bytes]) -> None:
+        """Take note of texts, as JSON has them; may change the decoder in place."""
+        ...
+
+
+@runtime_checkable
 class Following(Protocol):
     """An encoder that must know which frames left without it, since it repeats their text later or counts them."""
 
@@ -247,6 +256,8 @@ class Api:
     """How ids of calls begin."""
     in_pieces: bool = True
     """True if its streams tell a call piece by piece."""
+    signs: bool = False
+    """True if what it seals of reasoning is for the text of that alone."""
     demands: bool = True
     """True if its requests can demand a call, or forbid one."""
 

@@ -8,7 +8,6 @@ What was put in order in one turn is put in the same order in the next, so that 
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,31 +15,22 @@ from dataclasses import replace as with_fields
 from itertools import groupby, takewhile
 from typing import Literal, NamedTuple
 
-import msgspec
 from msgspec.structs import replace
 
 from vtc.apis import asking
-from vtc.apis.base import Decoded, Decoder, Request
-from vtc.apis.chain import Chain, joined
+from vtc.apis.base import Request
 from vtc.apis.content import without_billing
 from vtc.apis.media import note
-from vtc.apis.sealed import opened, sealed
+from vtc.apis.sealed import opened
 from vtc.events import (
     Asked,
-    Beside,
-    BlockStart,
-    CallDelta,
     Media,
     Message,
     Opaque,
-    ReasoningDelta,
     Seal,
-    Start,
-    Thought,
     Tool,
     ToolCall,
 )
-from vtc.wire.framing import Frame, Framing
 
 NO_RESULT = "(The call was not answered.)"
 """Stands for the result of a call that has none."""
@@ -182,65 +172,6 @@ class Names:
     def back(self, wire: str) -> str:
         """The client's name of a tool that the server calls."""
         return self._back.get(wire, wire)
-
-
-class Crossed(msgspec.Struct):
-    """The decoder of a server whose client speaks another API: names are the client's again, as is the model's."""
-
-    decoder: Decoder
-    names: Names
-    model: str
-    id: str
-    """That of the reply, but for how ids begin in the client's API; calls without one get it, too."""
-    origin: str = ""
-    """The server (`origin_of`)."""
-    calls: int = 0
-    """Those that had no id."""
-    known: frozenset[tuple[int, int]] = frozenset()
-    """The numbers of calls that have an id."""
-    thought: Chain = None
-    """The text of the reasoning that began last, until it is sealed; None if the server parts none off."""
-
-    def __copy__(self) -> Crossed:
-        return replace(self, decoder=copy.copy(self.decoder))
-
-    @property
-    def framing(self) -> Framing:
-        return self.decoder.framing
-
-    def decode(self, frame: Frame) -> Decoded | None:
-        decoded = self.decoder.decode(frame)
-        if decoded is None:
-            return None
-        deltas, beside = decoded.deltas, decoded.beside
-        if any(isinstance(one, BlockStart) and one.kind == "reasoning" for one in beside):
-            self.thought = None, ""
-        if self.thought:
-            for one in deltas:
-                self.thought = (self.thought, one.text) if isinstance(one, ReasoningDelta) else self.thought
-        if any(isinstance(one, CallDelta) and (one.name or one.id) for one in deltas):
-            deltas = tuple(self._named(one) if isinstance(one, CallDelta) else one for one in deltas)
-        return replace(decoded, deltas=deltas, beside=tuple(map(self._told, beside)) if beside else ())
-
-    def _told(self, one: Beside) -> Beside:
-        match one:
-            case Start():
-                return replace(one, id=self.id, model=self.model)
-            case Seal(signature, encrypted):
-                text, self.thought = joined(self.thought) if signature else "", None
-                made = sealed(Thought(text, signature, encrypted), self.origin)
-                return replace(one, signature=made) if signature else replace(one, encrypted=made)
-        return one
-
-    def _named(self, call: CallDelta) -> CallDelta:
-        key = None if call.index is None else (call.choice, call.index)
-        id_ = call.id
-        if call.name and not id_ and key not in self.known:
-            self.calls += 1
-            id_ = f"call_{self.id}{self.calls}"
-        if id_ and key:
-            self.known |= {key}
-        return replace(call, name=self.names.back(call.name) if call.name else "", id=id_)
 
 
 # The order of a conversation

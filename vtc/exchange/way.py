@@ -9,7 +9,8 @@ from functools import partial
 from msgspec.structs import replace as replace_fields
 
 from vtc.apis import Api, Request
-from vtc.apis.crossing import Crossed, Names
+from vtc.apis.crossed import Crossed
+from vtc.apis.crossing import Names
 from vtc.apis.relay import Relay
 from vtc.dialects.reading.reader import Begins, Reader
 from vtc.dialects.syntax.description import Description
@@ -75,7 +76,7 @@ class Way:
         decoder_ = self._server.decoder(None if crosses else form, drop)
         if crosses:
             id_ = hashlib.sha256(self._seed.encode()).hexdigest()[:24]
-            decoder_ = Crossed(decoder_, self._names, self._model, id_, self._origin)
+            decoder_ = Crossed(decoder_, self._names, self._model, id_, self._origin, self._server.signs)
         relay = Relay(decoder_, self._client.encoder(form, drop), pipeline, passes=not crosses, strict=strict)
         kind = Stream if isinstance(decoder, compression.Identity) else partial(CodedStream, decoder)
         return kind(relay, report, clock, whole=as_one)

@@ -21,4 +21,5 @@ API = Api(
     asking.ask,
     asking.error,
     call_ids="toolu_",
+    signs=True,
 )

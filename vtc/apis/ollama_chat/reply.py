@@ -208,7 +208,8 @@ def _deltas(line: Mapping[str, Any]) -> list[Delta]:
     for entry in message.get("tool_calls") or ():
         arguments = arguments_text(entry["function"].get("arguments")) or "{}"
         deltas.append(CallDelta(None, entry.get("id"), str(entry["function"].get("name")), arguments, entry))
-    deltas.append(TextDelta(str(message.get("content") or "")))
+    if message.get("content") or not deltas:
+        deltas.append(TextDelta(str(message.get("content") or "")))
     if line.get("done"):
         reason = str(line.get("done_reason") or "")
         meaning = REASONS.get(reason, "stop")
