@@ -1,7 +1,7 @@
 """What clients ask besides replies, in the form of their API, where the server speaks another one.
 
 HEAD /                                a sign of life
-GET /v1/models, GET /api/tags         the models that the server has
+GET /v1/models, GET /api/tags         the models that the server has (Codex says its version)
 POST /v1/messages/count_tokens        how long a conversation is, before it is sent
 GET /api/version, POST /api/show      what Ollama's clients look at first
 """
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
-from vtc.apis import anthropic_messages, crossing, ollama_chat, openai_chat, plain_path
+from vtc.apis import anthropic_messages, crossing, ollama_chat, openai_chat, openai_responses, plain_path
 from vtc.apis.crossing import Names
 from vtc.events import Asked, Opaque
 from vtc.json_text import decode, encode
@@ -40,7 +40,8 @@ def asked(method: str, path: str, headers: Mapping[str, str]) -> Aside | None:
     if method == "HEAD" and plain == "/":
         return Aside("alive", messages if "claude" in headers.get("user-agent", "").casefold() else ollama)
     if method == "GET" and plain.endswith(MODELS):
-        return Aside("models", messages if "anthropic-version" in headers else openai_chat.API.name)
+        others = openai_responses if "client_version=" in path.partition("?")[2] else openai_chat
+        return Aside("models", messages if "anthropic-version" in headers else others.API.name)
     if method == "POST" and plain.endswith("/v1/messages/count_tokens"):
         return Aside("count", messages)
     ollamas: dict[tuple[str, str], Literal["models", "version", "show"]] = {
@@ -107,4 +108,6 @@ def listed(client: str, names: Iterable[str]) -> bytes:
         entry: dict[str, Any] = {"modified_at": unknown, "size": 0, "digest": "", "details": {}}
         return encode({"models": [{"name": one, "model": one, **entry} for one in kept]})
     entries = [{"id": one, "object": "model", "created": 0, "owned_by": "vtc"} for one in kept]
-    return encode({"object": "list", "data": entries})
+    # Codex reads another list, and none of it would be right: an entry there replaces its prompt.
+    own: dict[str, Any] = {"models": []} if client == openai_responses.API.name else {}
+    return encode({"object": "list", "data": entries, **own})
