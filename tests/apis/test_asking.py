@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from vtc.apis.asking import effort, limits, placed, thinks, wants_json
+from vtc.apis.asking import effort, limits, placed, thinks, unlimited, wants_json
 
 SCHEMA = {"type": "object", "properties": {}}
 
@@ -89,3 +89,13 @@ def test_limits_are_read_where_they_stand_and_written_where_they_stand_first() -
     found = limits({"options": {"num_predict": 5, "stop": "x"}, "top_p": 0}, PATHS)
     assert found == {"max_tokens": 5, "stop": ["x"], "top_p": 0}
     assert placed({**found, "seed": 1}, PATHS) == {"options": {"num_predict": 5}, "stop": ["x"], "top_p": 0}
+
+
+def test_no_limit_is_none() -> None:
+    """Ollama and llama.cpp write it as a negative one, which other servers refuse."""
+    assert limits({"options": {"num_predict": -1}, "top_p": 1}, PATHS) == {"top_p": 1}
+
+
+def test_what_stands_beside_limits_is_named() -> None:
+    assert unlimited({"options": {"num_predict": 5, "num_ctx": 9}, "x": 1}, PATHS) == ["options.num_ctx"]
+    assert unlimited({"options": None}, PATHS) == []

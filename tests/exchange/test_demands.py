@@ -116,3 +116,19 @@ def test_how_much_to_think_is_told_to_a_server_of_messages(asked: dict[str, Any]
     """Not where a call is demanded, with which it is an error."""
     body = json.loads(crossing("openai-chat", "anthropic-messages", **asked).request())
     assert (body.get("thinking"), body.get("output_config")) == (thinking, config)
+
+
+@pytest.mark.parametrize(
+    ("client", "server", "fields", "named"),
+    [
+        ("ollama-chat", "openai-chat", {"options": {"num_ctx": 9, "top_k": 4}}, "options.num_ctx"),
+        ("ollama-chat", "openai-responses", {"options": {"top_k": 4}}, "top_k"),
+        ("anthropic-messages", "openai-responses", {"stop_sequences": ["X"]}, "stop"),
+    ],
+)
+def test_each_limit_that_the_server_cannot_be_told_is_named(
+    client: str, server: str, fields: dict[str, Any], named: str
+) -> None:
+    exchange = crossing(client, server, **fields)
+    exchange.request()
+    assert exchange.report.request[-1].endswith(f"whose API has no word for it: {named}")

@@ -68,7 +68,17 @@ def limits(fields: Mapping[str, Any], paths: Mapping[str, Sequence[str]]) -> dic
     """Read limits and sampling; `paths` says where an API has each of them."""
     said = {name: [_at(fields, path) for path in at] for name, at in paths.items()}
     found = {name: one for name, values in said.items() for one in reversed(values) if one is not None}
+    if isinstance(most := found.get("max_tokens"), int) and most < 0:
+        del found["max_tokens"]  # as much as there is room for
     return {**found, "stop": [found["stop"]]} if isinstance(found.get("stop"), str) else found
+
+
+def unlimited(fields: Mapping[str, Any], paths: Mapping[str, Sequence[str]]) -> list[str]:
+    """List what stands beside limits and is none, where they have a place of their own."""
+    known = {path for at in paths.values() for path in at}
+    places = {path.partition(".")[0]: fields.get(path.partition(".")[0]) for path in known if "." in path}
+    found = [f"{place}.{key}" for place, said in places.items() if isinstance(said, Mapping) for key in said]
+    return [path for path in found if path not in known]
 
 
 def placed(limits: Mapping[str, Any], paths: Mapping[str, Sequence[str]]) -> dict[str, Any]:

@@ -252,6 +252,8 @@ class Api:
     """Writes a request of this API."""
     error: Callable[[Failure, int], Mapping[str, Any]]
     """Writes the body of an error with its HTTP status."""
+    limits: Mapping[str, Sequence[str]]
+    """The limits and sampling that its requests can tell, as `Request.LIMITS`."""
     call_ids: str = "call_"
     """How ids of calls begin."""
     in_pieces: bool = True

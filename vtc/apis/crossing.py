@@ -118,6 +118,7 @@ def read(
         answer=asking.answer(fields),
         left_out=(
             *(key for key in fields if key not in request.CARRIED and not _is_nothing(fields[key])),
+            *asking.unlimited(fields, request.LIMITS),
             *(["more than one choice"] if request.several else []),
             *(f"tool {name}" for name in hosted),
             *unknown,

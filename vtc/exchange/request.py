@@ -151,8 +151,8 @@ def crossed(
     if (filled := crossing.with_something(asked)) is not asked:
         asked = filled
         told.append(f"nobody said anything: asked {crossing.SOMETHING!r}")
-    if asked.left_out:
-        told.append(f"not told to the server, whose API has no word for it: {', '.join(asked.left_out)}")
+    if left_out := [*asked.left_out, *(name for name in asked.limits if name not in server.limits)]:
+        told.append(f"not told to the server, whose API has no word for it: {', '.join(left_out)}")
     model = model or asked.model.removesuffix("[1m]")  # by which Claude Code asks for a longer context
     fields = server.ask(replace(asked, model=model, stream=asked.stream and not plan.unstreamed))
     kept = {key: value for key, value in fields.items() if key not in plan.drop}

@@ -66,7 +66,8 @@ class Decoder(msgspec.Struct):
         line = object_of(frame.data)
         if line and is_error(line):
             return Decoded(
-                (Failure(str(line.get("error") or line.get("message") or "")),), (*_unknown(line, {"error"}),)
+                (Failure(str(line.get("error") or line.get("message") or "")),),
+                (*_unknown(line, {"error", *_EVERY_LINE}),),
             )
         if not line or not isinstance(line.get("message"), dict):
             return Decoded(at_once=True) if frame.data is None else None

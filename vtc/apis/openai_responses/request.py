@@ -176,7 +176,7 @@ def _flat_names(declared: Sequence[tuple[str, str, str, Json]]) -> Mapping[str, 
 def _told(entry: Json) -> str:
     """The description of a tool, with the grammar of its input if it has one."""
     said, definition = str(entry.get("description") or ""), part_of(entry, "format").get("definition")
-    return f"{said}\n\nThe input follows this grammar:\n{definition}" if definition else said
+    return f"{said}\n\nThe input follows this grammar:\n{definition}".lstrip() if definition else said
 
 
 # Reading
