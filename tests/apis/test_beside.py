@@ -8,7 +8,7 @@ import pytest
 
 from tests.apis import chat, messages
 from vtc.apis import BadRequest
-from vtc.apis.beside import Aside, answer, asked, listed, names_of
+from vtc.apis.beside import Aside, answer, asked, counted, listed, names_of
 
 CLAUDE = {"user-agent": "claude-cli/2.1", "anthropic-version": "2023-06-01"}
 
@@ -40,6 +40,19 @@ def test_a_count_is_of_text_tools_and_images_and_not_of_base64() -> None:
 
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "A" * 100_000}}
     assert 0 < count(tools=None) < count() < count(content=[image]) < 3000
+
+
+@pytest.mark.parametrize(
+    ("body", "count"),
+    [
+        (b'{"count": 7, "tokens": [1]}', 7),
+        (b'{"tokens": [1, 2]}', 2),
+        *((body, None) for body in (b"", b"[]", b"{}", b'{"tokens": 5}', b'{"count": "7"}', b'{"count": 0}')),
+    ],
+)
+def test_a_count_of_the_server_is_read(body: bytes, count: int | None) -> None:
+    found = counted(body)
+    assert found == (None if count is None else b'{"input_tokens":%d}' % count)
 
 
 def test_a_body_that_is_no_request_is_not_counted() -> None:

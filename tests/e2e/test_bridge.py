@@ -13,6 +13,7 @@ import openai
 import pytest
 
 from tests.apis import chat, messages, ollama, pairs, responses, sdks
+from tests.apis.named_events import Json
 from tests.apis.pairs import PAIRS, READ
 from tests.apis.shapes import SHAPES
 from tests.e2e.conftest import PATIENCE, Lab, Start
@@ -236,6 +237,28 @@ async def test_tokens_are_counted_without_the_server(start: Start) -> None:
     assert counted == sorted({*counted})
     assert 700 <= counted[3] - counted[2] <= 1400
     assert lab.upstream.seen == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "status", "count"),
+    [({"count": 77, "tokens": [1]}, 200, 77), ({"tokens": [1, 2, 3]}, 200, 3), ({"error": "no"}, 404, None)],
+)
+async def test_tokens_are_counted_by_a_server_that_can(
+    answer: Json, status: int, count: int | None, start: Start
+) -> None:
+    """And estimated where it does not."""
+    reply = Reply([json.dumps(answer).encode()], JSON, status, framing="length")
+    lab = await start(reply, vtc_upstream_api="openai-chat", vtc_server="vllm", vtc_models=["claude-*=mine"])
+    body = {key: value for key, value in messages.request("hello", model="claude-x").items() if key != "stream"}
+    found = await lab.post(body, path=f"{messages.PATH}/count_tokens?beta=true")
+    assert found.status == 200
+    assert json.loads(found.body)["input_tokens"] == count or (
+        count is None and json.loads(found.body)["input_tokens"] > 9
+    )
+    (seen,) = lab.upstream.seen
+    assert (seen.path, seen.json["model"], seen.json["messages"][-1]["content"]) == ("/tokenize", "mine", "hello")
+    assert len(seen.json["tools"]) == 3
+    assert "hello" in seen.json["content"]
 
 
 async def test_signs_of_life_are_answered(start: Start) -> None:

@@ -9,9 +9,11 @@ GET /api/version, POST /api/show      what Ollama's clients look at first
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
+
+from msgspec.structs import replace
 
 from vtc.apis import anthropic_messages, crossing, ollama_chat, openai_chat, openai_responses, plain_path
 from vtc.apis.crossing import Names
@@ -22,6 +24,9 @@ PER_TOKEN = 3.5
 """Bytes of text a token, about: less for code, more for prose."""
 PER_IMAGE = 1500
 """Tokens of an image, about."""
+COUNT = "/v1/messages/count_tokens"
+TOKENIZE = "/tokenize"
+"""Where vLLM and llama.cpp count tokens."""
 MODELS = "/v1/models"
 """Where servers list their models, whichever API they speak."""
 
@@ -42,7 +47,7 @@ def asked(method: str, path: str, headers: Mapping[str, str]) -> Aside | None:
     if method == "GET" and plain.endswith(MODELS):
         others = openai_responses if "client_version=" in path.partition("?")[2] else openai_chat
         return Aside("models", messages if "anthropic-version" in headers else others.API.name)
-    if method == "POST" and plain.endswith("/v1/messages/count_tokens"):
+    if method == "POST" and plain.endswith(COUNT):
         return Aside("count", messages)
     ollamas: dict[tuple[str, str], Literal["models", "version", "show"]] = {
         ("GET", "/api/tags"): "models",
@@ -67,10 +72,37 @@ def answer(aside: Aside, body: bytes) -> bytes | None:
     return None
 
 
+def question(body: bytes, model: Callable[[str], str]) -> bytes:
+    """Ask a server how long a conversation is, by `TOKENIZE`. Raises `BadRequest`.
+
+    vLLM takes messages and tools, llama.cpp the text. `model` tells by which name the server knows one.
+    """
+    found = _read(body)
+    fields = openai_chat.API.ask(replace(found, model=model(found.model) or found.model))
+    kept = {key: fields[key] for key in ("model", "messages", "tools") if key in fields}
+    return encode({**kept, "content": _text(found), "add_special": True})
+
+
+def counted(body: bytes) -> bytes | None:
+    """Read the server's answer to that, and write it for the client; None if it is none."""
+    try:
+        found = decode(body)
+    except ValueError:
+        return None
+    fields = found if isinstance(found, dict) else {}
+    tokens = fields.get("tokens")
+    count = fields.get("count", len(tokens) if isinstance(tokens, list) else None)
+    return encode({"input_tokens": count}) if isinstance(count, int) and count > 0 else None
+
+
+def _read(body: bytes) -> Asked:
+    request = anthropic_messages.API.request(body)
+    return crossing.read(request, request.messages, request.tools, "auto", Names(request.declared))
+
+
 def _count(body: bytes) -> int:
     """Estimate the tokens of a request, its tools and results among them."""
-    request = anthropic_messages.API.request(body)
-    found = crossing.read(request, request.messages, request.tools, "auto", Names(request.declared))
+    found = _read(body)
     return max(1, round(len(_text(found).encode(errors="replace")) / PER_TOKEN) + PER_IMAGE * _images(found))
 
 
