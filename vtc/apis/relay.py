@@ -68,7 +68,7 @@ class Relay[P: Pipeline]:
         self._choices: dict[int, Choice] = {}
         self._last = Frame(b"", None)  # the last one with deltas
         self.plain: tuple[Frame, Delta, bytes] | None = None
-        """The last frame and its one delta, if all of that left and none of the choice waits."""
+        """The last frame, its one delta and what left for it, if all of that left and none of the choice waits."""
 
     def feed(self, frame: Frame) -> list[bytes]:
         """Take a frame; return what may leave now. Raises `Unread` if it is strict, and then nothing has changed."""
