@@ -115,10 +115,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request asks, in canonical form: all that one API can tell another one.
-
-    Messages have no `source`; what is opaque in them is `media` or a `thought`.
-    """
+    """What a request asks, for servers of any API. Its messages have no `source`, but `media` and a `thought`."""
 
     model: str
     messages: tuple[Message, ...]
