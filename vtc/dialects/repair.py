@@ -29,6 +29,7 @@ class Repair(StrEnum):
     MISSING_CLOSER = "missing-closer", "The call's closing tag is missing where the reply ends or the next call begins."
     WRONG_CLOSER = "wrong-closer", "Another closing tag stands where the call's should."
     CORRUPT_CLOSER = "corrupt-closer", "Of the call's closing tag only a part is there, or it is garbled."
+    SELF_CLOSING = "self-closing", "The call's opening tag closes itself, and the call has no parameters."
     DOUBLED_CLOSER = "doubled-closer", "A parameter's closing tag stands there several times and counts once."
     ORPHAN_CLOSER = "orphan-closer", "A parameter's closing tag stands there that nothing opened."
     MISSING_PARAMETER_CLOSER = (

@@ -67,7 +67,10 @@ def listed(text: str) -> str | None:
 
 
 def read_arguments(name: str, text: str, tool: Tool | None) -> Read:
-    """Read a call whose JSON is the arguments. Raises `NotACall`."""
+    """Read a call whose JSON is the arguments, or a string that holds them. Raises `NotACall`."""
+    if text.startswith('"'):
+        text = _decoded(value_of(text))
+        return Read(name, text, _object(text), tool, repairs=(Repair.ARGUMENTS_ENCODED_TWICE,))
     return Read(name, text, _object(text, "its arguments are no object"), tool)
 
 

@@ -35,6 +35,10 @@ ENDS = "the reply ends inside it"
 MOST_ENDS = 16
 """Places at which an opening tag with attributes is taken to end."""
 
+NOTHING_MORE = Scan("(?P<tail>)", "(?P<tail>)")
+"""Where a call is whole already."""
+_BEGINS_JSON = re.compile(r'[{"]')
+
 type Body = JsonBody | KwargsBody | GemmaBody
 type Search = Callable[[str], object]
 _IN_STRING: Search = re.compile(r'["\\\x00-\x1f]').search
@@ -67,7 +71,8 @@ def ends(inside: InValue | InCall | InJson) -> Refused:
 def open_json(context: Context, call: OpenCall, at: int) -> BeginsJson:
     """Begin arguments that know their own end."""
     hold(context, call, context.cursor.take(at))
-    is_own = call.syntax.body != "params"  # else it is another's writing
+    # Else it is another's writing, or a string that holds the arguments.
+    is_own = call.syntax.body != "params" and not context.cursor.text.startswith('"', context.cursor.at)
     call.json = _body(call.syntax, lenient=context.lenient)
     call.begin_body(in_pieces=is_own and in_pieces(context, call))
     return Verdict.JSON, call
@@ -178,13 +183,35 @@ class InCall:
             self.call.parameters.begin(sole, 0)
             return Verdict.GUESS
         cursor, call = self.context.cursor, self.call
-        ended = cursor.is_blank(cursor.at) and Repair.ORPHAN_CLOSER in call.repairs and call.may_be_empty
+        closed = Repair.ORPHAN_CLOSER in call.repairs and call.may_be_empty
+        ended = cursor.is_blank(cursor.at) and (closed or (call.needs_nothing and not call.in_line))
         if not ended or not mends(self.context, call, Repair.MISSING_CLOSER):
             return self.no_arguments()
         return complete(self.context, call, None)
 
+    def no_closer(self, found: Found) -> Ended:
+        """End a call without parameters and closing tag, as that of its wrapper follows."""
+        return self._without_closer(found)
+
+    def cut_by_call(self, _: Found) -> Ended:
+        """End the same, as the next call follows."""
+        return self._without_closer(None)
+
+    def _without_closer(self, found: Found | None) -> Ended:
+        return self._repaired(Repair.MISSING_CLOSER, found) if self.call.needs_nothing else self.no_arguments()
+
+    def wrong_wrapper(self, found: Found) -> Ended:
+        """End a call without parameters, with a sibling's closing tag where that of its wrapper should follow."""
+        return self._repaired(Repair.WRONG_CLOSER, found) if self.call.may_be_empty else self.no_arguments()
+
+    @property
+    def closed(self) -> Scan:
+        return NOTHING_MORE
+
     def json_arguments(self, found: Found) -> BeginsJson:
-        return open_json(self.context, self.call, self.context.cursor.text.index("{", found.start()))
+        begins = _BEGINS_JSON.search(self.context.cursor.text, found.start())
+        assert begins is not None
+        return open_json(self.context, self.call, begins.start())
 
     def attributes_end(self, found: Found) -> Ended | Literal[Verdict.CONTENT, Verdict.CLOSERS]:
         """End a tag with attributes, unless this is still inside of one."""

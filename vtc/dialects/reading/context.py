@@ -43,6 +43,8 @@ class Verdict(Enum):
     """The call's arguments are JSON, or have another grammar that knows its own end."""
     GUESS = auto()
     """A parameter begins that may be none."""
+    CLOSED = auto()
+    """The call's opening tag closes itself."""
     CLOSERS = auto()
     """The parameters are complete, and the call's closers follow."""
     REFUSED = auto()

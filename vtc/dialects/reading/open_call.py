@@ -161,6 +161,11 @@ class OpenCall:
         """Whether a call without any parameter is one."""
         if self.syntax.dialect.names == "any":
             return True
+        return self.needs_nothing
+
+    @property
+    def needs_nothing(self) -> bool:
+        """Whether it is whole without any parameter: its tool is offered, and requires none."""
         return self.named.tool is not None and not values.required(self.named.schema)
 
     @property

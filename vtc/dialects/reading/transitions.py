@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from vtc.dialects.reading.after_call import NEVER, AfterCall, Invented, Spilled, Undecided
-from vtc.dialects.reading.beginning import next_call
+from vtc.dialects.reading.beginning import next_call, next_closed
 from vtc.dialects.reading.call import InCall, InJson, ends, value_ends
 from vtc.dialects.reading.code import InCode, begin_first_line, begin_in_text, begin_line, open_code
 from vtc.dialects.reading.context import Inside, Outcome, Verdict
@@ -61,7 +61,7 @@ class Row[Of: Inside](NamedTuple):
     """Text is visible as soon as it is read."""
 
 
-_OF_CALL = {Verdict.JSON: State.JSON, Verdict.ATTRIBUTES: State.ATTRIBUTES}
+_OF_CALL = {Verdict.JSON: State.JSON, Verdict.ATTRIBUTES: State.ATTRIBUTES, Verdict.CLOSED: State.CLOSED}
 _REFUSED = {Verdict.REFUSED: State.TEXT}
 _COMPLETE = {**_REFUSED, Verdict.UNDECIDED: State.UNDECIDED}
 _NO_CALL = {**_COMPLETE, Verdict.SPILLED: State.SPILL}
@@ -229,6 +229,9 @@ TABLE: Mapping[State, Row[Any]] = {
                 InCall.param, State.VALUE, {**_REFUSED, Verdict.GUESS: State.GUESS, Verdict.AROUND: State.ARGUMENTS}
             ),
             tail=Step(InCall.no_params, State.AFTER, _NO_CALL),
+            last=Step(InCall.no_closer, State.AFTER, _NO_CALL),
+            wrong=Step(InCall.wrong_wrapper, State.AFTER, _NO_CALL),
+            m=Step(InCall.cut_by_call, State.AFTER, _NO_CALL),
             closer=Step(InCall.orphan, State.ARGUMENTS, _REFUSED),
             json=Step(InCall.json_arguments, State.JSON, {Verdict.JSON: State.JSON}),
         ),
@@ -245,6 +248,11 @@ TABLE: Mapping[State, Row[Any]] = {
         ),
         text=Step(InCall.sole_value, State.SOLE, _REFUSED),
         end=_END_IN_CALL,
+    ),
+    State.CLOSED: Row(
+        InCall,
+        lambda inside: inside.closed,
+        Tokens(tail=_DONE),
     ),
     State.ATTRIBUTES: Row(
         InCall,
@@ -291,6 +299,7 @@ TABLE: Mapping[State, Row[Any]] = {
             tail=Step(InValue.call_closer, State.AFTER, {**_TO_CONTENT, **_NO_CALL}),
             c=Step(InValue.closer_again, State.CLOSING, _TO_CONTENT),
             last=Step(InValue.last_tag, State.AFTER, {**_TO_CONTENT, **_NO_CALL}),
+            wrong=Step(InValue.wrong_wrapper, State.AFTER, {**_TO_CONTENT, **_NO_CALL}),
             m=Step(InValue.call_follows, State.VALUE, _TO_CONTENT),
             garbled=Step(InValue.garbled_opener, State.VALUE, _TO_CONTENT),
         ),
@@ -325,6 +334,7 @@ TABLE: Mapping[State, Row[Any]] = {
             o=Step(AfterCall.closer, State.AFTER, {Verdict.WHOLE: State.WHOLE}),
             invented=Step(AfterCall.invented, State.INVENTED),
             next=Step(next_call, State.ARGUMENTS, {Verdict.JSON: State.JSON}),
+            empty=Step(next_closed, State.CLOSED, {Verdict.CLOSED: State.CLOSED, Verdict.CONTENT: State.TEXT}),
         ),
         otherwise=_NO_MORE,
     ),

@@ -227,6 +227,13 @@ class InValue:
         self._close()
         return complete(self.context, self.call, found)
 
+    def wrong_wrapper(self, found: Found) -> Ended | Content:
+        """Read the call's closing tag, and a sibling's where that of its wrapper should follow."""
+        if self._guess or self._paired or self._nesting.calls or not self.context.lenient:
+            return self.content()
+        self.call.repairs[Repair.WRONG_CLOSER] = None
+        return self.call_closer(found)
+
     def content_or_end(self) -> Ended | Content:
         """Read text after a closer, or the end of the reply, where only closers of the call are missing."""
         cursor = self.context.cursor

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from vtc.dialects.repair import stands_whole
 from vtc.dialects.syntax import pattern, tool_names
 from vtc.dialects.syntax.description import AROUND, LISTS, Description
-from vtc.dialects.syntax.markup import QUOTES, by_spelling, literal, loosened, markup, trimmed, with_attributes
+from vtc.dialects.syntax.markup import QUOTES, by_spelling, literal, loosened, markup, spaced, trimmed, with_attributes
 from vtc.dialects.syntax.parts import Chars, Group, Lit, Maybe, OneOf, Part, Space, whole
 from vtc.dialects.syntax.pattern import Slot
 from vtc.dialects.syntax.tool_names import PREFIXES
@@ -30,6 +30,8 @@ COMMENTS = ("//", "/*", "#")
 """Marks with which models begin a comment in JSON."""
 CODE_BLOCK = Maybe((Lit("```"), Maybe((Lit("json"),)), Space()))
 """The opening fence of a code block that stands inside of a call's tags."""
+ENCODED_TWICE = (Lit('"'), Space(), Lit("{"), Space(), OneOf(('\\"', '}"')))
+"""How arguments begin that are a JSON string with the object in it."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +80,12 @@ class CallSyntax:
         """What stands before the arguments; where the name is the markup, of any tool or of that of this `name`."""
         before, _ = pattern.split(pattern.parse(self.call, "call"), pattern.BODIES)
         slots: dict[str, tuple[Part, ...]] = {
-            "name": (_name(self.dialect, name),),
-            "id": (Chars(r"\w.:\-", 128, "id"),),
-            "index": (Chars(r"\d", 9, "index"),),
+            "name": _spaced_name(self.dialect, name, before),
+            "id": (Space(), Chars(r"\w.:\-", 128, "id"), Space()),
+            "index": (Chars(r"\d", 9, "index"), Space()),
             "number": (Chars(r"\d", 9),),
         }
-        parts = markup(before, self.dialect, slots)
+        parts = spaced(markup(before, self.dialect, slots))
         if self.section:
             opening, _ = pattern.split(pattern.parse(self.section, "section"), ("calls",))
             parts = (*markup(opening, self.dialect, {}), Space(), *parts)
@@ -241,6 +243,8 @@ class CallSyntax:
         for text in self.params:
             before, _ = pattern.split(pattern.parse(text, "param"), ("value",))
             slots = _param_slots(key or Chars(ESCAPED_KEY if self.dialect.entities else KEY, 128, "key"))
+            if not (self.dialect.entities or before[0] == "<"):
+                slots["key"] = (Space(), *slots["key"], Space()) if before[0] != Slot("key") else slots["key"]
             heads.append(with_attributes(loosened(trimmed(markup(before, self.dialect, slots)))))
         return heads
 
@@ -255,6 +259,11 @@ def _param_slots(key: Part) -> dict[str, tuple[Part, ...]]:
         "string": (OneOf(("true", "false"), "string"),),
         "type": (Chars(r"\w", 32, "type"),),
     }
+
+
+def closing_itself(parts: tuple[Part, ...]) -> tuple[Part, ...] | None:
+    """The opening tag of a call that closes itself, `<invoke name="now"/>`; None for a head that ends otherwise."""
+    return (*parts[:-1], Lit("/>")) if parts and parts[-1] == Lit(">") else None
 
 
 def call_syntaxes(dialect: Description) -> list[CallSyntax]:
@@ -293,6 +302,7 @@ def variants(syntax: CallSyntax) -> list[tuple[Part, ...]]:
         empty = [Lit("}")] if syntax.body == "args" else []
         openings = [opening_of_json(*empty, *map(Lit, COMMENTS))]
         openings.append((Lit("{"), *opening_of_json()))
+        openings += [ENCODED_TWICE] * (syntax.body == "args")
         key = Chars(r"\w.\-", MOST_NAME) if syntax.body == "args" else OneOf((*syntax.dialect.json.name, *AROUND))
         openings.append((Lit("{"), Space(), key, Maybe((OneOf(QUOTES),)), Space(), Lit(":")))  # a quote is missing
         if syntax.body == "json":
@@ -318,7 +328,7 @@ def _declared_envelopes(dialect: Description) -> list[tuple[Part, ...]]:
 
     quote = OneOf(QUOTES)
     colon = (quote, Space(), Lit(":"), Space())
-    named = (Space(), quote, _name(dialect), quote)
+    named = (Space(), quote, Space(), _name(dialect), Space(), quote)
     return [
         opening(OneOf(keys.name), quote, Space(), Maybe((Lit(":"),)), *named),
         opening(OneOf(keys.name), Space(), Lit(":"), *named),
@@ -333,6 +343,13 @@ def _declared_envelopes(dialect: Description) -> list[tuple[Part, ...]]:
         ),
         *([opening(Lit(keys.id), *colon, Lit('"'))] if keys.id else []),
     ]
+
+
+def _spaced_name(dialect: Description, name: str, before: Sequence[str | Slot]) -> tuple[Part, ...]:
+    """A name with the white space that models write around it; a tag that is a tool's name begins with that."""
+    at = before.index(Slot("name")) if Slot("name") in before else 0
+    in_tag = dialect.names == "declared" and at > 0 and str(before[at - 1]).endswith("<")
+    return (*([] if in_tag else [Space()]), _name(dialect, name), Space())
 
 
 def _name(dialect: Description, name: str = "") -> Part:

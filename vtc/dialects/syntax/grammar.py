@@ -12,12 +12,22 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 from vtc.dialects.bounded_cache import COMPILED
 from vtc.dialects.syntax.description import SYNONYMS, Description
 from vtc.dialects.syntax.ends import END_OF_LINE, NO_QUOTE, NOTHING
-from vtc.dialects.syntax.forms import CODE_BLOCK, CallSyntax, call_syntaxes, closers, opening_of_json, variants
-from vtc.dialects.syntax.markup import QUOTES
+from vtc.dialects.syntax.forms import (
+    CODE_BLOCK,
+    ENCODED_TWICE,
+    CallSyntax,
+    call_syntaxes,
+    closers,
+    closing_itself,
+    opening_of_json,
+    variants,
+)
+from vtc.dialects.syntax.markup import QUOTES, literal, loosened, trimmed
 from vtc.dialects.syntax.parts import SPACE, AnyOf, Chars, Group, Lit, Maybe, OneOf, Part, Space
 from vtc.dialects.syntax.pattern import Scan, Token, expecting, searching
 from vtc.dialects.syntax.prefilter import Expected, Following, Prefilter
@@ -56,6 +66,8 @@ BLANK_LINE = Token("blank", (Lit("\n"), Maybe((Chars(" \\t\\r", 64),)), Lit("\n"
 type Answer = tuple[tuple[str, ...], tuple[str, ...]]
 """The markers that open an answer, and those that end it: what stands between them is text, whatever it looks like."""
 NO_ANSWER: Answer = ((), ())
+type Opening = Literal["body", "attributes", "closed"]
+"""What follows a head: a body, parameters as attributes, or nothing, as its tag closes itself."""
 type Tags = tuple[tuple[str, str], ...]
 """Pairs of an opening and a closing tag of reasoning; a prompt that ends inside of it opened the first."""
 
@@ -70,6 +82,8 @@ class Head:
     token: Token
     attributes: bool = False
     """The parameters follow as attributes, `<read_file path="a.py"/>`: a malformation of tag-per-tool dialects."""
+    closed: bool = False
+    """It closes itself: the call has no parameters."""
 
 
 class Grammar:
@@ -86,9 +100,9 @@ class Grammar:
         self.heads: dict[str, Head] = {}
         # Those whose tags are the names of tools come last: a tool may be named like another dialect's tag.
         for dialect in sorted(dialects, key=lambda one: one.names == "declared"):
-            for syntax, parts, attributes in _openings(dialect):
-                token = Token(f"h{len(self.heads)}", parts, line_start=syntax.whole_line and not attributes)
-                self.heads[token.name] = Head(syntax, token, attributes)
+            for syntax, parts, kind in _openings(dialect):
+                token = Token(f"h{len(self.heads)}", parts, line_start=syntax.whole_line and kind != "attributes")
+                self.heads[token.name] = Head(syntax, token, kind == "attributes", kind == "closed")
         anywhere = [head for head in self.heads.values() if not head.syntax.whole_reply]
         tokens = [head.token for head in anywhere]
         in_code = [head.token for head in anywhere if head.syntax.dialect.in_code == "call"]
@@ -172,9 +186,11 @@ class Grammar:
         if syntax.closers_alike:
             tokens += [Token(f"closer{i}", syntax.param_tail(i, "")) for i in range(len(own))]
         unquoted = (Lit("{"), Space(), Chars(r"\w", 64), Space(), Lit(":"))
-        for i, opening in enumerate((opening_of_json(Lit("}")), unquoted)):
+        for i, opening in enumerate((opening_of_json(Lit("}")), unquoted, ENCODED_TWICE)):
             tokens.append(Token(f"json{i}", (CODE_BLOCK, *opening)))
-        return expecting([*tokens, *elements, *_missing_tail(tail, loose)])
+        tokens += [Token(f"last{i}", parts) for i, parts in enumerate(syntax.last_tags(name))]
+        following = [] if syntax.dialect.names == "declared" else self._heads_of(syntax.dialect, "m")
+        return expecting([*tokens, *elements, *self._wrong_tail(syntax, name), *following, *_missing_tail(tail, loose)])
 
     def _value(self, syntax: CallSyntax, name: str, index: int, key: str) -> Scan:
         """In a parameter's value: its closer, and what is counted to tell whether that closer is quoted."""
@@ -215,9 +231,18 @@ class Grammar:
                 *(Token(f"m{i}", head) for i, head in enumerate(syntax.quoted_heads(name))),
                 *(Token(f"garbled{i}", parts) for i, parts in enumerate(syntax.param_openers())),
                 *elements,
+                *self._wrong_tail(syntax, name),
                 *_missing_tail(tail, loose),
             ]
         )
+
+    def _wrong_tail(self, syntax: CallSyntax, name: str) -> list[Token]:
+        """The closing tag of a call, and where that of its wrapper should follow a sibling's: </function></tool_call>."""
+        first, *more = syntax.closing_tags(name) or [""]
+        if not more or syntax.section:
+            return []
+        parts = trimmed(loosened(literal(first, syntax.dialect)))
+        return [Token(f"wrong{i}", (*parts, Space(), *orphan)) for i, orphan in enumerate(self._orphans)]
 
     def _tail(self, syntax: CallSyntax, name: str) -> Scan:
         """Behind a JSON body: the call's closers, also with a brace too many or the fence of a code block before them;
@@ -237,7 +262,10 @@ class Grammar:
         """Behind a call: closers that may still come, and in a section its next call."""
         tokens = [*self._closers(syntax), *([] if syntax.whole_reply else self._results)]
         if syntax.dialect.section_required or syntax.whole_reply:  # elsewhere it begins like any call
-            tokens += [Token(f"next{i}", parts) for i, parts in enumerate(_next_heads(syntax))]
+            heads = _next_heads(syntax)
+            closed = map(closing_itself, heads) if syntax.body == "params" else ()
+            tokens += [Token(f"empty{i}", parts) for i, parts in enumerate(closed) if parts]
+            tokens += [Token(f"next{i}", parts) for i, parts in enumerate(heads)]
         return expecting(tokens)
 
     def _closers(self, syntax: CallSyntax) -> list[Token]:
@@ -345,13 +373,16 @@ def _doubtful(orphans: Iterable[tuple[Part, ...]], wrappers: Iterable[str]) -> l
 
 
 @lru_cache(maxsize=1024)
-def _openings(dialect: Description) -> list[tuple[CallSyntax, tuple[Part, ...], bool]]:
-    """The ways a call of a dialect may begin, and whether its parameters then follow as attributes."""
-    found = []
+def _openings(dialect: Description) -> list[tuple[CallSyntax, tuple[Part, ...], Opening]]:
+    """The ways a call of a dialect may begin."""
+    found: list[tuple[CallSyntax, tuple[Part, ...], Opening]] = []
     for syntax in call_syntaxes(dialect):
-        found += [(syntax, parts, False) for parts in variants(syntax)]
+        heads = variants(syntax)
+        if syntax.body == "params":  # a name may hold a slash, too
+            found += [(syntax, closed, "closed") for parts in heads if (closed := closing_itself(parts))]
+        found += [(syntax, parts, "body") for parts in heads]
         if tag := syntax.attribute_head():
-            found.append((syntax, tag, True))
+            found.append((syntax, tag, "attributes"))
     return found
 
 

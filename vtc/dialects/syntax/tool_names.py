@@ -39,6 +39,7 @@ def resolve(written: str, offered: Collection[str]) -> str | None:
     Exactly, then without a known prefix or a namespace, then the only one that differs just in how its namespace is
     set off; then without what an id or a header has besides, with dashes for underscores, and in any case.
     """
+    written = written.strip()
     for name in (written, *(written[len(prefix) :] for prefix in PREFIXES if written.startswith(prefix))):
         if name in offered:
             return name
