@@ -33,6 +33,7 @@ class Made(NamedTuple):
     """Bytes of all of them."""
 
 
+type Damaged = tuple[Literal[Verdict.DAMAGED], OpenCall]
 type Completed = tuple[None, Made] | tuple[Literal[Verdict.UNDECIDED], Made]
 type Spills = tuple[Literal[Verdict.SPILLED], OpenCall]
 type Ended = Completed | Spills | Refused
@@ -68,6 +69,12 @@ def mends(context: Context, call: OpenCall, repair: Repair) -> bool:
     if context.may_mend:
         call.repairs[repair] = None
     return context.may_mend
+
+
+def damage(call: OpenCall, reason: str) -> Damaged:
+    """Note that the strict reading failed; where this call ends must show before it can be repaired."""
+    call.fault = reason
+    return Verdict.DAMAGED, call
 
 
 def refuse(context: Context, call: OpenCall, reason: str, *, stump: bool = False) -> Refused:

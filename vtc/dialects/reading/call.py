@@ -10,11 +10,14 @@ from vtc.dialects.arguments.gemma import GemmaBody
 from vtc.dialects.arguments.json_object import JsonBody
 from vtc.dialects.arguments.kwargs import KwargsBody
 from vtc.dialects.reading.after_call import (
+    NEVER,
     Completed,
+    Damaged,
     Ended,
     Spills,
     accept,
     complete,
+    damage,
     hold,
     in_pieces,
     mends,
@@ -45,14 +48,7 @@ _IN_STRING: Search = re.compile(r'["\\\x00-\x1f]').search
 """Finds what is more than text in a JSON string."""
 
 
-type Damaged = tuple[Literal[Verdict.DAMAGED], OpenCall]
 type BeginsJson = tuple[Literal[Verdict.JSON], OpenCall]
-
-
-def damage(call: OpenCall, reason: str) -> Damaged:
-    """Note that the strict reading failed; where this call ends must show before it can be repaired."""
-    call.fault = reason
-    return Verdict.DAMAGED, call
 
 
 def value_ends(inside: InValue) -> Damaged | Refused:
@@ -112,6 +108,8 @@ class InCall:
 
     @property
     def damaged(self) -> Scan:
+        if self.call.swallows:
+            return NEVER
         return self.context.grammar.damaged(self.call.syntax, self.call.written)
 
     def plain(self, text: str) -> list[Event]:
@@ -159,7 +157,8 @@ class InCall:
         """Keep text that may be the value of the one parameter that the tool needs."""
         if text := self.context.cursor.take(end):
             hold(self.context, self.call, text, value=True)
-        return self.no_arguments() if self.call.text.size > MOST_GUESS else None
+        unsure = self.call.syntax.names_the_tag and self.call.text.size > MOST_GUESS
+        return self.no_arguments() if unsure else None
 
     def sole_end(self, found: Found) -> Ended:
         """End a call whose one parameter has no tags."""
@@ -169,8 +168,12 @@ class InCall:
         self.call.repairs[Repair.SOLE_PARAMETER] = None
         return complete(self.context, self.call, found)
 
-    def sole_tag(self, found: Found) -> Refused:
-        """Read a tag in what may be a value."""
+    def sole_tag(self, found: Found) -> Refused | Literal[Verdict.CONTENT]:
+        """Read a tag in what may be a value, which it belongs to if the call has a marker and it is none of the tool's."""
+        key = found.groupdict().get(f"key_{found.lastgroup}")
+        if key and key not in self.call.named.declared:
+            self.context.cursor.seek = found.end()
+            return Verdict.CONTENT
         return self.sole_value(found.start()) or self.no_arguments()
 
     def nothing(self) -> Ended | Literal[Verdict.CONTENT, Verdict.GUESS]:
@@ -278,6 +281,7 @@ class InCall:
         may = context.complete and not call.text.spilled
         events, rest = call.repaired(context.unknown_tools) if may else ([], "")
         if not events:
+            cursor.again(call.give_back())
             return refuse(context, call, call.fault, stump=call.fault == ENDS)
         cursor.again(rest[max(0, call.text.told - len(events[0].raw)) :])
         return accept(context, call, events)

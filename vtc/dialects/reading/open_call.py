@@ -34,6 +34,8 @@ class OpenCall:
         "_given_id",
         "_index",
         "_lenient",
+        "_next",
+        "_swallowed",
         "_wrong_end",
         "earlier",
         "fault",
@@ -72,6 +74,7 @@ class OpenCall:
         """What of it leaves as it is read; None if it is delivered whole."""
         self._lenient = lenient
         self._wrong_end = 0  # of the body, where a closing tag of another kind ends
+        self._next = self._swallowed = 0  # of the body, where a call that a value may have swallowed begins and ends
         self._index, self._given_id = index, id_
         self._name(written, tools)
 
@@ -190,6 +193,27 @@ class OpenCall:
         self._wrong_end = len(self.text.body) + len(closer)
         self.fault = "its end can be read in two ways"
 
+    @property
+    def swallows(self) -> bool:
+        """True if its last value may have swallowed another call, as it has lost its closer."""
+        return self._swallowed > 0
+
+    def note_next(self, more: int) -> None:
+        """Note that another call follows a closing tag in its value, after some `more` characters."""
+        self._next = len(self.text.body) + more
+
+    def note_end(self) -> None:
+        """Note that the call that its value may have swallowed ends here."""
+        self._swallowed = len(self.text.body)
+
+    def give_back(self) -> str:
+        """Take the text after the call that was swallowed off; return it."""
+        body = self.text.body
+        if not self.swallows or self.text.spilled:
+            return ""
+        self.text.replace_body(body[: self._swallowed])
+        return body[self._swallowed :]
+
     def complete(self, unknown_tools: str) -> list[Call]:
         """The events for what was read; raises `envelope.NotACall`."""
         if self.json is None:
@@ -210,9 +234,16 @@ class OpenCall:
         closers = self.syntax.closing_tags(self.written)
         try:
             if self.json is None:
-                if self.parameters.quotes_calls or not self.parameters.split(body):
+                if self.swallows:
+                    body, rest = body[: self._next], body[self._next :]
+                    if not self.syntax.is_balanced(rest):
+                        return [], ""  # it ends there, and the value quotes
+                elif self.parameters.quotes_calls:
                     return [], ""  # with a call in it, it could be read in two ways
-                return self._events([], unknown_tools), ""
+                if not self.parameters.split(body):
+                    return [], ""
+                self.text.replace_body(body)
+                return self._events([], unknown_tools), rest
             if self._wrong_end:
                 rest = body[self._wrong_end :]
                 if any(closer in rest for closer in closers):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from vtc.dialects.arguments import envelope, parameter, values
+from vtc.dialects.arguments import envelope, parameter, typed_tags, values
 from vtc.dialects.arguments.framing import unframed
 from vtc.dialects.arguments.json_object import dumped
 from vtc.dialects.reading import repairs
@@ -222,6 +223,10 @@ class Parameters:
         if in_section and (inner := parameter.in_cdata(text)) is not None:
             text = inner
             self._repairs.update({Repair.CDATA: None} if strange else {})
+        if dialect.values == "typed" and not is_string and text.lstrip().startswith("<"):
+            with contextlib.suppress(ValueError):
+                self.given[key] = typed_tags.read(text, typed_tags.tag_of(dialect.params[0]), dialect.unescaped)
+                return
         declared, schema, mark = self._named.declared.get(key), self._named.schema, syntax.child_mark
         self.given[key], repair = parameter.read(
             text, key, declared, schema, is_string=is_string, mark=mark, lenient=self._lenient

@@ -244,7 +244,7 @@ TABLE: Mapping[State, Row[Any]] = {
         lambda inside: inside.sole,
         Tokens(
             tail=Step(InCall.sole_end, State.AFTER, _NO_CALL),
-            lt=Step(InCall.sole_tag, State.TEXT, _REFUSED),
+            lt=Step(InCall.sole_tag, State.TEXT, {**_REFUSED, Verdict.CONTENT: State.SOLE}),
         ),
         text=Step(InCall.sole_value, State.SOLE, _REFUSED),
         end=_END_IN_CALL,
@@ -273,8 +273,8 @@ TABLE: Mapping[State, Row[Any]] = {
         Tokens(
             o=Step(InValue.quoted_param, State.VALUE),
             q=Step(InValue.quoted_call, State.VALUE),
-            tail=Step(InValue.quoted_tail, State.VALUE, _REFUSED),
-            lost=Step(InValue.lost_call, State.VALUE, _REFUSED),
+            tail=Step(InValue.quoted_tail, State.VALUE, {**_REFUSED, Verdict.DAMAGED: State.DAMAGED}),
+            lost=Step(InValue.lost_call, State.VALUE, {**_REFUSED, Verdict.DAMAGED: State.DAMAGED}),
             c=Step(InValue.closer, State.CLOSING, _REFUSED),
         ),
         text=Step(InValue.hold, State.VALUE),

@@ -79,9 +79,10 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
     """`declared`: only names (and parameters) of offered tools are markup; all else is text."""
     namespaces: tuple[str, ...] = ()
     """Prefixes that a tag may carry (`antml:`); they are ignored."""
-    values: Literal["json", "python", "repr", "nested"] = "json"
+    values: Literal["json", "python", "repr", "nested", "typed"] = "json"
     """How what is not a string is written: JSON; Python scalars; Python literals throughout; lists and objects as
-    parameters in the parameter, an item's key being `item`. (In keyword arguments strings, too: in double quotes, or
+    parameters in the parameter, an item's key being `item`; the same with the type of each value in its tag, an item
+    having no key. (In keyword arguments strings, too: in double quotes, or
     with `repr` as Python has them.)"""
     codec: Literal["json", "gemma"] = "json"
     """How `{args}` is written: as JSON, or as Gemma 4 does, with bare keys and strings between `string_token`."""

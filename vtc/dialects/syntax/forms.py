@@ -62,6 +62,11 @@ class CallSyntax:
         return self.dialect.cdata or any("{string}" in text for text in self.dialect.params[:1])
 
     @property
+    def names_the_tag(self) -> bool:
+        """True if a call's tag is nothing but the tool's name."""
+        return self.call.startswith("<{name}>")
+
+    @property
     def lists_calls(self) -> bool:
         """True if its section is a list in brackets."""
         before, _, after = self.section.partition("{calls}")
@@ -161,6 +166,23 @@ class CallSyntax:
         opener = loosened(trimmed(markup(before, self.dialect, _param_slots(Chars(key, MOST_NAME, "key")))))
         parts = (*self.param_tail(0, ""), Space(), *opener)
         return [found["key_next"] for found in re.finditer(whole(parts, "next"), body)]
+
+    def is_balanced(self, text: str) -> bool:
+        """True if a text closes no parameter that it does not open."""
+        closer = re.compile(whole(self.param_tail(0, ""), ""))
+        openers = [re.compile(whole(head, f"o{i}")) for i, head in enumerate(self.param_heads())]
+        opened = {found.start(): 1 for opener in openers for found in opener.finditer(text)}
+        depth = 0
+        for _, step in sorted([*opened.items(), *((found.start(), -1) for found in closer.finditer(text))]):
+            depth += step
+            if depth < 0:
+                return False
+        return True
+
+    def following_heads(self, name: str) -> list[tuple[Part, ...]]:
+        """The openers of calls, with what may stand before them, as they follow a call."""
+        calls = [call for call in self.dialect.calls if pattern.body(call) == "params"]
+        return [trimmed(CallSyntax(self.dialect, call).head(name)) for call in calls]
 
     def param_closer(self, key: str) -> str:
         """The closing tag of a parameter, as it is written."""

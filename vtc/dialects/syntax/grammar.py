@@ -196,19 +196,23 @@ class Grammar:
         """In a parameter's value: its closer, and what is counted to tell whether that closer is quoted."""
         close, tail, heads = syntax.param_tail(index, key), syntax.written_tail(name), syntax.quoted_heads(name)
         openers = [*syntax.quoted_params(index, key), *syntax.quoted_elements(index, key)]
+        following = syntax.following_heads(name) if syntax.closers_alike else heads
         return searching(
             [
                 *(Token(f"o{i}", parts) for i, parts in enumerate(openers)),
                 Token("c", close),
                 *(Token(f"q{i}", head) for i, head in enumerate(heads)),
-                *(Token(f"lost{i}", (*tail, Space(), Group(head, "head"))) for i, head in enumerate(heads)),
+                *(Token(f"lost{i}", (*tail, Space(), Group(head, "head"))) for i, head in enumerate(following)),
                 Token("tail", tail),
             ]
         )
 
     def _sole(self, syntax: CallSyntax, name: str) -> Scan:
         """In the value of a call's one parameter without tags: it holds none at all."""
-        return searching([Token("tail", syntax.written_tail(name)), Token("lt", (Lit("<"),))])
+        tags = [(Lit("<"),)] if syntax.names_the_tag else [*syntax.quoted_heads(name), *syntax.param_heads()]
+        return searching(
+            [Token("tail", syntax.written_tail(name)), *(Token(f"lt{i}", tag) for i, tag in enumerate(tags))]
+        )
 
     def _guess(self, syntax: CallSyntax, index: int, key: str) -> Scan:
         """In the value of a parameter that may be none, as no declared one was read yet: it holds no tags."""
@@ -383,7 +387,8 @@ def _openings(dialect: Description) -> list[tuple[CallSyntax, tuple[Part, ...], 
         found += [(syntax, parts, "body") for parts in heads]
         if tag := syntax.attribute_head():
             found.append((syntax, tag, "attributes"))
-    return found
+    # A head that ends in the name is the beginning of others: <tool_call>bash, <tool_call>bash>{
+    return sorted(found, key=lambda one: one[0].body == "params" and isinstance(one[1][-1], Chars | Group))
 
 
 ATTRIBUTES_END = searching(
