@@ -38,8 +38,6 @@ ENDS = "the reply ends inside it"
 MOST_ENDS = 16
 """Places at which an opening tag with attributes is taken to end."""
 
-NOTHING_MORE = Scan("(?P<tail>)", "(?P<tail>)")
-"""Where a call is whole already."""
 _BEGINS_JSON = re.compile(r'[{"]')
 
 type Body = JsonBody | KwargsBody | GemmaBody
@@ -187,7 +185,7 @@ class InCall:
             return Verdict.GUESS
         cursor, call = self.context.cursor, self.call
         closed = Repair.ORPHAN_CLOSER in call.repairs and call.may_be_empty
-        ended = cursor.is_blank(cursor.at) and (closed or (call.needs_nothing and not call.in_line))
+        ended = cursor.is_blank(cursor.at) and (closed or (call.takes_nothing and not call.in_line))
         if not ended or not mends(self.context, call, Repair.MISSING_CLOSER):
             return self.no_arguments()
         return complete(self.context, call, None)
@@ -207,9 +205,9 @@ class InCall:
         """End a call without parameters, with a sibling's closing tag where that of its wrapper should follow."""
         return self._repaired(Repair.WRONG_CLOSER, found) if self.call.may_be_empty else self.no_arguments()
 
-    @property
-    def closed(self) -> Scan:
-        return NOTHING_MORE
+    def closed(self) -> Ended:
+        """End a call whose tag closes itself."""
+        return complete(self.context, self.call, None) if self.call.may_be_empty else self.no_arguments()
 
     def json_arguments(self, found: Found) -> BeginsJson:
         begins = _BEGINS_JSON.search(self.context.cursor.text, found.start())

@@ -172,6 +172,11 @@ class OpenCall:
         return self.named.tool is not None and not values.required(self.named.schema)
 
     @property
+    def takes_nothing(self) -> bool:
+        """Whether it can have no parameter: its tool is offered, and declares none."""
+        return self.named.tool is not None and not self.named.declared
+
+    @property
     def sole_parameter(self) -> str | None:
         """The one parameter that may stand without tags: required text, where the call is no word of a sentence."""
         dialect, tool = self.syntax.dialect, self.named.tool

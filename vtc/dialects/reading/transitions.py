@@ -251,8 +251,9 @@ TABLE: Mapping[State, Row[Any]] = {
     ),
     State.CLOSED: Row(
         InCall,
-        lambda inside: inside.closed,
-        Tokens(tail=_DONE),
+        lambda _: None,
+        Tokens(),
+        otherwise=Step(InCall.closed, State.AFTER, _NO_CALL),
     ),
     State.ATTRIBUTES: Row(
         InCall,
