@@ -116,12 +116,13 @@ def read(
     if not isinstance(name, str):
         raise NotACall(f"the JSON has no {keys.name[0]!r}")
     key = next((key for key in keys.arguments if key in call), "")
-    if not key and needs_arguments:
+    tool = offered(name)
+    parameters = values.properties(tool.parameters) if tool else ()
+    takes_none = keys.may_lack_arguments and tool is not None and not parameters and len(call) == 1
+    if not key and needs_arguments and not takes_none:
         raise NotACall(f"the JSON has no {keys.arguments[0]!r}")
     if "description" in call:
         raise NotACall(DECLARATION)
-    tool = offered(name)
-    parameters = values.properties(tool.parameters) if tool else ()
     about = {named, *keys.name, *_ABOUT_THE_CALL, keys.id}
     if not key:  # what tells of the call elsewhere may be an argument here
         about -= {one for one in parameters if one not in (named, *AROUND) and fields.get(one) not in _KINDS}

@@ -38,6 +38,8 @@ ENDS = "the reply ends inside it"
 MOST_ENDS = 16
 """Places at which an opening tag with attributes is taken to end."""
 
+_PROSE = re.compile(r"[ \t\r]*\n\s*[^\W\d_]")
+"""Words on a line after a call that has lost its closer."""
 _BEGINS_JSON = re.compile(r'[{"]')
 
 type Body = JsonBody | KwargsBody | GemmaBody
@@ -260,6 +262,8 @@ class InCall:
         cursor, call = self.context.cursor, self.call
         if cursor.is_blank(cursor.at) and mends(self.context, call, Repair.MISSING_CLOSER):
             return complete(self.context, call, None)
+        if self.context.lenient and not call.in_line and _PROSE.match(cursor.text, cursor.at):
+            return self._repaired(Repair.MISSING_CLOSER, None)
         closes = bool(call.syntax.tail("")) or call.syntax.whole_line
         reason = "its closing tag is missing" if closes else "a quote follows its JSON"
         if self.context.lenient and not call.text.spilled and not call.syntax.whole_line:

@@ -283,7 +283,7 @@ class OpenCall:
 
     def _events(self, bodies: Sequence[str], unknown_tools: str) -> list[Call]:
         """A call for each JSON body, or one for the tagged parameters; the first stands for all the characters."""
-        self.parameters.check_escapes()
+        self.parameters.check_values()
         dialect = self.syntax.dialect
         events: list[Call] = []
         for read in self._reads(bodies):
@@ -328,7 +328,20 @@ class OpenCall:
         if named.tool is None:
             with contextlib.suppress(envelope.NotACall):  # Kimi: an id stands for the name, which the arguments hold
                 return [envelope.read(body, _PLAIN, needs_arguments=False, offered=offered) for body in bodies]
+            if fitting := [read for body in bodies if (read := self._by_arguments(body))]:
+                return fitting
         return [envelope.read_arguments(self.written, body, named.tool) for body in bodies]
+
+
+    def _by_arguments(self, body: str) -> envelope.Read | None:
+        """Read a call with a bare id for a name, if its arguments fit only one of the offered tools."""
+        if not (self._lenient and tool_names.is_bare_id(self.written)):
+            return None
+        read = envelope.read_arguments(self.written, body, None)
+        fits = [tool for tool in self.named.tools.values() if fitting.declares(tool, read.arguments)]
+        if not read.arguments or len({tool.name for tool in fits}) != 1:
+            return None
+        return read._replace(name=fits[0].name, tool=fits[0], repairs=(*read.repairs, Repair.TOOL_BY_ARGUMENTS))
 
 
 _PLAIN = Envelope()

@@ -34,6 +34,7 @@ class Parameters:
 
     __slots__ = (
         "_begun",
+        "_broken",
         "_half_escaped",
         "_lenient",
         "_named",
@@ -70,6 +71,7 @@ class Parameters:
         """True if all of the call is escaped as in JSON."""
         self._half_escaped = False
         self._twice = ""
+        self._broken = ""
         self.pieces: TaggedPieces | None = None
         """Takes them as they come, where they leave so."""
 
@@ -154,8 +156,10 @@ class Parameters:
             raise envelope.NotACall(f"{self._twice!r} is given twice")
         self._split_absorbed(body)
 
-    def check_escapes(self) -> None:
-        """Raise `envelope.NotACall` if only a part of a value is escaped."""
+    def check_values(self) -> None:
+        """Raise `envelope.NotACall` if only a part of a value is escaped, or its tags are neither list nor object."""
+        if self._broken:
+            raise envelope.NotACall(f"{self._broken!r} is neither a list nor an object")
         if self._half_escaped:
             raise envelope.NotACall("only a part of a value is escaped")
 
@@ -227,6 +231,7 @@ class Parameters:
             with contextlib.suppress(ValueError):
                 self.given[key] = typed_tags.read(text, typed_tags.tag_of(dialect.params[0]), dialect.unescaped)
                 return
+            self._broken = key
         declared, schema, mark = self._named.declared.get(key), self._named.schema, syntax.child_mark
         self.given[key], repair = parameter.read(
             text, key, declared, schema, is_string=is_string, mark=mark, lenient=self._lenient

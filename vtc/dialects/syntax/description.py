@@ -33,6 +33,9 @@ class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """The key of its arguments."""
     id: str = ""
     """The key of the call's id; empty: it has none."""
+    may_lack_arguments: bool = False
+    """An object without the key of the arguments is a call, too, if the tool takes none: where only a model that is
+    known to write so is read, as such an object may be an answer."""
     order: tuple[Literal["id", "name", "arguments"], ...] = ("id", "name", "arguments")
     """In which they are written."""
 
@@ -65,6 +68,8 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
     """Between calls."""
     param_separator: str = ""
     """Between parameters, besides white space."""
+    prompted: str = ""
+    """The text that the prompt ends with, and a reply therefore does not begin with: its first call lacks it."""
     optional: tuple[str, ...] = ()
     """Markers of `call` that models leave out."""
     spellings: tuple[tuple[str, ...], ...] = ()
@@ -173,6 +178,7 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
             return None
         if self.names == "declared":
             if self.sections and self.section_anchor == "message":
+                self = replace(self, json=replace(self.json, may_lack_arguments=False))  # noqa: PLW0642
                 whole = [section.replace("{calls}", call) for section in self.sections for call in self.calls]
                 words = any(text[0].isalnum() or text.startswith("{name}") for text in whole)
                 return None if words else replace(self, section_required=True)

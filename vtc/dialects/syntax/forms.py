@@ -26,6 +26,8 @@ _TAG_NAME = re.compile(r"<[\w:.-]{3,}")
 _TAGS = re.compile(r"(?:<[^<>]*>|\S)+")
 _BETWEEN_TAGS = re.compile(r"\s*\n\s*|(?<=>)\s*(?=<)")
 _BRACKETS = re.compile(r"^[\])}]+(?=<[|/\w]|\[/)")
+IDS = ("id", "call_id", "tool_call_id")
+"""Keys of an id before the name, whatever the dialect's own."""
 COMMENTS = ("//", "/*", "#")
 """Marks with which models begin a comment in JSON."""
 CODE_BLOCK = Maybe((Lit("```"), Maybe((Lit("json"),)), Space()))
@@ -129,7 +131,8 @@ class CallSyntax:
 
     def closing_tags(self, name: str) -> list[str]:
         """The closing tags of the call and of the sections it may stand in, as they are written."""
-        return [tag for text in self._closers_of(name) for tag in _TAGS.findall(text)]
+        tags = [tag for text in self._closers_of(name) for tag in _TAGS.findall(text)]
+        return [*tags, *(bare for tag in tags if (bare := _BRACKETS.sub("", tag)) != tag)]
 
     def closing_markup(self) -> list[tuple[Part, ...]]:
         """The closing tags of any of its calls and of their sections, one by one; without those that hold a name."""
@@ -288,6 +291,10 @@ def closing_itself(parts: tuple[Part, ...]) -> tuple[Part, ...] | None:
     return (*parts[:-1], Lit("/>")) if parts and parts[-1] == Lit(">") else None
 
 
+_COMMA = Maybe((Lit(","), Space()))
+"""A comma too many after the last call of a list."""
+
+
 def call_syntaxes(dialect: Description) -> list[CallSyntax]:
     call_syntaxes = [CallSyntax(dialect, call, section) for section in dialect.sections for call in dialect.calls]
     if not dialect.section_required:
@@ -303,7 +310,13 @@ def closers(syntax: CallSyntax) -> list[tuple[Part, ...]]:
     closers: list[tuple[Part, ...]] = [(Lit(marker),) for marker in dialect.optional if marker in tail]
     for section in [syntax.section] if syntax.whole_reply else dialect.sections:
         if syntax.whole_reply or dialect.section_anchor == "anywhere":
-            closers.append(CallSyntax(dialect, syntax.call, section).section_tail())
+            own = CallSyntax(dialect, syntax.call, section)
+            tail = own.section_tail()
+            if own.lists_calls:  # also with a comma or a bracket too many, or without its marker
+                closers += [(_COMMA, Lit("]"), Space(), *tail), (_COMMA, *tail)]
+                closers += [] if syntax.whole_reply else [(Lit("]"),)]
+            else:
+                closers.append(tail)
     return [closer for closer in closers if closer]
 
 
@@ -325,7 +338,9 @@ def variants(syntax: CallSyntax) -> list[tuple[Part, ...]]:
         openings = [opening_of_json(*empty, *map(Lit, COMMENTS))]
         openings.append((Lit("{"), *opening_of_json()))
         openings += [ENCODED_TWICE] * (syntax.body == "args")
-        key = Chars(r"\w.\-", MOST_NAME) if syntax.body == "args" else OneOf((*syntax.dialect.json.name, *AROUND))
+        keys = syntax.dialect.json
+        bare = (*keys.name, *keys.arguments, *AROUND, *([keys.id] if keys.id else []))
+        key = Chars(r"\w.\-", MOST_NAME) if syntax.body == "args" else OneOf(bare)
         openings.append((Lit("{"), Space(), key, Maybe((OneOf(QUOTES),)), Space(), Lit(":")))  # a quote is missing
         if syntax.body == "json":
             openings.append((Lit("["), Space(), *openings[0]))  # several calls where there should be one
@@ -351,11 +366,14 @@ def _declared_envelopes(dialect: Description) -> list[tuple[Part, ...]]:
     quote = OneOf(QUOTES)
     colon = (quote, Space(), Lit(":"), Space())
     named = (Space(), quote, Space(), _name(dialect), Space(), quote)
+    colon_named = (quote, OneOf(keys.name), *colon, *named)
     return [
         opening(OneOf(keys.name), quote, Space(), Maybe((Lit(":"),)), *named),
         opening(OneOf(keys.name), Space(), Lit(":"), *named),
         (Lit("{"), Space(), OneOf(keys.name), Maybe((quote,)), Space(), Lit(":"), *named),
         opening(OneOf((*keys.arguments, *AROUND)), *colon, Lit("{")),
+        opening(OneOf(IDS), *colon, quote, Chars(r"\w:.\-", MOST_NAME), quote, Space(), Lit(","), Space(), *colon_named),
+        (Lit("{"), *opening(OneOf(keys.name), *colon, *named)),
         opening(Lit("type"), *colon, OneOf(('"function"', '"tool_use"', '"tool_call"'))),
         opening(OneOf(LISTS), *colon, Lit("[")),
         # Of another name, for the report to say so.

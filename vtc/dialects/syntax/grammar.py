@@ -9,6 +9,7 @@ expression of what leaves it; `reader.py` says what happens then.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -103,7 +104,11 @@ class Grammar:
             for syntax, parts, kind in _openings(dialect):
                 token = Token(f"h{len(self.heads)}", parts, line_start=syntax.whole_line and kind != "attributes")
                 self.heads[token.name] = Head(syntax, token, kind == "attributes", kind == "closed")
-        anywhere = [head for head in self.heads.values() if not head.syntax.whole_reply]
+        prompted = self._prompted()
+        first = {token.name for token in prompted}
+        anywhere = [
+            head for head in self.heads.values() if not (head.syntax.whole_reply or head.token.name in first)
+        ]
         tokens = [head.token for head in anywhere]
         in_code = [head.token for head in anywhere if head.syntax.dialect.in_code == "call"]
         think = [Token(f"think{i}", (Lit(tag),)) for i, (tag, _) in enumerate(reasoning)]
@@ -111,16 +116,19 @@ class Grammar:
         dropped = [Token(f"marker{i}", (Lit(marker),)) for i, marker in enumerate(markers)]
         opens, ends = answer
         self.answer = searching([Token(f"answered{i}", (Lit(marker),)) for i, marker in enumerate(ends)])
+        begun = {one.prompted for one in dialects if one.prompted}
+        begins = [(Lit(marker.removeprefix(text)),) for marker in markers for text in begun if marker.startswith(text)]
+        prompted += [Token(f"marker{len(dropped) + i}", parts) for i, parts in enumerate(begins)]
         dropped += [Token(f"answer{i}", (Lit(marker),)) for i, marker in enumerate(opens)]
         whole = [head.token for head in self.heads.values() if head.syntax.whole_reply]
         closed = [Token(f"closed{i}", (Lit(tag),)) for i, (_, tag) in enumerate(reasoning)]
-        self.start = Expected([*think, *closed, *whole, *dropped, FIRST_LINE])
+        self.start = Expected([*think, *closed, *whole, *dropped, *prompted, FIRST_LINE])
         armed = {head.syntax.dialect for head in anywhere}
         self._orphans = _orphans(armed)
         doubtful = _doubtful(self._orphans, _section_openers(armed))
         self.text = Prefilter([*tokens, *dropped, *doubtful, *stray, *QUOTING, *LINES, *FENCES, TICKS])
         again = [Token(token.name, token.parts) for token in doubtful]
-        self.doubtful = Following(self.text, ("h", "ending", "orphan", "wrapper"), again)
+        self.doubtful = Following(self.text, ("h", "ending", "orphan", "wrapper", "bare"), again)
         # In backticks a tag is quoted. Models mix them up: <think>…</thinking>.
         closing = list(dict.fromkeys(tag for _, tag in reasoning))
         closers = [Token(f"quoted{i}", (Lit(f"`{tag}`"),)) for i, tag in enumerate(closing)]
@@ -151,6 +159,19 @@ class Grammar:
         self.undecided = kept(self._undecided)
         self.damaged = kept(self._damaged)
         self.closer = kept(self._closer)
+
+    def _prompted(self) -> list[Token]:
+        """Add the heads with which a reply begins where the prompt ends with the beginning of a call."""
+        found = []
+        for head in [*self.heads.values()]:
+            text, first = head.syntax.dialect.prompted, head.token.parts[0]
+            if not (text and isinstance(first, Lit) and first.text.startswith(text)):
+                continue
+            rest = [Lit(more)] if (more := first.text[len(text) :]) else []
+            token = Token(f"h{len(self.heads)}", trimmed((*rest, *head.token.parts[1:])))
+            self.heads[token.name] = Head(head.syntax, token)
+            found.append(token)
+        return found
 
     def size(self) -> int:
         """Measure the grammar without the scans that are made when they are needed, in bytes."""
@@ -356,9 +377,14 @@ def _section_openers(dialects: Iterable[Description]) -> list[str]:
     """List the tags that open a section of calls, or stand before each."""
     openers = {section.partition("{calls}")[0].strip() for dialect in dialects for section in dialect.sections}
     openers |= {marker for dialect in dialects for marker in dialect.optional}
-    return sorted({*WRAPPERS, *(one for one in openers if one[:1] == "<" and one[:2] != "</")})
+    openers |= {found[0] for dialect in dialects for call in dialect.calls if (found := _FIRST_MARK.match(call))}
+    return sorted({*WRAPPERS, *(one for one in openers if one[:1] in ("<", "[") and one[:2] != "</" and len(one) > 4)})
 
 
+_FIRST_MARK = re.compile(r"<[|｜][^<>{}]*[|｜]>|\[[A-Z_]{4,64}\]|<[\w:.-]+>(?=\s*<)")
+"""Finds the marker that a call begins with, or the tag around it."""
+SPECIAL = re.compile(r"(?:<[|｜][^<>]*[|｜]>|\[[A-Z_]{4,64}\]|\s+)+")
+"""Finds nothing but special tokens, which no one writes by accident."""
 WRAPPERS = ("<tool_calls>", "<function_calls>")
 """Tags around calls that models of any family write, though their dialect has none."""
 
@@ -372,7 +398,10 @@ def _doubtful(orphans: Iterable[tuple[Part, ...]], wrappers: Iterable[str]) -> l
     return [
         *(Token(f"ending{i}", (Lit(end),)) for i, end in enumerate(TURN_ENDS)),
         *(tag for tag in tags if tag.first == "<"),
-        *(Token(f"wrapper{i}", (Lit(opener),)) for i, opener in enumerate(wrappers)),
+        *(
+            Token(f"{'bare' if SPECIAL.fullmatch(opener) else 'wrapper'}{i}", (Lit(opener),))
+            for i, opener in enumerate(wrappers)
+        ),
     ]
 
 

@@ -17,6 +17,15 @@ _WITHOUT_NUMBER = re.compile(r"(?:functions?|call)[._](?P<name>.+?)[._:]\d+")
 """The id of a call as Kimi K2 makes them, and variants of it: `functions.read:0`, `functions_read_0`."""
 
 
+_BARE_ID = re.compile(r"(?:functions?[._])?(?:\d{1,9}|(?:call|toolu|chatcmpl-tool)[_-]?[\w-]{0,64})")
+"""An id of a call that holds no name."""
+
+
+def is_bare_id(written: str) -> bool:
+    """True if nothing but the id of a call stands where its name should."""
+    return _BARE_ID.fullmatch(bare(written)) is not None
+
+
 def bare(written: str) -> str:
     """A name without white space around it and without a known prefix."""
     return unprefixed(written.strip())
