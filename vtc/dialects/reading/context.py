@@ -57,6 +57,8 @@ class Verdict(Enum):
     """The section of calls ends, which must be the whole reply."""
     UNDECIDED = auto()
     """The call is complete, and what follows may show that it is quoted."""
+    CALLS = auto()
+    """The reply begins with a call."""
     REASONING = auto()
     """The reply begins inside of the reasoning."""
     UNKNOWN = auto()

@@ -256,7 +256,9 @@ class OpenCall:
                 self.text.replace_body(body[: self._wrong_end])
                 self.repairs[Repair.WRONG_CLOSER] = None
                 return self.complete(unknown_tools), rest
-            if isinstance(self.json, GemmaBody) and not _JSON.match(body):
+            if isinstance(self.json, KwargsBody):
+                found = repairs.kwargs_body(body, closers)
+            elif isinstance(self.json, GemmaBody) and not _JSON.match(body):
                 found = repairs.gemma_body(body, closers, self.json.quote)
             else:
                 keys = self.syntax.dialect.json if self.syntax.body == "json" else None

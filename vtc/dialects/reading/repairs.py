@@ -12,10 +12,10 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from vtc.dialects.arguments import broken_json
+from vtc.dialects.arguments import broken_json, broken_kwargs
 from vtc.dialects.arguments.broken_json import Expected
 from vtc.dialects.arguments.gemma import GemmaBody, with_quote
-from vtc.dialects.arguments.json_object import JsonBody, items
+from vtc.dialects.arguments.json_object import JsonBody, encodable, items, written
 from vtc.dialects.bounded_cache import COMPILED, PER_CHARACTER
 from vtc.dialects.repair import Repair
 
@@ -84,6 +84,19 @@ def gemma_body(text: str, closers: Sequence[str], quote: str) -> Found | None:
         if one.done and not written[at:].strip() and body != whole:
             return Found([one.text()], [*one.repairs, *notes, *([repair] if repair else [])], len(text))
     return None
+
+
+def kwargs_body(text: str, closers: Sequence[str]) -> Found | None:
+    """The arguments of a Python call with quotes in its strings that are not escaped; None if it cannot be told.
+
+    Only where the call has its end: a bracket, and nothing but closers of the section after it.
+    """
+    inner = _without_closers(text, closers)
+    end = len(inner) + len(text[len(inner) :]) - len(text[len(inner) :].lstrip())
+    if not text.startswith(")", end):
+        return None
+    read = broken_kwargs.read(inner)
+    return Found([encodable(written(dict(read.values)))], sorted(read.repairs), end + 1) if read else None
 
 
 def _without_closers(text: str, closers: Sequence[str]) -> str:

@@ -82,6 +82,7 @@ def _reasoning(here: State) -> Tokens:
     )
 
 
+_NO_THOUGHT = Step(InReasoning.close_unknown, State.START, {Verdict.CONTENT: State.UNKNOWN, Verdict.CALLS: State.TEXT})
 _DOUBT = Step(doubt, State.DOUBT, {Verdict.INDENTED: State.LINE})
 _DOUBT_MORE = Step(InDoubt.more, State.DOUBT, {Verdict.UNBOUNDED: State.TEXT})
 _DONE = Step(InCall.done, State.AFTER, _NO_CALL)
@@ -219,7 +220,7 @@ TABLE: Mapping[State, Row[Any]] = {
     State.UNKNOWN: Row(
         InReasoning,
         lambda inside: inside.scan,
-        _reasoning(State.UNKNOWN),
+        Tokens(_reasoning(State.UNKNOWN), unthink=_NO_THOUGHT),
         text=Step(InReasoning.pass_over, State.UNKNOWN),
         end=Step(InReasoning.none, State.START),
     ),
