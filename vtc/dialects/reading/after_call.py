@@ -238,7 +238,11 @@ class AfterCall:
 
     def ends(self, _: Found) -> None:
         """End the reply, before the section does if that has an end at all."""
-        if not self._open or self._mends(Repair.MISSING_CLOSER):
+        if self.syntax.fence:
+            closed = not self._open and self.context.complete
+        else:
+            closed = not self._open or self._mends(Repair.MISSING_CLOSER)
+        if closed:
             self.whole()
         else:
             self.not_whole()

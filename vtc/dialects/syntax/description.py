@@ -107,6 +107,9 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
     ends at the first, whatever follows."""
     in_code: Literal["text", "call"] = "text"
     """Whether a call inside a Markdown code block or span is a call."""
+    fenced: bool = False
+    """A whole reply that is one closed code block around calls, and nothing else, is these calls. So it is for the
+    dialects of a model that is known."""
     json: Envelope = Envelope()
     """The keys of `{json}`."""
     result: str = "{result}"

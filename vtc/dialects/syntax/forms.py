@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from vtc.dialects.repair import stands_whole
@@ -30,6 +30,8 @@ IDS = ("id", "call_id", "tool_call_id")
 """Keys of an id before the name, whatever the dialect's own."""
 COMMENTS = ("//", "/*", "#")
 """Marks with which models begin a comment in JSON."""
+CODE_FENCES = ("```", "~~~")
+"""What a code block begins and ends with."""
 CODE_BLOCK = Maybe((Lit("```"), Maybe((Lit("json"),)), Space()))
 """The opening fence of a code block that stands inside of a call's tags."""
 ENCODED_TWICE = (Lit('"'), Space(), Lit("{"), Space(), OneOf(('\\"', '}"')))
@@ -43,6 +45,8 @@ class CallSyntax:
     dialect: Description
     call: str
     section: str = ""
+    fence: str = ""
+    """The fence of the code block that holds the calls and is the whole reply; empty if there is none."""
 
     @cached_property
     def body(self) -> str:
@@ -51,7 +55,7 @@ class CallSyntax:
 
     @cached_property
     def whole_reply(self) -> bool:
-        return bool(self.section) and self.dialect.section_anchor == "message"
+        return bool(self.fence) or (bool(self.section) and self.dialect.section_anchor == "message")
 
     @cached_property
     def child_mark(self) -> str:
@@ -72,16 +76,16 @@ class CallSyntax:
     def lists_calls(self) -> bool:
         """True if its section is a list in brackets."""
         before, _, after = self.section.partition("{calls}")
-        return before.endswith("[") and after.startswith("]")
+        return before.rstrip().endswith("[") and after.lstrip().startswith("]")
 
     def unoffered(self, written: str, repairs: Collection[str], *, in_json: bool) -> str | None:
         """The name of a tool that is not offered; None if a call that took these repairs is none of such a tool."""
-        is_call = self.dialect.is_framed and stands_whole(repairs, in_json=in_json)
+        is_call = self.dialect.is_framed and not self.fence and stands_whole(repairs, in_json=in_json)
         return tool_names.unoffered(written) if is_call else None
 
     @property
     def whole_line(self) -> bool:
-        return self.dialect.anchor == "line" and not self.section
+        return self.dialect.anchor == "line" and not (self.section or self.fence)
 
     def head(self, name: str = "") -> tuple[Part, ...]:
         """What stands before the arguments; where the name is the markup, of any tool or of that of this `name`."""
@@ -96,11 +100,14 @@ class CallSyntax:
         if self.section:
             opening, _ = pattern.split(pattern.parse(self.section, "section"), ("calls",))
             parts = (*markup(opening, self.dialect, {}), Space(), *parts)
+        if self.fence:
+            info = (Maybe((Chars(r"\w+\-", 32),)), Maybe((Chars(r" \t\r", 8),)), Lit("\n"), Space())
+            return (Lit(self.fence), *info, *trimmed(parts))
         return trimmed(parts)
 
     def attribute_head(self) -> tuple[Part, ...] | None:
         """The beginning of a call with attributes, if the tool's name is the tag; up to the first value."""
-        if self.dialect.names == "any" or self.section or not self.call.startswith("<{name}>"):
+        if self.dialect.names == "any" or self.section or self.fence or not self.call.startswith("<{name}>"):
             return None
         attribute = (Chars(KEY, 128, "key"), Space(), Lit("="), Space(), OneOf(QUOTES))
         return (Lit("<"), _name(self.dialect), Chars(r"\s", 16), Group(attribute, "attribute"))
@@ -124,10 +131,11 @@ class CallSyntax:
         return tuple(inner for part in tail for inner in (part.parts if isinstance(part, Maybe) else (part,)))
 
     def section_tail(self) -> tuple[Part, ...]:
-        if not self.section:
-            return ()
-        _, closing = pattern.split(pattern.parse(self.section, "section"), ("calls",))
-        return trimmed(markup(closing, self.dialect, {}))
+        tail: tuple[Part, ...] = ()
+        if self.section:
+            _, closing = pattern.split(pattern.parse(self.section, "section"), ("calls",))
+            tail = trimmed(markup(closing, self.dialect, {}))
+        return trimmed((*tail, Space(), Lit(self.fence))) if self.fence else tail
 
     def closing_tags(self, name: str) -> list[str]:
         """The closing tags of the call and of the sections it may stand in, as they are written."""
@@ -291,14 +299,12 @@ def closing_itself(parts: tuple[Part, ...]) -> tuple[Part, ...] | None:
     return (*parts[:-1], Lit("/>")) if parts and parts[-1] == Lit(">") else None
 
 
-_COMMA = Maybe((Lit(","), Space()))
-"""A comma too many after the last call of a list."""
-
-
 def call_syntaxes(dialect: Description) -> list[CallSyntax]:
     call_syntaxes = [CallSyntax(dialect, call, section) for section in dialect.sections for call in dialect.calls]
     if not dialect.section_required:
         call_syntaxes += [CallSyntax(dialect, call) for call in dialect.calls]
+    if dialect.fenced and dialect.is_framed and dialect.may_be_quoted:
+        call_syntaxes += [replace(syntax, fence=fence) for syntax in call_syntaxes for fence in CODE_FENCES]
     return call_syntaxes
 
 
@@ -310,10 +316,11 @@ def closers(syntax: CallSyntax) -> list[tuple[Part, ...]]:
     closers: list[tuple[Part, ...]] = [(Lit(marker),) for marker in dialect.optional if marker in tail]
     for section in [syntax.section] if syntax.whole_reply else dialect.sections:
         if syntax.whole_reply or dialect.section_anchor == "anywhere":
-            own = CallSyntax(dialect, syntax.call, section)
+            own = CallSyntax(dialect, syntax.call, section, syntax.fence)
             tail = own.section_tail()
             if own.lists_calls:  # also with a comma or a bracket too many, or without its marker
-                closers += [(_COMMA, Lit("]"), Space(), *tail), (_COMMA, *tail)]
+                more = ((), (Lit(","), Space()), (Lit("]"), Space()), (Lit(","), Space(), Lit("]"), Space()))
+                closers += [(*one, *tail) for one in reversed(more)]
                 closers += [] if syntax.whole_reply else [(Lit("]"),)]
             else:
                 closers.append(tail)
