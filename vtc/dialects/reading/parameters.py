@@ -227,12 +227,13 @@ class Parameters:
         if in_section and (inner := parameter.in_cdata(text)) is not None:
             text = inner
             self._repairs.update({Repair.CDATA: None} if strange else {})
-        if dialect.values == "typed" and not is_string and text.lstrip().startswith("<"):
+        declared, schema, mark = self._named.declared.get(key), self._named.schema, syntax.child_mark
+        no_text = is_string is False or (declared is not None and not values.takes_text(declared, schema))
+        if dialect.values == "typed" and not is_string and no_text and text.lstrip().startswith("<"):
             with contextlib.suppress(ValueError):
                 self.given[key] = typed_tags.read(text, typed_tags.tag_of(dialect.params[0]), dialect.unescaped)
                 return
             self._broken = key
-        declared, schema, mark = self._named.declared.get(key), self._named.schema, syntax.child_mark
         self.given[key], repair = parameter.read(
             text, key, declared, schema, is_string=is_string, mark=mark, lenient=self._lenient
         )
