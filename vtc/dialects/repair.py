@@ -87,7 +87,10 @@ class Repair(StrEnum):
 
     # Where it stands
     TOOL_NAME = "tool-name", "The name has a prefix, a number, markup, or is repeated; it means an offered tool."
-    TOOL_BY_ARGUMENTS = "tool-by-arguments", "A bare id stands for the name; only one offered tool takes these arguments."
+    TOOL_BY_ARGUMENTS = (
+        "tool-by-arguments",
+        "A bare id stands for the name; only one offered tool takes these arguments.",
+    )
     CALL_IN_NAME = "call-in-name", "The text of the call stands in the name of a server's own call."
     WRITTEN_TWICE = "written-twice", "The arguments stand there several times, each time the same."
     SOLE_PARAMETER = "sole-parameter", "The arguments are the text of the one parameter that the tool requires."

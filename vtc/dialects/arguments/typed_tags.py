@@ -93,4 +93,5 @@ def _of_children(node: _Node, kind: str) -> Any:
 
 def kind_of(value: Any) -> str:
     """The type that a value's tag says."""
-    return "raw" if isinstance(value, str) else {dict: "dict", list: "list"}.get(type(value), "json")
+    kinds: dict[type, str] = {str: "raw", dict: "dict", list: "list"}
+    return kinds.get(type(value), "json")

@@ -169,7 +169,7 @@ class InCall:
         return complete(self.context, self.call, found)
 
     def sole_tag(self, found: Found) -> Refused | Literal[Verdict.CONTENT]:
-        """Read a tag in what may be a value: of the value's own if it is none of the tool's and text stands before it."""
+        """Read a tag in what may be a value: content if it is none of the tool's, and text stands before it."""
         key, cursor = found.groupdict().get(f"key_{found.lastgroup}"), self.context.cursor
         text = self.call.text.body + cursor.text[cursor.at : found.start()]
         if key and key not in self.call.named.declared and text.strip():

@@ -16,7 +16,7 @@ from vtc.dialects.reading.context import Context, SaysText, Verdict
 from vtc.dialects.reading.cursor import Found
 from vtc.dialects.reading.speech import Last
 from vtc.dialects.reading.text import InText
-from vtc.dialects.syntax.grammar import SPECIAL
+from vtc.dialects.syntax.doubtful import SPECIAL
 from vtc.dialects.syntax.pattern import Scan
 from vtc.events import Markup, Refusal
 
@@ -69,9 +69,10 @@ class InDoubt(SaysText):
         return begin_call(self, found)
 
     def _is_empty(self) -> bool:
-        """True for the special tokens of a call or a section of which no more is there; not where words speak of them."""
+        """True for the special tokens of a call or a section of which no more is there, if no words speak of them."""
         context, cursor = self.context, self.context.cursor
-        spoken = context.speech.in_line and (context.speech.space or not SPECIAL.fullmatch(cursor.text, cursor.at, cursor.seek))
+        alone = SPECIAL.fullmatch(cursor.text, cursor.at, cursor.seek)
+        spoken = context.speech.in_line and (context.speech.space or not alone)
         ends = context.may_mend and cursor.is_blank(cursor.seek)
         return not spoken and not self._opens and (ends or self._closes)
 

@@ -330,10 +330,9 @@ class OpenCall:
         if named.tool is None:
             with contextlib.suppress(envelope.NotACall):  # Kimi: an id stands for the name, which the arguments hold
                 return [envelope.read(body, _PLAIN, needs_arguments=False, offered=offered) for body in bodies]
-            if fitting := [read for body in bodies if (read := self._by_arguments(body))]:
-                return fitting
+            if found := self._by_arguments(bodies[0]):
+                return [found]
         return [envelope.read_arguments(self.written, body, named.tool) for body in bodies]
-
 
     def _by_arguments(self, body: str) -> envelope.Read | None:
         """Read a call with a bare id for a name, if its arguments fit only one of the offered tools."""

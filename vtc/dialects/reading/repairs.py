@@ -75,13 +75,13 @@ def gemma_body(text: str, closers: Sequence[str], quote: str) -> Found | None:
     whole = text.strip()
     body, corrupt = without_corrupt_closer(_without_closers(whole, closers), closers)
     notes = [Repair.CORRUPT_CLOSER] if corrupt else []
-    for written, repair in ((body, ""), (with_quote(body, quote), Repair.JSON_MISSING_QUOTE), (body, Repair.JSON_CUT)):
+    for tried, repair in ((body, ""), (with_quote(body, quote), Repair.JSON_MISSING_QUOTE), (body, Repair.JSON_CUT)):
         one = GemmaBody(quote)
-        at = one.feed(written, 0, final=True)
+        at = one.feed(tried, 0, final=True)
         shows_its_end = not (one.error or one.in_string) and body.endswith(("}", "]", '"', quote))
         if repair == Repair.JSON_CUT and shows_its_end:
             one.close()
-        if one.done and not written[at:].strip() and body != whole:
+        if one.done and not tried[at:].strip() and body != whole:
             return Found([one.text()], [*one.repairs, *notes, *([repair] if repair else [])], len(text))
     return None
 

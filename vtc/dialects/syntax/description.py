@@ -181,7 +181,7 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
             return None
         if self.names == "declared":
             if self.sections and self.section_anchor == "message":
-                self = replace(self, json=replace(self.json, may_lack_arguments=False))  # noqa: PLW0642
+                self = replace(self, json=replace(self.json, may_lack_arguments=False))
                 whole = [section.replace("{calls}", call) for section in self.sections for call in self.calls]
                 words = any(text[0].isalnum() or text.startswith("{name}") for text in whole)
                 return None if words else replace(self, section_required=True)

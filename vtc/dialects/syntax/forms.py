@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from vtc.dialects.repair import stands_whole
 from vtc.dialects.syntax import pattern, tool_names
-from vtc.dialects.syntax.description import AROUND, LISTS, Description
+from vtc.dialects.syntax.description import AROUND, Description
 from vtc.dialects.syntax.markup import QUOTES, by_spelling, literal, loosened, markup, spaced, trimmed, with_attributes
+from vtc.dialects.syntax.openings import (
+    ENCODED_TWICE,
+    MOST_NAME,
+    declared_envelopes,
+    opening_of_json,
+    spaced_name,
+    tool_name,
+)
 from vtc.dialects.syntax.parts import Chars, Group, Lit, Maybe, OneOf, Part, Space, whole
 from vtc.dialects.syntax.pattern import Slot
-from vtc.dialects.syntax.tool_names import PREFIXES
 
-NAME = r"\w.:\-/"
-MOST_NAME = 128
-"""Characters of a tool's name; no text is a call of one with more."""
 KEY = r"^\s<>\"'=/\\"
 ESCAPED_KEY = r"^\"\\"
 """Characters of a key in an attribute that entities stand for its quotes in."""
@@ -26,16 +30,12 @@ _TAG_NAME = re.compile(r"<[\w:.-]{3,}")
 _TAGS = re.compile(r"(?:<[^<>]*>|\S)+")
 _BETWEEN_TAGS = re.compile(r"\s*\n\s*|(?<=>)\s*(?=<)")
 _BRACKETS = re.compile(r"^[\])}]+(?=<[|/\w]|\[/)")
-IDS = ("id", "call_id", "tool_call_id")
-"""Keys of an id before the name, whatever the dialect's own."""
 COMMENTS = ("//", "/*", "#")
 """Marks with which models begin a comment in JSON."""
 CODE_FENCES = ("```", "~~~")
 """What a code block begins and ends with."""
 CODE_BLOCK = Maybe((Lit("```"), Maybe((Lit("json"),)), Space()))
 """The opening fence of a code block that stands inside of a call's tags."""
-ENCODED_TWICE = (Lit('"'), Space(), Lit("{"), Space(), OneOf(('\\"', '}"')))
-"""How arguments begin that are a JSON string with the object in it."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class CallSyntax:
         """What stands before the arguments; where the name is the markup, of any tool or of that of this `name`."""
         before, _ = pattern.split(pattern.parse(self.call, "call"), pattern.BODIES)
         slots: dict[str, tuple[Part, ...]] = {
-            "name": _spaced_name(self.dialect, name, before),
+            "name": spaced_name(self.dialect, name, before),
             "id": (Space(), Chars(r"\w.:\-", 128, "id"), Space()),
             "index": (Chars(r"\d", 9, "index"), Space()),
             "number": (Chars(r"\d", 9),),
@@ -110,7 +110,7 @@ class CallSyntax:
         if self.dialect.names == "any" or self.section or self.fence or not self.call.startswith("<{name}>"):
             return None
         attribute = (Chars(KEY, 128, "key"), Space(), Lit("="), Space(), OneOf(QUOTES))
-        return (Lit("<"), _name(self.dialect), Chars(r"\s", 16), Group(attribute, "attribute"))
+        return (Lit("<"), tool_name(self.dialect), Chars(r"\s", 16), Group(attribute, "attribute"))
 
     def tail(self, name: str) -> tuple[Part, ...]:
         """What must follow the arguments of a call that was written with this name."""
@@ -304,7 +304,9 @@ def call_syntaxes(dialect: Description) -> list[CallSyntax]:
     if not dialect.section_required:
         call_syntaxes += [CallSyntax(dialect, call) for call in dialect.calls]
     if dialect.fenced and dialect.is_framed and dialect.may_be_quoted:
-        call_syntaxes += [replace(syntax, fence=fence) for syntax in call_syntaxes for fence in CODE_FENCES]
+        # As the dialect itself writes them: other ways of writing are rather what a text about it shows.
+        written = [syntax for syntax in call_syntaxes if syntax.call == dialect.calls[0]]
+        call_syntaxes += [replace(syntax, fence=fence) for syntax in written for fence in CODE_FENCES]
     return call_syntaxes
 
 
@@ -317,13 +319,18 @@ def closers(syntax: CallSyntax) -> list[tuple[Part, ...]]:
     for section in [syntax.section] if syntax.whole_reply else dialect.sections:
         if syntax.whole_reply or dialect.section_anchor == "anywhere":
             own = CallSyntax(dialect, syntax.call, section, syntax.fence)
-            tail = own.section_tail()
+            closing = own.section_tail()
             if own.lists_calls:  # also with a comma or a bracket too many, or without its marker
-                more = ((), (Lit(","), Space()), (Lit("]"), Space()), (Lit(","), Space(), Lit("]"), Space()))
-                closers += [(*one, *tail) for one in reversed(more)]
+                more: tuple[tuple[Part, ...], ...] = (
+                    (),
+                    (Lit(","), Space()),
+                    (Lit("]"), Space()),
+                    (Lit(","), Space(), Lit("]"), Space()),
+                )
+                closers += [(*one, *closing) for one in reversed(more)]
                 closers += [] if syntax.whole_reply else [(Lit("]"),)]
             else:
-                closers.append(tail)
+                closers.append(closing)
     return [closer for closer in closers if closer]
 
 
@@ -337,7 +344,7 @@ def variants(syntax: CallSyntax) -> list[tuple[Part, ...]]:
     if syntax.body in ("params", "kwargs"):
         return heads
     if syntax.body == "json" and syntax.dialect.names == "declared":
-        openings = _declared_envelopes(syntax.dialect)
+        openings = declared_envelopes(syntax.dialect)
     elif syntax.dialect.codec == "gemma":
         openings = [(Lit("{"),)]
     else:
@@ -356,53 +363,3 @@ def variants(syntax: CallSyntax) -> list[tuple[Part, ...]]:
         for parts in heads
         for opening in openings
     ]
-
-
-def opening_of_json(*others: Part) -> tuple[Part, ...]:
-    words = (*QUOTES, *(part.text for part in others if isinstance(part, Lit)))
-    return (Lit("{"), Space(), OneOf(words))
-
-
-def _declared_envelopes(dialect: Description) -> list[tuple[Part, ...]]:
-    """Beginnings of a JSON object that can be a call of an offered tool, and hardly anything else."""
-    keys = dialect.json
-
-    def opening(*parts: Part) -> tuple[Part, ...]:
-        return (Lit("{"), Space(), OneOf(QUOTES), *parts)
-
-    quote = OneOf(QUOTES)
-    colon = (quote, Space(), Lit(":"), Space())
-    named = (Space(), quote, Space(), _name(dialect), Space(), quote)
-    colon_named = (quote, OneOf(keys.name), *colon, *named)
-    return [
-        opening(OneOf(keys.name), quote, Space(), Maybe((Lit(":"),)), *named),
-        opening(OneOf(keys.name), Space(), Lit(":"), *named),
-        (Lit("{"), Space(), OneOf(keys.name), Maybe((quote,)), Space(), Lit(":"), *named),
-        opening(OneOf((*keys.arguments, *AROUND)), *colon, Lit("{")),
-        opening(OneOf(IDS), *colon, quote, Chars(r"\w:.\-", MOST_NAME), quote, Space(), Lit(","), Space(), *colon_named),
-        (Lit("{"), *opening(OneOf(keys.name), *colon, *named)),
-        opening(Lit("type"), *colon, OneOf(('"function"', '"tool_use"', '"tool_call"'))),
-        opening(OneOf(LISTS), *colon, Lit("[")),
-        # Of another name, for the report to say so.
-        opening(
-            *(OneOf(keys.name), *colon, quote, Chars(NAME, 128), quote, Space(), Lit(","), Space()),
-            *(quote, OneOf(keys.arguments), *colon, Lit("{")),
-        ),
-        *([opening(Lit(keys.id), *colon, Lit('"'))] if keys.id else []),
-    ]
-
-
-def _spaced_name(dialect: Description, name: str, before: Sequence[str | Slot]) -> tuple[Part, ...]:
-    """A name with the white space that models write around it; a tag that is a tool's name begins with that."""
-    at = before.index(Slot("name")) if Slot("name") in before else 0
-    in_tag = dialect.names == "declared" and at > 0 and str(before[at - 1]).endswith("<")
-    return (*([] if in_tag else [Space()]), _name(dialect, name), Space())
-
-
-def _name(dialect: Description, name: str = "") -> Part:
-    """The name of any tool, or where it is the markup this one; the reader looks whether such a name is offered."""
-    if dialect.names == "any":
-        return Chars(NAME, MOST_NAME, "name")
-    if name:
-        return Group((Maybe((OneOf(PREFIXES),)), OneOf((name,), any_case=True)), "name")
-    return Group((Group((Chars(r"\w", 1), Maybe((Chars(NAME, MOST_NAME - 1),))), pattern.OFFERED),), "name")

@@ -9,7 +9,6 @@ expression of what leaves it; `reader.py` says what happens then.
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -17,19 +16,19 @@ from typing import Literal
 
 from vtc.dialects.bounded_cache import COMPILED
 from vtc.dialects.syntax.description import SYNONYMS, Description
+from vtc.dialects.syntax.doubtful import TURN_ENDS, doubtful, orphans, section_openers
 from vtc.dialects.syntax.ends import END_OF_LINE, NO_QUOTE, NOTHING
 from vtc.dialects.syntax.forms import (
     CODE_BLOCK,
-    ENCODED_TWICE,
     CallSyntax,
     call_syntaxes,
     closers,
     closing_itself,
-    opening_of_json,
     variants,
 )
 from vtc.dialects.syntax.markup import QUOTES, literal, loosened, trimmed
-from vtc.dialects.syntax.parts import SPACE, AnyOf, Chars, Group, Lit, Maybe, OneOf, Part, Space
+from vtc.dialects.syntax.openings import ENCODED_TWICE, opening_of_json
+from vtc.dialects.syntax.parts import SPACE, Chars, Group, Lit, Maybe, OneOf, Part, Space
 from vtc.dialects.syntax.pattern import Scan, Token, expecting, searching
 from vtc.dialects.syntax.prefilter import Expected, Following, Prefilter
 
@@ -106,9 +105,7 @@ class Grammar:
                 self.heads[token.name] = Head(syntax, token, kind == "attributes", kind == "closed")
         prompted = self._prompted()
         first = {token.name for token in prompted}
-        anywhere = [
-            head for head in self.heads.values() if not (head.syntax.whole_reply or head.token.name in first)
-        ]
+        anywhere = [head for head in self.heads.values() if not (head.syntax.whole_reply or head.token.name in first)]
         tokens = [head.token for head in anywhere]
         in_code = [head.token for head in anywhere if head.syntax.dialect.in_code == "call"]
         think = [Token(f"think{i}", (Lit(tag),)) for i, (tag, _) in enumerate(reasoning)]
@@ -124,10 +121,10 @@ class Grammar:
         closed = [Token(f"closed{i}", (Lit(tag),)) for i, (_, tag) in enumerate(reasoning)]
         self.start = Expected([*think, *closed, *whole, *dropped, *prompted, FIRST_LINE])
         armed = {head.syntax.dialect for head in anywhere}
-        self._orphans = _orphans(armed)
-        doubtful = _doubtful(self._orphans, _section_openers(armed))
-        self.text = Prefilter([*tokens, *dropped, *doubtful, *stray, *QUOTING, *LINES, *FENCES, TICKS])
-        again = [Token(token.name, token.parts) for token in doubtful]
+        self._orphans = orphans(armed)
+        in_doubt = doubtful(self._orphans, section_openers(armed))
+        self.text = Prefilter([*tokens, *dropped, *in_doubt, *stray, *QUOTING, *LINES, *FENCES, TICKS])
+        again = [Token(token.name, token.parts) for token in in_doubt]
         self.doubtful = Following(self.text, ("h", "ending", "orphan", "wrapper", "bare"), again)
         # In backticks a tag is quoted. Models mix them up: <think>…</thinking>.
         closing = list(dict.fromkeys(tag for _, tag in reasoning))
@@ -262,7 +259,7 @@ class Grammar:
         )
 
     def _wrong_tail(self, syntax: CallSyntax, name: str) -> list[Token]:
-        """The closing tag of a call, and where that of its wrapper should follow a sibling's: </function></tool_call>."""
+        """The closing tag of a call, and a sibling's where that of its wrapper should follow."""
         first, *more = syntax.closing_tags(name) or [""]
         if not more or syntax.section:
             return []
@@ -345,18 +342,6 @@ def _next_heads(syntax: CallSyntax) -> list[tuple[Part, ...]]:
     return [parts for parts in heads if isinstance(parts[0], Lit) or not comma]
 
 
-def _orphans(dialects: Iterable[Description]) -> list[tuple[Part, ...]]:
-    """List the closing tags of some dialects: those that begin alike as one, as there are many."""
-    found = [parts for dialect in dialects for one in call_syntaxes(dialect) for parts in one.closing_markup()]
-    found += [(Lit(wrapper.replace("<", "</")),) for wrapper in WRAPPERS]
-    alike: dict[str, dict[tuple[Part, ...], None]] = {}
-    for first, *rest in found:
-        assert isinstance(first, Lit)
-        begins, more = first.text[:2], first.text[2:]
-        alike.setdefault(begins, {})[(*([Lit(more)] if more else []), *rest)] = None
-    return [(Lit(begins), AnyOf(tuple(choices))) for begins, choices in sorted(alike.items())]
-
-
 def _missing_tail(written: tuple[Part, ...], loose: tuple[Part, ...]) -> list[Token]:
     """The closers of a call where all may be missing. They match anywhere, so they come after all other tokens."""
     return [Token("tail1", loose)] if loose != written else []
@@ -367,42 +352,6 @@ def _param_tokens(syntax: CallSyntax, between: tuple[Part, ...] = ()) -> tuple[l
     tokens = [Token(f"p{i}", (*between, *parts)) for i, parts in enumerate(syntax.param_heads())]
     own = len(syntax.dialect.params)
     return sorted(tokens[:own], key=lambda token: -len(token.parts)), tokens[own:]
-
-
-TURN_ENDS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<end_of_turn>", "<eos>", "</s>")
-"""How the templates of many families end a turn. Servers that keep special tokens show them."""
-
-
-def _section_openers(dialects: Iterable[Description]) -> list[str]:
-    """List the tags that open a section of calls, or stand before each."""
-    openers = {section.partition("{calls}")[0].strip() for dialect in dialects for section in dialect.sections}
-    openers |= {marker for dialect in dialects for marker in dialect.optional}
-    openers |= {found[0] for dialect in dialects for call in dialect.calls if (found := _FIRST_MARK.match(call))}
-    return sorted({*WRAPPERS, *(one for one in openers if one[:1] in ("<", "[") and one[:2] != "</" and len(one) > 4)})
-
-
-_FIRST_MARK = re.compile(r"<[|｜][^<>{}]*[|｜]>|\[[A-Z_]{4,64}\]|<[\w:.-]+>(?=\s*<)")
-"""Finds the marker that a call begins with, or the tag around it."""
-SPECIAL = re.compile(r"(?:<[|｜][^<>]*[|｜]>|\[[A-Z_]{4,64}\]|\s+)+")
-"""Finds nothing but special tokens, which no one writes by accident."""
-WRAPPERS = ("<tool_calls>", "<function_calls>")
-"""Tags around calls that models of any family write, though their dialect has none."""
-
-
-def _doubtful(orphans: Iterable[tuple[Part, ...]], wrappers: Iterable[str]) -> list[Token]:
-    """The tokens of markup that is none of the message where a call follows it, or the end of the reply.
-
-    A closing tag is such markup only at the beginning of a line: elsewhere a sentence may speak of it.
-    """
-    tags = [Token(f"orphan{i}", parts, line_start=True) for i, parts in enumerate(orphans)]
-    return [
-        *(Token(f"ending{i}", (Lit(end),)) for i, end in enumerate(TURN_ENDS)),
-        *(tag for tag in tags if tag.first == "<"),
-        *(
-            Token(f"{'bare' if SPECIAL.fullmatch(opener) else 'wrapper'}{i}", (Lit(opener),))
-            for i, opener in enumerate(wrappers)
-        ),
-    ]
 
 
 @lru_cache(maxsize=1024)

@@ -72,9 +72,9 @@ def spaced(parts: Sequence[Part]) -> tuple[Part, ...]:
         after = parts[i + 1] if i + 1 < len(parts) else None
         if isinstance(part, Lit) and after and _ATTRIBUTE.fullmatch(part.text):
             found += [Lit(part.text[:-1]), Space(), Lit("="), Space()]
-        elif found and found[-1] == QUOTE and isinstance(part, Lit) and part.text[0] in ">:":
-            found += [Space(), part]
-        elif part == QUOTE and found and isinstance(last := found[-1], Lit) and last.text[-1] == "{":
+        elif (found and found[-1] == QUOTE and isinstance(part, Lit) and part.text[0] in ">:") or (
+            part == QUOTE and found and isinstance(last := found[-1], Lit) and last.text[-1] == "{"
+        ):
             found += [Space(), part]
         elif not (isinstance(part, Space) and found and isinstance(found[-1], Space)):
             found.append(part)
