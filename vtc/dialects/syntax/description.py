@@ -243,4 +243,5 @@ def _opening(text: str) -> str:
 
 
 def _is_marker(opening: str) -> bool:
-    return len(opening) >= 5 and not opening[0].isalnum() and not opening.startswith("```")
+    """True for text that no one writes by accident; a dash would have to be looked at in all prose."""
+    return len(opening) >= 5 and not (opening[0].isalnum() or opening[0] == "-" or opening.startswith("```"))
