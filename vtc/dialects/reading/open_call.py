@@ -245,8 +245,9 @@ class OpenCall:
                         return [], ""  # it ends there, and the value quotes
                 elif self.parameters.quotes_calls:
                     return [], ""  # with a call in it, it could be read in two ways
-                if not self.parameters.split(body):
-                    return [], ""
+                split = self.parameters.split(body)
+                if not split or (self.swallows and Repair.MISSING_PARAMETER_CLOSER in self.repairs):
+                    return [], ""  # a value without any closer may hold the other call
                 self.text.replace_body(body)
                 return self._events([], unknown_tools), rest
             if self._wrong_end:
