@@ -29,6 +29,7 @@ class Repair(StrEnum):
     MISSING_CLOSER = "missing-closer", "The call's closing tag is missing where the reply ends or the next call begins."
     WRONG_CLOSER = "wrong-closer", "Another closing tag stands where the call's should."
     CORRUPT_CLOSER = "corrupt-closer", "Of the call's closing tag only a part is there, or it is garbled."
+    SELF_CLOSING = "self-closing", "The call's opening tag closes itself, and the call has no parameters."
     DOUBLED_CLOSER = "doubled-closer", "A parameter's closing tag stands there several times and counts once."
     ORPHAN_CLOSER = "orphan-closer", "A parameter's closing tag stands there that nothing opened."
     MISSING_PARAMETER_CLOSER = (
@@ -86,6 +87,10 @@ class Repair(StrEnum):
 
     # Where it stands
     TOOL_NAME = "tool-name", "The name has a prefix, a number, markup, or is repeated; it means an offered tool."
+    TOOL_BY_ARGUMENTS = (
+        "tool-by-arguments",
+        "A bare id stands for the name; only one offered tool takes these arguments.",
+    )
     CALL_IN_NAME = "call-in-name", "The text of the call stands in the name of a server's own call."
     WRITTEN_TWICE = "written-twice", "The arguments stand there several times, each time the same."
     SOLE_PARAMETER = "sole-parameter", "The arguments are the text of the one parameter that the tool requires."

@@ -151,7 +151,8 @@ def read_dialects(profiles: Profiles, model: ModelProfile, *first: Description) 
     """
     own = () if model.accept == "auto" else model.accept
     read: dict[str, Description] = {}
-    for dialect in (*first, *(profiles.dialects[name] for name in own), *profiles.rescued):
+    known = (replace(profiles.dialects[name], fenced=True) for name in own)
+    for dialect in (*first, *known, *profiles.rescued):
         read.setdefault(dialect.name, dialect)
     return tuple(read.values())
 

@@ -218,7 +218,7 @@ PROSE = [
     'JSON such as {"name": "Alice", "age": 5} or\n{"name": "bath"}\n{ "answer": {} }\nin lines.',
     "`code` and ``more ` code`` and ~~gone~~ and ~ one `\n\n```py\nx = '<tool'\n```\n# End\n",
     "<function_calls> are <function_calls>.\n<tool_call>\n\n<tool_call>\n<think>\n",
-    "a <functions.bad> <function=a.b c> <invoke name=x> <write_file\n\n\n<read_file/ <bash_",
+    "a <functions.bad> <function=a.b c> <invoke id=x> <write_file\n\n\n<read_file/ <bash_",
 ]
 SPELLED["tag"] = [re.sub(r"\s+", "", found[0]) for found in re.finditer(r"<\w\S*(?:\s+[^\s<>]+)?", "".join(PROSE))]
 """A name shows where it ends whether it is a tool's."""

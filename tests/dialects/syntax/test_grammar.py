@@ -56,7 +56,7 @@ def begins(grammar: Grammar, text: str, offered: Iterable[str] = AGENT) -> str |
         ("<function=a b>", None),
         ("<tools>[", None),
         ("<invoke>", None),
-        ("<invoke name=any>", None),
+        ("<invoke name=any>", "invoke"),
         ("<any>", None),
         ("<bash", None),
         ("</bash>", None),
@@ -87,7 +87,7 @@ def test_without_tools_nothing_begins_a_call_of_a_dialect_that_needs_their_names
 
 def test_all_of_a_name_counts_and_nothing_else_is_passed_over() -> None:
     for name in ("read", "read_all"):
-        found = first(ALL, f"<all> <read_> <b> <read-all> </read> <READ/> <{name}>", ["read", "read_all"])
+        found = first(ALL, f"<all> <read_> <b> <read-all> </read> </READ> <{name}>", ["read", "read_all"])
         assert found is not None
         assert found[f"name_{found.lastgroup}"] == name
 

@@ -36,7 +36,8 @@ OFFERED = ("read_file", "Search", "Read", "read", "ns.tool", "mcp__disk__list")
         ("tool", None),
         ("functions.", None),
         ("", None),
-        (" read_file", None),
+        (" read_file\n", "read_file"),
+        ("read file", None),
     ],
 )
 def test_resolve(written: str, name: str | None) -> None:

@@ -67,7 +67,10 @@ def listed(text: str) -> str | None:
 
 
 def read_arguments(name: str, text: str, tool: Tool | None) -> Read:
-    """Read a call whose JSON is the arguments. Raises `NotACall`."""
+    """Read a call whose JSON is the arguments, or a string that holds them. Raises `NotACall`."""
+    if text.startswith('"'):
+        text = _decoded(value_of(text))
+        return Read(name, text, _object(text), tool, repairs=(Repair.ARGUMENTS_ENCODED_TWICE,))
     return Read(name, text, _object(text, "its arguments are no object"), tool)
 
 
@@ -113,12 +116,13 @@ def read(
     if not isinstance(name, str):
         raise NotACall(f"the JSON has no {keys.name[0]!r}")
     key = next((key for key in keys.arguments if key in call), "")
-    if not key and needs_arguments:
+    tool = offered(name)
+    parameters = values.properties(tool.parameters) if tool else ()
+    takes_none = keys.may_lack_arguments and tool is not None and not parameters and len(call) == 1
+    if not key and needs_arguments and not takes_none:
         raise NotACall(f"the JSON has no {keys.arguments[0]!r}")
     if "description" in call:
         raise NotACall(DECLARATION)
-    tool = offered(name)
-    parameters = values.properties(tool.parameters) if tool else ()
     about = {named, *keys.name, *_ABOUT_THE_CALL, keys.id}
     if not key:  # what tells of the call elsewhere may be an argument here
         about -= {one for one in parameters if one not in (named, *AROUND) and fields.get(one) not in _KINDS}

@@ -9,10 +9,18 @@ from typing import Any
 from vtc.dialects.arguments import parameter, values
 from vtc.dialects.arguments.json_object import dumped, encodable, members, written
 from vtc.dialects.repair import Repair
+from vtc.events import Tool
 
 _NAME = re.compile(r"[\w.:-]+")
 _TEXT = {"type": "string"}
 """What is known of a parameter that is not declared: any value may stay."""
+
+
+def declares(tool: Tool, arguments: Mapping[str, Any]) -> bool:
+    """True if a tool declares all of these arguments, and they are all that it requires."""
+    return arguments.keys() <= values.properties(tool.parameters).keys() and (
+        {*values.required(tool.parameters)} <= arguments.keys()
+    )
 
 
 def fitted(

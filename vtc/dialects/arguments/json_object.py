@@ -189,6 +189,7 @@ class JsonBody:
             return at
         if kind == "close":
             self.in_string = False
+            self.done = self._expect == "done"
         elif kind == "bad":
             # `\'` is how Python and JavaScript escape; any other backslash is one that was not escaped.
             if text.startswith("'", at + 1):
@@ -262,7 +263,7 @@ class JsonBody:
             self._containers.pop()
             state = "done"
         if state == "done":
-            self.done = not self._containers
+            self.done = not (self._containers or self.in_string)
             state = f"comma in {self._containers[-1]}" if self._containers else "done"
         self._expect = state
         return found.end()

@@ -16,6 +16,10 @@ from vtc.dialects.repair import Repair
 
 _TOKEN = re.compile(r"""[^'"()\[\]{}\\]+|(?P<mark>['"()\[\]{}])|(?P<other>\\)""")
 _INSIDE = {quote: re.compile(rf"(?:[^{quote}\\]+|\\.)*", re.DOTALL) for quote in ("'", '"')}
+_RAW = re.compile(r"\\?[\n\r\x00]")
+"""Finds a character that Python takes for none of a string; after a backslash it can be read in two ways."""
+_RAW_ESCAPED = re.compile(r"(?:\A|[^\\])(?:\\\\)*\\[\n\r\x00]")
+_ESCAPES = {"\n": "\\n", "\r": "\\r", "\0": "\\x00"}
 _CONSTANTS = {"true": True, "false": False, "null": None}
 
 
@@ -83,13 +87,13 @@ class KwargsBody:
 
     def _string(self, text: str, at: int, end: int) -> int:
         """Part of a string, up to `end` or a fault; Python has no raw newlines there, models do."""
-        newline = text.find("\n", at, end)
-        if newline >= 0 and not self.lenient:
-            self.error = "a raw newline in a string"
-            return newline
-        if newline >= 0:
+        raw = _RAW.search(text, at, end)
+        if raw and (not self.lenient or len(raw[0]) > 1):
+            self.error = "a raw newline in a string" if len(raw[0]) == 1 else "a backslash before a raw newline"
+            return raw.start()
+        if raw:
             self.repairs[Repair.RAW_NEWLINE] = None
-        self._pieces.append(text[at:end].replace("\n", "\\n"))
+        self._pieces.append(_escaped(text[at:end]))
         return end
 
     def _finish(self) -> None:
@@ -102,6 +106,8 @@ class KwargsBody:
             assert isinstance(call, ast.Call)
             named = all(keyword.arg or isinstance(keyword.value, ast.Dict) for keyword in call.keywords)
             pairs = [pair for keyword in call.keywords for pair in _pairs(keyword)] if named else []
+            if any(isinstance(node, ast.Set) for node in ast.walk(call)):
+                self.repairs[Repair.PYTHON_LITERAL] = None
             if call.args or not named or not all(isinstance(name, str) for name, _ in pairs):
                 self.error = "arguments without a name"
                 return
@@ -115,6 +121,24 @@ class KwargsBody:
             self.error = "not Python: no plain values"
 
 
+def literal(text: str) -> str | None:
+    """The JSON of a Python literal as models write it, with line breaks in strings; None if it is none."""
+    if _RAW_ESCAPED.search(text):
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            node = ast.parse(_escaped(text), mode="eval").body
+        return json.dumps(ast.literal_eval(_constants(node)), ensure_ascii=False, allow_nan=False)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return None
+
+
+def _escaped(text: str) -> str:
+    """Text of a string with escapes for the characters that Python has none of there."""
+    return _RAW.sub(lambda found: _ESCAPES[found[0]], text) if _RAW.search(text) else text
+
+
 def _pairs(keyword: ast.keyword) -> list[tuple[object, object]]:
     """The arguments that a keyword gives: one, or those of `**{"city": "Paris"}`."""
     value = ast.literal_eval(_constants(keyword.value))
@@ -122,11 +146,14 @@ def _pairs(keyword: ast.keyword) -> list[tuple[object, object]]:
 
 
 def _constants(node: ast.expr) -> ast.expr:
-    """JSON's constants as Python's."""
+    """JSON's constants as Python's, and a set, which JSON has none of, as a list."""
 
     class Constants(ast.NodeTransformer):
         def visit_Name(self, name: ast.Name) -> ast.expr:
             return ast.Constant(_CONSTANTS[name.id]) if name.id in _CONSTANTS else name
+
+        def visit_Set(self, items: ast.Set) -> ast.expr:
+            return ast.List([self.visit(item) for item in items.elts], ast.Load())
 
     replaced: ast.expr = Constants().visit(node)
     return replaced

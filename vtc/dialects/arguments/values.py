@@ -18,7 +18,7 @@ from typing import Any, Literal
 from vtc.dialects.arguments.json_object import GivenTwiceError, once
 from vtc.json_text import referred
 
-type Style = Literal["json", "python", "repr", "nested"]
+type Style = Literal["json", "python", "repr", "nested", "typed"]
 type Schema = Mapping[str, Any]
 
 MOST_LITERAL = 100_000

@@ -33,6 +33,7 @@ class Made(NamedTuple):
     """Bytes of all of them."""
 
 
+type Damaged = tuple[Literal[Verdict.DAMAGED], OpenCall]
 type Completed = tuple[None, Made] | tuple[Literal[Verdict.UNDECIDED], Made]
 type Spills = tuple[Literal[Verdict.SPILLED], OpenCall]
 type Ended = Completed | Spills | Refused
@@ -74,6 +75,12 @@ def mends(context: Context, call: OpenCall, repair: Repair) -> bool:
     if context.may_mend:
         call.repairs[repair] = None
     return context.may_mend
+
+
+def damage(call: OpenCall, reason: str) -> Damaged:
+    """Note that the strict reading failed; where this call ends must show before it can be repaired."""
+    call.fault = reason
+    return Verdict.DAMAGED, call
 
 
 def refuse(context: Context, call: OpenCall, reason: str, *, stump: bool = False) -> Refused:
@@ -238,7 +245,11 @@ class AfterCall:
 
     def ends(self, _: Found) -> None:
         """End the reply, before the section does if that has an end at all."""
-        if not self._open or self._mends(Repair.MISSING_CLOSER):
+        if self.syntax.fence:
+            closed = not self._open and self.context.complete
+        else:
+            closed = not self._open or self._mends(Repair.MISSING_CLOSER)
+        if closed:
             self.whole()
         else:
             self.not_whole()

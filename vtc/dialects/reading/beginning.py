@@ -9,13 +9,15 @@ from vtc.dialects.reading.call import BeginsJson, open_json
 from vtc.dialects.reading.context import Context, Verdict
 from vtc.dialects.reading.cursor import Found
 from vtc.dialects.reading.open_call import OpenCall
+from vtc.dialects.repair import Repair
 from vtc.dialects.syntax.forms import CallSyntax
 from vtc.dialects.syntax.grammar import Head
 
 type BeginsNext = tuple[None, OpenCall] | BeginsJson
 type BeginsWithAttributes = tuple[Literal[Verdict.ATTRIBUTES], OpenCall] | Literal[Verdict.CONTENT]
 """Content is an opening tag whose attributes fit no tool."""
-type Begun = BeginsNext | BeginsWithAttributes
+type BeginsClosed = tuple[Literal[Verdict.CLOSED], OpenCall]
+type Begun = BeginsNext | BeginsWithAttributes | BeginsClosed
 
 
 class HasContext(Protocol):
@@ -29,6 +31,8 @@ def begin_call(inside: HasContext, found: Found) -> Begun:
     assert found.lastgroup is not None
     context.speech.say(context.cursor.take(found.start()))
     head = context.grammar.heads[found.lastgroup]
+    if head.closed:
+        return _open_closed(context, found, head.syntax)
     if not head.attributes:
         return _open(context, found, head.syntax)
     return _open_with_attributes(context, found, head)
@@ -61,6 +65,24 @@ def _open_with_attributes(context: Context, found: Found, head: Head) -> BeginsW
     hold(context, call, context.cursor.take(found.start(f"attribute_{found.lastgroup}")))
     call.begin_body()
     return Verdict.ATTRIBUTES, call
+
+
+def next_closed(after: AfterCall, found: Found) -> BeginsClosed | Literal[Verdict.CONTENT]:
+    """Begin the next call of a section, whose tag closes itself."""
+    return _open_closed(after.context, found, after.syntax, after.made)
+
+
+def _open_closed(
+    context: Context, found: Found, syntax: CallSyntax, after: Made | None = None
+) -> BeginsClosed | Literal[Verdict.CONTENT]:
+    if not context.lenient:
+        context.cursor.seek = found.end()
+        return Verdict.CONTENT
+    call = _opened(context, found, syntax, after)
+    hold(context, call, context.cursor.take(found.end()))
+    call.begin_body()
+    call.repairs[Repair.SELF_CLOSING] = None
+    return Verdict.CLOSED, call
 
 
 def _opened(context: Context, found: Found, syntax: CallSyntax, after: Made | None = None) -> OpenCall:

@@ -10,11 +10,14 @@ from vtc.dialects.arguments.gemma import GemmaBody
 from vtc.dialects.arguments.json_object import JsonBody
 from vtc.dialects.arguments.kwargs import KwargsBody
 from vtc.dialects.reading.after_call import (
+    NEVER,
     Completed,
+    Damaged,
     Ended,
     Spills,
     accept,
     complete,
+    damage,
     hold,
     in_pieces,
     mends,
@@ -35,20 +38,17 @@ ENDS = "the reply ends inside it"
 MOST_ENDS = 16
 """Places at which an opening tag with attributes is taken to end."""
 
+_PROSE = re.compile(r"[ \t\r]*\n\s*[^\W\d_]")
+"""Words on a line after a call that has lost its closer."""
+_BEGINS_JSON = re.compile(r'[{"]')
+
 type Body = JsonBody | KwargsBody | GemmaBody
 type Search = Callable[[str], object]
 _IN_STRING: Search = re.compile(r'["\\\x00-\x1f]').search
 """Finds what is more than text in a JSON string."""
 
 
-type Damaged = tuple[Literal[Verdict.DAMAGED], OpenCall]
 type BeginsJson = tuple[Literal[Verdict.JSON], OpenCall]
-
-
-def damage(call: OpenCall, reason: str) -> Damaged:
-    """Note that the strict reading failed; where this call ends must show before it can be repaired."""
-    call.fault = reason
-    return Verdict.DAMAGED, call
 
 
 def value_ends(inside: InValue) -> Damaged | Refused:
@@ -67,7 +67,8 @@ def ends(inside: InValue | InCall | InJson) -> Refused:
 def open_json(context: Context, call: OpenCall, at: int) -> BeginsJson:
     """Begin arguments that know their own end."""
     hold(context, call, context.cursor.take(at))
-    is_own = call.syntax.body != "params"  # else it is another's writing
+    # Else it is another's writing, or a string that holds the arguments.
+    is_own = call.syntax.body != "params" and not context.cursor.text.startswith('"', context.cursor.at)
     call.json = _body(call.syntax, lenient=context.lenient)
     call.begin_body(in_pieces(context, call) if is_own else None)
     return Verdict.JSON, call
@@ -107,6 +108,8 @@ class InCall:
 
     @property
     def damaged(self) -> Scan:
+        if self.call.swallows:
+            return NEVER
         return self.context.grammar.damaged(self.call.syntax, self.call.written)
 
     def plain(self, text: str) -> list[Event]:
@@ -154,7 +157,8 @@ class InCall:
         """Keep text that may be the value of the one parameter that the tool needs."""
         if text := self.context.cursor.take(end):
             hold(self.context, self.call, text, value=True)
-        return self.no_arguments() if self.call.text.size > MOST_GUESS else None
+        unsure = self.call.syntax.names_the_tag and self.call.text.size > MOST_GUESS
+        return self.no_arguments() if unsure else None
 
     def sole_end(self, found: Found) -> Ended:
         """End a call whose one parameter has no tags."""
@@ -164,8 +168,13 @@ class InCall:
         self.call.repairs[Repair.SOLE_PARAMETER] = None
         return complete(self.context, self.call, found)
 
-    def sole_tag(self, found: Found) -> Refused:
-        """Read a tag in what may be a value."""
+    def sole_tag(self, found: Found) -> Refused | Literal[Verdict.CONTENT]:
+        """Read a tag in what may be a value: content if it is none of the tool's, and text stands before it."""
+        key, cursor = found.groupdict().get(f"key_{found.lastgroup}"), self.context.cursor
+        text = self.call.text.body + cursor.text[cursor.at : found.start()]
+        if key and key not in self.call.named.declared and text.strip():
+            cursor.seek = found.end()
+            return Verdict.CONTENT
         return self.sole_value(found.start()) or self.no_arguments()
 
     def nothing(self) -> Ended | Literal[Verdict.CONTENT, Verdict.GUESS]:
@@ -178,13 +187,35 @@ class InCall:
             self.call.parameters.begin(sole, 0)
             return Verdict.GUESS
         cursor, call = self.context.cursor, self.call
-        ended = cursor.is_blank(cursor.at) and Repair.ORPHAN_CLOSER in call.repairs and call.may_be_empty
+        closed = Repair.ORPHAN_CLOSER in call.repairs and call.may_be_empty
+        ended = cursor.is_blank(cursor.at) and (closed or (call.takes_nothing and not call.in_line))
         if not ended or not mends(self.context, call, Repair.MISSING_CLOSER):
             return self.no_arguments()
         return complete(self.context, call, None)
 
+    def no_closer(self, found: Found) -> Ended:
+        """End a call without parameters and closing tag, as that of its wrapper follows."""
+        return self._without_closer(found)
+
+    def cut_by_call(self, _: Found) -> Ended:
+        """End the same, as the next call follows."""
+        return self._without_closer(None)
+
+    def _without_closer(self, found: Found | None) -> Ended:
+        return self._repaired(Repair.MISSING_CLOSER, found) if self.call.needs_nothing else self.no_arguments()
+
+    def wrong_wrapper(self, found: Found) -> Ended:
+        """End a call without parameters, with a sibling's closing tag where that of its wrapper should follow."""
+        return self._repaired(Repair.WRONG_CLOSER, found) if self.call.may_be_empty else self.no_arguments()
+
+    def closed(self) -> Ended:
+        """End a call whose tag closes itself."""
+        return complete(self.context, self.call, None) if self.call.may_be_empty else self.no_arguments()
+
     def json_arguments(self, found: Found) -> BeginsJson:
-        return open_json(self.context, self.call, self.context.cursor.text.index("{", found.start()))
+        begins = _BEGINS_JSON.search(self.context.cursor.text, found.start())
+        assert begins is not None
+        return open_json(self.context, self.call, begins.start())
 
     def attributes_end(self, found: Found) -> Ended | Literal[Verdict.CONTENT, Verdict.CLOSERS]:
         """End a tag with attributes, unless this is still inside of one."""
@@ -232,6 +263,8 @@ class InCall:
         cursor, call = self.context.cursor, self.call
         if cursor.is_blank(cursor.at) and mends(self.context, call, Repair.MISSING_CLOSER):
             return complete(self.context, call, None)
+        if self.context.lenient and not call.in_line and _PROSE.match(cursor.text, cursor.at):
+            return self._repaired(Repair.MISSING_CLOSER, None)
         closes = bool(call.syntax.tail("")) or call.syntax.whole_line
         reason = "its closing tag is missing" if closes else "a quote follows its JSON"
         if self.context.lenient and not call.text.spilled and not call.syntax.whole_line:
@@ -251,6 +284,7 @@ class InCall:
         may = context.complete and not call.text.spilled
         events, rest = call.repaired(context.unknown_tools) if may else ([], "")
         if not events:
+            cursor.again(call.give_back())
             return refuse(context, call, call.fault, stump=call.fault == ENDS)
         cursor.again(rest[max(0, call.text.told - len(events[0].raw)) :])
         return accept(context, call, events)

@@ -43,6 +43,8 @@ class Verdict(Enum):
     """The call's arguments are JSON, or have another grammar that knows its own end."""
     GUESS = auto()
     """A parameter begins that may be none."""
+    CLOSED = auto()
+    """The call's opening tag closes itself."""
     CLOSERS = auto()
     """The parameters are complete, and the call's closers follow."""
     REFUSED = auto()
@@ -55,6 +57,8 @@ class Verdict(Enum):
     """The section of calls ends, which must be the whole reply."""
     UNDECIDED = auto()
     """The call is complete, and what follows may show that it is quoted."""
+    CALLS = auto()
+    """The reply begins with a call."""
     REASONING = auto()
     """The reply begins inside of the reasoning."""
     UNKNOWN = auto()

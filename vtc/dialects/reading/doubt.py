@@ -16,6 +16,7 @@ from vtc.dialects.reading.context import Context, SaysText, Verdict
 from vtc.dialects.reading.cursor import Found
 from vtc.dialects.reading.speech import Last
 from vtc.dialects.reading.text import InText
+from vtc.dialects.syntax.doubtful import SPECIAL
 from vtc.dialects.syntax.pattern import Scan
 from vtc.events import Markup, Refusal
 
@@ -36,11 +37,11 @@ MOST = 4096
 class InDoubt(SaysText):
     """Markup that is none of the message where a call follows it, which is held until that shows."""
 
-    __slots__ = ("_closes", "_opens")
+    __slots__ = ("_bare", "_closes", "_opens")
 
     def __init__(self, context: Context, found: Found) -> None:
         super().__init__(context)
-        self._opens = self._closes = False
+        self._opens = self._closes = self._bare = False
         self._note(found)
 
     @property
@@ -51,6 +52,7 @@ class InDoubt(SaysText):
         kind = (found.lastgroup or "").rstrip("0123456789")
         self._opens |= kind == "wrapper"
         self._closes |= kind == "orphan"
+        self._bare |= kind == "bare"
 
     def more(self, found: Found) -> Literal[Verdict.UNBOUNDED] | None:
         """Keep more of it, up to the limit."""
@@ -66,12 +68,25 @@ class InDoubt(SaysText):
         self.context.speech.space.append(self.context.cursor.take(found.start()))
         return begin_call(self, found)
 
+    def _is_empty(self) -> bool:
+        """True for the special tokens of a call or a section of which no more is there, if no words speak of them."""
+        context, cursor = self.context, self.context.cursor
+        alone = SPECIAL.fullmatch(cursor.text, cursor.at, cursor.seek)
+        spoken = context.speech.in_line and (context.speech.space or not alone)
+        ends = context.may_mend and cursor.is_blank(cursor.seek)
+        return not spoken and not self._opens and (ends or self._closes)
+
     def decided(self) -> None:
         """Leave it out at the end of the reply; where text follows it is text, and so is what opens something."""
         context, cursor = self.context, self.context.cursor
+        if self._bare and self._is_empty():
+            excerpt = cursor.text[cursor.at : cursor.seek][:EXCERPT]
+            context.speech.refuse(Refusal("no call follows it", "", "", excerpt, malformed=False, left_out=True))
+            context.speech.mark(Markup(cursor.take(cursor.seek)))
+            return
         # Closing tags may be those of what was not read as a call, and alone they are all that the model said.
         closes = self._closes and (context.speech.tagged or context.speech.last is Last.NOTHING)
-        if self._opens or closes or not context.may_mend or not cursor.is_blank(cursor.seek):
+        if self._opens or self._bare or closes or not context.may_mend or not cursor.is_blank(cursor.seek):
             self.say(cursor.seek)
             return
         if self._closes:

@@ -35,6 +35,8 @@ class OpenCall:
         "_given_id",
         "_index",
         "_lenient",
+        "_next",
+        "_swallowed",
         "_wrong_end",
         "earlier",
         "fault",
@@ -73,6 +75,7 @@ class OpenCall:
         """What of it leaves as it is read; None if it is delivered whole."""
         self._lenient = lenient
         self._wrong_end = 0  # of the body, where a closing tag of another kind ends
+        self._next = self._swallowed = 0  # of the body, where a call that a value may have swallowed begins and ends
         self._index, self._given_id = index, id_
         self._name(written, tools)
 
@@ -161,7 +164,17 @@ class OpenCall:
         """Whether a call without any parameter is one."""
         if self.syntax.dialect.names == "any":
             return True
+        return self.needs_nothing
+
+    @property
+    def needs_nothing(self) -> bool:
+        """Whether it is whole without any parameter: its tool is offered, and requires none."""
         return self.named.tool is not None and not values.required(self.named.schema)
+
+    @property
+    def takes_nothing(self) -> bool:
+        """Whether it can have no parameter: its tool is offered, and declares none."""
+        return self.named.tool is not None and not self.named.declared
 
     @property
     def sole_parameter(self) -> str | None:
@@ -185,6 +198,27 @@ class OpenCall:
         self._wrong_end = len(self.text.body) + len(closer)
         self.fault = "its end can be read in two ways"
 
+    @property
+    def swallows(self) -> bool:
+        """True if its last value may have swallowed another call, as it has lost its closer."""
+        return self._swallowed > 0
+
+    def note_next(self, more: int) -> None:
+        """Note that another call follows a closing tag in its value, after some `more` characters."""
+        self._next = len(self.text.body) + more
+
+    def note_end(self) -> None:
+        """Note that the call that its value may have swallowed ends here."""
+        self._swallowed = len(self.text.body)
+
+    def give_back(self) -> str:
+        """Take the text after the call that was swallowed off; return it."""
+        body = self.text.body
+        if not self.swallows or self.text.spilled:
+            return ""
+        self.text.replace_body(body[: self._swallowed])
+        return body[self._swallowed :]
+
     def complete(self, unknown_tools: str) -> list[Call]:
         """The events for what was read; raises `envelope.NotACall`."""
         if self.json is None:
@@ -205,9 +239,17 @@ class OpenCall:
         closers = self.syntax.closing_tags(self.written)
         try:
             if self.json is None:
-                if self.parameters.quotes_calls or not self.parameters.split(body):
+                if self.swallows:
+                    body, rest = body[: self._next], body[self._next :]
+                    if not self.syntax.is_balanced(rest):
+                        return [], ""  # it ends there, and the value quotes
+                elif self.parameters.quotes_calls:
                     return [], ""  # with a call in it, it could be read in two ways
-                return self._events([], unknown_tools), ""
+                split = self.parameters.split(body)
+                if not split or (self.swallows and Repair.MISSING_PARAMETER_CLOSER in self.repairs):
+                    return [], ""  # a value without any closer may hold the other call
+                self.text.replace_body(body)
+                return self._events([], unknown_tools), rest
             if self._wrong_end:
                 rest = body[self._wrong_end :]
                 if any(closer in rest for closer in closers):
@@ -215,7 +257,9 @@ class OpenCall:
                 self.text.replace_body(body[: self._wrong_end])
                 self.repairs[Repair.WRONG_CLOSER] = None
                 return self.complete(unknown_tools), rest
-            if isinstance(self.json, GemmaBody) and not _JSON.match(body):
+            if isinstance(self.json, KwargsBody):
+                found = repairs.kwargs_body(body, closers)
+            elif isinstance(self.json, GemmaBody) and not _JSON.match(body):
                 found = repairs.gemma_body(body, closers, self.json.quote)
             else:
                 keys = self.syntax.dialect.json if self.syntax.body == "json" else None
@@ -242,7 +286,7 @@ class OpenCall:
 
     def _events(self, bodies: Sequence[str], unknown_tools: str) -> list[Call]:
         """A call for each JSON body, or one for the tagged parameters; the first stands for all the characters."""
-        self.parameters.check_escapes()
+        self.parameters.check_values()
         dialect = self.syntax.dialect
         events: list[Call] = []
         for read in self._reads(bodies):
@@ -287,7 +331,19 @@ class OpenCall:
         if named.tool is None:
             with contextlib.suppress(envelope.NotACall):  # Kimi: an id stands for the name, which the arguments hold
                 return [envelope.read(body, _PLAIN, needs_arguments=False, offered=offered) for body in bodies]
+            if found := self._by_arguments(bodies[0]):
+                return [found]
         return [envelope.read_arguments(self.written, body, named.tool) for body in bodies]
+
+    def _by_arguments(self, body: str) -> envelope.Read | None:
+        """Read a call with a bare id for a name, if its arguments fit only one of the offered tools."""
+        if not (self._lenient and tool_names.is_bare_id(self.written)):
+            return None
+        read = envelope.read_arguments(self.written, body, None)
+        fits = [tool for tool in self.named.tools.values() if fitting.declares(tool, read.arguments)]
+        if not read.arguments or len({tool.name for tool in fits}) != 1:
+            return None
+        return read._replace(name=fits[0].name, tool=fits[0], repairs=(*read.repairs, Repair.TOOL_BY_ARGUMENTS))
 
 
 _PLAIN = Envelope()

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from vtc.dialects.arguments import envelope, parameter, values
+from vtc.dialects.arguments import envelope, parameter, typed_tags, values
 from vtc.dialects.arguments.framing import unframed
 from vtc.dialects.arguments.json_object import dumped
 from vtc.dialects.reading import repairs
@@ -34,6 +35,7 @@ class Parameters:
 
     __slots__ = (
         "_begun",
+        "_broken",
         "_half_escaped",
         "_lenient",
         "_named",
@@ -70,6 +72,7 @@ class Parameters:
         """True if all of the call is escaped as in JSON."""
         self._half_escaped = False
         self._twice = ""
+        self._broken = ""
         self.pieces: TaggedPieces | TextPieces | None = None
         """Takes them as they come, where they leave so."""
 
@@ -154,8 +157,10 @@ class Parameters:
             raise envelope.NotACall(f"{self._twice!r} is given twice")
         self._split_absorbed(body)
 
-    def check_escapes(self) -> None:
-        """Raise `envelope.NotACall` if only a part of a value is escaped."""
+    def check_values(self) -> None:
+        """Raise `envelope.NotACall` if only a part of a value is escaped, or its tags are neither list nor object."""
+        if self._broken:
+            raise envelope.NotACall(f"{self._broken!r} is neither a list nor an object")
         if self._half_escaped:
             raise envelope.NotACall("only a part of a value is escaped")
 
@@ -224,6 +229,12 @@ class Parameters:
             text = inner
             self._repairs.update({Repair.CDATA: None} if strange else {})
         declared, schema, mark = self._named.declared.get(key), self._named.schema, syntax.child_mark
+        no_text = is_string is False or (declared is not None and not values.takes_text(declared, schema))
+        if dialect.values == "typed" and not is_string and no_text and text.lstrip().startswith("<"):
+            with contextlib.suppress(ValueError):
+                self.given[key] = typed_tags.read(text, typed_tags.tag_of(dialect.params[0]), dialect.unescaped)
+                return
+            self._broken = key
         self.given[key], repair = parameter.read(
             text, key, declared, schema, is_string=is_string, mark=mark, lenient=self._lenient
         )

@@ -12,10 +12,10 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from vtc.dialects.arguments import broken_json
+from vtc.dialects.arguments import broken_json, broken_kwargs
 from vtc.dialects.arguments.broken_json import Expected
 from vtc.dialects.arguments.gemma import GemmaBody, with_quote
-from vtc.dialects.arguments.json_object import JsonBody, items
+from vtc.dialects.arguments.json_object import JsonBody, encodable, items, written
 from vtc.dialects.bounded_cache import COMPILED, PER_CHARACTER
 from vtc.dialects.repair import Repair
 
@@ -75,15 +75,28 @@ def gemma_body(text: str, closers: Sequence[str], quote: str) -> Found | None:
     whole = text.strip()
     body, corrupt = without_corrupt_closer(_without_closers(whole, closers), closers)
     notes = [Repair.CORRUPT_CLOSER] if corrupt else []
-    for written, repair in ((body, ""), (with_quote(body, quote), Repair.JSON_MISSING_QUOTE), (body, Repair.JSON_CUT)):
+    for tried, repair in ((body, ""), (with_quote(body, quote), Repair.JSON_MISSING_QUOTE), (body, Repair.JSON_CUT)):
         one = GemmaBody(quote)
-        at = one.feed(written, 0, final=True)
+        at = one.feed(tried, 0, final=True)
         shows_its_end = not (one.error or one.in_string) and body.endswith(("}", "]", '"', quote))
         if repair == Repair.JSON_CUT and shows_its_end:
             one.close()
-        if one.done and not written[at:].strip() and body != whole:
+        if one.done and not tried[at:].strip() and body != whole:
             return Found([one.text()], [*one.repairs, *notes, *([repair] if repair else [])], len(text))
     return None
+
+
+def kwargs_body(text: str, closers: Sequence[str]) -> Found | None:
+    """The arguments of a Python call with quotes in its strings that are not escaped; None if it cannot be told.
+
+    Only where the call has its end: a bracket, and nothing but closers of the section after it.
+    """
+    inner = _without_closers(text, closers)
+    end = len(inner) + len(text[len(inner) :]) - len(text[len(inner) :].lstrip())
+    if not text.startswith(")", end):
+        return None
+    read = broken_kwargs.read(inner)
+    return Found([encodable(written(dict(read.values)))], sorted(read.repairs), end + 1) if read else None
 
 
 def _without_closers(text: str, closers: Sequence[str]) -> str:

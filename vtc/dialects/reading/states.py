@@ -32,6 +32,8 @@ class State(Enum):
     """After a call's opening tag: parameters follow."""
     SOLE = "sole"
     """After a call's opening tag: the value of its one parameter, without tags."""
+    CLOSED = "closed"
+    """The opening tag of a call that closes itself was read."""
     ATTRIBUTES = "attributes"
     """In the opening tag of a call whose parameters are attributes."""
     VALUE = "value"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from vtc.dialects.reading.context import Context, SaysText, Verdict
@@ -9,6 +10,8 @@ from vtc.dialects.reading.cursor import Found
 from vtc.dialects.syntax.pattern import Scan
 from vtc.events import Event, Markup, Reasoning, Text
 
+_HEAD = re.compile(r"h\d+")
+"""The name of a token that begins a call."""
 _KINDS: dict[str, type[Reasoning | Text | Markup]] = {"reasoning_content": Reasoning, "keep": Text, "drop": Markup}
 
 
@@ -131,6 +134,22 @@ class InReasoning:
             self.context.cursor.seek = self.context.cursor.at
         else:
             self.say(len(self.context.cursor.text))
+
+    def close_unknown(self, found: Found) -> Literal[Verdict.CONTENT, Verdict.CALLS] | None:
+        """End what may be reasoning, unless the reply begins with a call: then the tag may stand in an argument.
+
+        Such a reply is read as text, none of which leaves until its end, or a closing tag that stands in no call.
+        """
+        context, cursor = self.context, self.context.cursor
+        end = cursor.seek
+        cursor.seek = len(cursor.text) - len(cursor.text[cursor.at :].lstrip())
+        begins = context.find(context.grammar.text, searching=False)
+        cursor.seek = end
+        if begins is None or not _HEAD.fullmatch(begins.lastgroup or ""):
+            return self.close(found)
+        context.undecided = True
+        cursor.seek = cursor.at
+        return Verdict.CALLS
 
     def close(self, found: Found) -> Literal[Verdict.CONTENT] | None:
         """End reasoning: the reply begins."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from vtc.dialects.reading.after_call import NEVER, AfterCall, Invented, Spilled, Undecided
-from vtc.dialects.reading.beginning import next_call
+from vtc.dialects.reading.beginning import next_call, next_closed
 from vtc.dialects.reading.call import InCall, InJson, ends, value_ends
 from vtc.dialects.reading.code import InCode, begin_first_line, begin_in_text, begin_line, open_code
 from vtc.dialects.reading.context import Inside, Outcome, Verdict
@@ -61,7 +61,7 @@ class Row[Of: Inside](NamedTuple):
     """Text is visible as soon as it is read."""
 
 
-_OF_CALL = {Verdict.JSON: State.JSON, Verdict.ATTRIBUTES: State.ATTRIBUTES}
+_OF_CALL = {Verdict.JSON: State.JSON, Verdict.ATTRIBUTES: State.ATTRIBUTES, Verdict.CLOSED: State.CLOSED}
 _REFUSED = {Verdict.REFUSED: State.TEXT}
 _COMPLETE = {**_REFUSED, Verdict.UNDECIDED: State.UNDECIDED}
 _NO_CALL = {**_COMPLETE, Verdict.SPILLED: State.SPILL}
@@ -82,6 +82,7 @@ def _reasoning(here: State) -> Tokens:
     )
 
 
+_NO_THOUGHT = Step(InReasoning.close_unknown, State.START, {Verdict.CONTENT: State.UNKNOWN, Verdict.CALLS: State.TEXT})
 _DOUBT = Step(doubt, State.DOUBT, {Verdict.INDENTED: State.LINE})
 _DOUBT_MORE = Step(InDoubt.more, State.DOUBT, {Verdict.UNBOUNDED: State.TEXT})
 _DONE = Step(InCall.done, State.AFTER, _NO_CALL)
@@ -113,6 +114,7 @@ TABLE: Mapping[State, Row[Any]] = {
             ending=_DOUBT,
             orphan=_DOUBT,
             wrapper=_DOUBT,
+            bare=_DOUBT,
             fence=Step(open_code, State.INFO),
             tilde=Step(open_code, State.INFO),
             ticks=Step(open_code, State.SPAN),
@@ -139,6 +141,7 @@ TABLE: Mapping[State, Row[Any]] = {
             ending=_DOUBT_MORE,
             orphan=_DOUBT_MORE,
             wrapper=_DOUBT_MORE,
+            bare=_DOUBT_MORE,
         ),
         otherwise=Step(InDoubt.decided, State.TEXT),
     ),
@@ -217,7 +220,7 @@ TABLE: Mapping[State, Row[Any]] = {
     State.UNKNOWN: Row(
         InReasoning,
         lambda inside: inside.scan,
-        _reasoning(State.UNKNOWN),
+        Tokens(_reasoning(State.UNKNOWN), unthink=_NO_THOUGHT),
         text=Step(InReasoning.pass_over, State.UNKNOWN),
         end=Step(InReasoning.none, State.START),
     ),
@@ -229,6 +232,9 @@ TABLE: Mapping[State, Row[Any]] = {
                 InCall.param, State.VALUE, {**_REFUSED, Verdict.GUESS: State.GUESS, Verdict.AROUND: State.ARGUMENTS}
             ),
             tail=Step(InCall.no_params, State.AFTER, _NO_CALL),
+            last=Step(InCall.no_closer, State.AFTER, _NO_CALL),
+            wrong=Step(InCall.wrong_wrapper, State.AFTER, _NO_CALL),
+            m=Step(InCall.cut_by_call, State.AFTER, _NO_CALL),
             closer=Step(InCall.orphan, State.ARGUMENTS, _REFUSED),
             json=Step(InCall.json_arguments, State.JSON, {Verdict.JSON: State.JSON}),
         ),
@@ -241,10 +247,16 @@ TABLE: Mapping[State, Row[Any]] = {
         lambda inside: inside.sole,
         Tokens(
             tail=Step(InCall.sole_end, State.AFTER, _NO_CALL),
-            lt=Step(InCall.sole_tag, State.TEXT, _REFUSED),
+            lt=Step(InCall.sole_tag, State.TEXT, {**_REFUSED, Verdict.CONTENT: State.SOLE}),
         ),
         text=Step(InCall.sole_value, State.SOLE, _REFUSED),
         end=_END_IN_CALL,
+    ),
+    State.CLOSED: Row(
+        InCall,
+        lambda _: None,
+        Tokens(),
+        otherwise=Step(InCall.closed, State.AFTER, _NO_CALL),
     ),
     State.ATTRIBUTES: Row(
         InCall,
@@ -265,8 +277,8 @@ TABLE: Mapping[State, Row[Any]] = {
         Tokens(
             o=Step(InValue.quoted_param, State.VALUE),
             q=Step(InValue.quoted_call, State.VALUE),
-            tail=Step(InValue.quoted_tail, State.VALUE, _REFUSED),
-            lost=Step(InValue.lost_call, State.VALUE, _REFUSED),
+            tail=Step(InValue.quoted_tail, State.VALUE, {**_REFUSED, Verdict.DAMAGED: State.DAMAGED}),
+            lost=Step(InValue.lost_call, State.VALUE, {**_REFUSED, Verdict.DAMAGED: State.DAMAGED}),
             c=Step(InValue.closer, State.CLOSING, _REFUSED),
         ),
         text=Step(InValue.hold, State.VALUE),
@@ -291,6 +303,7 @@ TABLE: Mapping[State, Row[Any]] = {
             tail=Step(InValue.call_closer, State.AFTER, {**_TO_CONTENT, **_NO_CALL}),
             c=Step(InValue.closer_again, State.CLOSING, _TO_CONTENT),
             last=Step(InValue.last_tag, State.AFTER, {**_TO_CONTENT, **_NO_CALL}),
+            wrong=Step(InValue.wrong_wrapper, State.AFTER, {**_TO_CONTENT, **_NO_CALL}),
             m=Step(InValue.call_follows, State.VALUE, _TO_CONTENT),
             garbled=Step(InValue.garbled_opener, State.VALUE, _TO_CONTENT),
         ),
@@ -325,6 +338,7 @@ TABLE: Mapping[State, Row[Any]] = {
             o=Step(AfterCall.closer, State.AFTER, {Verdict.WHOLE: State.WHOLE}),
             invented=Step(AfterCall.invented, State.INVENTED),
             next=Step(next_call, State.ARGUMENTS, {Verdict.JSON: State.JSON}),
+            empty=Step(next_closed, State.CLOSED, {Verdict.CLOSED: State.CLOSED, Verdict.CONTENT: State.TEXT}),
         ),
         otherwise=_NO_MORE,
     ),

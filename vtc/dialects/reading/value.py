@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from vtc.dialects.reading.after_call import Ended, complete, hold, mends, refuse, tell
+from vtc.dialects.reading.after_call import Damaged, Ended, complete, damage, hold, mends, refuse, tell
 from vtc.dialects.reading.context import Context, Refused, Verdict
 from vtc.dialects.reading.cursor import Found
 from vtc.dialects.reading.nesting import NEXT_CALL, Nesting
@@ -53,7 +53,7 @@ def open_value(context: Context, call: OpenCall, found: Found) -> Opened:
         return no_arguments(context, call)
     hold(context, call, context.cursor.take(found.end()))
     said = groups.get(f"string_{token}") or groups.get(f"type_{token}")
-    call.parameters.begin(key, param, said in ("true", "string") if said else None)
+    call.parameters.begin(key, param, said in ("true", "string", "raw") if said else None)
     if call.parameters.undeclared > MOST_UNDECLARED and not call.syntax.closers_alike:
         return refuse(context, call, f"it has more than {MOST_UNDECLARED} parameters that its tool does not declare")
     alike = call.syntax.closers_alike and not element
@@ -134,24 +134,32 @@ class InValue:
         self.call.parameters.quotes_calls = True
         self.context.cursor.seek = found.end()
 
-    def quoted_tail(self, found: Found) -> Refused | None:
+    def quoted_tail(self, found: Found) -> Damaged | Refused | None:
         """Read a closer of the call: it never ends the value, only a parameter's closer does."""
         return self._close_call(self._nesting.close_call(), found.end())
 
-    def lost_call(self, found: Found) -> Refused | None:
+    def lost_call(self, found: Found) -> Damaged | Refused | None:
         """Read the same with another call right after it."""
-        kind = self._nesting.close_call()
+        kind, end = self._nesting.close_call(), found.start(f"head_{found.lastgroup}")
         if kind is None:
             self._nesting.call_follows()
-        return self._close_call(kind, found.start(f"head_{found.lastgroup}"))
+            self.call.note_next(end - self.context.cursor.at)
+        return self._close_call(kind, end)
 
-    def _close_call(self, kind: int | None, end: int) -> Refused | None:
+    def _close_call(self, kind: int | None, end: int) -> Damaged | Refused | None:
+        """Go on after a closer of a call in the value, unless it shows that a call was swallowed.
+
+        What follows to the end of the reply then shows whether the value holds both, or has lost its closer.
+        """
         self.call.wait()
         if kind != NEXT_CALL:
             self.context.cursor.seek = end
             return None
         hold(self.context, self.call, self.context.cursor.take(end))
-        return refuse(self.context, self.call, SWALLOWED)
+        if not self.context.lenient or self.call.text.spilled:
+            return refuse(self.context, self.call, SWALLOWED)
+        self.call.note_end()
+        return damage(self.call, SWALLOWED)
 
     # Its closer
 
@@ -226,6 +234,13 @@ class InValue:
         self.call.repairs[Repair.WRONG_CLOSER] = None
         self._close()
         return complete(self.context, self.call, found)
+
+    def wrong_wrapper(self, found: Found) -> Ended | Content:
+        """Read the call's closing tag, and a sibling's where that of its wrapper should follow."""
+        if self._guess or self._paired or self._nesting.calls or not self.context.lenient:
+            return self.content()
+        self.call.repairs[Repair.WRONG_CLOSER] = None
+        return self.call_closer(found)
 
     def content_or_end(self) -> Ended | Content:
         """Read text after a closer, or the end of the reply, where only closers of the call are missing."""

@@ -33,6 +33,9 @@ class Envelope(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """The key of its arguments."""
     id: str = ""
     """The key of the call's id; empty: it has none."""
+    may_lack_arguments: bool = False
+    """An object without the key of the arguments is a call, too, if the tool takes none: where only a model that is
+    known to write so is read, as such an object may be an answer."""
     order: tuple[Literal["id", "name", "arguments"], ...] = ("id", "name", "arguments")
     """In which they are written."""
 
@@ -65,6 +68,8 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
     """Between calls."""
     param_separator: str = ""
     """Between parameters, besides white space."""
+    prompted: str = ""
+    """The text that the prompt ends with, and a reply therefore does not begin with: its first call lacks it."""
     optional: tuple[str, ...] = ()
     """Markers of `call` that models leave out."""
     spellings: tuple[tuple[str, ...], ...] = ()
@@ -79,9 +84,10 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
     """`declared`: only names (and parameters) of offered tools are markup; all else is text."""
     namespaces: tuple[str, ...] = ()
     """Prefixes that a tag may carry (`antml:`); they are ignored."""
-    values: Literal["json", "python", "repr", "nested"] = "json"
+    values: Literal["json", "python", "repr", "nested", "typed"] = "json"
     """How what is not a string is written: JSON; Python scalars; Python literals throughout; lists and objects as
-    parameters in the parameter, an item's key being `item`. (In keyword arguments strings, too: in double quotes, or
+    parameters in the parameter, an item's key being `item`; the same with the type of each value in its tag, an item
+    having no key. (In keyword arguments strings, too: in double quotes, or
     with `repr` as Python has them.)"""
     codec: Literal["json", "gemma"] = "json"
     """How `{args}` is written: as JSON, or as Gemma 4 does, with bare keys and strings between `string_token`."""
@@ -101,6 +107,9 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
     ends at the first, whatever follows."""
     in_code: Literal["text", "call"] = "text"
     """Whether a call inside a Markdown code block or span is a call."""
+    fenced: bool = False
+    """A whole reply that is one closed code block around calls, and nothing else, is these calls. So it is for the
+    dialects of a model that is known."""
     json: Envelope = Envelope()
     """The keys of `{json}`."""
     result: str = "{result}"
@@ -172,6 +181,7 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
             return None
         if self.names == "declared":
             if self.sections and self.section_anchor == "message":
+                self = replace(self, json=replace(self.json, may_lack_arguments=False))
                 whole = [section.replace("{calls}", call) for section in self.sections for call in self.calls]
                 words = any(text[0].isalnum() or text.startswith("{name}") for text in whole)
                 return None if words else replace(self, section_required=True)
@@ -233,4 +243,5 @@ def _opening(text: str) -> str:
 
 
 def _is_marker(opening: str) -> bool:
-    return len(opening) >= 5 and not opening[0].isalnum() and not opening.startswith("```")
+    """True for text that no one writes by accident; a dash would have to be looked at in all prose."""
+    return len(opening) >= 5 and not (opening[0].isalnum() or opening[0] == "-" or opening.startswith("```"))

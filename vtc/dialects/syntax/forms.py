@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from vtc.dialects.repair import stands_whole
 from vtc.dialects.syntax import pattern, tool_names
-from vtc.dialects.syntax.description import AROUND, LISTS, Description
-from vtc.dialects.syntax.markup import QUOTES, by_spelling, literal, loosened, markup, trimmed, with_attributes
+from vtc.dialects.syntax.description import AROUND, Description
+from vtc.dialects.syntax.markup import QUOTES, by_spelling, literal, loosened, markup, spaced, trimmed, with_attributes
+from vtc.dialects.syntax.openings import (
+    ENCODED_TWICE,
+    MOST_NAME,
+    declared_envelopes,
+    opening_of_json,
+    spaced_name,
+    tool_name,
+)
 from vtc.dialects.syntax.parts import Chars, Group, Lit, Maybe, OneOf, Part, Space, whole
 from vtc.dialects.syntax.pattern import Slot
-from vtc.dialects.syntax.tool_names import PREFIXES
 
-NAME = r"\w.:\-/"
-MOST_NAME = 128
-"""Characters of a tool's name; no text is a call of one with more."""
 KEY = r"^\s<>\"'=/\\"
 ESCAPED_KEY = r"^\"\\"
 """Characters of a key in an attribute that entities stand for its quotes in."""
@@ -28,6 +32,8 @@ _BETWEEN_TAGS = re.compile(r"\s*\n\s*|(?<=>)\s*(?=<)")
 _BRACKETS = re.compile(r"^[\])}]+(?=<[|/\w]|\[/)")
 COMMENTS = ("//", "/*", "#")
 """Marks with which models begin a comment in JSON."""
+CODE_FENCES = ("```", "~~~")
+"""What a code block begins and ends with."""
 CODE_BLOCK = Maybe((Lit("```"), Maybe((Lit("json"),)), Space()))
 """The opening fence of a code block that stands inside of a call's tags."""
 
@@ -39,6 +45,8 @@ class CallSyntax:
     dialect: Description
     call: str
     section: str = ""
+    fence: str = ""
+    """The fence of the code block that holds the calls and is the whole reply; empty if there is none."""
 
     @cached_property
     def body(self) -> str:
@@ -47,7 +55,7 @@ class CallSyntax:
 
     @cached_property
     def whole_reply(self) -> bool:
-        return bool(self.section) and self.dialect.section_anchor == "message"
+        return bool(self.fence) or (bool(self.section) and self.dialect.section_anchor == "message")
 
     @cached_property
     def child_mark(self) -> str:
@@ -60,41 +68,49 @@ class CallSyntax:
         return self.dialect.cdata or any("{string}" in text for text in self.dialect.params[:1])
 
     @property
+    def names_the_tag(self) -> bool:
+        """True if a call's tag is nothing but the tool's name."""
+        return self.call.startswith("<{name}>")
+
+    @property
     def lists_calls(self) -> bool:
         """True if its section is a list in brackets."""
         before, _, after = self.section.partition("{calls}")
-        return before.endswith("[") and after.startswith("]")
+        return before.rstrip().endswith("[") and after.lstrip().startswith("]")
 
     def unoffered(self, written: str, repairs: Collection[str], *, in_json: bool) -> str | None:
         """The name of a tool that is not offered; None if a call that took these repairs is none of such a tool."""
-        is_call = self.dialect.is_framed and stands_whole(repairs, in_json=in_json)
+        is_call = self.dialect.is_framed and not self.fence and stands_whole(repairs, in_json=in_json)
         return tool_names.unoffered(written) if is_call else None
 
     @property
     def whole_line(self) -> bool:
-        return self.dialect.anchor == "line" and not self.section
+        return self.dialect.anchor == "line" and not (self.section or self.fence)
 
     def head(self, name: str = "") -> tuple[Part, ...]:
         """What stands before the arguments; where the name is the markup, of any tool or of that of this `name`."""
         before, _ = pattern.split(pattern.parse(self.call, "call"), pattern.BODIES)
         slots: dict[str, tuple[Part, ...]] = {
-            "name": (_name(self.dialect, name),),
-            "id": (Chars(r"\w.:\-", 128, "id"),),
-            "index": (Chars(r"\d", 9, "index"),),
+            "name": spaced_name(self.dialect, name, before),
+            "id": (Space(), Chars(r"\w.:\-", 128, "id"), Space()),
+            "index": (Chars(r"\d", 9, "index"), Space()),
             "number": (Chars(r"\d", 9),),
         }
-        parts = markup(before, self.dialect, slots)
+        parts = spaced(markup(before, self.dialect, slots))
         if self.section:
             opening, _ = pattern.split(pattern.parse(self.section, "section"), ("calls",))
             parts = (*markup(opening, self.dialect, {}), Space(), *parts)
+        if self.fence:
+            info = (Maybe((Chars(r"\w+\-", 32),)), Maybe((Chars(r" \t\r", 8),)), Lit("\n"), Space())
+            return (Lit(self.fence), *info, *trimmed(parts))
         return trimmed(parts)
 
     def attribute_head(self) -> tuple[Part, ...] | None:
         """The beginning of a call with attributes, if the tool's name is the tag; up to the first value."""
-        if self.dialect.names == "any" or self.section or not self.call.startswith("<{name}>"):
+        if self.dialect.names == "any" or self.section or self.fence or not self.call.startswith("<{name}>"):
             return None
         attribute = (Chars(KEY, 128, "key"), Space(), Lit("="), Space(), OneOf(QUOTES))
-        return (Lit("<"), _name(self.dialect), Chars(r"\s", 16), Group(attribute, "attribute"))
+        return (Lit("<"), tool_name(self.dialect), Chars(r"\s", 16), Group(attribute, "attribute"))
 
     def tail(self, name: str) -> tuple[Part, ...]:
         """What must follow the arguments of a call that was written with this name."""
@@ -115,14 +131,16 @@ class CallSyntax:
         return tuple(inner for part in tail for inner in (part.parts if isinstance(part, Maybe) else (part,)))
 
     def section_tail(self) -> tuple[Part, ...]:
-        if not self.section:
-            return ()
-        _, closing = pattern.split(pattern.parse(self.section, "section"), ("calls",))
-        return trimmed(markup(closing, self.dialect, {}))
+        tail: tuple[Part, ...] = ()
+        if self.section:
+            _, closing = pattern.split(pattern.parse(self.section, "section"), ("calls",))
+            tail = trimmed(markup(closing, self.dialect, {}))
+        return trimmed((*tail, Space(), Lit(self.fence))) if self.fence else tail
 
     def closing_tags(self, name: str) -> list[str]:
         """The closing tags of the call and of the sections it may stand in, as they are written."""
-        return [tag for text in self._closers_of(name) for tag in _TAGS.findall(text)]
+        tags = [tag for text in self._closers_of(name) for tag in _TAGS.findall(text)]
+        return [*tags, *(bare for tag in tags if (bare := _BRACKETS.sub("", tag)) != tag)]
 
     def closing_markup(self) -> list[tuple[Part, ...]]:
         """The closing tags of any of its calls and of their sections, one by one; without those that hold a name."""
@@ -159,6 +177,23 @@ class CallSyntax:
         opener = loosened(trimmed(markup(before, self.dialect, _param_slots(Chars(key, MOST_NAME, "key")))))
         parts = (*self.param_tail(0, ""), Space(), *opener)
         return [found["key_next"] for found in re.finditer(whole(parts, "next"), body)]
+
+    def is_balanced(self, text: str) -> bool:
+        """True if a text closes no parameter that it does not open."""
+        closer = re.compile(whole(self.param_tail(0, ""), ""))
+        openers = [re.compile(whole(head, f"o{i}")) for i, head in enumerate(self.param_heads())]
+        opened = {found.start(): 1 for opener in openers for found in opener.finditer(text)}
+        depth = 0
+        for _, step in sorted([*opened.items(), *((found.start(), -1) for found in closer.finditer(text))]):
+            depth += step
+            if depth < 0:
+                return False
+        return True
+
+    def following_heads(self, name: str) -> list[tuple[Part, ...]]:
+        """The openers of calls, with what may stand before them, as they follow a call."""
+        calls = [call for call in self.dialect.calls if pattern.body(call) == "params"]
+        return [trimmed(CallSyntax(self.dialect, call).head(name)) for call in calls]
 
     def param_closer(self, key: str) -> str:
         """The closing tag of a parameter, as it is written."""
@@ -241,6 +276,8 @@ class CallSyntax:
         for text in self.params:
             before, _ = pattern.split(pattern.parse(text, "param"), ("value",))
             slots = _param_slots(key or Chars(ESCAPED_KEY if self.dialect.entities else KEY, 128, "key"))
+            if not (self.dialect.entities or before[0] == "<"):
+                slots["key"] = (Space(), *slots["key"], Space()) if before[0] != Slot("key") else slots["key"]
             heads.append(with_attributes(loosened(trimmed(markup(before, self.dialect, slots)))))
         return heads
 
@@ -257,10 +294,19 @@ def _param_slots(key: Part) -> dict[str, tuple[Part, ...]]:
     }
 
 
+def closing_itself(parts: tuple[Part, ...]) -> tuple[Part, ...] | None:
+    """The opening tag of a call that closes itself, `<invoke name="now"/>`; None for a head that ends otherwise."""
+    return (*parts[:-1], Lit("/>")) if parts and parts[-1] == Lit(">") else None
+
+
 def call_syntaxes(dialect: Description) -> list[CallSyntax]:
     call_syntaxes = [CallSyntax(dialect, call, section) for section in dialect.sections for call in dialect.calls]
     if not dialect.section_required:
         call_syntaxes += [CallSyntax(dialect, call) for call in dialect.calls]
+    if dialect.fenced and dialect.is_framed and dialect.may_be_quoted:
+        # As the dialect itself writes them: other ways of writing are rather what a text about it shows.
+        written = [syntax for syntax in call_syntaxes if syntax.call == dialect.calls[0]]
+        call_syntaxes += [replace(syntax, fence=fence) for syntax in written for fence in CODE_FENCES]
     return call_syntaxes
 
 
@@ -272,7 +318,19 @@ def closers(syntax: CallSyntax) -> list[tuple[Part, ...]]:
     closers: list[tuple[Part, ...]] = [(Lit(marker),) for marker in dialect.optional if marker in tail]
     for section in [syntax.section] if syntax.whole_reply else dialect.sections:
         if syntax.whole_reply or dialect.section_anchor == "anywhere":
-            closers.append(CallSyntax(dialect, syntax.call, section).section_tail())
+            own = CallSyntax(dialect, syntax.call, section, syntax.fence)
+            closing = own.section_tail()
+            if own.lists_calls:  # also with a comma or a bracket too many, or without its marker
+                more: tuple[tuple[Part, ...], ...] = (
+                    (),
+                    (Lit(","), Space()),
+                    (Lit("]"), Space()),
+                    (Lit(","), Space(), Lit("]"), Space()),
+                )
+                closers += [(*one, *closing) for one in reversed(more)]
+                closers += [] if syntax.whole_reply else [(Lit("]"),)]
+            else:
+                closers.append(closing)
     return [closer for closer in closers if closer]
 
 
@@ -286,14 +344,17 @@ def variants(syntax: CallSyntax) -> list[tuple[Part, ...]]:
     if syntax.body in ("params", "kwargs"):
         return heads
     if syntax.body == "json" and syntax.dialect.names == "declared":
-        openings = _declared_envelopes(syntax.dialect)
+        openings = declared_envelopes(syntax.dialect)
     elif syntax.dialect.codec == "gemma":
         openings = [(Lit("{"),)]
     else:
         empty = [Lit("}")] if syntax.body == "args" else []
         openings = [opening_of_json(*empty, *map(Lit, COMMENTS))]
         openings.append((Lit("{"), *opening_of_json()))
-        key = Chars(r"\w.\-", MOST_NAME) if syntax.body == "args" else OneOf((*syntax.dialect.json.name, *AROUND))
+        openings += [ENCODED_TWICE] * (syntax.body == "args")
+        keys = syntax.dialect.json
+        bare = (*keys.name, *keys.arguments, *AROUND, *([keys.id] if keys.id else []))
+        key = Chars(r"\w.\-", MOST_NAME) if syntax.body == "args" else OneOf(bare)
         openings.append((Lit("{"), Space(), key, Maybe((OneOf(QUOTES),)), Space(), Lit(":")))  # a quote is missing
         if syntax.body == "json":
             openings.append((Lit("["), Space(), *openings[0]))  # several calls where there should be one
@@ -302,43 +363,3 @@ def variants(syntax: CallSyntax) -> list[tuple[Part, ...]]:
         for parts in heads
         for opening in openings
     ]
-
-
-def opening_of_json(*others: Part) -> tuple[Part, ...]:
-    words = (*QUOTES, *(part.text for part in others if isinstance(part, Lit)))
-    return (Lit("{"), Space(), OneOf(words))
-
-
-def _declared_envelopes(dialect: Description) -> list[tuple[Part, ...]]:
-    """Beginnings of a JSON object that can be a call of an offered tool, and hardly anything else."""
-    keys = dialect.json
-
-    def opening(*parts: Part) -> tuple[Part, ...]:
-        return (Lit("{"), Space(), OneOf(QUOTES), *parts)
-
-    quote = OneOf(QUOTES)
-    colon = (quote, Space(), Lit(":"), Space())
-    named = (Space(), quote, _name(dialect), quote)
-    return [
-        opening(OneOf(keys.name), quote, Space(), Maybe((Lit(":"),)), *named),
-        opening(OneOf(keys.name), Space(), Lit(":"), *named),
-        (Lit("{"), Space(), OneOf(keys.name), Maybe((quote,)), Space(), Lit(":"), *named),
-        opening(OneOf((*keys.arguments, *AROUND)), *colon, Lit("{")),
-        opening(Lit("type"), *colon, OneOf(('"function"', '"tool_use"', '"tool_call"'))),
-        opening(OneOf(LISTS), *colon, Lit("[")),
-        # Of another name, for the report to say so.
-        opening(
-            *(OneOf(keys.name), *colon, quote, Chars(NAME, 128), quote, Space(), Lit(","), Space()),
-            *(quote, OneOf(keys.arguments), *colon, Lit("{")),
-        ),
-        *([opening(Lit(keys.id), *colon, Lit('"'))] if keys.id else []),
-    ]
-
-
-def _name(dialect: Description, name: str = "") -> Part:
-    """The name of any tool, or where it is the markup this one; the reader looks whether such a name is offered."""
-    if dialect.names == "any":
-        return Chars(NAME, MOST_NAME, "name")
-    if name:
-        return Group((Maybe((OneOf(PREFIXES),)), OneOf((name,), any_case=True)), "name")
-    return Group((Group((Chars(r"\w", 1), Maybe((Chars(NAME, MOST_NAME - 1),))), pattern.OFFERED),), "name")

@@ -12,13 +12,23 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 from vtc.dialects.bounded_cache import COMPILED
 from vtc.dialects.syntax.description import SYNONYMS, Description
+from vtc.dialects.syntax.doubtful import TURN_ENDS, doubtful, orphans, section_openers
 from vtc.dialects.syntax.ends import END_OF_LINE, NO_QUOTE, NOTHING
-from vtc.dialects.syntax.forms import CODE_BLOCK, CallSyntax, call_syntaxes, closers, opening_of_json, variants
-from vtc.dialects.syntax.markup import QUOTES
-from vtc.dialects.syntax.parts import SPACE, AnyOf, Chars, Group, Lit, Maybe, OneOf, Part, Space
+from vtc.dialects.syntax.forms import (
+    CODE_BLOCK,
+    CallSyntax,
+    call_syntaxes,
+    closers,
+    closing_itself,
+    variants,
+)
+from vtc.dialects.syntax.markup import QUOTES, literal, loosened, trimmed
+from vtc.dialects.syntax.openings import ENCODED_TWICE, opening_of_json
+from vtc.dialects.syntax.parts import SPACE, Chars, Group, Lit, Maybe, OneOf, Part, Space
 from vtc.dialects.syntax.pattern import Scan, Token, expecting, searching
 from vtc.dialects.syntax.prefilter import Expected, Following, Prefilter
 
@@ -56,6 +66,8 @@ BLANK_LINE = Token("blank", (Lit("\n"), Maybe((Chars(" \\t\\r", 64),)), Lit("\n"
 type Answer = tuple[tuple[str, ...], tuple[str, ...]]
 """The markers that open an answer, and those that end it: what stands between them is text, whatever it looks like."""
 NO_ANSWER: Answer = ((), ())
+type Opening = Literal["body", "attributes", "closed"]
+"""What follows a head: a body, parameters as attributes, or nothing, as its tag closes itself."""
 type Tags = tuple[tuple[str, str], ...]
 """Pairs of an opening and a closing tag of reasoning; a prompt that ends inside of it opened the first."""
 
@@ -70,6 +82,8 @@ class Head:
     token: Token
     attributes: bool = False
     """The parameters follow as attributes, `<read_file path="a.py"/>`: a malformation of tag-per-tool dialects."""
+    closed: bool = False
+    """It closes itself: the call has no parameters."""
 
 
 class Grammar:
@@ -86,10 +100,12 @@ class Grammar:
         self.heads: dict[str, Head] = {}
         # Those whose tags are the names of tools come last: a tool may be named like another dialect's tag.
         for dialect in sorted(dialects, key=lambda one: one.names == "declared"):
-            for syntax, parts, attributes in _openings(dialect):
-                token = Token(f"h{len(self.heads)}", parts, line_start=syntax.whole_line and not attributes)
-                self.heads[token.name] = Head(syntax, token, attributes)
-        anywhere = [head for head in self.heads.values() if not head.syntax.whole_reply]
+            for syntax, parts, kind in _openings(dialect):
+                token = Token(f"h{len(self.heads)}", parts, line_start=syntax.whole_line and kind != "attributes")
+                self.heads[token.name] = Head(syntax, token, kind == "attributes", kind == "closed")
+        prompted = self._prompted()
+        first = {token.name for token in prompted}
+        anywhere = [head for head in self.heads.values() if not (head.syntax.whole_reply or head.token.name in first)]
         tokens = [head.token for head in anywhere]
         in_code = [head.token for head in anywhere if head.syntax.dialect.in_code == "call"]
         think = [Token(f"think{i}", (Lit(tag),)) for i, (tag, _) in enumerate(reasoning)]
@@ -97,16 +113,19 @@ class Grammar:
         dropped = [Token(f"marker{i}", (Lit(marker),)) for i, marker in enumerate(markers)]
         opens, ends = answer
         self.answer = searching([Token(f"answered{i}", (Lit(marker),)) for i, marker in enumerate(ends)])
+        begun = {one.prompted for one in dialects if one.prompted}
+        begins = [(Lit(marker.removeprefix(text)),) for marker in markers for text in begun if marker.startswith(text)]
+        prompted += [Token(f"marker{len(dropped) + i}", parts) for i, parts in enumerate(begins)]
         dropped += [Token(f"answer{i}", (Lit(marker),)) for i, marker in enumerate(opens)]
         whole = [head.token for head in self.heads.values() if head.syntax.whole_reply]
         closed = [Token(f"closed{i}", (Lit(tag),)) for i, (_, tag) in enumerate(reasoning)]
-        self.start = Expected([*think, *closed, *whole, *dropped, FIRST_LINE])
+        self.start = Expected([*think, *closed, *whole, *dropped, *prompted, FIRST_LINE])
         armed = {head.syntax.dialect for head in anywhere}
-        self._orphans = _orphans(armed)
-        doubtful = _doubtful(self._orphans, _section_openers(armed))
-        self.text = Prefilter([*tokens, *dropped, *doubtful, *stray, *QUOTING, *LINES, *FENCES, TICKS])
-        again = [Token(token.name, token.parts) for token in doubtful]
-        self.doubtful = Following(self.text, ("h", "ending", "orphan", "wrapper"), again)
+        self._orphans = orphans(armed)
+        in_doubt = doubtful(self._orphans, section_openers(armed))
+        self.text = Prefilter([*tokens, *dropped, *in_doubt, *stray, *QUOTING, *LINES, *FENCES, TICKS])
+        again = [Token(token.name, token.parts) for token in in_doubt]
+        self.doubtful = Following(self.text, ("h", "ending", "orphan", "wrapper", "bare"), again)
         # In backticks a tag is quoted. Models mix them up: <think>…</thinking>.
         closing = list(dict.fromkeys(tag for _, tag in reasoning))
         closers = [Token(f"quoted{i}", (Lit(f"`{tag}`"),)) for i, tag in enumerate(closing)]
@@ -137,6 +156,19 @@ class Grammar:
         self.undecided = kept(self._undecided)
         self.damaged = kept(self._damaged)
         self.closer = kept(self._closer)
+
+    def _prompted(self) -> list[Token]:
+        """Add the heads with which a reply begins where the prompt ends with the beginning of a call."""
+        found = []
+        for head in [*self.heads.values()]:
+            text, first = head.syntax.dialect.prompted, head.token.parts[0]
+            if not (text and isinstance(first, Lit) and first.text.startswith(text)):
+                continue
+            rest = [Lit(more)] if (more := first.text[len(text) :]) else []
+            token = Token(f"h{len(self.heads)}", trimmed((*rest, *head.token.parts[1:])))
+            self.heads[token.name] = Head(head.syntax, token)
+            found.append(token)
+        return found
 
     def size(self) -> int:
         """Measure the grammar without the scans that are made when they are needed, in bytes."""
@@ -172,27 +204,33 @@ class Grammar:
         if syntax.closers_alike:
             tokens += [Token(f"closer{i}", syntax.param_tail(i, "")) for i in range(len(own))]
         unquoted = (Lit("{"), Space(), Chars(r"\w", 64), Space(), Lit(":"))
-        for i, opening in enumerate((opening_of_json(Lit("}")), unquoted)):
+        for i, opening in enumerate((opening_of_json(Lit("}")), unquoted, ENCODED_TWICE)):
             tokens.append(Token(f"json{i}", (CODE_BLOCK, *opening)))
-        return expecting([*tokens, *elements, *_missing_tail(tail, loose)])
+        tokens += [Token(f"last{i}", parts) for i, parts in enumerate(syntax.last_tags(name))]
+        following = [] if syntax.dialect.names == "declared" else self._heads_of(syntax.dialect, "m")
+        return expecting([*tokens, *elements, *self._wrong_tail(syntax, name), *following, *_missing_tail(tail, loose)])
 
     def _value(self, syntax: CallSyntax, name: str, index: int, key: str) -> Scan:
         """In a parameter's value: its closer, and what is counted to tell whether that closer is quoted."""
         close, tail, heads = syntax.param_tail(index, key), syntax.written_tail(name), syntax.quoted_heads(name)
         openers = [*syntax.quoted_params(index, key), *syntax.quoted_elements(index, key)]
+        following = syntax.following_heads(name) if syntax.closers_alike else heads
         return searching(
             [
                 *(Token(f"o{i}", parts) for i, parts in enumerate(openers)),
                 Token("c", close),
                 *(Token(f"q{i}", head) for i, head in enumerate(heads)),
-                *(Token(f"lost{i}", (*tail, Space(), Group(head, "head"))) for i, head in enumerate(heads)),
+                *(Token(f"lost{i}", (*tail, Space(), Group(head, "head"))) for i, head in enumerate(following)),
                 Token("tail", tail),
             ]
         )
 
     def _sole(self, syntax: CallSyntax, name: str) -> Scan:
         """In the value of a call's one parameter without tags: it holds none at all."""
-        return searching([Token("tail", syntax.written_tail(name)), Token("lt", (Lit("<"),))])
+        tags = [(Lit("<"),)] if syntax.names_the_tag else [*syntax.quoted_heads(name), *syntax.param_heads()]
+        return searching(
+            [Token("tail", syntax.written_tail(name)), *(Token(f"lt{i}", tag) for i, tag in enumerate(tags))]
+        )
 
     def _guess(self, syntax: CallSyntax, index: int, key: str) -> Scan:
         """In the value of a parameter that may be none, as no declared one was read yet: it holds no tags."""
@@ -215,9 +253,18 @@ class Grammar:
                 *(Token(f"m{i}", head) for i, head in enumerate(syntax.quoted_heads(name))),
                 *(Token(f"garbled{i}", parts) for i, parts in enumerate(syntax.param_openers())),
                 *elements,
+                *self._wrong_tail(syntax, name),
                 *_missing_tail(tail, loose),
             ]
         )
+
+    def _wrong_tail(self, syntax: CallSyntax, name: str) -> list[Token]:
+        """The closing tag of a call, and a sibling's where that of its wrapper should follow."""
+        first, *more = syntax.closing_tags(name) or [""]
+        if not more or syntax.section:
+            return []
+        parts = trimmed(loosened(literal(first, syntax.dialect)))
+        return [Token(f"wrong{i}", (*parts, Space(), *orphan)) for i, orphan in enumerate(self._orphans)]
 
     def _tail(self, syntax: CallSyntax, name: str) -> Scan:
         """Behind a JSON body: the call's closers, also with a brace too many or the fence of a code block before them;
@@ -237,7 +284,10 @@ class Grammar:
         """Behind a call: closers that may still come, and in a section its next call."""
         tokens = [*self._closers(syntax), *([] if syntax.whole_reply else self._results)]
         if syntax.dialect.section_required or syntax.whole_reply:  # elsewhere it begins like any call
-            tokens += [Token(f"next{i}", parts) for i, parts in enumerate(_next_heads(syntax))]
+            heads = _next_heads(syntax)
+            closed = map(closing_itself, heads) if syntax.body == "params" else ()
+            tokens += [Token(f"empty{i}", parts) for i, parts in enumerate(closed) if parts]
+            tokens += [Token(f"next{i}", parts) for i, parts in enumerate(heads)]
         return expecting(tokens)
 
     def _closers(self, syntax: CallSyntax) -> list[Token]:
@@ -292,18 +342,6 @@ def _next_heads(syntax: CallSyntax) -> list[tuple[Part, ...]]:
     return [parts for parts in heads if isinstance(parts[0], Lit) or not comma]
 
 
-def _orphans(dialects: Iterable[Description]) -> list[tuple[Part, ...]]:
-    """List the closing tags of some dialects: those that begin alike as one, as there are many."""
-    found = [parts for dialect in dialects for one in call_syntaxes(dialect) for parts in one.closing_markup()]
-    found += [(Lit(wrapper.replace("<", "</")),) for wrapper in WRAPPERS]
-    alike: dict[str, dict[tuple[Part, ...], None]] = {}
-    for first, *rest in found:
-        assert isinstance(first, Lit)
-        begins, more = first.text[:2], first.text[2:]
-        alike.setdefault(begins, {})[(*([Lit(more)] if more else []), *rest)] = None
-    return [(Lit(begins), AnyOf(tuple(choices))) for begins, choices in sorted(alike.items())]
-
-
 def _missing_tail(written: tuple[Part, ...], loose: tuple[Part, ...]) -> list[Token]:
     """The closers of a call where all may be missing. They match anywhere, so they come after all other tokens."""
     return [Token("tail1", loose)] if loose != written else []
@@ -316,43 +354,19 @@ def _param_tokens(syntax: CallSyntax, between: tuple[Part, ...] = ()) -> tuple[l
     return sorted(tokens[:own], key=lambda token: -len(token.parts)), tokens[own:]
 
 
-TURN_ENDS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<end_of_turn>", "<eos>", "</s>")
-"""How the templates of many families end a turn. Servers that keep special tokens show them."""
-
-
-def _section_openers(dialects: Iterable[Description]) -> list[str]:
-    """List the tags that open a section of calls, or stand before each."""
-    openers = {section.partition("{calls}")[0].strip() for dialect in dialects for section in dialect.sections}
-    openers |= {marker for dialect in dialects for marker in dialect.optional}
-    return sorted({*WRAPPERS, *(one for one in openers if one[:1] == "<" and one[:2] != "</")})
-
-
-WRAPPERS = ("<tool_calls>", "<function_calls>")
-"""Tags around calls that models of any family write, though their dialect has none."""
-
-
-def _doubtful(orphans: Iterable[tuple[Part, ...]], wrappers: Iterable[str]) -> list[Token]:
-    """The tokens of markup that is none of the message where a call follows it, or the end of the reply.
-
-    A closing tag is such markup only at the beginning of a line: elsewhere a sentence may speak of it.
-    """
-    tags = [Token(f"orphan{i}", parts, line_start=True) for i, parts in enumerate(orphans)]
-    return [
-        *(Token(f"ending{i}", (Lit(end),)) for i, end in enumerate(TURN_ENDS)),
-        *(tag for tag in tags if tag.first == "<"),
-        *(Token(f"wrapper{i}", (Lit(opener),)) for i, opener in enumerate(wrappers)),
-    ]
-
-
 @lru_cache(maxsize=1024)
-def _openings(dialect: Description) -> list[tuple[CallSyntax, tuple[Part, ...], bool]]:
-    """The ways a call of a dialect may begin, and whether its parameters then follow as attributes."""
-    found = []
+def _openings(dialect: Description) -> list[tuple[CallSyntax, tuple[Part, ...], Opening]]:
+    """The ways a call of a dialect may begin."""
+    found: list[tuple[CallSyntax, tuple[Part, ...], Opening]] = []
     for syntax in call_syntaxes(dialect):
-        found += [(syntax, parts, False) for parts in variants(syntax)]
+        heads = variants(syntax)
+        if syntax.body == "params":  # a name may hold a slash, too
+            found += [(syntax, closed, "closed") for parts in heads if (closed := closing_itself(parts))]
+        found += [(syntax, parts, "body") for parts in heads]
         if tag := syntax.attribute_head():
-            found.append((syntax, tag, True))
-    return found
+            found.append((syntax, tag, "attributes"))
+    # A head that ends in the name is the beginning of others: <tool_call>bash, <tool_call>bash>{
+    return sorted(found, key=lambda one: one[0].body == "params" and isinstance(one[1][-1], Chars | Group))
 
 
 ATTRIBUTES_END = searching(

@@ -11,6 +11,9 @@ from vtc.dialects.syntax.pattern import Slot
 
 QUOTES = ('"', "'", '\\"', "\\'")
 """Around an attribute; escaped once too often, too."""
+QUOTE = Maybe((OneOf(QUOTES),))
+"""One of them, which models leave out: `<invoke name=bash>`."""
+_ATTRIBUTE = re.compile(r"<?[\w:.-]+=")
 _MARKER = r"<\|[\w/:]+\|>"
 """A marker such as `<|tool_call|>`: prose holds none, so it is found with any white space around it."""
 
@@ -62,9 +65,25 @@ def loosened(parts: Sequence[Part]) -> tuple[Part, ...]:
     return tuple(found)
 
 
+def spaced(parts: Sequence[Part]) -> tuple[Part, ...]:
+    """Attributes of an opening tag as they are read: `<invoke name = "bash" >`; a key of JSON likewise."""
+    found: list[Part] = []
+    for i, part in enumerate(parts):
+        after = parts[i + 1] if i + 1 < len(parts) else None
+        if isinstance(part, Lit) and after and _ATTRIBUTE.fullmatch(part.text):
+            found += [Lit(part.text[:-1]), Space(), Lit("="), Space()]
+        elif (found and found[-1] == QUOTE and isinstance(part, Lit) and part.text[0] in ">:") or (
+            part == QUOTE and found and isinstance(last := found[-1], Lit) and last.text[-1] == "{"
+        ):
+            found += [Space(), part]
+        elif not (isinstance(part, Space) and found and isinstance(found[-1], Space)):
+            found.append(part)
+    return tuple(found)
+
+
 def with_attributes(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     """An opening tag with an attribute may have others: `<parameter name="path" string="true">`."""
-    if len(parts) < 3 or not isinstance(quote := parts[-3], OneOf) or quote.words != QUOTES or parts[-1] != Lit(">"):
+    if len(parts) < 3 or parts[-3] not in (QUOTE, OneOf(QUOTES)) or parts[-1] != Lit(">"):
         return parts
     others = Maybe((Chars(r"\s", 16), Chars("\\w", 64), Lit("="), Chars("^<>", 128)))
     return (*parts[:-2], others, Space(), Lit(">"))
@@ -100,7 +119,8 @@ def literal(text: str, dialect: Description, quoted: tuple[bool, bool] = (False,
         elif piece in ("<", "</") and dialect.namespaces:
             found += [Lit(piece), Maybe((OneOf(dialect.namespaces),))]
         elif piece in QUOTES and ((quoted[1] and text.endswith(piece)) or (quoted[0] and text.startswith(piece))):
-            found.append(OneOf(QUOTES))
+            # Where entities stand for quotes in it, nothing else tells the end of a key.
+            found.append(OneOf(QUOTES) if dialect.entities else QUOTE)
         elif found and isinstance(last := found[-1], Lit):
             found[-1] = Lit(last.text + piece)
         else:

@@ -17,6 +17,15 @@ _WITHOUT_NUMBER = re.compile(r"(?:functions?|call)[._](?P<name>.+?)[._:]\d+")
 """The id of a call as Kimi K2 makes them, and variants of it: `functions.read:0`, `functions_read_0`."""
 
 
+_BARE_ID = re.compile(r"(?:functions?[._])?(?:\d{1,9}|(?:call|toolu|chatcmpl-tool)[_-]?[\w-]{0,64})")
+"""An id of a call that holds no name."""
+
+
+def is_bare_id(written: str) -> bool:
+    """True if nothing but the id of a call stands where its name should."""
+    return _BARE_ID.fullmatch(bare(written)) is not None
+
+
 def bare(written: str) -> str:
     """A name without white space around it and without a known prefix."""
     return unprefixed(written.strip())
@@ -39,6 +48,7 @@ def resolve(written: str, offered: Collection[str]) -> str | None:
     Exactly, then without a known prefix or a namespace, then the only one that differs just in how its namespace is
     set off; then without what an id or a header has besides, with dashes for underscores, and in any case.
     """
+    written = written.strip()
     for name in (written, *(written[len(prefix) :] for prefix in PREFIXES if written.startswith(prefix))):
         if name in offered:
             return name

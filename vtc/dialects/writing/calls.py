@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from vtc.dialects.arguments import gemma, values
+from vtc.dialects.arguments import gemma, typed_tags, values
 from vtc.dialects.arguments.json_object import dumped, encodable, loaded
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
@@ -85,6 +85,8 @@ def write_result(name: str, id_: str, result: str, dialect: Description) -> str:
 
 
 def _param(key: str, value: Any, dialect: Description) -> str:
+    if dialect.values == "typed":
+        return _typed(key, value, dialect)
     if dialect.values == "nested" and isinstance(value, dict | list):
         inner = value.items() if isinstance(value, dict) else (("item", item) for item in value)
         text = "".join(_param(name, entry, dialect) for name, entry in inner)
@@ -95,6 +97,19 @@ def _param(key: str, value: Any, dialect: Description) -> str:
     kind = "string" if isinstance(value, str) else _json_type(value)
     slots = {"key": dialect.escaped(key), "value": text, "string": str(isinstance(value, str)).lower(), "type": kind}
     return pattern.filled(dialect.params[0], "param", slots)
+
+
+def _typed(key: str | None, value: Any, dialect: Description) -> str:
+    """A value in a tag that says its type; an item of a list has no key."""
+    match value:
+        case dict():
+            text = "".join(_typed(name, entry, dialect) for name, entry in value.items())
+        case list():
+            text = "".join(_typed(None, item, dialect) for item in value)
+        case _:
+            text = values.write(value, "json")
+    param = dialect.params[0].replace(' name="{key}"', "") if key is None else dialect.params[0]
+    return param.format_map({"key": dialect.escaped(key or ""), "value": text, "type": typed_tags.kind_of(value)})
 
 
 def _json_type(value: Any) -> str:

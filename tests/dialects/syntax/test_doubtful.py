@@ -1,0 +1,38 @@
+"""What may be no part of the message: closing tags, wrappers, ends of turns, markers with nothing after them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.dialects.material import DIALECTS, calls, content, raw, read
+from vtc.dialects.syntax.doubtful import SPECIAL, section_openers
+from vtc.events import Refusal
+
+
+def test_the_openers_of_sections_and_of_calls_are_known() -> None:
+    found = section_openers([DIALECTS["kimi-k2"], DIALECTS["mistral"], DIALECTS["seed-oss"]])
+    assert {"<|tool_calls_section_begin|>", "<|tool_call_begin|>", "[TOOL_CALLS]", "<seed:tool_call>"} <= {*found}
+
+
+@pytest.mark.parametrize(("text", "special"), [("[TOOL_CALLS] <|a|>", True), ("<tool_call>", False), ("[x]", False)])
+def test_special_tokens_are_told_from_tags(text: str, special: bool) -> None:
+    assert (SPECIAL.fullmatch(text) is not None) is special
+
+
+@pytest.mark.parametrize(
+    ("dialect", "text", "left"),
+    [
+        ("mistral", "Done.[TOOL_CALLS]", "Done."),
+        ("kimi-k2", "<|tool_calls_section_begin|><|tool_calls_section_end|>Done.", "Done."),
+        ("mistral", "The marker is [TOOL_CALLS]", "The marker is [TOOL_CALLS]"),
+        ("mistral", "[TOOL_CALLS] begins a call.", "[TOOL_CALLS] begins a call."),
+    ],
+)
+def test_a_marker_without_a_call_is_left_out_and_told_unless_words_speak_of_it(
+    dialect: str, text: str, left: str
+) -> None:
+    for chunks in ([text], text):
+        events = read(chunks, [DIALECTS[dialect]])
+        assert (calls(events), content(events), raw(events)) == ([], left, text)
+        told = [event.reason for event in events if isinstance(event, Refusal)]
+        assert told == (["no call follows it"] if left != text else [])

@@ -1,0 +1,84 @@
+"""The forms of `tests/cases/forms`, read as an exchange with the model of each reads them: whole and in every cut.
+
+Their expectations were written from the rules before they were run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any, Literal
+
+import msgspec
+import pytest
+import yaml
+
+from tests.dialects.material import CASES, calls, content, merged, random_cuts, raw, typed
+from tests.exchanges import opened
+from vtc.dialects.reading.reader import Reader
+from vtc.dialects.syntax.grammar import compiled
+from vtc.events import Event, Reasoning
+from vtc.profiles.plan import ReadingPlan
+
+HERE = CASES / "forms"
+TOOLS = [
+    {"type": "function", "function": {"name": name, "parameters": {"type": "object", **parameters}}}
+    for name, parameters in yaml.safe_load((CASES / "tools.yaml").read_text("utf-8"))["coding"].items()
+]
+
+
+class Form(msgspec.Struct, forbid_unknown_fields=True):
+    """A reply of a model, and what it says; `calls` are `{name: arguments}`."""
+
+    form: str
+    model: str
+    text: str
+    calls: tuple[dict[str, dict[str, Any]], ...] = ()
+    content: str = ""
+    reasoning: str = ""
+    finish: Literal["stop", "length"] = "stop"
+    missed: str = ""
+    """Why it is text today; empty if it is read."""
+
+    def read(self, chunks: Iterable[str]) -> list[Event]:
+        plan = _plan(self.model)
+        think = plan.thinking
+        reader = Reader(
+            compiled(plan.dialects, think.tags, plan.markers, plan.answer),
+            plan.tools,
+            unknown_tools=plan.unknown_tools,
+            begins=think.begins(whole=True),
+        )
+        events = [event for chunk in chunks for event in reader.feed(chunk)]
+        return [*events, *reader.finish(complete=self.finish == "stop")]
+
+    def differences(self, events: list[Event]) -> list[str]:
+        wanted = [(name, arguments) for call in self.calls for name, arguments in call.items()]
+        found = {
+            "calls": (typed(calls(events)), typed(wanted)),
+            "content": (content(events), self.content),
+            "reasoning": (raw(event for event in events if isinstance(event, Reasoning)), self.reasoning),
+        }
+        return [f"{key}: {one!r}, not {other!r}" for key, (one, other) in found.items() if one != other]
+
+
+@cache
+def _plan(model: str) -> ReadingPlan:
+    return opened(model=model, tools=TOOLS).plan.reading
+
+
+FORMS = [
+    pytest.param(form, id=f"{path.stem} {place}: {form.form}, {form.model}")
+    for path in sorted(HERE.glob("*.yaml"))
+    for place, form in enumerate(msgspec.convert(yaml.safe_load(path.read_text("utf-8")), list[Form]))
+]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_form_says_what_was_meant_in_every_cut(form: Form) -> None:
+    whole = form.read([form.text])
+    assert bool(form.differences(whole)) is bool(form.missed), form.differences(whole)
+    assert not form.missed or (calls(whole), content(whole)) == ([], form.text)
+    assert raw(whole) == form.text
+    for cut in ([*form.text], *random_cuts(form.text, 3)):
+        assert merged(form.read(cut)) == merged(whole), cut

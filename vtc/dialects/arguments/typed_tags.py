@@ -1,0 +1,97 @@
+"""Lists and objects as tags that say the type of each value, as Cohere's Command 4 writes them.
+
+<cofl:value name="filters" type="dict">
+  <cofl:value name="fresh" type="json">true</cofl:value>
+  <cofl:value name="tags" type="list"><cofl:value type="raw">music</cofl:value></cofl:value>
+</cofl:value>
+
+An object's values have names, a list's have none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from vtc.dialects.arguments import values
+from vtc.dialects.arguments.json_object import MOST_DEPTH
+
+_NAME = re.compile(r'\sname="([^"]*)"')
+_TYPE = re.compile(r'\stype="(\w*)"')
+
+type Unescape = Callable[[str], str]
+"""What reads a key that is escaped."""
+
+
+class _Node:
+    """A tag that is open."""
+
+    def __init__(self, name: str | None, kind: str, start: int) -> None:
+        self.name = name
+        self.kind = kind
+        self.start = start
+        self.children: list[tuple[str | None, Any]] = []
+
+
+def tag_of(param: str) -> str:
+    """The name of the tag of a parameter's pattern."""
+    found = re.match(r"<([\w:.-]+)", param)
+    assert found is not None
+    return found[1]
+
+
+def read(text: str, tag: str, unescape: Unescape) -> Any:
+    """Return the list or the object that the tags of a `dict` or a `list` stand for.
+
+    Raises ValueError if there is anything else between them, or the value could be another.
+    """
+    token = re.compile(rf"<(/?)\s*{re.escape(tag)}((?:\s+[\w:.-]+=\"[^\"]*\")*)\s*>")
+    root = _Node(None, "", 0)
+    open_: list[_Node] = [root]
+    at = 0
+    for found in token.finditer(text):
+        inside = open_[-1]
+        is_leaf = inside.kind in ("raw", "json")
+        if not is_leaf and text[at : found.start()].strip():
+            raise ValueError("text between the tags")
+        if not found[1]:
+            if is_leaf or len(open_) > MOST_DEPTH:
+                raise ValueError("a tag within text, or too deep")
+            name, kind = _NAME.search(found[2]), _TYPE.search(found[2])
+            open_.append(_Node(unescape(name[1]) if name else None, kind[1] if kind else "raw", found.end()))
+        elif len(open_) == 1:
+            raise ValueError("a closing tag that nothing opened")
+        else:
+            open_.pop()
+            open_[-1].children.append((inside.name, _value(inside, text[inside.start : found.start()])))
+        at = found.end()
+    if len(open_) > 1 or text[at:].strip():
+        raise ValueError("a tag that is not closed, or text after it")
+    return _of_children(root, "list" if all(name is None for name, _ in root.children) else "dict")
+
+
+def _value(node: _Node, text: str) -> Any:
+    if node.kind == "raw":
+        return text
+    if node.kind == "json":
+        value, is_value = values.unquoted(text)
+        if not is_value:
+            raise ValueError("no JSON")
+        return value
+    return _of_children(node, node.kind)
+
+
+def _of_children(node: _Node, kind: str) -> Any:
+    names = [name for name, _ in node.children]
+    if kind == "list" and all(name is None for name in names):
+        return [value for _, value in node.children]
+    if kind == "dict" and None not in names and len({*names}) == len(names):
+        return dict(node.children)
+    raise ValueError("neither a list nor an object")
+
+
+def kind_of(value: Any) -> str:
+    """The type that a value's tag says."""
+    kinds: dict[type, str] = {str: "raw", dict: "dict", list: "list"}
+    return kinds.get(type(value), "json")
