@@ -47,9 +47,9 @@ class Answer:
     @property
     def why(self) -> str:
         """Why there is no answer, for people."""
-        if isinstance(self.error, HTTPException):
-            return "it does not answer in HTTP"
-        return getattr(self.error, "strerror", None) or str(self.error)
+        if isinstance(self.error, OSError):  # a server that hangs up is one, too
+            return self.error.strerror or str(self.error)
+        return "it does not answer in HTTP"
 
 
 class Asker:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ssl
-from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -31,7 +30,7 @@ def recognised(asker: Asker, profiles: Profiles) -> tuple[str | None, str]:
     if isinstance(answer.error, ssl.SSLCertVerificationError):
         why = f"({answer.error.verify_message}): {UNTRUSTED} (after `--`)"
         return None, f"the certificate of {upstream} is not trusted {why}"
-    if isinstance(answer.error, HTTPException):
+    if answer.error and not isinstance(answer.error, OSError):
         return None, f"{upstream} does not answer in HTTP: is it the model server?"
     if answer.error:
         return None, f"{upstream} cannot be reached now ({answer.why}): is the model server running?"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 PARSERS: Mapping[str, Mapping[str, str]] = {
     "vllm": {
@@ -48,9 +48,10 @@ PARSERS: Mapping[str, Mapping[str, str]] = {
 """The parser of calls by server and dialect, as `--tool-call-parser` names it."""
 
 
-def parser(server: str, dialect: str) -> str:
+def parser(server: str, dialects: Iterable[str]) -> str:
     """Say which flags make a server read calls itself; empty if that is not known."""
-    name = PARSERS.get(server, {}).get(dialect) or ("NAME" if server in PARSERS else "")
+    known = PARSERS.get(server, {})
+    name = next((known[one] for one in dialects if one in known), "NAME")
     if server == "vllm":
         return f"start vLLM with `--enable-auto-tool-choice --tool-call-parser {name}`"
     if server == "sglang":

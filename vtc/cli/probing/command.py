@@ -62,8 +62,8 @@ def probe(
         raise click.BadParameter(f"there is no server {server!r}; `vtc profiles` lists all", param_hint="--server")
     address, key = _address(at), _key(key_env)
     click.echo(_announced(address, model, api, tokens), err=True)
-    with _progress() as told:
-        asker = Bounded(address, key=key, seconds=timeout, in_all=IN_ALL * timeout, told=told)
+    with _progress() as about:
+        asker = Bounded(address, key=key, seconds=timeout, in_all=IN_ALL * timeout, told=about)
         seen = Probe(asker, profiles, tokens).run(model=model, of=(api,) if api else (), named=server)
     files: list[Path] = []
     if directory and seen.proposal and seen.stopped != "Ctrl-C":

@@ -67,8 +67,8 @@ def _tools(seen: Seen) -> Iterator[Finding]:
     if seen.tools is None:
         yield Finding("Does it take `tools`?", "no reply came", "broken", heard.problem)
         return
-    dialect = seen.native.dialects[0] if seen.native and seen.native.dialects else seen.dialect
-    flag = advice.parser(seen.kind, dialect or (seen.base.dialect if seen.base else ""))
+    usual = (*seen.base.accept, seen.base.dialect) if seen.base else ()
+    flag = advice.parser(seen.kind, [seen.dialect, *heard.dialects, *usual])
     answers = {
         "parsed": "yes, and calls come as calls",
         "leaked": f"yes, but calls come as text ({', '.join(heard.dialects)}), which VTC reads",
@@ -76,7 +76,8 @@ def _tools(seen: Seen) -> Iterator[Finding]:
         "refused": "no",
     }
     wants = seen.tools == "refused" or (seen.tools == "leaked" and seen.kind in advice.PARSERS)
-    yield Finding("Does it take `tools`?", answers[seen.tools], ORDER[seen.tools], heard.saw, flag if wants else "")
+    saw = f"{heard.saw}; {words.hidden(heard)}".removesuffix("; ")
+    yield Finding("Does it take `tools`?", answers[seen.tools], ORDER[seen.tools], saw, flag if wants else "")
     if seen.tools == "parsed":
         faults = heard.faults_direct
         streamed = seen.replies.get(f"{scenarios.PARALLEL.name}, streamed")

@@ -66,6 +66,20 @@ class Seen:
         """The name of the server's profile; empty if it is not known."""
         return self.server.profile.name if self.server.profile else ""
 
+    def needs(self) -> list[str]:
+        """Name what only the profiles that are proposed bring about, and no option of `vtc run`."""
+        found = self.proposal
+        if not found:
+            return []
+        reasoning = self.base.reasoning if self.base else None
+        tokens = self.base.special_tokens if self.base else False
+        parts = self.server.profile.parts_reasoning if self.server.profile else False
+        changed = {
+            "reasoning": found.model.reasoning != reasoning or found.server.parts_reasoning < parts,
+            "special tokens": found.model.special_tokens != tokens,
+        }
+        return [name for name, is_so in changed.items() if is_so]
+
     def heard(self) -> list[Heard]:
         """All replies."""
         return [*([self.native] if self.native else []), *self.prompted.values(), *self.replies.values()]
@@ -138,6 +152,7 @@ class Probe:
         seen.thinking = words.thinking(seen.heard(), tags, seen.template.opens if seen.template else "")
         self._propose(seen)
         self._as_proposed(seen, talk, self._rows(seen))
+        self._reread(seen)
         if not seen.prompted:
             self._prompts(seen, talk)
         self._as_proposed(seen, talk, [scenarios.LONG])  # may take long
@@ -219,6 +234,15 @@ class Probe:
                 server={"api": seen.server.apis}, server_api="these paths answered a request, others did not"
             )
         seen.proposal = proposal
+
+    def _reread(self, seen: Seen) -> None:
+        """Take the dialect from a reply that has its special tokens, where the first had none."""
+        first = seen.replies.get(f"{scenarios.SINGLE.name}, streamed")
+        if seen.proposal and seen.tokens_mended and seen.tools == "leaked" and first and first.dialects:
+            seen.dialect = first.dialects[0]
+            accept = tuple(dict.fromkeys([seen.dialect, *seen.proposal.model.accept]))
+            why = f"{seen.dialect}: the call came so when its markers were kept"
+            seen.proposal = seen.proposal.changed(model={"accept": accept}, model_accept=why)
 
     def _rows(self, seen: Seen) -> list[Scenario]:
         """List what is asked as proposed; what decides comes first."""

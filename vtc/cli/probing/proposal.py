@@ -54,7 +54,7 @@ class Proposal:
         )
 
     def write(self, directory: Path, head: str, secrets: Sequence[str] = ()) -> list[Path]:
-        """Write both files, without these secrets; raises `ProfileError` if they make no sense, which no probe should."""
+        """Write both files, without these secrets; raises `ProfileError` if they make no sense."""
         directory.mkdir(parents=True, exist_ok=True)
         files = []
         for one in (self.model, self.server):

@@ -84,6 +84,7 @@ def as_json(seen: Seen, line: str, files: Sequence[Path]) -> dict[str, Any]:
         "constrain": words.constrained(constrained) if constrained else "unknown",
         "profiles": [str(file) for file in files],
         "command": line if works else None,
+        "needs_profiles": seen.needs() if works and not files else [],
         "clients": settings(seen) if works else {},
         "requests": seen.asked,
         "stopped": seen.stopped or None,
@@ -138,6 +139,8 @@ def show(told: Mapping[str, Any]) -> None:
         click.secho(f"An agent will not work, as far as this shows: {told['reason']}.", fg="red", bold=True)
         return
     click.secho(f"An agent will work: {told['reason']}.", fg="green", bold=True)
+    for what in told["needs_profiles"]:
+        click.echo(f"Of {what} that holds with profiles only: run this again with `--write DIR`.")
     click.echo(f"\n  {told['command']}\n")
     width = max(map(len, told["clients"]))
     for name, text in told["clients"].items():

@@ -79,6 +79,8 @@ class Heard:
             return "refused"
         if self.silent and self.scenario.choice == "auto":
             return "seen"
+        if self.faults and not (self.problem or self.scenario.calls) and self.scenario.contains:
+            return "seen"
         if self.faults:
             return "broken"
         return "mended" if self.faults_direct or (self.prompted and self.scenario.calls) else "works"

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 from typing import Any
 
 from jinja2 import TemplateError
@@ -73,15 +72,24 @@ def look(source: str, dialects: Sequence[Description], tags: Sequence[tuple[str,
     with_tools = _tried(template, (USER,), tools=[TOOL]) or ""
     end = bare.rstrip()
     opens = next((open_ for open_, _ in tags if end.endswith(open_)), "")
-    before = with_tools or bare
-    after = _tried(template, (USER, CALLED), tools=[TOOL], prompt=False) or ""
-    same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
     return Seen(
         takes_tools=TOOL.name in with_tools and TOOL.name not in bare,
         opens=opens,
-        dialect=_dialect(after[max(0, same - 1) :].lstrip(), dialects),
+        dialect=_dialect(_reply(template, opens), dialects),
         refuses=refuses,
     )
+
+
+def _reply(template: Any, opens: str) -> str:
+    """Write a past call as the model would have written it: without what stands around a message."""
+    asked, spoken, called = (
+        _tried(template, messages, tools=[TOOL], prompt=False) or ""
+        for messages in ((USER,), (USER, SAID), (USER, CALLED))
+    )
+    prompted = _tried(template, (USER,), tools=[TOOL]) or asked
+    head = prompted.removeprefix(asked).rstrip().removesuffix(opens).strip()
+    end = spoken.rpartition(SAID.text)[2].strip()
+    return called.removeprefix(asked).strip().removeprefix(head).strip().removesuffix(end).strip()
 
 
 def _dialect(text: str, dialects: Sequence[Description]) -> str:

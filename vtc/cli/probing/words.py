@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -86,6 +87,14 @@ def tokens(heard: Heard, text: str) -> Tokens:
     if text.casefold() in said:
         return "kept"
     return "dropped" if "red" in said and "green" in said else "unknown"
+
+
+def hidden(heard: Heard) -> str:
+    """Tell if the model cannot have been shown the tools, by the tokens of the prompt; empty if it may have been."""
+    usage, length = heard.direct.usage, sum(len(json.dumps(tool.as_openai())) for tool in heard.scenario.tools)
+    if usage and 0 < usage.prompt < length / 8 and not heard.through.message.calls:
+        return f"its prompt was {usage.prompt} tokens, too few to hold the tools: its template leaves them out"
+    return ""
 
 
 def constrained(heard: Heard) -> Constrained:
