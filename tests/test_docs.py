@@ -216,7 +216,7 @@ def test_what_a_page_points_to_exists(page: Path) -> None:
     source = Path(options.__file__).read_text("utf-8")
     for name in set(re.findall(r"\bvtc_[a-z_]+\b", text)):
         assert f'"{name}"' in source, name
-    for name in set(re.findall(r"^(?:\$ )?vtc ([a-z]+)", text, re.M)):
+    for name in set(re.findall(r"^(?:\$ )?vtc ([a-z-]+)", text, re.M)):
         assert name in main.commands, name
 
 

@@ -11,6 +11,7 @@ from vtc.cli.common import Commands
 from vtc.cli.demo import demo
 from vtc.cli.doctor import doctor
 from vtc.cli.explain import explain
+from vtc.cli.new_dialect import new_dialect
 from vtc.cli.parse import parse
 from vtc.cli.probing.command import probe
 from vtc.cli.profiles import profiles
@@ -36,5 +37,9 @@ def main() -> None:
     """Virtual Tool Calling: translates tool calls between LLM clients and model servers."""
 
 
-for command in (run, probe, demo, doctor, parse, render, explain, check, profiles, schema, replay, stats, addon_path):
+COMMANDS = (
+    *(run, probe, demo, doctor, parse, render, explain, check, new_dialect, profiles, schema, replay, stats),
+    addon_path,
+)
+for command in COMMANDS:
     main.add_command(command)

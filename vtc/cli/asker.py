@@ -82,8 +82,9 @@ class Asker:
         watch.start()
         try:
             sent = {"content-type": "application/json", "accept": "*/*", **(headers or {})}
-            if self._key:
-                sent |= {"authorization": f"Bearer {self._key}", "x-api-key": self._key}
+            if self._key:  # servers of Messages have a header of their own for it
+                own = "anthropic-version" in sent
+                sent |= {"x-api-key": self._key} if own else {"authorization": f"Bearer {self._key}"}
             connection.request("GET" if body is None else "POST", f"{self._at.path}{path}", body, sent)
             response = connection.getresponse()
             found = response.read(MOST)
