@@ -16,7 +16,7 @@ MISTRAL = """\
 {%- if tools %}[AVAILABLE_TOOLS]{{ tools | tojson }}[/AVAILABLE_TOOLS]{% endif %}
 {%- for message in messages %}
 {%- if message.role == 'user' %}
-{%- if not loop.first and messages[loop.index0 - 1].role == 'user' %}{{ raise_exception('roles must alternate') }}{% endif %}
+{%- if not loop.first and messages[loop.index0 - 1].role == 'user' %}{{ raise_exception('must alternate') }}{% endif %}
 {{- '[INST]' + message.content + '[/INST]' }}
 {%- elif message.role == 'tool' %}[TOOL_RESULTS]{{ message.content }}[/TOOL_RESULTS]
 {%- elif message.role == 'assistant' %}
@@ -88,7 +88,8 @@ def test_tools_thinking_dialect_and_refusals_are_found(source: str, expected: Se
         "{{ messages + 5 }}",
         "{{ ''.__class__.__mro__ }}",
         "{% for a in range(9999) %}{% for b in range(9999) %}xxxxxxxx{% endfor %}{% endfor %}",
-        "{{ 'x' * 10 ** 7 }}",
+        "{{ 'x' * 1000000000000 }}",
+        "{{ 9 ** 9 ** 9 ** 9 }}",
         "x" * (1 << 19),
     ],
 )

@@ -1,6 +1,6 @@
 """What a chat template does, found out by rendering it: tools, thinking, the form of a call, roles that it refuses.
 
-It comes from the server and runs in Jinja's sandbox, with loops and output bounded.
+It comes from the server: it runs in Jinja's sandbox, and what it computes and writes is bounded, as is its time.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from threading import Thread
 from typing import Any
 
 from jinja2 import TemplateError
@@ -24,6 +25,9 @@ MOST_RENDERED = 1 << 18
 MOST_TEMPLATE = 1 << 18
 MOST_LOOPS = 1000
 """Rounds of one loop over a range."""
+MOST_TIMES = 10_000
+"""By which a template may multiply."""
+SECONDS = 5
 TOOL = Tool("get_weather", "Tells the weather.", {"type": "object", "properties": {"city": {"type": "string"}}})
 USER = Message("user", ("Weather?",))
 CALLED = Message("assistant", (), (ToolCall("get_weather", '{"city": "Paris"}', "abcdefghi"),))
@@ -59,14 +63,41 @@ class Refused(Exception):
     """The template raised an error of its own."""
 
 
+class Environment(ImmutableSandboxedEnvironment):
+    """Renders chat templates; none takes all memory by a product or a power."""
+
+    intercepted_binops = frozenset(["*", "**"])
+
+    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+        times = [one for one in (left, right) if isinstance(one, int | float)]
+        if operator == "**" or any(abs(one) > MOST_TIMES for one in times):
+            raise Refused("it computes too much")
+        return super().call_binop(context, operator, left, right)
+
+
 def look(source: str, dialects: Sequence[Description], tags: Sequence[tuple[str, str]]) -> Seen:
     """Find out what a template does; `dialects` are those that are read, `tags` open and close thinking."""
     if len(source) > MOST_TEMPLATE:
         return Seen(problem="it is too long to be looked at")
+    found = [Seen(problem="it takes too long")]
+
+    def run() -> None:
+        try:
+            found.append(_look(source, dialects, tags))
+        except Exception as error:
+            found.append(Seen(problem=f"it cannot be looked at: {type(error).__name__}"))
+
+    thread = Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(SECONDS)
+    return found[-1]
+
+
+def _look(source: str, dialects: Sequence[Description], tags: Sequence[tuple[str, str]]) -> Seen:
     try:
         template = _environment().from_string(source)
         bare = _render(template, (USER,))
-    except (TemplateError, Refused) as error:
+    except (TemplateError, Refused, RecursionError) as error:
         return Seen(problem=f"it cannot be rendered: {error}")
     refuses = tuple(what for what, messages in REFUSABLE.items() if _tried(template, messages) is None)
     with_tools = _tried(template, (USER,), tools=[TOOL]) or ""
@@ -99,10 +130,8 @@ def _dialect(text: str, dialects: Sequence[Description]) -> str:
     return next((one.dialect for one in events if isinstance(one, Call)), "")
 
 
-def _environment() -> ImmutableSandboxedEnvironment:
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
-    )
+def _environment() -> Environment:
+    environment = Environment(trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"])
     environment.filters["tojson"] = lambda value, **_: json.dumps(value, ensure_ascii=False)
     environment.globals |= {
         "raise_exception": _raise,
