@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from vtc.apis import beside
 from vtc.cli.asker import Answer, Asker
 from vtc.cli.recognise import LIST, entries, owned, spoken
 from vtc.json_text import encode
@@ -92,7 +94,7 @@ def learn(asker: Asker, profiles: Profiles, *, model: str, apis: tuple[str, ...]
     if problem := _problem(listed, has_key=asker.has_key):
         server.problem = problem
         return server
-    _choose(server, listed.json)
+    _choose(server, listed)
     _recognise(server, listed, profiles, named)
     known = server.profile.name if server.profile else ""
     for about in ABOUT:
@@ -110,6 +112,9 @@ def learn(asker: Asker, profiles: Profiles, *, model: str, apis: tuple[str, ...]
 
 
 def _problem(listed: Answer, *, has_key: bool) -> str:
+    if isinstance(listed.error, ssl.SSLCertVerificationError):
+        why = listed.error.verify_message
+        return f"its certificate is not trusted ({why}): put the certificate of who signed it into SSL_CERT_FILE"
     if listed.error:
         return f"the server cannot be reached ({listed.why}): is it running, and is the URL right?"
     if listed.status in (401, 403):
@@ -121,9 +126,9 @@ def _problem(listed: Answer, *, has_key: bool) -> str:
     return ""
 
 
-def _choose(server: Server, listed: Any) -> None:
-    found = entries(listed)
-    server.models = tuple(name for one in found if isinstance(name := one.get("id"), str))
+def _choose(server: Server, listed: Answer) -> None:
+    found = entries(listed.json)
+    server.models = tuple(beside.names_of(listed.body)) if listed.ok else ()
     if not server.model:
         server.model = next((name for name in server.models if not NO_CHAT.search(name)), "")
     own = next((one for one in found if one.get("id") == server.model), {})
