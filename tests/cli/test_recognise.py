@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -79,6 +80,14 @@ def test_a_hosted_api_is_known_by_its_name_and_not_asked() -> None:
         "hosted",
         "https://no-such-host.openrouter.ai is one of: hosted APIs",
     )
+
+
+def test_one_for_which_the_user_has_a_profile_is_not_asked(tmp_path: Path) -> None:
+    """It stands in no list of owners; that of the kind of server would win over it."""
+    (tmp_path / "mine.yaml").write_text('{kind: server, name: mine, match: {host: "127.0.0.1:1"}}')
+    own = loader.load([loader.builtin_directory(), tmp_path])
+    said = "http://127.0.0.1:1 has a profile of yours: mine"
+    assert recognised(Asker("http://127.0.0.1:1"), own) == ("mine", said)
 
 
 @pytest.mark.parametrize("server", pairs.NAMES)

@@ -24,7 +24,9 @@ def recognised(asker: Asker, profiles: Profiles) -> tuple[str | None, str]:
     """
     upstream, url = asker.url, urlsplit(asker.url)
     named = best(profiles.servers, Facts(host=url.hostname or "", port=url.port or 0), profiles.sources).profile
-    if named and (url.scheme == "https" or not profiles.sources["server", named.name].builtin):
+    if named and not profiles.sources["server", named.name].builtin:
+        return named.name, f"{upstream} has a profile of yours: {named.name}"
+    if named and url.scheme == "https":
         return named.name, f"{upstream} is one of: {named.description or named.name}"
     answer = asker.ask(LIST)
     if isinstance(answer.error, ssl.SSLCertVerificationError):

@@ -5,6 +5,7 @@ Both are read with the API's own decoder; between them stands the very `Exchange
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -90,7 +91,7 @@ class Heard:
         """What came, in a line for people."""
         if self.problem:
             return self.problem
-        calls = ", ".join(f"{call.name}({_short(call.arguments)})" for call in self.through.message.calls)
+        calls = ", ".join(f"{call.name}({_short(_readable(call.arguments))})" for call in self.through.message.calls)
         text = _short(self.through.message.text)
         cut = "" if self.through.complete else " (cut off: more tokens with --tokens)"
         said = "; ".join(part for part in (calls, f'text "{text}"' if text else "") if part)
@@ -175,6 +176,14 @@ def _read(api: Api, body: bytes) -> Reply | None:
 def _words(answer: Answer) -> str:
     said = hints.words_of(answer.body)
     return f"status {answer.status}" + (f": {said}" if said else "")
+
+
+def _readable(arguments: str) -> str:
+    """Write arguments with the characters that they stand for."""
+    try:
+        return json.dumps(json.loads(arguments), ensure_ascii=False)
+    except ValueError:
+        return arguments
 
 
 def _short(text: str, most: int = 80) -> str:
