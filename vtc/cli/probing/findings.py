@@ -112,10 +112,17 @@ def _shape(heard: Heard, *, direct: bool = False) -> object:
     return [call.name for call in reply.message.calls], bool(reply.message.text.strip()), bool(reply.message.reasoning)
 
 
+def _asked(heard: Heard) -> Outcome:
+    """Say what became of the question alone, wherever its thinking stands."""
+    if heard.misses:
+        return heard.outcome
+    return "mended" if heard.scenario.calls and (heard.prompted or not heard.direct.message.calls) else "works"
+
+
 def _choice(seen: Seen) -> Iterator[Finding]:
     for scenario in CHOICES:
         if heard := seen.replies.get(scenario.name):
-            outcome: Outcome = heard.outcome
+            outcome = _asked(heard)
             answer = {"works": "yes", "mended": "through VTC", "refused": "refused"}.get(outcome, "no")
             yield Finding(f"Is it obeyed: {scenario.asks}?", answer, outcome, heard.saw)
 
@@ -157,7 +164,7 @@ def _thinking(seen: Seen) -> Iterator[Finding]:
 
 def _prompted(seen: Seen) -> Iterator[Finding]:
     for name, heard in seen.prompted.items():
-        outcome: Outcome = heard.outcome
+        outcome = _asked(heard)
         answer = {"mended": "yes", "works": "yes", "seen": "text came: neither a pass nor a failure"}.get(outcome, "no")
         by = f" (read as {', '.join(heard.dialects)})" if heard.dialects and heard.dialects != (name,) else ""
         yield Finding(f"Does it call with the tools in the prompt, as {name}?", answer, outcome, f"{heard.saw}{by}")
@@ -178,7 +185,7 @@ def _cache(seen: Seen) -> Iterator[Finding]:
         yield Finding(question, "yes", "broken", f"{counted} of about 6,000", advice.context(seen.kind))
     elif long.problem:
         yield Finding(question, "no reply" if not long.refused else "no: it refuses", "seen", long.problem)
-    elif long.faults:
+    elif long.misses:
         yield Finding(question, "not known: it was not remembered", "seen", "; ".join([counted, long.saw]))
     else:
         yield Finding(question, "no", "works", counted)

@@ -90,7 +90,7 @@ class Seen:
             return False, self.server.problem
         if self.stopped == "Ctrl-C":
             return False, "stopped by Ctrl-C"
-        called = [one for one in self.heard() if one.scenario.calls and not one.faults]
+        called = [one for one in self.heard() if one.scenario.calls and not one.misses]
         asked = [one for one in self.heard() if one.scenario.calls]
         if not called:
             silent = next((one for one in asked if one.silent), None)
@@ -186,7 +186,7 @@ class Probe:
         proposal = seen.proposal
         assert proposal
         assert seen.native
-        read = next((name for name, heard in seen.prompted.items() if not heard.faults), "")
+        read = next((name for name, heard in seen.prompted.items() if not heard.misses), "")
         if seen.tools in ("parsed", "leaked") or not read:
             way, why = "native", f"the request with `tools` was answered: {seen.tools}"
             if seen.tools in ("refused", "ignored"):
@@ -246,7 +246,8 @@ class Probe:
 
     def _rows(self, seen: Seen) -> list[Scenario]:
         """List what is asked as proposed; what decides comes first."""
-        rows = [scenarios.SINGLE.streamed(), scenarios.FOLLOWED_UP, scenarios.PARALLEL, scenarios.PARALLEL.streamed()]
+        rows = [scenarios.SINGLE] if seen.needs() else []  # else it has been asked so
+        rows += [scenarios.SINGLE.streamed(), scenarios.FOLLOWED_UP, scenarios.PARALLEL, scenarios.PARALLEL.streamed()]
         rows += [one for one in scenarios.COMPARED if one not in (*rows, scenarios.SINGLE)]
         rows += [scenarios.REQUIRED, scenarios.FORBIDDEN]
         return [*rows, *([scenarios.SCHEMAS] if seen.way == "native" else []), scenarios.CONSTRAINED]

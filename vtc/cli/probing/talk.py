@@ -20,6 +20,7 @@ from vtc.events import NATIVE, Asked, Message
 from vtc.exchange import Exchange
 from vtc.json_text import encode
 from vtc.profiles.planner import Planner
+from vtc.profiles.thinking import COMMON_TAGS
 from vtc.reporting import hints
 
 ANTHROPIC = {"anthropic-version": "2023-06-01"}
@@ -58,11 +59,16 @@ class Heard:
         if self.problem:
             return [self.problem]
         faults = self.scenario.faults(self.direct.message.text, self.direct.message.calls)
-        return faults or self._broken_rules()
+        return [*faults, *_leaks(self.direct)] or self._broken_rules()
 
     @property
     def faults(self) -> list[str]:
         """What is wrong with the reply as a client gets it."""
+        return [*self.misses, *_leaks(self.through)]
+
+    @property
+    def misses(self) -> list[str]:
+        """What of the question the reply misses, as a client gets it; its thinking may stand in the text."""
         calls = self.through.message.calls
         if self.problem and not calls:
             return [self.problem]
@@ -157,6 +163,11 @@ class Talk:
             return _with(heard, exchange, problem=f"no reply of {self.api.name}: {words}"), answer
         through = _read(self.api, exchange.whole(answer.body))
         return _with(heard, exchange, direct=direct, through=through or NOTHING), answer
+
+
+def _leaks(reply: Reply) -> list[str]:
+    """Tell where thinking stands in the text."""
+    return [f"thinking stands in the text: {close}" for _, close in COMMON_TAGS if close in reply.message.text]
 
 
 def _with(heard: Heard, exchange: Exchange, **more: Any) -> Heard:

@@ -109,4 +109,4 @@ def constrained(heard: Heard) -> Constrained:
 def is_cut(heard: Heard) -> bool:
     """True if the beginning of a long prompt did not reach the model, by the tokens that the server counted."""
     usage, length = heard.direct.usage, sum(len(message.text) for message in LONG.messages)
-    return bool(heard.faults and usage and 0 < usage.prompt < length / 8)
+    return bool(heard.misses and usage and 0 < usage.prompt < length / 8)
