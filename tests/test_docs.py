@@ -9,6 +9,7 @@ What stands between `<!-- NAME -->` and `<!-- end -->` is generated. Renew trans
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -17,9 +18,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 from mitmproxy.test import taddons
 
+from tests.cli.probing.test_command import CASES
+from tests.e2e.upstream import serving
 from tests.proxy.test_replaying import CALL, saved
 from vtc.apis import APIS
 from vtc.cli import main
@@ -43,11 +46,30 @@ LOGGED = {
 """A line of a log."""
 
 
+SERVER = "http://127.0.0.1:8000"
+
+
+def called(arguments: Sequence[str]) -> Result:
+    return CliRunner().invoke(main, arguments, env={"COLUMNS": "100"}, prog_name="vtc")
+
+
+async def probed(arguments: Sequence[str]) -> Result:
+    """Probe a llama-server that was started without `--jinja`, as if it were at `SERVER`."""
+    server, *_ = CASES["llama-server without --jinja, with a thinking model"]
+    async with serving(server) as upstream:
+        result = await asyncio.to_thread(called, [one.replace(SERVER, upstream.url) for one in arguments])
+        result.output_bytes = result.output_bytes.replace(upstream.url.encode(), SERVER.encode())
+        at, shown = (url.rpartition("/")[2] for url in (upstream.url, SERVER))
+        for one, other in ((at, shown), (at.replace(":", "-"), shown.replace(":", "-"))):
+            result.output_bytes = result.output_bytes.replace(one.encode(), other.encode())
+    return result
+
+
 def printed(line: str) -> str:
     """What a command prints, and its exit code if it is not 0."""
     program, *arguments = shlex.split(line)
     assert program == "vtc", f"only vtc is run here: {line}"
-    result = CliRunner().invoke(main, arguments, env={"COLUMNS": "100"}, prog_name="vtc")
+    result = asyncio.run(probed(arguments)) if arguments[0] == "probe" else called(arguments)
     output = result.output.replace(str(script.path()), "addons/addon.py")
     output = re.sub(r"\S*/bin/mitm", "mitm", output)
     return output + (f"(exit code {result.exit_code})\n" if result.exit_code else "")
@@ -194,7 +216,7 @@ def test_what_a_page_points_to_exists(page: Path) -> None:
     source = Path(options.__file__).read_text("utf-8")
     for name in set(re.findall(r"\bvtc_[a-z_]+\b", text)):
         assert f'"{name}"' in source, name
-    for name in set(re.findall(r"^(?:\$ )?vtc ([a-z]+)", text, re.M)):
+    for name in set(re.findall(r"^(?:\$ )?vtc ([a-z-]+)", text, re.M)):
         assert name in main.commands, name
 
 

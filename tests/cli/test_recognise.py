@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from tests.apis import pairs
 from tests.apis.shapes import SHAPES
 from tests.e2e.upstream import JSON, Reply, Seen, serving
+from vtc.cli.asker import Asker
 from vtc.cli.recognise import recognised, spoken, told
 from vtc.profiles import loader
 
@@ -24,7 +26,7 @@ def models(owner: Any) -> bytes:
 
 async def asked(body: bytes, status: int = 200) -> tuple[str | None, str]:
     async with serving(lambda _: Reply([body], JSON, status=status, framing="length")) as upstream:
-        found = await asyncio.to_thread(recognised, upstream.url, PROFILES)
+        found = await asyncio.to_thread(recognised, Asker(upstream.url), PROFILES)
         assert [(seen.method, seen.path) for seen in upstream.seen] == [("GET", "/v1/models")]
     return found
 
@@ -54,7 +56,7 @@ def test_one_that_is_down_is_told() -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
-        found, said = recognised(url, PROFILES)
+        found, said = recognised(Asker(url), PROFILES)
     assert found is None
     assert f"{url} cannot be reached now" in said
     assert "is the model server running?" in said
@@ -68,16 +70,24 @@ async def test_one_that_speaks_another_protocol_is_told() -> None:
 
     async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        found, said = await asyncio.to_thread(recognised, url, PROFILES)
+        found, said = await asyncio.to_thread(recognised, Asker(url), PROFILES)
     assert (found, said) == (None, f"{url} does not answer in HTTP: is it the model server?")
 
 
 def test_a_hosted_api_is_known_by_its_name_and_not_asked() -> None:
     """There is no server of this name: asking it would fail, and be told."""
-    assert recognised("https://no-such-host.openrouter.ai", PROFILES) == (
+    assert recognised(Asker("https://no-such-host.openrouter.ai"), PROFILES) == (
         "hosted",
         "https://no-such-host.openrouter.ai is one of: hosted APIs",
     )
+
+
+def test_one_for_which_the_user_has_a_profile_is_not_asked(tmp_path: Path) -> None:
+    """It stands in no list of owners; that of the kind of server would win over it."""
+    (tmp_path / "mine.yaml").write_text('{kind: server, name: mine, match: {host: "127.0.0.1:1"}}')
+    own = loader.load([loader.builtin_directory(), tmp_path])
+    said = "http://127.0.0.1:1 has a profile of yours: mine"
+    assert recognised(Asker("http://127.0.0.1:1"), own) == ("mine", said)
 
 
 @pytest.mark.parametrize("server", pairs.NAMES)
@@ -90,7 +100,7 @@ async def test_the_apis_that_a_server_speaks_are_found(server: str) -> None:
         return Reply([b'{"error": "no messages"}'], JSON, status=status, framing="length")
 
     async with serving(script) as upstream:
-        found = await asyncio.to_thread(spoken, upstream.url)
+        found = await asyncio.to_thread(spoken, Asker(upstream.url))
     assert found == (server,)
     assert told(found).startswith(f"it speaks {server}: clients of ")
 
@@ -98,7 +108,7 @@ async def test_the_apis_that_a_server_speaks_are_found(server: str) -> None:
 @pytest.mark.parametrize("status", [400, 401, 404])
 async def test_where_all_paths_answer_alike_nothing_is_found(status: int) -> None:
     async with serving(lambda _: Reply([b"{}"], JSON, status=status, framing="length")) as upstream:
-        assert await asyncio.to_thread(spoken, upstream.url) == ()
+        assert await asyncio.to_thread(spoken, Asker(upstream.url)) == ()
 
 
 async def test_an_answer_that_names_an_unexpected_endpoint_is_none() -> None:
@@ -109,5 +119,5 @@ async def test_an_answer_that_names_an_unexpected_endpoint_is_none() -> None:
         return Reply([unexpected if seen.path == "/api/chat" else b"{}"], JSON, framing="length")
 
     async with serving(script) as upstream:
-        found = await asyncio.to_thread(spoken, upstream.url)
+        found = await asyncio.to_thread(spoken, Asker(upstream.url))
     assert found == ("openai-chat", "anthropic-messages", "openai-responses")

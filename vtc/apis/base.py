@@ -35,6 +35,7 @@ from vtc.events import (
     Seal,
     Text,
     Tool,
+    Usage,
 )
 from vtc.wire.framing import Frame, Framing
 
@@ -222,6 +223,11 @@ class Reply:
     """The API's own word."""
     complete: bool = True
     """False if the model was cut off."""
+    usage: Usage | None = None
+    in_order: bool = True
+    """False if a piece of a call breaks a rule of the API."""
+    thoughts: str = ""
+    """The name under which the reasoning came, where it is not the API's usual one."""
 
 
 @dataclass(frozen=True, slots=True)

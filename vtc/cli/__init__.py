@@ -11,7 +11,9 @@ from vtc.cli.common import Commands
 from vtc.cli.demo import demo
 from vtc.cli.doctor import doctor
 from vtc.cli.explain import explain
+from vtc.cli.new_dialect import new_dialect
 from vtc.cli.parse import parse
+from vtc.cli.probing.command import probe
 from vtc.cli.profiles import profiles
 from vtc.cli.render import render
 from vtc.cli.replay import replay
@@ -23,7 +25,8 @@ EPILOG = """\b
 Ends with
   0  all is well
   1  a check failed: profiles with mistakes, a refused call, a reply that
-     changes, a file that cannot be read or in which VTC finds nothing
+     changes, a file that cannot be read or in which VTC finds nothing,
+     a server behind which no agent works
   2  the command was called wrongly
 """
 
@@ -34,5 +37,9 @@ def main() -> None:
     """Virtual Tool Calling: translates tool calls between LLM clients and model servers."""
 
 
-for command in (run, demo, doctor, parse, render, explain, check, profiles, schema, replay, stats, addon_path):
+COMMANDS = (
+    *(run, probe, demo, doctor, parse, render, explain, check, new_dialect, profiles, schema, replay, stats),
+    addon_path,
+)
+for command in COMMANDS:
     main.add_command(command)

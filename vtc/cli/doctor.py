@@ -6,13 +6,10 @@ import json
 import platform
 import socket
 import sys
-import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
-from urllib.error import HTTPError
+from typing import Literal, NamedTuple
 
 import click
 from cryptography import x509
@@ -20,9 +17,10 @@ from cryptography import x509
 from vtc import __version__
 from vtc.apis import beside
 from vtc.cli import config
+from vtc.cli.asker import Asker
 from vtc.cli.common import profile_directories
 from vtc.cli.config import Config
-from vtc.cli.recognise import recognised, spoken, told
+from vtc.cli.recognise import LIST, recognised, spoken, told
 from vtc.profiles import loader
 from vtc.profiles.document import ProfileError
 from vtc.profiles.loader import Profiles
@@ -125,19 +123,19 @@ def _certificate() -> Finding:
 
 def _server(url: str, profiles: Profiles, models: list[str]) -> Iterator[Finding]:
     """Ask a model server which it is, and for its `models`."""
-    name, said = recognised(url, profiles)
+    asker = Asker(url)
+    name, said = recognised(asker, profiles)
     lost = name is None and "answers;" not in said
     yield Finding("wrong" if lost else "ok", said)
     if lost:
         return
-    if apis := spoken(url):
+    if apis := spoken(asker):
         yield Finding("ok", told(apis))
-    try:
-        with _opener().open(f"{url}/v1/models", timeout=SECONDS) as answer:
-            models += beside.names_of(answer.read(1 << 20))
-    except (OSError, HTTPException) as error:
-        yield Finding("note", f"GET /v1/models: {error}")
+    answer = asker.ask(LIST)
+    if not answer.ok:
+        yield Finding("note", f"GET {LIST}: {answer.why if answer.error else answer.status}")
         return
+    models += beside.names_of(answer.body)
     yield Finding("ok" if models else "note", f"models: {', '.join(models[:5]) or 'none are listed'}")
 
 
@@ -153,29 +151,21 @@ def _call(base: str, model: str) -> Finding:
     """Have the model make one call through a running proxy."""
     body = {"model": model, "messages": [{"role": "user", "content": QUESTION}], "tools": [TOOL], "max_tokens": 500}
     asked = f"asked {model} for a call through {base}"
+    headers = {"user-agent": f"vtc-doctor/{__version__}"}
+    answer = Asker(base, seconds=SECONDS).ask("/v1/chat/completions", json.dumps(body).encode(), headers)
+    if answer.error:
+        return Finding("wrong", f"{asked}: no reply ({answer.why})")
+    if not answer.ok:
+        return Finding("wrong", f"{asked}: {hints.explained(answer.status, answer.body)}")
     try:
-        reply = _post(f"{base}/v1/chat/completions", body)
-        message = reply["choices"][0]["message"]
-    except HTTPError as error:
-        return Finding("wrong", f"{asked}: {hints.explained(error.code, error.read(1 << 16))}")
-    except (OSError, HTTPException, ValueError, LookupError, TypeError) as error:
-        return Finding("wrong", f"{asked}: no reply ({getattr(error, 'reason', error)})")
+        message = answer.json["choices"][0]["message"]
+    except (LookupError, TypeError) as error:
+        return Finding("wrong", f"{asked}: no reply ({type(error).__name__})")
     calls = [one.get("function", {}).get("name") for one in message.get("tool_calls") or []]
     if "report_word" in calls:
         return Finding("ok", f"{asked}: it came as `tool_calls`")
     text = " ".join(str(message.get("content") or "").split())
     return Finding("wrong", f"{asked}: none came, but {text[:200]!r}; `vtc explain` says how its replies are read")
-
-
-def _post(url: str, body: Any) -> Any:
-    headers = {"content-type": "application/json", "user-agent": f"vtc-doctor/{__version__}"}
-    request = urllib.request.Request(url, json.dumps(body).encode(), headers, method="POST")
-    with _opener().open(request, timeout=SECONDS) as answer:
-        return json.loads(answer.read(1 << 20))
-
-
-def _opener() -> urllib.request.OpenerDirector:
-    return urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def _bare(text: str) -> str:

@@ -80,7 +80,7 @@ def parse(
     profiles = loaded(directories)
     profile = best(profiles.models, Facts(model=model), profiles.sources).profile or UNKNOWN_MODEL
     dialects = _dialects(profiles, names, profile)
-    tools, declared = _tools(tools_file) if tools_file else ({}, frozenset())
+    tools, declared = offered(tools_file) if tools_file else ({}, frozenset())
     unknown_tools = profile.unknown_tools if tools_file else "allow"
     reply = ReplyPlan(unknown_tools=unknown_tools, unoffered=declared - tools.keys())
     known = profile if model and profile is not UNKNOWN_MODEL else None
@@ -139,7 +139,7 @@ _FORMS = frozenset({"type", "function", "input_schema"})
 """Keys that tell an entry of `tools` from a bare function."""
 
 
-def _tools(file: Path) -> tuple[dict[str, Tool], frozenset[str]]:
+def offered(file: Path) -> tuple[dict[str, Tool], frozenset[str]]:
     """Read the tools in the form of any API; each leaves out entries that are not in its own.
 
     Also return the names of all that is declared: tools that the server runs are no functions.

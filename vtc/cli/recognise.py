@@ -2,91 +2,79 @@
 
 from __future__ import annotations
 
-import json
 import ssl
-import urllib.request
-from http.client import HTTPException
 from typing import Any
-from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 
 from vtc.apis import APIS
+from vtc.cli.asker import Asker
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, best
+from vtc.profiles.schema import ServerProfile
 from vtc.proxy.reaching import UNTRUSTED
 
-SECONDS = 3
-"""For the answer; a server that is slower is asked no more."""
-MOST = 1 << 20
-"""Bytes of the list that are read."""
+LIST = "/v1/models"
 
 
-def recognised(upstream: str, profiles: Profiles) -> tuple[str | None, str]:
-    """The server profile of `upstream`, None if it is not known, and what to tell the user.
+def recognised(asker: Asker, profiles: Profiles) -> tuple[str | None, str]:
+    """The server profile of an upstream, None if it is not known, and what to tell the user.
 
-    A hosted API that is known by its name is not asked: it would want a key, and is hardly down.
+    A hosted API that is known by its name is not asked: it would want a key, and is hardly down. Nor is a server for
+    which the user has a profile.
     """
-    url = urlsplit(upstream)
+    upstream, url = asker.url, urlsplit(asker.url)
     named = best(profiles.servers, Facts(host=url.hostname or "", port=url.port or 0), profiles.sources).profile
+    if named and not profiles.sources["server", named.name].builtin:
+        return named.name, f"{upstream} has a profile of yours: {named.name}"
     if named and url.scheme == "https":
         return named.name, f"{upstream} is one of: {named.description or named.name}"
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    try:
-        with direct.open(f"{upstream}/v1/models", timeout=SECONDS) as answer:
-            owners = _owners(json.loads(answer.read(MOST)))
-    except HTTPError as error:
-        error.close()
-        return None, f"{upstream} answers {error.code} to GET /v1/models, so it is not known which server it is"
-    except (URLError, OSError) as error:
-        reason = getattr(error, "reason", error)
-        if isinstance(reason, ssl.SSLCertVerificationError):
-            return (
-                None,
-                f"the certificate of {upstream} is not trusted ({reason.verify_message}): {UNTRUSTED} (after `--`)",
-            )
-        reason = getattr(reason, "strerror", None) or reason
-        return None, f"{upstream} cannot be reached now ({reason}): is the model server running?"
-    except HTTPException:
+    answer = asker.ask(LIST)
+    if isinstance(answer.error, ssl.SSLCertVerificationError):
+        why = f"({answer.error.verify_message}): {UNTRUSTED} (after `--`)"
+        return None, f"the certificate of {upstream} is not trusted {why}"
+    if answer.error and not isinstance(answer.error, OSError):
         return None, f"{upstream} does not answer in HTTP: is it the model server?"
-    except ValueError:
-        owners = set()
-    for server in profiles.servers.values():
-        if owners.intersection(server.owned_by):
-            return server.name, f"{upstream} is {server.description or server.name}"
+    if answer.error:
+        return None, f"{upstream} cannot be reached now ({answer.why}): is the model server running?"
+    if not answer.ok:
+        return None, f"{upstream} answers {answer.status} to GET {LIST}, so it is not known which server it is"
+    if server := owned(answer.json, profiles):
+        return server.name, f"{upstream} is {server.description or server.name}"
     return None, f"{upstream} answers; it needs no profile, or name one with --server"
 
 
-def spoken(upstream: str) -> tuple[str, ...]:
+def owned(listed: Any, profiles: Profiles) -> ServerProfile | None:
+    """Find the profile of a server by the owners in its list of models."""
+    owners = {one.get("owned_by") for one in entries(listed)}
+    names = {one for one in owners if isinstance(one, str)}
+    return next((one for one in profiles.servers.values() if names.intersection(one.owned_by)), None)
+
+
+def entries(listed: Any) -> list[dict[str, Any]]:
+    """The entries of a list of models; none if it is no such list."""
+    found = listed.get("data") if isinstance(listed, dict) else None
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def spoken(asker: Asker) -> tuple[str, ...]:
     """Find the APIs that a server speaks, the one first that servers know best; none if that does not show.
 
     Each is asked with an empty object, which no server answers with a reply: what it does not speak is not found.
     """
-    if urlsplit(upstream).scheme == "https":
-        return ()  # it would want a key
-    found = tuple(api.name for api in APIS if _is_spoken(f"{upstream}{api.version}{api.path}"))
+    if urlsplit(asker.url).scheme == "https" and not asker.has_key:
+        return ()  # it would want one
+    found = tuple(api.name for api in APIS if _is_spoken(asker, f"{api.version}{api.path}"))
     return () if len(found) == len(APIS) else found
 
 
-def _is_spoken(url: str) -> bool:
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    headers = {"content-type": "application/json"}
-    try:
-        with direct.open(urllib.request.Request(url, b"{}", headers, method="POST"), timeout=SECONDS) as answer:
-            return b"nexpected endpoint" not in answer.read(MOST)  # LM Studio
-    except HTTPError as error:
-        error.close()
-        return error.code not in (404, 405, 501)
-    except (OSError, HTTPException):
-        return False
+def _is_spoken(asker: Asker, path: str) -> bool:
+    answer = asker.ask(path, b"{}")
+    if answer.ok:
+        return b"nexpected endpoint" not in answer.body  # LM Studio
+    return answer.error is None and answer.status not in (404, 405, 501)
 
 
 def told(apis: tuple[str, ...]) -> str:
     """Say which clients are served by way of another API."""
     others = [api.name for api in APIS if api.name not in apis]
     return f"it speaks {' and '.join(apis)}: clients of {', '.join(others)} are translated to {apis[0]}"
-
-
-def _owners(found: Any) -> set[str]:
-    entries = found.get("data") if isinstance(found, dict) else None
-    owners = [one.get("owned_by") for one in entries if isinstance(one, dict)] if isinstance(entries, list) else []
-    return {one for one in owners if isinstance(one, str)}

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import click
 
 from vtc.cli import common, config
+from vtc.cli.asker import Asker
 from vtc.cli.common import completing, planner, profile_directories
 from vtc.cli.config import Config
 from vtc.cli.recognise import recognised, spoken, told
@@ -98,9 +99,9 @@ def run(
         said = f"{server} is where VTC itself would listen; choose another --port"
         raise click.BadParameter(said, param_hint="UPSTREAM")
     if server and not dry_run and not given["server"]:
-        given["server"], said = recognised(server, plans.profiles)
+        given["server"], said = recognised(Asker(server), plans.profiles)
         click.echo(f"vtc: {said}", err=True)
-    if server and not dry_run and not given["api"] and (apis := spoken(server)):
+    if server and not dry_run and not given["api"] and (apis := spoken(Asker(server))):
         given["api"] = ",".join(apis)
         click.echo(f"vtc: {told(apis)}", err=True)
     theirs = [*settings.arguments(), *more]

@@ -1,0 +1,284 @@
+"""`vtc probe` before servers of all kinds: what it finds out, what it writes, and that it stays within its limits."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+import sys
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.cli.probing.servers import Server, error
+from tests.e2e.conftest import PATIENCE
+from tests.e2e.upstream import JSON, Reply, Script, Seen, serving
+from vtc.cli import main
+
+TEMPLATE = """\
+{% if tools %}<|im_start|>system
+{% for tool in tools %}{{ tool | tojson }}
+{% endfor %}<|im_end|>
+{% endif %}
+{% for message in messages %}
+{% if message.role == 'system' and not loop.first %}{{ raise_exception('System message must be first') }}{% endif %}
+<|im_start|>{{ message.role }}
+{{ message.content }}
+{% for call in message.tool_calls or [] %}
+<tool_call>
+{"name": "{{ call.function.name }}", "arguments": {{ call.function.arguments | tojson }}}
+</tool_call>
+{% endfor %}
+<|im_end|>
+{% endfor %}
+{% if add_generation_prompt %}<|im_start|>assistant
+<think>
+{% endif %}"""
+PROPS = {"build_info": "b6900", "default_generation_settings": {"n_ctx": 8192}, "chat_template": TEMPLATE}
+SHOWN = {"capabilities": ["completion", "tools"], "parameters": "num_ctx 4096", "model_info": {}}
+NO_PARSER = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
+NO_JINJA = "tools param requires --jinja flag"
+TOKENS = ("<tool_call>", "</tool_call>")
+THOUGHT = "The user wants the weather.\n</think>\n"
+
+CASES: dict[str, tuple[Server, int, dict[str, Any], str]] = {
+    "vLLM with a parser": (
+        Server(parses=True, parted="reasoning", about={"/version": {"version": "0.33.0"}}),
+        0,
+        {"server": "vllm", "version": "0.33.0", "tools": "parsed", "reasoning": "parted", "special_tokens": "kept"},
+        "",
+    ),
+    "vLLM without a parser, which drops special tokens": (
+        Server(drops=TOKENS),
+        0,
+        {"server": "vllm", "tools": "leaked", "special_tokens": "dropped", "reasoning": "none", "dialect": "hermes"},
+        "start vLLM with `--enable-auto-tool-choice --tool-call-parser hermes`",
+    ),
+    "vLLM that refuses tools": (
+        Server(refuses=NO_PARSER),
+        0,
+        {"server": "vllm", "tools": "refused", "dialect": "hermes", "constrain": "schema"},
+        "--enable-auto-tool-choice --tool-call-parser hermes",
+    ),
+    "llama-server without --jinja, with a thinking model": (
+        Server(owner="llamacpp", refuses=NO_JINJA, thinks=THOUGHT, about={"/props": PROPS}),
+        0,
+        {"server": "llama.cpp", "tools": "refused", "dialect": "hermes", "reasoning": "prefilled", "context": 8192},
+        "restart llama-server with `--jinja`",
+    ),
+    "Ollama, which cuts a long prompt": (
+        Server(
+            owner="library",
+            model="qwen2.5:7b",
+            parses=True,
+            remembers=9000,
+            paths=("/v1/chat/completions", "/api/chat"),
+            about={"/api/version": {"version": "0.12.1"}, "/api/show": SHOWN},
+        ),
+        0,
+        {"server": "ollama", "version": "0.12.1", "tools": "parsed", "context": 4096, "api": "openai-chat"},
+        "OLLAMA_CONTEXT_LENGTH",
+    ),
+    "Ollama's own API alone": (
+        Server(owner="library", parses=True, paths=("/api/chat",)),
+        0,
+        {"api": "ollama-chat", "tools": "parsed"},
+        "",
+    ),
+    "Messages alone": (
+        Server(owner="someone", parses=True, paths=("/v1/messages",)),
+        0,
+        {"server": None, "api": "anthropic-messages", "apis": ["anthropic-messages"], "tools": "parsed"},
+        "",
+    ),
+    "a template that leaves the tools out": (
+        Server(shows_tools=False),
+        0,
+        {"tools": "ignored", "dialect": "hermes"},
+        "too few to hold the tools",
+    ),
+    "reasoning in the text, and schemas that are refused": (
+        Server(thinks="<think>Hm.</think>\n", refuses_schemas="failed to parse grammar", model="unknown"),
+        0,
+        {"tools": "leaked", "reasoning": "raw", "dialect": "hermes"},
+        "failed to parse grammar",
+    ),
+    "a model that never calls": (
+        Server(writes=None),
+        1,
+        {"tools": "ignored", "dialect": None, "command": None},
+        "the model called no tool in",
+    ),
+}
+
+
+def texts(directory: Path) -> str:
+    """All that stands in the files of a directory."""
+    return "".join(file.read_text("utf-8") for file in sorted(directory.iterdir()))
+
+
+async def probed(*arguments: str) -> Result:
+    return await asyncio.to_thread(CliRunner().invoke, main, ["probe", *arguments])
+
+
+def told(result: Result) -> Any:
+    """What was printed: one object of JSON, and nothing else."""
+    assert isinstance(result.exception, SystemExit) or result.exception is None, result.exception
+    return json.loads(result.stdout)
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_what_a_server_does_is_found_out_and_becomes_profiles(case: str, tmp_path: Path) -> None:
+    server, code, expected, said = CASES[case]
+    async with serving(server) as upstream:
+        result = await probed(upstream.url, "--json", "--write", str(tmp_path))
+    found = told(result)
+    assert {key: found[key] for key in expected} == expected
+    assert (result.exit_code, found["works"]) == (code, code == 0), found["reason"]
+    assert said in result.stdout.replace('\\"', '"')
+    assert found["requests"] == len(upstream.seen) <= 30
+    assert "at most 30 requests" in result.stderr
+
+    assert all(
+        f"name: {json.dumps(Path(file).stem.partition('-')[2])}" in texts(tmp_path) for file in found["profiles"]
+    )
+    checked = CliRunner().invoke(main, ["check", str(tmp_path)])
+    assert checked.exit_code == 0, checked.output
+    where = upstream.url.removeprefix("http://")
+    about = ["--profiles", str(tmp_path), "--model", found["model"], "--host", where, "--json"]
+    explained = json.loads(CliRunner().invoke(main, ["explain", *about]).output)
+    names = {f"{explained[kind]['profile']}.yaml" for kind in ("model", "server")}
+    assert names == {Path(file).name.partition("-")[2] for file in found["profiles"]}
+    if code == 0:
+        assert found["command"] == f"vtc run {upstream.url} --profiles {tmp_path}"
+
+
+async def test_what_is_written_is_what_was_seen(tmp_path: Path) -> None:
+    server, *_ = CASES["llama-server without --jinja, with a thinking model"]
+    async with serving(server) as upstream:
+        await probed(upstream.url, "--write", str(tmp_path))
+        bare = await probed(upstream.url)
+    text = texts(tmp_path)
+    assert f'tools: "prompt"  # `tools` were refused: status 400: {NO_JINJA}' in text
+    assert '"prefilled": true' in text
+    assert "parts_reasoning: false  # reasoning came in the text" in text
+    assert "What does the template refuse? a system message amid the conversation" in bare.output
+    assert f"vtc run {upstream.url} --tools prompt --dialect hermes" in bare.output
+    assert "Of reasoning that holds with profiles only: run this again with `--write DIR`." in bare.output
+
+
+async def test_scenarios_are_those_of_canitoolcall_as_the_server_alone_and_with_vtc() -> None:
+    server, *_ = CASES["vLLM without a parser, which drops special tokens"]
+    async with serving(server) as upstream:
+        rows = told(await probed(upstream.url, "--json"))["scenarios"]
+    compared = {row["name"]: (row["direct"], row["outcome"]) for row in rows if row["canitoolcall"]}
+    calls = ("fail", "mended")
+    assert compared == {
+        **dict.fromkeys(["single-call", "parallel-calls", "nested-args", "unicode-args", "empty-args"], calls),
+        **dict.fromkeys(["forced-tool-choice", "reasoning-then-call"], calls),
+        **dict.fromkeys(["no-call", "tool-result-followup"], ("pass", "works")),
+    }
+
+
+async def test_tools_are_harmless_and_the_model_can_be_chosen() -> None:
+    async with serving(Server(parses=True, models=("other",))) as upstream:
+        found = told(await probed(f"{upstream.url}/v1/", "--model", "other", "--api", "openai-chat", "--json"))
+    assert (found["model"], found["api"], found["url"]) == ("other", "openai-chat", upstream.url)
+    asked = [seen.json for seen in upstream.seen if seen.path == "/v1/chat/completions"]
+    assert {body["model"] for body in asked} == {"other"}
+    assert all(body["temperature"] == 0 and body["max_tokens"] == 1024 for body in asked)
+
+
+@pytest.mark.parametrize("name", ["temperature", "max_tokens"])
+async def test_a_limit_that_the_server_refuses_is_left_out(name: str) -> None:
+    server = Server(parses=True)
+
+    def script(seen: Seen) -> Reply:
+        refused = seen.path == "/v1/chat/completions" and name in seen.json
+        return error(f"Unsupported parameter: '{name}'") if refused else server(seen)
+
+    async with serving(script) as upstream:
+        assert told(await probed(upstream.url, "--json"))["tools"] == "parsed"
+
+
+async def test_a_key_is_sent_and_never_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_KEY", key := "open-sesame-4711")
+    async with serving(Server(key=key, refuses=f"tools are not supported for {key}")) as upstream:
+        without = await probed(upstream.url, "--json")
+        result = await probed(upstream.url, "--key-env", "MY_KEY", "--json", "--write", str(tmp_path))
+    assert (without.exit_code, "--key-env" in told(without)["reason"]) == (1, True)
+    assert (result.exit_code, told(result)["tools"]) == (0, "refused")
+    assert key not in result.output + texts(tmp_path)
+
+
+async def test_a_server_that_is_down_is_told() -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        result = await probed(f"http://127.0.0.1:{nobody.getsockname()[1]}", "--json")
+    found = told(result)
+    assert (result.exit_code, found["requests"], found["tools"], found["profiles"]) == (1, 1, None, [])
+    assert "cannot be reached (Connection refused)" in found["reason"]
+
+
+async def forever() -> AsyncIterator[bytes]:
+    while True:
+        yield b" "
+        await asyncio.sleep(0.01)
+
+
+def trickling(at: str, server: Script) -> Script:
+    """A server whose answers at one path never end."""
+    return lambda seen: Reply(forever(), JSON) if seen.path == at and seen.body != b"{}" else server(seen)
+
+
+@pytest.mark.parametrize(("at", "said"), [("/v1/models", "cannot be reached"), ("/v1/chat/completions", "no reply")])
+async def test_a_server_that_never_answers_is_left_alone_soon(at: str, said: str) -> None:
+    async with serving(trickling(at, Server())) as upstream:
+        result = await probed(upstream.url, "--timeout", "0.3", "--json")
+    assert result.exit_code == 1
+    assert said in (reason := told(result)["reason"])
+    assert "no answer within 0.3 seconds" in reason
+    assert len(upstream.seen) < 10
+
+
+async def test_ctrl_c_ends_the_asking_with_a_report_and_writes_nothing(tmp_path: Path) -> None:
+    reached = asyncio.Event()
+
+    def script(seen: Seen) -> Reply:
+        if seen.path == "/v1/chat/completions" and seen.body != b"{}":
+            reached.set()
+        return trickling("/v1/chat/completions", Server())(seen)
+
+    async with serving(script) as upstream:
+        command = [sys.executable, "-m", "vtc", "probe", upstream.url, "--write", str(tmp_path / "new")]
+        process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE)
+        async with asyncio.timeout(PATIENCE):
+            await reached.wait()
+            process.send_signal(signal.SIGINT)
+            out, err = await process.communicate()
+    assert process.returncode == 1
+    assert b"Which server is it?" in out
+    assert b"stopped by Ctrl-C" in out
+    assert b"Traceback" not in err
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["http://me:open-sesame@127.0.0.1:1"], "leave out user and password"),
+        (["http://127.0.0.1:99999"], "127.0.0.1:99999"),
+        (["127.0.0.1:1", "--server", "vlm"], "there is no server 'vlm'"),
+        (["127.0.0.1:1", "--key-env", "NOT_SET_ANYWHERE"], "the variable NOT_SET_ANYWHERE is not set"),
+    ],
+)
+def test_what_cannot_be_asked_is_told(arguments: list[str], said: str) -> None:
+    result = CliRunner().invoke(main, ["probe", *arguments])
+    assert result.exit_code == 2
+    assert said in result.output
+    assert "open-sesame" not in result.output

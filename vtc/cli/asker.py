@@ -1,0 +1,109 @@
+"""Asks a model server over HTTP, within a time: no proxy, no redirect, one connection a question.
+
+A key is sent to that server alone, and stands in nothing that is told.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from threading import Event, Timer
+from typing import Any
+from urllib.parse import urlsplit
+
+MOST = 4 << 20
+"""Bytes of an answer that are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a server answered, or why it did not (`error`)."""
+
+    status: int = 0
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """By name in lower case."""
+    error: OSError | HTTPException | None = None
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """True for an answer whose status tells of no error."""
+        return 200 <= self.status < 300
+
+    @property
+    def json(self) -> Any:
+        """The body as plain data; None if it is no JSON, or tells of an error."""
+        try:
+            return json.loads(self.body) if self.ok else None
+        except (ValueError, RecursionError):
+            return None
+
+    @property
+    def why(self) -> str:
+        """Why there is no answer, for people."""
+        if isinstance(self.error, OSError):  # a server that hangs up is one, too
+            return self.error.strerror or str(self.error)
+        return "it does not answer in HTTP"
+
+
+class Asker:
+    """Asks one server; each answer is there within `seconds`, or is an error."""
+
+    def __init__(self, url: str, *, key: str = "", seconds: float = 3) -> None:
+        """`url` is that of the server, with what stands before the paths of its APIs."""
+        self.url = url.rstrip("/")
+        self.seconds = seconds
+        self._at = urlsplit(self.url)
+        self._key = key
+
+    @property
+    def has_key(self) -> bool:
+        return bool(self._key)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What may stand in nothing that is told."""
+        return (self._key,) if self._key else ()
+
+    def ask(self, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Answer:
+        """GET a path, or POST a body of JSON to it."""
+        begun = time.monotonic()
+        make = HTTPSConnection if self._at.scheme == "https" else HTTPConnection
+        connection = make(self._at.hostname or "", self._at.port, timeout=self.seconds)
+        late = Event()
+        watch = Timer(self.seconds, _cut, (connection, late))
+        watch.daemon = True
+        watch.start()
+        try:
+            sent = {"content-type": "application/json", "accept": "*/*", **(headers or {})}
+            if self._key:  # servers of Messages have a header of their own for it
+                own = "anthropic-version" in sent
+                sent |= {"x-api-key": self._key} if own else {"authorization": f"Bearer {self._key}"}
+            connection.request("GET" if body is None else "POST", f"{self._at.path}{path}", body, sent)
+            response = connection.getresponse()
+            found = response.read(MOST)
+            if late.is_set():
+                raise TimeoutError
+            said = {name.lower(): value for name, value in response.getheaders()}
+            return Answer(response.status, found, said, None, time.monotonic() - begun)
+        except (OSError, HTTPException) as error:
+            if late.is_set() or isinstance(error, TimeoutError):
+                error = TimeoutError(None, f"no answer within {self.seconds:g} seconds")
+            return Answer(error=error, seconds=time.monotonic() - begun)
+        finally:
+            watch.cancel()
+            connection.close()
+
+
+def _cut(connection: HTTPConnection, late: Event) -> None:
+    """End a connection whose time is up, however slowly it trickles."""
+    late.set()
+    if connection.sock is not None:
+        with suppress(OSError):
+            connection.sock.shutdown(socket.SHUT_RDWR)

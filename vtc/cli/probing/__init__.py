@@ -1,0 +1,1 @@
+"""`vtc probe`: what a model server does with tools, found out by asking it."""

@@ -1,0 +1,119 @@
+"""`vtc probe`: what a model server does with tools, and the profiles for it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from vtc.cli.common import completing, json_output, loaded, profile_directories, show_json, url
+from vtc.cli.probing import report
+from vtc.cli.probing.bounded import MOST_REQUESTS, Bounded
+from vtc.cli.probing.probe import Probe, Seen
+from vtc.profiles.schema import API_NAMES
+from vtc.scrub import escaped, scrubbed
+
+IN_ALL = 10
+"""Times as long as one answer may take all of them may."""
+
+
+@click.command(short_help="Ask a model server what it does with tools.")
+@click.argument("at", metavar="URL")
+@click.option("--model", default="", help="The model to ask for; else the first that the server lists.")
+@click.option("--api", type=click.Choice(API_NAMES), help="The API to ask in; else the first that the server speaks.")
+@click.option(
+    "--server", default="", help="The server profile, if it is not recognised.", shell_complete=completing("servers")
+)
+@click.option("--key-env", default="", metavar="NAME", help="The environment variable that holds the server's key.")
+@click.option("--write", "directory", type=click.Path(file_okay=False, path_type=Path), help="Write profiles to DIR.")
+@click.option("--timeout", type=click.FloatRange(0.1), default=60, show_default=True, help="Seconds for one answer.")
+@click.option(
+    "--tokens", type=click.IntRange(16), default=1024, show_default=True, help="Tokens of one answer at most."
+)
+@profile_directories
+@json_output
+def probe(
+    at: str,
+    model: str,
+    api: str | None,
+    server: str,
+    key_env: str,
+    directory: Path | None,
+    timeout: float,
+    tokens: int,
+    directories: tuple[Path, ...],
+    as_json: bool,
+) -> None:
+    """Ask the model server at URL what it does with tools, and say how to run VTC before it.
+
+    Sends at most 30 short requests with made-up, harmless tools; nothing that the model calls is carried out. Ends with
+    0 if an agent will work as proposed, with 1 if not. With --write two profiles are written, for the model and for its
+    server, in which each line says what was seen.
+    """
+    profiles = loaded(directories)
+    if server and server not in profiles.servers:
+        raise click.BadParameter(f"there is no server {server!r}; `vtc profiles` lists all", param_hint="--server")
+    address, key = _address(at), _key(key_env)
+    click.echo(_announced(address, model, api, tokens), err=True)
+    with _progress() as about:
+        asker = Bounded(address, key=key, seconds=timeout, in_all=IN_ALL * timeout, told=about)
+        seen = Probe(asker, profiles, tokens).run(model=model, of=(api,) if api else (), named=server)
+    files: list[Path] = []
+    if directory and seen.proposal and seen.stopped != "Ctrl-C":
+        files = seen.proposal.write(directory, _head(seen), asker.secrets)
+    line = report.command(seen, directory if files else None, server=server, api=api or "")
+    told = scrubbed(report.as_json(seen, line, files), asker.secrets)
+    if as_json:
+        show_json(told)
+    else:
+        report.show(escaped(told))
+    sys.exit(0 if seen.verdict()[0] else 1)
+
+
+def _address(text: str) -> str:
+    if "@" in text:
+        raise click.BadParameter("leave out user and password; a key is taken from --key-env", param_hint="URL")
+    found = url(text, "URL")
+    return f"{found.scheme}://{found.netloc}{found.path.rstrip('/').removesuffix('/v1')}"
+
+
+def _key(name: str) -> str:
+    if name and not os.environ.get(name):
+        raise click.BadParameter(f"the variable {name} is not set", param_hint="--key-env")
+    return os.environ.get(name, "") if name else ""
+
+
+def _announced(address: str, model: str, api: str | None, tokens: int) -> str:
+    return (
+        f"vtc: asks {address} about itself, then {model or 'the first model that it lists'} for short answers"
+        f"{f' in {api}' if api else ''}:\n"
+        f"vtc: at most {MOST_REQUESTS} requests, {tokens} tokens each, temperature 0; one prompt has about 6,000 "
+        "tokens. The tools are made up, and no call is carried out."
+    )
+
+
+def _head(seen: Seen) -> str:
+    kind = f"{seen.kind or 'a server'} {seen.server.version}".strip()
+    asked = f"vtc probe {seen.server.url} --model {seen.server.model}"
+    return f"Written by `{asked}` on {datetime.now(UTC):%Y-%m-%d}; {kind}.\nBehind each key stands what was seen."
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """Show on a terminal how far it is; what is printed is left alone."""
+    columns = (BarColumn(20), MofNCompleteColumn(), TextColumn("{task.description}"))
+    shown = Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
+    with shown:
+        task = shown.add_task("", total=MOST_REQUESTS)
+
+        def told(what: str) -> None:
+            shown.update(task, advance=1, description=what)
+
+        yield told

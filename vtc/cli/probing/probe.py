@@ -1,0 +1,265 @@
+"""The probe: what is asked in which order, and what is made of the replies.
+
+First what the server says of itself, then one call with `tools` as any client sends them. What that shows becomes a
+proposal (profiles), and all that follows is asked as VTC would ask with these: so what is proposed has been tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from vtc import apis
+from vtc.apis import Api
+from vtc.cli.probing import scenarios, template, words
+from vtc.cli.probing.bounded import Bounded
+from vtc.cli.probing.proposal import Proposal, begin
+from vtc.cli.probing.scenarios import Scenario
+from vtc.cli.probing.server import Server, learn
+from vtc.cli.probing.talk import Heard, Talk
+from vtc.profiles.loader import Profiles
+from vtc.profiles.matching import best
+from vtc.profiles.planner import Planner
+from vtc.profiles.schema import ModelProfile, Reasoning
+from vtc.profiles.settings import Settings
+from vtc.profiles.tool_protocol import UNKNOWN_MODEL, read_dialects
+
+USUAL_DIALECTS = ("hermes", "qwen3-coder", "tag")
+"""Tried for models of which nothing is known; most are made for the first."""
+MOST_DIALECTS = 3
+
+
+@dataclass(slots=True, kw_only=True)
+class Seen:
+    """All that a probe saw."""
+
+    server: Server
+    api: Api
+    base: ModelProfile | None = None
+    """The profile that the model has so far."""
+    template: template.Seen | None = None
+    native: Heard | None = None
+    """One call with `tools`, sent as a client sends it."""
+    tools: words.Tools | None = None
+    dialect: str = ""
+    thinking: words.Thinking = field(default_factory=words.Thinking)
+    tokens: words.Tokens = "unknown"
+    tokens_mended: bool = False
+    """They are kept if the server is told to."""
+    marker: str = ""
+    prompted: dict[str, Heard] = field(default_factory=dict)
+    """By dialect, one call with the tools in the prompt."""
+    replies: dict[str, Heard] = field(default_factory=dict)
+    """As proposed, by the names of scenarios; streamed ones end with `, streamed`."""
+    proposal: Proposal | None = None
+    asked: int = 0
+    stopped: str = ""
+    """Why not all was asked."""
+
+    @property
+    def way(self) -> str:
+        """How tools reach the model, as proposed."""
+        return self.proposal.model.tools if self.proposal else "native"
+
+    @property
+    def kind(self) -> str:
+        """The name of the server's profile; empty if it is not known."""
+        return self.server.profile.name if self.server.profile else ""
+
+    def needs(self) -> list[str]:
+        """Name what only the profiles that are proposed bring about, and no option of `vtc run`."""
+        found = self.proposal
+        if not found:
+            return []
+        reasoning = self.base.reasoning if self.base else None
+        tokens = self.base.special_tokens if self.base else False
+        parts = self.server.profile.parts_reasoning if self.server.profile else False
+        changed = {
+            "reasoning": found.model.reasoning != reasoning or found.server.parts_reasoning < parts,
+            "special tokens": found.model.special_tokens != tokens,
+        }
+        return [name for name, is_so in changed.items() if is_so]
+
+    def heard(self) -> list[Heard]:
+        """All replies."""
+        return [*([self.native] if self.native else []), *self.prompted.values(), *self.replies.values()]
+
+    def verdict(self) -> tuple[bool, str]:
+        """Tell whether an agent will work as proposed, and why."""
+        if self.server.problem:
+            return False, self.server.problem
+        if self.stopped == "Ctrl-C":
+            return False, "stopped by Ctrl-C"
+        called = [one for one in self.heard() if one.scenario.calls and not one.misses]
+        asked = [one for one in self.heard() if one.scenario.calls]
+        if not called:
+            silent = next((one for one in asked if one.silent), None)
+            if silent:
+                many = sum(one.silent for one in asked)
+                return (
+                    False,
+                    f"the model called no tool in {many} replies, so it is not known whether it can: {silent.saw}",
+                )
+            return False, asked[0].faults[0] if asked and asked[0].faults else "nothing was asked"
+        for name in (scenarios.SINGLE.name, f"{scenarios.SINGLE.name}, streamed", scenarios.FOLLOWED_UP.name):
+            one = self.replies.get(name)
+            if one is None:
+                return False, f"not asked ({name}): {self.stopped}"
+            if one.problem and one.faults:
+                return False, f"{name}: {one.problem}"
+            if one.scenario.calls and one.faults and not one.silent:
+                return False, f"{name}: {one.faults[0]}"
+        return True, "a call arrives, streamed or not, and its result is answered"
+
+
+@dataclass(slots=True)
+class Probe:
+    """Asks one server."""
+
+    asker: Bounded
+    profiles: Profiles
+    tokens: int
+
+    def run(self, *, model: str, of: Sequence[str], named: str) -> Seen:
+        """Ask all questions; `of` and `named` are the APIs and the server's profile that the user knows."""
+        server = learn(self.asker, self.profiles, model=model, apis=tuple(of), named=named)
+        api = (apis.named(server.apis[0]) if server.apis else None) or apis.APIS[0]
+        seen = Seen(server=server, api=api)
+        if not server.problem:
+            self.asker.patient()
+            self._ask(seen)
+        seen.asked, seen.stopped = self.asker.asked, self.asker.stopped
+        return seen
+
+    def _ask(self, seen: Seen) -> None:
+        server, profiles = seen.server, self.profiles
+        seen.base = best(profiles.models, server.facts, profiles.sources).profile
+        talk = Talk(self.asker, server, seen.api, {"temperature": 0, "max_tokens": self.tokens})
+        tags = words.tags(profiles, seen.base)
+        if server.template:
+            seen.template = template.look(server.template, read_dialects(profiles, seen.base or UNKNOWN_MODEL), tags)
+        seen.native = talk.ask(scenarios.SINGLE, self._forced(seen, tools="native"), bare=True)
+        seen.tools = words.tools(seen.native)
+        if seen.tools is None:
+            server.problem = f"the model gave no reply: {seen.native.problem}"
+            return
+        leaked = seen.native.dialects[:1] if seen.tools == "leaked" else ()
+        seen.dialect = next(iter(leaked), "") or (seen.template.dialect if seen.template else "")
+        seen.proposal = begin(profiles, model=server.model, where=server.where, base=seen.base, server=server.profile)
+        self._special_tokens(seen, talk)
+        if seen.tools in ("refused", "ignored"):
+            self._prompts(seen, talk)
+        seen.thinking = words.thinking(seen.heard(), tags, seen.template.opens if seen.template else "")
+        self._propose(seen)
+        self._as_proposed(seen, talk, self._rows(seen))
+        self._reread(seen)
+        if not seen.prompted:
+            self._prompts(seen, talk)
+        self._as_proposed(seen, talk, [scenarios.LONG])  # may take long
+
+    def _forced(self, seen: Seen, **settings: str) -> Planner:
+        """Plan as an option of the user's would have it."""
+        return Planner(self.profiles, Settings(server=seen.kind, **settings))  # type: ignore[arg-type]
+
+    def _special_tokens(self, seen: Seen, talk: Talk) -> None:
+        assert seen.proposal
+        names = [seen.dialect, *(seen.base.accept if seen.base and seen.base.accept != "auto" else ()), "hermes"]
+        seen.marker = words.marker(self.profiles.dialects[name] for name in names if name)
+        kept = seen.proposal.changed(model={"special_tokens": False})
+        question = scenarios.echoing(seen.marker)
+        seen.tokens = words.tokens(talk.ask(question, kept.planner(self.profiles)), seen.marker)
+        if seen.tokens == "dropped" and seen.proposal.server.special_tokens:
+            told = seen.proposal.changed(model={"special_tokens": True})
+            again = talk.ask(question, told.planner(self.profiles))
+            seen.tokens_mended = words.tokens(again, seen.marker) == "kept"
+
+    def _prompts(self, seen: Seen, talk: Talk) -> None:
+        """Ask for a call with the tools in the prompt, in the likeliest dialects."""
+        own = [seen.base.dialect] if seen.base else []
+        for name in [*dict.fromkeys([*own, seen.dialect, *USUAL_DIALECTS])]:
+            if name and len(seen.prompted) < MOST_DIALECTS:
+                planner = self._forced(seen, tools="prompt", dialect=name)
+                seen.prompted[name] = talk.ask(scenarios.SINGLE, planner)
+
+    def _propose(self, seen: Seen) -> None:
+        """Put what was seen into the profiles."""
+        proposal = seen.proposal
+        assert proposal
+        assert seen.native
+        read = next((name for name, heard in seen.prompted.items() if not heard.misses), "")
+        if seen.tools in ("parsed", "leaked") or not read:
+            way, why = "native", f"the request with `tools` was answered: {seen.tools}"
+            if seen.tools in ("refused", "ignored"):
+                why = f"`tools` were {seen.tools}, and no dialect in the prompt brought a call either"
+        else:
+            way, why = "prompt", f"`tools` were {seen.tools}: {seen.native.saw}"
+            seen.dialect = read
+        proposal = proposal.changed(model={"tools": way}, model_tools=why)
+        if read or seen.dialect:
+            dialect = read or seen.dialect
+            accept = () if proposal.model.accept == "auto" else proposal.model.accept
+            first = tuple(dict.fromkeys([dialect, *(seen.native.dialects), *accept]))
+            shown = "a call came in it" if read else "the call came so" if seen.tools == "leaked" else "its template"
+            proposal = proposal.changed(
+                model={"dialect": dialect if read else proposal.model.dialect, "accept": first},
+                model_accept=f"{dialect}: {shown}" if read or seen.dialect else "",
+            )
+        if read:
+            proposal = proposal.changed(model_dialect="a call came when the tools stood in the prompt in it")
+        think = seen.thinking
+        if think.how in ("raw", "prefilled"):
+            tags = Reasoning(open=think.open, close=think.close, prefilled=think.how == "prefilled")
+            said = "stood in the text" if think.how == "raw" else f"the reply began inside, and {think.close} ended it"
+            proposal = proposal.changed(
+                model={"reasoning": tags},
+                server={"parts_reasoning": False},
+                model_reasoning=f"{think.open} {said}",
+                server_parts_reasoning="reasoning came in the text",
+            )
+        elif think.how == "parted":
+            field = "reasoning" if think.field == "reasoning" else "reasoning_content"
+            proposal = proposal.changed(
+                server={"parts_reasoning": True, "thoughts": field},
+                server_parts_reasoning="reasoning came apart from the text",
+                server_thoughts=f"its name was {think.field or 'the usual one'}",
+            )
+        if seen.tokens_mended:
+            proposal = proposal.changed(
+                model={"special_tokens": True},
+                model_special_tokens=f"{seen.marker} was dropped, and kept with what the server's profile sets",
+                server_special_tokens="these fields kept special tokens in the text",
+            )
+        if seen.server.apis:
+            proposal = proposal.changed(
+                server={"api": seen.server.apis}, server_api="these paths answered a request, others did not"
+            )
+        seen.proposal = proposal
+
+    def _reread(self, seen: Seen) -> None:
+        """Take the dialect from a reply that has its special tokens, where the first had none."""
+        first = seen.replies.get(f"{scenarios.SINGLE.name}, streamed")
+        if seen.proposal and seen.tokens_mended and seen.tools == "leaked" and first and first.dialects:
+            seen.dialect = first.dialects[0]
+            accept = tuple(dict.fromkeys([seen.dialect, *seen.proposal.model.accept]))
+            why = f"{seen.dialect}: the call came so when its markers were kept"
+            seen.proposal = seen.proposal.changed(model={"accept": accept}, model_accept=why)
+
+    def _rows(self, seen: Seen) -> list[Scenario]:
+        """List what is asked as proposed; what decides comes first."""
+        rows = [scenarios.SINGLE] if seen.needs() else []  # else it has been asked so
+        rows += [scenarios.SINGLE.streamed(), scenarios.FOLLOWED_UP, scenarios.PARALLEL, scenarios.PARALLEL.streamed()]
+        rows += [one for one in scenarios.COMPARED if one not in (*rows, scenarios.SINGLE)]
+        rows += [scenarios.REQUIRED, scenarios.FORBIDDEN]
+        return [*rows, *([scenarios.SCHEMAS] if seen.way == "native" else []), scenarios.CONSTRAINED]
+
+    def _as_proposed(self, seen: Seen, talk: Talk, rows: Sequence[Scenario]) -> None:
+        assert seen.proposal
+        assert seen.native
+        planner = seen.proposal.planner(self.profiles)
+        known = seen.prompted.get(seen.proposal.model.dialect, seen.native) if seen.way == "prompt" else seen.native
+        seen.replies.setdefault(scenarios.SINGLE.name, known)
+        for scenario in rows:
+            heard = talk.ask(scenario, planner)
+            if not heard.asked:
+                return
+            seen.replies[f"{scenario.name}, streamed" if scenario.stream else scenario.name] = heard

@@ -1,0 +1,134 @@
+"""The profiles that a probe proposes, and their files, in which each line says what was seen."""
+
+from __future__ import annotations
+
+import glob
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace as with_fields
+
+from vtc.profiles import loader
+from vtc.profiles.loader import Profiles, Source
+from vtc.profiles.planner import Planner
+from vtc.profiles.schema import Match, ModelProfile, ServerProfile
+from vtc.profiles.settings import Settings
+from vtc.scrub import escaped, scrub
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A profile of a model and one of its server, and what was seen of each of their keys (`model.tools`)."""
+
+    model: ModelProfile
+    server: ServerProfile
+    why: Mapping[str, str] = field(default_factory=dict)
+
+    def planner(self, profiles: Profiles) -> Planner:
+        """What plans exchanges with these profiles beside all others."""
+        own: tuple[ModelProfile | ServerProfile, ...] = (self.model, self.server)
+        sources: dict[tuple[str, str], Source] = {
+            (one.kind, one.name): Source(Path("proposed"), 1, builtin=False) for one in own
+        }
+        found = replace(
+            profiles,
+            models={**profiles.models, self.model.name: self.model},
+            servers={**profiles.servers, self.server.name: self.server},
+            sources={**profiles.sources, **sources},
+        )
+        return Planner(found, Settings())
+
+    def changed(
+        self, *, model: Mapping[str, Any] | None = None, server: Mapping[str, Any] | None = None, **why: str
+    ) -> Proposal:
+        """The same with other keys; `why` by `model_KEY` or `server_KEY`."""
+        return Proposal(
+            with_fields(self.model, **(model or {})),
+            with_fields(self.server, **(server or {})),
+            {**self.why, **{key.replace("_", ".", 1): text for key, text in why.items()}},
+        )
+
+    def write(self, directory: Path, head: str, secrets: Sequence[str] = ()) -> list[Path]:
+        """Write both files, without these secrets; raises `ProfileError` if they make no sense."""
+        directory.mkdir(parents=True, exist_ok=True)
+        files = []
+        for one in (self.model, self.server):
+            file = directory / f"{one.kind}-{one.name}.yaml"
+            file.write_text(scrub(self.text(one, head), secrets), "utf-8")
+            files.append(file)
+        loader.load([loader.builtin_directory(), *files])
+        return files
+
+    def text(self, profile: ModelProfile | ServerProfile, head: str) -> str:
+        """Write a profile as YAML, with a comment at each key."""
+        lines = [f"# {line}" for line in head.splitlines()]
+        said = msgspec.to_builtins(profile)
+        plain = msgspec.to_builtins(type(profile)(name=profile.name, match=Match()))
+        for key, value in said.items():
+            if key not in ("kind", "name", "match") and f"{profile.kind}.{key}" not in self.why and value == plain[key]:
+                continue
+            if isinstance(value, dict):
+                of = plain[key] if isinstance(plain[key], dict) else {}
+                value = {name: one for name, one in value.items() if name not in of or one != of[name]}
+            why = escaped(" ".join(self.why.get(f"{profile.kind}.{key}", "").split()))
+            lines.append(f"{key}: {json.dumps(value, ensure_ascii=False)}" + (f"  # {why}" if why else ""))
+        return "\n".join(lines) + "\n"
+
+
+def begin(
+    profiles: Profiles, *, model: str, where: str, base: ModelProfile | None, server: ServerProfile | None
+) -> Proposal:
+    """Begin with the profiles that are known of a model and of a server; both are for these two alone."""
+    """Where the server's profile is one of a user's for this very place, its name is not repeated."""
+    kind = (server.name if server else "server").removesuffix(f"-{_plain(where)}")
+    at = Match(host=(glob.escape(where),))
+    own_model = base or ModelProfile(name="", match=Match())
+    own_server = server or ServerProfile(name="", match=Match())
+    why = {
+        **_inherited("model", own_model, base.name if base else ""),
+        **_inherited("server", own_server, server.name if server else ""),
+        "model.match": "the model that was asked, and where",
+        "server.match": "the server that was asked",
+    }
+    return Proposal(
+        with_fields(
+            own_model,
+            name=_name(model, profiles, "model"),
+            description=f"{model} at {where}",
+            match=Match(model=(glob.escape(model),), host=at.host),
+        ),
+        with_fields(
+            own_server,
+            name=_name(f"{kind}-{where}", profiles, "server"),
+            description=f"{own_server.description or 'the server'} at {where}",
+            match=at,
+            owned_by=(),
+        ),
+        why,
+    )
+
+
+def _inherited(kind: str, profile: ModelProfile | ServerProfile, name: str) -> dict[str, str]:
+    plain = type(profile)(name="", match=Match())
+    keys = [key for key in profile.__struct_fields__ if getattr(profile, key) != getattr(plain, key)]
+    return {
+        f"{kind}.{key}": f"as in profile {name}"
+        for key in keys
+        if name and key not in ("name", "description", "match", "owned_by")
+    }
+
+
+def _name(text: str, profiles: Profiles, kind: str) -> str:
+    """Name a profile, but not as a built-in one, which it would replace for all."""
+    name = _plain(text) or kind
+    source = profiles.sources.get((kind, name))
+    return f"{name}-probed" if source and source.builtin else name
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^a-z0-9.]+", "-", text.casefold()).strip("-.")

@@ -1,0 +1,112 @@
+"""What replies show, in one word each: what became of tools, of reasoning, of special tokens, of a schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from vtc.cli.probing.scenarios import LONG, SEAL
+from vtc.cli.probing.talk import Heard
+from vtc.dialects.syntax.description import Description
+from vtc.profiles.loader import Profiles
+from vtc.profiles.schema import ModelProfile
+from vtc.profiles.thinking import COMMON_TAGS
+
+type Tools = Literal["parsed", "leaked", "ignored", "refused"]
+type Thoughts = Literal["parted", "raw", "prefilled", "none"]
+type Tokens = Literal["kept", "dropped", "unknown"]
+type Constrained = Literal["schema", "ignored", "refused", "unknown"]
+
+
+def tools(heard: Heard) -> Tools | None:
+    """Tell what became of `tools` in a request; None if no reply came at all."""
+    if heard.direct.message.calls:
+        return "parsed"
+    if heard.through.message.calls:
+        return "leaked"
+    if heard.refused:
+        return "refused"
+    return None if heard.problem else "ignored"
+
+
+@dataclass(frozen=True, slots=True)
+class Thinking:
+    """How replies think."""
+
+    how: Thoughts = "none"
+    open: str = ""
+    close: str = ""
+    field: str = ""
+    """The name under which the server parts it off, where that is not the API's usual one."""
+
+
+def thinking(heard: Iterable[Heard], tags: Sequence[tuple[str, str]], opened: str) -> Thinking:
+    """Tell how replies think; `opened` is the tag that the chat template opens."""
+    for one in heard:
+        if one.direct.message.reasoning:
+            return Thinking("parted", field=one.direct.thoughts)
+        text = one.direct.message.text
+        for open_, close in tags:
+            before, found, _ = text.partition(close)
+            if text.lstrip().startswith(open_) or (found and open_ in before):
+                return Thinking("raw", open_, close)
+            if found:
+                return Thinking("prefilled", open_, close)
+    close = next((close for open_, close in tags if open_ == opened), "")
+    return Thinking("prefilled", opened, close) if close else Thinking()
+
+
+def tags(profiles: Profiles, model: ModelProfile | None) -> tuple[tuple[str, str], ...]:
+    """List the tags of thinking that are known, the model's own first."""
+    own = [model.reasoning] if model and model.reasoning else []
+    others = [one.reasoning for one in profiles.models.values() if one.reasoning]
+    return tuple(
+        dict.fromkeys(
+            [*((one.open, one.close) for one in own), *COMMON_TAGS, *((one.open, one.close) for one in others)]
+        )
+    )
+
+
+def marker(dialects: Iterable[Description]) -> str:
+    """Find the marker that begins a call, in the first dialect that has one of its own."""
+    return next((text for one in dialects for text in _openings(one)), "")
+
+
+def _openings(dialect: Description) -> Iterator[str]:
+    for pattern in dialect.sections if dialect.section_required else dialect.calls:
+        text = pattern.partition("{")[0].strip().partition("\n")[0]
+        if len(text) >= 5 and text[0] in "<[" and text[-1] in ">]":
+            yield text
+
+
+def tokens(heard: Heard, text: str) -> Tokens:
+    """Tell whether a special token that the model was asked to repeat came back."""
+    said = heard.direct.message.text.casefold()
+    if text.casefold() in said:
+        return "kept"
+    return "dropped" if "red" in said and "green" in said else "unknown"
+
+
+def hidden(heard: Heard) -> str:
+    """Tell if the model cannot have been shown the tools, by the tokens of the prompt; empty if it may have been."""
+    usage, length = heard.direct.usage, sum(len(json.dumps(tool.as_openai())) for tool in heard.scenario.tools)
+    if usage and 0 < usage.prompt < length / 8 and not heard.through.message.calls:
+        return f"its prompt was {usage.prompt} tokens, too few to hold the tools: its template leaves them out"
+    return ""
+
+
+def constrained(heard: Heard) -> Constrained:
+    """Tell whether a schema for the answer was held to: no model guesses the value that it demands."""
+    if heard.refused:
+        return "refused"
+    if heard.problem:
+        return "unknown"
+    return "schema" if SEAL in heard.direct.message.text else "ignored"
+
+
+def is_cut(heard: Heard) -> bool:
+    """True if the beginning of a long prompt did not reach the model, by the tokens that the server counted."""
+    usage, length = heard.direct.usage, sum(len(message.text) for message in LONG.messages)
+    return bool(heard.misses and usage and 0 < usage.prompt < length / 8)
