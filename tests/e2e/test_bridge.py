@@ -355,6 +355,7 @@ async def test_images_that_the_server_refuses_become_notes(stream: bool, start: 
 
 async def test_what_the_server_refuses_again_is_its_error(start: Start) -> None:
     lab = await start(refusing("openai-chat", NO_IMAGES, lambda _: False), vtc_upstream_api="openai-chat")
-    answer = await lab.post(messages.request(), path=messages.PATH)
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+    answer = await lab.post(messages.request([image]), path=messages.PATH)
     assert (answer.status, len(lab.upstream.seen)) == (400, 2)
     assert json.loads(answer.body)["error"]["message"] == NO_IMAGES

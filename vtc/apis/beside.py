@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
 from vtc.apis import anthropic_messages, crossing, ollama_chat, openai_chat, plain_path
-from vtc.apis.crossing import Names
 from vtc.events import Asked, Opaque
 from vtc.json_text import decode, encode
 
@@ -69,7 +68,7 @@ def answer(aside: Aside, body: bytes) -> bytes | None:
 def _count(body: bytes) -> int:
     """Estimate the tokens of a request, its tools and results among them."""
     request = anthropic_messages.API.request(body)
-    found = crossing.read(request, request.messages, request.tools, "auto", Names(request.declared))
+    found = crossing.read(request, request.messages, request.tools, "auto")
     return max(1, round(len(_text(found).encode(errors="replace")) / PER_TOKEN) + PER_IMAGE * _images(found))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -105,8 +106,8 @@ def add(loader: Loader) -> None:
         str,
         "on",
         "Whether anything is kept in memory between exchanges: facts about upstreams (whether their replies begin with "
-        "reasoning) and search patterns with names of tools, nothing that was said. off: nothing, and exchanges take "
-        "longer.",
+        "reasoning, what of requests they refused) and search patterns with names of tools, nothing that was said. "
+        "off: nothing, and exchanges take longer.",
         choices=("on", "off"),
     )
     loader.add_option(
@@ -144,7 +145,7 @@ def directories() -> list[Path]:
 
 def memory() -> Memory | None:
     """Make the memory that the options ask for; None with `vtc_cache=off`."""
-    return Memory() if ctx.options.vtc_cache == "on" else None
+    return Memory(clock=time.monotonic) if ctx.options.vtc_cache == "on" else None
 
 
 def planner() -> Planner:

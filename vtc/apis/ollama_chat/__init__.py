@@ -17,4 +17,6 @@ API = Api(
     ask,
     error,
     in_pieces=False,
+    chooses=False,
+    sizes=True,
 )
