@@ -38,8 +38,8 @@ STEPS: Mapping[str, Step] = {
     "results": results,
     "after_results": after_results,
     "alternate": alternate,
-    "text": text,
     "images": images,
+    "text": text,
     "choice": choice,
     "schemas": schemas,
     "names": names,
@@ -47,7 +47,7 @@ STEPS: Mapping[str, Step] = {
     "max_tokens": max_tokens,
 }
 """By the keys of profiles (`profiles/ready.py`), in their order: results are found by ids, and what was folded or put
-in order may have become a neighbour of its own role."""
+in order may have become a neighbour of its own role, and a note is a text."""
 BRIDGED: Mapping[str, Any] = {
     **dict.fromkeys(("billing", "empty", "turns", "results", "alternate", "text", "names"), True),
     "system": "folded",
