@@ -49,11 +49,12 @@ class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     choice: bool | None = None
     """Carry out `tool_choice` here: for `none` no tools are sent, for a name that tool alone; `required` is told. For
     servers that ignore it, or refuse it: `does not support this tool_choice`."""
-    schemas: bool | None = None
-    """Simplify the schemas of tools: what only narrows (`pattern`, `format`, bounds) is said in the description, `$ref`
-    is resolved, a union with null becomes the rest, what has no type gets one. Calls are still checked against, and
-    fitted to, the whole schema: `Failed to initialize samplers: failed to parse grammar`, `Unable to generate parser
-    for this template`."""
+    schemas: Literal["grammar", "plain"] | Literal[False] | None = None
+    """Simplify the schemas of tools. `grammar`: what only narrows (`pattern`, `format`, bounds) is said in the
+    description, `$ref` is resolved, a union with null becomes the rest, what has no type gets one: `Failed to
+    initialize samplers: failed to parse grammar`, `Unable to generate parser for this template`. `plain`: without
+    `$schema`, `const` and `additionalProperties`, too: `Unknown name "$schema"`. Calls are still checked against, and
+    fitted to, the whole schema."""
     names: bool | None = None
     """Shorten names of tools to at most 64 letters, digits, `_` and `-`; the client gets its own back: `Function name
     was a.b but must be a-z, A-Z, 0-9, or contain underscores and dashes, with a maximum length of 64`."""

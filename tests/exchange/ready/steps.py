@@ -13,9 +13,10 @@ from vtc.exchange.ready import BRIDGED, Given, made_ready
 BY_NAME = {api.name: api for api in APIS}
 ALL: dict[str, Any] = {
     **BRIDGED,
-    **dict.fromkeys(("developer", "after_results", "choice", "schemas"), True),
+    **dict.fromkeys(("developer", "after_results", "choice"), True),
     "ids": "alphanumeric9",
     "images": "noted",
+    "schemas": "plain",
     "context": 65536,
     "max_tokens": 8192,
 }

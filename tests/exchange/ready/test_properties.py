@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given as over
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from tests.apis import chat
@@ -19,6 +20,9 @@ from vtc.exchange import Exchange
 from vtc.exchange.ready import STEPS, Given, made_ready
 
 type Json = dict[str, Any]
+
+FEW = settings(max_examples=30)
+"""For what is tried of each step."""
 
 WORD = st.text("abc é\n", min_size=1, max_size=6).map(lambda one: f"<{one}>")
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
@@ -91,6 +95,7 @@ def anew(given: Given, asked: Asked) -> Given:
 
 
 @pytest.mark.parametrize("name", STEPS)
+@FEW
 @over(fields=requests())
 def test_a_step_done_twice_is_a_step_done_once(name: str, fields: Json) -> None:
     asked, given = read(fields)
@@ -121,6 +126,7 @@ UNRELATED = [
 
 
 @pytest.mark.parametrize(("one", "other"), UNRELATED)
+@FEW
 @over(fields=requests())
 def test_two_steps_that_have_nothing_in_common_may_be_in_any_order(one: str, other: str, fields: Json) -> None:
     asked, given = read(fields)

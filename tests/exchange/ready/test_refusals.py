@@ -38,10 +38,18 @@ def test_the_limit_becomes_what_the_server_has_room_for(words: str, left: int | 
 
 
 REFUSALS: list[tuple[str, object, str]] = [
-    ("schemas", True, "Failed to initialize samplers: failed to parse grammar"),
-    ("schemas", True, "Unable to generate parser for this template. Automatic parser generation failed: JSON schema"),
-    ("schemas", True, "JSON schema conversion failed: Pattern must start with '^' and end with '$'"),
-    ("schemas", True, "Invalid JSON payload received. Unknown name \"$schema\" at 'tools[0].function_declarations[0]'"),
+    ("schemas", "grammar", "Failed to initialize samplers: failed to parse grammar"),
+    (
+        "schemas",
+        "grammar",
+        "Unable to generate parser for this template. Automatic parser generation failed: JSON schema",
+    ),
+    ("schemas", "grammar", "JSON schema conversion failed: Pattern must start with '^' and end with '$'"),
+    (
+        "schemas",
+        "plain",
+        "Invalid JSON payload received. Unknown name \"$schema\" at 'tools[0].function_declarations[0]'",
+    ),
     ("system", "folded", "System message must be at the beginning."),
     (
         "developer",

@@ -31,6 +31,7 @@ from vtc.exchange.ready.turns import turns
 STEPS: Mapping[str, Step] = {
     "billing": billing,
     "developer": developer,
+    "images": images,
     "system": system,
     "empty": empty,
     "turns": turns,
@@ -38,7 +39,6 @@ STEPS: Mapping[str, Step] = {
     "results": results,
     "after_results": after_results,
     "alternate": alternate,
-    "images": images,
     "text": text,
     "choice": choice,
     "schemas": schemas,

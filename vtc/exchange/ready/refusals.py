@@ -36,17 +36,17 @@ _ROWS: tuple[tuple[str, Any, re.Pattern[str]], ...] = (
     (PROMPT, True, _words(r"peg-native format", r"Failed to parse input at pos")),
     (
         "schemas",
-        True,
+        "grammar",
         _words(
             r"(?:failed to|error) pars(?:e|ing) grammar",
             r"Unable to generate parser for this template",
             r"pattern must start with '\^'",
             r"number of repetitions exceeds|repeated multiplied by the new repetition",
             r"JSON schema conversion failed|Unrecognized schema",
-            r"Unknown name \W*(?:\$schema|additionalProperties|const|pattern|format|\$ref)",
             r"(?:grammar|json.?schema).{0,60}(?:not supported|unsupported|invalid|could not be compiled)",
         ),
     ),
+    ("schemas", "plain", _words(r"Unknown name \W*(?:\$schema|additionalProperties|const|pattern|format|\$ref)")),
     (
         "system",
         "folded",

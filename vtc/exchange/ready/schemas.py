@@ -1,7 +1,8 @@
 """Schemas of tools, for servers that make a grammar of each: one that is beyond them takes all tools with it.
 
 What only narrows is said in the description, where the model still reads it; what a call must fit is checked here,
-against the schema that the client sent.
+against the schema that the client sent. `plain` is for servers that refuse keys besides: `$schema`, `const`,
+`additionalProperties`.
 """
 
 from __future__ import annotations
@@ -16,65 +17,89 @@ from vtc.events import Asked, Tool
 from vtc.exchange.ready.given import Given, counted
 from vtc.json_text import encode, referred
 
-NARROWS = (
-    *("pattern", "format", "minLength", "maxLength", "contentEncoding", "contentMediaType"),
-    *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
-    *("minItems", "maxItems", "uniqueItems", "contains", "minProperties", "maxProperties", "propertyNames"),
-    *("patternProperties", "dependentRequired", "dependentSchemas", "dependencies", "not", "if", "then", "else"),
+NARROWS = frozenset(
+    (
+        *("pattern", "format", "minLength", "maxLength", "contentEncoding", "contentMediaType"),
+        *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+        *("minItems", "maxItems", "uniqueItems", "contains", "minProperties", "maxProperties", "propertyNames"),
+        *("patternProperties", "dependentRequired", "dependentSchemas", "dependencies", "not", "if", "then", "else"),
+    )
 )
 """What only narrows a value whose type is said besides."""
-_SILENT = ("$schema", "$id", "$comment", "$anchor", "$defs", "definitions", "unevaluatedProperties", "readOnly")
-"""What is left out without a word: nothing of it is for the model."""
-_MANY = ("anyOf", "oneOf")
-_INSIDE = ("properties", "items", "additionalProperties", "prefixItems", "anyOf", "oneOf", "allOf")
+_NOT_PLAIN = frozenset(("$schema", "$id", "$comment", "$anchor", "unevaluatedProperties", "readOnly"))
+"""What servers of few words refuse besides, and the model need not be told."""
+_UNIONS = ("anyOf", "oneOf")
+_INSIDE = frozenset(("properties", "items", "additionalProperties", "prefixItems", "anyOf", "oneOf", "allOf"))
+_LOOKED_AT = NARROWS | _NOT_PLAIN | {"$ref", "$defs", "definitions", "const", *_UNIONS}
 MOST_DEPTH = 12
 """Schemas within schemas beyond which any value may stand: a schema may refer to itself without end."""
+MOST_PARTS = 2000
+"""Schemas within one that are looked at."""
 MOST_TOLD = 6
 
 
 class _Simple:
     """One schema being simplified."""
 
-    def __init__(self, root: Mapping[str, Any]) -> None:
+    def __init__(self, root: Mapping[str, Any], *, plain: bool) -> None:
         self.root = root
         self.gone: dict[str, None] = {}
-        self.left = 2000  # parts that are looked at
+        """What was left out, or is said otherwise."""
+        self._plain = plain
+        self._left = MOST_PARTS
 
     def of(self, schema: Any, depth: int = 0) -> Any:
         """Simplify a schema and those inside; return the very one if there is nothing to it."""
-        self.left -= 1
+        self._left -= 1
         if not isinstance(schema, Mapping):
             return {"type": "string"} if schema is True else schema
-        if depth > MOST_DEPTH or self.left < 0:
+        if depth > MOST_DEPTH or self._left < 0:
             self.gone["depth"] = None
             return {"type": schema["type"]} if isinstance(schema.get("type"), str) else {"type": "string"}
-        found = self._flat(schema)
-        lost = {key: found[key] for key in NARROWS if key in found}
-        out = {key: one for key, one in found.items() if key not in lost and key not in _SILENT}
-        if out.get("additionalProperties") is False:
-            del out["additionalProperties"]
+        keys = schema.keys()
+        is_simple = isinstance(schema.get("type"), str) and keys.isdisjoint(_LOOKED_AT)
+        found = schema if is_simple else self._simplified(schema, depth)
+        inside = {
+            key: new
+            for key in _INSIDE & found.keys()
+            if (new := self._inside(key, found[key], depth)) is not found[key]
+        }
+        found = {**found, **inside} if inside else found
+        if self._plain and found.get("additionalProperties") is False:
             self.gone["additionalProperties"] = None
-        if "const" in out:
+            found = {key: one for key, one in found.items() if key != "additionalProperties"}
+        if depth == 0 and found.get("type") == "object" and "properties" not in found:
+            found = {**found, "properties": {}}
+        if depth == 0 and "$ref" in self.gone:
+            found = {key: one for key, one in found.items() if key not in ("$defs", "definitions")}
+        return found
+
+    def _simplified(self, schema: Mapping[str, Any], depth: int) -> Mapping[str, Any]:
+        """Simplify a schema, but not those inside."""
+        found = self._flat(schema)
+        lost = {key: one for key, one in found.items() if key in NARROWS}
+        silent = _NOT_PLAIN & found.keys() if self._plain else frozenset[str]()
+        kinds = found.get("type")
+        is_known = isinstance(kinds, str) or not found.keys().isdisjoint({"enum", "const", "allOf", *_UNIONS})
+        if found is schema and is_known and not (lost or silent or (self._plain and "const" in found)):
+            return schema
+        out = {key: one for key, one in found.items() if key not in lost and key not in silent}
+        if self._plain and "const" in out:
             out["enum"] = [out.pop("const")]
             self.gone["const"] = None
-        for key in _INSIDE:
-            if key in out:
-                out[key] = self._inside(key, out[key], depth)
-        if not out.keys() & {"type", "enum", "anyOf", "oneOf", "allOf"}:
-            out["type"] = "object" if depth == 0 else _kind(out)
-            self.gone["no type"] = None
-        kinds = out.get("type")
-        if isinstance(kinds, list) and len(others := [one for one in kinds if one != "null"]) == 1:
+        others = [one for one in kinds if one != "null"] if isinstance(kinds, list) else []
+        if len(others) == 1:
             out["type"] = others[0]
             self.gone["null"] = None
-        if depth == 0 and out.get("type") == "object":
-            out.setdefault("properties", {})
+        elif not (is_known or kinds):
+            out["type"] = "object" if depth == 0 else _kind(out)
+            self.gone["no type"] = None
+        self.gone.update(dict.fromkeys((*lost, *silent)))
         if lost:
-            self.gone.update(dict.fromkeys(lost))
             said = str(out.get("description") or "")
             hint = "; ".join(f"{key}: {_short(one)}" for key, one in lost.items())
             out["description"] = f"{said}\n({hint})" if said else f"({hint})"
-        return schema if out == schema else out
+        return out
 
     def _flat(self, schema: Mapping[str, Any]) -> Mapping[str, Any]:
         """Resolve a reference, and a union of which only one member is not null."""
@@ -85,7 +110,7 @@ class _Simple:
                 rest = {key: one for key, one in schema.items() if key != "$ref"}
                 schema = {**there, **rest} if isinstance(there, Mapping) else rest
                 continue
-            key = next((key for key in _MANY if isinstance(schema.get(key), list)), None)
+            key = next((key for key in _UNIONS if isinstance(schema.get(key), list)), None)
             others = [one for one in schema[key] if one != {"type": "null"}] if key else []
             if not key or len(others) != 1 or not isinstance(others[0], Mapping):
                 break
@@ -95,18 +120,20 @@ class _Simple:
 
     def _inside(self, key: str, value: Any, depth: int) -> Any:
         if key == "properties" and isinstance(value, Mapping):
-            return {name: self.of(one, depth + 1) for name, one in value.items()}
+            new: Any = {name: self.of(one, depth + 1) for name, one in value.items()}
+            return value if all(new[name] is one for name, one in value.items()) else new
         if isinstance(value, list):
-            return [self.of(one, depth + 1) for one in value]
+            new = [self.of(one, depth + 1) for one in value]
+            return value if all(one is came for one, came in zip(new, value, strict=True)) else new
         return self.of(value, depth + 1) if isinstance(value, Mapping) else value
 
 
-def schemas(asked: Asked, _value: Any, _given: Given) -> tuple[Asked, str]:
+def schemas(asked: Asked, value: Any, _given: Given) -> tuple[Asked, str]:
     """Simplify the schemas that say more than types, names and choices."""
     tools: list[Tool] = []
     told: list[str] = []
     for tool in asked.tools:
-        simple = _Simple(tool.parameters)
+        simple = _Simple(tool.parameters, plain=value == "plain")
         parameters = simple.of(tool.parameters)
         if parameters is not tool.parameters:
             told.append(f"{tool.name}: {', '.join([*simple.gone])}" if simple.gone else tool.name)
