@@ -67,6 +67,8 @@ class Relay[P: Pipeline]:
         self._pipeline = pipeline
         self._choices: dict[int, Choice] = {}
         self._last = Frame(b"", None)  # the last one with deltas
+        self.counted: Callable[[int], None] | None = None
+        """Takes the tokens that the server counted of the prompt."""
         self.plain: tuple[Frame, Delta] | None = None
         """The last frame and its one delta, if it left as it came and none of the choice waits."""
 
@@ -77,6 +79,9 @@ class Relay[P: Pipeline]:
         if decoded is None or decoded.at_once:
             return self._at_once(frame, decoded)
         self.plain = None
+        for one in decoded.beside if self.counted else ():
+            if isinstance(one, Usage) and one.prompt and self.counted:
+                self.counted(one.prompt)
         frame, deltas, leaving = decoded.frame or frame, decoded.deltas, self.leaving.copy()
         last = deltas[-1] if deltas else None
         failure = last if isinstance(last, Failure) else None

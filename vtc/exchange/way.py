@@ -19,7 +19,6 @@ from vtc.events import Tool
 from vtc.exchange.call_in_name import reader_of_names
 from vtc.exchange.coded import CodedStream
 from vtc.exchange.leftovers import Leftovers
-from vtc.exchange.ready.window import Counted
 from vtc.exchange.reply import ReplyPipeline, Stages
 from vtc.exchange.stages import Ids, alphanumeric9
 from vtc.exchange.stream import Stream
@@ -80,10 +79,9 @@ class Way:
             decoder_ = Crossed(decoder_, self._model, id_)
         if self.names:
             decoder_ = Renamed(decoder_, self.names)
-        if self.counted:
-            decoder_ = Counted(decoder_, self.counted)
         passes = not (crosses or self.names)
         relay = Relay(decoder_, self._client.encoder(form, drop), pipeline, passes=passes, strict=strict)
+        relay.counted = self.counted
         kind = Stream if isinstance(decoder, compression.Identity) else partial(CodedStream, decoder)
         return kind(relay, report, clock, whole=as_one)
 

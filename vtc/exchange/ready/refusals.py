@@ -33,7 +33,7 @@ def _words(*patterns: str) -> re.Pattern[str]:
 
 
 _ROWS: tuple[tuple[str, Any, re.Pattern[str]], ...] = (
-    (PROMPT, True, _words(r"peg-native format", r"Failed to parse input at pos")),
+    (PROMPT, True, _words(r"peg-native format")),
     (
         "schemas",
         "grammar",

@@ -5,13 +5,11 @@ An agent that is told in its own words makes the conversation shorter, and goes 
 
 from __future__ import annotations
 
-import copy
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
-from vtc.apis.base import FULL, Decoded, Decoder
-from vtc.events import Failure, Usage
-from vtc.wire.framing import Frame, Framing
+from vtc.apis.base import FULL
+from vtc.events import Failure
 
 _FULL = re.compile(
     r"exceeds? the (?:available )?(?:context|model's)|exceed_context_size|context_length_exceeded|prompt is too long"
@@ -76,26 +74,3 @@ def cut(tokens: int, size: int, window: int | None = None) -> str:
 def _windows(tokens: int) -> list[int]:
     """Windows are powers of two as a rule."""
     return [1 << (tokens + SLACK).bit_length() - 1]
-
-
-class Counted:
-    """The decoder of a server that may cut prompts: what it counted of one is told."""
-
-    def __init__(self, decoder: Decoder, tell: Callable[[int], None]) -> None:
-        """`tell` takes the tokens of the prompt."""
-        self._decoder = decoder
-        self._tell = tell
-
-    def __copy__(self) -> Counted:
-        return Counted(copy.copy(self._decoder), self._tell)
-
-    @property
-    def framing(self) -> Framing:
-        return self._decoder.framing
-
-    def decode(self, frame: Frame) -> Decoded | None:
-        decoded = self._decoder.decode(frame)
-        for one in decoded.beside if decoded else ():
-            if isinstance(one, Usage) and one.prompt:
-                self._tell(one.prompt)
-        return decoded
