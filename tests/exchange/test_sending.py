@@ -14,6 +14,7 @@ from tests.apis.shapes import asked
 from tests.exchange.ready.servers import RULES, until_taken
 from tests.exchange.ready.steps import BY_NAME
 from tests.exchanges import AGENT, fed, planner
+from vtc.events import Tool
 from vtc.exchange import Exchange
 from vtc.exchange.sending import MOST_ASKED
 from vtc.profiles.memory import EXPIRES, Memory
@@ -395,3 +396,37 @@ def test_with_the_steps_of_a_server_a_turn_begins_the_next_one(server: str, clie
     for before, after in pairwise(bodies):
         assert after["messages"][: len(before["messages"]) - 1] == before["messages"][:-1]
         assert after["tools"] == before["tools"]
+
+
+# Clients of a server's own API
+
+
+@pytest.mark.parametrize(("server", "left"), [("vllm", 1), ("llama.cpp", 1), ("hosted", 2)])
+def test_claude_codes_billing_line_goes_to_its_own_server_alone(server: str, left: int) -> None:
+    line = {"type": "text", "text": "x-anthropic-billing-header: cc_version=2.1.5; cch=65abc;"}
+    prompt = {"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}
+    exchange = opened(client="anthropic-messages", settings={"server": server}, system=[line, prompt])
+    body = json.loads(exchange.request())
+    assert body["system"] == [line, prompt][2 - left :]
+    came = json.loads(asked("anthropic-messages", system=[line, prompt]))
+    assert {key: one for key, one in body.items() if key in came and key != "system"} == {
+        key: one for key, one in came.items() if key != "system"
+    }
+
+
+@pytest.mark.parametrize("client", ["anthropic-messages", "openai-responses"])
+def test_schemas_and_names_are_mended_in_every_api(client: str) -> None:
+    memory, settings = Memory(), {"server": "llama.cpp"}
+    make = BY_NAME[client].make_request(asked(client), "")._declaration  # type: ignore[attr-defined]
+    schema = {"type": "object", "properties": {"p": {"type": "string", "pattern": "a"}}}
+    declared = [{**make(Tool("a/b", "Does.", schema)), "own": 1}, {**make(Tool("plain", "Does.", {"type": "object"}))}]
+    came = json.loads(asked(client, tools=declared))["tools"]
+    exchange = opened(memory, client, settings, tools=declared)
+    exchange._sending._steps["names"] = True
+    first, second = json.loads(exchange.request())["tools"]
+    key = "input_schema" if client == "anthropic-messages" else "parameters"
+    assert first == {**came[0], "name": "a_b", key: {"type": "object", "properties": {"p": PATTERN}}}
+    assert second["name"] == "plain"
+
+
+PATTERN = {"type": "string", "description": "(pattern: a)"}
