@@ -65,7 +65,7 @@ def requests(draw: st.DrawFn) -> Asked:
         choice=draw(st.sampled_from(choices)),
         parallel=draw(st.booleans()) if tools else True,
         limits=draw(limits),
-        effort=draw(st.sampled_from([None, "low", "high"])),
+        effort=draw(st.sampled_from([None, "none", "low", "high"])),
         answer=draw(st.sampled_from([None, Answer(SCHEMA, strict=True)])),
     )
 
@@ -87,7 +87,7 @@ def kept(asked: Asked, server: str) -> Asked:
 @pytest.mark.parametrize("server", pairs.NAMES)
 @given(requests())
 def test_what_a_server_is_asked_is_what_was_asked(server: str, asked: Asked) -> None:
-    if not BY_NAME[server].chooses:
+    if not BY_NAME[server].demands:
         asked, _ = made_ready(asked, {"choice": True}, given_request())
     body = chat.encoded(BY_NAME[server].ask(asked))
     pairs.check_request(server, json.loads(body))

@@ -261,9 +261,9 @@ def test_names_are_the_same_in_history_and_in_the_choice() -> None:
 @pytest.mark.parametrize(
     ("choice", "left", "line"),
     [
-        ("none", [], "no tools are sent"),
-        ({"type": "function", "function": {"name": "write"}}, ["write"], "that tool alone is sent"),
-        ("required", ["read", "write"], "tool_choice required is not told"),
+        ("none", [], "no tools offered"),
+        ({"type": "function", "function": {"name": "write"}}, ["write"], "said in the prompt"),
+        ("required", ["read", "write"], "tool_choice required: said in the prompt"),
         ("auto", ["read", "write"], ""),
     ],
 )

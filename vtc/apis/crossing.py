@@ -7,7 +7,6 @@ What servers refuse of it besides is mended by the steps of `exchange/ready`.
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,9 +15,9 @@ from dataclasses import replace as with_fields
 from msgspec.structs import replace
 
 from vtc.apis import asking
-from vtc.apis.base import Decoded, Decoder, Request
-from vtc.events import Asked, CallDelta, Delta, Media, Message, Opaque, Start, Tool, ToolCall
-from vtc.wire.framing import Frame, Framing
+from vtc.apis.base import Request
+from vtc.apis.sealed import opened
+from vtc.events import Asked, Media, Message, Opaque, Seal, Tool, ToolCall
 
 FAILED = "Error:"
 """Begins a result that is an error and does not say so itself, as other APIs have no field for that."""
@@ -31,10 +30,12 @@ def read(
     tools: Sequence[Tool],
     choice: str,
     thoughts: str = "reasoning_content",
+    origin: str = "",
 ) -> Asked:
     """Read what a request asks: with these messages and tools, which may be others than its own.
 
-    `thoughts` is the field in which a server of chat completions wants past reasoning.
+    `thoughts` is the field in which a server of chat completions wants past reasoning, `origin` the server
+    (`origin_of`), whose own past reasoning it is told.
 
     Raises `BadRequest` where its messages are none.
     """
@@ -45,6 +46,9 @@ def read(
         found = part if isinstance(part, str) else request.meaning(part.part)
         if isinstance(found, Media):
             return Opaque(media=found)
+        if isinstance(found, Seal):
+            thought = opened(found.signature or found.encrypted, origin)
+            return Opaque(thought=thought) if thought else None
         if found is None and isinstance(part, Opaque) and (kind := request.kind(part.part)):
             unknown[kind] = None
         return found or None
@@ -77,6 +81,7 @@ def read(
         effort=asking.effort(fields),
         answer=asking.answer(fields),
         left_out=(
+            *asking.unlimited(fields, request.LIMITS),
             *(key for key in fields if key not in request.CARRIED and not _is_nothing(fields[key])),
             *(["more than one choice"] if request.several else []),
             *(f"tool {name}" for name in hosted),
@@ -132,78 +137,3 @@ class Names:
     def back(self, wire: str) -> str:
         """The client's name of a tool that the server calls."""
         return self._back.get(wire, wire)
-
-
-class Renamed:
-    """The decoder of a server that knows tools by other names: they are the client's again."""
-
-    def __init__(self, decoder: Decoder, names: Names) -> None:
-        self._decoder = decoder
-        self._names = names
-
-    def __copy__(self) -> Renamed:
-        return Renamed(copy.copy(self._decoder), self._names)
-
-    @property
-    def framing(self) -> Framing:
-        return self._decoder.framing
-
-    def decode(self, frame: Frame) -> Decoded | None:
-        decoded = self._decoder.decode(frame)
-        if decoded is None or not any(isinstance(one, CallDelta) and one.name for one in decoded.deltas):
-            return decoded
-        return replace(decoded, deltas=tuple(map(self._named, decoded.deltas)))
-
-    def _named(self, delta: Delta) -> Delta:
-        if not isinstance(delta, CallDelta) or not delta.name:
-            return delta
-        return replace(delta, name=self._names.back(delta.name))
-
-
-class Crossed:
-    """The decoder of a server whose client speaks another API: the reply has the client's model and an id."""
-
-    def __init__(
-        self,
-        decoder: Decoder,
-        model: str,
-        id_: str,
-        calls: int = 0,
-        known: frozenset[tuple[int, int]] = frozenset(),
-    ) -> None:
-        """`id_` is that of the reply, but for how ids begin in the client's API; calls without one get it, too."""
-        self._decoder = decoder
-        self._model = model
-        self._id = id_
-        self._calls = calls
-        self._known = known  # the numbers of calls that have an id
-
-    def __copy__(self) -> Crossed:
-        return Crossed(copy.copy(self._decoder), self._model, self._id, self._calls, self._known)
-
-    @property
-    def framing(self) -> Framing:
-        return self._decoder.framing
-
-    def decode(self, frame: Frame) -> Decoded | None:
-        decoded = self._decoder.decode(frame)
-        if decoded is None:
-            return None
-        deltas, beside = decoded.deltas, decoded.beside
-        if any(isinstance(one, CallDelta) and (one.name or one.id) for one in deltas):
-            deltas = tuple(self._with_id(one) if isinstance(one, CallDelta) else one for one in deltas)
-        if any(isinstance(one, Start) for one in beside):
-            beside = tuple(
-                replace(one, id=self._id, model=self._model) if isinstance(one, Start) else one for one in beside
-            )
-        return replace(decoded, deltas=deltas, beside=beside)
-
-    def _with_id(self, call: CallDelta) -> CallDelta:
-        key = None if call.index is None else (call.choice, call.index)
-        id_ = call.id
-        if call.name and not id_ and key not in self._known:
-            self._calls += 1
-            id_ = f"call_{self._id}{self._calls}"
-        if id_ and key:
-            self._known |= {key}
-        return replace(call, id=id_)

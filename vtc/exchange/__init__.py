@@ -21,6 +21,7 @@ from functools import partial
 
 from vtc.apis import Api, BadRequest, Request, folding, may_be_reply, named, summary
 from vtc.apis.base import FULL
+from vtc.apis.sealed import origin_of
 from vtc.events import Failure, Message
 from vtc.exchange import error_reply
 from vtc.exchange import request as outgoing
@@ -44,6 +45,7 @@ from vtc.wire.framing import Framing
 from vtc.wire.sse import EventStream
 
 logger = logging.getLogger(__name__)
+NOBODY = Facts()
 
 
 class NoAnswer(Exception):
@@ -65,7 +67,15 @@ type Ask = Callable[[bytes], Awaitable[bytes]]
 class Exchange:
     """One request of an API that VTC speaks, and the plan for it."""
 
-    def __init__(self, api: Api, request: Request, body: bytes, plan: Plan, seed: str) -> None:
+    def __init__(
+        self,
+        api: Api,
+        request: Request,
+        body: bytes,
+        plan: Plan,
+        seed: str,
+        facts: Facts = NOBODY,
+    ) -> None:
         self.plan = plan
         self.report = Report(plan.client, plan.model, request.model, why=list(plan.why), request=plan.request.told())
         if plan.reply.client_text:
@@ -80,8 +90,9 @@ class Exchange:
         if self.crosses:
             self.report.server_api = self._server.name
             self.report.request.append(f"{api.name} -> {self._server.name}")
-        self._way = Way(api, self._server, request, plan, seed)
-        self._sending = Sending(api, self._server, request, body, plan, self._way, self.report)
+        origin = origin_of(self._server.name, facts.host, facts.port)
+        self._way = Way(api, self._server, request, plan, seed, origin)
+        self._sending = Sending(api, self._server, request, body, plan, self._way, self.report, origin)
         self._outgoing: outgoing.Outgoing | None = None  # when it was asked for
 
     @classmethod
@@ -102,7 +113,7 @@ class Exchange:
         with as_it_came():
             request = api.request(body, facts.path)
             facts = replace(facts, model=request.model, body=request.fields)
-            return cls(api, request, body, planner.plan(facts, request, memory), seed)
+            return cls(api, request, body, planner.plan(facts, request, memory), seed, facts)
 
     # The request
 
@@ -119,10 +130,10 @@ class Exchange:
 
         It is a complete one, in the form that the client asked for; `created` is the time in seconds since 1970.
         """
-        stop = self._rewritten().stop
-        if not stop:
+        stop, loads = self._rewritten().stop, self.crosses and self._request.idle
+        if not (stop or loads):
             return None
-        body = self._own(f"Stopped: {stop}. Say how to go on.", created)
+        body = self._own(f"Stopped: {stop}. Say how to go on." if stop else "", created)
         if not self._request.stream:
             return "application/json", body
         return self._api.framing.media_type, folding.streamed(self._api, body, self._request)

@@ -171,17 +171,18 @@ def crossed(
     model: str,
     steps: Mapping[str, Any],
     given: Given,
+    origin: str = "",
 ) -> Encoded:
     """The request as one of the server's API, made ready; what of it cannot be told there is named."""
     is_native = plan.write is None and plan.client_text is None
     tools = plan.offered if is_native or plan.promote else ()
     said = request.messages if messages is None else messages
-    asked, told = made_ready(crossing.read(request, said, tools, plan.tool_choice, plan.thoughts), steps, given)
+    asked, told = made_ready(crossing.read(request, said, tools, plan.tool_choice, plan.thoughts, origin), steps, given)
     model = model or asked.model.removesuffix("[1m]")  # by which Claude Code asks for a longer context
     fields = given.server.ask(replace(asked, model=model, stream=asked.stream and not plan.unstreamed))
     kept = {key: value for key, value in fields.items() if key not in plan.drop}
-    if asked.left_out:
-        told = [*told, f"not told to the server, whose API has no word for it: {', '.join(asked.left_out)}"]
+    if left_out := [*asked.left_out, *(name for name in asked.limits if name not in given.server.limits)]:
+        told = [*told, f"not told to the server, whose API has no word for it: {', '.join(left_out)}"]
     return Encoded(changed(kept, plan.drop, plan.set), told)
 
 

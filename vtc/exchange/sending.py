@@ -31,8 +31,9 @@ class Sending:
     """Encodes one request, with the steps that its server needs."""
 
     def __init__(
-        self, client: Api, server: Api, request: Request, body: bytes, plan: Plan, way: Way, report: Report
+        self, client: Api, server: Api, request: Request, body: bytes, plan: Plan, way: Way, report: Report, origin: str
     ) -> None:
+        """`origin` is the server, whose own past reasoning it is told."""
         self._server = server
         self._crosses = server is not client
         self._request = request
@@ -40,8 +41,9 @@ class Sending:
         self._plan = plan
         self._way = way
         self._report = report
+        self._origin = origin
         self._steps: dict[str, Any] = {**(BRIDGED if self._crosses else {}), **plan.request.ready}
-        if self._crosses and not server.chooses:
+        if self._crosses and not server.demands:
             self._steps["choice"] = True
         self._lessons: dict[str, Any] = {}
         """What the server taught while it was asked again."""
@@ -53,7 +55,7 @@ class Sending:
         plan, request, model = self._plan.request, self._request, self._plan.server_model
         given = Given(request, self._server, Names(request.declared if self._steps.get("names") else ()))
         if self._crosses:
-            went = outgoing.crossed(request, plan, messages, model, self._steps, given)
+            went = outgoing.crossed(request, plan, messages, model, self._steps, given, self._origin)
         else:
             went = outgoing.encoded(request, self._body, plan, messages, model, self._steps, given)
         self._way.names = given.names if given.names.changed else None

@@ -9,7 +9,8 @@ from functools import partial
 from msgspec.structs import replace as replace_fields
 
 from vtc.apis import Api, Request
-from vtc.apis.crossing import Crossed, Names, Renamed
+from vtc.apis.crossed import Crossed, Renamed
+from vtc.apis.crossing import Names
 from vtc.apis.relay import Relay
 from vtc.dialects.reading.reader import Begins, Reader
 from vtc.dialects.syntax.description import Description
@@ -33,8 +34,8 @@ from vtc.wire import compression
 class Way:
     """Makes the parts of a reply's way. It keeps of the request what a reply needs, and nothing of the conversation."""
 
-    def __init__(self, client: Api, server: Api, request: Request, plan: Plan, seed: str) -> None:
-        """Ids are derived from `seed`."""
+    def __init__(self, client: Api, server: Api, request: Request, plan: Plan, seed: str, origin: str) -> None:
+        """Ids are derived from `seed`; `origin` is the server."""
         self._client = client
         self._server = server
         self._plan = plan
@@ -47,6 +48,7 @@ class Way:
         self._form = request.form
         self._model = request.model
         self._seed = seed
+        self._origin = origin
         form = alphanumeric9 if plan.reply.ids == "alphanumeric9" else client.call_id
         self._ids = Ids(seed, request.call_ids, form)
         self._budget = Budget()
@@ -76,8 +78,8 @@ class Way:
         decoder_ = self._server.decoder(None if crosses else form, drop)
         if crosses:
             id_ = hashlib.sha256(self._seed.encode()).hexdigest()[:24]
-            decoder_ = Crossed(decoder_, self._model, id_)
-        if self.names:
+            decoder_ = Crossed(decoder_, self.names or Names(()), self._model, id_, self._origin, self._server.signs)
+        elif self.names:
             decoder_ = Renamed(decoder_, self.names)
         passes = not (crosses or self.names)
         relay = Relay(decoder_, self._client.encoder(form, drop), pipeline, passes=passes, strict=strict)

@@ -31,7 +31,7 @@ from vtc.profiles.schema import (
     ServerProfile,
 )
 from vtc.profiles.settings import Settings, UnknownName
-from vtc.profiles.thinking import thinking, whose
+from vtc.profiles.thinking import thinking
 from vtc.profiles.tool_protocol import UNKNOWN_CLIENT, UNKNOWN_MODEL, Asked, ToolProtocol, ToolProtocols
 
 PROMPT = "prompt"
@@ -84,10 +84,10 @@ class Planner:
     def plan(self, facts: Facts, request: Asked, memory: Memory | None = None) -> Plan:
         """Decide about a request that came with these facts. `memory` knows what upstreams did before."""
         settings = self.settings
-        server_model = self._renamed(facts)
+        server_model = self.server_model(facts)
         facts = dataclass_replace(facts, model=server_model) if server_model else facts
         found = self._found(facts)
-        lessons = memory.lessons(*whose(facts), facts.model) if memory else Lessons()
+        lessons = memory.lessons(*facts.whose, facts.model) if memory else Lessons()
         learned = lessons.known()
         client, model, guards = found.client, found.model, found.guards
         if learned.get(PROMPT):
@@ -189,12 +189,17 @@ class Planner:
         names = [one.partition("=")[0] for one in self.settings.models]
         return [one for one in (*names, *(server.models if server else ())) if not {*one} & {*"*?["}]
 
+    def tokenizes(self, facts: Facts) -> bool:
+        """True if the server counts tokens when it is asked."""
+        server, _ = self._chosen(self.profiles.servers, self.settings.server, facts)
+        return server is not None and server.tokenize
+
     def _apis(self, found: _Found) -> tuple[str, ...]:
         """Tell which APIs the server speaks; none if it is to be that of the client."""
         said = self.settings.upstream_api or found.model.api or found.server.api or ()
         return () if "same" in said else (said,) if isinstance(said, str) else tuple(said)
 
-    def _renamed(self, facts: Facts) -> str:
+    def server_model(self, facts: Facts) -> str:
         """Find the model that the server is asked for; empty for the one of the request."""
         server, _ = self._chosen(self.profiles.servers, self.settings.server, facts)
         pairs = [(glob, name) for glob, _, name in (one.partition("=") for one in self.settings.models)]

@@ -160,6 +160,8 @@ class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
     """The path of that API on the server, where it is not the usual one: `/anthropic/v1/messages`."""
     thoughts: Literal["reasoning_content", "reasoning"] = "reasoning_content"
     """The field in which it is given what the model thought before, if its clients speak another API."""
+    tokenize: bool = False
+    """`POST /tokenize` counts the tokens of a conversation (vLLM, llama.cpp), for clients of Messages."""
     models: dict[str, str] = {}
     """Its models, by globs for the names that clients ask for: `{"claude-*": qwen3-coder}`."""
     ready: Ready | Literal["as-is"] = Ready()

@@ -56,8 +56,8 @@ MARKS = {
     "left alone": ":zzz:",
 }
 """By outcome, for the flow list and for `~marker`."""
-LEVELS = {"failed": logging.ERROR, "error": logging.ERROR, "refused": logging.WARNING, "denied": logging.WARNING}
-"""By outcome, of the line in the log, which mitmproxy colours."""
+LEVELS = {"error": logging.ERROR, **dict.fromkeys(("failed", "refused", "denied"), logging.WARNING)}
+"""By outcome, of the line in the log, which mitmproxy colours; a fault has its trace beside it."""
 
 STREAMED = ("text/event-stream", "application/x-ndjson")
 """Media types of replies that are passed on as they come, whoever reads them."""

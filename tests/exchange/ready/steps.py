@@ -13,10 +13,11 @@ from vtc.exchange.ready import BRIDGED, Given, made_ready
 BY_NAME = {api.name: api for api in APIS}
 ALL: dict[str, Any] = {
     **BRIDGED,
-    **dict.fromkeys(("developer", "after_results", "choice"), True),
+    **dict.fromkeys(("developer", "after_results", "choice", "something"), True),
     "ids": "alphanumeric9",
     "images": "noted",
     "schemas": "plain",
+    "thinking": "unsaid",
     "context": 65536,
     "max_tokens": 8192,
 }

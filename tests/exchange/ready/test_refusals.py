@@ -84,6 +84,9 @@ REFUSALS: list[tuple[str, object, str]] = [
     ("images", "noted", "At most 0 image(s) may be provided in one prompt."),
     ("images", "noted", "Qwen3-Coder is not a multimodal model"),
     ("images", "noted", "This model does not support image inputs"),
+    ("thinking", "unsaid", '"llama3.1:8b" does not support thinking'),
+    ("thinking", "unsaid", "Unsupported parameter: 'reasoning_effort' is not supported with this model."),
+    ("thinking", "unsaid", "`temperature` may only be set to 1 when thinking is enabled"),
     ("prompt", True, "The model produced output that does not match the expected peg-native format"),
 ]
 

@@ -24,8 +24,10 @@ from vtc.exchange.ready.images import images
 from vtc.exchange.ready.names import names
 from vtc.exchange.ready.results import after_results, results
 from vtc.exchange.ready.schemas import schemas
+from vtc.exchange.ready.something import something
 from vtc.exchange.ready.system import system
 from vtc.exchange.ready.text import text
+from vtc.exchange.ready.thinking import thinking
 from vtc.exchange.ready.turns import turns
 
 STEPS: Mapping[str, Step] = {
@@ -41,6 +43,8 @@ STEPS: Mapping[str, Step] = {
     "alternate": alternate,
     "text": text,
     "choice": choice,
+    "thinking": thinking,
+    "something": something,
     "schemas": schemas,
     "names": names,
     "context": context,
@@ -49,7 +53,7 @@ STEPS: Mapping[str, Step] = {
 """By the keys of profiles (`profiles/ready.py`), in their order: results are found by ids, and what was folded or put
 in order may have become a neighbour of its own role, and a note is a text."""
 BRIDGED: Mapping[str, Any] = {
-    **dict.fromkeys(("billing", "empty", "turns", "results", "alternate", "text", "names"), True),
+    **dict.fromkeys(("billing", "empty", "turns", "results", "alternate", "text", "names", "something"), True),
     "system": "folded",
     "ids": "short",
 }

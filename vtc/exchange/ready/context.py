@@ -20,7 +20,7 @@ LEAST = 8
 def context(asked: Asked, value: Any, given: Given) -> tuple[Asked, str]:
     """Say how long the window is, and that the prompt must not be cut, or else lower the limit to what is left."""
     limits = asked.limits
-    if given.server.sizes:
+    if "context" in given.server.limits:
         more = {"context": value, "truncate": False}
         if more.keys() <= limits.keys():
             return asked, ""

@@ -14,7 +14,8 @@ def empty(asked: Asked, _value: Any, given: Given) -> tuple[Asked, str]:
     """Leave them out; a result without a word is one all the same."""
 
     def says(message: Message) -> bool:
-        return bool(message.content or message.calls or message.role == "tool" or given.request.beside(message))
+        said = any(isinstance(part, str) or part.media or part.part is not None for part in message.content)
+        return bool(said or message.calls or message.role == "tool" or given.request.beside(message))
 
     kept = tuple(filter(says, asked.messages))
     if not (gone := len(asked.messages) - len(kept)):

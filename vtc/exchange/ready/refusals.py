@@ -21,6 +21,7 @@ _INPUT = re.compile(
     re.I,
 )
 _LIMIT = re.compile(r"max_(?:completion_|output_)?tokens|completion tokens|in the completion", re.I)
+_LEAST = re.compile(r"below (?:the )?minimum.{0,40}?(?:>=|least) ?(\d{1,4})\b", re.I)
 _MOST = re.compile(
     r"range of max_tokens is \[\d+, ?(\d+)\]|max_tokens: \d+ > (\d+)|max_(?:completion_|output_)?tokens\W.{0,60}"
     r"(?:less than or equal to|at most|maximum(?: allowed)?(?: value)?(?: of| is)?|<=) ?[`'\"]?(\d+)",
@@ -142,6 +143,16 @@ _ROWS: tuple[tuple[str, Any, re.Pattern[str]], ...] = (
             r"unknown variant `image_url`|not a multi-?modal|at most 0 image",
         ),
     ),
+    (
+        "thinking",
+        "unsaid",
+        _words(
+            r"(?:think|reasoning|effort|encrypted content).{0,80}(?:not|n't|un)\s?(?:be )?"
+            r"(?:support|allow|accept|enabled)"
+            r"|(?:not|n't|un)\s?(?:support|recogni).{0,60}(?:think|reasoning|effort)"
+            r"|when thinking is enabled|'enabled' or 'disabled'"
+        ),
+    ),
 )
 """The first that fits and is not known yet counts; where it changes nothing, the next."""
 
@@ -164,6 +175,9 @@ def lesson(status: int, words: str, known: Mapping[str, Any]) -> Lesson | None:
         # What is left is known for this request; for others it is estimated.
         left = int(window[1]) - int(given[1] or given[2])
         return Lesson("context", int(window[1]), left) if left > 0 else None
+    least = _LEAST.search(words)
+    if least and _LIMIT.search(words):
+        return Lesson("max_tokens", False, int(least[1]))
     if (most := _MOST.search(words)) and (found := next(filter(None, most.groups()), None)):
         return Lesson("max_tokens", int(found)) if known.get("max_tokens") != int(found) else None
     rows = ((step, value) for step, value, pattern in _ROWS if pattern.search(words) and known.get(step) != value)

@@ -11,7 +11,7 @@ from vtc.events import Asked, Message
 from vtc.exchange.ready.given import Given, counted
 from vtc.exchange.ready.joining import joined
 
-_REMINDER = "<system-reminder>\n{}\n</system-reminder>"
+REMINDER = "<system-reminder>\n{}\n</system-reminder>"
 """How a system message that stands amid a conversation is told, where clients write their own so."""
 
 
@@ -41,4 +41,4 @@ def _is_system(message: Message) -> bool:
 def _spoken(message: Message) -> Message:
     if not _is_system(message):
         return message
-    return Message("user", tuple(_REMINDER.format(one) if isinstance(one, str) else one for one in message.content))
+    return Message("user", tuple(REMINDER.format(one) if isinstance(one, str) else one for one in message.content))
