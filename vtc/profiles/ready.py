@@ -47,8 +47,8 @@ class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     images: Literal["noted"] | None = None
     """Put a note in the place of images and documents: `image input is not supported`."""
     choice: bool | None = None
-    """Carry out `tool_choice` here: for `none` no tools are sent, for a name that tool alone; a demand is said in the prompt. For
-    servers that ignore it, or refuse it: `does not support this tool_choice`."""
+    """Carry out `tool_choice` here: for `none` no tools are sent, for a name that tool alone; a demand is said in the
+    prompt. For servers that ignore it, or refuse it: `does not support this tool_choice`."""
     thinking: Literal["unsaid"] | None = None
     """Do not say how much to think, if its clients speak another API: `"m" does not support thinking`."""
     something: bool | None = None
