@@ -49,6 +49,8 @@ def rewriting(profiles: Profiles, rounds: int) -> Iterator[Figure]:
         ("left as it is", Settings()),
         ("tools and calls written as hermes", Settings(tools="prompt", dialect="hermes")),
         ("tools and calls written as qwen3-coder", Settings(tools="prompt", dialect="qwen3-coder")),
+        ("made ready for llama.cpp", Settings(server="llama.cpp")),
+        ("made ready for Mistral's API", Settings(server="mistral")),
     ):
         planner, body = Planner(profiles, settings), encoded(samples.request(messages=200))
         opened(planner, encoded(samples.request(messages=4)))  # the dialect is compiled

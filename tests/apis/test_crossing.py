@@ -13,69 +13,12 @@ from hypothesis import strategies as st
 
 from tests.apis import chat, messages, pairs, responses
 from tests.apis.named_events import Json
+from tests.exchange.ready.steps import bridged
 from vtc.apis import APIS
-from vtc.apis.crossing import NO_RESULT, Names, in_order, read
-from vtc.events import Asked, Message, Tool, ToolCall
+from vtc.apis.crossing import Names
+from vtc.events import Tool
 
 BY_NAME = {api.name: api for api in APIS}
-CALL, OTHER = ToolCall("read", "{}", "c1"), ToolCall("list", "{}", "c2")
-
-
-def asked(api: str, body: Json) -> Asked:
-    request = BY_NAME[api].request(chat.encoded(body))
-    return read(request, request.messages, request.tools, request.tool_choice, Names(request.declared))
-
-
-def said(role: str, text: str = "", *calls: ToolCall) -> Message:
-    return Message(role, (text,) if text else (), calls)
-
-
-def result(text: str, call_id: str | None = "c1", name: str | None = None) -> Message:
-    return Message("tool", (text,), call_id=call_id, name=name)
-
-
-@pytest.mark.parametrize(
-    ("came", "went"),
-    [
-        ([said("system", "a"), said("system", "b"), said("user", "x")], [("system", "a\n\nb"), ("user", "x")]),
-        (
-            [said("user", "x"), said("system", "note"), said("assistant", "y")],
-            [("user", "x\n<system-reminder>\nnote\n</system-reminder>"), ("assistant", "y")],
-        ),
-        ([said("user", "x"), said("user", "y")], [("user", "x\ny")]),
-        ([said("assistant"), said("user", "x"), said("user")], [("user", "x")]),
-        (
-            [said("assistant", "", CALL, OTHER), result("2", "c2"), said("user", "x"), result("1")],
-            [("assistant", ""), ("tool", "1"), ("tool", "2"), ("user", "x")],
-        ),
-        ([said("assistant", "", CALL), said("user", "x")], [("assistant", ""), ("tool", NO_RESULT), ("user", "x")]),
-        (
-            [said("assistant", "", CALL), result("1"), result("again"), said("user", "x")],
-            [("assistant", ""), ("tool", "1"), ("user", "x")],
-        ),
-        (
-            [said("assistant", "a", CALL), said("assistant", "b", OTHER), result("1"), result("2", "c2")],
-            [("assistant", "a\nb"), ("tool", "1"), ("tool", "2")],
-        ),
-        ([said("user", "x"), result("lost", "c9", "read")], [("user", "x\nResult of read:\nlost")]),
-        ([said("user", "x"), result("lost", None)], [("user", "x\nResult:\nlost")]),
-    ],
-)
-def test_a_conversation_is_put_in_order(came: list[Message], went: list[tuple[str, str]]) -> None:
-    assert [(one.role, one.text) for one in in_order(came)] == went
-
-
-@pytest.mark.parametrize(
-    ("system", "roles"),
-    [
-        ("folded", [("system", "a"), ("user", "x\n<system-reminder>\nnote\n</system-reminder>"), ("assistant", "y")]),
-        ("kept", [("system", "a"), ("user", "x"), ("system", "note"), ("assistant", "y")]),
-        ("first", [("system", "a\n\nnote"), ("user", "x"), ("assistant", "y")]),
-    ],
-)
-def test_where_a_system_message_goes_is_what_the_server_wants(system: Any, roles: list[tuple[str, str]]) -> None:
-    came = [said("system", "a"), said("user", "x"), said("system", "note"), said("assistant", "y")]
-    assert [(one.role, one.text) for one in in_order(came, system)] == roles
 
 
 @given(st.lists(st.sampled_from(["read", "a.b", "a_b", "a b", "x" * 70, "x" * 71, "é", "ns.go"]), unique=True))
@@ -94,24 +37,24 @@ def test_what_stands_before_claude_codes_prompt_is_not_told() -> None:
     """It differs in each request, and would make the server compute the whole prompt again."""
     head = "x-anthropic-billing-header: cc_version=2.1.5; cc_entrypoint=cli; cch=65abc;"
     for system in ([messages.text(head), messages.text("Be brief.")], [messages.text(f"{head}\nBe brief.")]):
-        assert asked("anthropic-messages", messages.request(system=system)).messages[0].text == "Be brief."
+        assert bridged("anthropic-messages", messages.request(system=system)).messages[0].text == "Be brief."
 
 
 def test_what_no_other_api_can_be_told_is_named() -> None:
     body = responses.request(tools=[{"type": "web_search"}, responses.READ], background=True, metadata={"a": "b"})
-    assert asked("openai-responses", body).left_out == ("background", "tool web_search")
+    assert bridged("openai-responses", body).left_out == ("background", "tool web_search")
     body = chat.request(logit_bias={"1": 2}, logprobs=None, user="me")
-    assert asked("openai-chat", body).left_out == ("logit_bias",)
+    assert bridged("openai-chat", body).left_out == ("logit_bias",)
 
 
 def test_a_custom_tool_is_a_function_with_one_text() -> None:
-    found = asked("openai-responses", responses.request(tools=[responses.custom("apply_patch")]))
+    found = bridged("openai-responses", responses.request(tools=[responses.custom("apply_patch")]))
     assert [(tool.name, tool.parameters["required"]) for tool in found.tools] == [("apply_patch", ["input"])]
 
 
 def test_a_tool_without_parameters_has_those_of_an_object() -> None:
     tools = [{"type": "function", "function": {"name": "go"}}]
-    assert asked("openai-chat", chat.request(tools=tools)).tools == (
+    assert bridged("openai-chat", chat.request(tools=tools)).tools == (
         Tool("go", "", {"type": "object", "properties": {}}),
     )
 
@@ -122,7 +65,7 @@ def test_ids_that_not_every_api_takes_are_others_and_the_same_each_time() -> Non
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "functions.read:0", "content": "x"},
     ]
-    first, second = (asked("openai-chat", chat.request(messages=conversation)).messages for _ in range(2))
+    first, second = (bridged("openai-chat", chat.request(messages=conversation)).messages for _ in range(2))
     assert first == second
     assert first[0].calls[0].id == first[1].call_id
     assert str(first[0].calls[0].id).replace("_", "").isalnum()
@@ -136,7 +79,7 @@ def test_calls_of_one_id_get_ids_of_their_own_and_so_do_their_results() -> None:
         return [{"role": "assistant", "content": None, "tool_calls": calls}, *found]
 
     for history in ([*turn("a", "b")], [*turn("a"), *turn("b")]):
-        found = asked("openai-chat", chat.request(messages=history)).messages
+        found = bridged("openai-chat", chat.request(messages=history)).messages
         ids = [call.id for one in found for call in one.calls]
         assert len({*ids}) == 2
         assert [(one.call_id, one.text) for one in found if one.role == "tool"] == [(ids[0], "a"), (ids[1], "b")]
@@ -148,7 +91,7 @@ def test_a_call_whose_id_is_empty_gets_one() -> None:
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "", "content": "x"},
     ]
-    first, second = asked("openai-chat", chat.request(messages=history)).messages
+    first, second = bridged("openai-chat", chat.request(messages=history)).messages
     assert (second.call_id, second.name, second.text) == (first.calls[0].id, "read", "x")
 
 
@@ -160,7 +103,7 @@ def test_a_result_that_is_an_error_says_so(server: str) -> None:
             messages.assistant(messages.call("read", "c1")),
             messages.user([{**messages.result(text, "c1"), "is_error": True}]),
         ]
-        body = BY_NAME[server].ask(asked("anthropic-messages", messages.request(messages=history)))
+        body = BY_NAME[server].ask(bridged("anthropic-messages", messages.request(messages=history)))
         assert BY_NAME[server].request(chat.encoded(body)).messages[-1].text == expected
 
 
@@ -173,7 +116,7 @@ def test_images_in_results_stand_behind_all_results_of_a_chat_server(follows: bo
         messages.assistant(messages.call("read", "c1"), messages.call("read", "c2")),
         messages.user([*results, *([messages.text("Go on.")] if follows else [])]),
     ]
-    body: Any = BY_NAME["openai-chat"].ask(asked("anthropic-messages", messages.request(messages=history)))
+    body: Any = BY_NAME["openai-chat"].ask(bridged("anthropic-messages", messages.request(messages=history)))
     pairs.check_request("openai-chat", body)
     assert [one["role"] for one in body["messages"][-3:]] == ["tool", "tool", "user"]
     kinds = [part["type"] for part in body["messages"][-1]["content"]]
@@ -186,14 +129,14 @@ def test_parts_of_a_result_stay_apart() -> None:
         messages.assistant(messages.call("read", "c1")),
         messages.user([{**messages.result("", "c1"), "content": [messages.text("a"), messages.text("b")]}]),
     ]
-    found = asked("anthropic-messages", messages.request(messages=history))
+    found = bridged("anthropic-messages", messages.request(messages=history))
     body: Any = BY_NAME["openai-responses"].ask(found)
     assert body["input"][-1]["output"] == "a\nb"
 
 
 def test_a_tool_without_a_schema_is_one_of_the_clients() -> None:
     for entry in ({"name": "go"}, {"name": "go", "input_schema": None}, {"name": "go", "input_schema": {}}):
-        found = asked("anthropic-messages", messages.request(tools=[entry]))
+        found = bridged("anthropic-messages", messages.request(tools=[entry]))
         assert found.tools == (Tool("go", "", {"type": "object", "properties": {}}),)
 
 
@@ -206,7 +149,7 @@ def test_a_tool_without_a_schema_is_one_of_the_clients() -> None:
     ],
 )
 def test_how_much_to_think_is_said_in_words_that_the_server_knows(server: str, place: str, word: Any) -> None:
-    found = asked("anthropic-messages", messages.request(output_config={"effort": "max"}))
+    found = bridged("anthropic-messages", messages.request(output_config={"effort": "max"}))
     assert BY_NAME[server].ask(found)[place] == word
 
 
@@ -254,7 +197,7 @@ def test_what_leaves_in_one_turn_begins_what_leaves_in_the_next(client: str, ser
     from tests.apis.shapes import SHAPES
 
     key = "input" if server == "openai-responses" else "messages"
-    bodies = [BY_NAME[server].ask(asked(client, SHAPES[client].request(**fields))) for fields in turns(client)]
+    bodies = [BY_NAME[server].ask(bridged(client, SHAPES[client].request(**fields))) for fields in turns(client)]
     for before, after in pairwise(bodies):
         kept = before[key][:-1]
         assert json.dumps(after[key][: len(kept)]) == json.dumps(kept)

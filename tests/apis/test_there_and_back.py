@@ -13,11 +13,13 @@ from msgspec.structs import replace
 from tests.apis import chat, pairs
 from tests.apis.shapes import asked as body_of
 from tests.apis.test_crossing import turns
+from tests.exchange.ready.steps import after, bridged
+from tests.exchange.ready.steps import given as given_request
 from tests.exchanges import AGENT, planner
 from vtc.apis import APIS
-from vtc.apis.crossing import Names, in_order, read, said_in_the_prompt
 from vtc.events import Answer, Asked, Message, Tool, ToolCall
 from vtc.exchange import Exchange
+from vtc.exchange.ready import made_ready
 
 BY_NAME = {api.name: api for api in APIS}
 LIMITS = {
@@ -44,7 +46,7 @@ def conversations(draw: st.DrawFn) -> tuple[Message, ...]:
         said = (draw(WORDS),) if not calls or draw(st.booleans()) else ()
         out.append(Message("assistant", said, calls, reasoning=draw(st.just("") | WORDS)))
         out += [Message("tool", (draw(WORDS),), call_id=call.id, name=call.name) for call in calls]
-    return in_order([*out, Message("user", ("Go on.",))])
+    return after(*out, Message("user", ("Go on.",)))
 
 
 @st.composite
@@ -76,7 +78,7 @@ def kept(asked: Asked, server: str) -> Asked:
     if server in ("anthropic-messages", "ollama-chat") and asked.answer:
         asked = replace(asked, answer=Answer(asked.answer.schema))
     if server == "ollama-chat":
-        asked = replace(said_in_the_prompt(asked)[0], parallel=True)
+        asked = replace(asked, parallel=True)
     if server == "anthropic-messages" and asked.choice == "none":
         asked = replace(asked, parallel=True)
     return replace(asked, limits=limits)
@@ -85,11 +87,11 @@ def kept(asked: Asked, server: str) -> Asked:
 @pytest.mark.parametrize("server", pairs.NAMES)
 @given(requests())
 def test_what_a_server_is_asked_is_what_was_asked(server: str, asked: Asked) -> None:
-    api = BY_NAME[server]
-    body = chat.encoded(api.ask(asked if api.demands else said_in_the_prompt(asked)[0]))
+    if not BY_NAME[server].demands:
+        asked, _ = made_ready(asked, {"choice": True}, given_request())
+    body = chat.encoded(BY_NAME[server].ask(asked))
     pairs.check_request(server, json.loads(body))
-    request = BY_NAME[server].request(body)
-    found = read(request, request.messages, request.tools, request.tool_choice, Names(request.declared))
+    found = bridged(server, json.loads(body))
     expected = kept(asked, server)
     same = [replace(one, calls=(*map(_plain, one.calls),)) for one in found.messages]
     assert same == [replace(one, calls=(*map(_plain, one.calls),)) for one in expected.messages]
@@ -108,6 +110,6 @@ def test_with_tools_in_the_prompt_a_turn_begins_the_next_one(client: str, server
         json.loads(Exchange.open(BY_NAME[client], body_of(client, **fields), AGENT, plan, f"{turn}").request())
         for turn, fields in enumerate(turns(client))
     ]
-    for before, after in pairwise(bodies):
-        assert after[key][: len(before[key]) - 1] == before[key][:-1]
-        assert {**after, key: 0} == {**before, key: 0}
+    for before, then in pairwise(bodies):
+        assert then[key][: len(before[key]) - 1] == before[key][:-1]
+        assert {**then, key: 0} == {**before, key: 0}

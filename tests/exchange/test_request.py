@@ -29,7 +29,7 @@ def sent(
     request = API.request(body)
     plan = plan or Planner(PROFILES, Settings(**settings or {})).plan(Facts(), request).request
     messages = prepared(request, plan, {tool.name: tool for tool in request.tools}, remark, [])
-    return encoded(request, body, plan, messages)
+    return encoded(request, body, plan, messages).body
 
 
 def test_what_need_not_change_is_the_very_bytes() -> None:

@@ -94,6 +94,23 @@ def placed(limits: Mapping[str, Any], paths: Mapping[str, Sequence[str]]) -> dic
     return fields
 
 
+def replaced(
+    fields: Mapping[str, Any], limits: Mapping[str, Any], paths: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
+    """Write limits and sampling where a request says each of them, or else where its API does: the fields at its top.
+
+    Those for which the API has no place are left.
+    """
+    found: dict[str, Any] = {}
+    for name, value in limits.items():
+        said = [path for path in paths.get(name, ()) if _at(fields, path) is not None]
+        for path in said or paths.get(name, ())[:1]:
+            top, _, key = path.partition(".")
+            inside = found.get(top, fields.get(top))
+            found[top] = {**(inside if isinstance(inside, Mapping) else {}), key: value} if key else value
+    return found
+
+
 def wants_json(fields: Mapping[str, Any]) -> bool:
     """True if the answer is to be JSON: then an object that is the whole reply is the answer, and no call."""
     return answer(fields) is not None

@@ -44,6 +44,10 @@ type Said = Text | Reasoning | ReasoningDelta | Rewritten | Call | CallDelta | B
 """What a client can be told. After a `BlockEnd` the next block of the reply begins."""
 
 
+FULL = "context_length_exceeded"
+"""The kind of a `Failure` of a prompt that is too long: each API has its own error for it, which agents know."""
+
+
 class BadRequest(ValueError):
     """The body is no request of this API; it is passed on untouched."""
 
@@ -186,6 +190,18 @@ class Request(ABC):
         """True for a result that is an error."""
         return False
 
+    def without_beside(self, message: Message) -> Message:
+        """Leave out the media that stand beside the content."""
+        return message
+
+    def usual(self, message: Message) -> Message:
+        """Call its role by the usual name, where it is a message under another one (`developer`)."""
+        return message
+
+    def as_text(self, message: Message) -> Message:
+        """Have a message written as a text, where its content is a list of texts alone."""
+        return message
+
     def kind(self, part: Any) -> str:
         """Name a part that cannot be told, for people; empty for one that need not be."""
         return str(part.get("type") or "part") if isinstance(part, Mapping) else "part"
@@ -205,12 +221,17 @@ class Request(ABC):
         withheld: Collection[str] = (),
         unstreamed: bool = False,
         model: str = "",
+        redeclared: Mapping[str, Tool] | None = None,
+        undemanded: bool = False,
+        limits: Mapping[str, Any] | None = None,
     ) -> bytes:
         """Encode the request with these changes; what is not changed keeps its bytes.
 
         `drop` holds dotted paths, `*` being any key or index. `tools` replaces the declared tools; with none at all,
         what is about tools is left out. Otherwise those named in `withheld` are left out. `unstreamed` asks for a whole
-        reply, `model` for another model.
+        reply, `model` for another model. `redeclared` holds tools by the names under which they were declared: their
+        declarations say the name and the parameters that these have, and keep all else. `undemanded` leaves the choice
+        to the model. `limits` are by the names that `LIMITS` has.
         """
 
 

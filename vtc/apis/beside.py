@@ -16,7 +16,6 @@ from typing import Any, Literal, NamedTuple
 from msgspec.structs import replace
 
 from vtc.apis import anthropic_messages, crossing, ollama_chat, openai_chat, openai_responses, plain_path
-from vtc.apis.crossing import Names
 from vtc.events import Asked, Opaque
 from vtc.json_text import decode, encode
 
@@ -97,7 +96,7 @@ def counted(body: bytes) -> bytes | None:
 
 def _read(body: bytes) -> Asked:
     request = anthropic_messages.API.request(body)
-    return crossing.read(request, request.messages, request.tools, "auto", Names(request.declared))
+    return crossing.read(request, request.messages, request.tools, "auto")
 
 
 def _count(body: bytes) -> int:

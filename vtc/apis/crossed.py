@@ -12,7 +12,7 @@ from vtc.apis.base import Decoded, Decoder
 from vtc.apis.chain import Chain, joined
 from vtc.apis.crossing import Names
 from vtc.apis.sealed import sealed
-from vtc.events import Beside, BlockStart, CallDelta, ReasoningDelta, Seal, Start, Thought
+from vtc.events import Beside, BlockStart, CallDelta, Delta, ReasoningDelta, Seal, Start, Thought
 from vtc.json_text import decode
 from vtc.wire.framing import Frame, Framing
 
@@ -91,3 +91,29 @@ class Crossed(msgspec.Struct, eq=False):
         if id_ and key:
             self.known |= {key}
         return replace(call, name=self.names.back(call.name) if call.name else "", id=id_)
+
+
+class Renamed:
+    """The decoder of a server that knows tools by other names: they are the client's again."""
+
+    def __init__(self, decoder: Decoder, names: Names) -> None:
+        self._decoder = decoder
+        self._names = names
+
+    def __copy__(self) -> Renamed:
+        return Renamed(copy.copy(self._decoder), self._names)
+
+    @property
+    def framing(self) -> Framing:
+        return self._decoder.framing
+
+    def decode(self, frame: Frame) -> Decoded | None:
+        decoded = self._decoder.decode(frame)
+        if decoded is None or not any(isinstance(one, CallDelta) and one.name for one in decoded.deltas):
+            return decoded
+        return replace(decoded, deltas=tuple(map(self._named, decoded.deltas)))
+
+    def _named(self, delta: Delta) -> Delta:
+        if not isinstance(delta, CallDelta) or not delta.name:
+            return delta
+        return replace(delta, name=self._names.back(delta.name))

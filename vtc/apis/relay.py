@@ -69,6 +69,8 @@ class Relay[P: Pipeline]:
         self._last = Frame(b"", None)  # the last one with deltas
         self.plain: tuple[Frame, Delta, bytes] | None = None
         """The last frame, its one delta and what left for it, if all of that left and none of the choice waits."""
+        self.counted: Callable[[int], None] | None = None
+        """Takes the tokens that the server counted of the prompt."""
 
     def feed(self, frame: Frame) -> list[bytes]:
         """Take a frame; return what may leave now. Raises `Unread` if it is strict, and then nothing has changed."""
@@ -77,6 +79,9 @@ class Relay[P: Pipeline]:
         if decoded is None or decoded.at_once:
             return self._at_once(frame, decoded)
         self.plain = None
+        for one in decoded.beside if self.counted else ():
+            if isinstance(one, Usage) and one.prompt and self.counted:
+                self.counted(one.prompt)
         frame, deltas, leaving = decoded.frame or frame, decoded.deltas, self.leaving.copy()
         last = deltas[-1] if deltas else None
         failure = last if isinstance(last, Failure) else None

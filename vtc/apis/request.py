@@ -171,6 +171,21 @@ class Request(base.Request):
         for key in () if is_left and not is_demanded else DEMANDING if is_left else ABOUT_TOOLS:
             kept.pop(key, None)
 
+    def _redeclare(self, kept: dict[str, Any], tools: Mapping[str, Tool]) -> None:
+        """Write the declarations of some tools anew, by their names so far, and what demands one of these."""
+        for key in DECLARING:
+            if isinstance(entries := self.fields.get(key), list) and key in kept:
+                raw = kept[key]
+                came = items(raw, entries) if isinstance(raw, msgspec.Raw) else [*raw]
+                entries = entries if isinstance(raw, msgspec.Raw) else raw
+                kept[key] = [
+                    self._redeclared(one, tools) or as_it_came for one, as_it_came in zip(entries, came, strict=True)
+                ]
+        names = {name: tool.name for name, tool in tools.items() if name != tool.name}
+        for key in DEMANDING if names else ():
+            if key in kept:
+                kept[key] = _renamed(self.fields[key], names)
+
     def _declarations(self) -> Iterator[list[Any]]:
         """Find the lists that declare tools."""
         return (one for key in DECLARING if isinstance(one := self.fields.get(key), list))
@@ -212,6 +227,10 @@ class Request(base.Request):
         name = entry.get("name")
         return name if isinstance(name, str) else None
 
+    @abstractmethod
+    def _redeclared(self, entry: Any, tools: Mapping[str, Tool]) -> Mapping[str, Any] | None:
+        """Write a declaration anew with the name and the parameters of the tool of its name; None if none is given."""
+
     @staticmethod
     @abstractmethod
     def _declaration(tool: Tool) -> Mapping[str, Any]:
@@ -227,6 +246,9 @@ class Request(base.Request):
         withheld: Collection[str] = (),
         unstreamed: bool = False,
         model: str = "",
+        redeclared: Mapping[str, Tool] | None = None,
+        undemanded: bool = False,
+        limits: Mapping[str, Any] | None = None,
     ) -> bytes:
         if unstreamed:
             drop, set_ = (*drop, *ABOUT_STREAMS), {**(set_ or {}), "stream": False}
@@ -239,6 +261,12 @@ class Request(base.Request):
             self._declare(kept, tools)
         elif withheld:
             self._withhold(kept, withheld)
+        if redeclared:
+            self._redeclare(kept, redeclared)
+        if limits:
+            kept.update(asking.replaced(self.fields, limits, self.LIMITS))
+        for key in DEMANDING if undemanded else ():
+            kept.pop(key, None)
         if messages is not None:
             self._put(kept, messages)
         return changed(kept, drop, set_)
@@ -256,3 +284,15 @@ def _matched(message: Message, known: dict[str | None, ToolCall], waiting: list[
     if call in waiting:
         waiting.remove(call)
     return replace(message, name=call.name, call_id=id_ or call.id) if call else message
+
+
+def _renamed(choice: Any, names: Mapping[str, str]) -> Any:
+    """Write the choice of a tool with other names."""
+    if isinstance(choice, list):
+        return [_renamed(one, names) for one in choice]
+    if not isinstance(choice, dict):
+        return choice
+    return {
+        key: names.get(one, one) if key == "name" and isinstance(one, str) else _renamed(one, names)
+        for key, one in choice.items()
+    }

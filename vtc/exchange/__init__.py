@@ -20,21 +20,21 @@ from dataclasses import replace
 from functools import partial
 
 from vtc.apis import Api, BadRequest, Request, folding, may_be_reply, named, summary
-from vtc.apis.crossing import Names
+from vtc.apis.base import FULL
 from vtc.apis.sealed import origin_of
 from vtc.events import Failure, Message
-from vtc.exchange import error_reply, refused
+from vtc.exchange import error_reply
 from vtc.exchange import request as outgoing
 from vtc.exchange.looping import answer_to_loops
 from vtc.exchange.own_reply import WITHHELD, own_reply, saying
-from vtc.exchange.refused import Without
 from vtc.exchange.reply import ReplyPipeline, WholeReply
 from vtc.exchange.request import as_it_came
+from vtc.exchange.sending import Sending
 from vtc.exchange.stream import Stream
 from vtc.exchange.way import Way
 from vtc.json_text import encode, is_proper
 from vtc.profiles.matching import Facts
-from vtc.profiles.memory import Learned, Memory
+from vtc.profiles.memory import Memory
 from vtc.profiles.plan import Plan
 from vtc.profiles.planner import Planner
 from vtc.reporting import hints
@@ -49,7 +49,15 @@ NOBODY = Facts()
 
 
 class NoAnswer(Exception):
-    """Upstream was asked once more, and there is no reply; the text says why."""
+    """Upstream was asked once more, and there is no reply; the text says why.
+
+    If it answered with an error, that has a `status` and a body, in `error`.
+    """
+
+    def __init__(self, why: str, status: int = 0, error: bytes = b"") -> None:
+        super().__init__(why)
+        self.status = status
+        self.error = error
 
 
 type Ask = Callable[[bytes], Awaitable[bytes]]
@@ -67,9 +75,7 @@ class Exchange:
         plan: Plan,
         seed: str,
         facts: Facts = NOBODY,
-        learned: Learned | None = None,
     ) -> None:
-        """`learned` is what the server refused before, and takes what it refuses now."""
         self.plan = plan
         self.report = Report(plan.client, plan.model, request.model, why=list(plan.why), request=plan.request.told())
         if plan.reply.client_text:
@@ -81,13 +87,12 @@ class Exchange:
         self._body = body
         self._tools = {tool.name: tool for tool in plan.tools}
         self._seed = seed
-        self._names = Names(request.declared)
         if self.crosses:
             self.report.server_api = self._server.name
             self.report.request.append(f"{api.name} -> {self._server.name}")
-        self._origin = origin_of(self._server.name, facts.host, facts.port)
-        self._learned, self._refused = learned or Learned(), frozenset[str]()
-        self._way = Way(api, self._server, request, plan, self._names, seed, self._origin)
+        origin = origin_of(self._server.name, facts.host, facts.port)
+        self._way = Way(api, self._server, request, plan, seed, origin)
+        self._sending = Sending(api, self._server, request, body, plan, self._way, self.report, origin)
         self._outgoing: outgoing.Outgoing | None = None  # when it was asked for
 
     @classmethod
@@ -108,8 +113,7 @@ class Exchange:
         with as_it_came():
             request = api.request(body, facts.path)
             facts = replace(facts, model=request.model, body=request.fields)
-            learned = memory.learned("refused", *facts.whose, facts.model) if memory is not None else Learned()
-            return cls(api, request, body, planner.plan(facts, request, memory), seed, facts, learned)
+            return cls(api, request, body, planner.plan(facts, request, memory), seed, facts)
 
     # The request
 
@@ -156,7 +160,7 @@ class Exchange:
                         self.plan, request.messages if plan.loops else (), self._tools, whole, told
                     )
                     messages = outgoing.prepared(request, plan, self._tools, steer, self.report.request)
-                    body = self._encoded(messages)
+                    body = self._sending.encoded(messages)
             except BadRequest as error:
                 if not self.plan.reply.is_strict:
                     raise
@@ -166,27 +170,15 @@ class Exchange:
         return self._outgoing
 
     def again(self, body: bytes, status: int) -> bytes | None:
-        """Encode the request without what the server refused, by its error; None if that is not known, or no help.
+        """Encode the request with one more step, by the server's error; None if that teaches none, or changes nothing.
 
-        To be asked for once, and before `stream`.
+        To be asked for before `stream`, at most `MOST_ASKED` - 1 times; then with `learned`, if the server took it.
         """
-        found = refused.without(status, hints.words_of(body)) if self.crosses else None
-        again = self._encoded(self._rewritten().messages, found) if found else self._rewritten().body
-        if found is None or again == self._rewritten().body:
-            return None
-        self._refused = found.kinds
-        return again
+        return self._sending.again(self._rewritten().messages, body, status)
 
-    def _encoded(self, messages: Sequence[Message] | None, without: Without | None = None) -> bytes:
-        """Encode the request, with these messages or its own, in the server's API."""
-        plan = self.plan.request
-        if not self.crosses:
-            return outgoing.encoded(self._request, self._body, plan, messages, self.plan.server_model)
-        server, model, less = self._server, self.plan.server_model, refused.before(self._learned.refused)
-        less = without._replace(**dict.fromkeys(less.kinds, True)) if without else less
-        body, told = outgoing.crossed(self._request, server, plan, messages, self._names, model, less, self._origin)
-        self.report.request += [line for line in told if line not in self.report.request]
-        return body
+    def learned(self) -> None:
+        """Take note that the server took the request with what its refusals taught."""
+        self._sending.learned()
 
     @property
     def server(self) -> Api:
@@ -247,7 +239,6 @@ class Exchange:
 
     def body(self, body: bytes) -> bytes:
         """Rewrite a whole reply as `whole` does, in the form that the client asked for."""
-        self._learned.refused |= self._refused  # as without that it answered
         return self._as_asked(self.whole(body))
 
     def from_error(self, body: bytes, created: int, status: int | None = None) -> tuple[str, bytes] | None:
@@ -266,15 +257,19 @@ class Exchange:
             return "application/json", reply.body
         return self.framing.media_type, folding.streamed(self._api, reply.body, self._request)
 
-    def failed(self, body: bytes, status: int) -> bytes | None:
-        """Write an error of the server's as one of the client's API; None if that is the same.
+    def failed(self, body: bytes, status: int) -> tuple[int, bytes] | None:
+        """Write an error of the server's as one of the client's API, with its status; None if that is the same.
 
-        `status` is that of the server's answer. Its words are kept, whatever form they came in.
+        `status` is that of the server's answer. Its words are kept, whatever form they came in. That a prompt is too
+        long is said as the client's own API says it, so that agents make it shorter.
         """
-        if not self.crosses:
+        failure = self._sending.full(body, status)
+        if failure is None and self.crosses:
+            failure = Failure(hints.words_of(body) or f"the server answered {status}")
+        if failure is None:
             return None
-        failure = Failure(hints.words_of(body) or f"the server answered {status}")
-        return encode(self._api.error(failure, status))
+        status = 400 if failure.kind == FULL else status
+        return status, encode(self._api.error(failure, status))
 
     async def rewrite_with_retry(self, body: bytes, ask: Ask) -> bytes:
         """Rewrite as `body` does, but ask upstream again, where the plan says so, about faults of its reply."""
@@ -335,7 +330,7 @@ class Exchange:
         except folding.NoReply as error:
             report.errors += hints.instead(body)
             if self.crosses:
-                return WholeReply(self.failed(body, 502) or b"", report, [])
+                return WholeReply((self.failed(body, 502) or (502, b""))[1], report, [])
             if not strict or not may_be_reply(body):
                 return WholeReply(body, report, [])
             why = str(error)
@@ -375,4 +370,4 @@ class Exchange:
         faults = "\n".join(f"- {reason}" for reason in dict.fromkeys(reasons))
         question = f"Nothing of your last reply was carried out:\n{faults}\nWrite the whole reply again, corrected."
         said = Message("assistant", (summary.text(self._server, body) or "(nothing)",))
-        return self._encoded([*messages, said, Message("user", (question,))])
+        return self._sending.encoded([*messages, said, Message("user", (question,))])

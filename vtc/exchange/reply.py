@@ -9,9 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from vtc.dialects.reading.reader import PlainRule
 from vtc.dialects.text_client.client_reader import trimmed
-from vtc.events import NATIVE, Call, CallDelta, Event, Intervention, Markup, Reasoning, Rewritten, Text, Tool, ToolCall
+from vtc.events import (
+    NATIVE,
+    Call,
+    CallDelta,
+    CallPiece,
+    Event,
+    Intervention,
+    Markup,
+    Reasoning,
+    Rewritten,
+    Text,
+    Tool,
+    ToolCall,
+)
 from vtc.exchange.limit import Limit
 from vtc.exchange.stages import (
     MESSAGE_GAP,
@@ -47,6 +62,15 @@ def _again(event: Event) -> Event:
     return event
 
 
+def _with_name(event: Event, named: Callable[[str], str]) -> Event:
+    """Give a call out of the text the name that the client knows."""
+    if isinstance(event, CallPiece) and event.name:
+        return msgspec.structs.replace(event, name=named(event.name))
+    if isinstance(event, Call) and event.dialect != NATIVE:
+        return replace(event, call=replace(event.call, name=named(event.call.name)))
+    return event
+
+
 @dataclass(frozen=True, slots=True)
 class WholeReply:
     """A whole reply, rewritten, and what was done to it and is wrong with it."""
@@ -67,7 +91,10 @@ class Stages:
         report: Report,
         guards: Chain | None = None,
         openers: Collection[str] = (),
+        named: Callable[[str], str] | None = None,
     ) -> None:
+        """`named` tells the client's name of a tool that the server knows by another."""
+        self._named = named
         client, structured = plan.client_text, plan.client_text is None
         self._guards = guards
         self._reads = client.dialect if client and plan.checks_calls else None
@@ -88,6 +115,8 @@ class Stages:
 
     def feed(self, events: list[Event], *, judged: bool = False) -> list[Event]:
         """Put events through policies and stages; through these alone if the policies have `judged` them."""
+        if self._named and not judged:
+            events = [_with_name(event, self._named) for event in events]
         if self._guards and not judged:
             events = self._guards.feed([*map(self._as_meant, events)])
         self.given += [event.call for event in events if isinstance(event, Call) and event.dialect != NATIVE]

@@ -8,22 +8,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis import Api, BadRequest, Request, crossing
-from vtc.apis.crossing import Names
+from vtc.apis import BadRequest, Request, crossing
+from vtc.apis.asking import limits
 from vtc.apis.fields import changed
 from vtc.apis.tool_calls import lacks_arguments
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.text_client import conversation, documented_tools
 from vtc.dialects.writing import history
 from vtc.dialects.writing.calls import write_calls
-from vtc.events import Message, Opaque, Tool, ToolCall
+from vtc.events import Asked, Message, Opaque, Tool, ToolCall
 from vtc.exchange.native_calls import NotInOrder, in_order
-from vtc.exchange.refused import Without, taken_out
+from vtc.exchange.ready import Given, made_ready
 from vtc.profiles.plan import RequestPlan, TextClient
 from vtc.scrub import told as told_of
 
@@ -110,53 +110,80 @@ class Outgoing:
     """Why the agent is stopped instead of asking upstream; empty to ask."""
 
 
+class Encoded(NamedTuple):
+    """A request in the server's API, and lines for people."""
+
+    body: bytes
+    told: list[str]
+
+
 def encoded(
-    request: Request, body: bytes, plan: RequestPlan, messages: Sequence[Message] | None, model: str = ""
-) -> bytes:
-    """The request with these messages, or its own; `body`, as it came, if nothing changes."""
+    request: Request,
+    body: bytes,
+    plan: RequestPlan,
+    messages: Sequence[Message] | None,
+    model: str = "",
+    steps: Mapping[str, Any] | None = None,
+    given: Given | None = None,
+) -> Encoded:
+    """The request with these messages, or its own, made ready; `body`, as it came, if nothing changes."""
     set_, drop, unstreamed = dict(plan.set), tuple(plan.drop), plan.unstreamed
-    withheld = plan.withheld if plan.write is None and plan.client_text is None else frozenset[str]()
-    if messages is None and not (set_ or drop or withheld or unstreamed or model):
-        return body
+    is_native = plan.write is None and plan.client_text is None
+    withheld = plan.withheld if is_native else frozenset[str]()
+    asked = ready = Asked(model="", messages=())
+    told: list[str] = []
+    if steps and given:
+        asked = Asked(
+            model=model,
+            messages=tuple(request.messages if messages is None else messages),
+            tools=plan.offered if is_native or plan.promote else (),
+            choice=plan.tool_choice,
+            limits=limits(request.fields, request.LIMITS),
+        )
+        ready, told = made_ready(asked, steps, given)
+        messages = messages if ready.messages is asked.messages else ready.messages
+    if messages is None and ready is asked and not (set_ or drop or withheld or unstreamed or model):
+        return Encoded(body, told)
     tools: Sequence[Tool] | None = None
     if plan.write is not None or plan.promote:
-        tools = plan.offered if plan.promote else ()
-    return request.encode(
-        messages=messages, tools=tools, set_=set_, drop=drop, withheld=withheld, unstreamed=unstreamed, model=model
+        tools = ready.tools if plan.promote and steps else plan.offered if plan.promote else ()
+    came = {tool.name: tool for tool in asked.tools}
+    left = {given.names.back(tool.name): tool for tool in ready.tools} if given else {}
+    went = request.encode(
+        messages=messages,
+        tools=tools,
+        set_=set_,
+        drop=drop,
+        withheld=withheld | (came.keys() - left.keys()),
+        unstreamed=unstreamed,
+        model=model,
+        redeclared={name: tool for name, tool in left.items() if tool is not came.get(name)},
+        undemanded=ready.choice != asked.choice and ready.choice == "auto",
+        limits={name: one for name, one in ready.limits.items() if asked.limits.get(name) != one},
     )
+    return Encoded(went, told)
 
 
 def crossed(
     request: Request,
-    server: Api,
     plan: RequestPlan,
     messages: Sequence[Message] | None,
-    names: Names,
     model: str,
-    without: Without,
-    origin: str,
-) -> tuple[bytes, list[str]]:
-    """The request as one of the server's API, and for people what of it is not told there.
-
-    Nothing of it is told that the server refused before.
-    """
+    steps: Mapping[str, Any],
+    given: Given,
+    origin: str = "",
+) -> Encoded:
+    """The request as one of the server's API, made ready; what of it cannot be told there is named."""
     is_native = plan.write is None and plan.client_text is None
     tools = plan.offered if is_native or plan.promote else ()
     said = request.messages if messages is None else messages
-    asked = crossing.read(request, said, tools, plan.tool_choice, names, plan.wants, origin)
-    asked, told = taken_out(asked, without)
-    if not server.demands:
-        asked, demand = crossing.said_in_the_prompt(asked)
-        told += [demand] if demand else []
-    if (filled := crossing.with_something(asked)) is not asked:
-        asked = filled
-        told.append(f"nobody said anything: asked {crossing.SOMETHING!r}")
-    if left_out := [*asked.left_out, *(name for name in asked.limits if name not in server.limits)]:
-        told.append(f"not told to the server, whose API has no word for it: {', '.join(left_out)}")
+    asked, told = made_ready(crossing.read(request, said, tools, plan.tool_choice, plan.thoughts, origin), steps, given)
     model = model or asked.model.removesuffix("[1m]")  # by which Claude Code asks for a longer context
-    fields = server.ask(replace(asked, model=model, stream=asked.stream and not plan.unstreamed))
+    fields = given.server.ask(replace(asked, model=model, stream=asked.stream and not plan.unstreamed))
     kept = {key: value for key, value in fields.items() if key not in plan.drop}
-    return changed(kept, plan.drop, plan.set), told
+    if left_out := [*asked.left_out, *(name for name in asked.limits if name not in given.server.limits)]:
+        told = [*told, f"not told to the server, whose API has no word for it: {', '.join(left_out)}"]
+    return Encoded(changed(kept, plan.drop, plan.set), told)
 
 
 def _structured(

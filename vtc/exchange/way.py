@@ -9,13 +9,14 @@ from functools import partial
 from msgspec.structs import replace as replace_fields
 
 from vtc.apis import Api, Request
-from vtc.apis.crossed import Crossed
+from vtc.apis.crossed import Crossed, Renamed
 from vtc.apis.crossing import Names
 from vtc.apis.relay import Relay
 from vtc.dialects.reading.reader import Begins, Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
 from vtc.dialects.text_client import conversation
+from vtc.events import Tool
 from vtc.exchange.call_in_name import reader_of_names
 from vtc.exchange.coded import CodedStream
 from vtc.exchange.leftovers import Leftovers
@@ -33,14 +34,15 @@ from vtc.wire import compression
 class Way:
     """Makes the parts of a reply's way. It keeps of the request what a reply needs, and nothing of the conversation."""
 
-    def __init__(
-        self, client: Api, server: Api, request: Request, plan: Plan, names: Names, seed: str, origin: str
-    ) -> None:
-        """`names` are those of tools as the server `origin` knows them; ids are derived from `seed`."""
+    def __init__(self, client: Api, server: Api, request: Request, plan: Plan, seed: str, origin: str) -> None:
+        """Ids are derived from `seed`; `origin` is the server."""
         self._client = client
         self._server = server
         self._plan = plan
-        self._names = names
+        self.names: Names | None = None
+        """The names of tools as the server knows them, if any is another one."""
+        self.counted: Callable[[int], None] | None = None
+        """Takes the tokens that the server counted of the prompt."""
         self._tools = {tool.name: tool for tool in plan.tools}
         self._several = request.several
         self._form = request.form
@@ -76,8 +78,12 @@ class Way:
         decoder_ = self._server.decoder(None if crosses else form, drop)
         if crosses:
             id_ = hashlib.sha256(self._seed.encode()).hexdigest()[:24]
-            decoder_ = Crossed(decoder_, self._names, self._model, id_, self._origin, self._server.signs)
-        relay = Relay(decoder_, self._client.encoder(form, drop), pipeline, passes=not crosses, strict=strict)
+            decoder_ = Crossed(decoder_, self.names or Names(()), self._model, id_, self._origin, self._server.signs)
+        elif self.names:
+            decoder_ = Renamed(decoder_, self.names)
+        passes = not (crosses or self.names)
+        relay = Relay(decoder_, self._client.encoder(form, drop), pipeline, passes=passes, strict=strict)
+        relay.counted = self.counted
         kind = Stream if isinstance(decoder, compression.Identity) else partial(CodedStream, decoder)
         return kind(relay, report, clock, whole=as_one)
 
@@ -107,10 +113,15 @@ class Way:
             plan,
             self._tools,
             text,
-            Stages(plan, self._tools, self._ids, report, guards, openers),
+            Stages(plan, self._tools, self._ids, report, guards, openers, self.names.back if self.names else None),
             as_they_come=guards is None,
             read_name=reader_of_names(dialects, self.reader),
         )
+
+    def _written(self) -> dict[str, Tool]:
+        """The tools that the server knows by other names, by these."""
+        tools, changed = self._plan.reading.tools, self.names.changed if self.names else {}
+        return {wire: tools[name] for name, wire in changed.items() if name in tools}
 
     def reader(
         self, begins: Begins = "text", *, dialects: Sequence[Description] | None = None, incremental: bool = False
@@ -121,7 +132,7 @@ class Way:
         client = self._plan.reply.client_text
         return Reader(
             compiled(read, think.tags, plan.markers, plan.answer),
-            plan.tools,
+            {**plan.tools, **self._written()},
             lenient=plan.lenient,
             unknown_tools=plan.unknown_tools,
             max_call_bytes=plan.max_call_bytes,

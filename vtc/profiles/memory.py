@@ -7,13 +7,17 @@ longest is evicted first.
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Any
 
 AGREEING = 3
 """Replies that must agree before a fact is believed: of one, a client could make what the next gets."""
 MOST = 1024
 """Facts that are kept; each takes about 300 bytes."""
+EXPIRES = 24 * 3600.0
+"""Seconds after which a lesson is forgotten: servers are updated, and templates mended."""
 
 
 @dataclass(slots=True)
@@ -23,8 +27,6 @@ class Learned:
     _inside: bool = False
     _replies: int = 0
     """So many of the last replies agree."""
-    refused: frozenset[str] = frozenset()
-    """The kinds of what it refused in a request, and answered without."""
 
     @property
     def begins_inside(self) -> bool | None:
@@ -38,12 +40,43 @@ class Learned:
         self._replies = min(self._replies + 1, AGREEING)
 
 
+@dataclass(slots=True)
+class Lessons:
+    """The steps that a server taught by what it refused of a request for a model: what is asked otherwise since.
+
+    There are no more than steps. `clock` tells seconds.
+    """
+
+    clock: Callable[[], float] = float
+    _known: dict[str, tuple[Any, float]] = field(default_factory=dict)
+
+    def known(self) -> Mapping[str, Any]:
+        """List the steps, by name, that were taught not too long ago."""
+        now = self.clock()
+        return {name: value for name, (value, taught) in self._known.items() if now - taught < EXPIRES}
+
+    def learn(self, steps: Mapping[str, Any]) -> None:
+        """Take note of steps with which a request was taken that had been refused without."""
+        now = self.clock()
+        self._known.update((name, (value, now)) for name, value in steps.items())
+
+
 class Memory:
     """Keeps facts for the exchanges that share it."""
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int = MOST, clock: Callable[[], float] = float) -> None:
+        """`clock` tells seconds."""
         self._of = lru_cache(most)(lambda _digest: Learned())
+        self._lessons = lru_cache(most)(lambda _digest: Lessons(clock))
 
     def learned(self, *of: str) -> Learned:
         """Return what was learned under a key; nothing yet for a new one. Only the key's digest is kept."""
-        return self._of(hashlib.blake2b(repr(of).encode("utf-8", "surrogatepass"), digest_size=32).digest())
+        return self._of(_digest(of))
+
+    def lessons(self, *of: str) -> Lessons:
+        """Return the lessons of a key, as `learned` does."""
+        return self._lessons(_digest(of))
+
+
+def _digest(of: tuple[str, ...]) -> bytes:
+    return hashlib.blake2b(repr(of).encode("utf-8", "surrogatepass"), digest_size=32).digest()

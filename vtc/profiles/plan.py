@@ -13,14 +13,13 @@ from typing import Any, Literal
 
 import msgspec
 
-from vtc.apis.crossing import Wants
 from vtc.dialects.reading.reader import UnknownTools
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import Tags
 from vtc.events import Tool
 from vtc.guards.chain import Guards
 from vtc.guards.loops import Loop
-from vtc.profiles.memory import Learned
+from vtc.profiles.memory import Learned, Lessons
 from vtc.profiles.schema import ErrorReply, FinalCall, Retry
 
 
@@ -63,8 +62,14 @@ class RequestPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Dotted paths of fields that are left out."""
     unstreamed: bool = False
     """Upstream is asked for a whole reply although the client asked for a stream: as `ReplyPlan.buffered`."""
-    wants: Wants = Wants()
-    """What the server wants of a request that comes from another API."""
+    ready: Mapping[str, Any] = {}
+    """The steps that make it ready for the server, by name and value."""
+    as_is: bool = False
+    """The server takes requests as they come, and its errors are those that clients know."""
+    lessons: Lessons = msgspec.field(default_factory=Lessons)
+    """Takes the steps that the server taught by what it refused."""
+    thoughts: str = "reasoning_content"
+    """The field in which the server wants what the model thought before, if its clients speak another API."""
     loops: tuple[Loop, ...] = ()
     """Limits beyond which the agent is stopped, or told that it goes round in circles."""
 
@@ -133,7 +138,8 @@ class ReplyPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Calls after these are dropped; None is no limit."""
     limits_native: bool = False
     """`max_calls` also holds for upstream's own calls."""
-    ids: Literal["call", "alphanumeric9"] = "call"
+    ids: Literal["short", "alphanumeric9"] | None = None
+    """The form of ids that are made."""
     lenient: bool = True
     """Upstream's own calls are repaired when they are written as text: as `ReadingPlan.lenient`."""
     unknown_tools: UnknownTools = "text"

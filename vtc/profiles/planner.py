@@ -9,18 +9,18 @@ import fnmatch
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as dataclass_replace
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
-from vtc.apis.crossing import Wants
 from vtc.dialects.text_client import documented_tools
 from vtc.events import Tool
 from vtc.guards.chain import Guards
 from vtc.guards.reactors import as_written
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Choice, Facts, Matched, best, every
-from vtc.profiles.memory import Memory
+from vtc.profiles.memory import Lessons, Memory
 from vtc.profiles.plan import Plan, ReadingPlan, ReplyPlan, RequestPlan
 from vtc.profiles.schema import (
     ClientProfile,
@@ -33,6 +33,9 @@ from vtc.profiles.schema import (
 from vtc.profiles.settings import Settings, UnknownName
 from vtc.profiles.thinking import thinking
 from vtc.profiles.tool_protocol import UNKNOWN_CLIENT, UNKNOWN_MODEL, Asked, ToolProtocol, ToolProtocols
+
+PROMPT = "prompt"
+"""The lesson that the server cannot read the calls of its own model: the tools are written into the prompt."""
 
 
 def agent_pattern(agent: str, patterns: Iterable[str]) -> str | None:
@@ -84,7 +87,11 @@ class Planner:
         server_model = self.server_model(facts)
         facts = dataclass_replace(facts, model=server_model) if server_model else facts
         found = self._found(facts)
+        lessons = memory.lessons(*facts.whose, facts.model) if memory else Lessons()
+        learned = lessons.known()
         client, model, guards = found.client, found.model, found.guards
+        if learned.get(PROMPT):
+            model = replace(model, tools="prompt")
         documented, reason = self._documented(client, facts, request)
         if request.unliftable:
             protocol = ToolProtocol(tools=tuple(request.tools), why=(request.unliftable,))
@@ -107,6 +114,8 @@ class Planner:
         why = [*found.why, reason, *protocol.why]
         if server_model:
             why.append(f"model {request.model}: the server is asked for {server_model}")
+        if learned:
+            why.append(f"the server refused requests without: {', '.join(learned)}")
         if withheld:
             why.append(f"not offered to the model: {', '.join(sorted(withheld))}")
         return Plan(
@@ -125,7 +134,10 @@ class Planner:
                 set=found.set,
                 drop=found.drop,
                 unstreamed=buffered,
-                wants=Wants(found.server.system, found.server.thoughts),
+                ready={**_steps(found), **{key: one for key, one in learned.items() if key != PROMPT}},
+                as_is=found.server.ready == "as-is",
+                lessons=lessons,
+                thoughts=found.server.thoughts,
                 loops=tuple(one.loop for one in guards if one.loop),
             ),
             reading=ReadingPlan(
@@ -151,7 +163,7 @@ class Planner:
                 tool_choice=tool_choice,
                 max_calls=protocol.max_calls,
                 limits_native=protocol.limits_native,
-                ids=model.ids,
+                ids=_ids(found),
                 lenient=lenient,
                 unknown_tools=unknown_tools,
                 unoffered=frozenset(request.declared) - by_name.keys(),
@@ -266,6 +278,17 @@ class Planner:
             return documented, f"the system prompt documents {len(documented)} tools: a text client"
         lacking = f"user agent {agent!r} holds none of {', '.join(map(repr, patterns))}"
         return None, f"the request declares no tools, {lacking} and the prompt documents no tools{unread}"
+
+
+def _steps(found: _Found) -> Mapping[str, Any]:
+    """Put together the steps that make requests ready; the server's profile decides."""
+    ready = found.server.ready
+    return {} if isinstance(ready, str) else {**found.model.ready.steps(), **ready.steps()}
+
+
+def _ids(found: _Found) -> Literal["short", "alphanumeric9"] | None:
+    ready = found.server.ready
+    return (None if isinstance(ready, str) else ready.ids) or found.model.ready.ids
 
 
 def _withheld(configured: Iterable[Guards], names: Iterable[str]) -> frozenset[str]:

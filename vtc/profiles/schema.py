@@ -14,6 +14,7 @@ from vtc.apis.fields import ANSWER
 from vtc.dialects.text_client.documented_tools import TOOL_SECTIONS
 from vtc.guards.chain import Guards
 from vtc.guards.patterns import expression, naming
+from vtc.profiles.ready import Ready
 
 type Text = Annotated[str, msgspec.Meta(min_length=1)]
 type Glob = Annotated[str, msgspec.Meta(extra_json_schema={"format": "glob"})]
@@ -159,14 +160,12 @@ class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
     """The path of that API on the server, where it is not the usual one: `/anthropic/v1/messages`."""
     thoughts: Literal["reasoning_content", "reasoning"] = "reasoning_content"
     """The field in which it is given what the model thought before, if its clients speak another API."""
-    system: Literal["folded", "kept", "first"] = "folded"
-    """Where a system message amid a conversation goes, if its clients speak another API. `folded`: the user says it,
-    where it stands. `kept`: it stays, which many templates refuse. `first`: it joins the first one, and the server
-    computes the prompt anew."""
     tokenize: bool = False
     """`POST /tokenize` counts the tokens of a conversation (vLLM, llama.cpp), for clients of Messages."""
     models: dict[str, str] = {}
     """Its models, by globs for the names that clients ask for: `{"claude-*": qwen3-coder}`."""
+    ready: Ready | Literal["as-is"] = Ready()
+    """Steps that make requests ready for it. `as-is`: it takes them as they come, whatever the model's profile says."""
     parts_reasoning: bool = False
     """It takes the reasoning out of the text itself, so that a reply does not begin inside of it."""
     errors: tuple[ErrorReply, ...] = ()
@@ -252,9 +251,8 @@ class ModelProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=T
     """How it marks its thinking; null if it does not."""
     special_tokens: bool = False
     """Whether its calls are marked by special tokens, which servers may strip (see `kind: server`)."""
-    ids: Literal["call", "alphanumeric9"] = "call"
-    """The form of the ids that calls in its text are given: `call_` and 24 hexadecimal digits, or nine letters and
-    digits, as Mistral's templates want them."""
+    ready: Ready = Ready()
+    """Steps that make requests ready for its chat template, unless the server's profile says otherwise."""
     markers: tuple[str, ...] = ()
     """Texts that are no part of what it says (`<|im_end|>`, `<response>`); they are taken out."""
     answer: Answer = Answer()

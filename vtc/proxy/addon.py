@@ -239,11 +239,13 @@ class VirtualToolCalling:
             beginning = bodies.beginning(response)
             if await asked_again(flow, live, response, beginning):
                 return
+            status, beginning = response.status_code, bodies.beginning(response)
             told = hints.explained(status, beginning, flows.asked_path(flow))
-            if went := exchange.failed(beginning, status):
+            if ctx.options.vtc_mode == "rewrite" and (went := exchange.failed(beginning, status)):
                 live.came.add(response.raw_content or b"")
-                live.went.add(went)
-                bodies.replace(response, went, "application/json")
+                live.went.add(went[1])
+                bodies.replace(response, went[1], "application/json")
+                response.status_code = went[0]
         if exchange.reads and not response.stream and (200 <= status < 300 or exchange.plan.reply.is_strict):
             await self._whole(flow, live, response)
         exchange.report.errors[:] = [told] if told else exchange.report.errors

@@ -13,6 +13,7 @@ from mitmproxy import ctx, http
 from mitmproxy.addons.clientplayback import ReplayHandler
 
 from vtc.exchange import NoAnswer
+from vtc.exchange.sending import MOST_ASKED
 from vtc.proxy import bodies
 from vtc.proxy.live import Live
 
@@ -55,8 +56,8 @@ class Asker:
             raise NoAnswer(f"no reply within {self._seconds:g} s") from None
         if again.error or again.response is None:
             raise NoAnswer(again.error.msg if again.error else "no reply")
-        if not 200 <= again.response.status_code < 300:
-            raise NoAnswer(f"upstream answered {again.response.status_code}")
+        if not 200 <= (status := again.response.status_code) < 300:
+            raise NoAnswer(f"upstream answered {status}", status, bodies.beginning(again.response))
         try:
             content = bodies.decoded(again.response, ctx.options.vtc_max_body_bytes)
         except ValueError as error:
@@ -65,16 +66,26 @@ class Asker:
 
 
 async def asked_again(flow: http.HTTPFlow, live: Live, response: http.Response, error: bytes) -> bool:
-    """Ask once more without what the server refuses, where that is known; False if the error stands."""
-    exchange = live.exchange
-    again = exchange.again(error, response.status_code) if ctx.options.vtc_mode == "rewrite" else None
-    if again is None:
+    """Ask again with what a refusal teaches, and with what the next one does; False if the last error stands."""
+    exchange, asker, status = live.exchange, Asker(flow, PATIENCE), response.status_code
+    for _ in range(MOST_ASKED - 1):
+        again = exchange.again(error, status) if ctx.options.vtc_mode == "rewrite" else None
+        if again is None:
+            return False
+        try:
+            body = await asker(again)
+            break
+        except NoAnswer as failed:
+            exchange.report.errors.append(f"asked again without what it refused: {failed}")
+            if not failed.status:
+                return False
+            status, error = failed.status, failed.error
+            response.status_code, response.reason = status, ""
+            bodies.replace(response, error, "application/json")
+    else:
         return False
-    try:
-        body = await Asker(flow, PATIENCE)(again)
-    except NoAnswer as failed:
-        exchange.report.errors.append(f"asked again without what it refused: {failed}")
-        return False
+    exchange.learned()
+    exchange.report.errors.clear()
     flow.request.content = again
     live.came.add(body)
     went = exchange.body(body)

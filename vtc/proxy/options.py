@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -144,7 +145,7 @@ def directories() -> list[Path]:
 
 def memory() -> Memory | None:
     """Make the memory that the options ask for; None with `vtc_cache=off`."""
-    return Memory() if ctx.options.vtc_cache == "on" else None
+    return Memory(clock=time.monotonic) if ctx.options.vtc_cache == "on" else None
 
 
 def planner() -> Planner:

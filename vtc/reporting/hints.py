@@ -74,7 +74,7 @@ def instead(body: bytes) -> list[str]:
     return [explained(None, body)] if isinstance(found, Mapping) and is_error(found) else []
 
 
-def words_of(body: bytes) -> str:
+def words_of(body: bytes, most: int = MOST) -> str:
     """Return the text of a server's error in whichever form, on one line; of what is no JSON the beginning."""
     try:
         found: Any = decode(body, "replace")
@@ -87,4 +87,4 @@ def words_of(body: bytes) -> str:
         if isinstance(found, Mapping) and key in found:
             found = found[key]
     text = " ".join(str(found).split()) if isinstance(found, str | Mapping) and found else ""
-    return text if len(text) <= MOST else f"{text[:MOST]} …"
+    return text if len(text) <= most else f"{text[:most]} …"

@@ -61,6 +61,10 @@ class Request(request.Request):
         schema = {"type": "object", **tool.parameters}
         return {"name": tool.name, "description": tool.description, "input_schema": schema}
 
+    def _redeclared(self, entry: Any, tools: Mapping[str, Tool]) -> Block | None:
+        tool = tools.get(self._name(entry) or "")
+        return None if tool is None else {**entry, "name": tool.name, "input_schema": tool.parameters}
+
     def _read(self) -> Iterator[request.Group]:
         return ((_messages(entry), (place,)) for place, entry in enumerate(self._conversation))
 

@@ -6,6 +6,8 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from vtc import events
 from vtc.apis.asking import placed
 from vtc.apis.base import Json
@@ -15,6 +17,8 @@ from vtc.events import Asked, Failure, Media, Message, ToolCall
 
 NAME = "ollama-chat"
 LIMITS: Mapping[str, Sequence[str]] = {
+    "context": ("options.num_ctx",),
+    "truncate": ("truncate",),
     "max_tokens": ("options.num_predict",),
     **{
         name: (f"options.{name}",)
@@ -23,7 +27,9 @@ LIMITS: Mapping[str, Sequence[str]] = {
 }
 _EFFORTS = {"minimal": "low", "xhigh": "high", "max": "high"}
 """Words for how much to think that this API does not have."""
-CARRIED: Sequence[str] = ("model", "messages", "stream", "tools", "options", "format", "think", "keep_alive")
+CARRIED: Sequence[str] = (
+    *("model", "messages", "stream", "tools", "options", "format", "think", "keep_alive", "truncate"),
+)
 
 
 class Request(openai_chat.Request):
@@ -53,6 +59,11 @@ class Request(openai_chat.Request):
     def beside(self, message: Message) -> Sequence[Media]:
         source = message.source if isinstance(message.source, dict) else {}
         return [Media("image", "image/png", one) for one in source.get("images") or () if isinstance(one, str)]
+
+    def without_beside(self, message: Message) -> Message:
+        if not self.beside(message):
+            return message
+        return replace(message, source={key: one for key, one in message.source.items() if key != "images"})
 
 
 def entry_of(call: ToolCall, *, ids: bool) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from vtc.apis import media
 from vtc.apis.asking import placed
-from vtc.apis.base import Json
+from vtc.apis.base import FULL, Json
 from vtc.events import Asked, Failure, Media, Message
 
 LIMITS: Mapping[str, Sequence[str]] = {
@@ -123,5 +123,8 @@ def meaning(part: Any) -> str | Media | None:
 
 def error(failure: Failure, status: int) -> Json:
     """Write an error."""
-    kind = failure.kind or ("invalid_request_error" if status < 500 else "server_error")
-    return {"error": {"message": failure.message, "type": kind, "param": None, "code": None}}
+    if failure.kind == FULL:
+        kind, code = "invalid_request_error", FULL
+    else:
+        kind, code = failure.kind or ("invalid_request_error" if status < 500 else "server_error"), None
+    return {"error": {"message": failure.message, "type": kind, "param": None, "code": code}}

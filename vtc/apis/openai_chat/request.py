@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from vtc.apis import content, request
 from vtc.apis.fields import part_of
 from vtc.apis.openai_chat import asking
@@ -58,6 +60,29 @@ class Request(request.Request):
     @staticmethod
     def _declaration(tool: Tool) -> dict[str, Any]:
         return tool.as_openai()
+
+    def _redeclared(self, entry: Any, tools: Mapping[str, Tool]) -> dict[str, Any] | None:
+        tool = tools.get(self._name(entry) or "")
+        if tool is None:
+            return None
+        function = entry.get("function")
+        said = {"name": tool.name, "parameters": tool.parameters}
+        return {**entry, "function": {**function, **said}} if isinstance(function, dict) else {**entry, **said}
+
+    # What only some servers take
+
+    def usual(self, message: Message) -> Message:
+        source = message.source
+        if isinstance(source, dict) and source.get("role") in ROLES and "content" in source:
+            return replace(message, source={**source, "role": message.role})
+        return message
+
+    def as_text(self, message: Message) -> Message:
+        source = message.source
+        listed = isinstance(source, dict) and isinstance(source.get("content"), list)
+        if not listed or not all(isinstance(part, str) for part in message.content):
+            return message
+        return replace(message, source={**source, "content": None})
 
 
 def _message(entry: Mapping[str, Any]) -> Message:

@@ -12,6 +12,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby
 from typing import Any
 
+from msgspec.structs import replace
+
 from vtc.apis import content, request
 from vtc.apis.fields import part_of
 from vtc.apis.openai_responses import asking
@@ -99,21 +101,41 @@ class Request(request.Request):
             if left := [one for name, _, _, one in _flat([entry]) if name not in names]:
                 yield {**entry, "tools": left} if entry.get("type") == "namespace" else entry
 
+    def _redeclared(self, entry: Any, tools: Mapping[str, Tool]) -> Json | None:
+        """Names in a namespace stay; a custom tool has no parameters."""
+        found = [(tools.get(name), own, one) for name, _, own, one in _flat([entry])]
+        written = [
+            {**one, "parameters": tool.parameters} if tool and one.get("type") == "function" else one
+            for tool, _, one in found
+        ]
+        if entry.get("type") == "namespace":
+            return {**entry, "tools": written} if any(tool for tool, *_ in found) else None
+        ((tool, own, _),) = found
+        return {**written[0], "name": tool.name} if tool and own else None
+
     def _declare(self, kept: dict[str, Any], tools: Sequence[Tool]) -> None:
         super()._declare(kept, tools)
         hosted = [one for one in self.fields.get("tools") or () if one.get("type") not in _OFFERED]
         if hosted:
             kept["tools"] = [*hosted, *kept.get("tools", ())]
 
-    def encode(self, *, tools: Sequence[Tool] | None = None, withheld: Collection[str] = (), **changes: Any) -> bytes:
-        body = super().encode(tools=tools, withheld=withheld, **changes)
-        if not any(_declaring(self.fields)) or (tools is None and not withheld):
+    def encode(
+        self,
+        *,
+        tools: Sequence[Tool] | None = None,
+        withheld: Collection[str] = (),
+        redeclared: Mapping[str, Tool] | None = None,
+        **changes: Any,
+    ) -> bytes:
+        body = super().encode(tools=tools, withheld=withheld, redeclared=redeclared, **changes)
+        if not any(_declaring(self.fields)) or (tools is None and not withheld and not redeclared):
             return body
         fields = decode(body)
-        kept = [
-            {**one, "tools": [*self._offered(one["tools"], withheld)]} if _declares(one) else one
-            for one in fields["input"]
-        ]
+
+        def offered(entries: Sequence[Json]) -> list[Json]:
+            return [self._redeclared(one, redeclared or {}) or one for one in self._offered(entries, withheld)]
+
+        kept = [{**one, "tools": offered(one["tools"])} if _declares(one) else one for one in fields["input"]]
         fields["input"] = [one for one in kept if not _declares(one) or (tools is None and one["tools"])]
         return encode(fields)
 
@@ -132,6 +154,12 @@ class Request(request.Request):
 
     def _add(self, entries: list[Any], message: Message, called: Collection[str | None]) -> None:
         entries += _written(message, self.form)
+
+    def usual(self, message: Message) -> Message:
+        source = message.source
+        if isinstance(source, dict) and source.get("role") in ROLES:
+            return replace(message, source={**source, "role": message.role})
+        return message
 
 
 # Tools

@@ -1,0 +1,89 @@
+"""Requests that a server refuses are asked again with what the refusal teaches, through a real mitmproxy."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.apis import chat, messages, pairs
+from tests.apis.pairs import READ
+from tests.e2e.conftest import Start
+from tests.e2e.upstream import JSON, SSE, Reply, Script, Seen
+from tests.exchange.ready.servers import RULES, Server
+
+STREAM = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+NARROW = {"type": "string", "pattern": "a", "maxLength": 65536}
+TOOL = {"name": "read", "parameters": {"type": "object", "properties": {"filePath": NARROW}}}
+ASKED: dict[str, Any] = {
+    "tools": [{"type": "function", "function": TOOL}],
+    "messages": [{"role": "user", "content": "one"}, {"role": "system", "content": "two"}],
+}
+
+
+def keeping(*rules: str, status: int = 500) -> Script:
+    """A server that keeps to some rules, and answers what it takes with a call."""
+    servers: list[Server] = [RULES[one] for one in rules]
+
+    def script(seen: Seen) -> Reply:
+        words = next(filter(None, (serve(seen.json) for serve in servers)), "")
+        if words:
+            error = {"error": {"code": status, "message": words, "type": "server_error"}}
+            return Reply([json.dumps(error).encode()], JSON, status, framing="length")
+        if seen.json.get("stream"):
+            return Reply([pairs.streamed("openai-chat", ["I look."], READ)], SSE)
+        return Reply([pairs.whole("openai-chat", "I look.", READ)], JSON)
+
+    return script
+
+
+@STREAM
+async def test_a_refusal_teaches_steps_that_are_taken_at_once_from_then_on(stream: bool, start: Start) -> None:
+    lab = await start(keeping("grammar", "system first"))
+    for expected in (3, 1):
+        before = len(lab.upstream.seen)
+        answer = await lab.post(chat.request(stream=stream, **ASKED))
+        assert answer.status == 200
+        assert pairs.read("openai-chat", answer.body, stream=stream) == pairs.said("I look.", READ)
+        assert len(lab.upstream.seen) - before == expected
+    flows = [await lab.flow() for _ in range(4)]  # two of them asked again
+    assert any("done at once from now on: schemas, system" in flow.comment for flow in flows)
+    assert any("1 schema simplified (read: pattern, maxLength)" in flow.comment for flow in flows)
+
+
+async def test_nothing_is_kept_without_the_cache(start: Start) -> None:
+    lab = await start(keeping("grammar"), vtc_cache="off")
+    for _ in range(2):
+        await lab.post(chat.request(**ASKED))
+    assert len(lab.upstream.seen) == 4
+
+
+async def test_a_request_is_asked_four_times_at_most(start: Start) -> None:
+    """Then the client gets the last error."""
+    lab = await start(keeping("grammar", "system first", "strings", "deepseek", status=400))
+    parts = [{"type": "text", "text": "three"}]
+    answer = await lab.post(
+        chat.request(tools=ASKED["tools"], messages=[*ASKED["messages"], messages.user(parts)], max_tokens=64000)
+    )
+    assert (answer.status, len(lab.upstream.seen)) == (400, 4)
+    assert "valid range of max_tokens" in json.loads(answer.body)["error"]["message"]
+
+
+async def test_who_observes_asks_nothing_again(start: Start) -> None:
+    lab = await start(keeping("grammar"), vtc_mode="observe")
+    answer = await lab.post(chat.request(**ASKED))
+    assert (answer.status, len(lab.upstream.seen)) == (500, 1)
+
+
+@pytest.mark.parametrize("client", ["openai-chat", "anthropic-messages"])
+async def test_a_full_window_is_told_in_the_clients_words(client: str, start: Start) -> None:
+    words = "request (5000 tokens) exceeds the available context size (4096 tokens), try increasing it"
+    error = json.dumps({"error": {"code": 500, "message": words, "type": "exceed_context_size_error"}}).encode()
+    lab = await start(lambda _: Reply([error], JSON, 500, framing="length"), vtc_upstream_api="openai-chat")
+    body, path = (messages.request(), messages.PATH) if client == "anthropic-messages" else (chat.request(), None)
+    answer = await (lab.post(body, path=path) if path else lab.post(body))
+    assert (answer.status, len(lab.upstream.seen)) == (400, 1)
+    told = json.loads(answer.body)["error"]
+    assert told["message"].startswith("prompt is too long: 5000 tokens > 4096 maximum")
+    assert told.get("code") == ("context_length_exceeded" if client == "openai-chat" else None)

@@ -1,0 +1,51 @@
+"""Steps that are taken by themselves, or all of them, as for a chat server of another API or of the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.apis import chat
+from vtc.apis import APIS, crossing
+from vtc.apis.crossing import Names
+from vtc.events import Asked, Message, ToolCall
+from vtc.exchange.ready import BRIDGED, Given, made_ready
+
+BY_NAME = {api.name: api for api in APIS}
+ALL: dict[str, Any] = {
+    **BRIDGED,
+    **dict.fromkeys(("developer", "after_results", "choice", "something"), True),
+    "ids": "alphanumeric9",
+    "images": "noted",
+    "schemas": "plain",
+    "thinking": "unsaid",
+    "context": 65536,
+    "max_tokens": 8192,
+}
+"""Every step, with a value."""
+
+
+def given(client: str = "openai-chat", server: str = "openai-chat", **fields: Any) -> Given:
+    from tests.apis.shapes import asked
+
+    request = BY_NAME[client].request(asked(client, **fields))
+    return Given(request, BY_NAME[server], Names(request.declared))
+
+
+def after(*messages: Message, **steps: Any) -> tuple[Message, ...]:
+    """The messages after some steps; those for a server of another API without any."""
+    return made_ready(Asked(model="m", messages=messages), steps or BRIDGED, given())[0].messages
+
+
+def bridged(client: str, body: Any, server: str = "openai-chat", **steps: Any) -> Asked:
+    """What a request asks a server of another API."""
+    request = BY_NAME[client].request(chat.encoded(body))
+    found = crossing.read(request, request.messages, request.tools, request.tool_choice)
+    return made_ready(found, {**BRIDGED, **steps}, Given(request, BY_NAME[server], Names(request.declared)))[0]
+
+
+def said(role: str, text: str = "", *calls: ToolCall) -> Message:
+    return Message(role, (text,) if text else (), calls)
+
+
+def result(text: str, call_id: str | None = "c1", name: str | None = None) -> Message:
+    return Message("tool", (text,), call_id=call_id, name=name)

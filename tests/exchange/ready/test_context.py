@@ -1,0 +1,47 @@
+"""The window of the model, and limits on replies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.exchange.ready.steps import given, said
+from vtc.events import Asked, Message, Opaque, Tool, ToolCall
+from vtc.exchange.ready import made_ready
+from vtc.exchange.ready.context import size
+
+
+def limits(server: str, steps: dict[str, Any], limits: dict[str, Any], text: str = "x") -> tuple[dict[str, Any], str]:
+    asked = Asked(model="m", messages=(said("user", text),), limits=limits)
+    found, told = made_ready(asked, steps, given(server=server))
+    return dict(found.limits), ", ".join(told)
+
+
+def test_a_prompt_has_the_bytes_of_what_is_said_called_and_declared() -> None:
+    called = Message("assistant", ("ab", Opaque()), (ToolCall("read", "{}"),), reasoning="Hm.")
+    assert size([called], [Tool("read", "Reads.", {"a": 1})]) == len('abread{}Hm.Reads.{"a":1}')
+
+
+def test_only_ollamas_own_api_can_be_told_the_window() -> None:
+    told = {"context": 8192, "truncate": False}
+    assert limits("ollama-chat", {"context": 8192}, {}) == (told, "num_ctx 8192 set")
+    assert limits("ollama-chat", {"context": 8192}, {"context": 1}) == ({**told, "context": 1}, "truncate false set")
+    assert limits("openai-chat", {"context": 8192}, {}) == ({}, "")
+
+
+@pytest.mark.parametrize(
+    ("steps", "wanted", "text", "left"),
+    [
+        ({"context": 8192}, 9000, "x" * 3000, 7192),
+        ({"context": 8192}, 7000, "x" * 3000, 7000),
+        ({"context": 8192}, 9000, "x" * 30000, 1024),  # an eighth: what is left is only estimated
+        ({"max_tokens": 4096}, 9000, "x", 4096),
+        ({"max_tokens": 4096}, 4096, "x", 4096),
+        ({"context": 8192, "max_tokens": 4096}, 9000, "x" * 3000, 4096),
+    ],
+)
+def test_a_limit_is_lowered_to_what_is_left(steps: dict[str, Any], wanted: int, text: str, left: int) -> None:
+    found, told = limits("openai-chat", steps, {"max_tokens": wanted}, text)
+    assert found == {"max_tokens": left}
+    assert bool(told) == (left != wanted)

@@ -1,0 +1,58 @@
+"""The order in which all servers take a conversation, as the steps for another API make it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.exchange.ready.steps import after, result, said
+from vtc.events import Message, ToolCall
+from vtc.exchange.ready import BRIDGED
+from vtc.exchange.ready.results import NO_RESULT
+
+CALL, OTHER = ToolCall("read", "{}", "c1"), ToolCall("list", "{}", "c2")
+
+
+@pytest.mark.parametrize(
+    ("came", "went"),
+    [
+        ([said("system", "a"), said("system", "b"), said("user", "x")], [("system", "a\n\nb"), ("user", "x")]),
+        (
+            [said("user", "x"), said("system", "note"), said("assistant", "y")],
+            [("user", "x\n<system-reminder>\nnote\n</system-reminder>"), ("assistant", "y")],
+        ),
+        ([said("user", "x"), said("user", "y")], [("user", "x\ny")]),
+        ([said("assistant"), said("user", "x"), said("user")], [("user", "x")]),
+        (
+            [said("assistant", "", CALL, OTHER), result("2", "c2"), said("user", "x"), result("1")],
+            [("assistant", ""), ("tool", "1"), ("tool", "2"), ("user", "x")],
+        ),
+        ([said("assistant", "", CALL), said("user", "x")], [("assistant", ""), ("tool", NO_RESULT), ("user", "x")]),
+        (
+            [said("assistant", "", CALL), result("1"), result("again"), said("user", "x")],
+            [("assistant", ""), ("tool", "1"), ("user", "x")],
+        ),
+        (
+            [said("assistant", "a", CALL), said("assistant", "b", OTHER), result("1"), result("2", "c2")],
+            [("assistant", "a\nb"), ("tool", "1"), ("tool", "2")],
+        ),
+        ([said("user", "x"), result("lost", "c9", "read")], [("user", "x\nResult of read:\nlost")]),
+        ([said("user", "x"), result("lost", None)], [("user", "x\nResult:\nlost")]),
+    ],
+)
+def test_a_conversation_is_put_in_order(came: list[Message], went: list[tuple[str, str]]) -> None:
+    assert [(one.role, one.text) for one in after(*came)] == went
+
+
+@pytest.mark.parametrize(
+    ("system", "roles"),
+    [
+        ("folded", [("system", "a"), ("user", "x\n<system-reminder>\nnote\n</system-reminder>"), ("assistant", "y")]),
+        ("kept", [("system", "a"), ("user", "x"), ("system", "note"), ("assistant", "y")]),
+        ("first", [("system", "a\n\nnote"), ("user", "x"), ("assistant", "y")]),
+    ],
+)
+def test_where_a_system_message_goes_is_what_the_server_wants(system: Any, roles: list[tuple[str, str]]) -> None:
+    came = [said("system", "a"), said("user", "x"), said("system", "note"), said("assistant", "y")]
+    assert [(one.role, one.text) for one in after(*came, **{**BRIDGED, "system": system})] == roles

@@ -1,0 +1,190 @@
+"""What holds for every step, over conversations by chance."""
+
+from __future__ import annotations
+
+import json
+from itertools import combinations
+from typing import Any
+
+import pytest
+from hypothesis import given as over
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from tests.apis import chat
+from tests.exchange.ready.steps import ALL, BY_NAME
+from tests.exchanges import AGENT, planner
+from vtc.apis.crossing import Names
+from vtc.events import Asked
+from vtc.exchange import Exchange
+from vtc.exchange.ready import STEPS, Given, made_ready
+
+type Json = dict[str, Any]
+
+FEW = settings(max_examples=30)
+"""For what is tried of each step."""
+
+WORD = st.text("abc é\n", min_size=1, max_size=6).map(lambda one: f"<{one}>")
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+CONTENT = WORD | st.lists(WORD.map(lambda one: {"type": "text", "text": one}) | st.just(IMAGE), max_size=3)
+ID = st.sampled_from(["a", "b", "123456789", "toolu_" + "x" * 60])
+NAME = st.sampled_from(["read", "a.b", "y" * 70])
+SCHEMA = st.recursive(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "type": st.sampled_from(["string", "integer", ["string", "null"]]),
+            "pattern": st.just("x"),
+            "maxLength": st.integers(0, 9999),
+            "description": WORD,
+            "enum": st.just(["a"]),
+            "const": st.just(1),
+            "$ref": st.sampled_from(["#/$defs/one", "#/nowhere", "https://example.com"]),
+        },
+    ),
+    lambda inner: (
+        st.fixed_dictionaries({"anyOf": st.lists(inner | st.just({"type": "null"}), min_size=1, max_size=3)})
+        | st.fixed_dictionaries({"type": st.just("array"), "items": inner})
+        | st.dictionaries(st.sampled_from("pq"), inner).map(lambda one: {"type": "object", "properties": one})
+    ),
+    max_leaves=5,
+)
+_DEFS = {"one": {"type": "string", "minLength": 1}, "two": {"$ref": "#/$defs/two"}}
+
+
+@st.composite
+def requests(draw: st.DrawFn) -> Json:
+    messages: list[Json] = []
+    for _ in range(draw(st.integers(0, 6))):
+        role = draw(st.sampled_from(["user", "user", "assistant", "tool", "system", "developer"]))
+        entry: Json = {"role": role, "content": draw(CONTENT)}
+        if role == "tool":
+            entry |= {"tool_call_id": draw(ID), "content": draw(WORD)}
+        if role == "assistant":
+            entry["content"] = draw(st.just("") | WORD)
+            calls = draw(st.lists(st.tuples(ID, NAME), max_size=2, unique_by=lambda one: one[0]))
+            made = [{"id": id_, "type": "function", "function": {"name": of, "arguments": "{}"}} for id_, of in calls]
+            entry |= {"tool_calls": made} if made else {}
+        messages.append(entry)
+    names = draw(st.lists(NAME, unique=True, max_size=3))
+    tools = [{"name": one, "parameters": {**draw(SCHEMA), "$defs": _DEFS}} for one in names]
+    choices = st.sampled_from(["auto", "none", "required", *({"function": {"name": one}} for one in names)])
+    return {
+        "messages": messages,
+        "tools": [{"type": "function", "function": one} for one in tools],
+        "tool_choice": draw(choices) if names else "auto",
+        "max_tokens": draw(st.sampled_from([100, 64000])),
+    }
+
+
+def read(fields: Json) -> tuple[Asked, Given]:
+    request = BY_NAME["openai-chat"].request(chat.encoded(chat.request(**fields)))
+    asked = Asked(
+        model="m",
+        messages=tuple(request.messages),
+        tools=tuple(request.tools),
+        choice=request.tool_choice,
+        limits={"max_tokens": fields["max_tokens"]},
+    )
+    return asked, Given(request, BY_NAME["openai-chat"], Names(request.declared))
+
+
+def anew(given: Given, asked: Asked) -> Given:
+    """What a second VTC behind the first would be given."""
+    return given._replace(names=Names(tool.name for tool in asked.tools))
+
+
+@pytest.mark.parametrize("name", STEPS)
+@FEW
+@over(fields=requests())
+def test_a_step_done_twice_is_a_step_done_once(name: str, fields: Json) -> None:
+    asked, given = read(fields)
+    once, told = STEPS[name](asked, ALL[name], given)
+    assert bool(told) == (once is not asked)
+    twice, told = STEPS[name](once, ALL[name], anew(given, once))
+    assert twice is once
+    assert not told
+
+
+@over(fields=requests())
+def test_all_steps_done_twice_are_done_once(fields: Json) -> None:
+    asked, given = read(fields)
+    once, _ = made_ready(asked, ALL, given)
+    twice, told = made_ready(once, ALL, anew(given, once))
+    assert twice.messages == once.messages
+    assert (twice.tools, twice.limits, twice.choice, told) == (once.tools, once.limits, once.choice, [])
+
+
+UNRELATED = [
+    *combinations(["developer", "names", "schemas", "context", "text"], 2),
+    *((one, other) for one in ("alternate", "ids") for other in ("names", "schemas", "max_tokens")),
+    ("results", "schemas"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), UNRELATED)
+@FEW
+@over(fields=requests())
+def test_two_steps_that_have_nothing_in_common_may_be_in_any_order(one: str, other: str, fields: Json) -> None:
+    asked, given = read(fields)
+
+    def after(*names: str) -> Asked:
+        found = asked
+        for name in names:
+            found, _ = STEPS[name](found, ALL[name], given)
+        return found
+
+    assert after(one, other) == after(other, one)
+
+
+@over(fields=requests(), steps=st.sets(st.sampled_from([*STEPS])))
+def test_nothing_that_was_said_is_lost(fields: Json, steps: set[str]) -> None:
+    """Of images a note is left."""
+    body = chat.encoded(chat.request(**fields))
+    exchange = Exchange.open(BY_NAME["openai-chat"], body, AGENT, planner(), "seed")
+    exchange._sending._steps.update({name: ALL[name] for name in steps})
+    sent = json.loads(exchange.request())
+    for entry in fields["messages"]:
+        parts = [entry["content"]] if isinstance(entry["content"], str) else entry["content"]
+        for part in parts:
+            said = part if isinstance(part, str) else part.get("text", "image")
+            repeated = entry["role"] == "tool"  # a second result of one call is none
+            assert repeated or json.dumps(said)[1:-1] in json.dumps(sent["messages"])
+    if not steps:
+        assert exchange.request() == body
+
+
+def turn(number: int, kind: str) -> list[Json]:
+    """What one turn of an agent adds to a conversation; the last of it is not the model's."""
+    call = {"id": "same", "type": "function", "function": {"name": "a.b", "arguments": "{}"}}
+    calls = [{**call, "id": f"functions.read:{number}"}, call]
+    found = [{"role": "tool", "tool_call_id": one["id"], "content": f"found {number}"} for one in calls]
+    called = {"role": "assistant", "content": f"so {number}", "tool_calls": calls}
+    note = {"role": "system", "content": f"note {number}"}
+    said = {"role": "user", "content": [{"type": "text", "text": f"do {number}"}, IMAGE]}
+    return {
+        "asks": [{"role": "assistant", "content": f"done {number}"}, said],
+        "calls": [called, *found],
+        "calls and is told": [called, *found, note],
+        "is interrupted": [called, *found, said],
+        "says nothing": [{"role": "assistant", "content": ""}, said, note],
+        "results late": [called, said, *found],
+    }[kind]
+
+
+KINDS = ["asks", "calls", "calls and is told", "is interrupted", "says nothing", "results late"]
+
+
+@over(kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=10))
+def test_with_every_step_a_turn_begins_the_next_one(kinds: list[str]) -> None:
+    said: list[Json] = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Go."}]
+    before: list[Json] = []
+    for number, kind in enumerate(kinds):
+        said = [*said, *turn(number, kind)]
+        exchange = Exchange.open(
+            BY_NAME["openai-chat"], chat.encoded(chat.request(messages=said)), AGENT, planner(), "seed"
+        )
+        exchange._sending._steps.update(ALL)
+        sent = json.loads(exchange.request())["messages"]
+        assert sent[: max(0, len(before) - 1)] == before[:-1]
+        before = sent

@@ -1,0 +1,123 @@
+"""What a server's refusal teaches, by its words."""
+
+from __future__ import annotations
+
+import pytest
+
+from vtc.exchange.ready.refusals import Lesson, lesson
+
+
+@pytest.mark.parametrize(
+    ("words", "left"),
+    [
+        (
+            "'max_tokens' or 'max_completion_tokens' is too large: 64000. This model's maximum context length is 64001 "
+            "tokens and your request has 24235 input tokens (64000 > 64001 - 24235).",
+            39766,
+        ),
+        (
+            "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens (1000 in the "
+            "messages, 8000 in the completion). Please reduce the length of the messages or completion.",
+            7192,
+        ),
+        (
+            "This model's maximum context length is 4096 tokens. However, your request has 5000 input tokens. Please "
+            "reduce max_tokens.",
+            None,
+        ),
+        ("the request exceeds the available context size (4096 tokens), try increasing it", None),
+        ("max_tokens must be at least 1, got 0", None),
+        ("no such model", None),
+        ("", None),
+    ],
+)
+def test_the_limit_becomes_what_the_server_has_room_for(words: str, left: int | None) -> None:
+    found = lesson(400, words, {})
+    assert (found and found.once) == left
+    assert found is None or found.step == "context"
+
+
+REFUSALS: list[tuple[str, object, str]] = [
+    ("schemas", "grammar", "Failed to initialize samplers: failed to parse grammar"),
+    (
+        "schemas",
+        "grammar",
+        "Unable to generate parser for this template. Automatic parser generation failed: JSON schema",
+    ),
+    ("schemas", "grammar", "JSON schema conversion failed: Pattern must start with '^' and end with '$'"),
+    (
+        "schemas",
+        "plain",
+        "Invalid JSON payload received. Unknown name \"$schema\" at 'tools[0].function_declarations[0]'",
+    ),
+    ("system", "folded", "System message must be at the beginning."),
+    (
+        "developer",
+        True,
+        "messages[0].role: unknown variant `developer`, expected one of `system`",
+    ),
+    ("system", "folded", "Only user, assistant and tool roles are supported!"),
+    ("developer", True, "Unexpected message role."),
+    ("after_results", True, "Unexpected role 'user' after role 'tool'"),
+    ("ids", "alphanumeric9", "Tool call IDs should be alphanumeric strings with length 9!"),
+    ("ids", "alphanumeric9", "Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9."),
+    (
+        "ids",
+        "short",
+        "Invalid 'messages[3].tool_calls[0].id': string too long. Expected maximum length 40",
+    ),
+    ("names", True, "Invalid 'tools[0].function.name': string does not match pattern. Expected '^[a-zA-Z0-9_-]+$'."),
+    (
+        "names",
+        True,
+        "Function name was a.b but must be a-z, A-Z, 0-9, or contain underscores and dashes",
+    ),
+    ("text", True, 'can only concatenate str (not "list") to str'),
+    ("text", True, "json: cannot unmarshal array into Go struct field ChatRequest.messages.content of type string"),
+    ("results", True, "An assistant message with 'tool_calls' must be followed by tool messages responding to each"),
+    ("results", True, "Not the same number of function calls and responses"),
+    ("empty", True, "Assistant message must have either content or tool_calls, but not none."),
+    ("choice", True, "deepseek-reasoner does not support this tool_choice"),
+    ("max_tokens", 8192, "Invalid max_tokens value, the valid range of max_tokens is [1, 8192]"),
+    ("max_tokens", 16384, "max_tokens is too large: 64000. This model supports at most 16384 completion tokens"),
+    ("images", "noted", "image input is not supported - hint: you may need to provide the mmproj"),
+    ("images", "noted", "At most 0 image(s) may be provided in one prompt."),
+    ("images", "noted", "Qwen3-Coder is not a multimodal model"),
+    ("images", "noted", "This model does not support image inputs"),
+    ("thinking", "unsaid", '"llama3.1:8b" does not support thinking'),
+    ("thinking", "unsaid", "Unsupported parameter: 'reasoning_effort' is not supported with this model."),
+    ("thinking", "unsaid", "`temperature` may only be set to 1 when thinking is enabled"),
+    ("prompt", True, "The model produced output that does not match the expected peg-native format"),
+]
+
+
+@pytest.mark.parametrize("status", [400, 500])
+@pytest.mark.parametrize(("step", "value", "words"), REFUSALS, ids=[words[:30] for *_, words in REFUSALS])
+def test_a_refusal_teaches_a_step(step: str, value: object, words: str, status: int) -> None:
+    assert lesson(status, words, {}) == Lesson(step, value)
+    again = lesson(status, words, {step: value})
+    assert again is None or again.step != step
+
+
+def test_a_refusal_may_have_several_reasons() -> None:
+    words = "After the optional system message, conversation roles must alternate user/assistant/user/assistant/..."
+    known: dict[str, object] = {}
+    while found := lesson(400, words, known):
+        known[found.step] = found.value
+    assert known == {"system": "folded", "alternate": True, "after_results": True}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        *("image_url is not valid", "the image could not be decoded", "no such model", "Internal server error"),
+        *("The file names.py does not exist", "tool_choice requires --enable-auto-tool-choice"),
+    ],
+)
+def test_other_errors_teach_nothing(words: str) -> None:
+    assert lesson(400, words, {}) is None
+
+
+@pytest.mark.parametrize("status", [401, 404, 429, 503])
+def test_no_step_helps_against_errors_that_are_not_about_the_request(status: int) -> None:
+    assert lesson(status, "This model does not support image inputs", {}) is None

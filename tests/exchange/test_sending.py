@@ -1,0 +1,432 @@
+"""Requests to servers that refuse what they cannot take: asked again with what each refusal teaches, then at once."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from tests.apis import chat, pairs
+from tests.apis.shapes import asked
+from tests.exchange.ready.servers import RULES, until_taken
+from tests.exchange.ready.steps import BY_NAME
+from tests.exchanges import AGENT, fed, planner
+from vtc.events import Tool
+from vtc.exchange import Exchange
+from vtc.exchange.sending import MOST_ASKED
+from vtc.profiles.memory import EXPIRES, Memory
+
+type Json = dict[str, Any]
+
+
+def function(name: str = "read", /, **properties: Any) -> Json:
+    schema = {"type": "object", "properties": properties or {"filePath": {"type": "string"}}, "required": []}
+    return {"type": "function", "function": {"name": name, "description": "Does.", "parameters": schema}}
+
+
+def call(id_: str, name: str = "read") -> Json:
+    made = {"id": id_, "type": "function", "function": {"name": name, "arguments": '{"filePath": "/a"}'}}
+    return {"role": "assistant", "content": None, "tool_calls": [made]}
+
+
+def result(id_: str, text: str = "found") -> Json:
+    return {"role": "tool", "tool_call_id": id_, "content": text}
+
+
+def user(text: Any) -> Json:
+    return {"role": "user", "content": text}
+
+
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+SYSTEM = {"role": "system", "content": "note"}
+LISTED = [{"type": "text", "text": "two"}, {"type": "text", "text": "parts"}]
+NARROW = [
+    function("fetch", url={"type": "string", "pattern": "^(?!x).*$"}, any={"description": "No type."}),
+    function("create", body={"type": "string", "maxLength": 65536}, of={"$ref": "https://example.com/other"}),
+]
+ASKED: dict[str, tuple[str, Json]] = {
+    "system amid": ("system first", {"messages": [user("one"), {"role": "system", "content": "note"}, user("two")]}),
+    "developer": ("system first", {"messages": [{"role": "developer", "content": "Be brief."}, user("one")]}),
+    "developer amid": ("system first", {"messages": [user("one"), {"role": "developer", "content": "note"}]}),
+    "two users": ("mistral", {"messages": [user("one"), user("two")]}),
+    "user after result": ("mistral", {"messages": [user("one"), call("123456789"), result("123456789"), user("two")]}),
+    "foreign ids": ("mistral", {"messages": [user("one"), call("toolu_01ABC"), result("toolu_01ABC")]}),
+    "three rules": (
+        "mistral",
+        {"messages": [user("one"), user("two"), call("123456789"), result("123456789"), SYSTEM]},
+    ),
+    "gemma": ("gemma", {"messages": [user("one"), user(LISTED)]}),
+    "lists": ("no empty turn", {"messages": [user(LISTED)]}),
+    "an empty turn": ("no empty turn", {"messages": [user("one"), {"role": "assistant", "content": ""}, user("two")]}),
+    "schemas": ("grammar", {"tools": NARROW}),
+    "strange names": ("deepseek", {"tools": [function("a.b/c"), function("x" * 80)]}),
+    "images": ("deepseek", {"messages": [user([{"type": "text", "text": "one"}, IMAGE])]}),
+    "too long a reply": ("deepseek", {"max_tokens": 64000}),
+    "all of DeepSeek": (
+        "deepseek",
+        {"messages": [{"role": "developer", "content": "x"}], "max_tokens": 64000, "tools": [function("a.b")]},
+    ),
+    "user after result at Mistral": ("mistral's API", {"messages": [user("one"), call("a"), result("a"), user("two")]}),
+    "results elsewhere": ("order", {"messages": [user("one"), call("a"), user("two"), result("a")]}),
+    "a result of no call": ("order", {"messages": [user("one"), result("a", "lost")]}),
+    "lists for Ollama": ("strings", {"messages": [user(LISTED)]}),
+}
+
+
+def opened(
+    memory: Memory | None = None, client: str = "openai-chat", settings: Json | None = None, **fields: Any
+) -> Exchange:
+    return Exchange.open(BY_NAME[client], asked(client, **fields), AGENT, planner(**settings or {}), "seed", memory)
+
+
+def texts(body: Json) -> str:
+    return json.dumps(body["messages"], ensure_ascii=False)
+
+
+@pytest.mark.parametrize("case", ASKED)
+def test_a_refused_request_is_asked_until_it_is_taken_and_the_next_one_at_once(case: str) -> None:
+    rule, fields = ASKED[case]
+    memory = Memory()
+    first = until_taken(opened(memory, **fields), RULES[rule])
+    assert 1 < len(first) <= MOST_ASKED
+    for word in ("one", "two", "parts", "note", "lost", "found", "Be brief."):
+        assert (word in texts(first[0])) == (word in texts(first[-1]))
+    (again,) = until_taken(opened(memory, **fields), RULES[rule])
+    assert again == first[-1]
+
+
+EVERYTHING = [
+    user("one"),
+    user("two"),
+    call("toolu_1"),
+    result("toolu_1"),
+    SYSTEM,
+    {"role": "developer", "content": "x"},
+]
+
+
+@pytest.mark.parametrize(
+    ("rule", "settings", "fields"),
+    [
+        ("mistral", {"model": "mistral", "server": "vllm"}, {"messages": EVERYTHING}),
+        ("mistral's API", {"server": "mistral"}, {"messages": EVERYTHING}),
+        ("gemma", {"model": "gemma", "server": "vllm"}, {"messages": [user("one"), SYSTEM, user("two")]}),
+        ("system first", {"model": "qwen3.5", "server": "vllm"}, {"messages": EVERYTHING}),
+        ("grammar", {"server": "llama.cpp"}, {"tools": NARROW}),
+        ("grammar", {"server": "lm-studio"}, {"tools": NARROW}),
+        ("deepseek", {"server": "deepseek"}, {"messages": EVERYTHING, "tools": [function("a.b")]}),
+    ],
+)
+def test_a_profile_knows_what_its_server_refuses(rule: str, settings: Json, fields: Json) -> None:
+    assert len(until_taken(opened(settings=settings, **fields), RULES[rule])) == 1
+
+
+@pytest.mark.parametrize(
+    "server", ["hosted", "vllm", "sglang", "llama.cpp", "lm-studio", "ollama", "mistral", "deepseek"]
+)
+def test_a_request_of_which_a_server_takes_all_is_the_very_bytes(server: str) -> None:
+    fields = {"messages": [SYSTEM, user("one"), call("123456789"), result("123456789")], "tools": [function()]}
+    exchange = opened(settings={"server": server}, **fields)
+    exchange.report.request.clear()
+    came = json.loads(asked("openai-chat", **fields))
+    assert exchange.plan.request.set or exchange.request() == asked("openai-chat", **fields)
+    assert {**json.loads(exchange.request()), **exchange.plan.request.set} == {**came, **exchange.plan.request.set}
+    assert not exchange.report.request
+
+
+@pytest.mark.parametrize("case", ASKED)
+def test_what_no_server_refuses_is_the_very_bytes(case: str) -> None:
+    """A server that takes it all, though the one before it taught the same client much."""
+    memory = Memory()
+    _, fields = ASKED[case]
+    assert opened(memory, **fields).request() == asked("openai-chat", **fields)
+
+
+def test_what_was_taught_changes_nothing_where_nothing_is_of_that() -> None:
+    memory = Memory()
+    for rule, fields in ASKED.values():
+        until_taken(opened(memory, **fields), RULES[rule])
+    plain: Json = {
+        "messages": [{"role": "system", "content": "s"}, user("one"), {"role": "assistant", "content": "two"}]
+    }
+    assert opened(memory, **plain).request() == asked("openai-chat", **plain)
+
+
+def test_what_was_taught_is_told_and_forgotten_after_a_day() -> None:
+    now = [0.0]
+    memory = Memory(clock=lambda: now[0])
+    rule, fields = ASKED["schemas"]
+    exchange = opened(memory, **fields)
+    until_taken(exchange, RULES[rule], status=500)
+    told = ", ".join(exchange.report.request)
+    assert "2 schemas simplified (fetch: pattern, no type; create: maxLength, $ref, no type)" in told
+    assert "done at once from now on: schemas" in told
+    now[0] = EXPIRES - 1
+    assert "the server refused requests without: schemas" in opened(memory, **fields).plan.why
+    now[0] = EXPIRES + 1
+    assert opened(memory, **fields).request() == asked("openai-chat", **fields)
+
+
+def test_what_did_not_help_is_not_kept() -> None:
+    memory = Memory()
+    _, fields = ASKED["schemas"]
+    exchange = opened(memory, **fields)
+    exchange.request()
+    assert exchange.again(b'{"error": "failed to parse grammar"}', 400) is not None
+    assert exchange.again(b'{"error": "failed to parse grammar"}', 400) is None
+    assert opened(memory, **fields).request() == asked("openai-chat", **fields)
+
+
+def test_another_client_is_taught_by_its_own_refusals() -> None:
+    memory = Memory()
+    rule, fields = ASKED["schemas"]
+    until_taken(opened(memory, **fields), RULES[rule])
+    from dataclasses import replace
+
+    other = replace(AGENT, headers={"authorization": "Bearer other"})
+    exchange = Exchange.open(BY_NAME["openai-chat"], asked("openai-chat", **fields), other, planner(), "seed", memory)
+    assert exchange.request() == asked("openai-chat", **fields)
+
+
+@pytest.mark.parametrize("client", ["anthropic-messages", "openai-responses", "ollama-chat"])
+def test_clients_of_other_apis_are_asked_for_again_alike(client: str) -> None:
+    memory, settings = Memory(), {"upstream_api": ("openai-chat",)}
+    tools = BY_NAME["openai-chat"].request(chat.encoded(chat.request(tools=NARROW))).tools
+    declared = [BY_NAME[client].make_request(asked(client), "")._declaration(one) for one in tools]  # type: ignore[attr-defined]
+    assert len(until_taken(opened(memory, client, settings, tools=declared), RULES["grammar"])) == 2
+    assert len(until_taken(opened(memory, client, settings, tools=declared), RULES["grammar"])) == 1
+
+
+def test_a_call_is_fitted_to_the_whole_schema() -> None:
+    """Though the server was told a simpler one."""
+    count = {"anyOf": [{"type": "integer"}, {"type": "null"}], "maximum": 5}
+    exchange = opened(settings={"server": "llama.cpp"}, tools=[function("count", n=count)])
+    sent = json.loads(exchange.request())["tools"][0]["function"]["parameters"]["properties"]["n"]
+    assert sent == {"type": "integer", "description": "(maximum: 5)"}
+    body = chat.encoded(
+        chat.completion(None, "tool_calls", message=_calling("count", '{"n": "null"}')),
+    )
+    (found,) = json.loads(exchange.body(body))["choices"][0]["message"]["tool_calls"]
+    assert json.loads(found["function"]["arguments"]) == {"n": None}
+
+
+def _calling(name: str, arguments: str) -> Json:
+    entry = {"id": "call_1", "type": "function", "function": {"name": name, "arguments": arguments}}
+    return {"role": "assistant", "content": None, "tool_calls": [entry]}
+
+
+# Names that are shortened
+
+
+LONG = "mcp__" + "x" * 80
+WIRE = f"{LONG[:55]}_"
+
+
+def shortened(**fields: Any) -> tuple[Exchange, str]:
+    exchange = opened(settings={"server": "deepseek"}, tools=[function(LONG)], **fields)
+    (tool,) = json.loads(exchange.request())["tools"]
+    assert tool["function"]["name"].startswith(WIRE)
+    return exchange, tool["function"]["name"]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("form", ["call", "text"])
+def test_a_tool_whose_name_was_shortened_is_called_by_its_own(stream: bool, form: str) -> None:
+    exchange, wire = shortened(stream=stream)
+    text = f'<tool_call>\n{{"name": "{wire}", "arguments": {{"filePath": "/a"}}}}\n</tool_call>'
+    calls = [(wire, {"filePath": "/a"})] if form == "call" else []
+    said = [] if calls else [text]
+    if stream:
+        body = pairs.streamed("openai-chat", said, calls)
+        went = fed(exchange.stream(), *(body[at : at + 7] for at in range(0, len(body), 7)))
+    else:
+        went = exchange.body(pairs.whole("openai-chat", "".join(said), calls))
+    assert pairs.read("openai-chat", went, stream=stream).calls == ((LONG, '{"filePath": "/a"}'),)
+
+
+def test_names_are_the_same_in_history_and_in_the_choice() -> None:
+    choice = {"type": "function", "function": {"name": LONG}}
+    exchange, wire = shortened(messages=[user("one"), call("a", LONG), result("a")], tool_choice=choice)
+    body = json.loads(exchange.request())
+    assert body["messages"][1]["tool_calls"][0]["function"]["name"] == wire
+    assert body["tool_choice"]["function"]["name"] == wire
+
+
+# The choice of a tool
+
+
+@pytest.mark.parametrize(
+    ("choice", "left", "line"),
+    [
+        ("none", [], "no tools offered"),
+        ({"type": "function", "function": {"name": "write"}}, ["write"], "said in the prompt"),
+        ("required", ["read", "write"], "tool_choice required: said in the prompt"),
+        ("auto", ["read", "write"], ""),
+    ],
+)
+def test_a_choice_that_a_server_does_not_heed_is_carried_out_here(choice: Any, left: list[str], line: str) -> None:
+    exchange = opened(settings={"server": "ollama"}, tools=[function("read"), function("write")], tool_choice=choice)
+    body = json.loads(exchange.request())
+    assert [one["function"]["name"] for one in body.get("tools", [])] == left
+    assert ("tool_choice" in body) == (not line)
+    assert line in ", ".join(exchange.report.request)
+
+
+# The window
+
+
+def windowed(tmp: Any, context: int = 65536) -> Callable[..., Exchange]:
+    from vtc.profiles.loader import builtin_directory, load
+    from vtc.profiles.planner import Planner
+    from vtc.profiles.settings import Settings
+
+    (tmp / "mine.yaml").write_text(f"kind: server\nname: mine\nmatch: {{}}\nready: {{context: {context}}}\n")
+    profiles = load([builtin_directory(), tmp])
+
+    def opened_(client: str, server: str, **fields: Any) -> Exchange:
+        settings = Settings(server="mine", upstream_api=(server,))
+        return Exchange.open(BY_NAME[client], asked(client, **fields), AGENT, Planner(profiles, settings), "seed")
+
+    return opened_
+
+
+@pytest.mark.parametrize("client", pairs.NAMES)
+def test_ollamas_own_api_is_told_the_window(client: str, tmp_path: Any) -> None:
+    body = json.loads(windowed(tmp_path)(client, "ollama-chat").request())
+    assert (body["options"]["num_ctx"], body["truncate"]) == (65536, False)
+
+
+def test_a_window_that_the_client_says_stays(tmp_path: Any) -> None:
+    exchange = windowed(tmp_path)("ollama-chat", "ollama-chat", options={"num_ctx": 8192, "temperature": 0})
+    assert json.loads(exchange.request())["options"] == {"num_ctx": 8192, "temperature": 0}
+
+
+def test_a_limit_beyond_the_window_is_lowered_at_once_after_a_refusal() -> None:
+    memory = Memory()
+
+    def serve(body: Json) -> str:
+        if body["max_tokens"] + 100 <= 32768:
+            return ""
+        return (
+            f"'max_tokens' or 'max_completion_tokens' is too large: {body['max_tokens']}. This model's maximum context "
+            "length is 32768 tokens and your request has 100 input tokens"
+        )
+
+    assert [one["max_tokens"] for one in until_taken(opened(memory, max_tokens=64000), serve)] == [64000, 32668]
+    (body,) = until_taken(opened(memory, max_tokens=64000), serve)
+    assert 32768 / 2 < body["max_tokens"] < 32768
+    assert opened(memory, max_tokens=1000).request() == asked("openai-chat", max_tokens=1000)
+
+
+FULL = b'{"error":{"code":400,"message":"request (5000 tokens) exceeds the available context size (4096 tokens), try"}}'
+
+
+@pytest.mark.parametrize("client", pairs.NAMES)
+@pytest.mark.parametrize("server", ["openai-chat", "same"])
+def test_a_full_window_is_the_error_that_the_client_knows(client: str, server: str) -> None:
+    exchange = opened(client=client, settings={"upstream_api": (server,)})
+    exchange.request()
+    status, body = exchange.failed(FULL, 500) or (0, b"")
+    error = json.loads(body)["error"]
+    message = error if client == "ollama-chat" else error["message"]
+    assert status == 400
+    assert message.startswith("prompt is too long: 5000 tokens > 4096 maximum")
+    if client.startswith("openai"):
+        assert error["code"] == "context_length_exceeded"
+    if client == "anthropic-messages":
+        assert error["type"] == "invalid_request_error"
+
+
+def test_errors_of_hosted_apis_stay() -> None:
+    exchange = opened(settings={"server": "hosted"})
+    exchange.request()
+    assert exchange.failed(FULL, 400) is None
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("tokens", "line"), [(2050, "the server cut the prompt: it read 2050 tokens of 60 KB"), (15000, "")]
+)
+def test_a_prompt_that_the_server_cut_is_told(stream: bool, tokens: int, line: str) -> None:
+    exchange = opened(stream=stream, messages=[user("word " * 12000)])
+    exchange.request()
+    usage = {"prompt_tokens": tokens, "completion_tokens": 1, "total_tokens": tokens + 1}
+    if stream:
+        frames = [
+            chat.ROLE,
+            *chat.said("Hi"),
+            chat.chunk({}, "stop"),
+            chat.frame({**pairs.USAGE, "id": "x", "usage": usage}),
+        ]
+        fed(exchange.stream(), *frames, chat.DONE)
+    else:
+        exchange.body(chat.encoded({**chat.completion("Hi"), "usage": usage}))
+    told = ", ".join(exchange.report.request)
+    assert (line in told) if line else ("cut" not in told)
+
+
+# A server that cannot read its own model's calls
+
+
+def test_after_a_call_that_the_server_could_not_read_the_tools_stand_in_the_prompt() -> None:
+    memory = Memory()
+    exchange = opened(memory)
+    assert b'"tools"' in exchange.request()
+    words = "The model produced output that does not match the expected peg-native format"
+    assert exchange.again(json.dumps({"error": {"code": 500, "message": words}}).encode(), 500) is None
+    assert "tools stand in the prompt" in ", ".join(exchange.report.request)
+    body = json.loads(opened(memory).request())
+    assert "tools" not in body
+    assert "filePath" in texts(body)
+
+
+# Ten turns
+
+
+@pytest.mark.parametrize("server", ["llama.cpp", "mistral", "deepseek", "ollama", "vllm"])
+@pytest.mark.parametrize("client", ["openai-chat", "anthropic-messages", "openai-responses"])
+def test_with_the_steps_of_a_server_a_turn_begins_the_next_one(server: str, client: str) -> None:
+    from tests.apis.test_crossing import turns
+
+    settings = {"server": server, "upstream_api": ("openai-chat",), "model": "mistral"}
+    bodies = [json.loads(opened(client=client, settings=settings, **fields).request()) for fields in turns(client)]
+    for before, after in pairwise(bodies):
+        assert after["messages"][: len(before["messages"]) - 1] == before["messages"][:-1]
+        assert after["tools"] == before["tools"]
+
+
+# Clients of a server's own API
+
+
+@pytest.mark.parametrize(("server", "left"), [("vllm", 1), ("llama.cpp", 1), ("hosted", 2)])
+def test_claude_codes_billing_line_goes_to_its_own_server_alone(server: str, left: int) -> None:
+    line = {"type": "text", "text": "x-anthropic-billing-header: cc_version=2.1.5; cch=65abc;"}
+    prompt = {"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}
+    exchange = opened(client="anthropic-messages", settings={"server": server}, system=[line, prompt])
+    body = json.loads(exchange.request())
+    assert body["system"] == [line, prompt][2 - left :]
+    came = json.loads(asked("anthropic-messages", system=[line, prompt]))
+    assert {key: one for key, one in body.items() if key in came and key != "system"} == {
+        key: one for key, one in came.items() if key != "system"
+    }
+
+
+@pytest.mark.parametrize("client", ["anthropic-messages", "openai-responses"])
+def test_schemas_and_names_are_mended_in_every_api(client: str) -> None:
+    memory, settings = Memory(), {"server": "llama.cpp"}
+    make = BY_NAME[client].make_request(asked(client), "")._declaration  # type: ignore[attr-defined]
+    schema = {"type": "object", "properties": {"p": {"type": "string", "pattern": "a"}}}
+    declared = [{**make(Tool("a/b", "Does.", schema)), "own": 1}, {**make(Tool("plain", "Does.", {"type": "object"}))}]
+    came = json.loads(asked(client, tools=declared))["tools"]
+    exchange = opened(memory, client, settings, tools=declared)
+    exchange._sending._steps["names"] = True
+    first, second = json.loads(exchange.request())["tools"]
+    key = "input_schema" if client == "anthropic-messages" else "parameters"
+    assert first == {**came[0], "name": "a_b", key: {"type": "object", "properties": {"p": PATTERN}}}
+    assert second["name"] == "plain"
+
+
+PATTERN = {"type": "string", "description": "(pattern: a)"}

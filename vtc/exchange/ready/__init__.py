@@ -1,0 +1,73 @@
+"""A request made ready for a server that would refuse it, or lose a part of it: small steps in one order.
+
+    request -> billing -> developer -> … -> max_tokens -> what the server is sent
+
+A step is a function of its own module. It changes only what a server with its key cannot take, and returns the very
+request where there is nothing of that; done twice it changes nothing more. What turn n was given, turn n + 1 is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from vtc.events import Asked
+from vtc.exchange.ready.alternate import alternate
+from vtc.exchange.ready.billing import billing
+from vtc.exchange.ready.choice import choice
+from vtc.exchange.ready.context import context, max_tokens
+from vtc.exchange.ready.developer import developer
+from vtc.exchange.ready.empty import empty
+from vtc.exchange.ready.given import Given, Step
+from vtc.exchange.ready.ids import ids
+from vtc.exchange.ready.images import images
+from vtc.exchange.ready.names import names
+from vtc.exchange.ready.results import after_results, results
+from vtc.exchange.ready.schemas import schemas
+from vtc.exchange.ready.something import something
+from vtc.exchange.ready.system import system
+from vtc.exchange.ready.text import text
+from vtc.exchange.ready.thinking import thinking
+from vtc.exchange.ready.turns import turns
+
+STEPS: Mapping[str, Step] = {
+    "billing": billing,
+    "developer": developer,
+    "images": images,
+    "system": system,
+    "empty": empty,
+    "turns": turns,
+    "ids": ids,
+    "results": results,
+    "after_results": after_results,
+    "alternate": alternate,
+    "text": text,
+    "choice": choice,
+    "thinking": thinking,
+    "something": something,
+    "schemas": schemas,
+    "names": names,
+    "context": context,
+    "max_tokens": max_tokens,
+}
+"""By the keys of profiles (`profiles/ready.py`), in their order: results are found by ids, and what was folded or put
+in order may have become a neighbour of its own role, and a note is a text."""
+BRIDGED: Mapping[str, Any] = {
+    **dict.fromkeys(("billing", "empty", "turns", "results", "alternate", "text", "names", "something"), True),
+    "system": "folded",
+    "ids": "short",
+}
+"""What is done to each request for a server of another API, unless a profile says otherwise."""
+
+
+def made_ready(asked: Asked, steps: Mapping[str, Any], given: Given) -> tuple[Asked, list[str]]:
+    """Take the steps, by name and value, in order; return the same request if none changes it. And what to tell."""
+    lines: list[str] = []
+    for name, step in STEPS.items():
+        if value := steps.get(name):
+            asked, line = step(asked, value, given)
+            lines += [line] if line else []
+    return asked, lines
+
+
+__all__ = ["BRIDGED", "STEPS", "Callable", "Given", "made_ready"]

@@ -1,0 +1,184 @@
+"""What a server's refusal teaches: by its message, whatever its status, the step without which it was refused.
+
+The words are those of vLLM, SGLang, llama.cpp, LM Studio, Ollama, Mistral, DeepSeek, of chat templates and of hosted
+APIs (threads of theirs and of their clients, to 2026).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from vtc.profiles.planner import PROMPT
+
+_NOT_OF_THE_REQUEST = (401, 402, 403, 404, 405, 408, 429, 502, 503, 504)
+"""Statuses of what no other request would mend."""
+_WINDOW = re.compile(r"(?:context (?:length|window|size)|n_ctx)\D{0,40}(\d{3,8})", re.I)
+_INPUT = re.compile(
+    r"(\d{1,8}) (?:input tokens|(?:tokens )?in the (?:input|messages|prompt))"
+    r"|(?:prompt|input)\D{0,30}?(\d{1,8}) tokens",
+    re.I,
+)
+_LIMIT = re.compile(r"max_(?:completion_|output_)?tokens|completion tokens|in the completion", re.I)
+_LEAST = re.compile(r"below (?:the )?minimum.{0,40}?(?:>=|least) ?(\d{1,4})\b", re.I)
+_MOST = re.compile(
+    r"range of max_tokens is \[\d+, ?(\d+)\]|max_tokens: \d+ > (\d+)|max_(?:completion_|output_)?tokens\W.{0,60}"
+    r"(?:less than or equal to|at most|maximum(?: allowed)?(?: value)?(?: of| is)?|<=) ?[`'\"]?(\d+)",
+    re.I,
+)
+
+
+def _words(*patterns: str) -> re.Pattern[str]:
+    return re.compile("|".join(patterns), re.I | re.S)
+
+
+_ROWS: tuple[tuple[str, Any, re.Pattern[str]], ...] = (
+    (PROMPT, True, _words(r"peg-native format")),
+    (
+        "schemas",
+        "grammar",
+        _words(
+            r"(?:failed to|error) pars(?:e|ing) grammar",
+            r"Unable to generate parser for this template",
+            r"pattern must start with '\^'",
+            r"number of repetitions exceeds|repeated multiplied by the new repetition",
+            r"JSON schema conversion failed|Unrecognized schema",
+            r"(?:grammar|json.?schema).{0,60}(?:not supported|unsupported|invalid|could not be compiled)",
+        ),
+    ),
+    ("schemas", "plain", _words(r"Unknown name \W*(?:\$schema|additionalProperties|const|pattern|format|\$ref)")),
+    (
+        "system",
+        "folded",
+        _words(
+            r"system.{0,12} message.{0,20} (?:must|should) be (?:at the beginning|(?:the )?first)",
+            r"Only the first message can (?:be|have).{0,20}system",
+            r"Unexpected role '?system'?|roles must alternate",
+            r"Only user, (?:assistant|system)[\w, ]* roles are supported",
+        ),
+    ),
+    (
+        "developer",
+        True,
+        _words(
+            r"unknown variant `developer`",
+            r"developer.{0,40}(?:not one of|is not|unsupported|invalid)",
+            r"(?:unknown|unexpected|invalid|unsupported) (?:message )?role\W{1,3}developer",
+            r"Unexpected message role",
+            r"Only user, (?:assistant|system)[\w, ]* roles are supported",
+        ),
+    ),
+    ("alternate", True, _words(r"roles must alternate", r"alternate between .{0,12}user")),
+    ("after_results", True, _words(r"Unexpected role '?user'? after role '?tool'?", r"roles must alternate")),
+    (
+        "ids",
+        "alphanumeric9",
+        _words(r"nine alphanumeric", r"alphanumeric strings with length 9", r"a-z, A-Z, 0-9, with a length of 9"),
+    ),
+    (
+        "ids",
+        "short",
+        _words(
+            r"(?:tool_calls\W+\d+\W+id|call_id|input\[\d+\]\.(?:call_)?id)\W.{0,30}(?:too long|maximum length|pattern)"
+        ),
+    ),
+    (
+        "names",
+        True,
+        _words(
+            r"function\W{1,3}name\W.{0,80}(?:pattern|too long|maximum length|a-z)",
+            r"Function name was .{0,100}must be",
+            r"tools?\W{1,3}\d+\W.{0,30}name\W.{0,60}(?:pattern|too long|at most 64)",
+        ),
+    ),
+    (
+        "text",
+        True,
+        _words(
+            r"can only concatenate str",
+            r"unsupported operand type\(s\) for \+",
+            r"cannot unmarshal array into Go struct field .{0,40}content",
+            r"content\W.{0,40}(?:must be|expected) a? ?string",
+            r"expected (?:a )?string.{0,20} got (?:a )?list",
+        ),
+    ),
+    (
+        "results",
+        True,
+        _words(
+            r"must be followed by tool messages",
+            r"must be a response to a prece+ding message with '?tool_calls",
+            r"Not the same number of function calls and responses",
+            r"tool_call_id .{0,60}not found",
+            r"`tool_use` ids were found without|unexpected `tool_use_id`",
+            r"No tool (?:output|call) found for",
+            r"Unexpected role '?tool'? after role",
+        ),
+    ),
+    (
+        "empty",
+        True,
+        _words(
+            r"must have either content or tool_calls",
+            r"content.{0,30}(?:must not|cannot) be empty",
+            r"all messages must have non-empty content|message.{0,20}must not be empty",
+        ),
+    ),
+    (
+        "choice",
+        True,
+        _words(
+            r"does not support (?:this|required|the)? ?tool_choice",
+            r"tool_choice.{0,40}(?:not supported|unsupported)",
+            r"only .?auto.? is supported for tool_choice",
+        ),
+    ),
+    (
+        "images",
+        "noted",
+        _words(
+            r"(?:image|vision|multi-?modal).{0,60}(?:not|n't|un)\s?(?:be )?(?:support|allow|accept|enabled)",
+            r"(?:not|n't) (?:support|accept|have|take).{0,40}(?:image|vision|multi-?modal)",
+            r"unknown variant `image_url`|not a multi-?modal|at most 0 image",
+        ),
+    ),
+    (
+        "thinking",
+        "unsaid",
+        _words(
+            r"(?:think|reasoning|effort|encrypted content).{0,80}(?:not|n't|un)\s?(?:be )?"
+            r"(?:support|allow|accept|enabled)"
+            r"|(?:not|n't|un)\s?(?:support|recogni).{0,60}(?:think|reasoning|effort)"
+            r"|when thinking is enabled|'enabled' or 'disabled'"
+        ),
+    ),
+)
+"""The first that fits and is not known yet counts; where it changes nothing, the next."""
+
+
+class Lesson(NamedTuple):
+    """The step that a refusal teaches, by name and value."""
+
+    step: str
+    value: Any
+    once: int | None = None
+    """For this request the limit on its reply: so many tokens are left."""
+
+
+def lesson(status: int, words: str, known: Mapping[str, Any]) -> Lesson | None:
+    """Read a server's refusal; None if it teaches nothing but what is `known`: steps that were taken."""
+    if status in _NOT_OF_THE_REQUEST:
+        return None
+    window, given = _WINDOW.search(words), _INPUT.search(words)
+    if window and given and _LIMIT.search(words):
+        # What is left is known for this request; for others it is estimated.
+        left = int(window[1]) - int(given[1] or given[2])
+        return Lesson("context", int(window[1]), left) if left > 0 else None
+    least = _LEAST.search(words)
+    if least and _LIMIT.search(words):
+        return Lesson("max_tokens", False, int(least[1]))
+    if (most := _MOST.search(words)) and (found := next(filter(None, most.groups()), None)):
+        return Lesson("max_tokens", int(found)) if known.get("max_tokens") != int(found) else None
+    rows = ((step, value) for step, value, pattern in _ROWS if pattern.search(words) and known.get(step) != value)
+    return next((Lesson(step, value) for step, value in rows), None)

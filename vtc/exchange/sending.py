@@ -1,0 +1,106 @@
+"""The request as it is sent: in the server's API, ready for the server, and once more after each refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from vtc.apis import Api, Request
+from vtc.apis.base import FULL
+from vtc.apis.crossing import Names
+from vtc.events import Failure, Message
+from vtc.exchange import request as outgoing
+from vtc.exchange.ready import BRIDGED, Given
+from vtc.exchange.ready.context import size
+from vtc.exchange.ready.refusals import lesson
+from vtc.exchange.ready.window import LEAST, PLAIN, cut, full
+from vtc.exchange.way import Way
+from vtc.profiles.plan import Plan
+from vtc.profiles.planner import PROMPT
+from vtc.reporting import hints
+from vtc.reporting.report import Report
+
+MOST_ASKED = 4
+"""Requests in the place of one, as the server refuses one after the other."""
+WORDS = 2000
+"""Characters of a server's error that are looked at."""
+
+
+class Sending:
+    """Encodes one request, with the steps that its server needs."""
+
+    def __init__(
+        self, client: Api, server: Api, request: Request, body: bytes, plan: Plan, way: Way, report: Report, origin: str
+    ) -> None:
+        """`origin` is the server, whose own past reasoning it is told."""
+        self._server = server
+        self._crosses = server is not client
+        self._request = request
+        self._body = body
+        self._plan = plan
+        self._way = way
+        self._report = report
+        self._origin = origin
+        self._steps: dict[str, Any] = {**(BRIDGED if self._crosses else {}), **plan.request.ready}
+        if self._crosses and not server.demands:
+            self._steps["choice"] = True
+        self._lessons: dict[str, Any] = {}
+        """What the server taught while it was asked again."""
+        self._last = 0
+        """The hash of what it was sent last."""
+
+    def encoded(self, messages: Sequence[Message] | None) -> bytes:
+        """Encode the request, with these messages or its own."""
+        plan, request, model = self._plan.request, self._request, self._plan.server_model
+        given = Given(request, self._server, Names(request.declared if self._steps.get("names") else ()))
+        if self._crosses:
+            went = outgoing.crossed(request, plan, messages, model, self._steps, given, self._origin)
+        else:
+            went = outgoing.encoded(request, self._body, plan, messages, model, self._steps, given)
+        self._way.names = given.names if given.names.changed else None
+        if not plan.as_is:
+            sent = size(request.messages if messages is None else messages, plan.offered)
+            self._way.counted = partial(self._counted, sent) if sent > LEAST * PLAIN else None
+        self._report.request += [line for line in went.told if line not in self._report.request]
+        self._last = hash(went.body)
+        return went.body
+
+    def _counted(self, size: int, tokens: int) -> None:
+        """Take note of the tokens that the server counted of a prompt of so many bytes."""
+        window = self._steps.get("context")
+        told = cut(tokens, size, window if isinstance(window, int) else None)
+        if told and told not in self._report.request:
+            self._report.request.append(told)
+
+    def again(self, messages: Sequence[Message] | None, error: bytes, status: int) -> bytes | None:
+        """Encode it with one more step, by the server's error; None if that teaches none, or changes nothing."""
+        words, last, before = hints.words_of(error, WORDS), self._last, [*self._report.request]
+        while found := lesson(status, words, self._steps):
+            if found.step == PROMPT:
+                self._plan.request.lessons.learn({PROMPT: True})
+                told = "the server could not read what its model called: from now on the tools stand in the prompt"
+                self._report.request.append(told)
+                return None
+            self._steps[found.step if found.once is None else "max_tokens"] = found.once or found.value
+            went = self.encoded(messages)
+            if self._last != last:
+                self._lessons[found.step] = found.value
+                return went
+            self._report.request[:] = before
+            if found.once is not None:
+                break
+        return None
+
+    def learned(self) -> None:
+        """Take note that the server took it with what its refusals taught."""
+        self._plan.request.lessons.learn(self._lessons)
+        steps = ", ".join(self._lessons)
+        self._report.request.append(f"asked again, as the server refused it; done at once from now on: {steps}")
+
+    def full(self, error: bytes, status: int) -> Failure | None:
+        """Read the error of a prompt that is too long; None if it is another, or the client's API says it so itself."""
+        words = error[: 4 * WORDS].decode(errors="replace")
+        if not self._crosses and (self._plan.request.as_is or FULL in words or "prompt is too long: " in words):
+            return None
+        return full(status, words, hints.words_of(error), len(self._body))
