@@ -166,6 +166,17 @@ class Request(ABC):
         """The media of a message that stand beside its content."""
         return ()
 
+    @abstractmethod
+    def has_thoughts(self, message: Message) -> bool:
+        """True if a past message of the model's holds what it thought, be it encrypted."""
+
+    @abstractmethod
+    def with_thoughts(self, message: Message, field: str) -> Message:
+        """Write the `reasoning` of a past message, which its own object lacks, into that.
+
+        `field` is where servers of chat completions want it.
+        """
+
     def failed(self, message: Message) -> bool:
         """True for a result that is an error."""
         return False

@@ -39,11 +39,16 @@ type System = Literal["folded", "kept", "first"]
 changes the beginning of the prompt."""
 
 
+type Field = Literal["reasoning_content", "reasoning"]
+"""Where servers of chat completions want the reasoning of a past message."""
+FIELDS: tuple[Field, ...] = ("reasoning_content", "reasoning")
+
+
 class Wants(NamedTuple):
     """What servers of one API want in several ways."""
 
     system: System = "folded"
-    thoughts: str = "reasoning_content"
+    thoughts: Field = "reasoning_content"
     """The field of a past message in which its reasoning stands."""
 
 
@@ -326,5 +331,9 @@ def _joined(role: str, messages: Sequence[Message], between: str) -> Message:
             parts[-1] += between + part
         else:
             parts.append(part)
-    reasoning = "\n".join(one.reasoning for one in messages if one.reasoning)
-    return Message(role, tuple(parts), tuple(call for one in messages for call in one.calls), reasoning=reasoning)
+    thoughts = [one for one in messages if one.reasoning]
+    calls = tuple(call for one in messages for call in one.calls)
+    reasoning = "\n".join(one.reasoning for one in thoughts)
+    return Message(
+        role, tuple(parts), calls, reasoning=reasoning, seal=thoughts[0].seal if len(thoughts) == 1 else None
+    )

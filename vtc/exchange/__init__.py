@@ -30,12 +30,14 @@ from vtc.exchange.refused import Without
 from vtc.exchange.reply import ReplyPipeline, WholeReply
 from vtc.exchange.request import as_it_came
 from vtc.exchange.stream import Stream
+from vtc.exchange.thoughts import PastThoughts
 from vtc.exchange.way import Way
 from vtc.json_text import encode, is_proper
 from vtc.profiles.matching import Facts
 from vtc.profiles.memory import Memory
 from vtc.profiles.plan import Plan
 from vtc.profiles.planner import Planner
+from vtc.profiles.thinking import whose
 from vtc.reporting import hints
 from vtc.reporting.report import Report
 from vtc.scrub import told
@@ -60,8 +62,11 @@ type Ask = Callable[[bytes], Awaitable[bytes]]
 class Exchange:
     """One request of an API that VTC speaks, and the plan for it."""
 
-    def __init__(self, api: Api, request: Request, body: bytes, plan: Plan, seed: str) -> None:
+    def __init__(
+        self, api: Api, request: Request, body: bytes, plan: Plan, seed: str, thoughts: PastThoughts | None = None
+    ) -> None:
         self.plan = plan
+        self._thoughts = thoughts
         self.report = Report(plan.client, plan.model, request.model, why=list(plan.why), request=plan.request.told())
         if plan.reply.client_text:
             self.report.form = plan.reply.client_text.dialect.name
@@ -76,7 +81,7 @@ class Exchange:
         if self.crosses:
             self.report.server_api = self._server.name
             self.report.request.append(f"{api.name} -> {self._server.name}")
-        self._way = Way(api, self._server, request, plan, self._names, seed)
+        self._way = Way(api, self._server, request, plan, self._names, seed, thoughts)
         self._outgoing: outgoing.Outgoing | None = None  # when it was asked for
 
     @classmethod
@@ -91,13 +96,17 @@ class Exchange:
     ) -> Exchange:
         """Decode a request and decide about it; raises `BadRequest`, and then the body goes on as it came.
 
-        `seed` must differ for every exchange: the ids of calls are derived from it. What the reply shows of upstream
-        is kept in `memory` for later exchanges, and nothing else.
+        `seed` must differ for every exchange: the ids of calls are derived from it. What later exchanges need of this
+        one is kept in `memory`, and nothing else.
         """
         with as_it_came():
             request = api.request(body, facts.path)
             facts = replace(facts, model=request.model, body=request.fields)
-            return cls(api, request, body, planner.plan(facts, request, memory), seed)
+            plan = planner.plan(facts, request, memory)
+            whose_, model = whose(facts), plan.server_model or request.model
+            recalls = memory is not None and plan.request.recalls and not request.several
+            thoughts = PastThoughts(memory, whose_, model) if memory and recalls else None
+            return cls(api, request, body, plan, seed, thoughts)
 
     # The request
 
@@ -143,7 +152,9 @@ class Exchange:
                     stop, steer = answer_to_loops(
                         self.plan, request.messages if plan.loops else (), self._tools, whole, told
                     )
-                    messages = outgoing.prepared(request, plan, self._tools, steer, self.report.request)
+                    lines, field = self.report.request, None if self.crosses else plan.wants.thoughts
+                    came = self._thoughts.given_back(request, field, lines) if self._thoughts else request.messages
+                    messages = outgoing.prepared(request, came, plan, self._tools, steer, lines)
                     body = self._encoded(messages)
             except BadRequest as error:
                 if not self.plan.reply.is_strict:

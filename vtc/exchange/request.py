@@ -32,15 +32,20 @@ _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def prepared(
-    request: Request, plan: RequestPlan, tools: Mapping[str, Tool], remark: str, told: list[str]
+    request: Request,
+    messages: Sequence[Message],
+    plan: RequestPlan,
+    tools: Mapping[str, Tool],
+    remark: str,
+    told: list[str],
 ) -> Sequence[Message] | None:
-    """Rewrite the messages for the model; None if they stay as they came.
+    """Rewrite the messages for the model; None if they stay as they came in the request.
 
     `tools` are the client's, by name. `remark` is added for the model alone. A line for people about the tools is added
     to `told`.
     """
     rewritten = plan.write is not None or plan.promote
-    messages = _with_whole_calls(request.messages, tools, told)
+    messages = _with_whole_calls(messages, tools, told)
     if rewritten:
         if plan.client_text:
             messages = _structured(messages, plan.client_text, plan.write, tools)

@@ -17,11 +17,13 @@ from vtc.dialects.syntax.grammar import compiled
 from vtc.dialects.text_client import conversation
 from vtc.exchange.call_in_name import reader_of_names
 from vtc.exchange.coded import CodedStream
+from vtc.exchange.heard import Heard
 from vtc.exchange.leftovers import Leftovers
 from vtc.exchange.reply import ReplyPipeline, Stages
 from vtc.exchange.stages import Ids, alphanumeric9
 from vtc.exchange.stream import Stream
 from vtc.exchange.text_reading import TextReading, Thoughts
+from vtc.exchange.thoughts import PastThoughts
 from vtc.guards.budget import Budget
 from vtc.guards.chain import chain, refusable
 from vtc.profiles.plan import Plan, ReplyPlan
@@ -32,8 +34,21 @@ from vtc.wire import compression
 class Way:
     """Makes the parts of a reply's way. It keeps of the request what a reply needs, and nothing of the conversation."""
 
-    def __init__(self, client: Api, server: Api, request: Request, plan: Plan, names: Names, seed: str) -> None:
-        """`names` are those of tools as the server knows them; ids are derived from `seed`."""
+    def __init__(
+        self,
+        client: Api,
+        server: Api,
+        request: Request,
+        plan: Plan,
+        names: Names,
+        seed: str,
+        thoughts: PastThoughts | None,
+    ) -> None:
+        """`names` are those of tools as the server knows them; ids are derived from `seed`.
+
+        `thoughts` keeps what the model thinks; None keeps nothing.
+        """
+        self._thoughts = thoughts
         self._client = client
         self._server = server
         self._plan = plan
@@ -75,7 +90,8 @@ class Way:
             decoder_ = Crossed(decoder_, self._names, self._model, id_)
         relay = Relay(decoder_, self._client.encoder(form, drop), pipeline, passes=not crosses, strict=strict)
         kind = Stream if isinstance(decoder, compression.Identity) else partial(CodedStream, decoder)
-        return kind(relay, report, clock, whole=as_one)
+        heard = Heard(self._server.decoder(), self._thoughts.keep) if self._thoughts else None
+        return kind(relay, report, clock, whole=as_one, heard=heard)
 
     def _pipeline(self, report: Report, plan: ReplyPlan, *, whole: bool) -> ReplyPipeline:
         """Make the way of one choice of the reply."""

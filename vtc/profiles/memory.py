@@ -1,7 +1,8 @@
-"""What upstreams did, kept between exchanges: facts, never text.
+"""What is kept between exchanges: facts about upstreams, and what later requests of a conversation need.
 
 A fact is found by a digest of the upstream, the model and the client that saw it. The one that was not asked for
-longest is evicted first.
+longest is evicted first. Texts (what a model thought, the prompts that left last) are found by digests, too, and are
+kept up to a number of bytes.
 """
 
 from __future__ import annotations
@@ -10,10 +11,19 @@ import hashlib
 from dataclasses import dataclass
 from functools import lru_cache
 
+from vtc.dialects.bounded_cache import BoundedCache
+
 AGREEING = 3
 """Replies that must agree before a fact is believed: of one, a client could make what the next gets."""
 MOST = 1024
 """Facts that are kept; each takes about 300 bytes."""
+MOST_THOUGHTS = 16 << 20
+"""Bytes of what models thought."""
+
+
+def digest(*of: str) -> bytes:
+    """Make the key of what belongs to these; no text can be read out of it."""
+    return hashlib.blake2b(repr(of).encode("utf-8", "surrogatepass"), digest_size=32).digest()
 
 
 @dataclass(slots=True)
@@ -23,6 +33,8 @@ class Learned:
     _inside: bool = False
     _replies: int = 0
     """So many of the last replies agree."""
+    thoughts: str = ""
+    """The field in which its replies told what the model thought, where that has several names."""
 
     @property
     def begins_inside(self) -> bool | None:
@@ -37,11 +49,13 @@ class Learned:
 
 
 class Memory:
-    """Keeps facts for the exchanges that share it."""
+    """Keeps what the exchanges that share it learned, and what their conversations need."""
 
     def __init__(self, most: int = MOST) -> None:
         self._of = lru_cache(most)(lambda _digest: Learned())
+        self.thoughts = BoundedCache(MOST_THOUGHTS)
+        """What models thought, by the turn (`exchange.thoughts`)."""
 
     def learned(self, *of: str) -> Learned:
         """Return what was learned under a key; nothing yet for a new one. Only the key's digest is kept."""
-        return self._of(hashlib.blake2b(repr(of).encode("utf-8", "surrogatepass"), digest_size=32).digest())
+        return self._of(digest(*of))

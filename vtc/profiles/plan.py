@@ -65,6 +65,8 @@ class RequestPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Upstream is asked for a whole reply although the client asked for a stream: as `ReplyPlan.buffered`."""
     wants: Wants = Wants()
     """What the server wants of a request that comes from another API."""
+    recalls: bool = False
+    """The model is given back what it thought before the calls of past turns, where the client lost it."""
     loops: tuple[Loop, ...] = ()
     """Limits beyond which the agent is stopped, or told that it goes round in circles."""
 

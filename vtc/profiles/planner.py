@@ -31,7 +31,7 @@ from vtc.profiles.schema import (
     ServerProfile,
 )
 from vtc.profiles.settings import Settings, UnknownName
-from vtc.profiles.thinking import thinking
+from vtc.profiles.thinking import thinking, told_thoughts
 from vtc.profiles.tool_protocol import UNKNOWN_CLIENT, UNKNOWN_MODEL, Asked, ToolProtocol, ToolProtocols
 
 
@@ -125,7 +125,8 @@ class Planner:
                 set=found.set,
                 drop=found.drop,
                 unstreamed=buffered,
-                wants=Wants(found.server.system, found.server.thoughts),
+                wants=Wants(found.server.system, found.server.thoughts or told_thoughts(facts, memory)),
+                recalls=model.recalls and bool(tools) and protocol.client_text is None,
                 loops=tuple(one.loop for one in guards if one.loop),
             ),
             reading=ReadingPlan(

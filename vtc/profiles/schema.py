@@ -157,8 +157,9 @@ class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
     """The API that it speaks, or several: clients of any other are served by the first. Null: that of each client."""
     api_path: str = ""
     """The path of that API on the server, where it is not the usual one: `/anthropic/v1/messages`."""
-    thoughts: Literal["reasoning_content", "reasoning"] = "reasoning_content"
-    """The field in which it is given what the model thought before, if its clients speak another API."""
+    thoughts: Literal["reasoning_content", "reasoning"] | None = None
+    """The field in which it is given what the model thought before, where its clients speak another API or lost that.
+    Null: the one in which its replies tell it."""
     system: Literal["folded", "kept", "first"] = "folded"
     """Where a system message amid a conversation goes, if its clients speak another API. `folded`: the user says it,
     where it stands. `kept`: it stays, which many templates refuse. `first`: it joins the first one, and the server
@@ -248,6 +249,10 @@ class ModelProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=T
     """Whether malformed calls are repaired; null leaves it to the option and the protocol."""
     reasoning: Reasoning | None = None
     """How it marks its thinking; null if it does not."""
+    recalls: bool = False
+    """Whether it wants to see what it thought before the calls of past turns: where a client loses that, it is kept
+    for as long as the conversation goes on, and given back. A model without a profile gets it, if its replies tell
+    it."""
     special_tokens: bool = False
     """Whether its calls are marked by special tokens, which servers may strip (see `kind: server`)."""
     ids: Literal["call", "alphanumeric9"] = "call"

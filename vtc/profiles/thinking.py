@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from vtc.apis.crossing import FIELDS, Field
 from vtc.profiles.matching import Facts
 from vtc.profiles.memory import Learned, Memory
 from vtc.profiles.plan import Thinking
@@ -44,14 +45,20 @@ def thinking(
     never = model is not None and own is None
     if asked is False or never or not tags or (server.parts_reasoning and not prefilled):
         return Thinking(tags, to)
-    learned = memory.learned(*_whose(facts), facts.model, str(asked)) if memory is not None else Learned()
+    learned = memory.learned(*whose(facts), facts.model, str(asked)) if memory is not None else Learned()
     begins_inside = learned.begins_inside
     if begins_inside is None:
         begins_inside = prefilled and not server.parts_reasoning
     return Thinking(tags, to, prefilled, begins_inside, may_show=not prefilled, learned=learned)
 
 
-def _whose(facts: Facts) -> tuple[str, ...]:
+def told_thoughts(facts: Facts, memory: Memory | None) -> Field:
+    """Tell the field in which an upstream told last what a model thought."""
+    told = memory.learned(*whose(facts), facts.model, "thoughts").thoughts if memory is not None else ""
+    return next((one for one in FIELDS if one == told), FIELDS[0])
+
+
+def whose(facts: Facts) -> tuple[str, ...]:
     """Tell one upstream, as one client saw it, from all others: no reply to a client counts for another one."""
     shown = (facts.headers.get(name, "") for name in CREDENTIALS)
     return (facts.host, str(facts.port), facts.path, facts.user_agent, *shown)

@@ -1,6 +1,6 @@
 """Requests of Anthropic Messages that stand for those of another API.
 
-What the model thought is left out: a block of thinking needs the signature of the server that made it.
+What the model thought is left out unless the server itself told it: it may want the signature that it made.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ CARRIED: Sequence[str] = (
 MOST_TOKENS = 8192
 """The limit of a reply where the client set none, as this API demands one: the most that all of its models take."""
 _EFFORTS = {"minimal": "low", "xhigh": "high"}
-_QUIET = ("thinking", "redacted_thinking")
+QUIET = ("thinking", "redacted_thinking")
+"""Blocks of what the model thought. They cannot hold `cache_control`."""
 _KINDS = {
     401: "authentication_error",
     403: "permission_error",
@@ -86,8 +87,15 @@ def _blocks(message: Message) -> list[Json]:
         if not isinstance(part, str) or part.strip()
     ]
     if message.role != "tool":
-        return [*said, *map(block_of, message.calls)]
+        thought = [thinking(message)] if message.reasoning and message.seal else []
+        return [*thought, *said, *map(block_of, message.calls)]
     return [{"type": "tool_result", "tool_use_id": message.call_id, "content": said}]
+
+
+def thinking(message: Message) -> Json:
+    """Write the block of what the model thought."""
+    signature = message.seal.signature if message.seal else ""
+    return {"type": "thinking", "thinking": message.reasoning, "signature": signature}
 
 
 def _block(one: Media) -> Json:
@@ -121,7 +129,7 @@ def meaning(part: Any) -> str | Media | None:
 def kind(part: Any) -> str:
     """Name a block that cannot be told; what was thought before is left out without a word."""
     type_ = str(part.get("type") or "part") if isinstance(part, dict) else "part"
-    return "" if type_ in _QUIET else type_
+    return "" if type_ in QUIET else type_
 
 
 def error(failure: Failure, status: int) -> Json:

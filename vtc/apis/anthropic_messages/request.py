@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from msgspec.structs import replace
+
 from vtc.apis import content, request
 from vtc.apis.anthropic_messages import asking
 from vtc.apis.anthropic_messages.answer import block_of
@@ -21,9 +23,6 @@ from vtc.apis.tool_calls import arguments_text
 from vtc.events import Message, Opaque, Tool, ToolCall
 
 _THINKING = ("enabled", "adaptive")
-_UNCACHED = ("thinking", "redacted_thinking")
-"""Blocks that cannot hold `cache_control`."""
-
 type Block = dict[str, Any]
 
 
@@ -43,6 +42,12 @@ class Request(request.Request):
         self.call_ids = frozenset(id_ for id_ in calls if isinstance(id_, str))
         self.parallel = (self.fields.get("tool_choice") or {}).get("disable_parallel_tool_use") is not True
         self.form = (self.fields.get("thinking") or {}).get("type") in _THINKING
+
+    def has_thoughts(self, message: Message) -> bool:
+        return any(isinstance(one, Opaque) and one.part.get("type") in asking.QUIET for one in message.content)
+
+    def with_thoughts(self, message: Message, field: str) -> Message:
+        return replace(message, content=(Opaque(asking.thinking(message)), *message.content))
 
     def failed(self, message: Message) -> bool:
         return isinstance(message.source, dict) and message.source.get("is_error") is True
@@ -158,7 +163,7 @@ def _written(parts: Iterable[str | Opaque], originals: Sequence[Block]) -> list[
     blocks = [block for block in blocks if block.get("type") != "text" or str(block.get("text")).strip()]
     marks = [block["cache_control"] for block in originals if block.get("cache_control")]
     kept = [block for block in blocks if block.get("cache_control")]
-    if len(kept) < len(marks) and blocks and blocks[-1].get("type") not in _UNCACHED:
+    if len(kept) < len(marks) and blocks and blocks[-1].get("type") not in asking.QUIET:
         blocks[-1] = {"cache_control": marks[-1], **blocks[-1]}
     return blocks
 

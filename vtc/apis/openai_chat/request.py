@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from vtc.apis import content, request
 from vtc.apis.fields import part_of
 from vtc.apis.openai_chat import asking
@@ -15,6 +17,8 @@ from vtc.events import Message, Tool, ToolCall
 
 ROLES = {"developer": "system", "function": "tool"}
 """Roles by another name."""
+THOUGHTS = ("reasoning_content", "reasoning", "thinking")
+"""Fields that hold what the model thought, by servers."""
 OWN_FIELDS = ("role", "content", "tool_calls", "function_call", "tool_call_id", "name")
 """What a message says of itself."""
 
@@ -41,6 +45,14 @@ class Request(request.Request):
     def _add(self, entries: list[Any], message: Message, called: Collection[str | None]) -> None:
         entries.append(_encoded(message))
 
+    def has_thoughts(self, message: Message) -> bool:
+        source = message.source if isinstance(message.source, dict) else {}
+        return any(source.get(key) for key in (*THOUGHTS, "reasoning_details"))
+
+    def with_thoughts(self, message: Message, field: str) -> Message:
+        source = message.source if isinstance(message.source, dict) else {}
+        return replace(message, source={**source, field: message.reasoning})
+
     @staticmethod
     def _tools(fields: Mapping[str, Any]) -> list[Tool]:
         tools = (one for one in fields.get("tools") or () if one.get("type", "function") == "function")
@@ -66,7 +78,7 @@ def _message(entry: Mapping[str, Any]) -> Message:
     calls = [_call(part_of(one, "function"), one) for one in entry.get("tool_calls") or ()]
     if legacy:
         calls.append(_call(legacy))
-    thought = entry.get("reasoning_content") or entry.get("reasoning") or entry.get("thinking")
+    thought = next((entry[key] for key in THOUGHTS if entry.get(key)), None)
     return Message(
         role=ROLES.get(role, role),
         content=content.read(entry.get("content")),
@@ -92,7 +104,7 @@ def _encoded(message: Message) -> dict[str, Any]:
     entry: dict[str, Any] = {"role": role if same_role else message.role, "content": said}
     if message.calls:
         entry["tool_calls"] = [entry_of(call) for call in message.calls]
-        entry["content"] = entry["content"] or None
+        entry["content"] = entry["content"] or ("" if source.get("content") == "" else None)
     if message.role == "tool" and message.call_id:
         entry["tool_call_id"] = message.call_id
     elif message.role != "tool" and same_role and "name" in source:

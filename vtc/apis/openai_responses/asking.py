@@ -1,10 +1,11 @@
 """Requests of Responses that stand for those of another API.
 
-What the model thought is left out: an item of reasoning needs the id, or the encrypted content, of the server.
+What the model thought is left out unless the server itself told it: it may want the content that it encrypted.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -58,11 +59,26 @@ def _items(message: Message) -> Iterator[Json]:
         output = "\n".join(map(str, message.content)) if plain else _parts(message, "input_text")
         yield {"type": "function_call_output", "call_id": message.call_id, "output": output}
         return
+    if message.reasoning and message.seal:
+        yield thinking(message)
     if message.content:
         kind = "output_text" if message.role == "assistant" else "input_text"
         yield {"type": "message", "role": message.role, "content": _parts(message, kind)}
     for call in message.calls:
         yield {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments}
+
+
+def thinking(message: Message) -> Json:
+    """Write the item of what the model thought; its id is the same in every turn."""
+    id_ = hashlib.sha256(message.reasoning.encode(errors="surrogatepass")).hexdigest()[:24]
+    item: Json = {
+        "type": "reasoning",
+        "id": f"rs_{id_}",
+        "summary": [],
+        "content": [{"type": "reasoning_text", "text": message.reasoning}],
+    }
+    sealed = message.seal.encrypted if message.seal else ""
+    return {**item, "encrypted_content": sealed} if sealed else item
 
 
 def _parts(message: Message, kind: str) -> list[Json]:

@@ -1,0 +1,126 @@
+"""What a model thought before its calls, given back to it where the client lost that.
+
+A client that knows no reasoning sends the calls of a turn back and nothing of what led to them. Some servers refuse
+such a conversation, and the models of others do worse. So what came with calls is kept, and put back into each later
+request of the same conversation, at the same place: then the beginning of the prompt stays the same, too.
+
+It is found by the client's credentials, the upstream and the model, all that the client sent of the conversation up to
+that reply, and the calls of the reply itself. Servers whose ids are the same in every conversation (`functions.read:0`)
+may answer one conversation twice with the same calls and other thoughts: then there are none to give back, as any could
+be the wrong ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+import msgspec
+from msgspec.structs import replace
+
+from vtc.apis import Request
+from vtc.events import Message, Seal, ToolCall
+from vtc.profiles.memory import Memory
+
+MOST = 1 << 20
+"""Characters of the reasoning of one turn beyond which it is not kept."""
+_REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.S)
+"""What agents add to the last message of a request, and take out of it in the next."""
+_SEVERAL = ""
+"""Stands for thoughts that differ where all else is the same."""
+
+
+class Thought(msgspec.Struct, frozen=True):
+    """What a model thought in one turn."""
+
+    text: str
+    seal: Seal = Seal()
+
+
+class PastThoughts:
+    """Gives thoughts back to one request, and keeps those of its reply."""
+
+    def __init__(self, memory: Memory, whose: Sequence[str], model: str) -> None:
+        """`whose` tells one upstream, as one client sees it, from all others."""
+        self._memory = memory.thoughts
+        self._learned = memory.learned(*whose, model, "thoughts")
+        self._of = repr((*whose, model)).encode("utf-8", "surrogatepass")
+        self._said = b""
+        """The digest of the conversation that this request sends."""
+
+    def given_back(self, request: Request, field: str | None, told: list[str]) -> Sequence[Message]:
+        """Return the conversation with what the model thought, where that is lost; its own messages if it is nowhere.
+
+        `field` is where a server of the client's API wants it; None on the way to another API. A line for people is
+        added to `told`.
+        """
+        messages = request.messages
+        found: dict[int, Message] = {}
+        so_far = hashlib.blake2b(self._of, digest_size=32)
+        for place, turn in _turns(messages):
+            calls = [call for message in turn for call in message.calls]
+            if calls and not any(map(request.has_thoughts, turn)):
+                thought = self._memory.get(_key(so_far.digest(), calls))
+                if isinstance(thought, Thought):
+                    at = next(at for at, message in enumerate(turn) if message.calls)
+                    found[place + at] = replace(turn[at], reasoning=thought.text, seal=thought.seal)
+            for message in turn:
+                for part in _said(message):
+                    so_far.update(part)
+        self._said = so_far.digest()
+        if not found:
+            return messages
+        told.append(f"reasoning of {len(found)} past turn{'s' * (len(found) != 1)} given back")
+        if field:
+            found = {place: request.with_thoughts(one, field) for place, one in found.items()}
+        return [found.get(place, message) for place, message in enumerate(messages)]
+
+    def keep(self, thought: Thought, field: str, calls: Sequence[ToolCall]) -> None:
+        """Keep what the reply to this request thought before these calls, as the client was given them."""
+        self._learned.thoughts = field or self._learned.thoughts
+        # Some clients send no ids back.
+        for some in (calls, [ToolCall(call.name, call.arguments) for call in calls]):
+            key = _key(self._said, some)
+            known = self._memory.get(key)
+            kept = thought if known in (None, thought) else _SEVERAL
+            self._memory.put(key, kept, 4 * len(thought.text))
+
+
+def _turns(messages: Sequence[Message]) -> Iterator[tuple[int, list[Message]]]:
+    """Part a conversation into turns: neighbours of one role, with the place of the first. Prompts are none."""
+    for is_model, some in groupby(enumerate(messages), lambda one: one[1].role == "assistant"):
+        turn = [*some]
+        if is_model:
+            yield turn[0][0], [message for _, message in turn]
+        else:
+            yield from ((place, [message]) for place, message in turn if message.role != "system")
+
+
+def _said(message: Message) -> tuple[bytes, ...]:
+    """Write what a message says, and nothing of what clients change from one request to the next."""
+    text = message.text
+    if "<system-reminder>" in text:
+        text = _REMINDER.sub("", text)
+    if not (text := text.strip()) and message.role == "user":
+        return ()
+    made = [(call.id, call.name, call.arguments) for call in message.calls]
+    about = repr((message.role, message.call_id, len(text), made))
+    return about.encode("utf-8", "surrogatepass"), text.encode("utf-8", "surrogatepass")
+
+
+def _key(said: bytes, calls: Iterable[ToolCall]) -> bytes:
+    made = sorted((call.id or "", call.name, _plain(call.arguments)) for call in calls)
+    if not all(id_ for id_, _, _ in made):
+        made = [("", name, arguments) for _, name, arguments in made]
+    return hashlib.blake2b(said + repr(made).encode("utf-8", "surrogatepass"), digest_size=32).digest()
+
+
+def _plain(arguments: str) -> str:
+    """Write arguments in one way: clients read them and write them again."""
+    try:
+        return json.dumps(json.loads(arguments), sort_keys=True)
+    except (ValueError, RecursionError):
+        return arguments
