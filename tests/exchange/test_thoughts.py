@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -73,7 +74,7 @@ def test_reasoning_comes_back_in_each_turn_with_calls_and_in_the_same_place(clie
     expected: list[list[str]] = [[], ["First.\n"], ["First.\n", "Then é."], ["First.\n", "Then é."]]
     assert [thoughts(server, one) for one in bodies] == expected
     assert any("reasoning of 2 past turns given back" in line for line in talk.exchange.report.request)
-    for before, after in zip(bodies, bodies[1:], strict=False):
+    for before, after in pairwise(bodies):
         kept = before[key(server)][:-1]
         assert after[key(server)][: len(kept)] == kept
     pairs.check_request(server, bodies[-1])
@@ -171,9 +172,19 @@ def test_arguments_that_a_client_writes_its_own_way_are_the_same_call() -> None:
     assert thoughts("openai-chat", talk.ask()) == ["Hm."]
 
 
-@pytest.mark.parametrize(("model", "recalls"), [("deepseek-v3.2", True), ("qwen3-coder", False), ("gpt-4.1", True)])
-def test_only_models_that_want_it_and_those_that_are_not_known_get_it(model: str, recalls: bool) -> None:
-    talk = Talk("openai-chat")
+@pytest.mark.parametrize(
+    ("model", "host", "recalls"),
+    [
+        ("deepseek-v3.2", "one", True),
+        ("deepseek-v3.2", "api.deepseek.com", True),
+        ("qwen3-coder", "one", False),
+        ("new-one", "one", True),
+        ("new-one", "api.openai.com", False),
+    ],
+)
+def test_only_models_that_want_it_and_those_that_are_not_known_get_it(model: str, host: str, recalls: bool) -> None:
+    """Not those that are not known of hosted APIs, which may tell a summary."""
+    talk = Talk("openai-chat", facts=Facts(host=host))
     talk.model = model
     talk.ask(*asks("openai-chat", "Read it"))
     talk.reply(pairs.streamed("openai-chat", [], CALLS, reasoning="Hm."))

@@ -21,23 +21,22 @@ from functools import partial
 
 from vtc.apis import Api, BadRequest, Request, folding, may_be_reply, named, summary
 from vtc.apis.crossing import Names
-from vtc.events import Failure, Message
+from vtc.events import Failure, Message, Tool
 from vtc.exchange import error_reply, refused
 from vtc.exchange import request as outgoing
 from vtc.exchange.looping import answer_to_loops
 from vtc.exchange.own_reply import WITHHELD, own_reply, saying
+from vtc.exchange.past import Past
 from vtc.exchange.refused import Without
 from vtc.exchange.reply import ReplyPipeline, WholeReply
 from vtc.exchange.request import as_it_came
 from vtc.exchange.stream import Stream
-from vtc.exchange.thoughts import PastThoughts
 from vtc.exchange.way import Way
 from vtc.json_text import encode, is_proper
 from vtc.profiles.matching import Facts
 from vtc.profiles.memory import Memory
 from vtc.profiles.plan import Plan
 from vtc.profiles.planner import Planner
-from vtc.profiles.thinking import whose
 from vtc.reporting import hints
 from vtc.reporting.report import Report
 from vtc.scrub import told
@@ -63,10 +62,10 @@ class Exchange:
     """One request of an API that VTC speaks, and the plan for it."""
 
     def __init__(
-        self, api: Api, request: Request, body: bytes, plan: Plan, seed: str, thoughts: PastThoughts | None = None
+        self, api: Api, request: Request, body: bytes, plan: Plan, seed: str, past: Past | None = None
     ) -> None:
         self.plan = plan
-        self._thoughts = thoughts
+        self._past = past
         self.report = Report(plan.client, plan.model, request.model, why=list(plan.why), request=plan.request.told())
         if plan.reply.client_text:
             self.report.form = plan.reply.client_text.dialect.name
@@ -81,8 +80,9 @@ class Exchange:
         if self.crosses:
             self.report.server_api = self._server.name
             self.report.request.append(f"{api.name} -> {self._server.name}")
-        self._way = Way(api, self._server, request, plan, self._names, seed, thoughts)
+        self._way = Way(api, self._server, request, plan, self._names, seed, past.thoughts if past else None)
         self._outgoing: outgoing.Outgoing | None = None  # when it was asked for
+        self._left: tuple[Sequence[Message], Sequence[Tool]] = (), ()  # the messages and tools of what left last
 
     @classmethod
     def open(
@@ -103,10 +103,8 @@ class Exchange:
             request = api.request(body, facts.path)
             facts = replace(facts, model=request.model, body=request.fields)
             plan = planner.plan(facts, request, memory)
-            whose_, model = whose(facts), plan.server_model or request.model
-            recalls = memory is not None and plan.request.recalls and not request.several
-            thoughts = PastThoughts(memory, whose_, model) if memory and recalls else None
-            return cls(api, request, body, plan, seed, thoughts)
+            past = Past(memory, facts, plan, request) if memory else None
+            return cls(api, request, body, plan, seed, past)
 
     # The request
 
@@ -153,15 +151,18 @@ class Exchange:
                         self.plan, request.messages if plan.loops else (), self._tools, whole, told
                     )
                     lines, field = self.report.request, None if self.crosses else plan.wants.thoughts
-                    came = self._thoughts.given_back(request, field, lines) if self._thoughts else request.messages
+                    came = self._past.conversation(request, field, lines) if self._past else request.messages
                     messages = outgoing.prepared(request, came, plan, self._tools, steer, lines)
                     body = self._encoded(messages)
             except BadRequest as error:
                 if not self.plan.reply.is_strict:
                     raise
                 self.report.failures.append(f"the request went on as it came: {error}")
+                self._left = (), ()
                 stop, messages, body = "", None, self._body  # its reply is held to the policies all the same
             self._outgoing = outgoing.Outgoing(body, messages, stop)
+            if self._past and not stop:
+                self.report.prefix = self._past.kept_prefix(*self._left, request)
         return self._outgoing
 
     def again(self, body: bytes, status: int) -> bytes | None:
@@ -174,17 +175,24 @@ class Exchange:
             return None
         limit = f"max_tokens {found.limit}, as the server has room for no more"
         self.report.request.append(limit if found.limit else "notes in the place of images, which the server refuses")
-        return self._encoded(self._rewritten().messages, found)
+        body = self._encoded(self._rewritten().messages, found)
+        if self._past:
+            self._past.kept_prefix(*self._left, self._request)
+        return body
 
     def _encoded(self, messages: Sequence[Message] | None, without: Without = ALL) -> bytes:
         """Encode the request, with these messages or its own, in the server's API."""
         plan = self.plan.request
         if not self.crosses:
-            return outgoing.encoded(self._request, self._body, plan, messages, self.plan.server_model)
+            body = outgoing.encoded(self._request, self._body, plan, messages, self.plan.server_model)
+            said = self._request.messages if messages is None else messages
+            self._left = said, plan.offered if plan.write is None and (plan.promote or not plan.client_text) else ()
+            return body
         server, model = self._server, self.plan.server_model
-        body, left_out = outgoing.crossed(self._request, server, plan, messages, self._names, model, without)
-        line = f"not told to the server, whose API has no word for it: {', '.join(left_out)}"
-        if left_out and line not in self.report.request:
+        body, asked = outgoing.crossed(self._request, server, plan, messages, self._names, model, without)
+        self._left = asked.messages, asked.tools
+        line = f"not told to the server, whose API has no word for it: {', '.join(asked.left_out)}"
+        if asked.left_out and line not in self.report.request:
             self.report.request.append(line)
         return body
 
@@ -229,6 +237,7 @@ class Exchange:
         """
         decoder = compression.decoder(content_encoding)
         self._request.forget()
+        self._left = (), ()
         self._outgoing = self._outgoing and replace(self._outgoing, messages=None)
         as_one = self.body if whole or isinstance(self.came, EventStream) else None
         stream = self._way.stream(decoder, self.report, [], whole=False, clock=clock, as_one=as_one)

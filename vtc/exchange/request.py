@@ -21,7 +21,7 @@ from vtc.dialects.syntax.description import Description
 from vtc.dialects.text_client import conversation, documented_tools
 from vtc.dialects.writing import history
 from vtc.dialects.writing.calls import write_calls
-from vtc.events import Message, Opaque, Tool, ToolCall
+from vtc.events import Asked, Message, Opaque, Tool, ToolCall
 from vtc.exchange.native_calls import NotInOrder, in_order
 from vtc.exchange.refused import Without
 from vtc.profiles.plan import RequestPlan, TextClient
@@ -139,8 +139,8 @@ def crossed(
     names: Names,
     model: str,
     without: Without,
-) -> tuple[bytes, tuple[str, ...]]:
-    """The request as one of the server's API, and what of it cannot be told there.
+) -> tuple[bytes, Asked]:
+    """The request as one of the server's API, and what is asked there.
 
     Nothing of it is told that the server refused before.
     """
@@ -155,7 +155,7 @@ def crossed(
     model = model or asked.model.removesuffix("[1m]")  # by which Claude Code asks for a longer context
     fields = server.ask(replace(asked, model=model, stream=asked.stream and not plan.unstreamed))
     kept = {key: value for key, value in fields.items() if key not in plan.drop}
-    return changed(kept, plan.drop, plan.set), asked.left_out
+    return changed(kept, plan.drop, plan.set), asked
 
 
 def _structured(

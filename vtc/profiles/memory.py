@@ -20,6 +20,9 @@ MOST = 1024
 MOST_THOUGHTS = 16 << 20
 """Bytes of what models thought."""
 
+MOST_PROMPTS = 32 << 20
+"""Bytes of prompts."""
+
 
 def digest(*of: str) -> bytes:
     """Make the key of what belongs to these; no text can be read out of it."""
@@ -55,6 +58,8 @@ class Memory:
         self._of = lru_cache(most)(lambda _digest: Learned())
         self.thoughts = BoundedCache(MOST_THOUGHTS)
         """What models thought, by the turn (`exchange.thoughts`)."""
+        self.prompts = BoundedCache(MOST_PROMPTS)
+        """The prompts that left last, by client, upstream and model (`exchange.prefix`)."""
 
     def learned(self, *of: str) -> Learned:
         """Return what was learned under a key; nothing yet for a new one. Only the key's digest is kept."""

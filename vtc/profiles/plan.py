@@ -67,6 +67,8 @@ class RequestPlan(msgspec.Struct, frozen=True, kw_only=True):
     """What the server wants of a request that comes from another API."""
     recalls: bool = False
     """The model is given back what it thought before the calls of past turns, where the client lost it."""
+    skips_billing: bool = False
+    """The server keeps what Claude Code puts before its prompt, and changes in each request, out of the prompt."""
     loops: tuple[Loop, ...] = ()
     """Limits beyond which the agent is stopped, or told that it goes round in circles."""
 

@@ -126,7 +126,8 @@ class Planner:
                 drop=found.drop,
                 unstreamed=buffered,
                 wants=Wants(found.server.system, found.server.thoughts or told_thoughts(facts, memory)),
-                recalls=model.recalls and bool(tools) and protocol.client_text is None,
+                recalls=_recalls(found) and bool(tools) and protocol.client_text is None,
+                skips_billing=found.server.skips_billing,
                 loops=tuple(one.loop for one in guards if one.loop),
             ),
             reading=ReadingPlan(
@@ -262,6 +263,11 @@ class Planner:
             return documented, f"the system prompt documents {len(documented)} tools: a text client"
         lacking = f"user agent {agent!r} holds none of {', '.join(map(repr, patterns))}"
         return None, f"the request declares no tools, {lacking} and the prompt documents no tools{unread}"
+
+
+def _recalls(found: _Found) -> bool:
+    """True if what the model thought is to be given back to it."""
+    return found.model.recalls and (found.model is not UNKNOWN_MODEL or found.server.recalls)
 
 
 def _withheld(configured: Iterable[Guards], names: Iterable[str]) -> frozenset[str]:

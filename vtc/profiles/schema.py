@@ -160,6 +160,8 @@ class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
     thoughts: Literal["reasoning_content", "reasoning"] | None = None
     """The field in which it is given what the model thought before, where its clients speak another API or lost that.
     Null: the one in which its replies tell it."""
+    recalls: bool = True
+    """Whether models without a profile are given back what they thought (`recalls` of a model)."""
     system: Literal["folded", "kept", "first"] = "folded"
     """Where a system message amid a conversation goes, if its clients speak another API. `folded`: the user says it,
     where it stands. `kept`: it stays, which many templates refuse. `first`: it joins the first one, and the server
@@ -168,6 +170,8 @@ class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
     """Its models, by globs for the names that clients ask for: `{"claude-*": qwen3-coder}`."""
     parts_reasoning: bool = False
     """It takes the reasoning out of the text itself, so that a reply does not begin inside of it."""
+    skips_billing: bool = False
+    """It keeps the line that Claude Code puts before its prompt, other ones in each request, out of the prompt."""
     errors: tuple[ErrorReply, ...] = ()
     """Errors that hold a reply. One within a stream passes."""
     special_tokens: dict[str, Any] = {}
