@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 from vtc.apis.content import is_billing
@@ -81,6 +80,5 @@ def _tool(tool: Tool) -> str:
     return f"{tool.description}\n{encode(tool.parameters).decode()}"
 
 
-@lru_cache(64)
 def _digest(data: str) -> str:
     return hashlib.blake2b(data.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
