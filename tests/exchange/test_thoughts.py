@@ -36,6 +36,7 @@ class Talk:
         self.entries: list[Any] = []
         self.model = "made-up-model"
         self.count = 0
+        self.forgets = False
 
     def ask(self, *entries: Any, **fields: Any) -> dict[str, Any]:
         """Send the conversation with these entries; return what the server gets."""
@@ -45,7 +46,9 @@ class Talk:
         api = () if self.client == self.server else (self.server,)
         plans = planner(**({"upstream_api": api} if api else {}), **self.settings)
         self.count += 1
-        self.exchange = Exchange.open(BY_NAME[self.client], body, self.facts, plans, f"seed {self.count}", self.memory)
+        self.exchange = Exchange.open(
+            BY_NAME[self.client], body, self.facts, plans, f"seed {self.count}", None if self.forgets else self.memory
+        )
         self.sent = self.exchange.request()
         self.came = body
         return json.loads(self.sent)  # type: ignore[no-any-return]
@@ -265,3 +268,43 @@ def test_a_reply_that_broke_off_is_not_kept() -> None:
     out = b"".join([*(piece for frame in frames for piece in stream.feed(frame)), *stream.break_off("reset")])
     talk.entries += answered("openai-chat", told("openai-chat", out), "found")
     assert thoughts("openai-chat", talk.ask()) == []
+
+
+WRITTEN = {
+    "hermes": '<tool_call>\n{"arguments": {"filePath":"/a"},  "name": "read"}\n</tool_call>',
+    "invoke": '<function_calls><invoke name="read"><parameter name="filePath">/a</parameter></invoke></function_calls>',
+    "qwen3-coder": "<tool_call><function=read><parameter=filePath>/a</parameter></function></tool_call>",
+}
+
+
+@pytest.mark.parametrize("dialect", WRITTEN)
+@pytest.mark.parametrize("client", ["openai-chat", "anthropic-messages", "openai-responses"])
+def test_calls_stand_in_the_prompt_as_the_model_wrote_them(client: str, dialect: str) -> None:
+    """The server has computed just these characters: keys in the model's order, its own white space."""
+    text = f"I look.\n\n{WRITTEN[dialect]}"
+    for memory in (Memory(), None):
+        talk = Talk(client, "openai-chat", memory, tools="prompt", dialect=dialect)
+        talk.forgets = memory is None
+        bodies = [talk.ask(*asks(client, "Read it"))]
+        for _ in range(2):
+            talk.reply(b"".join(chat.streamed(text[:9], text[9:])))
+            bodies.append(talk.ask())
+        said = [one["content"] for one in bodies[-1]["messages"] if one["role"] == "assistant"]
+        assert (said == [text, text]) is (memory is not None)
+        assert all("filePath" in one for one in said)
+        for before, after in pairwise(bodies):
+            kept = before["messages"][:-1]
+            assert after["messages"][: len(kept)] == kept
+
+
+@pytest.mark.parametrize(
+    "text", ['<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}\n</tool_call>', "changed"]
+)
+def test_a_call_that_was_repaired_or_a_text_that_the_client_changed_is_written_anew(text: str) -> None:
+    talk = Talk("openai-chat", tools="prompt", dialect="hermes")
+    talk.ask(*asks("openai-chat", "Read it"))
+    talk.reply(b"".join(chat.streamed(WRITTEN["hermes"] if text == "changed" else text)))
+    if text == "changed":
+        talk.entries[1]["content"] = "Something of mine."
+    (said,) = [one["content"] for one in talk.ask()["messages"] if one["role"] == "assistant"]
+    assert '{"name": "read", "arguments": {"filePath": "/a"}}' in said

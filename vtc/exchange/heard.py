@@ -1,7 +1,7 @@
-"""Listens to a reply for what the model thought and for the calls that the client is given.
+"""Listens to a reply for what the model thought and wrote, and for the calls that the client is given.
 
-Reasoning that the server parts off mostly passes unread. So it is decoded beside its way, some frames at once, and only
-where it is to be kept.
+Reasoning that the server parts off mostly passes unread, as text does. So it is decoded beside its way, some frames at
+once, and only where it is to be kept.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from vtc.apis.base import Decoder, Said
 from vtc.apis.crossing import FIELDS
 from vtc.apis.tool_calls import ToolCallAccumulator
-from vtc.events import Call, CallDelta, Finish, Reasoning, ReasoningDelta, Seal, ToolCall
-from vtc.exchange.thoughts import MOST, Thought
+from vtc.events import Call, CallDelta, Finish, Reasoning, ReasoningDelta, Seal, TextDelta, ToolCall
+from vtc.exchange.thoughts import MOST, Turn, squeezed
 
 AT_ONCE = 1 << 15
 """Bytes of frames that are decoded at once: about a hundred, which takes less than a millisecond."""
@@ -21,7 +21,22 @@ AT_ONCE = 1 << 15
 class Heard:
     """What was heard of the first choice of a reply; `keep` takes it at the end, if there is something to keep."""
 
-    def __init__(self, decoder: Decoder, keep: Callable[[Thought, str, Sequence[ToolCall]], object]) -> None:
+    def __init__(
+        self,
+        decoder: Decoder,
+        keep: Callable[[Turn, str, Sequence[ToolCall]], object],
+        markup: Sequence[str] | None = None,
+        closers: Sequence[str] = (),
+    ) -> None:
+        """`markup` stands around calls in text, and is no part of what is said; None keeps no text.
+
+        `closers` end what is thought in the text.
+        """
+        self._markup = markup
+        self._closers = closers
+        self._wrote: list[str] = []
+        self._in_text: list[str] = []  # the calls as they were written
+        self._as_written = True  # all of them were
         self._decoder = decoder
         self._frames = decoder.framing.reader()
         self._keep = keep
@@ -49,8 +64,11 @@ class Heard:
             match one:
                 case CallDelta():
                     self._pieces.append(one)
+                    self._as_written = False
                 case Call():
                     self._calls.append(one.call)
+                    self._in_text.append(one.raw)
+                    self._as_written &= bool(one.raw) and not (one.repairs or one.changed)
                 case Reasoning(text):
                     self._thought(text)
                 case Finish():
@@ -63,15 +81,31 @@ class Heard:
         calls = [*self._calls, *ToolCallAccumulator(self._pieces).calls()]
         if calls:
             self._decode()
-        if calls and self._text and self._listens:
-            field = self._field if self._field in FIELDS else ""
-            self._keep(Thought("".join(self._text), self._seal), field, calls)
+        turn = Turn("".join(self._text), self._seal, *self._written())
+        if calls and self._listens and turn != Turn():
+            self._keep(turn, self._field if self._field in FIELDS else "", calls)
         self.stop()
 
     def stop(self) -> None:
         """Listen no more, and keep nothing."""
         self._listens = False
-        self._waiting, self._text, self._pieces, self._calls = [], [], [], []
+        self._waiting, self._text, self._wrote, self._pieces, self._calls = [], [], [], [], []
+
+    def _written(self) -> tuple[str, str]:
+        """Return what the model wrote, and that without its calls; nothing where calls are not as it wrote them."""
+        wrote = "".join(self._wrote)
+        for closer in self._closers:
+            wrote = wrote.rpartition(closer)[2]
+        wrote = wrote.strip()
+        said = wrote
+        for text in self._in_text:
+            before, found, after = said.partition(text.strip())
+            if not found:
+                return "", ""
+            said = before + after
+        for text in self._markup or ():
+            said = said.replace(text, "")
+        return (wrote, squeezed(said)) if self._in_text and self._as_written else ("", "")
 
     def _decode(self) -> None:
         data, self._waiting, self._size = b"".join(self._waiting), [], 0
@@ -84,6 +118,9 @@ class Heard:
                     if isinstance(delta, ReasoningDelta) and not delta.choice:
                         self._field = delta.own.kind.removeprefix("delta.") if delta.own else ""
                         self._thought(delta.text)
+                    elif isinstance(delta, TextDelta) and not delta.choice and self._markup is not None:
+                        self._wrote.append(delta.text)
+                        self._length += len(delta.text)
                 for one in decoded.beside:
                     if isinstance(one, Seal) and not one.choice:
                         self._seal = one

@@ -22,8 +22,10 @@ class Past:
 
     def __init__(self, memory: Memory, facts: Facts, plan: Plan, request: Request) -> None:
         of, model = whose(facts), plan.server_model or request.model
-        self.thoughts = PastThoughts(memory, of, model) if plan.request.recalls and not request.several else None
-        """None where the model is given none of them back."""
+        recalls, as_text = plan.request.recalls, plan.request.write is not None and plan.request.client_text is None
+        kept = (recalls or as_text) and not request.several
+        self.thoughts = PastThoughts(memory, of, model, recalls=recalls, as_text=as_text) if kept else None
+        """None where nothing is given back to the model."""
         self._prompts = LastPrompts(memory, of, model, secrets(facts.headers))
         self._skips_billing = plan.request.skips_billing
 

@@ -90,8 +90,16 @@ class Way:
             decoder_ = Crossed(decoder_, self._names, self._model, id_)
         relay = Relay(decoder_, self._client.encoder(form, drop), pipeline, passes=not crosses, strict=strict)
         kind = Stream if isinstance(decoder, compression.Identity) else partial(CodedStream, decoder)
-        heard = Heard(self._server.decoder(), self._thoughts.keep) if self._thoughts else None
+        heard = self._heard(self._thoughts) if self._thoughts else None
         return kind(relay, report, clock, whole=as_one, heard=heard)
+
+    def _heard(self, past: PastThoughts) -> Heard:
+        """Make what listens to a reply for later requests."""
+        write = self._plan.request.write if past.as_text else None
+        sections = write.sections[:1] if write else ()
+        around = tuple(part.strip() for one in sections for part in one.partition("{calls}")[::2] if part.strip())
+        closers = [close for _, close in self._plan.reading.thinking.tags] if write else []
+        return Heard(self._server.decoder(), past.keep, around if write else None, closers)
 
     def _pipeline(self, report: Report, plan: ReplyPlan, *, whole: bool) -> ReplyPipeline:
         """Make the way of one choice of the reply."""
