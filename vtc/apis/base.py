@@ -135,6 +135,8 @@ class Request(ABC):
     tools: Sequence[Tool]
     declared: Sequence[str]
     """Names of all that is declared: of `tools`, and of tools that are no functions."""
+    deferred: Collection[str] = ()
+    """Names of tools of which the model is told nothing before a result loads them."""
     tool_choice: str
     """`auto`, `none`, `required`, or the name of a tool."""
     parallel: bool
@@ -165,6 +167,10 @@ class Request(ABC):
     def beside(self, message: Message) -> Sequence[Media]:
         """The media of a message that stand beside its content."""
         return ()
+
+    def loads(self, part: Any) -> str:
+        """Name the tool that the model may call from an opaque part on; empty for any other part."""
+        return ""
 
     @abstractmethod
     def has_thoughts(self, message: Message) -> bool:

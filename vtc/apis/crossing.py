@@ -82,7 +82,7 @@ def read(
         replace(
             message,
             content=(
-                *_failed(message, failed=request.failed(message)),
+                *_failed(message, failed=message.role == "tool" and request.failed(message)),
                 *(part for part in map(told, message.content) if part is not None),
                 *(Opaque(media=one) for one in request.beside(message)),
             ),

@@ -82,14 +82,15 @@ class Heard:
         if calls:
             self._decode()
         turn = Turn("".join(self._text), self._seal, *self._written())
-        if calls and self._listens and turn != Turn():
+        if calls and turn != Turn():
             self._keep(turn, self._field if self._field in FIELDS else "", calls)
         self.stop()
 
     def stop(self) -> None:
         """Listen no more, and keep nothing."""
         self._listens = False
-        self._waiting, self._text, self._wrote, self._pieces, self._calls = [], [], [], [], []
+        self._waiting, self._text, self._wrote, self._pieces, self._calls, self._in_text = [], [], [], [], [], []
+        self._seal = Seal()
 
     def _written(self) -> tuple[str, str]:
         """Return what the model wrote, and that without its calls; nothing where calls are not as it wrote them."""
@@ -129,7 +130,7 @@ class Heard:
 
     def _thought(self, text: str) -> None:
         self._length += len(text)
-        if self._seal != Seal() or self._length > MOST:  # it goes on after its seal: no one message can say that
+        if text and (self._seal != Seal() or self._length > MOST):  # after its seal no one message can say more
             self.stop()
         elif text:
             self._text.append(text)

@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from vtc.apis import Api, BadRequest, Request, crossing
+from vtc.apis.content import is_billing
 from vtc.apis.crossing import Names
 from vtc.apis.fields import changed
 from vtc.apis.tool_calls import lacks_arguments
@@ -45,7 +46,10 @@ def prepared(
     to `told`.
     """
     rewritten = plan.write is not None or plan.promote
+    shown: Sequence[Tool] = plan.offered
     messages = _with_whole_calls(messages, tools, told)
+    if plan.write:
+        messages, shown = _shown(request, messages, plan)
     if rewritten:
         if plan.client_text:
             messages = _structured(messages, plan.client_text, plan.write, tools)
@@ -53,16 +57,48 @@ def prepared(
             messages = history.to_text(messages, plan.write, tools)
             if plan.client_text:
                 messages = history.joined(messages)
-        if plan.write and plan.prompt_tools and plan.offered:
-            messages = history.with_tools(messages, plan.write, plan.offered, plan.tool_choice)
+        if plan.write and plan.prompt_tools and shown:
+            messages = history.with_tools(messages, plan.write, shown, plan.tool_choice)
         if plan.promote or plan.prompt_tools:
             form = "`tools`" if plan.write is None else f"{plan.write.name} prompt"
-            told.append(f"{len(plan.offered)} tool{'s' * (len(plan.offered) != 1)} -> {form}")
+            told.append(f"{len(shown)} tool{'s' * (len(shown) != 1)} -> {form}")
     elif plan.client_text and plan.withheld:
         messages = history.with_rule(messages, f"Tools that must not be used: {', '.join(sorted(plan.withheld))}.")
     if remark:
         messages = history.with_note(messages, remark)
     return None if messages is request.messages else messages
+
+
+def _shown(
+    request: Request, messages: Sequence[Message], plan: RequestPlan
+) -> tuple[Sequence[Message], Sequence[Tool]]:
+    """The conversation with the tools that results load, each at its first place, and the tools that are left.
+
+    So a tool that is loaded later changes nothing of what stands before. What Claude Code puts before its prompt, and
+    changes in each request, is left out.
+    """
+    offered = {tool.name: tool for tool in plan.offered}
+    later = {*request.deferred}
+
+    def told(part: str | Opaque) -> str | Opaque:
+        if isinstance(part, str):
+            return part
+        if name := request.loads(part.part):
+            tool = None if name in seen else offered.get(name)
+            seen.add(name)
+            declared = f":\n{json.dumps(tool.as_openai(), ensure_ascii=False)}" if tool else "."
+            return f"The tool {name} can be called now{declared}\n"
+        meant = request.meaning(part.part)
+        return "" if isinstance(meant, str) and is_billing(meant) and not plan.skips_billing else part
+
+    seen: set[str] = set()
+    out: list[Message] = []
+    for message in messages:
+        content = tuple(told(part) for part in message.content)
+        out.append(message if content == message.content else replace(message, content=tuple(filter(None, content))))
+    later |= seen
+    changed_ = any(one is not other for one, other in zip(out, messages, strict=True))
+    return out if changed_ else messages, [tool for tool in plan.offered if tool.name not in later]
 
 
 def _with_whole_calls(messages: Sequence[Message], tools: Mapping[str, Tool], told: list[str]) -> Sequence[Message]:

@@ -41,7 +41,13 @@ class Request(request.Request):
         calls = (block.get("id") for block in blocks if block.get("type") == "tool_use")
         self.call_ids = frozenset(id_ for id_ in calls if isinstance(id_, str))
         self.parallel = (self.fields.get("tool_choice") or {}).get("disable_parallel_tool_use") is not True
+        self.deferred = frozenset(
+            str(one.get("name")) for one in self.fields.get("tools") or () if one.get("defer_loading") is True
+        )
         self.form = (self.fields.get("thinking") or {}).get("type") in _THINKING
+
+    def loads(self, part: Any) -> str:
+        return str(part.get("tool_name") or "") if part.get("type") == "tool_reference" else ""
 
     def has_thoughts(self, message: Message) -> bool:
         return any(isinstance(one, Opaque) and one.part.get("type") in asking.QUIET for one in message.content)
@@ -136,6 +142,7 @@ def _entry(message: Message, called: Collection[str | None]) -> Block:
         result = {**source, "type": "tool_result", "tool_use_id": message.call_id, "content": written}
         return {"role": "user", "content": [result]}
     role = "user" if message.role == "tool" else message.role
+    mark = source.get("cache_control") if source.get("type") == "tool_result" else None
     if role != source.get("role"):
         source = {}
     # Calls and results that stay are written apart.
@@ -145,6 +152,8 @@ def _entry(message: Message, called: Collection[str | None]) -> Block:
         if block.get("tool_use_id") not in called and not any(call.source is block for call in message.calls)
     ]
     said = [*_written(message.content, originals), *map(block_of, message.calls)]
+    if mark and said:
+        said[-1] = {"cache_control": mark, **said[-1]}
     return {**source, "role": role, "content": said}
 
 

@@ -100,7 +100,8 @@ def _encoded(message: Message) -> dict[str, Any]:
     source = message.source if isinstance(message.source, dict) else {}
     role = source.get("role", message.role)
     same_role = ROLES.get(role, role) == message.role
-    said = content.written(message.content, source.get("content"), {"type": "text"})
+    was_result = role == "tool" and not same_role
+    said = content.written(message.content, None if was_result else source.get("content"), {"type": "text"})
     entry: dict[str, Any] = {"role": role if same_role else message.role, "content": said}
     if message.calls:
         entry["tool_calls"] = [entry_of(call) for call in message.calls]
