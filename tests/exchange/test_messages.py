@@ -292,3 +292,17 @@ def test_fast_path_takes_no_delta_of_another_block() -> None:
     out = fed(opened().stream(), *frames)
     found = messages.read(out + b"".join([messages.stopped(1), *messages.end()]))
     assert found.blocks == [messages.text("a"), messages.text("".join(["Let", *words, " odd", *words]))]
+
+
+def test_the_mark_for_the_cache_of_a_result_stays_where_the_client_put_it() -> None:
+    """Agents move it to the last message in each turn."""
+    said = [
+        messages.user("Look."),
+        messages.assistant(messages.call("read", "t1", filePath="/a"), messages.call("read", "t2", filePath="/b")),
+        messages.user([messages.result("one", "t1"), {**messages.result("two", "t2"), **CACHED}]),
+    ]
+    body = messages.request(messages=said, tools=messages.TOOLS)
+    plans = planner(tools="prompt", dialect="hermes")
+    sent = json.loads(Exchange.open(API, chat.encoded(body), CLIENT, plans, "seed").request())
+    blocks = [one for turn in sent["messages"] if isinstance(turn["content"], list) for one in turn["content"]]
+    assert [place for place, one in enumerate(blocks) if "cache_control" in one] == [len(blocks) - 1]

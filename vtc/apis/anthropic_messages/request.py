@@ -145,11 +145,11 @@ def _entry(message: Message, called: Collection[str | None]) -> Block:
     mark = source.get("cache_control") if source.get("type") == "tool_result" else None
     if role != source.get("role"):
         source = {}
-    # Calls and results that stay are written apart.
+    # Calls that stay, and all results, are written apart.
     originals = [
         block
         for block in _blocks(source.get("content") or [])
-        if block.get("tool_use_id") not in called and not any(call.source is block for call in message.calls)
+        if block.get("type") != "tool_result" and not any(call.source is block for call in message.calls)
     ]
     said = [*_written(message.content, originals), *map(block_of, message.calls)]
     if mark and said:
