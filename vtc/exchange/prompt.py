@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from vtc.apis.content import is_billing
 from vtc.events import Media, Message, Opaque, Tool
 from vtc.json_text import encode
+
+ENTRY = 100
+"""Bytes that a tool or message takes beside its text."""
 
 
 class Unit(NamedTuple):
@@ -29,10 +32,8 @@ class Prompt(NamedTuple):
     tools: tuple[Unit, ...]
     messages: tuple[Unit, ...]
 
-    @property
-    def size(self) -> int:
-        """Bytes that it takes."""
-        return sum(sys.getsizeof(unit.text) + 100 for unit in (*self.tools, *self.messages))
+    size: int
+    """Bytes that it takes."""
 
     @property
     def spoken(self) -> tuple[Unit, ...]:
@@ -62,18 +63,17 @@ def prompt(
             return encode({key: one for key, one in part.part.items() if key != "cache_control"}).decode()
         return f"({found.kind} {_digest(found.data or found.url)})"
 
-    return Prompt(
-        tuple(Unit(f"tool {tool.name}", _tool(tool)) for tool in tools),
-        tuple(Unit(message.role, "\n".join(_parts(message, said))) for message in messages),
-    )
+    declared = tuple(Unit(f"tool {tool.name}", _tool(tool)) for tool in tools)
+    spoken = tuple(Unit(message.role, _text(message, said)) for message in messages)
+    return Prompt(declared, spoken, sum(sys.getsizeof(unit.text) + ENTRY for unit in (*declared, *spoken)))
 
 
-def _parts(message: Message, said: Callable[[str | Opaque], str]) -> Iterator[str]:
-    if message.reasoning:
-        yield message.reasoning
-    yield from map(said, message.content)
-    for call in message.calls:
-        yield f"-> {call.name} {call.arguments}"
+def _text(message: Message, said: Callable[[str | Opaque], str]) -> str:
+    content = message.content
+    if not (message.calls or message.reasoning) and len(content) == 1:  # as for nearly all
+        return said(content[0])
+    thought = [message.reasoning] if message.reasoning else []
+    return "\n".join([*thought, *map(said, content), *(f"-> {one.name} {one.arguments}" for one in message.calls)])
 
 
 def _tool(tool: Tool) -> str:

@@ -16,9 +16,8 @@ give back, as any could be the wrong ones.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 import msgspec
@@ -32,6 +31,7 @@ MOST = 1 << 20
 """Characters of the reasoning of one turn beyond which it is not kept."""
 _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.S)
 """What agents add to the last message of a request, and take out of it in the next."""
+_sorted = msgspec.json.Encoder(order="sorted").encode
 _SEVERAL = ""
 """Stands for turns that differ in what the client lost, where all else is the same."""
 
@@ -77,7 +77,7 @@ class PastThoughts:
         so_far = hashlib.blake2b(self._of, digest_size=32)
         for place, turn in _turns(messages):
             calls = [call for message in turn for call in message.calls]
-            known = self._memory.get(_key(so_far.digest(), calls)) if calls else None
+            known = self._memory.get(_key(so_far.digest(), calls)) if calls and self._memory.size else None
             if isinstance(known, Turn):
                 at = next(at for at, message in enumerate(turn) if message.calls)
                 if self.recalls and known.thought and not any(map(request.has_thoughts, turn)):
@@ -136,21 +136,25 @@ def _said(message: Message) -> tuple[bytes, ...]:
         text = _REMINDER.sub("", text)
     if not (text := text.strip()) and message.role == "user":
         return ()
-    made = [(call.id, call.name, call.arguments) for call in message.calls]
-    about = repr((message.role, message.call_id, len(text), made))
+    made = (f"{call.id}\0{call.name}\0{call.arguments}" for call in message.calls)
+    about = "\0".join((message.role, str(message.call_id), str(len(text)), *made))
     return about.encode("utf-8", "surrogatepass"), text.encode("utf-8", "surrogatepass")
 
 
-def _key(said: bytes, calls: Iterable[ToolCall]) -> bytes:
-    made = sorted((call.id or "", call.name, _plain(call.arguments)) for call in calls)
-    if not all(id_ for id_, _, _ in made):
-        made = [("", name, arguments) for _, name, arguments in made]
-    return hashlib.blake2b(said + repr(made).encode("utf-8", "surrogatepass"), digest_size=32).digest()
+def _key(said: bytes, calls: Sequence[ToolCall]) -> bytes:
+    has_ids = all(call.id for call in calls)
+    made = sorted((call.id or "" if has_ids else "", call.name, _plain(call.arguments)) for call in calls)
+    found = hashlib.blake2b(said, digest_size=32)
+    for id_, name, arguments in made:
+        found.update(f"{id_}\0{name}\0".encode("utf-8", "surrogatepass"))
+        found.update(arguments)
+    return found.digest()
 
 
-def _plain(arguments: str) -> str:
+def _plain(arguments: str) -> bytes:
     """Write arguments in one way: clients read them and write them again."""
+    written = arguments.encode("utf-8", "surrogatepass")
     try:
-        return json.dumps(json.loads(arguments), sort_keys=True)
+        return _sorted(msgspec.json.decode(written))
     except (ValueError, RecursionError):
-        return arguments
+        return written
