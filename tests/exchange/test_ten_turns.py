@@ -10,15 +10,22 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.apis import messages, pairs, responses
-from tests.apis.conversations import asks, key
+from fuzz import targets
+from tests.apis import chat, messages, pairs, responses
+from tests.apis.conversations import BY_NAME, answered, asks, key, told
 from tests.apis.pairs import PAIRS
 from tests.exchange.test_thoughts import Talk, one_id
+from vtc.exchange import Exchange
+from vtc.profiles.loader import builtin_directory, load
 from vtc.profiles.matching import Facts
+from vtc.profiles.memory import Memory
+from vtc.profiles.planner import Planner
+from vtc.profiles.settings import Settings
 from vtc.reporting.report import broken_prefix
 
 MARK = {"cache_control": {"type": "ephemeral"}}
@@ -140,3 +147,57 @@ def _unmarked(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _unmarked(one) for name, one in value.items() if name != "cache_control"}
     return value
+
+
+CLINE = Facts(user_agent="Cline/3.82.0", host="127.0.0.1")
+READ_FILE = '<tool_call>\n{"name": "read_file", "arguments": {"path": "/a"}}\n</tool_call>'
+
+
+@pytest.mark.parametrize(
+    ("settings", "wrote"),
+    [
+        ({}, "<read_file>\n<path>/a</path>\n</read_file>"),
+        ({"tools": "prompt", "dialect": "hermes"}, READ_FILE),
+        ({"tools": "native"}, READ_FILE),
+    ],
+    ids=["as it is", "translated", "promoted"],
+)
+def test_ten_turns_of_cline(settings: dict[str, Any], wrote: str) -> None:
+    """Whose calls and results are text; with the details of its environment, which change in each turn."""
+    talk = Talk("openai-chat", facts=CLINE, **settings)
+    talk.entries = [{"role": "system", "content": targets.PROMPT}, *asks("openai-chat", "<task>\nLook.\n</task>")]
+    bodies = []
+    for number in range(10):
+        bodies.append(talk.ask(tools=None))
+        assert broken_prefix(talk.exchange.report.prefix) == ""
+        talk.reply(b"".join(chat.streamed(f"I look {number}.\n\n", wrote)))
+        result = [
+            f"[read_file for '/a'] Result:\nfound {number}",
+            f"<environment_details>{number}</environment_details>",
+        ]
+        talk.entries = [*talk.entries, {"role": "user", "content": [{"type": "text", "text": one} for one in result]}]
+    check(bodies, "openai-chat")
+
+
+async def test_a_question_that_vtc_asked_is_no_part_of_the_next_turns(tmp_path: Path) -> None:
+    """The client never saw it; what is compared is what its own conversation was."""
+    profile = "kind: model\nname: mine\nmatch: {model: made-up-model}\nretry: {max: 1}\n"
+    (tmp_path / "mine.yaml").write_text(profile)
+    plans = Planner(load([builtin_directory(), tmp_path]), Settings())
+    memory, entries, bodies = Memory(), asks("openai-chat", "Read it"), []
+    for number in range(10):
+        body = chat.encoded(chat.request(messages=entries, model="made-up-model", stream=True))
+        exchange = Exchange.open(BY_NAME["openai-chat"], body, LOCAL, plans, f"seed {number}", memory)
+        bodies.append(json.loads(exchange.request()))
+        assert broken_prefix(exchange.report.prefix) == ""
+        good = chat.encoded(chat.completion(WROTE))
+        bad = chat.encoded(
+            chat.completion('<tool_call>\n{"name": "read", "arguments": {"filePath": /a}}\n</tool_call>')
+        )
+
+        async def ask(_: bytes, good: bytes = good) -> bytes:
+            return good
+
+        out = await exchange.rewrite_with_retry(bad if number % 2 else good, ask)
+        entries = [*entries, *answered("openai-chat", told("openai-chat", out), f"found {number}")]
+    check(bodies, "openai-chat")
