@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +15,11 @@ from tests.apis.pairs import PAIRS
 from tests.apis.shapes import SHAPES
 from tests.exchanges import AGENT, fed, planner
 from vtc.exchange import Exchange
+from vtc.profiles.loader import builtin_directory, load
 from vtc.profiles.matching import Facts
 from vtc.profiles.memory import Memory
+from vtc.profiles.planner import Planner
+from vtc.profiles.settings import Settings
 from vtc.wire.framing import Framing
 
 PAIR = pytest.mark.parametrize(("client", "server"), PAIRS, ids=lambda name: name)
@@ -308,3 +312,43 @@ def test_a_call_that_was_repaired_or_a_text_that_the_client_changed_is_written_a
         talk.entries[1]["content"] = "Something of mine."
     (said,) = [one["content"] for one in talk.ask()["messages"] if one["role"] == "assistant"]
     assert '{"name": "read", "arguments": {"filePath": "/a"}}' in said
+
+
+NAMES = ("reasoning_content", "reasoning")
+
+
+@pytest.mark.parametrize("name", [*NAMES, "both"])
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("wanted", [NAMES, NAMES[:1], ()], ids=["both", "one", "server's"])
+def test_a_client_is_told_reasoning_in_the_fields_that_a_profile_names(
+    wanted: tuple[str, ...], stream: bool, name: str, tmp_path: Path
+) -> None:
+    """Some clients read one, some the other; servers tell it in one, the other or both."""
+    thoughts = f"response: {{thoughts: [{', '.join(wanted)}]}}\n"
+    (tmp_path / "mine.yaml").write_text(f"kind: policy\nname: mine\nmatch: {{}}\n{thoughts}")
+    plans = Planner(load([builtin_directory(), tmp_path]), Settings())
+    body = chat.encoded(chat.request(stream=stream))
+    exchange = Exchange.open(BY_NAME["openai-chat"], body, AGENT, plans, "seed")
+    exchange.request()
+    said = dict.fromkeys(NAMES if name == "both" else (name,), "Hm.")
+    if stream:
+        frames = [chat.ROLE, *(chat.chunk(said) for _ in range(9)), *chat.said("Hello", "."), chat.chunk({}, "stop")]
+        out = chat.deltas(fed(exchange.stream(), *frames, chat.DONE))[1:10]
+    else:
+        message = {"role": "assistant", "content": "Hello", **said}
+        whole = exchange.body(chat.encoded(chat.completion("Hello", message=message)))
+        out = [json.loads(whole)["choices"][0]["message"]]
+    expected = dict.fromkeys(wanted or said, "Hm.")
+    assert [{key: one[key] for key in NAMES if one.get(key)} for one in out] == [expected] * len(out)
+    assert len(out) == (9 if stream else 1)
+
+
+@pytest.mark.parametrize("client", ["anthropic-messages", "openai-responses"])
+def test_reasoning_that_a_server_tells_in_two_fields_is_told_once(client: str) -> None:
+    talk = Talk(client, "openai-chat")
+    thinks = {"thinking": {"type": "adaptive"}} if client == "anthropic-messages" else {}
+    talk.ask(*asks(client, "Read it"), stream=False, **thinks)
+    call = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+    message = {"role": "assistant", "content": None, **dict.fromkeys(NAMES, "Hm."), "tool_calls": [call]}
+    out = talk.exchange.body(chat.encoded(chat.completion(None, "tool_calls", message=message)))
+    assert out.count(b"Hm.") == 1

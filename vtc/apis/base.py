@@ -168,6 +168,10 @@ class Request(ABC):
         """The media of a message that stand beside its content."""
         return ()
 
+    def form_with(self, thoughts: tuple[str, ...]) -> Any:
+        """Return the `form` for a client that is told what the model thinks in these fields, if its API has several."""
+        return self.form
+
     def loads(self, part: Any) -> str:
         """Name the tool that the model may call from an opaque part on; empty for any other part."""
         return ""

@@ -55,7 +55,7 @@ class Way:
         self._names = names
         self._tools = {tool.name: tool for tool in plan.tools}
         self._several = request.several
-        self._form = request.form
+        self._form = request.form_with(plan.reply.thoughts)
         self._model = request.model
         self._seed = seed
         form = alphanumeric9 if plan.reply.ids == "alphanumeric9" else client.call_id

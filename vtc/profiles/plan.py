@@ -148,6 +148,8 @@ class ReplyPlan(msgspec.Struct, frozen=True, kw_only=True):
     in the text stays text, as the client would carry it out."""
     drop: frozenset[str] = frozenset()
     """Names of fields that the client is not sent."""
+    thoughts: tuple[str, ...] = ()
+    """The fields in which the client is told what the model thinks, if its API has several; none for the server's."""
     errors: tuple[ErrorReply, ...] = ()
     """Errors of the server that hold a reply."""
     retry: Retry | None = None
@@ -195,4 +197,4 @@ class Plan(msgspec.Struct, frozen=True):
         """True if this plan can change the reply. If False, the body is streamed through unread."""
         reply = self.reply
         reads = bool(self.reading.dialects and self.tools) or reply.client_text is not None
-        return reads or reply.checks_calls or reply.checks_text or bool(reply.drop) or reply.buffered
+        return reads or reply.checks_calls or reply.checks_text or bool(reply.drop or reply.thoughts) or reply.buffered

@@ -51,6 +51,7 @@ class _Found:
     set: Mapping[str, Any]
     drop: tuple[str, ...]
     response_drop: frozenset[str]
+    thoughts: tuple[str, ...]
     retry: Retry | None
     unstreamed: bool
     """A streaming request that offers tools is asked without streaming."""
@@ -158,6 +159,7 @@ class Planner:
                 unknown_tools=unknown_tools,
                 unoffered=frozenset(request.declared) - by_name.keys(),
                 drop=found.response_drop,
+                thoughts=found.thoughts,
                 errors=found.server.errors,
                 retry=found.retry,
                 in_pieces=client.deliver == "incremental" and not (guards or buffered),
@@ -227,6 +229,7 @@ class Planner:
             guards=tuple(one for one in guards if one != Guards()),
             set={key: value for fields in sets for key, value in fields.items()},
             drop=tuple(path for one in said for path in one.request.drop),
+            thoughts=next((one.response.thoughts for one in reversed(said) if one.response.thoughts), ()),
             response_drop=frozenset(name for one in said for name in one.response.drop),
             retry=retry,
             unstreamed=stream == "never" or retry is not None,

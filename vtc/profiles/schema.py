@@ -82,6 +82,10 @@ class Response(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """Names of fields, dropped at the top, in choices, in messages and deltas, and in `usage`; with any of
     them empty lists of `tool_calls`, too. Calls are never dropped here."""
 
+    thoughts: tuple[Literal["reasoning_content", "reasoning"], ...] = ()
+    """The fields in which a client of chat completions is told what the model thinks; both, where clients read one or
+    the other. None: those of the server."""
+
     def __post_init__(self) -> None:
         if found := next((name for name in self.drop if name in ANSWER), None):
             raise ValueError(f"drop: {found!r} is the answer itself; name fields that clients can do without")

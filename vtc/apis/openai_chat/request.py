@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from vtc.apis import content, request
+from vtc.apis.crossing import FIELDS
 from vtc.apis.fields import part_of
 from vtc.apis.openai_chat import asking
 from vtc.apis.openai_chat.calls import entry_of, function_of
@@ -17,7 +18,7 @@ from vtc.events import Message, Tool, ToolCall
 
 ROLES = {"developer": "system", "function": "tool"}
 """Roles by another name."""
-THOUGHTS = ("reasoning_content", "reasoning", "thinking")
+THOUGHTS = (*FIELDS, "thinking")
 """Fields that hold what the model thought, by servers."""
 OWN_FIELDS = ("role", "content", "tool_calls", "function_call", "tool_call_id", "name")
 """What a message says of itself."""
@@ -44,6 +45,9 @@ class Request(request.Request):
 
     def _add(self, entries: list[Any], message: Message, called: Collection[str | None]) -> None:
         entries.append(_encoded(message))
+
+    def form_with(self, thoughts: tuple[str, ...]) -> Any:
+        return replace(self.form, thoughts=thoughts) if isinstance(self.form, Form) else self.form
 
     def has_thoughts(self, message: Message) -> bool:
         source = message.source if isinstance(message.source, dict) else {}
