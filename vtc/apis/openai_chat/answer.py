@@ -81,8 +81,9 @@ def _choices(entry: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     index = entry.get("index", 0)
     others = {key: value for key, value in message.items() if key not in SAID and value not in (None, [])}
     deltas: list[dict[str, Any]] = [{"role": message.get("role") or "assistant", "content": ""}]
-    thoughts = {key: message[key] for key in FIELDS if message.get(key)}  # one thing, whatever its names
-    deltas += [one for one in (thoughts, {key: message[key] for key in ("content",) if message.get(key)}) if one]
+    thoughts: dict[str, Any] = {key: message[key] for key in FIELDS if message.get(key)}
+    deltas += [thoughts] if thoughts else []  # one thing, whatever its names
+    deltas += [{"content": message["content"]}] if message.get("content") else []
     deltas += [others] if others else []
     calls = message.get("tool_calls") or []
     deltas += [{"tool_calls": [{**call, "index": number}]} for number, call in enumerate(calls)]
