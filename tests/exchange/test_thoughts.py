@@ -352,3 +352,13 @@ def test_reasoning_that_a_server_tells_in_two_fields_is_told_once(client: str) -
     message = {"role": "assistant", "content": None, **dict.fromkeys(NAMES, "Hm."), "tool_calls": [call]}
     out = talk.exchange.body(chat.encoded(chat.completion(None, "tool_calls", message=message)))
     assert out.count(b"Hm.") == 1
+
+
+def test_a_call_that_the_server_made_itself_and_that_was_mended_is_no_text_of_the_model() -> None:
+    """It is told as a whole, and stands for no characters of the reply; the reply comes whole."""
+    talk = Talk("openai-chat")
+    talk.ask(*asks("openai-chat", "Read it"))
+    body = pairs.streamed("openai-chat", [], CALLS, reasoning="Hm.").replace(b'"id":"call_0"', b'"id":""')
+    talk.reply(body)
+    assert not talk.exchange.report.failures
+    assert thoughts("openai-chat", talk.ask()) == ["Hm."]

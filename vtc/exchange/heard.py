@@ -6,6 +6,7 @@ once, and only where it is to be kept.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 
 from vtc.apis.base import Decoder, Said
@@ -13,6 +14,9 @@ from vtc.apis.crossing import FIELDS
 from vtc.apis.tool_calls import ToolCallAccumulator
 from vtc.events import Call, CallDelta, Finish, Reasoning, ReasoningDelta, Seal, TextDelta, ToolCall
 from vtc.exchange.thoughts import MOST, Turn, squeezed
+from vtc.scrub import told
+
+logger = logging.getLogger(__name__)
 
 AT_ONCE = 1 << 15
 """Bytes of frames that are decoded at once: about a hundred, which takes less than a millisecond."""
@@ -67,8 +71,8 @@ class Heard:
                     self._as_written = False
                 case Call():
                     self._calls.append(one.call)
-                    self._in_text.append(one.raw)
-                    self._as_written &= bool(one.raw) and not (one.repairs or one.changed)
+                    self._in_text.append(one.raw.strip())
+                    self._as_written &= bool(one.raw.strip()) and not (one.repairs or one.changed)
                 case Reasoning(text):
                     self._thought(text)
                 case Finish():
@@ -78,12 +82,15 @@ class Heard:
         """Have kept what was heard (idempotent): what the client does next may come before the last byte is here."""
         if not self._listens:
             return
-        calls = [*self._calls, *ToolCallAccumulator(self._pieces).calls()]
-        if calls:
-            self._decode()
-        turn = Turn("".join(self._text), self._seal, *self._written())
-        if calls and turn != Turn():
-            self._keep(turn, self._field if self._field in FIELDS else "", calls)
+        try:
+            calls = [*self._calls, *ToolCallAccumulator(self._pieces).calls()]
+            if calls:
+                self._decode()
+            turn = Turn("".join(self._text), self._seal, *self._written())
+            if calls and turn != Turn():
+                self._keep(turn, self._field if self._field in FIELDS else "", calls)
+        except Exception as error:  # the reply itself goes on
+            logger.error("vtc: nothing of this reply is kept for later turns\n%s", told(error))
         self.stop()
 
     def stop(self) -> None:
@@ -94,19 +101,21 @@ class Heard:
 
     def _written(self) -> tuple[str, str]:
         """Return what the model wrote, and that without its calls; nothing where calls are not as it wrote them."""
+        if not (self._as_written and self._in_text and self._markup is not None):
+            return "", ""
         wrote = "".join(self._wrote)
         for closer in self._closers:
             wrote = wrote.rpartition(closer)[2]
         wrote = wrote.strip()
         said = wrote
         for text in self._in_text:
-            before, found, after = said.partition(text.strip())
+            before, found, after = said.partition(text)
             if not found:
                 return "", ""
             said = before + after
-        for text in self._markup or ():
+        for text in self._markup:
             said = said.replace(text, "")
-        return (wrote, squeezed(said)) if self._in_text and self._as_written else ("", "")
+        return wrote, squeezed(said)
 
     def _decode(self) -> None:
         data, self._waiting, self._size = b"".join(self._waiting), [], 0
