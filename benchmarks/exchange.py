@@ -16,6 +16,7 @@ from vtc import apis
 from vtc.exchange import Exchange
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts
+from vtc.profiles.memory import Memory
 from vtc.profiles.planner import Planner
 from vtc.profiles.settings import Settings
 
@@ -24,10 +25,10 @@ MEMORY = "memory by open stream"
 STREAMS = 8
 
 
-def opened(planner: Planner, body: bytes, path: str = "/v1/chat/completions") -> Exchange:
+def opened(planner: Planner, body: bytes, path: str = "/v1/chat/completions", memory: Memory | None = None) -> Exchange:
     api = apis.find("POST", path)
     assert api is not None
-    exchange = Exchange.open(api, body, Facts(path=path), planner, "seed")
+    exchange = Exchange.open(api, body, Facts(path=path), planner, "seed", memory)
     exchange.request()
     return exchange
 
@@ -56,6 +57,10 @@ def rewriting(profiles: Profiles, rounds: int) -> Iterator[Figure]:
         opened(planner, encoded(samples.request(messages=4)))  # the dialect is compiled
         taken = [milliseconds(partial(opened, planner, body)) for _ in range(rounds)]
         yield Figure(REQUEST, what, "ms", taken, 10.0)
+        memories = [Memory() for _ in range(rounds)]
+        for turn in ("first", "next"):
+            taken = [milliseconds(partial(opened, planner, body, memory=one)) for one in memories]
+            yield Figure(REQUEST, f"{what}, {turn} turn with memory", "ms", taken, 13.0)
 
 
 def new_tools(profiles: Profiles, rounds: int) -> Iterator[Figure]:

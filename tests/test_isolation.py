@@ -127,14 +127,18 @@ def request(talk: Talk) -> bytes:
 type Outcome = tuple[object, ...]
 
 
-def outcome(talk: Talk, memory: Memory | None) -> Outcome:
-    """All that comes of an exchange."""
-    facts = Facts(user_agent=talk.agent, path="/v1/chat/completions")
+def outcome(talk: Talk, memory: Memory | None, key: str | None = None) -> Outcome:
+    """All that comes of an exchange; of one with a client's `key`, what is told of the last prompt, too."""
+    headers = {"authorization": f"Bearer {key}"} if key else {}
+    facts = Facts(user_agent=talk.agent, path="/v1/chat/completions", headers=headers)
     one = Exchange.open(API, request(talk), facts, planner(talk.planner), "seed", memory)
     sent = one.request()
     calls = [chat.DIALECTS[name](talk.tool, {talk.parameter: talk.reply}) for name in ("hermes", "tag")]
     reply = fed(one.stream(), *chat.streamed("I will.\n", *calls))
-    return repr(one.plan), sent, reply, one.report.as_dict({})
+    said = one.report.as_dict({})
+    if key is None:  # what a prompt keeps of the last one of the same client quotes that: see below
+        del said["prefix"]
+    return repr(one.plan), sent, reply, said
 
 
 def check(talks: Iterable[Talk]) -> None:
@@ -179,3 +183,13 @@ def test_a_conversation_that_differs_in_a_part_has_that_part_alone(text_client: 
             found = repr(outcome(replace(talk, planner=by), shared))
             assert word in found
             assert {"alpha": "omega", "omega": "alpha"}[word] not in found
+
+
+@BOTH
+@pytest.mark.parametrize("part", OTHERS)
+def test_no_client_is_told_of_the_prompts_of_another(part: str, text_client: bool) -> None:
+    shared = Memory()
+    one = Talk(text_client=text_client)
+    for number, talk in enumerate([one, *(replace(one, **{part: other}) for other in OTHERS[part]), one]):
+        key = f"sk-of-{number}"
+        assert outcome(talk, shared, key) == outcome(talk, None, key)

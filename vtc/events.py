@@ -89,7 +89,7 @@ class Message(msgspec.Struct, frozen=True):
 
     `role` is `system`, `user`, `assistant` or `tool`; `content` holds text and opaque parts in order. A message
     of role `tool` is the result of the call `call_id`, made to the tool `name`. `reasoning` is what the model thought
-    before it, where the API keeps that apart. `source` is the API's own object.
+    before it, where the API keeps that apart, with the `seal` of its server. `source` is the API's own object.
     """
 
     role: str
@@ -99,6 +99,7 @@ class Message(msgspec.Struct, frozen=True):
     name: str | None = None
     source: Any = None
     reasoning: str = ""
+    seal: Seal | None = None
 
     @property
     def text(self) -> str:

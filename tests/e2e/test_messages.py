@@ -151,8 +151,8 @@ async def test_model_that_knows_no_tools_takes_part_in_the_whole_cycle(
     said = [*QUESTION, assistant(*first.blocks), user([result("moose", id_), text("Well?")])]
     assert (await ask(lab, stream, said, **fields)).content == "It says moose."
     system = lab.upstream.seen[1].json["system"]
-    assert system[0] == billing
-    assert "at least one function" in system[1]["text"]
+    assert billing not in system  # it differs in each request
+    assert "at least one function" in system[0]["text"]
 
 
 # Clients of text

@@ -28,7 +28,7 @@ def sent(
     body = chat.encoded(chat.request(stream=True, **fields))
     request = API.request(body)
     plan = plan or Planner(PROFILES, Settings(**settings or {})).plan(Facts(), request).request
-    messages = prepared(request, plan, {tool.name: tool for tool in request.tools}, remark, [])
+    messages = prepared(request, request.messages, plan, {tool.name: tool for tool in request.tools}, remark, [])
     return encoded(request, body, plan, messages).body
 
 

@@ -216,12 +216,14 @@ def test_with_memory_off_nothing_that_was_said_is_reachable_when_all_is_over(
     assert left() == []
 
 
-def test_only_names_are_found_until_memory_is_switched_off(addon: Callable[..., VirtualToolCalling]) -> None:
-    """Or else the search would prove nothing."""
+def test_prompts_and_names_are_found_until_memory_is_switched_off(addon: Callable[..., VirtualToolCalling]) -> None:
+    """Or else the search would prove nothing. Nothing but names is found beside the prompts that left last."""
     running = addon(vtc_model="qwen3-coder", vtc_tools="prompt")
     converse(running)
     assert running.memory is not None
     assert COMPILED.size > 0
+    assert "You are [mark]" in "\n".join(left())
+    running.memory.prompts.clear()
     found = "\n".join(left())
     for said in ("{}_read1", "{}_path"):
         assert said.format("[mark]") in found, said

@@ -50,6 +50,9 @@ def test_figures_add_up_by_model() -> None:
         "failed": 1,
         "errors": 0,
         "policies": {},
+        "turns": 0,
+        "broken_prefixes": 0,
+        "prompt_kept": None,
         "bytes": {"reply_came": 3, "reply_went": 4, "request_came": 1, "request_went": 2},
         "seconds": 0.75,
         "elapsed": 2.0,
@@ -95,3 +98,12 @@ def test_a_line_for_each() -> None:
         "vtc: dialect hermes: 0 calls (0 repaired), 1 left as text",
         "vtc: dialect tag: 3 calls (2 repaired), 0 left as text",
     ]
+
+
+def test_prefixes_are_counted_by_turn_and_by_character() -> None:
+    kept = {"kept": 3, "of": 4, "chars": 900, "chars_of": 900}
+    broken = {**kept, "chars": 100, "what": "system", "how": "changed", "at": 100, "before": "a", "now": "b"}
+    reports = [Report(client="c", model="a", prefix=one) for one in ({}, kept, broken)]
+    found = counted(*reports)
+    assert (found.total.turns, found.total.broken, found.total.prompt_kept) == (2, 1, 0.5556)
+    assert found.total.summary().endswith("ms in VTC, prefix broken in 1 of 2 turns, 56% kept")

@@ -150,6 +150,8 @@ class Request(ABC):
     tools: Sequence[Tool]
     declared: Sequence[str]
     """Names of all that is declared: of `tools`, and of tools that are no functions."""
+    deferred: Collection[str] = ()
+    """Names of tools of which the model is told nothing before a result loads them."""
     tool_choice: str
     """`auto`, `none`, `required`, or the name of a tool."""
     parallel: bool
@@ -185,6 +187,25 @@ class Request(ABC):
     def beside(self, message: Message) -> Sequence[Media]:
         """The media of a message that stand beside its content."""
         return ()
+
+    def form_with(self, thoughts: tuple[str, ...]) -> Any:
+        """Return the `form` for a client that is told what the model thinks in these fields, if its API has several."""
+        return self.form
+
+    def loads(self, part: Any) -> str:
+        """Name the tool that the model may call from an opaque part on; empty for any other part."""
+        return ""
+
+    @abstractmethod
+    def has_thoughts(self, message: Message) -> bool:
+        """True if a past message of the model's holds what it thought, be it encrypted."""
+
+    @abstractmethod
+    def with_thoughts(self, message: Message, field: str) -> Message:
+        """Write the `reasoning` of a past message, which its own object lacks, into that.
+
+        `field` is where servers of chat completions want it.
+        """
 
     def failed(self, message: Message) -> bool:
         """True for a result that is an error."""

@@ -18,7 +18,12 @@ _BILLING = re.compile(rf"{BILLING}(?:[ \t]*[\w.-]+=[^;\n]*;)*[^\S\n]*\n?")
 
 def without_billing(text: str) -> str:
     """Leave out what Claude Code puts before its prompt, which differs in each request; no other server wants it."""
-    return _BILLING.sub("", text, count=1) if text.startswith(BILLING) else text
+    return _BILLING.sub("", text, count=1) if is_billing(text) else text
+
+
+def is_billing(text: str) -> bool:
+    """True for what Claude Code puts before its prompt."""
+    return text.startswith(BILLING)
 
 
 def is_text(part: Mapping[str, Any] | str) -> bool:
@@ -26,7 +31,7 @@ def is_text(part: Mapping[str, Any] | str) -> bool:
     if isinstance(part, str):
         return False
     text = part.get("text")
-    return part.get("type") in _TEXTS and isinstance(text, str) and not text.startswith(BILLING)
+    return part.get("type") in _TEXTS and isinstance(text, str) and not is_billing(text)
 
 
 def read(content: Any) -> tuple[str | Opaque, ...]:

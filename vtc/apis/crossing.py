@@ -11,6 +11,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace as with_fields
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -22,6 +23,11 @@ from vtc.events import Asked, Media, Message, Opaque, Seal, Tool, ToolCall
 FAILED = "Error:"
 """Begins a result that is an error and does not say so itself, as other APIs have no field for that."""
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+type Field = Literal["reasoning_content", "reasoning"]
+"""Where servers of chat completions want the reasoning of a past message."""
+FIELDS: tuple[Field, ...] = ("reasoning_content", "reasoning")
 
 
 def read(
@@ -57,7 +63,7 @@ def read(
         replace(
             message,
             content=(
-                *_failed(message, failed=request.failed(message)),
+                *_failed(message, failed=message.role == "tool" and request.failed(message)),
                 *(part for part in map(told, message.content) if part is not None),
                 *(Opaque(media=one) for one in request.beside(message)),
             ),

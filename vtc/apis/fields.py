@@ -102,9 +102,13 @@ def without_names(value: Any, names: Collection[str]) -> Any:
     return {key: without_names(one, names) if key in _PARTS else one for key, one in left.items()}
 
 
-def cleaned(frame: Frame, value: Any, names: Collection[str], framing: Framing) -> tuple[Frame, Any]:
-    """Leave fields out of what a frame says; return the frame that says the rest, the same one if nothing is gone."""
-    if not names or (clean := without_names(value, names)) == value:
+def cleaned(frame: Frame, value: Any, names: Collection[str], framing: Framing, said: Any = None) -> tuple[Frame, Any]:
+    """Leave fields out of what a frame says; return the frame that says the rest, the same one if nothing is gone.
+
+    What it `said` may be another value already.
+    """
+    clean = without_names(value, names) if names else value
+    if clean == (value if said is None else said):
         return frame, value
     return Frame(framing.write(clean, frame, first=True), encode(clean)), clean
 

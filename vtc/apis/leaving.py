@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -53,6 +53,8 @@ class Leaving(msgspec.Struct):
     """The choices in which one such was told whole, and lacks its end."""
     left_out: tuple[str, ...] = ()
     """The kinds of what did not leave, as no encoder or no policy takes it."""
+    heed: Callable[[Iterable[Said], int], object] | None = None
+    """Takes what leaves of a choice, but for frames of plain text or reasoning that need not be read."""
 
     def copy(self) -> Leaving:
         """Return a copy, whose encoder is one, too."""
@@ -74,6 +76,8 @@ class Leaving(msgspec.Struct):
             before = copy.copy(self.encoder)
             told = [self.encoder.follow(said, choice) for choice, said in entries]
             tells = any(told)
+            for choice, said in entries if self.heed and (self.encoder.in_step or not tells) else ():
+                self.heed(said, choice)  # type: ignore[misc]  # asked for above
             if not tells and any(said for _, said in entries):
                 self.kept = (*self.kept, frame.raw)
                 return []
@@ -87,6 +91,9 @@ class Leaving(msgspec.Struct):
         self, said: Iterable[Said], choice: int, like: Frame | None = None, *, first: bool = True
     ) -> list[bytes]:
         """Let the encoder write something, in the place of the frame `like` or of a part of it."""
+        said = [*said]
+        if self.heed:
+            self.heed(said, choice)
         values = self.encoder.write([*self._known(said, choice)], choice)
         self.told = self.told or bool(values)
         if self.kept:

@@ -66,7 +66,9 @@ class ToldText:
 
 def learned(leaving: Leaving, delta: TextDelta | ReasoningDelta) -> ToldText | None:
     """Learn how a client is told the next text of this kind; None if that is not always the same."""
-    trial, said = leaving.copy(), as_said([replace(delta, text=_PROBE)])
+    trial = leaving.copy()
+    trial.heed = None  # it is not said
+    said = as_said([replace(delta, text=_PROBE)])
     frames = [trial.written(said, delta.choice) for _ in range(2)]
     if [*map(len, frames)] != [1, 1]:
         return None

@@ -37,12 +37,18 @@ def stats(logs: tuple[Any, ...], as_json: bool) -> None:
 
 
 def _show_exchanges(kind: str, figures: Mapping[str, Figures]) -> None:
-    heads = (kind, "exchanges", "calls", "repaired", "as text", "failed", "kB", "ms in VTC")
+    heads = (kind, "exchanges", "calls", "repaired", "as text", "failed", "kB", "ms in VTC", "prompt kept")
     rows = []
     for name, one in figures.items():
         counts = (one.exchanges, one.calls, one.repaired, one.refused, one.failed)
-        rows.append((name, *map(str, counts), f"{one.traffic / 1000:.1f}", f"{one.seconds * 1e3:.0f}"))
+        rows.append(
+            (name, *map(str, counts), f"{one.traffic / 1000:.1f}", f"{one.seconds * 1e3:.0f}", _share(one.prompt_kept))
+        )
     show_table(heads, rows, figures=True)
+
+
+def _share(of: float | None) -> str:
+    return "" if of is None else f"{of:.0%}"
 
 
 def _show_calls(figures: Mapping[str, Calls]) -> None:

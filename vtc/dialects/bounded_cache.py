@@ -58,6 +58,24 @@ class BoundedCache:
             self._on_evict()
         return value
 
+    def get(self, key: Hashable) -> object:
+        """Get what was put there for `key`; None if that is nothing, or evicted."""
+        with self._lock:
+            if key in self._entries:
+                self._entries.move_to_end(key)
+            entry = self._entries.get(key)
+        return entry.value if entry else None
+
+    def put(self, key: Hashable, value: object, size: int) -> None:
+        """Keep a value of so many bytes in the place of the one that was there, unless it is larger than the cache."""
+        with self._lock:
+            if old := self._entries.pop(key, None):
+                self.size -= old.size
+            if size + ENTRY <= self.most_bytes:
+                self._put(key, _Entry(value, size + ENTRY))
+            while self.size > self.most_bytes:
+                self._evict()
+
     def clear(self) -> None:
         """Evict all entries."""
         with self._lock:

@@ -27,6 +27,7 @@ from vtc.exchange import error_reply
 from vtc.exchange import request as outgoing
 from vtc.exchange.looping import answer_to_loops
 from vtc.exchange.own_reply import WITHHELD, own_reply, saying
+from vtc.exchange.past import Past
 from vtc.exchange.reply import ReplyPipeline, WholeReply
 from vtc.exchange.request import as_it_came
 from vtc.exchange.sending import Sending
@@ -75,8 +76,10 @@ class Exchange:
         plan: Plan,
         seed: str,
         facts: Facts = NOBODY,
+        past: Past | None = None,
     ) -> None:
         self.plan = plan
+        self._past = past
         self.report = Report(plan.client, plan.model, request.model, why=list(plan.why), request=plan.request.told())
         if plan.reply.client_text:
             self.report.form = plan.reply.client_text.dialect.name
@@ -91,7 +94,7 @@ class Exchange:
             self.report.server_api = self._server.name
             self.report.request.append(f"{api.name} -> {self._server.name}")
         origin = origin_of(self._server.name, facts.host, facts.port)
-        self._way = Way(api, self._server, request, plan, seed, origin)
+        self._way = Way(api, self._server, request, plan, seed, origin, past.thoughts if past else None)
         self._sending = Sending(api, self._server, request, body, plan, self._way, self.report, origin)
         self._outgoing: outgoing.Outgoing | None = None  # when it was asked for
 
@@ -107,13 +110,15 @@ class Exchange:
     ) -> Exchange:
         """Decode a request and decide about it; raises `BadRequest`, and then the body goes on as it came.
 
-        `seed` must differ for every exchange: the ids of calls are derived from it. What the reply shows of upstream
-        is kept in `memory` for later exchanges, and nothing else.
+        `seed` must differ for every exchange: the ids of calls are derived from it. What later exchanges need of this
+        one is kept in `memory`, and nothing else.
         """
         with as_it_came():
             request = api.request(body, facts.path)
             facts = replace(facts, model=request.model, body=request.fields)
-            return cls(api, request, body, planner.plan(facts, request, memory), seed, facts)
+            plan = planner.plan(facts, request, memory)
+            past = Past(memory, facts, plan, request) if memory else None
+            return cls(api, request, body, plan, seed, facts, past)
 
     # The request
 
@@ -159,14 +164,19 @@ class Exchange:
                     stop, steer = answer_to_loops(
                         self.plan, request.messages if plan.loops else (), self._tools, whole, told
                     )
-                    messages = outgoing.prepared(request, plan, self._tools, steer, self.report.request)
+                    lines, field = self.report.request, None if self.crosses else plan.thoughts
+                    came = self._past.conversation(request, field, lines) if self._past else request.messages
+                    messages = outgoing.prepared(request, came, plan, self._tools, steer, lines)
                     body = self._sending.encoded(messages)
             except BadRequest as error:
                 if not self.plan.reply.is_strict:
                     raise
                 self.report.failures.append(f"the request went on as it came: {error}")
+                self._sending.forget()
                 stop, messages, body = "", None, self._body  # its reply is held to the policies all the same
             self._outgoing = outgoing.Outgoing(body, messages, stop)
+            if self._past and not stop:
+                self.report.prefix = self._past.kept_prefix(*self._sending.left, request)
         return self._outgoing
 
     def again(self, body: bytes, status: int) -> bytes | None:
@@ -174,7 +184,10 @@ class Exchange:
 
         To be asked for before `stream`, at most `MOST_ASKED` - 1 times; then with `learned`, if the server took it.
         """
-        return self._sending.again(self._rewritten().messages, body, status)
+        went = self._sending.again(self._rewritten().messages, body, status)
+        if went and self._past:
+            self._past.kept_prefix(*self._sending.left, self._request)
+        return went
 
     def learned(self) -> None:
         """Take note that the server took the request with what its refusals taught."""
@@ -221,6 +234,7 @@ class Exchange:
         """
         decoder = compression.decoder(content_encoding)
         self._request.forget()
+        self._sending.forget()
         self._outgoing = self._outgoing and replace(self._outgoing, messages=None)
         as_one = self.body if whole or isinstance(self.came, EventStream) else None
         stream = self._way.stream(decoder, self.report, [], whole=False, clock=clock, as_one=as_one)

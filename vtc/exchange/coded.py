@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from vtc.apis.relay import Relay
+from vtc.exchange.heard import Heard
 from vtc.exchange.reply import ReplyPipeline
 from vtc.exchange.stream import Stream
 from vtc.reporting.report import Report
@@ -35,8 +36,9 @@ class CodedStream(Stream):
         clock: Callable[[], float] = float,
         *,
         whole: Callable[[bytes], bytes] | None = None,
+        heard: Heard | None = None,
     ) -> None:
-        super().__init__(relay, report, clock, whole=whole)
+        super().__init__(relay, report, clock, whole=whole, heard=heard)
         self._decoder = decoder
 
     def feed(self, chunk: bytes) -> list[bytes]:

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from vtc.apis import BadRequest, Request, crossing
 from vtc.apis.asking import limits
+from vtc.apis.content import is_billing
 from vtc.apis.fields import changed
 from vtc.apis.tool_calls import lacks_arguments
 from vtc.dialects.syntax.description import Description
@@ -32,15 +33,23 @@ _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def prepared(
-    request: Request, plan: RequestPlan, tools: Mapping[str, Tool], remark: str, told: list[str]
+    request: Request,
+    messages: Sequence[Message],
+    plan: RequestPlan,
+    tools: Mapping[str, Tool],
+    remark: str,
+    told: list[str],
 ) -> Sequence[Message] | None:
-    """Rewrite the messages for the model; None if they stay as they came.
+    """Rewrite the messages for the model; None if they stay as they came in the request.
 
     `tools` are the client's, by name. `remark` is added for the model alone. A line for people about the tools is added
     to `told`.
     """
     rewritten = plan.write is not None or plan.promote
-    messages = _with_whole_calls(request.messages, tools, told)
+    shown: Sequence[Tool] = plan.offered
+    messages = _with_whole_calls(messages, tools, told)
+    if plan.write:
+        messages, shown = _shown(request, messages, plan)
     if rewritten:
         if plan.client_text:
             messages = _structured(messages, plan.client_text, plan.write, tools)
@@ -48,16 +57,48 @@ def prepared(
             messages = history.to_text(messages, plan.write, tools)
             if plan.client_text:
                 messages = history.joined(messages)
-        if plan.write and plan.prompt_tools and plan.offered:
-            messages = history.with_tools(messages, plan.write, plan.offered, plan.tool_choice)
+        if plan.write and plan.prompt_tools and shown:
+            messages = history.with_tools(messages, plan.write, shown, plan.tool_choice)
         if plan.promote or plan.prompt_tools:
             form = "`tools`" if plan.write is None else f"{plan.write.name} prompt"
-            told.append(f"{len(plan.offered)} tool{'s' * (len(plan.offered) != 1)} -> {form}")
+            told.append(f"{len(shown)} tool{'s' * (len(shown) != 1)} -> {form}")
     elif plan.client_text and plan.withheld:
         messages = history.with_rule(messages, f"Tools that must not be used: {', '.join(sorted(plan.withheld))}.")
     if remark:
         messages = history.with_note(messages, remark)
     return None if messages is request.messages else messages
+
+
+def _shown(
+    request: Request, messages: Sequence[Message], plan: RequestPlan
+) -> tuple[Sequence[Message], Sequence[Tool]]:
+    """The conversation with the tools that results load, each at its first place, and the tools that are left.
+
+    So a tool that is loaded later changes nothing of what stands before. What Claude Code puts before its prompt, and
+    changes in each request, is left out.
+    """
+    offered = {tool.name: tool for tool in plan.offered}
+    later = {*request.deferred}
+
+    def told(part: str | Opaque) -> str | Opaque:
+        if isinstance(part, str):
+            return part
+        if name := request.loads(part.part):
+            tool = None if name in seen else offered.get(name)
+            seen.add(name)
+            declared = f":\n{json.dumps(tool.as_openai(), ensure_ascii=False)}" if tool else "."
+            return f"The tool {name} can be called now{declared}\n"
+        meant = request.meaning(part.part)
+        return "" if isinstance(meant, str) and is_billing(meant) and not plan.skips_billing else part
+
+    seen: set[str] = set()
+    out: list[Message] = []
+    for message in messages:
+        content = tuple(told(part) for part in message.content)
+        out.append(message if content == message.content else replace(message, content=tuple(filter(None, content))))
+    later |= seen
+    changed_ = any(one is not other for one, other in zip(out, messages, strict=True))
+    return out if changed_ else messages, [tool for tool in plan.offered if tool.name not in later]
 
 
 def _with_whole_calls(messages: Sequence[Message], tools: Mapping[str, Tool], told: list[str]) -> Sequence[Message]:
@@ -111,10 +152,12 @@ class Outgoing:
 
 
 class Encoded(NamedTuple):
-    """A request in the server's API, and lines for people."""
+    """A request in the server's API, lines for people, and what its prompt is made of."""
 
     body: bytes
     told: list[str]
+    messages: Sequence[Message]
+    tools: Sequence[Tool]
 
 
 def encoded(
@@ -142,8 +185,10 @@ def encoded(
         )
         ready, told = made_ready(asked, steps, given)
         messages = messages if ready.messages is asked.messages else ready.messages
+    said = request.messages if messages is None else messages
+    declared = ready.tools if steps and given else plan.offered if is_native or plan.promote else ()
     if messages is None and ready is asked and not (set_ or drop or withheld or unstreamed or model):
-        return Encoded(body, told)
+        return Encoded(body, told, said, declared)
     tools: Sequence[Tool] | None = None
     if plan.write is not None or plan.promote:
         tools = ready.tools if plan.promote and steps else plan.offered if plan.promote else ()
@@ -161,7 +206,7 @@ def encoded(
         undemanded=ready.choice != asked.choice and ready.choice == "auto",
         limits={name: one for name, one in ready.limits.items() if asked.limits.get(name) != one},
     )
-    return Encoded(went, told)
+    return Encoded(went, told, said, declared)
 
 
 def crossed(
@@ -183,7 +228,7 @@ def crossed(
     kept = {key: value for key, value in fields.items() if key not in plan.drop}
     if left_out := [*asked.left_out, *(name for name in asked.limits if name not in given.server.limits)]:
         told = [*told, f"not told to the server, whose API has no word for it: {', '.join(left_out)}"]
-    return Encoded(changed(kept, plan.drop, plan.set), told)
+    return Encoded(changed(kept, plan.drop, plan.set), told, asked.messages, asked.tools)
 
 
 def _structured(

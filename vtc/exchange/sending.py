@@ -9,7 +9,7 @@ from typing import Any
 from vtc.apis import Api, Request
 from vtc.apis.base import FULL
 from vtc.apis.crossing import Names
-from vtc.events import Failure, Message
+from vtc.events import Failure, Message, Tool
 from vtc.exchange import request as outgoing
 from vtc.exchange.ready import BRIDGED, Given
 from vtc.exchange.ready.context import size
@@ -49,6 +49,8 @@ class Sending:
         """What the server taught while it was asked again."""
         self._last = 0
         """The hash of what it was sent last."""
+        self.left: tuple[Sequence[Message], Sequence[Tool]] = (), ()
+        """The messages and tools of that."""
 
     def encoded(self, messages: Sequence[Message] | None) -> bytes:
         """Encode the request, with these messages or its own."""
@@ -63,7 +65,7 @@ class Sending:
             sent = size(request.messages if messages is None else messages, plan.offered)
             self._way.counted = partial(self._counted, sent) if sent > LEAST * PLAIN else None
         self._report.request += [line for line in went.told if line not in self._report.request]
-        self._last = hash(went.body)
+        self._last, self.left = hash(went.body), (went.messages, went.tools)
         return went.body
 
     def _counted(self, size: int, tokens: int) -> None:
@@ -91,6 +93,10 @@ class Sending:
             if found.once is not None:
                 break
         return None
+
+    def forget(self) -> None:
+        """Keep nothing of the conversation."""
+        self.left = (), ()
 
     def learned(self) -> None:
         """Take note that the server took it with what its refusals taught."""

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 
 from vtc.apis.relay import Relay, Unread
 from vtc.exchange.fast_path import FastPath
+from vtc.exchange.heard import Heard
 from vtc.exchange.reply import ReplyPipeline
 from vtc.reporting import hints
 from vtc.reporting.report import Report
@@ -48,9 +49,12 @@ class Stream:
         clock: Callable[[], float] = float,
         *,
         whole: Callable[[bytes], bytes] | None = None,
+        heard: Heard | None = None,
     ) -> None:
         """`whole` rewrites a body that turns out not to be a stream but one JSON value."""
         self._relay = relay
+        self._heard = heard
+        relay.leaving.heed = heard.left if heard else None
         self._strict = relay.leaving.strict or not relay.leaving.passes  # it does not fail open
         self._whole = whole
         self._collected: list[bytes] | None = None  # the body, once it is known to be no stream
@@ -76,6 +80,8 @@ class Stream:
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Take the next bytes of the body."""
+        if self._heard:
+            self._heard.came(chunk)
         if (fast := self._fast) is None:
             return _joined(self._read(chunk, final=False))
         try:
@@ -110,6 +116,8 @@ class Stream:
         started = self._clock()
         held = self._read(self._fast.take(b""), final=False) if self._fast else []
         out = _joined(held + self._read(b"", final=True, breaks=breaks))
+        if self._heard:
+            self._heard.stop() if breaks or self.failed or self.broken else self._heard.end()
         if unknown := self._relay.leaving.left_out:
             told = ", ".join(unknown)
             if self._relay.leaving.passes:

@@ -19,11 +19,13 @@ from vtc.dialects.text_client import conversation
 from vtc.events import Tool
 from vtc.exchange.call_in_name import reader_of_names
 from vtc.exchange.coded import CodedStream
+from vtc.exchange.heard import Heard
 from vtc.exchange.leftovers import Leftovers
 from vtc.exchange.reply import ReplyPipeline, Stages
 from vtc.exchange.stages import Ids, alphanumeric9
 from vtc.exchange.stream import Stream
 from vtc.exchange.text_reading import TextReading, Thoughts
+from vtc.exchange.thoughts import PastThoughts
 from vtc.guards.budget import Budget
 from vtc.guards.chain import chain, refusable
 from vtc.profiles.plan import Plan, ReplyPlan
@@ -34,8 +36,18 @@ from vtc.wire import compression
 class Way:
     """Makes the parts of a reply's way. It keeps of the request what a reply needs, and nothing of the conversation."""
 
-    def __init__(self, client: Api, server: Api, request: Request, plan: Plan, seed: str, origin: str) -> None:
-        """Ids are derived from `seed`; `origin` is the server."""
+    def __init__(
+        self,
+        client: Api,
+        server: Api,
+        request: Request,
+        plan: Plan,
+        seed: str,
+        origin: str,
+        thoughts: PastThoughts | None,
+    ) -> None:
+        """Ids are derived from `seed`; `origin` is the server. `thoughts` keeps what the model thinks, if anything."""
+        self._thoughts = thoughts
         self._client = client
         self._server = server
         self._plan = plan
@@ -45,7 +57,7 @@ class Way:
         """Takes the tokens that the server counted of the prompt."""
         self._tools = {tool.name: tool for tool in plan.tools}
         self._several = request.several
-        self._form = request.form
+        self._form = request.form_with(plan.reply.thoughts)
         self._model = request.model
         self._seed = seed
         self._origin = origin
@@ -85,7 +97,16 @@ class Way:
         relay = Relay(decoder_, self._client.encoder(form, drop), pipeline, passes=passes, strict=strict)
         relay.counted = self.counted
         kind = Stream if isinstance(decoder, compression.Identity) else partial(CodedStream, decoder)
-        return kind(relay, report, clock, whole=as_one)
+        heard = self._heard(self._thoughts) if self._thoughts else None
+        return kind(relay, report, clock, whole=as_one, heard=heard)
+
+    def _heard(self, past: PastThoughts) -> Heard:
+        """Make what listens to a reply for later requests."""
+        write = self._plan.request.write if past.as_text else None
+        sections = write.sections[:1] if write else ()
+        around = tuple(part.strip() for one in sections for part in one.partition("{calls}")[::2] if part.strip())
+        closers = [close for _, close in self._plan.reading.thinking.tags] if write else []
+        return Heard(self._server.decoder(), past.keep, around if write else None, closers)
 
     def _pipeline(self, report: Report, plan: ReplyPlan, *, whole: bool) -> ReplyPipeline:
         """Make the way of one choice of the reply."""

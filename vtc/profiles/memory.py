@@ -1,7 +1,8 @@
-"""What upstreams did, kept between exchanges: facts, never text.
+"""What is kept between exchanges: facts about upstreams, and what later requests of a conversation need.
 
 A fact is found by a digest of the upstream, the model and the client that saw it. The one that was not asked for
-longest is evicted first.
+longest is evicted first. Texts (what a model thought, the prompts that left last) are found by digests, too, and are
+kept up to a number of bytes.
 """
 
 from __future__ import annotations
@@ -12,12 +13,24 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from vtc.dialects.bounded_cache import BoundedCache
+
 AGREEING = 3
 """Replies that must agree before a fact is believed: of one, a client could make what the next gets."""
 MOST = 1024
 """Facts that are kept; each takes about 300 bytes."""
 EXPIRES = 24 * 3600.0
 """Seconds after which a lesson is forgotten: servers are updated, and templates mended."""
+MOST_THOUGHTS = 16 << 20
+"""Bytes of what models thought."""
+
+MOST_PROMPTS = 32 << 20
+"""Bytes of prompts."""
+
+
+def digest(*of: str) -> bytes:
+    """Make the key of what belongs to these; no text can be read out of it."""
+    return hashlib.blake2b(repr(of).encode("utf-8", "surrogatepass"), digest_size=32).digest()
 
 
 @dataclass(slots=True)
@@ -27,6 +40,8 @@ class Learned:
     _inside: bool = False
     _replies: int = 0
     """So many of the last replies agree."""
+    thoughts: str = ""
+    """The field in which its replies told what the model thought, where that has several names."""
 
     @property
     def begins_inside(self) -> bool | None:
@@ -62,21 +77,21 @@ class Lessons:
 
 
 class Memory:
-    """Keeps facts for the exchanges that share it."""
+    """Keeps what the exchanges that share it learned, and what their conversations need."""
 
     def __init__(self, most: int = MOST, clock: Callable[[], float] = float) -> None:
         """`clock` tells seconds."""
         self._of = lru_cache(most)(lambda _digest: Learned())
         self._lessons = lru_cache(most)(lambda _digest: Lessons(clock))
+        self.thoughts = BoundedCache(MOST_THOUGHTS)
+        """What models thought, by the turn (`exchange.thoughts`)."""
+        self.prompts = BoundedCache(MOST_PROMPTS)
+        """The prompts that left last, by client, upstream and model (`exchange.prefix`)."""
 
     def learned(self, *of: str) -> Learned:
         """Return what was learned under a key; nothing yet for a new one. Only the key's digest is kept."""
-        return self._of(_digest(of))
+        return self._of(digest(*of))
 
     def lessons(self, *of: str) -> Lessons:
         """Return the lessons of a key, as `learned` does."""
-        return self._lessons(_digest(of))
-
-
-def _digest(of: tuple[str, ...]) -> bytes:
-    return hashlib.blake2b(repr(of).encode("utf-8", "surrogatepass"), digest_size=32).digest()
+        return self._lessons(digest(*of))

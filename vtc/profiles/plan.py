@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from vtc.apis.crossing import FIELDS, Field
 from vtc.dialects.reading.reader import UnknownTools
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import Tags
@@ -68,8 +69,12 @@ class RequestPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The server takes requests as they come, and its errors are those that clients know."""
     lessons: Lessons = msgspec.field(default_factory=Lessons)
     """Takes the steps that the server taught by what it refused."""
-    thoughts: str = "reasoning_content"
-    """The field in which the server wants what the model thought before, if its clients speak another API."""
+    thoughts: Field = FIELDS[0]
+    """The field in which the server wants what the model thought before, if it does not stand there already."""
+    recalls: bool = False
+    """The model is given back what it thought before the calls of past turns, where the client lost it."""
+    skips_billing: bool = False
+    """The server keeps what Claude Code puts before its prompt, and changes in each request, out of the prompt."""
     loops: tuple[Loop, ...] = ()
     """Limits beyond which the agent is stopped, or told that it goes round in circles."""
 
@@ -150,6 +155,8 @@ class ReplyPlan(msgspec.Struct, frozen=True, kw_only=True):
     in the text stays text, as the client would carry it out."""
     drop: frozenset[str] = frozenset()
     """Names of fields that the client is not sent."""
+    thoughts: tuple[str, ...] = ()
+    """The fields in which the client is told what the model thinks, if its API has several; none for the server's."""
     errors: tuple[ErrorReply, ...] = ()
     """Errors of the server that hold a reply."""
     retry: Retry | None = None
@@ -197,4 +204,4 @@ class Plan(msgspec.Struct, frozen=True):
         """True if this plan can change the reply. If False, the body is streamed through unread."""
         reply = self.reply
         reads = bool(self.reading.dialects and self.tools) or reply.client_text is not None
-        return reads or reply.checks_calls or reply.checks_text or bool(reply.drop) or reply.buffered
+        return reads or reply.checks_calls or reply.checks_text or bool(reply.drop or reply.thoughts) or reply.buffered

@@ -31,7 +31,7 @@ from vtc.profiles.schema import (
     ServerProfile,
 )
 from vtc.profiles.settings import Settings, UnknownName
-from vtc.profiles.thinking import thinking
+from vtc.profiles.thinking import thinking, told_thoughts
 from vtc.profiles.tool_protocol import UNKNOWN_CLIENT, UNKNOWN_MODEL, Asked, ToolProtocol, ToolProtocols
 
 PROMPT = "prompt"
@@ -54,6 +54,7 @@ class _Found:
     set: Mapping[str, Any]
     drop: tuple[str, ...]
     response_drop: frozenset[str]
+    thoughts: tuple[str, ...]
     retry: Retry | None
     unstreamed: bool
     """A streaming request that offers tools is asked without streaming."""
@@ -137,7 +138,9 @@ class Planner:
                 ready={**_steps(found), **{key: one for key, one in learned.items() if key != PROMPT}},
                 as_is=found.server.ready == "as-is",
                 lessons=lessons,
-                thoughts=found.server.thoughts,
+                thoughts=found.server.thoughts or told_thoughts(facts, memory),
+                recalls=_recalls(found) and bool(tools) and protocol.client_text is None,
+                skips_billing=found.server.skips_billing,
                 loops=tuple(one.loop for one in guards if one.loop),
             ),
             reading=ReadingPlan(
@@ -168,6 +171,7 @@ class Planner:
                 unknown_tools=unknown_tools,
                 unoffered=frozenset(request.declared) - by_name.keys(),
                 drop=found.response_drop,
+                thoughts=found.thoughts,
                 errors=found.server.errors,
                 retry=found.retry,
                 in_pieces=client.deliver == "incremental" and not (guards or buffered),
@@ -242,6 +246,7 @@ class Planner:
             guards=tuple(one for one in guards if one != Guards()),
             set={key: value for fields in sets for key, value in fields.items()},
             drop=tuple(path for one in said for path in one.request.drop),
+            thoughts=next((one.response.thoughts for one in reversed(said) if one.response.thoughts), ()),
             response_drop=frozenset(name for one in said for name in one.response.drop),
             retry=retry,
             unstreamed=stream == "never" or retry is not None,
@@ -289,6 +294,11 @@ def _steps(found: _Found) -> Mapping[str, Any]:
 def _ids(found: _Found) -> Literal["short", "alphanumeric9"] | None:
     ready = found.server.ready
     return (None if isinstance(ready, str) else ready.ids) or found.model.ready.ids
+
+
+def _recalls(found: _Found) -> bool:
+    """True if what the model thought is to be given back to it."""
+    return found.model.recalls and (found.model is not UNKNOWN_MODEL or found.server.recalls)
 
 
 def _withheld(configured: Iterable[Guards], names: Iterable[str]) -> frozenset[str]:

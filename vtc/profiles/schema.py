@@ -83,6 +83,10 @@ class Response(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """Names of fields, dropped at the top, in choices, in messages and deltas, and in `usage`; with any of
     them empty lists of `tool_calls`, too. Calls are never dropped here."""
 
+    thoughts: tuple[Literal["reasoning_content", "reasoning"], ...] = ()
+    """The fields in which a client of chat completions is told what the model thinks; both, where clients read one or
+    the other. None: those of the server."""
+
     def __post_init__(self) -> None:
         if found := next((name for name in self.drop if name in ANSWER), None):
             raise ValueError(f"drop: {found!r} is the answer itself; name fields that clients can do without")
@@ -158,8 +162,11 @@ class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
     """The API that it speaks, or several: clients of any other are served by the first. Null: that of each client."""
     api_path: str = ""
     """The path of that API on the server, where it is not the usual one: `/anthropic/v1/messages`."""
-    thoughts: Literal["reasoning_content", "reasoning"] = "reasoning_content"
-    """The field in which it is given what the model thought before, if its clients speak another API."""
+    thoughts: Literal["reasoning_content", "reasoning"] | None = None
+    """The field in which it is given what the model thought before, where its clients speak another API or lost that.
+    Null: the one in which its replies tell it."""
+    recalls: bool = True
+    """Whether models without a profile are given back what they thought (`recalls` of a model)."""
     tokenize: bool = False
     """`POST /tokenize` counts the tokens of a conversation (vLLM, llama.cpp), for clients of Messages."""
     models: dict[str, str] = {}
@@ -168,6 +175,8 @@ class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
     """Steps that make requests ready for it. `as-is`: it takes them as they come, whatever the model's profile says."""
     parts_reasoning: bool = False
     """It takes the reasoning out of the text itself, so that a reply does not begin inside of it."""
+    skips_billing: bool = False
+    """It keeps the line that Claude Code puts before its prompt, other ones in each request, out of the prompt."""
     errors: tuple[ErrorReply, ...] = ()
     """Errors that hold a reply. One within a stream passes."""
     special_tokens: dict[str, Any] = {}
@@ -249,6 +258,10 @@ class ModelProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=T
     """Whether malformed calls are repaired; null leaves it to the option and the protocol."""
     reasoning: Reasoning | None = None
     """How it marks its thinking; null if it does not."""
+    recalls: bool = False
+    """Whether it wants to see what it thought before the calls of past turns: where a client loses that, it is kept
+    for as long as the conversation goes on, and given back. A model without a profile gets it, if its replies tell
+    it."""
     special_tokens: bool = False
     """Whether its calls are marked by special tokens, which servers may strip (see `kind: server`)."""
     ready: Ready = Ready()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from vtc.apis.crossing import FIELDS, Field
 from vtc.profiles.matching import Facts
 from vtc.profiles.memory import Learned, Memory
 from vtc.profiles.plan import Thinking
@@ -48,3 +49,9 @@ def thinking(
     if begins_inside is None:
         begins_inside = prefilled and not server.parts_reasoning
     return Thinking(tags, to, prefilled, begins_inside, may_show=not prefilled, learned=learned)
+
+
+def told_thoughts(facts: Facts, memory: Memory | None) -> Field:
+    """Tell the field in which an upstream told last what a model thought."""
+    told = memory.learned(*facts.whose, facts.model, "thoughts").thoughts if memory is not None else ""
+    return next((one for one in FIELDS if one == told), FIELDS[0])

@@ -19,7 +19,7 @@ from vtc.profiles.settings import Settings
 TEXT_DIALECT = "cline"
 """The dialect of a text client whose profile names none."""
 UNKNOWN_CLIENT = ClientProfile(name="unknown", match=Match())
-UNKNOWN_MODEL = ModelProfile(name="unknown", match=Match())
+UNKNOWN_MODEL = ModelProfile(name="unknown", match=Match(), recalls=True)
 """The rescue default: the request is left alone, and a call that leaked into the text is lifted."""
 
 

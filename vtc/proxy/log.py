@@ -20,8 +20,8 @@ from vtc.scrub import escaped, scrub, secrets
 logger = logging.getLogger(__name__)
 
 _LEFT_OUT = ("why",)
-_PERSONAL = ("excerpt", "detail")
-"""What refusals and policies quote from the model."""
+_PERSONAL = ("excerpt", "detail", "before", "now")
+"""What refusals, policies and a prompt that broke quote."""
 _QUOTED = ("unread",)
 """What is the model's text: that there is some is told."""
 
@@ -82,9 +82,6 @@ def entry(flow: http.HTTPFlow, report: Mapping[str, Any], outcome: str) -> dict[
 
 
 def _bare(value: Any) -> Any:
-    if not isinstance(value, list):
-        return value
-    return [
-        {key: item for key, item in one.items() if key not in _PERSONAL} if isinstance(one, dict) else one
-        for one in value
-    ]
+    if isinstance(value, list):
+        return [_bare(one) if isinstance(one, dict) else one for one in value]
+    return {key: item for key, item in value.items() if key not in _PERSONAL} if isinstance(value, dict) else value

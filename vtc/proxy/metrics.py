@@ -79,6 +79,9 @@ class Metrics:
         repairs = Counter("vtc_repairs", "Repairs of malformed calls.", labels=(*by, "repair"))
         policies = Counter("vtc_policies", "What policies did.", labels=(*by, "policy", "action"))
         sizes = Counter("vtc_bytes", "Bytes of bodies.", labels=(*by, "body"))
+        turns = Counter("vtc_turns", "Requests that went on with a conversation.", labels=by)
+        broken = Counter("vtc_broken_prefixes", "Those that changed what the server had of it.", labels=by)
+        prompts = Counter("vtc_prompt_characters", "Characters of the prompts before these.", labels=(*by, "fate"))
         seconds = Counter("vtc_work_seconds", "Time spent in VTC.", labels=by)
         for (client, model), one in self._stats.rows.copy().items():
             for family, value in (
@@ -88,12 +91,16 @@ class Metrics:
                 (failed, one.failed),
                 (errors, one.errors),
                 (seconds, one.seconds),
+                (turns, one.turns),
+                (broken, one.broken),
             ):
                 family.add_metric((client, model), value)
             for repair, count in one.repairs.copy().items():
                 repairs.add_metric((client, model, repair), count)
             for did, count in one.policies.copy().items():
                 policies.add_metric((client, model, *did.split(" ", 1)), count)
+            for fate, count in one.prompt.copy().items():
+                prompts.add_metric((client, model, fate), count)
             for body, size in one.bytes.copy().items():
                 sizes.add_metric((client, model, body), size)
         dialects = Counter("vtc_dialect_calls", "Calls by the dialect they were written in.", labels=("dialect", "end"))
@@ -101,6 +108,7 @@ class Metrics:
             dialects.add_metric((dialect, "delivered"), found.calls)
             dialects.add_metric((dialect, "left as text"), found.refused)
         yield from (exchanges, calls, refused, failed, errors, repairs, policies, sizes, seconds, dialects)
+        yield from (turns, broken, prompts)
 
 
 def _address(option: str) -> tuple[str, int]:

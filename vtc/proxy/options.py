@@ -106,8 +106,9 @@ def add(loader: Loader) -> None:
         str,
         "on",
         "Whether anything is kept in memory between exchanges: facts about upstreams (whether their replies begin with "
-        "reasoning, what they refused) and search patterns with names of tools, nothing that was said. off: nothing, "
-        "and exchanges take longer.",
+        "reasoning, what they refused), search patterns with names of tools, what models thought before their calls "
+        "and the last prompt of each conversation. off: nothing; thoughts that a client loses stay lost, and exchanges "
+        "take longer.",
         choices=("on", "off"),
     )
     loader.add_option(

@@ -125,7 +125,7 @@ def _side(flow: http.HTTPFlow, side: view.Side) -> dict[str, Any]:
 
 def _figures(stats: Stats) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
     for kind, found in (("model", stats.models), ("client", stats.clients)):
-        heads = (kind, "exchanges", "calls", "repaired", "left as text", "failed", "errors", "ms in VTC")
+        heads = (kind, "exchanges", "calls", "repaired", "left as text", "failed", "errors", "prompt kept", "ms in VTC")
         yield (
             f"by {kind}",
             heads,
@@ -133,6 +133,7 @@ def _figures(stats: Stats) -> Iterator[tuple[str, tuple[str, ...], list[tuple[st
                 (
                     name,
                     *map(str, (one.exchanges, one.calls, one.repaired, one.refused, one.failed, one.errors)),
+                    one.prefixes(),
                     f"{one.seconds * 1e3:.0f}",
                 )
                 for name, one in found.items()

@@ -61,6 +61,12 @@ class Figures(Calls):
     """By policy and action: `denied_tools steer`."""
     bytes: Counter[str] = field(default_factory=Counter)
     """Of requests and replies, as they came and as they went: `request_came`, …"""
+    turns: int = 0
+    """Requests that went on with a conversation."""
+    broken: int = 0
+    """Those of them that changed what the server had of it."""
+    prompt: Counter[str] = field(default_factory=Counter)
+    """Characters of the prompts of these: `kept` of the one before, and `lost`."""
     seconds: float = 0.0
     """Time spent in VTC."""
     elapsed: float = 0.0
@@ -70,6 +76,12 @@ class Figures(Calls):
     def traffic(self) -> int:
         """Bytes that clients sent and received."""
         return self.bytes["request_came"] + self.bytes["reply_went"]
+
+    @property
+    def prompt_kept(self) -> float | None:
+        """The share of earlier prompts that later turns kept; None if there are none."""
+        every = self.prompt.total()
+        return round(self.prompt["kept"] / every, 4) if every else None
 
     def add(self, report: Report) -> None:
         self.exchanges += 1
@@ -81,6 +93,10 @@ class Figures(Calls):
         for one in report.get("policies", ()):
             self.policies[f"{one['policy']} {one['action']}"] += one.get("count", 1)
         self.bytes.update(report.get("sizes", {}))
+        if prefix := report.get("prefix"):
+            self.turns += 1
+            self.broken += bool(prefix.get("what"))
+            self.prompt.update(kept=prefix["chars"], lost=max(0, prefix["chars_of"] - prefix["chars"]))
         self.seconds += report.get("seconds", 0.0)
         self.elapsed += report.get("elapsed", 0.0)
 
@@ -94,12 +110,15 @@ class Figures(Calls):
             total.exchanges += one.exchanges
             total.failed += one.failed
             total.errors += one.errors
+            total.turns += one.turns
+            total.broken += one.broken
             total.seconds += one.seconds
             total.elapsed += one.elapsed
             for mine, theirs in (
                 (total.repairs, one.repairs),
                 (total.policies, one.policies),
                 (total.bytes, one.bytes),
+                (total.prompt, one.prompt),
             ):
                 mine.update(theirs)
         return total
@@ -112,15 +131,24 @@ class Figures(Calls):
             "errors": self.errors,
             "policies": dict(self.policies.most_common()),
             "bytes": dict(sorted(self.bytes.items())),
+            "turns": self.turns,
+            "broken_prefixes": self.broken,
+            "prompt_kept": self.prompt_kept,
             "seconds": round(self.seconds, 6),
             "elapsed": round(self.elapsed, 3),
         }
 
+    def prefixes(self) -> str:
+        """`prefix broken in 2 of 9 turns, 81% kept`; empty if no conversation went on."""
+        kept = "" if self.prompt_kept is None else f", {self.prompt_kept:.0%} kept"
+        return f"prefix broken in {self.broken} of {counted(self.turns, 'turn')}{kept}" if self.turns else ""
+
     def summary(self) -> str:
+        told = f", {self.prefixes()}" if self.turns else ""
         return (
             f"{counted(self.exchanges, 'exchange')}, {Calls.summary(self)}, {self.failed} failed open, "
             f"{counted(self.errors, 'server error')}, "
-            f"{self.traffic:,} bytes, {self.seconds * 1e3:.0f} ms in VTC"
+            f"{self.traffic:,} bytes, {self.seconds * 1e3:.0f} ms in VTC{told}"
         )
 
 

@@ -56,6 +56,11 @@ class Report:
     """What calls become: `tool_calls`, or the dialect of a client that reads text."""
     why: list[str] = field(default_factory=list)
     request: list[str] = field(default_factory=list)
+    prefix: dict[str, Any] = field(default_factory=dict)
+    """What the prompt keeps of the last one of its conversation: `{"kept": 14, "of": 20, "chars": 9120, "chars_of":
+    81034, "what": "system", "how": "changed", "at": 812, "before": …, "now": …}`. `kept` are messages, `chars` those of
+    tools and messages up to the break, of all that might have been kept. From `what` on only where it broke; the last
+    two quote it. Empty for the first prompt."""
     calls: list[dict[str, Any]] = field(default_factory=list)
     """`{"name": "read", "id": …, "dialect": "hermes", "repairs": […]}`, with a `count` where one stands for several."""
     refusals: list[dict[str, Any]] = field(default_factory=list)
@@ -168,6 +173,7 @@ class Report:
         parts += ["a possible call was not read"] if self.unread else []
         parts += [f"failed open: {failure}" for failure in self.failures]
         parts += self.errors
+        parts += [broken] if (broken := broken_prefix(self.prefix)) else []
         if self.calls:
             parts.append(f"{', '.join(dict.fromkeys(call['dialect'] for call in self.calls))} -> {self.form}")
         parts = [part if len(part) <= LONGEST else f"{part[:LONGEST]}…" for part in [*parts, *self.request]]
@@ -177,6 +183,14 @@ class Report:
         """Scrubbed of secrets, those `known` among them: an excerpt is the model's text."""
         said = {one.name: getattr(self, one.name) for one in fields(self) if not one.name.startswith("_")}
         return escaped(scrubbed(said, known))
+
+
+def broken_prefix(prefix: Mapping[str, Any]) -> str:
+    """Say where the prompt broke and by what; empty if it did not."""
+    if not prefix.get("what"):
+        return ""
+    how = f"{prefix['how']} at {prefix['at']:,}" if prefix["how"] == "changed" else prefix["how"]
+    return f"prefix kept to message {prefix['kept']} of {prefix['of']}: {prefix['what']} {how}"
 
 
 def count(entries: Iterable[Mapping[str, Any]]) -> int:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from vtc.apis import Api
 from vtc.reporting import transcript
-from vtc.reporting.report import fate
+from vtc.reporting.report import broken_prefix, fate
 from vtc.reporting.transcript import Block
 
 WIDTH = 76
@@ -89,6 +89,11 @@ def _wrapped(line: str, first: str, others: str) -> list[str]:
 
 def _done(report: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"request: {line}" for line in report.get("request", ()))
+    prefix = report.get("prefix", {})
+    if broken := broken_prefix(prefix):
+        yield broken
+        yield f"  before: {' '.join(prefix['before'].split())}"
+        yield f"  now:    {' '.join(prefix['now'].split())}"
     for call in report.get("calls", ()):
         yield f"call: {call['name']}, {call['dialect']} -> {report.get('form', 'tool_calls')}{_times(call)}"
         yield from (f"  repaired: {repair}" for repair in call.get("repairs", ()))
@@ -119,6 +124,9 @@ def _figures(report: Mapping[str, Any]) -> Iterator[str]:
         came, went = sizes.get(f"{side}_came"), sizes.get(f"{side}_went")
         if came is not None and went is not None:
             yield f"{side}: {came:,} bytes" + (f" -> {went:,} bytes" if came != went else ", as it came")
+    if prefix := report.get("prefix"):
+        share = f"{prefix['chars']:,} of {prefix['chars_of']:,} characters"
+        yield f"kept of the prompt before: {share}, up to message {prefix['kept']} of {prefix['of']}"
     if seconds := report.get("seconds"):
         yield f"time in VTC: {seconds * 1e3:.1f} ms"
     if elapsed := report.get("elapsed"):

@@ -214,12 +214,12 @@ def test_calls_and_results_as_text() -> None:
         tools=[messages.READ],
         tool_choice={"type": "auto"},
     )
-    asked, calling, _, second, rest = one.messages
+    asked, calling, first, second, rest = one.messages
     changed = [
         asked,
         replace(calling, content=(*calling.content, "\n\n", "<calls>"), calls=()),
-        Message("user", ("<r>",), call_id="toolu_1", name="read"),
-        Message("user", ("<", *second.content, ">"), name="read"),
+        replace(first, role="user", content=("<r>",)),
+        replace(second, role="user", content=("<", *second.content, ">")),
         rest,
     ]
     body = rewritten(one, changed, tools=())
@@ -227,7 +227,7 @@ def test_calls_and_results_as_text() -> None:
     assert "tool_choice" not in body
     assert body["messages"][1:] == [
         assistant(thinking("Hm.", "sig"), {**text("Look.\n\n<calls>"), **CACHE}),
-        user([text("<r>\n\n<s"), IMAGE, text(">\n\nGo on."), {**text("!"), **CACHE}]),
+        user([text("<r>\n\n<s"), IMAGE, {**text(">\n\nGo on."), **CACHE}, text("!")]),
     ]
 
 

@@ -1,6 +1,6 @@
 """Requests of Anthropic Messages that stand for those of another API.
 
-What the model thought is left out, unless this very server signed it.
+What the model thought is left out, unless this very server told it: it may want the signature that it made.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ MOST_TOKENS = 8192
 MOST_WITH_THOUGHTS = 32_000
 """The same for models that think, whose thoughts count."""
 _EFFORTS = {"minimal": "low", "xhigh": "high"}
-_QUIET = ("thinking", "redacted_thinking")
+QUIET = ("thinking", "redacted_thinking")
+"""Blocks of what the model thought. They cannot hold `cache_control`."""
 _KINDS = {
     401: "authentication_error",
     403: "permission_error",
@@ -88,7 +89,8 @@ def _entries(messages: Sequence[Message]) -> list[Json]:
 def _blocks(message: Message) -> list[Json]:
     said = [block for part in message.content for block in _blocks_of(part)]
     if message.role != "tool":
-        return [*said, *map(block_of, message.calls)]
+        thought = [thinking(message)] if message.reasoning and message.seal else []
+        return [*thought, *said, *map(block_of, message.calls)]
     return [{"type": "tool_result", "tool_use_id": message.call_id, "content": said}]
 
 
@@ -102,6 +104,12 @@ def _blocks_of(part: str | Opaque) -> Iterator[Json]:
         yield {"type": "thinking", "thinking": part.thought.text, "signature": part.thought.signature}
     elif part.thought:
         yield {"type": "redacted_thinking", "data": part.thought.encrypted}
+
+
+def thinking(message: Message) -> Json:
+    """Write the block of what the model thought."""
+    signature = message.seal.signature if message.seal else ""
+    return {"type": "thinking", "thinking": message.reasoning, "signature": signature}
 
 
 def _block(one: Media) -> Json:
@@ -137,7 +145,7 @@ def meaning(part: Any) -> str | Media | Seal | None:
 def kind(part: Any) -> str:
     """Name a block that cannot be told; what was thought before is left out without a word."""
     type_ = str(part.get("type") or "part") if isinstance(part, dict) else "part"
-    return "" if type_ in _QUIET else type_
+    return "" if type_ in QUIET else type_
 
 
 def error(failure: Failure, status: int) -> Json:

@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from msgspec.structs import replace
+
 from vtc.apis import content, request
 from vtc.apis.anthropic_messages import asking
 from vtc.apis.anthropic_messages.answer import block_of
@@ -21,9 +23,6 @@ from vtc.apis.tool_calls import arguments_text
 from vtc.events import Message, Opaque, Tool, ToolCall
 
 _THINKING = ("enabled", "adaptive")
-_UNCACHED = ("thinking", "redacted_thinking")
-"""Blocks that cannot hold `cache_control`."""
-
 type Block = dict[str, Any]
 
 
@@ -42,7 +41,19 @@ class Request(request.Request):
         calls = (block.get("id") for block in blocks if block.get("type") == "tool_use")
         self.call_ids = frozenset(id_ for id_ in calls if isinstance(id_, str))
         self.parallel = (self.fields.get("tool_choice") or {}).get("disable_parallel_tool_use") is not True
+        self.deferred = frozenset(
+            str(one.get("name")) for one in self.fields.get("tools") or () if one.get("defer_loading") is True
+        )
         self.form = (self.fields.get("thinking") or {}).get("type") in _THINKING
+
+    def loads(self, part: Any) -> str:
+        return str(part.get("tool_name") or "") if part.get("type") == "tool_reference" else ""
+
+    def has_thoughts(self, message: Message) -> bool:
+        return any(isinstance(one, Opaque) and one.part.get("type") in asking.QUIET for one in message.content)
+
+    def with_thoughts(self, message: Message, field: str) -> Message:
+        return replace(message, content=(Opaque(asking.thinking(message)), *message.content))
 
     def failed(self, message: Message) -> bool:
         return isinstance(message.source, dict) and message.source.get("is_error") is True
@@ -135,15 +146,18 @@ def _entry(message: Message, called: Collection[str | None]) -> Block:
         result = {**source, "type": "tool_result", "tool_use_id": message.call_id, "content": written}
         return {"role": "user", "content": [result]}
     role = "user" if message.role == "tool" else message.role
+    mark = source.get("cache_control") if source.get("type") == "tool_result" else None
     if role != source.get("role"):
         source = {}
-    # Calls and results that stay are written apart.
+    # Calls that stay, and all results, are written apart.
     originals = [
         block
         for block in _blocks(source.get("content") or [])
-        if block.get("tool_use_id") not in called and not any(call.source is block for call in message.calls)
+        if block.get("type") != "tool_result" and not any(call.source is block for call in message.calls)
     ]
     said = [*_written(message.content, originals), *map(block_of, message.calls)]
+    if mark and said:
+        said[-1] = {"cache_control": mark, **said[-1]}
     return {**source, "role": role, "content": said}
 
 
@@ -162,7 +176,7 @@ def _written(parts: Iterable[str | Opaque], originals: Sequence[Block]) -> list[
     blocks = [block for block in blocks if block.get("type") != "text" or str(block.get("text")).strip()]
     marks = [block["cache_control"] for block in originals if block.get("cache_control")]
     kept = [block for block in blocks if block.get("cache_control")]
-    if len(kept) < len(marks) and blocks and blocks[-1].get("type") not in _UNCACHED:
+    if len(kept) < len(marks) and blocks and blocks[-1].get("type") not in asking.QUIET:
         blocks[-1] = {"cache_control": marks[-1], **blocks[-1]}
     return blocks
 

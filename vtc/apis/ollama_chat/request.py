@@ -56,6 +56,9 @@ class Request(openai_chat.Request):
         if message.role == "tool":
             entry["tool_name"] = message.name
 
+    def with_thoughts(self, message: Message, field: str) -> Message:
+        return super().with_thoughts(message, "thinking")
+
     def beside(self, message: Message) -> Sequence[Media]:
         source = message.source if isinstance(message.source, dict) else {}
         return [Media("image", "image/png", one) for one in source.get("images") or () if isinstance(one, str)]

@@ -13,7 +13,7 @@ API = Api(
     "/chat/completions",
     "/v1",
     Request,
-    lambda _, drop: Decoder(drop),
+    lambda form, drop: Decoder(drop, thoughts=form.thoughts if form else ()),
     lambda form, drop: Encoder(form or Form(), drop),
     unfolded,
     folded,

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from vtc.apis.base import Request
+from vtc.apis.crossing import FIELDS
 from vtc.apis.folding import add
 
 SAID = ("role", "content", "reasoning", "reasoning_content", "tool_calls")
@@ -80,7 +81,9 @@ def _choices(entry: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     index = entry.get("index", 0)
     others = {key: value for key, value in message.items() if key not in SAID and value not in (None, [])}
     deltas: list[dict[str, Any]] = [{"role": message.get("role") or "assistant", "content": ""}]
-    deltas += [{key: message[key]} for key in ("reasoning", "reasoning_content", "content") if message.get(key)]
+    thoughts: dict[str, Any] = {key: message[key] for key in FIELDS if message.get(key)}
+    deltas += [thoughts] if thoughts else []  # one thing, whatever its names
+    deltas += [{"content": message["content"]}] if message.get("content") else []
     deltas += [others] if others else []
     calls = message.get("tool_calls") or []
     deltas += [{"tool_calls": [{**call, "index": number}]} for number, call in enumerate(calls)]

@@ -18,6 +18,7 @@ import msgspec
 from msgspec.structs import replace
 
 from vtc.apis.base import Decoded, Json
+from vtc.apis.crossing import FIELDS
 from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of
 from vtc.apis.openai_chat.calls import LEGACY, read_call, read_function_call
 from vtc.apis.openai_chat.words import FRAMING, NAME, REASONS
@@ -119,6 +120,8 @@ class Decoder(msgspec.Struct):
     """The choices that began."""
     head: Json = {}
     """The fields that every chunk has, as the first one said them."""
+    thoughts: tuple[str, ...] = ()
+    """The fields in which the client is told what the model thinks; none for those of the server."""
     numbers: dict[int, int] = {}
     """By choice, the number that upstream's next call should have."""
 
@@ -136,7 +139,13 @@ class Decoder(msgspec.Struct):
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             return self._decode_any(frame, data)
         choice = chunk.choices[0] if len(chunk.choices) == 1 else None
-        if self.drop or choice is None or (choice.index or 0) not in self.begun or choice.finish_reason:
+        if (
+            self.drop
+            or self.thoughts
+            or choice is None
+            or (choice.index or 0) not in self.begun
+            or choice.finish_reason
+        ):
             return self._decode_any(frame, data)
         delta, index = choice.delta, choice.index or 0
         thought = delta.reasoning_content or delta.reasoning
@@ -158,11 +167,11 @@ class Decoder(msgspec.Struct):
         if chunk and failed and not entries:
             others = {key: value for key, value in chunk.items() if key not in ("error", "object", "message")}
             return Decoded(failed, (*_origins("chunk", others, 0),))
-        if not isinstance(entries, list) or not {*map(type, entries)} <= {dict}:
+        if not (chunk and isinstance(entries, list)) or not {*map(type, entries)} <= {dict}:
             return None
         deltas = [delta for entry in entries for delta in _deltas(entry.get("index") or 0, entry, entry.get("delta"))]
         deltas = [self._counted(delta) if isinstance(delta, CallDelta) else delta for delta in deltas]
-        came, (frame, chunk) = frame, cleaned(frame, chunk, self.drop, self.framing)
+        came, (frame, chunk) = frame, cleaned(frame, self._named(chunk), self.drop, self.framing, chunk)
         starts = [*self._starts(chunk)]
         news = {key: one for key, one in chunk.items() if key in _LATE and one not in (None, self.head.get(key))}
         beside = [
@@ -171,6 +180,19 @@ class Decoder(msgspec.Struct):
             *_beside(chunk),
         ]
         return Decoded((*deltas, *failed), (*beside,), None if frame is came else frame)
+
+    def _named(self, chunk: dict[str, Any]) -> dict[str, Any]:
+        """Tell what the model thinks in all fields in which the client is to be told it."""
+        if not self.thoughts:
+            return chunk
+        entries = []
+        for entry in chunk["choices"]:
+            part = part_of(entry, "delta")
+            found = next((part[key] for key in FIELDS if part.get(key)), None)
+            rest = {key: one for key, one in part.items() if key not in FIELDS}
+            told = {**rest, **dict.fromkeys(self.thoughts, found)} if found else part
+            entries.append({**entry, "delta": told} if told != part else entry)
+        return {**chunk, "choices": entries}
 
     def _starts(self, chunk: Json) -> Iterator[Beside]:
         """Tell which choices begin with this chunk."""
@@ -203,7 +225,7 @@ def _deltas(choice: int, entry: Json, part: Any) -> list[Delta]:
     """Read one choice of a chunk; `part` is its delta."""
     part = part if isinstance(part, Mapping) else {}
     deltas: list[Delta] = []
-    for key in ("reasoning_content", "reasoning"):
+    for key in FIELDS:
         if part.get(key):
             deltas.append(_reasoning(key, part[key], choice))
             break

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from vtc.apis.base import Json, Said
+from vtc.apis.crossing import FIELDS
 from vtc.apis.openai_chat.calls import LEGACY, entry_of
 from vtc.apis.openai_chat.words import FRAMING, NAME, REASONS, Form
 from vtc.events import (
@@ -74,7 +75,7 @@ class Encoder(msgspec.Struct):
                     if choice not in self.begun:
                         say({"content": ""})
                 case Origin(api=api, kind=kind, value=value) | ReasoningDelta(own=Origin(api, kind, value)) if (
-                    api == NAME
+                    api == NAME and not self._renamed(one)
                 ):
                     place, _, key = kind.partition(".")
                     fields = own.setdefault(place, {})
@@ -89,8 +90,8 @@ class Encoder(msgspec.Struct):
             match one:
                 case Text(text) | Rewritten(text=text) if text:
                     say({"content": text})
-                case Reasoning(text) | ReasoningDelta(text, own=None) if text and "reasoning_content" not in self.drop:
-                    say({"reasoning_content": text})
+                case Reasoning(text) | ReasoningDelta(text) if text and self._tells(one):
+                    say(dict.fromkeys(self.form.thoughts or FIELDS[:1], text))
                 case Call(call=call):
                     for delta in self._call(call, choice):
                         say(delta)
@@ -113,6 +114,16 @@ class Encoder(msgspec.Struct):
 
     def keep_alive(self) -> bytes:
         return b": keep-alive\n\n"
+
+    def _renamed(self, said: Said) -> bool:
+        """True for reasoning that the client is told in other fields than those of the server."""
+        own = said.own if isinstance(said, ReasoningDelta) else None
+        return bool(self.form.thoughts) and own is not None and own.kind.rpartition(".")[2] in FIELDS
+
+    def _tells(self, said: Said) -> bool:
+        """True for reasoning that is not told as the server's own."""
+        is_own = isinstance(said, ReasoningDelta) and said.own is not None and not self._renamed(said)
+        return not is_own and FIELDS[0] not in self.drop
 
     def _start(self, start: Start) -> None:
         if not self.head:

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from vtc.apis import content, request
+from vtc.apis.crossing import FIELDS
 from vtc.apis.fields import part_of
 from vtc.apis.openai_chat import asking
 from vtc.apis.openai_chat.calls import entry_of, function_of
@@ -17,6 +18,8 @@ from vtc.events import Message, Tool, ToolCall
 
 ROLES = {"developer": "system", "function": "tool"}
 """Roles by another name."""
+THOUGHTS = (*FIELDS, "thinking")
+"""Fields that hold what the model thought, by servers."""
 OWN_FIELDS = ("role", "content", "tool_calls", "function_call", "tool_call_id", "name")
 """What a message says of itself."""
 
@@ -42,6 +45,17 @@ class Request(request.Request):
 
     def _add(self, entries: list[Any], message: Message, called: Collection[str | None]) -> None:
         entries.append(_encoded(message))
+
+    def form_with(self, thoughts: tuple[str, ...]) -> Any:
+        return replace(self.form, thoughts=thoughts) if isinstance(self.form, Form) else self.form
+
+    def has_thoughts(self, message: Message) -> bool:
+        source = message.source if isinstance(message.source, dict) else {}
+        return any(source.get(key) for key in (*THOUGHTS, "reasoning_details"))
+
+    def with_thoughts(self, message: Message, field: str) -> Message:
+        source = message.source if isinstance(message.source, dict) else {}
+        return replace(message, source={**source, field: message.reasoning})
 
     @staticmethod
     def _tools(fields: Mapping[str, Any]) -> list[Tool]:
@@ -91,7 +105,7 @@ def _message(entry: Mapping[str, Any]) -> Message:
     calls = [_call(part_of(one, "function"), one) for one in entry.get("tool_calls") or ()]
     if legacy:
         calls.append(_call(legacy))
-    thought = entry.get("reasoning_content") or entry.get("reasoning") or entry.get("thinking")
+    thought = next((entry[key] for key in THOUGHTS if entry.get(key)), None)
     return Message(
         role=ROLES.get(role, role),
         content=content.read(entry.get("content")),
@@ -113,11 +127,12 @@ def _encoded(message: Message) -> dict[str, Any]:
     source = message.source if isinstance(message.source, dict) else {}
     role = source.get("role", message.role)
     same_role = ROLES.get(role, role) == message.role
-    said = content.written(message.content, source.get("content"), {"type": "text"})
+    was_result = role == "tool" and not same_role
+    said = content.written(message.content, None if was_result else source.get("content"), {"type": "text"})
     entry: dict[str, Any] = {"role": role if same_role else message.role, "content": said}
     if message.calls:
         entry["tool_calls"] = [entry_of(call) for call in message.calls]
-        entry["content"] = entry["content"] or None
+        entry["content"] = entry["content"] or ("" if source.get("content") == "" else None)
     if message.role == "tool" and message.call_id:
         entry["tool_call_id"] = message.call_id
     elif message.role != "tool" and same_role and "name" in source:

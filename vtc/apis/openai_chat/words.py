@@ -17,6 +17,8 @@ class Form(msgspec.Struct, frozen=True):
     """The older form of tools."""
     usage: bool = True
     """The client asks how many tokens were used, or for a whole reply, which says it."""
+    thoughts: tuple[str, ...] = ()
+    """The fields in which the client is told what the model thinks; none for those of the server."""
 
 
 FRAMING = EventStream(last=b"data: [DONE]\n\n")

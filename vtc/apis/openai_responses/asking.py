@@ -1,10 +1,11 @@
 """Requests of Responses that stand for those of another API.
 
-What the model thought is left out, unless this very server gave it as encrypted content.
+What the model thought is left out, unless this very server told it: it may want the content that it encrypted.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -63,6 +64,8 @@ def _items(message: Message) -> Iterator[Json]:
         output = "\n".join(map(str, message.content)) if plain else _parts(message, "input_text")
         yield {"type": "function_call_output", "call_id": message.call_id, "output": output}
         return
+    if message.reasoning and message.seal:
+        yield thinking(message)
     kind = "output_text" if message.role == "assistant" else "input_text"
     for thought, some in groupby(message.content, lambda one: one.thought if isinstance(one, Opaque) else None):
         if thought:
@@ -71,6 +74,19 @@ def _items(message: Message) -> Iterator[Json]:
             yield {"type": "message", "role": message.role, "content": _parts(replace(message, content=(*some,)), kind)}
     for call in message.calls:
         yield {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments}
+
+
+def thinking(message: Message) -> Json:
+    """Write the item of what the model thought; its id is the same in every turn."""
+    id_ = hashlib.sha256(message.reasoning.encode(errors="surrogatepass")).hexdigest()[:24]
+    item: Json = {
+        "type": "reasoning",
+        "id": f"rs_{id_}",
+        "summary": [],
+        "content": [{"type": "reasoning_text", "text": message.reasoning}],
+    }
+    sealed = message.seal.encrypted if message.seal else ""
+    return {**item, "encrypted_content": sealed} if sealed else item
 
 
 def _parts(message: Message, kind: str) -> list[Json]:

@@ -152,6 +152,14 @@ class Request(request.Request):
             places = [place for place, _ in some]
             yield [_turn([items[one] for one in places], self.form) if of < 0 else _other(items[of])], places
 
+    def has_thoughts(self, message: Message) -> bool:
+        items = message.source if isinstance(message.source, list) else []
+        return bool(message.reasoning) or any(one.get("encrypted_content") for one in items)
+
+    def with_thoughts(self, message: Message, field: str) -> Message:
+        kept = (one for one in message.content if not (isinstance(one, Opaque) and one.part.get("type") == "reasoning"))
+        return replace(message, content=(Opaque(_Item(asking.thinking(message))), *kept))
+
     def _add(self, entries: list[Any], message: Message, called: Collection[str | None]) -> None:
         entries += _written(message, self.form)
 

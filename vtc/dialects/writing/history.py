@@ -28,8 +28,8 @@ def _written(message: Message, dialect: Description, proof: RoundTrip) -> Messag
         pictures = tuple(part for part in message.content if isinstance(part, Opaque))
         text = write_result(message.name or "tool", message.call_id or "", message.text, dialect)
         if not pictures:
-            return Message(dialect.result_role, (text,), call_id=message.call_id, name=message.name)
-        return Message(dialect.result_role, (before, *message.content, after), name=message.name)
+            return replace(message, role=dialect.result_role, content=(text,))
+        return replace(message, role=dialect.result_role, content=(before, *message.content, after), call_id=None)
     if message.calls:
         said, text = message.text, _calls(message, dialect, proof)
         gap = ("\n\n",) if said and not said.endswith("\n\n") else ()

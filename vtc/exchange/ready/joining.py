@@ -20,10 +20,11 @@ def joined(messages: Sequence[Message], between: str) -> Message:
                 begun = 0
             else:
                 parts.append(part)
-    first = next((one for one in messages if one.reasoning), messages[0])
+    thoughts = [one for one in messages if one.reasoning]
+    first, seal = (thoughts or messages)[0], thoughts[0].seal if len(thoughts) == 1 else None
     reasoning = "\n".join(one.reasoning for one in messages if one.reasoning)
     calls = tuple(call for one in messages for call in one.calls)
-    return Message(messages[0].role, tuple(parts), calls, source=first.source, reasoning=reasoning)
+    return Message(messages[0].role, tuple(parts), calls, source=first.source, reasoning=reasoning, seal=seal)
 
 
 def may_join(messages: Sequence[Message]) -> bool:

@@ -1,0 +1,76 @@
+"""Conversations of clients that send back the calls that they were given, and nothing of what led to them.
+
+Nothing here uses VTC but to read what the client was told.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tests.apis import messages, ollama, responses
+from tests.apis.named_events import Json
+from vtc.apis import APIS, summary
+from vtc.events import Message
+
+BY_NAME = {api.name: api for api in APIS}
+MODEL = "made-up-model"
+
+
+def key(api: str) -> str:
+    """The field of the conversation."""
+    return "input" if api == "openai-responses" else "messages"
+
+
+def asks(client: str, text: str) -> list[Any]:
+    """What the user says, as entries of a conversation."""
+    match client:
+        case "anthropic-messages":
+            return [messages.user([messages.text(text)])]
+        case "openai-responses":
+            return [responses.said("user", text)]
+    return [{"role": "user", "content": text}]
+
+
+def told(client: str, body: bytes) -> Message:
+    """Read what the client was told."""
+    return summary.replies(BY_NAME[client], body)[0].message
+
+
+def answered(client: str, said: Message, result: str) -> list[Any]:
+    """What a reply is in the next request, with the results of its calls."""
+    calls = [(call.name, call.id or "", json.loads(call.arguments)) for call in said.calls]
+    match client:
+        case "anthropic-messages":
+            blocks = [messages.text(said.text)] if said.text else []
+            blocks += [messages.call(name, id_, **arguments) for name, id_, arguments in calls]
+            results = [messages.result(result, id_) for _, id_, _ in calls]
+            return [messages.assistant(*blocks), *([messages.user(results)] if results else [])]
+        case "openai-responses":
+            items: list[Json] = [responses.message(said.text)] if said.text else []
+            items += [responses.call(name, f"fc_{id_}", id_, **arguments) for name, id_, arguments in calls]
+            return [*items, *(responses.output(result, id_) for _, id_, _ in calls)]
+        case "ollama-chat":
+            made = [ollama.call(name, **arguments) for name, _, arguments in calls]
+            return [ollama.assistant(said.text, *made), *(ollama.result(result, name) for name, _, _ in calls)]
+    entry: dict[str, Any] = {"role": "assistant", "content": said.text}
+    if calls:
+        entry["tool_calls"] = [
+            {"id": id_, "type": "function", "function": {"name": name, "arguments": json.dumps(arguments)}}
+            for name, id_, arguments in calls
+        ]
+    return [entry, *({"role": "tool", "tool_call_id": id_, "content": result} for _, id_, _ in calls)]
+
+
+def thoughts(server: str, body: Mapping[str, Any]) -> list[str]:
+    """What a server finds of the reasoning of past turns, in the one place where it looks for it."""
+    match server:
+        case "anthropic-messages":
+            blocks = [one for entry in body["messages"] for one in entry["content"] if isinstance(one, dict)]
+            return [one["thinking"] for one in blocks if one["type"] == "thinking"]
+        case "openai-responses":
+            items = [one for one in body["input"] if one.get("type") == "reasoning"]
+            return ["".join(part["text"] for part in one["content"]) for one in items]
+    name = "thinking" if server == "ollama-chat" else "reasoning_content"
+    return [one[name] for one in body["messages"] if one.get(name)]

@@ -1,0 +1,203 @@
+"""What leaves in one turn, without its last message, begins what leaves in the next, byte by byte.
+
+Ten turns as agents send them: Claude Code with a billing line that differs in each request, marks for the cache and
+reminders that move, tools that are loaded later; Codex with notes of the developer's amid the conversation; OpenCode;
+Cline's text. Each in every mode in which VTC writes something of the prompt.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fuzz import targets
+from tests.apis import chat, messages, pairs, responses
+from tests.apis.conversations import BY_NAME, answered, asks, key, told
+from tests.apis.pairs import PAIRS
+from tests.exchange.test_thoughts import Talk, one_id
+from vtc.exchange import Exchange
+from vtc.profiles.loader import builtin_directory, load
+from vtc.profiles.matching import Facts
+from vtc.profiles.memory import Memory
+from vtc.profiles.planner import Planner
+from vtc.profiles.settings import Settings
+from vtc.reporting.report import broken_prefix
+
+MARK = {"cache_control": {"type": "ephemeral"}}
+WROTE = '<tool_call>\n{"arguments": {"filePath":"/a"},  "name": "read"}\n</tool_call>'
+LOCAL = Facts(host="127.0.0.1")
+
+
+def reply(server: str, turn: int, *, in_text: bool) -> bytes:
+    """A call with thoughts before it, in some turns an answer."""
+    thought = f"Thought {turn}."
+    if turn % 4 == 3:
+        return pairs.streamed(server, [f"Answer {turn}."], reasoning=thought)
+    if in_text:
+        return pairs.streamed(server, [f"I look {turn}.\n\n", WROTE], reasoning=thought)
+    return one_id(server, pairs.streamed(server, [f"I look {turn}."], pairs.READ, reasoning=thought), turn)
+
+
+class ClaudeCode(Talk):
+    """The last message is marked, and alone has a reminder; what is loaded is declared from then on."""
+
+    def turn(self, number: int) -> dict[str, Any]:
+        head = messages.text(f"x-anthropic-billing-header: cc_version=2.1.5; cch={number}abc;")
+        kept = self.entries
+        if kept[-1]["role"] == "user":
+            reminder = {**messages.text(f"<system-reminder>Reminder {number}</system-reminder>"), **MARK}
+            self.entries = [*kept[:-1], {**kept[-1], "content": [*kept[-1]["content"], reminder]}]
+        later = [declared("never", "Never call it."), *map(declared, self.loaded())]
+        body = self.ask(system=[head, messages.text("Be brief.")], tools=[*later, *messages.TOOLS])
+        self.entries = kept
+        return body
+
+    def load(self, number: int) -> None:
+        """Let the last result load a tool."""
+        for block in self.entries[-1]["content"]:
+            if block["type"] == "tool_result":
+                block["content"] = [{"type": "tool_reference", "tool_name": f"late{number}"}]
+
+    def loaded(self) -> list[str]:
+        blocks = [block for one in self.entries for block in one["content"]]
+        results = [block["content"][0] for block in blocks if block["type"] == "tool_result"]
+        return [part["tool_name"] for part in results]
+
+
+def declared(name: str, description: str = "It came late.") -> dict[str, Any]:
+    return {"name": name, "description": description, "input_schema": {"type": "object"}, "defer_loading": True}
+
+
+def went_on(client: str, talk: Talk, number: int) -> None:
+    """What the agent adds between two turns."""
+    if number % 4 == 3:
+        talk.entries = [*talk.entries, *asks(client, f"Go on {number}")]
+    elif client == "openai-responses" and number % 3 == 1:
+        talk.entries = [*talk.entries, responses.said("developer", f"Note {number}")]
+    elif client == "openai-chat" and number % 3 == 1:
+        talk.entries = [*talk.entries, {"role": "system", "content": f"Note {number}"}]
+
+
+def sent(client: str, server: str, **settings: Any) -> Iterator[dict[str, Any]]:
+    """The bodies that leave in ten turns."""
+    talk = Talk(client, server, facts=LOCAL, **settings)
+    talk.entries = asks(client, "Read it")
+    for number in range(10):
+        yield talk.ask()
+        assert broken_prefix(talk.exchange.report.prefix) == ""
+        talk.reply(reply(server, number, in_text="tools" in settings), f"found {number}")
+        went_on(client, talk, number)
+
+
+def check(bodies: list[dict[str, Any]], server: str) -> None:
+    assert len(bodies) == 10
+    for before, after in pairwise(bodies):
+        kept = before[key(server)][:-1]
+        assert json.dumps(after[key(server)][: len(kept)]) == json.dumps(kept)
+        for name in ("tools", "system", "instructions"):
+            assert json.dumps(after.get(name)) == json.dumps(before.get(name)), name
+
+
+@pytest.mark.parametrize(("client", "server"), PAIRS, ids=lambda name: name)
+@pytest.mark.parametrize("dialect", ["", "hermes"], ids=["native", "prompt"])
+def test_ten_turns_of_every_pair(client: str, server: str, dialect: str) -> None:
+    settings = {"tools": "prompt", "dialect": dialect} if dialect else {}
+    check([*sent(client, server, **settings)], server)
+
+
+@pytest.mark.parametrize("server", ["anthropic-messages", "openai-chat", "openai-responses", "ollama-chat"])
+@pytest.mark.parametrize(
+    "dialect", ["", "hermes", "qwen3-coder"], ids=["native", "hermes prompt", "qwen3-coder prompt"]
+)
+def test_ten_turns_of_claude_code(server: str, dialect: str) -> None:
+    """Natively on its own API nothing is changed, and the line is the client's; and what is declared grows."""
+    settings = {"tools": "prompt", "dialect": dialect} if dialect else {}
+    talk = ClaudeCode("anthropic-messages", server, facts=LOCAL, **settings)
+    talk.entries = [messages.user([messages.text("<system-reminder>CLAUDE.md</system-reminder>"), messages.text("Do")])]
+    bodies = []
+    for number in range(10):
+        bodies.append(talk.turn(number))
+        talk.reply(reply(server, number, in_text=bool(dialect)), f"found {number}")
+        talk.load(number)
+        went_on("anthropic-messages", talk, number)
+    if not dialect:
+        for body in bodies:
+            for name in ("tools", "system") if server == "anthropic-messages" else ("tools",):
+                del body[name]
+    else:
+        text = json.dumps(bodies[-1])
+        assert "Never call it" not in text
+        assert "tool_reference" not in text
+        assert "billing" not in text
+        assert text.count("It came late.") == 7
+    for body in bodies:
+        body[key(server)] = [_unmarked(one) for one in body[key(server)]]
+    check(bodies, server)
+
+
+def _unmarked(value: Any) -> Any:
+    """Without marks, which the client moves and no model reads."""
+    if isinstance(value, list):
+        return [_unmarked(one) for one in value]
+    if isinstance(value, dict):
+        return {name: _unmarked(one) for name, one in value.items() if name != "cache_control"}
+    return value
+
+
+CLINE = Facts(user_agent="Cline/3.82.0", host="127.0.0.1")
+READ_FILE = '<tool_call>\n{"name": "read_file", "arguments": {"path": "/a"}}\n</tool_call>'
+
+
+@pytest.mark.parametrize(
+    ("settings", "wrote"),
+    [
+        ({}, "<read_file>\n<path>/a</path>\n</read_file>"),
+        ({"tools": "prompt", "dialect": "hermes"}, READ_FILE),
+        ({"tools": "native"}, READ_FILE),
+    ],
+    ids=["as it is", "translated", "promoted"],
+)
+def test_ten_turns_of_cline(settings: dict[str, Any], wrote: str) -> None:
+    """Whose calls and results are text; with the details of its environment, which change in each turn."""
+    talk = Talk("openai-chat", facts=CLINE, **settings)
+    talk.entries = [{"role": "system", "content": targets.PROMPT}, *asks("openai-chat", "<task>\nLook.\n</task>")]
+    bodies = []
+    for number in range(10):
+        bodies.append(talk.ask(tools=None))
+        assert broken_prefix(talk.exchange.report.prefix) == ""
+        talk.reply(b"".join(chat.streamed(f"I look {number}.\n\n", wrote)))
+        result = [
+            f"[read_file for '/a'] Result:\nfound {number}",
+            f"<environment_details>{number}</environment_details>",
+        ]
+        talk.entries = [*talk.entries, {"role": "user", "content": [{"type": "text", "text": one} for one in result]}]
+    check(bodies, "openai-chat")
+
+
+async def test_a_question_that_vtc_asked_is_no_part_of_the_next_turns(tmp_path: Path) -> None:
+    """The client never saw it; what is compared is what its own conversation was."""
+    profile = "kind: model\nname: mine\nmatch: {model: made-up-model}\nretry: {max: 1}\n"
+    (tmp_path / "mine.yaml").write_text(profile)
+    plans = Planner(load([builtin_directory(), tmp_path]), Settings())
+    memory, entries, bodies = Memory(), asks("openai-chat", "Read it"), []
+    for number in range(10):
+        body = chat.encoded(chat.request(messages=entries, model="made-up-model", stream=True))
+        exchange = Exchange.open(BY_NAME["openai-chat"], body, LOCAL, plans, f"seed {number}", memory)
+        bodies.append(json.loads(exchange.request()))
+        assert broken_prefix(exchange.report.prefix) == ""
+        good = chat.encoded(chat.completion(WROTE))
+        bad = chat.encoded(
+            chat.completion('<tool_call>\n{"name": "read", "arguments": {"filePath": /a}}\n</tool_call>')
+        )
+
+        async def ask(_: bytes, good: bytes = good) -> bytes:
+            return good
+
+        out = await exchange.rewrite_with_retry(bad if number % 2 else good, ask)
+        entries = [*entries, *answered("openai-chat", told("openai-chat", out), f"found {number}")]
+    check(bodies, "openai-chat")

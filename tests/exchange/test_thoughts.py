@@ -1,0 +1,364 @@
+"""What a model thought before its calls, given back where the client lost it: for every pair of APIs."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.apis import chat, messages, pairs
+from tests.apis.conversations import BY_NAME, answered, asks, key, thoughts, told
+from tests.apis.pairs import PAIRS
+from tests.apis.shapes import SHAPES
+from tests.exchanges import AGENT, fed, planner
+from vtc.exchange import Exchange
+from vtc.profiles.loader import builtin_directory, load
+from vtc.profiles.matching import Facts
+from vtc.profiles.memory import Memory
+from vtc.profiles.planner import Planner
+from vtc.profiles.settings import Settings
+from vtc.wire.framing import Framing
+
+PAIR = pytest.mark.parametrize(("client", "server"), PAIRS, ids=lambda name: name)
+SAME = pytest.mark.parametrize("api", [*BY_NAME])
+CALLS: pairs.Calls = [("read", {"filePath": "/a"})]
+
+
+class Talk:
+    """One client's conversation with a model that thinks."""
+
+    def __init__(
+        self, client: str, server: str = "", memory: Memory | None = None, facts: Facts = AGENT, **settings: Any
+    ) -> None:
+        self.client, self.server = client, server or client
+        self.memory = memory or Memory()
+        self.facts = facts
+        self.settings = settings
+        self.entries: list[Any] = []
+        self.model = "made-up-model"
+        self.count = 0
+        self.forgets = False
+
+    def ask(self, *entries: Any, **fields: Any) -> dict[str, Any]:
+        """Send the conversation with these entries; return what the server gets."""
+        self.entries = [*self.entries, *entries]
+        fields = {key(self.client): self.entries, "stream": True, "model": self.model, **fields}
+        body = chat.encoded(SHAPES[self.client].request(**fields))
+        api = () if self.client == self.server else (self.server,)
+        plans = planner(**({"upstream_api": api} if api else {}), **self.settings)
+        self.count += 1
+        self.exchange = Exchange.open(
+            BY_NAME[self.client], body, self.facts, plans, f"seed {self.count}", None if self.forgets else self.memory
+        )
+        self.sent = self.exchange.request()
+        self.came = body
+        return json.loads(self.sent)  # type: ignore[no-any-return]
+
+    def reply(self, body: bytes, result: str = "found") -> bytes:
+        """Let the server reply, and the client go on without what it does not keep."""
+        out = fed(self.exchange.stream(), body)
+        self.entries = [*self.entries, *answered(self.client, told(self.client, out), result)]
+        return out
+
+
+def one_id(server: str, body: bytes, turn: int) -> bytes:
+    """The ids of calls that a server makes anew in each turn."""
+    return body.replace(b"call_0", f"call_{turn}".encode()).replace(b"toolu_0", f"toolu_{turn}".encode())
+
+
+@PAIR
+def test_reasoning_comes_back_in_each_turn_with_calls_and_in_the_same_place(client: str, server: str) -> None:
+    talk = Talk(client, server)
+    bodies = [talk.ask(*asks(client, "Read it"))]
+    for turn, thought in enumerate(["First.\n", "Then é."]):
+        talk.reply(one_id(server, pairs.streamed(server, ["I look."], CALLS, reasoning=thought), turn + 1))
+        bodies.append(talk.ask())
+    talk.reply(pairs.streamed(server, ["Done."], reasoning="Over."))
+    bodies.append(talk.ask(*asks(client, "And now?")))
+    expected: list[list[str]] = [[], ["First.\n"], ["First.\n", "Then é."], ["First.\n", "Then é."]]
+    assert [thoughts(server, one) for one in bodies] == expected
+    assert any("reasoning of 2 past turns given back" in line for line in talk.exchange.report.request)
+    for before, after in pairwise(bodies):
+        kept = before[key(server)][:-1]
+        assert after[key(server)][: len(kept)] == kept
+    pairs.check_request(server, bodies[-1])
+
+
+@SAME
+def test_what_the_client_sends_back_itself_is_left_alone(api: str) -> None:
+    talk = Talk(api)
+    talk.ask(*asks(api, "Read it"))
+    talk.reply(pairs.streamed(api, [], CALLS, reasoning="Hm."))
+    at = next(place for place, one in enumerate(talk.entries) if one.get("role") == "assistant" or "name" in one)
+    match api:
+        case "openai-chat":
+            talk.entries[at]["reasoning_content"] = "Mine."
+        case "anthropic-messages":
+            talk.entries[at]["content"].insert(0, {"type": "redacted_thinking", "data": "x"})
+        case "openai-responses":
+            talk.entries.insert(at, {"type": "reasoning", "id": "rs_9", "summary": [], "encrypted_content": "x"})
+        case _:
+            talk.entries[at]["thinking"] = "Mine."
+    talk.ask()
+    assert talk.sent == talk.came
+
+
+@SAME
+def test_a_request_to_which_nothing_is_given_back_keeps_its_bytes(api: str) -> None:
+    """The reply told no reasoning; made no call; was another one; was seen by another VTC."""
+    for body in (pairs.streamed(api, [], CALLS), pairs.streamed(api, ["Hello"], reasoning="Hm.")):
+        talk = Talk(api)
+        talk.ask(*asks(api, "Read it"))
+        talk.reply(body)
+        talk.ask(*asks(api, "Go on"))
+        assert talk.sent == talk.came
+    talk = Talk(api)
+    talk.ask(*asks(api, "Read it"))
+    talk.reply(pairs.streamed(api, [], CALLS, reasoning="Hm."))
+    talk.memory = Memory()
+    talk.ask()
+    assert talk.sent == talk.came
+
+
+@pytest.mark.parametrize("differs", ["credential", "upstream", "model", "conversation", "arguments"])
+def test_thoughts_are_given_back_to_their_own_conversation_alone(differs: str) -> None:
+    """Though the ids of its calls are those of every conversation."""
+
+    def begun(**facts: Any) -> Talk:
+        headers = {"authorization": "Bearer sk-mine"}
+        return Talk("openai-chat", memory=memory, facts=Facts(**{"host": "one", "headers": headers, **facts}))
+
+    memory = Memory()
+    talk, other = begun(), begun()
+    match differs:
+        case "credential":
+            other = begun(headers={"authorization": "Bearer sk-other"})
+        case "upstream":
+            other = begun(host="another")
+        case "model":
+            other.model = "another-model"
+    talk.ask(*asks("openai-chat", "Read it"))
+    talk.reply(pairs.streamed("openai-chat", [], CALLS, reasoning="Mine."))
+    other.ask(*asks("openai-chat", "Read this" if differs == "conversation" else "Read it"))
+    calls = [("read", {"filePath": "/b"})] if differs == "arguments" else CALLS
+    other.reply(pairs.streamed("openai-chat", [], calls))
+    assert thoughts("openai-chat", other.ask()) == []
+    assert thoughts("openai-chat", talk.ask()) == ["Mine."]
+
+
+def test_of_two_thoughts_that_led_to_the_same_call_none_is_given_back() -> None:
+    """Any could be the wrong one."""
+    memory = Memory()
+    for _ in range(3):
+        one, other = Talk("openai-chat", memory=memory), Talk("openai-chat", memory=memory)
+        for talk, thought in ((one, "Hm."), (other, "Well.")):
+            talk.ask(*asks("openai-chat", "Read it"))
+            talk.reply(pairs.streamed("openai-chat", [], CALLS, reasoning=thought))
+        assert [thoughts("openai-chat", talk.ask()) for talk in (one, other)] == [[], []]
+
+
+def test_reminders_that_move_and_a_system_prompt_that_changes_are_no_other_conversation() -> None:
+    talk = Talk("anthropic-messages", "openai-chat")
+    note = messages.text("<system-reminder>\nThe date is today.\n</system-reminder>")
+    ask = messages.user([note, messages.text("Read it")])
+    talk.ask(ask, system="cch=1; Be brief.")
+    talk.reply(pairs.streamed("openai-chat", [], CALLS, reasoning="Hm."))
+    talk.entries[0] = messages.user([messages.text("Read it")])
+    talk.entries[-1]["content"].append(note)
+    assert thoughts("openai-chat", talk.ask(system="cch=2; Be brief.")) == ["Hm."]
+
+
+def test_arguments_that_a_client_writes_its_own_way_are_the_same_call() -> None:
+    talk = Talk("openai-chat")
+    talk.ask(*asks("openai-chat", "Read it"))
+    talk.reply(pairs.streamed("openai-chat", [], [("read", {"filePath": "/é", "limit": 3})], reasoning="Hm."))
+    talk.entries[1]["tool_calls"][0]["function"]["arguments"] = '{"limit":3,"filePath":"/é"}'
+    assert thoughts("openai-chat", talk.ask()) == ["Hm."]
+
+
+@pytest.mark.parametrize(
+    ("model", "host", "recalls"),
+    [
+        ("deepseek-v3.2", "one", True),
+        ("deepseek-v3.2", "api.deepseek.com", True),
+        ("qwen3-coder", "one", False),
+        ("new-one", "one", True),
+        ("new-one", "api.openai.com", False),
+    ],
+)
+def test_only_models_that_want_it_and_those_that_are_not_known_get_it(model: str, host: str, recalls: bool) -> None:
+    """Not those that are not known of hosted APIs, which may tell a summary."""
+    talk = Talk("openai-chat", facts=Facts(host=host))
+    talk.model = model
+    talk.ask(*asks("openai-chat", "Read it"))
+    talk.reply(pairs.streamed("openai-chat", [], CALLS, reasoning="Hm."))
+    assert thoughts("openai-chat", talk.ask()) == ["Hm."] * recalls
+
+
+@pytest.mark.parametrize("client", ["openai-chat", "anthropic-messages"])
+def test_the_field_is_the_one_in_which_the_server_told_it(client: str) -> None:
+    """As newer releases of vLLM do, which look for it there and nowhere else."""
+    talk = Talk(client, "openai-chat")
+    talk.ask(*asks(client, "Read it"))
+    told_so = pairs.streamed("openai-chat", [], CALLS, reasoning="Hm.").replace(b"reasoning_content", b"reasoning")
+    talk.reply(told_so)
+    body = talk.ask()
+    assert [one["reasoning"] for one in body["messages"] if "reasoning" in one] == ["Hm."]
+    assert thoughts("openai-chat", body) == []
+
+
+def test_thoughts_out_of_the_text_come_back_as_the_apis_own() -> None:
+    """The calls that a model wrote as text, too."""
+    talk = Talk("openai-chat")
+    talk.model = "qwen3.5-27b"
+    talk.ask(*asks("openai-chat", "Read it"))
+    call = "<tool_call>\n<function=read>\n<parameter=filePath>\n/a\n</parameter>\n</function>\n</tool_call>"
+    talk.reply(b"".join(chat.streamed("Hm.", "</think>", "\n\n", call)))
+    assert thoughts("openai-chat", talk.ask()) == ["Hm."]
+
+
+def test_a_whole_reply_is_kept_as_a_stream_is() -> None:
+    talk = Talk("openai-chat")
+    talk.ask(*asks("openai-chat", "Read it"), stream=False)
+    call = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+    message = {"role": "assistant", "content": None, "reasoning_content": "Hm.", "tool_calls": [call]}
+    out = talk.exchange.body(chat.encoded(chat.completion(None, "tool_calls", message=message)))
+    talk.entries += answered("openai-chat", told("openai-chat", out), "found")
+    assert thoughts("openai-chat", talk.ask()) == ["Hm."]
+
+
+def test_thoughts_with_their_signature_go_back_as_a_block_of_messages() -> None:
+    talk = Talk("anthropic-messages")
+    talk.ask(*asks("anthropic-messages", "Read it"), thinking={"type": "adaptive"})
+    talk.reply(pairs.streamed("anthropic-messages", [], CALLS, reasoning="Hm."))
+    body = talk.ask(thinking={"type": "adaptive"})
+    assert body["messages"][1]["content"][0] == messages.thinking("Hm.", "sig")
+
+
+@pytest.mark.parametrize("cut", [1, 7, 100])
+def test_reasoning_of_any_cut_and_length_is_heard(cut: int) -> None:
+    """Most of it takes the fast path, and leaves unread."""
+    talk = Talk("openai-chat")
+    talk.ask(*asks("openai-chat", "Read it"))
+    pieces = [f"thought {number}" for number in range(900)]
+    frames = [chat.ROLE, *(chat.chunk({"reasoning_content": piece}) for piece in pieces)]
+    body = b"".join([*frames, *pairs.streamed("openai-chat", [], CALLS).partition(chat.ROLE)[2:]])
+    stream = talk.exchange.stream()
+    out = fed(stream, *(body[at : at + cut * 50] for at in range(0, len(body), cut * 50)))
+    talk.entries += answered("openai-chat", told("openai-chat", out), "found")
+    assert thoughts("openai-chat", talk.ask()) == ["".join(pieces)]
+
+
+def test_what_is_kept_is_there_before_the_last_byte_of_the_reply() -> None:
+    """A client goes on as soon as the message has ended, and the connection may stay open."""
+    talk = Talk("openai-chat")
+    talk.ask(*asks("openai-chat", "Read it"))
+    body = pairs.streamed("openai-chat", [], CALLS, reasoning="Hm.")
+    out = b"".join(talk.exchange.stream().feed(body.partition(b"data: [DONE]")[0]))
+    talk.entries += answered("openai-chat", told("openai-chat", out), "found")
+    assert thoughts("openai-chat", talk.ask()) == ["Hm."]
+
+
+def test_a_reply_that_broke_off_is_not_kept() -> None:
+    talk = Talk("openai-chat")
+    talk.ask(*asks("openai-chat", "Read it"))
+    body = pairs.streamed("openai-chat", [], CALLS, reasoning="Hm.")
+    framing: Framing = talk.exchange.came
+    frames = [frame.raw for frame in framing.reader().feed(body)][:-3]
+    stream = talk.exchange.stream()
+    out = b"".join([*(piece for frame in frames for piece in stream.feed(frame)), *stream.break_off("reset")])
+    talk.entries += answered("openai-chat", told("openai-chat", out), "found")
+    assert thoughts("openai-chat", talk.ask()) == []
+
+
+WRITTEN = {
+    "hermes": '<tool_call>\n{"arguments": {"filePath":"/a"},  "name": "read"}\n</tool_call>',
+    "invoke": '<function_calls><invoke name="read"><parameter name="filePath">/a</parameter></invoke></function_calls>',
+    "qwen3-coder": "<tool_call><function=read><parameter=filePath>/a</parameter></function></tool_call>",
+}
+
+
+@pytest.mark.parametrize("dialect", WRITTEN)
+@pytest.mark.parametrize("client", ["openai-chat", "anthropic-messages", "openai-responses"])
+def test_calls_stand_in_the_prompt_as_the_model_wrote_them(client: str, dialect: str) -> None:
+    """The server has computed just these characters: keys in the model's order, its own white space."""
+    text = f"I look.\n\n{WRITTEN[dialect]}"
+    for memory in (Memory(), None):
+        talk = Talk(client, "openai-chat", memory, tools="prompt", dialect=dialect)
+        talk.forgets = memory is None
+        bodies = [talk.ask(*asks(client, "Read it"))]
+        for _ in range(2):
+            talk.reply(b"".join(chat.streamed(text[:9], text[9:])))
+            bodies.append(talk.ask())
+        said = [one["content"] for one in bodies[-1]["messages"] if one["role"] == "assistant"]
+        assert (said == [text, text]) is (memory is not None)
+        assert all("filePath" in one for one in said)
+        for before, after in pairwise(bodies):
+            kept = before["messages"][:-1]
+            assert after["messages"][: len(kept)] == kept
+
+
+@pytest.mark.parametrize(
+    "text", ['<tool_call>\n{"name": "read", "arguments": {"filePath": "/a"}\n</tool_call>', "changed"]
+)
+def test_a_call_that_was_repaired_or_a_text_that_the_client_changed_is_written_anew(text: str) -> None:
+    talk = Talk("openai-chat", tools="prompt", dialect="hermes")
+    talk.ask(*asks("openai-chat", "Read it"))
+    talk.reply(b"".join(chat.streamed(WRITTEN["hermes"] if text == "changed" else text)))
+    if text == "changed":
+        talk.entries[1]["content"] = "Something of mine."
+    (said,) = [one["content"] for one in talk.ask()["messages"] if one["role"] == "assistant"]
+    assert '{"name": "read", "arguments": {"filePath": "/a"}}' in said
+
+
+NAMES = ("reasoning_content", "reasoning")
+
+
+@pytest.mark.parametrize("name", [*NAMES, "both"])
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("wanted", [NAMES, NAMES[:1], ()], ids=["both", "one", "server's"])
+def test_a_client_is_told_reasoning_in_the_fields_that_a_profile_names(
+    wanted: tuple[str, ...], stream: bool, name: str, tmp_path: Path
+) -> None:
+    """Some clients read one, some the other; servers tell it in one, the other or both."""
+    thoughts = f"response: {{thoughts: [{', '.join(wanted)}]}}\n"
+    (tmp_path / "mine.yaml").write_text(f"kind: policy\nname: mine\nmatch: {{}}\n{thoughts}")
+    plans = Planner(load([builtin_directory(), tmp_path]), Settings())
+    body = chat.encoded(chat.request(stream=stream))
+    exchange = Exchange.open(BY_NAME["openai-chat"], body, AGENT, plans, "seed")
+    exchange.request()
+    said = dict.fromkeys(NAMES if name == "both" else (name,), "Hm.")
+    if stream:
+        frames = [chat.ROLE, *(chat.chunk(said) for _ in range(9)), *chat.said("Hello", "."), chat.chunk({}, "stop")]
+        out = chat.deltas(fed(exchange.stream(), *frames, chat.DONE))[1:10]
+    else:
+        message = {"role": "assistant", "content": "Hello", **said}
+        whole = exchange.body(chat.encoded(chat.completion("Hello", message=message)))
+        out = [json.loads(whole)["choices"][0]["message"]]
+    expected = dict.fromkeys(wanted or said, "Hm.")
+    assert [{key: one[key] for key in NAMES if one.get(key)} for one in out] == [expected] * len(out)
+    assert len(out) == (9 if stream else 1)
+
+
+@pytest.mark.parametrize("client", ["anthropic-messages", "openai-responses"])
+def test_reasoning_that_a_server_tells_in_two_fields_is_told_once(client: str) -> None:
+    talk = Talk(client, "openai-chat")
+    thinks = {"thinking": {"type": "adaptive"}} if client == "anthropic-messages" else {}
+    talk.ask(*asks(client, "Read it"), stream=False, **thinks)
+    call = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+    message = {"role": "assistant", "content": None, **dict.fromkeys(NAMES, "Hm."), "tool_calls": [call]}
+    out = talk.exchange.body(chat.encoded(chat.completion(None, "tool_calls", message=message)))
+    assert out.count(b"Hm.") == 1
+
+
+def test_a_call_that_the_server_made_itself_and_that_was_mended_is_no_text_of_the_model() -> None:
+    """It is told as a whole, and stands for no characters of the reply; the reply comes whole."""
+    talk = Talk("openai-chat")
+    talk.ask(*asks("openai-chat", "Read it"))
+    body = pairs.streamed("openai-chat", [], CALLS, reasoning="Hm.").replace(b'"id":"call_0"', b'"id":""')
+    talk.reply(body)
+    assert not talk.exchange.report.failures
+    assert thoughts("openai-chat", talk.ask()) == ["Hm."]

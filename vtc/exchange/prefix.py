@@ -1,0 +1,155 @@
+"""How much of the last turn's prompt a request keeps, and where and by what it breaks.
+
+Servers keep what they computed for the beginning of a prompt. A character that changes there makes them compute all
+that comes after it again. So the prompt that left last is kept for each conversation, and compared with the next.
+
+Which conversation a request goes on with is not said in it. It is one of the same client, upstream and model, with
+about the same tools, that begins with the same message, or has most of its messages. One that it goes on with unbroken
+comes before any other: a title, a summary or another task beside it has a prompt of its own, and breaks none. Of much
+fewer messages it is a new one, too: the client has compacted it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Any, NamedTuple
+
+from vtc.exchange.prompt import Prompt, Unit
+from vtc.profiles.memory import MOST_PROMPTS, Memory, digest
+from vtc.scrub import scrub
+
+MOST = 32
+"""Conversations of one client with one model that are told apart."""
+_BEFORE, _AFTER = 24, 40
+"""Characters of an excerpt before and after the place where a prompt broke."""
+_AROUND = 400
+"""Characters on either side in which secrets are looked for: one that is cut in two would not be found."""
+
+
+class Kept(NamedTuple):
+    """What one prompt keeps of another."""
+
+    tools: int
+    """The first tools of both that are the same."""
+    messages: int
+    """The first messages of both that are the same; none where the tools are not."""
+    broken: tuple[Unit | None, Unit | None] | None
+    """What stands at the first difference, before and now, where that is not at the end of either; None for nothing."""
+
+
+class LastPrompts:
+    """The prompts of one client, upstream and model that left last, one for each conversation."""
+
+    def __init__(self, memory: Memory, whose: Sequence[str], model: str, known: Sequence[str] = ()) -> None:
+        """`known` are secrets that no excerpt may hold."""
+        self._memory = memory.prompts
+        self._key = digest(*whose, model)
+        self._known = known
+
+    def left(self, prompt: Prompt) -> dict[str, Any]:
+        """Keep a prompt that leaves; return what it keeps of the last one of its conversation, empty if that is new."""
+        found = self._memory.get(self._key)
+        prompts: list[Prompt] = [*found] if isinstance(found, tuple) else []
+        related = [(one, compared(one, prompt)) for one in prompts if _is_related(one, prompt)]
+        whole = [pair for pair in related if pair[1].broken is None]
+        best = max(whole, key=lambda pair: pair[1].messages, default=None)
+        if best is None:
+            left = (pair for pair in related if 2 * len(prompt.messages) > len(pair[0].messages))
+            best = max(left, key=lambda pair: _shared(pair[0], prompt), default=None)
+        if best is not None and (best[1].broken or len(prompt.messages) >= len(best[0].messages)):
+            prompts.remove(best[0])
+        self._put([prompt, *prompts])
+        return self._told(best[0], prompt, best[1]) if best else {}
+
+    def _put(self, prompts: Sequence[Prompt]) -> None:
+        kept: list[Prompt] = []
+        size = 0
+        for prompt in prompts[:MOST]:
+            size += prompt.size
+            if size > MOST_PROMPTS // 4:
+                break
+            kept.append(prompt)
+        self._memory.put(self._key, tuple(kept), sum(prompt.size for prompt in kept))
+
+    def _told(self, before: Prompt, now: Prompt, kept: Kept) -> dict[str, Any]:
+        """Write it as plain data, with an excerpt of both."""
+        same = (*now.tools[: kept.tools], *now.messages[: kept.messages])
+        chars = sum(len(unit.text) for unit in same)
+        told = {"kept": kept.messages, "of": len(now.messages), "chars": chars, "chars_of": chars}
+        if kept.broken is None:
+            return told
+        old, new = kept.broken
+        at = first_difference(old.text, new.text) if old and new and old.name == new.name else 0
+        how = "changed" if old and new else "is new" if new else "is gone"
+        others = (*before.tools, *before.messages[:-1])
+        return {
+            **told,
+            "chars": chars + at,
+            "chars_of": sum(len(unit.text) for unit in others),
+            "what": (new or old or Unit("", "")).name,
+            "how": f"in the place of {old.name}" if old and new and old.name != new.name else how,
+            "at": at,
+            **dict(zip(("before", "now"), self._excerpts(old, new, at), strict=True)),
+        }
+
+    def _excerpts(self, old: Unit | None, new: Unit | None, at: int) -> tuple[str, str]:
+        start = max(0, at - _AROUND)
+        texts = [scrub(one.text[start : at + _AROUND], self._known) if one else "" for one in (old, new)]
+        here = first_difference(*texts)
+        begin = max(0, here - _BEFORE)
+        first, second = (text[begin : here + _AFTER] for text in texts)
+        return first, second
+
+
+def compared(before: Prompt, now: Prompt) -> Kept:
+    """Compare a prompt with the one before it; what stands last in either may be there for one turn alone."""
+    tools = _common(before.tools, now.tools)
+    if tools < max(len(before.tools), len(now.tools)):
+        pair = _at(before.tools, tools), _at(now.tools, tools)
+        if pair[0] and pair[0].name not in {unit.name for unit in now.tools}:
+            pair = pair[0], None
+        elif pair[1] and pair[1].name not in {unit.name for unit in before.tools}:
+            pair = None, pair[1]
+        return Kept(tools, 0, pair)
+    messages = _common(before.messages, now.messages)
+    if messages >= min(len(before.messages), len(now.messages)) - 1:
+        return Kept(tools, messages, None)
+    return Kept(tools, messages, (before.messages[messages], now.messages[messages]))
+
+
+def first_difference(one: str, other: str) -> int:
+    """Find the first character in which two texts differ, or the length of the shorter one."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _common(before: Sequence[Unit], now: Sequence[Unit]) -> int:
+    return len([*takewhile(lambda pair: pair[0] == pair[1], zip(before, now, strict=False))])
+
+
+def _at(units: Sequence[Unit], place: int) -> Unit | None:
+    return units[place] if place < len(units) else None
+
+
+def _shared(before: Prompt, now: Prompt) -> int:
+    """Count the messages that both have, at whatever place; prompts of the system's do not count."""
+    return len({*before.spoken} & {*now.spoken})
+
+
+def _is_related(before: Prompt, now: Prompt) -> bool:
+    """True if both may be of one conversation."""
+    old, new = ({unit.name for unit in one.tools} for one in (before, now))
+    if 2 * len(old & new) < max(len(old), len(new)):
+        return False
+    said, says = before.spoken, now.spoken
+    if said[:1] == says[:1]:
+        return bool(said)
+    shared = _shared(before, now)
+    return shared > 1 and 2 * shared >= len(said)

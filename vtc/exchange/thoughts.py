@@ -1,0 +1,160 @@
+"""What a model thought before its calls, and how it wrote them, given back to it where the client lost that.
+
+A client that knows no reasoning sends the calls of a turn back and nothing of what led to them. Some servers refuse
+such a conversation, and the models of others do worse. So what came with calls is kept, and put back into each later
+request of the same conversation, at the same place: then the beginning of the prompt stays the same, too.
+
+Where VTC writes calls into the prompt as text, they stand there as the model wrote them, too: the server has computed
+just these characters. A call that had to be repaired, or was changed, stands there as it should have been written.
+
+All that is found by the client's credentials, the upstream and the model, what the client sent of the conversation up
+to that reply, and the calls of the reply itself. Servers whose ids are the same in every conversation
+(`functions.read:0`) may answer one conversation twice with the same calls and other thoughts: then there are none to
+give back, as any could be the wrong ones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+import msgspec
+from msgspec.structs import replace
+
+from vtc.apis import Request
+from vtc.events import Message, Opaque, Seal, ToolCall
+from vtc.profiles.memory import Memory
+
+MOST = 1 << 20
+"""Characters of the reasoning of one turn beyond which it is not kept."""
+_REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.S)
+"""What agents add to the last message of a request, and take out of it in the next."""
+_sorted = msgspec.json.Encoder(order="sorted").encode
+_SEVERAL = ""
+"""Stands for turns that differ in what the client lost, where all else is the same."""
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """One turn of a model."""
+
+    thought: str = ""
+    seal: Seal = Seal()
+    wrote: str = ""
+    """All that it wrote besides; empty where that need not come back."""
+    said: str = ""
+    """The same without the calls, and without white space."""
+
+
+class PastThoughts:
+    """Gives thoughts back to one request, and keeps those of its reply."""
+
+    def __init__(
+        self, memory: Memory, whose: Sequence[str], model: str, *, recalls: bool = True, as_text: bool = False
+    ) -> None:
+        """`whose` tells one upstream, as one client sees it, from all others.
+
+        The model `recalls` what it thought, and is shown past calls `as_text`.
+        """
+        self.recalls = recalls
+        self.as_text = as_text
+        self._memory = memory.thoughts
+        self._learned = memory.learned(*whose, model, "thoughts")
+        self._of = repr((*whose, model)).encode("utf-8", "surrogatepass")
+        self._said = b""
+        """The digest of the conversation that this request sends."""
+
+    def given_back(self, request: Request, field: str | None, told: list[str]) -> Sequence[Message]:
+        """Return the conversation with what the model thought, where that is lost; its own messages if it is nowhere.
+
+        `field` is where a server of the client's API wants it; None on the way to another API. A line for people is
+        added to `told`.
+        """
+        messages = request.messages
+        found: dict[int, Message] = {}
+        given = 0
+        so_far = hashlib.blake2b(self._of, digest_size=32)
+        for place, turn in _turns(messages):
+            calls = [call for message in turn for call in message.calls]
+            known = self._memory.get(_key(so_far.digest(), calls)) if calls and self._memory.size else None
+            if isinstance(known, Turn):
+                at = next(at for at, message in enumerate(turn) if message.calls)
+                if self.recalls and known.thought and not any(map(request.has_thoughts, turn)):
+                    given += 1
+                    found[place + at] = replace(turn[at], reasoning=known.thought, seal=known.seal)
+                    if field:
+                        found[place + at] = request.with_thoughts(found[place + at], field)
+                if self.as_text and known.wrote and len(turn) == 1 and squeezed(turn[0].text) == known.said:
+                    found[place] = _as_written(found.get(place, turn[0]), known.wrote)
+            for message in turn:
+                for part in _said(message):
+                    so_far.update(part)
+        self._said = so_far.digest()
+        if not found:
+            return messages
+        if given:
+            told.append(f"reasoning of {given} past turn{'s' * (given != 1)} given back")
+        return [found.get(place, message) for place, message in enumerate(messages)]
+
+    def keep(self, turn: Turn, field: str, calls: Sequence[ToolCall]) -> None:
+        """Keep a reply to this request, which made these calls, as the client was given them."""
+        self._learned.thoughts = field or self._learned.thoughts
+        # Some clients send no ids back.
+        for some in (calls, [ToolCall(call.name, call.arguments) for call in calls]):
+            key = _key(self._said, some)
+            known = self._memory.get(key)
+            kept = turn if known in (None, turn) else _SEVERAL
+            self._memory.put(key, kept, 4 * (len(turn.thought) + len(turn.wrote) + len(turn.said)))
+
+
+def squeezed(text: str) -> str:
+    """Leave out white space: clients trim it."""
+    return "".join(text.split())
+
+
+def _as_written(message: Message, text: str) -> Message:
+    """Write a message as the model wrote it, calls and all."""
+    others = tuple(part for part in message.content if isinstance(part, Opaque))
+    return replace(message, content=(*others, text), calls=())
+
+
+def _turns(messages: Sequence[Message]) -> Iterator[tuple[int, list[Message]]]:
+    """Part a conversation into turns: neighbours of one role, with the place of the first. Prompts are none."""
+    for is_model, some in groupby(enumerate(messages), lambda one: one[1].role == "assistant"):
+        turn = [*some]
+        if is_model:
+            yield turn[0][0], [message for _, message in turn]
+        else:
+            yield from ((place, [message]) for place, message in turn if message.role != "system")
+
+
+def _said(message: Message) -> tuple[bytes, ...]:
+    """Write what a message says, and nothing of what clients change from one request to the next."""
+    text = message.text
+    if "<system-reminder>" in text:
+        text = _REMINDER.sub("", text)
+    if not (text := text.strip()) and message.role == "user":
+        return ()
+    made = (f"{call.id}\0{call.name}\0{call.arguments}" for call in message.calls)
+    about = "\0".join((message.role, str(message.call_id), str(len(text)), *made))
+    return about.encode("utf-8", "surrogatepass"), text.encode("utf-8", "surrogatepass")
+
+
+def _key(said: bytes, calls: Sequence[ToolCall]) -> bytes:
+    has_ids = all(call.id for call in calls)
+    made = sorted((call.id or "" if has_ids else "", call.name, _plain(call.arguments)) for call in calls)
+    found = hashlib.blake2b(said, digest_size=32)
+    for id_, name, arguments in made:
+        found.update(f"{id_}\0{name}\0".encode("utf-8", "surrogatepass"))
+        found.update(arguments)
+    return found.digest()
+
+
+def _plain(arguments: str) -> bytes:
+    """Write arguments in one way: clients read them and write them again."""
+    written = arguments.encode("utf-8", "surrogatepass")
+    try:
+        return _sorted(msgspec.json.decode(written))
+    except (ValueError, RecursionError):
+        return written
