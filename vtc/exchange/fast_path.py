@@ -19,7 +19,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -68,13 +68,13 @@ class FastPath:
         "_after",
         "_before",
         "_end",
+        "_endings",
         "_failures",
         "_follows",
         "_match",
         "_odd",
         "_patience",
         "_relay",
-        "_rule",
         "_shapes",
         "_whole",
         "held",
@@ -90,7 +90,7 @@ class FastPath:
         self._match: Match | None = None  # None while every frame must be read
         self._before, self._after = b"", b""  # what stood around the text of the frame that was read last
         self._odd: Search = _odd("")
-        self._rule = ANYTHING
+        self._endings = _endings(ANYTHING.endings)
         self._shapes: dict[type[Delta], Shape] = {}  # by what they say
         self._patience = self._failures = 0
 
@@ -102,7 +102,7 @@ class FastPath:
         if not self.held:  # mostly the next frame is the same but for its text
             start, end = len(self._before), len(chunk) - len(self._after)
             same = start < end and chunk[:start] == self._before and chunk[end:] == self._after
-            if same and chunk[end - 1] not in b" >" and self._odd(chunk, start, end) is None and not self._follows:
+            if same and chunk[end - 1] not in self._endings.plain and self._odd(chunk, start, end) is None and not self._follows:
                 first = chunk[start]
                 if (first != _BLANK or chunk[start + 1] not in b" >") and first != _QUOTE:
                     return [chunk]
@@ -111,7 +111,7 @@ class FastPath:
             if (found := match(data)) is None or (found.start(_ODD) >= 0 and self._begins_line(data)):
                 return None
             # Nearly every text ends in a letter that no white space is written with.
-            if data[found.end(_TEXT) - 1] in _DOUBTFUL_ENDINGS or self._follows:
+            if data[found.end(_TEXT) - 1] in self._endings.last or self._follows:
                 return self._forward(data, found, b"")
             if self.held:
                 self.held, self._whole = b"", 0
@@ -138,11 +138,12 @@ class FastPath:
 
     def _forward(self, data: bytes, found: re.Match[bytes], begun: bytes) -> list[bytes] | None:
         """Let frames leave, except those that wait since their text ends in white space."""
-        if not (self._rule.endings and (text := found["text"]).endswith(_ENDINGS)):
+        text = found["text"]
+        if text.endswith(self._endings.read):
+            return None
+        if not text.endswith(self._endings.white):
             self.held, self._whole = begun, 0
             return self._passed(data)
-        if text.endswith(_LINE_BEGINNING):
-            return None
         start = self._waiting(data, found.start("frame"), text)
         self.held, self._whole = data[start:] + begun, len(data) - start
         return self._passed(data[:start]) if start else []
@@ -164,7 +165,7 @@ class FastPath:
             before = data.rfind(self._end, 0, start - len(self._end))
             before = before + len(self._end) if before >= 0 else 0
             found = self._match(data[before:start])
-            if found is None or not (text := found["text"]).endswith(_WHITE_ENDINGS):
+            if found is None or not (text := found["text"]).endswith(self._endings.white):
                 break
             start = before
         return start
@@ -210,7 +211,7 @@ class FastPath:
             self._shapes[type(delta)] = shape
         if shape.rule != rule:
             shape.of_plain_text(rule)
-        self._match, self._rule, self._odd = shape.match, rule, _odd(rule.stop)
+        self._match, self._odd, self._endings = shape.match, _odd(rule.stop), _endings(rule.endings)
         start, end = found.span(_TEXT)
         self._before, self._after = frame.raw[:start], frame.raw[end:]
 
@@ -294,11 +295,6 @@ def _string(token: bytes) -> str | None:
 
 
 # The text of a frame as JSON writes it.
-_WHITE_ENDINGS = (b" ", rb"\n", rb"\t")
-_LINE_BEGINNING = b">"
-_ENDINGS = (*_WHITE_ENDINGS, _LINE_BEGINNING)
-_DOUBTFUL_ENDINGS = b" >nt"
-"""The last bytes of these."""
 _TEXT = 2
 """The number of the group `text`."""
 _WHITE = re.compile(rb"(?: |\\n|\\t)+")
@@ -309,6 +305,28 @@ _LINE = rb" {0,3}(?:\\t|>)|    "
 _CODE = re.compile(rb"\\n(?:%b)" % _LINE)
 _BLANK, _QUOTE = b" >"
 _ESCAPES = {'"': b'\\"', "\\": b"\\\\", "/": b"\\/", "\n": b"\\n", "\t": b"\\t"}
+
+
+class Endings(NamedTuple):
+    """Endings of texts, as JSON writes them, with which a frame does not leave at once."""
+
+    white: tuple[bytes, ...]
+    """It waits for the next one."""
+    read: tuple[bytes, ...]
+    """It must be read."""
+    last: bytes
+    """The last bytes of all of them."""
+    plain: bytes
+    """The last bytes of those without an escape."""
+
+
+@lru_cache(maxsize=4)
+def _endings(endings: tuple[str, ...]) -> Endings:
+    written = {ending: _ESCAPES.get(ending, ending.encode()) for ending in endings if ending != "\r"}
+    white = tuple(one for ending, one in written.items() if ending.isspace())
+    read = tuple(one for ending, one in written.items() if not ending.isspace())
+    plain = bytes({one[-1] for one in written.values() if one[:1] != b"\\"})
+    return Endings(white, read, bytes({one[-1] for one in written.values()}), plain)
 
 
 def _compiled(shape: bytes, rule: PlainRule) -> Match:

@@ -123,4 +123,5 @@ class Way:
             think=think.to,
             begins=begins,
             incremental=incremental,
+            own=plan.own,
         )

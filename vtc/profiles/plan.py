@@ -111,6 +111,8 @@ class ReadingPlan(msgspec.Struct, frozen=True, kw_only=True):
     lenient: bool = True
     """Malformed calls are repaired."""
     unknown_tools: UnknownTools = "text"
+    own: frozenset[str] = frozenset()
+    """The names of the dialects of which the special tokens are those of the model."""
     max_call_bytes: int = 1 << 20
     thinking: Thinking = Thinking(())
     """How its reasoning is marked."""

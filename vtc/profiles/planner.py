@@ -133,6 +133,7 @@ class Planner:
                 tools=as_written(reactors, by_name) if reactors else by_name,
                 lenient=lenient,
                 unknown_tools=unknown_tools,
+                own=frozenset(model.accept if model.special_tokens and model.accept != "auto" else ()),
                 max_call_bytes=settings.max_call_bytes,
                 thinking=thinking(
                     None if model is UNKNOWN_MODEL else model,

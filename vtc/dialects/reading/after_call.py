@@ -14,28 +14,36 @@ from vtc.dialects.reading.pieces import Pieces
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.forms import CallSyntax
+from vtc.dialects.syntax.grammar import ELEMENTS as QUOTING_NAMES
 from vtc.dialects.syntax.pattern import Scan
 from vtc.events import Call, Event, Markup, Refusal
 
 EXCERPT = 200
 """Characters of a refused call that its report shows."""
 NEVER = Scan("(?!)", "(?!)")
-WHOLE = Scan(r"\s*(?P<hold>\Z)", r"\s*(?P<end>\Z)")
+MOST_AFTER = 256
+"""Characters after a call that are no words, up to the end of its line."""
+QUOTED, OF_FILE = "text follows it: it is quoted", "it stands on a line of a file: it is quoted"
 
 
 class Made(NamedTuple):
     """The calls that were read."""
 
     syntax: CallSyntax
-    calls: list[Call]
-    """Those of them that wait until what follows shows that they are calls."""
+    calls: list[Call | str]
+    """Those of them that wait until what follows shows that they are calls, with what stands between them."""
     size: int
     """Bytes of all of them."""
+    mark: str = ""
+    """What ends the quotation that they would stand in."""
+    sure: bool = False
+    """Nothing else can show that they are quoted."""
 
 
 type Completed = tuple[None, Made] | tuple[Literal[Verdict.UNDECIDED], Made]
 type Spills = tuple[Literal[Verdict.SPILLED], OpenCall]
-type Ended = Completed | Spills | Refused
+type OnQuotedLine = Literal[Verdict.INDENTED]
+type Ended = Completed | Spills | Refused | OnQuotedLine
 
 
 def hold(context: Context, call: OpenCall, text: str, *, value: bool = False) -> None:
@@ -53,7 +61,7 @@ def hold(context: Context, call: OpenCall, text: str, *, value: bool = False) ->
 
 def in_pieces(context: Context, call: OpenCall) -> bool:
     """True if a call may leave as it is read: nothing that follows it can show that it is quoted."""
-    quotable = call.syntax.dialect.may_be_quoted and call.in_line
+    quotable = call.syntax.dialect.may_be_quoted and call.place.in_line
     return context.incremental and not (context.undecided or quotable or call.earlier)
 
 
@@ -131,17 +139,24 @@ def complete(context: Context, call: OpenCall, found: Found | None) -> Ended:
     return accept(context, call, events)
 
 
-def accept(context: Context, call: OpenCall, events: list[Call]) -> Completed:
+def accept(context: Context, call: OpenCall, events: list[Call]) -> Completed | OnQuotedLine:
     """Deliver calls, or keep them until what follows shows that they are none, or cannot show it any more."""
-    syntax = call.syntax
+    syntax, place = call.syntax, call.place
     if syntax.whole_reply:
         return None, Made(syntax, [*call.earlier, *events], call.text.size)
     if call.text.told and call.pieces:
         events = _ended(context, call, call.pieces, events)
-    if syntax.dialect.may_be_quoted and (call.in_line or syntax.dialect.ends_reply):
-        return Verdict.UNDECIDED, Made(syntax, [*call.earlier, *events], call.text.size)
-    for event in events:
-        deliver(context, event)
+    calls = [*call.earlier, *events]
+    if syntax.dialect.may_be_quoted:
+        if place.of_file and "\n" not in call.text.raw.strip():
+            refuse(context, call, OF_FILE)
+            return Verdict.INDENTED
+        sure = place.follows_call or call.is_laid_out or (call.is_whole and context.is_own(syntax))
+        undecided = place.in_line and (place.mark or not sure)
+        if undecided or syntax.dialect.ends_reply:
+            sure = sure and not syntax.dialect.ends_reply
+            return Verdict.UNDECIDED, Made(syntax, calls, call.text.size, place.mark, sure)
+    deliver_all(context, calls)
     return None, Made(syntax, [], call.text.size)
 
 
@@ -158,9 +173,13 @@ def _ended(context: Context, call: OpenCall, pieces: Pieces, events: list[Call])
     return others
 
 
-def deliver_all(context: Context, calls: list[Call]) -> None:
-    for event in calls:
-        deliver(context, event)
+def deliver_all(context: Context, calls: list[Call | str]) -> None:
+    """Deliver calls, and say what stands between them."""
+    for one in calls:
+        if isinstance(one, str):
+            context.speech.say(one)
+        else:
+            deliver(context, one)
     calls.clear()
 
 
@@ -191,7 +210,7 @@ class AfterCall:
 
     @property
     def end(self) -> Scan:
-        return WHOLE
+        return self.context.grammar.whole_end
 
     def plain(self, text: str) -> list[Event]:
         raise NotImplementedError  # what follows a call is looked at
@@ -206,9 +225,18 @@ class AfterCall:
         if not self.syntax.whole_reply:
             self.context.speech.emit(Markup(text))
             return None
-        self.waiting[-1] = replace(self.waiting[-1], raw=self.waiting[-1].raw + text)
+        self._add(text)
         self._open = False
         return Verdict.WHOLE
+
+    def turn_end(self, found: Found) -> None:
+        """Read a marker that the model ends its reply with."""
+        self._add(self.context.cursor.take(found.end()))
+
+    def _add(self, text: str) -> None:
+        """Keep text that belongs to the markup of the last call."""
+        last = self.waiting[-1]
+        self.waiting[-1] = last + text if isinstance(last, str) else replace(last, raw=last.raw + text)
 
     def invented(self, found: Found) -> None:
         """Leave out a result that the model wrote itself, and what it says about it: nothing was carried out yet."""
@@ -217,7 +245,7 @@ class AfterCall:
         excerpt = cursor.text[found.start() :][:EXCERPT]
         context.speech.refuse(Refusal(reason, self.syntax.dialect.name, "", excerpt, malformed=False, left_out=True))
 
-    def other(self) -> Literal[Verdict.WHOLE] | None:
+    def other(self) -> Literal[Verdict.WHOLE, Verdict.INDENTED] | None:
         """Go on with text; calls that wait for the end of the reply are none, or it may come behind white space."""
         context, cursor = self.context, self.context.cursor
         if not self.waiting:
@@ -240,15 +268,18 @@ class AfterCall:
         deliver_all(self.context, self.waiting)
         self.context.cursor.seek = self.context.cursor.at
 
-    def not_whole(self) -> None:
-        self._refuse("it is not the whole reply" if self.syntax.whole_reply else "text follows it: it is quoted")
+    def not_whole(self) -> Literal[Verdict.INDENTED] | None:
+        self._refuse("it is not the whole reply")
+        return None
 
     def _refuse(self, reason: str) -> None:
-        _give_back(self.context, self.syntax, self.waiting[-1].call.name, [*self.waiting], reason)
+        name = next((one.call.name for one in reversed(self.waiting) if isinstance(one, Call)), "")
+        _give_back(self.context, self.syntax, name, [*self.waiting], reason)
 
     def _mends(self, repair: Repair) -> bool:
-        if self.context.may_mend:
-            self.waiting[-1] = replace(self.waiting[-1], repairs=(*self.waiting[-1].repairs, str(repair)))
+        last = self.waiting[-1]
+        if self.context.may_mend and isinstance(last, Call):
+            self.waiting[-1] = replace(last, repairs=(*last.repairs, str(repair)))
         return self.context.may_mend
 
     def _drop_partial_closer(self) -> None:
@@ -273,7 +304,7 @@ class Invented(SaysText):
 
 
 class Undecided(AfterCall):
-    """The text after calls that are examples if text follows them: on their line, or at all."""
+    """The text after calls that are examples if words follow them: on their line, or at all."""
 
     __slots__ = ()
 
@@ -281,15 +312,59 @@ class Undecided(AfterCall):
     def scan(self) -> Scan:
         return self.context.grammar.undecided(self.syntax)
 
-    def closer(self, found: Found) -> None:
+    def closer(self, found: Found) -> Literal[Verdict.INDENTED] | None:
         """Read a closer that the call could do without."""
-        text = self.context.cursor.take(found.end())
-        self.waiting[-1] = replace(self.waiting[-1], raw=self.waiting[-1].raw + text)
+        if self.context.cursor.seek > self.context.cursor.at:
+            return self.no_word(found)
+        self._add(self.context.cursor.take(found.end()))
+        return None
+
+    def no_word(self, found: Found) -> Literal[Verdict.INDENTED] | None:
+        """Pass over punctuation, a closing tag or a special token: words may still follow."""
+        cursor = self.context.cursor
+        name = found[0].strip(" \t\r\n</>")
+        if name in QUOTING_NAMES or found.end() - cursor.at > MOST_AFTER:
+            return self.not_whole()
+        cursor.seek = found.end()
+        return None
+
+    def mark(self, found: Found) -> Literal[Verdict.INDENTED] | None:
+        """Read a quotation mark: it ends what began directly before the call, or a word follows."""
+        if self.made.sure and (found[0].strip() != self.made.mark or self.context.cursor.seek > self.context.cursor.at):
+            self.whole()
+            return None
+        return self._quoted()
+
+    def other(self) -> Literal[Verdict.INDENTED] | None:
+        """Go on with words, or with the end of the reply."""
+        if self.context.cursor.final and self.context.cursor.is_blank(self.context.cursor.seek):
+            self.whole()
+            return None
+        return self.not_whole()
+
+    def keep(self, end: int) -> None:
+        """Keep what stands before the next call."""
+        if text := self.context.cursor.take(end):
+            self.waiting.append(text)
 
     def decided(self, _: Found) -> tuple[None, Made]:
         """Deliver the calls: the line ends, or a call outside the section follows, or a marker of the model's."""
         self.whole()
         return None, self.made._replace(calls=[])
+
+    def not_whole(self) -> Literal[Verdict.INDENTED] | None:
+        if not self.made.sure:
+            return self._quoted()
+        self.whole()
+        return None
+
+    def _quoted(self) -> Literal[Verdict.INDENTED] | None:
+        """Give the calls back; the rest of their line is quoted with them."""
+        cursor = self.context.cursor
+        rest = cursor.text[cursor.at :]
+        self._refuse(QUOTED)
+        cursor.seek = cursor.at
+        return None if "\n" in rest[: len(rest) - len(rest.lstrip(WHITE))] else Verdict.INDENTED
 
 
 class Spilled(SaysText):

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 from vtc.dialects.reading.cursor import Cursor, Found
 from vtc.dialects.reading.speech import Speech
 from vtc.dialects.syntax import tool_names
+from vtc.dialects.syntax.forms import CallSyntax
 from vtc.dialects.syntax.grammar import Grammar
 from vtc.dialects.syntax.pattern import OFFERED, Scan
 from vtc.events import Call, Event, Tool
@@ -32,7 +33,7 @@ class Verdict(Enum):
     ENDS = auto()
     """The code span ends."""
     INDENTED = auto()
-    """A line of indented code or a quoted one begins."""
+    """A line of indented code or a quoted one begins, or goes on."""
     UNBOUNDED = auto()
     """The code span, or the markup in doubt, is too long to be one."""
     ATTRIBUTES = auto()
@@ -91,6 +92,7 @@ class Context:
         "incremental",
         "lenient",
         "most_held",
+        "own",
         "shows_beginning",
         "speech",
         "think",
@@ -111,7 +113,10 @@ class Context:
         think: Thoughts,
         begins: Begins,
         incremental: bool = False,
+        own: frozenset[str] = frozenset(),
     ) -> None:
+        self.own = own
+        """The names of the dialects of which the special tokens are those of the model that writes."""
         self.incremental = incremental
         """Calls leave as they are read, where that is possible."""
         self.grammar = grammar
@@ -156,6 +161,14 @@ class Context:
         if self._names is None:
             self._names = tool_names.folded(self.tools)
         return tool_names.unprefixed(written).casefold() in self._names
+
+    def is_own(self, syntax: CallSyntax) -> bool:
+        """True if a call is marked by special tokens of the model that writes."""
+        return syntax.has_tokens and syntax.dialect.name in self.own
+
+    def keep_own(self) -> None:
+        """Read nothing more than whole calls in the model's special tokens: the rest of the reply is quoted."""
+        self.grammar, self.complete = self.grammar.of_tokens(self.own), False
 
     @property
     def may_mend(self) -> bool:

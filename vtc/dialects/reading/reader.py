@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from vtc.dialects.reading.call import InJson
 from vtc.dialects.reading.context import Begins, Context, Inside, Outcome, Thoughts, UnknownTools, Verdict
 from vtc.dialects.reading.cursor import CONTEXT, WHITE
+from vtc.dialects.reading.line import ENDINGS
 from vtc.dialects.reading.speech import Last, out_of_reasoning
 from vtc.dialects.reading.states import State
 from vtc.dialects.reading.text import InReasoning, InText
@@ -35,8 +36,8 @@ class PlainRule(NamedTuple):
 
     stop: str
     """Characters that could open markup."""
-    endings: str = "".join(dict.fromkeys(WHITE + INDENTING))
-    """A text that ends in one of these must be read: white space waits, and a line may still begin after it."""
+    endings: tuple[str, ...] = ENDINGS
+    """A text that ends in one of these must be read: white space waits, and the others may quote a call after them."""
     lines: str = ""
     """So must one in which a line begins with one of these as code or a quotation does, or may begin so."""
 
@@ -45,7 +46,8 @@ class Reader:
     """Reads one message. `feed` and `finish` return events whose `raw` joined is the text that was fed.
 
     `tools` are the offered tools by name; `think` says where text between reasoning tags goes, if the grammar
-    has them, and `begins` whether the reply begins inside. With `incremental` calls leave in pieces, where that is
+    has them, and `begins` whether the reply begins inside. `own` names the dialects of which the special tokens are those
+    of the model that writes. With `incremental` calls leave in pieces, where that is
     possible: `CallPiece`s, and a `Call` with a `rest`.
     """
 
@@ -65,6 +67,7 @@ class Reader:
         think: Thoughts = "reasoning_content",
         begins: Begins = "text",
         incremental: bool = False,
+        own: frozenset[str] = frozenset(),
     ) -> None:
         self._context = context = Context(
             grammar,
@@ -75,6 +78,7 @@ class Reader:
             think=think,
             begins=begins,
             incremental=incremental,
+            own=own,
         )
         self._cursor = context.cursor
         self._speech = context.speech
@@ -195,6 +199,8 @@ class Reader:
             return None
         if not cursor.text.rpartition("\n")[2].strip(INDENTING):
             return None  # at the beginning of a line, where more is markup than within it
+        if cursor.text.endswith(ENDINGS):
+            return None  # what follows may make it what quotes a call
         return PlainRule(self._scan.firsts, lines=self._scan.lines) if self._scan and self._scan.firsts else None
 
     def _begin(self) -> None:
@@ -228,7 +234,8 @@ class Reader:
             else:
                 break
         self._first = None
-        if cursor.at == len(cursor.text) and not context.undecided:  # nothing is held: what follows may be plain
+        # If nothing is held, and no call was made on this line, what follows may be plain.
+        if cursor.at == len(cursor.text) and not (context.undecided or self._speech.has_called_here):
             if scan is None:
                 self._first = self._inside.passes if isinstance(self._inside, InJson) else None
             elif row.flows and scan.firsts:

@@ -53,6 +53,15 @@ TICKS = Token("ticks", (Lit("`"), Maybe((Chars("`", 63),))))
 IN_LINE = r"[ \t\r]{0,256}+"
 BLANK_LINE = Token("blank", (Lit("\n"), Maybe((Chars(" \\t\\r", 64),)), Lit("\n")))
 
+NO_WORDS = (
+    Token("mark", (OneOf(('"', "'", "”", "’", "»", "“", "」", "』")),)),
+    Token("skip0", (Lit("</"), Chars(r"\w:.\-", 64), Space(), Lit(">"))),
+    Token("skip1", (Lit("<|"), Chars("^<>|\\s", 64), Lit("|>"))),
+    Token("skip2", (Lit("<｜"), Chars("^<>｜\\s", 64), Lit("｜>"))),
+    Token("skip3", (OneOf((".", ",", ";", ":", "!", "?", "…", "。", "，", "、", "；", "：", "！", "？")),)),
+)
+"""What may follow a call on its line and is no word."""
+
 type Answer = tuple[tuple[str, ...], tuple[str, ...]]
 """The markers that open an answer, and those that end it: what stands between them is text, whatever it looks like."""
 NO_ANSWER: Answer = ((), ())
@@ -119,14 +128,17 @@ class Grammar:
         self.span = Prefilter([*tokens, *FENCES, TICKS, BLANK_LINE])
         self.span_end = searching([*FENCES, TICKS, BLANK_LINE])
         self._in_code = in_code
-        in_line = [head.token for head in anywhere if not head.syntax.dialect.may_be_quoted]
-        self.line = Prefilter([*in_line, *QUOTING, *FENCES, Token("line_end", (Lit("\n"),))])
+        self._in_line = [head.token for head in anywhere if not head.syntax.dialect.may_be_quoted]
         openings = sorted({opening for one in armed if (opening := one.result_opening)})
         self._results = [Token(f"invented{i}", (Lit(opening),)) for i, opening in enumerate(openings)]
         self._markers = dropped
+        endings = [(Lit(one),) for one in dict.fromkeys((*TURN_ENDS, *markers, *ends))]
+        self.whole_end = expecting([Token(f"ending{i}", one) for i, one in enumerate(endings)], r"\s*+", end="end")
         # Bounded, as names and keys are what a model writes.
         kept = self._kept
         self.closing_fence = kept(self._closing_fence)
+        self.line = kept(self._line)
+        self.of_tokens = self._of_tokens
         self.arguments = kept(self._arguments)
         self.value = kept(self._value)
         self.sole = kept(self._sole)
@@ -148,20 +160,39 @@ class Grammar:
         name = make.__name__
 
         def kept(*of: *Of) -> Scan:
-            return COMPILED.get_or_make((self._number, name, of), lambda: make(*of), Scan.size)
+            return COMPILED.get_or_make((self._number, name, of), lambda: make(*of), lambda scan: scan.size())
 
         return kept
 
-    def _closing_fence(self, run: str) -> Scan:
+    def _own(self, own: frozenset[str] | None) -> list[Token]:
+        """The heads of calls that special tokens mark, of some dialects."""
+        heads = self.heads.values() if own else ()
+        return [head.token for head in heads if head.syntax.has_tokens and head.syntax.dialect.name in (own or ())]
+
+    def _of_tokens(self, own: frozenset[str]) -> Grammar:
+        """The same for those dialects alone."""
+        return compiled(tuple(dict.fromkeys(
+            head.syntax.dialect for head in self.heads.values() if head.syntax.has_tokens and head.syntax.dialect.name in own
+        )))
+
+    def _line(self, own: frozenset[str] | None) -> Scan:
+        """The rest of a line that quotes; one of indented code quotes no calls in these dialects' special tokens, and may
+        go on with the next line.
+        """
+        tokens = [*self._in_line, *self._own(own), *QUOTING, *FENCES, *(one for one in self._markers if one.name[:6] == "marker")]
+        more = [Token(f"more{i}", parts) for i, parts in enumerate(_INDENTED)] if own is not None else []
+        return Prefilter([*tokens, *more, Token("line_end", (Lit("\n"),))])
+
+    def _closing_fence(self, run: str, own: frozenset[str] | None) -> Scan:
         """The end of what `run` opened: an element, a comment, or a code block, which as many of the same or more end,
-        alone on a line.
+        alone on a line. A block that has none quotes no calls in the special tokens of these dialects.
         """
         if run[0] == "<":
             end = "-->" if run == COMMENT else f"</{run[1:]}>"
             return searching([*self._in_code, Token("unfence", (Lit(end),))])
         more = Maybe((Chars(run[0], 64),))
         blank = Maybe((Chars(" \\t\\r", 64),))
-        tokens = [*self._in_code, Token("unfence", (Lit(run), more, blank, Lit("\n")), line_start=True)]
+        tokens = [*self._in_code, *self._own(own), Token("unfence", (Lit(run), more, blank, Lit("\n")), line_start=True)]
         return searching(tokens, [Token("unfence_end", (Lit(run), more), line_start=True)])
 
     def _arguments(self, syntax: CallSyntax, name: str) -> Scan:
@@ -249,17 +280,15 @@ class Grammar:
     def _undecided(self, syntax: CallSyntax) -> Scan:
         """Behind a call that may be quoted: closers that may still come, and what shows that it is not."""
         line_end = [] if syntax.dialect.ends_reply else [Token("decided", (OneOf(("\n", "\\n")),))]
-        calls = [head for head in self.heads.values() if head.syntax.dialect is syntax.dialect]
-        alone = CallSyntax(syntax.dialect, syntax.call)
-        others = [head.token for head in calls if head.attributes or head.syntax != alone]
-        shown = [*others, *self._markers, *self._results]
+        shown = [*self._markers, *self._results]
         decided = [Token(f"decided{i}", token.parts) for i, token in enumerate(shown)]
         closers, following, tail = self._closers(syntax), _next_heads(syntax), syntax.section_tail()
         if tail:  # what belongs to the section may stand on other lines
             closers.append(Token(f"o{len(closers)}", (Space(), *tail)))
             following += [(Space(), *parts) for parts in following]
         heads = [Token(f"next{i}", parts) for i, parts in enumerate(following)]
-        return expecting([*closers, *heads, *line_end, *decided], IN_LINE if line_end else SPACE)
+        tokens = [*closers, *heads, *line_end, *decided, *NO_WORDS]
+        return Following(self.text, ("h",), tokens, IN_LINE if line_end else SPACE)
 
     def _damaged(self, syntax: CallSyntax, name: str) -> Scan:
         """In a call whose JSON broke: its closer with another call right after it, which only then is one."""
@@ -316,7 +345,10 @@ def _param_tokens(syntax: CallSyntax, between: tuple[Part, ...] = ()) -> tuple[l
     return sorted(tokens[:own], key=lambda token: -len(token.parts)), tokens[own:]
 
 
-TURN_ENDS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<end_of_turn>", "<eos>", "</s>")
+TURN_ENDS = (
+    *("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|eot|>", "<|eom|>", "<|end_of_text|>"),
+    *("<end_of_turn>", "<eos>", "</s>"),
+)
 """How the templates of many families end a turn. Servers that keep special tokens show them."""
 
 

@@ -248,10 +248,13 @@ def searching(tokens: Sequence[Token], at_end: Sequence[Token] = ()) -> Scan:
     )
 
 
-def expecting(tokens: Sequence[Token], space: str = SPACE) -> Scan:
-    """For a state in which, after white space, one of `tokens` must follow (used with `match`)."""
+def expecting(tokens: Sequence[Token], space: str = SPACE, end: str = "") -> Scan:
+    """For a state in which, after white space, one of `tokens` must follow (used with `match`); or the `end`, if that has
+    a name.
+    """
     while_open, final = _search(tokens, (), hold=True), _search(tokens, (), hold=False)
-    unnamed = _unnamed(tokens, lambda others: expecting(others, space))
+    final += rf"|(?P<{end}>\Z)" if end else ""
+    unnamed = _unnamed(tokens, lambda others: expecting(others, space, end))
     return Scan(rf"{space}(?:{while_open}|(?P<hold_>\\?\Z))", rf"{space}(?:{final})", unnamed=unnamed)
 
 
