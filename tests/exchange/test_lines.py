@@ -58,8 +58,10 @@ def streamed(pieces: Iterable[str], **fields: Any) -> tuple[str, list[str], list
     return said(exchange, fed(exchange.stream(), *chat.streamed(*pieces)))
 
 
-CHOSEN = [pytest.param(case, id=json.dumps([case.model, case.text])[:90]) for case in
-          msgspec.convert(FILE["cases"], list[Case])]
+CHOSEN = [
+    pytest.param(case, id=json.dumps([case.model, case.text])[:90])
+    for case in msgspec.convert(FILE["cases"], list[Case])
+]
 
 
 @pytest.mark.parametrize("case", CHOSEN)

@@ -102,7 +102,12 @@ class FastPath:
         if not self.held:  # mostly the next frame is the same but for its text
             start, end = len(self._before), len(chunk) - len(self._after)
             same = start < end and chunk[:start] == self._before and chunk[end:] == self._after
-            if same and chunk[end - 1] not in self._endings.plain and self._odd(chunk, start, end) is None and not self._follows:
+            if (
+                same
+                and chunk[end - 1] not in self._endings.plain
+                and self._odd(chunk, start, end) is None
+                and not self._follows
+            ):
                 first = chunk[start]
                 if (first != _BLANK or chunk[start + 1] not in b" >") and first != _QUOTE:
                     return [chunk]

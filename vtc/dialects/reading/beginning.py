@@ -40,12 +40,12 @@ def next_call(after: AfterCall, found: Found) -> BeginsNext:
     return _open(after.context, found, after.syntax, after.made)
 
 
-def next_in_line(after: Undecided, found: Found) -> BeginsNext | Literal[Verdict.INDENTED]:
-    """Begin another call on the line of one that may be quoted: they share one fate."""
+def next_in_line(after: Undecided, found: Found) -> BeginsNext | tuple[Literal[Verdict.CONTENT], Made]:
+    """Begin another call after one that may be quoted: they share one fate, unless what follows is seldom a call."""
     assert found.lastgroup is not None
     head = after.context.grammar.heads[found.lastgroup]
     if head.attributes:
-        return after.not_whole()
+        return Verdict.CONTENT, after.decided(found)[1]
     after.keep(found.start())
     return _open(after.context, found, head.syntax, after.made)
 

@@ -12,6 +12,7 @@ from vtc.dialects.arguments.kwargs import KwargsBody
 from vtc.dialects.reading.after_call import (
     Completed,
     Ended,
+    OnQuotedLine,
     Spills,
     accept,
     complete,
@@ -240,7 +241,7 @@ class InCall:
 
     # In a call that broke
 
-    def damage_end(self, found: Found | None = None) -> Completed | Refused:
+    def damage_end(self, found: Found | None = None) -> Completed | OnQuotedLine | Refused:
         """Repair the text up to the next call, or to the end of the reply."""
         context, cursor, call = self.context, self.context.cursor, self.call
         end = len(cursor.text)

@@ -37,6 +37,7 @@ class Opener(NamedTuple):
 
 INDENTED = Opener("    ")
 """What opens indented code."""
+QUOTATION = Opener(">")
 type QuotedLine = tuple[Literal[Verdict.INDENTED], Opener]
 
 
@@ -55,11 +56,11 @@ class InCode(SaysText):
 
     @property
     def line(self) -> Scan:
-        return self.context.grammar.line(self.context.own if self._run else None)
+        return self.context.grammar.line(self._run, self.context.own.tokens)
 
     @property
     def block(self) -> Scan:
-        return self.context.grammar.closing_fence(self._run, self.context.own)
+        return self.context.grammar.closing_fence(self._run, self.context.own.tokens)
 
     @property
     def block_end(self) -> Scan:
@@ -180,7 +181,9 @@ def begin_in_text(inside: InText, found: Found) -> Begun | QuotedLine:
     """Begin a call, if its line is no code and quotes nothing."""
     assert found.lastgroup is not None
     syntax = inside.context.grammar.heads[found.lastgroup].syntax
-    if syntax.dialect.may_be_quoted and (verdict := open_line(inside, found.start(), own=inside.context.is_own(syntax))):
+    if syntax.dialect.may_be_quoted and (
+        verdict := open_line(inside, found.start(), own=inside.context.is_own(syntax))
+    ):
         return verdict
     return begin_call(inside, found)
 
@@ -191,9 +194,7 @@ def begin_line(inside: InText, found: Found) -> QuotedLine | None:
     return open_line(inside, found.start() + (marks or len(found[0])))
 
 
-def begin_first_line(
-    inside: InText, found: Found
-) -> Literal[Verdict.REASONING, Verdict.UNKNOWN] | QuotedLine | None:
+def begin_first_line(inside: InText, found: Found) -> Literal[Verdict.REASONING, Verdict.UNKNOWN] | QuotedLine | None:
     """Begin a reply that looks like a quotation, unless it begins inside of the reasoning."""
     return inside.other() or begin_line(inside, found)
 
@@ -207,7 +208,7 @@ def open_line(inside: InText, end: int, *, own: bool = False) -> QuotedLine | No
     context = inside.context
     inside.say(end)
     if context.cursor.is_quoted:
-        return Verdict.INDENTED, Opener()
+        return Verdict.INDENTED, QUOTATION
     return (Verdict.INDENTED, INDENTED) if context.speech.is_indented_code and not own else None
 
 

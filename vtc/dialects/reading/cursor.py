@@ -10,7 +10,7 @@ import re
 
 from vtc.dialects.syntax.pattern import INDENT
 
-CONTEXT = 64
+CONTEXT = 48
 """Characters that are kept of what was consumed, for a token that must start its line, and for what quotes a call."""
 WHITE = " \t\r\n"
 

@@ -11,7 +11,17 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from vtc.dialects.reading.call import InJson
-from vtc.dialects.reading.context import Begins, Context, Inside, Outcome, Thoughts, UnknownTools, Verdict
+from vtc.dialects.reading.context import (
+    KNOWN_NOTHING,
+    Begins,
+    Context,
+    Inside,
+    Outcome,
+    Own,
+    Thoughts,
+    UnknownTools,
+    Verdict,
+)
 from vtc.dialects.reading.cursor import CONTEXT, WHITE
 from vtc.dialects.reading.line import ENDINGS
 from vtc.dialects.reading.speech import Last, out_of_reasoning
@@ -46,8 +56,8 @@ class Reader:
     """Reads one message. `feed` and `finish` return events whose `raw` joined is the text that was fed.
 
     `tools` are the offered tools by name; `think` says where text between reasoning tags goes, if the grammar
-    has them, and `begins` whether the reply begins inside. `own` names the dialects of which the special tokens are those
-    of the model that writes. With `incremental` calls leave in pieces, where that is
+    has them, and `begins` whether the reply begins inside. `own` is what is known of
+    the model and its request. With `incremental` calls leave in pieces, where that is
     possible: `CallPiece`s, and a `Call` with a `rest`.
     """
 
@@ -67,7 +77,7 @@ class Reader:
         think: Thoughts = "reasoning_content",
         begins: Begins = "text",
         incremental: bool = False,
-        own: frozenset[str] = frozenset(),
+        own: Own = KNOWN_NOTHING,
     ) -> None:
         self._context = context = Context(
             grammar,

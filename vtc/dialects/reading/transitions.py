@@ -172,6 +172,7 @@ TABLE: Mapping[State, Row[Any]] = {
         InCode,
         lambda inside: inside.block_end,
         Tokens(
+            h=Step(InCode.call, State.ARGUMENTS, {**_OF_CALL, Verdict.CONTENT: State.FENCE}),
             unfence=Step(InCode.through, State.TEXT, {Verdict.CONTENT: State.FENCE}),
             unfence_end=Step(InCode.through, State.TEXT, {Verdict.CONTENT: State.FENCE}),
         ),
@@ -187,6 +188,7 @@ TABLE: Mapping[State, Row[Any]] = {
             tilde=Step(open_code, State.INFO),
             quote=Step(open_code, State.FENCE),
             marker=Step(InCode.marker, State.LINE),
+            answer=Step(InCode.marker, State.ANSWER),
             more=Step(InCode.more, State.LINE),
             line_end=Step(InCode.up_to, State.TEXT),
         ),
@@ -350,14 +352,14 @@ TABLE: Mapping[State, Row[Any]] = {
         Undecided,
         lambda inside: inside.scan,
         Tokens(
-            o=Step(Undecided.closer, State.UNDECIDED, _QUOTED_LINE),
+            o=Step(Undecided.closes, State.UNDECIDED, _QUOTED_LINE),
             next=Step(next_call, State.ARGUMENTS, {Verdict.JSON: State.JSON}),
-            h=Step(next_in_line, State.ARGUMENTS, {Verdict.JSON: State.JSON, **_QUOTED_LINE}),
+            h=Step(next_in_line, State.ARGUMENTS, {Verdict.JSON: State.JSON, Verdict.CONTENT: State.AFTER}),
             decided=Step(Undecided.decided, State.AFTER),
             mark=Step(Undecided.mark, State.TEXT, _QUOTED_LINE),
             skip=Step(Undecided.no_word, State.UNDECIDED, _QUOTED_LINE),
         ),
-        otherwise=Step(Undecided.other, State.TEXT, _QUOTED_LINE),
+        otherwise=Step(Undecided.goes_on, State.TEXT, _QUOTED_LINE),
     ),
     State.WHOLE: Row(
         AfterCall,

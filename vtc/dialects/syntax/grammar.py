@@ -103,6 +103,7 @@ class Grammar:
         in_code = [head.token for head in anywhere if head.syntax.dialect.in_code == "call"]
         think = [Token(f"think{i}", (Lit(tag),)) for i, (tag, _) in enumerate(reasoning)]
         stray = [Token("stray", (Lit(tag),)) for _, tag in reasoning[:1]]
+        self._speech_ends = [token.parts for token in stray]
         dropped = [Token(f"marker{i}", (Lit(marker),)) for i, marker in enumerate(markers)]
         opens, ends = answer
         self.answer = searching([Token(f"answered{i}", (Lit(marker),)) for i, marker in enumerate(ends)])
@@ -171,17 +172,28 @@ class Grammar:
 
     def _of_tokens(self, own: frozenset[str]) -> Grammar:
         """The same for those dialects alone."""
-        return compiled(tuple(dict.fromkeys(
-            head.syntax.dialect for head in self.heads.values() if head.syntax.has_tokens and head.syntax.dialect.name in own
-        )))
+        return compiled(
+            tuple(
+                dict.fromkeys(
+                    head.syntax.dialect
+                    for head in self.heads.values()
+                    if head.syntax.has_tokens and head.syntax.dialect.name in own
+                )
+            )
+        )
 
-    def _line(self, own: frozenset[str] | None) -> Scan:
-        """The rest of a line that quotes; one of indented code quotes no calls in these dialects' special tokens, and may
-        go on with the next line.
+    def _line(self, run: str, own: frozenset[str]) -> Scan:
+        """The rest of a line of code, which `run` opened, or of one that quotes.
+
+        Indented code may go on with the next line, and quotes no calls in these dialects' special tokens.
         """
-        tokens = [*self._in_line, *self._own(own), *QUOTING, *FENCES, *(one for one in self._markers if one.name[:6] == "marker")]
-        more = [Token(f"more{i}", parts) for i, parts in enumerate(_INDENTED)] if own is not None else []
-        return Prefilter([*tokens, *more, Token("line_end", (Lit("\n"),))])
+        tokens = [*self._in_line, *QUOTING, *FENCES]
+        if run.isspace():
+            tokens += [*self._own(own), *(Token(f"more{i}", parts) for i, parts in enumerate(_INDENTED))]
+        elif not run:  # amid a line of speech, which may end otherwise
+            tokens += self._markers
+            tokens += [Token(f"line_end{i}", parts) for i, parts in enumerate(self._speech_ends)]
+        return Prefilter([*tokens, Token("line_end", (Lit("\n"),))])
 
     def _closing_fence(self, run: str, own: frozenset[str] | None) -> Scan:
         """The end of what `run` opened: an element, a comment, or a code block, which as many of the same or more end,
@@ -192,7 +204,11 @@ class Grammar:
             return searching([*self._in_code, Token("unfence", (Lit(end),))])
         more = Maybe((Chars(run[0], 64),))
         blank = Maybe((Chars(" \\t\\r", 64),))
-        tokens = [*self._in_code, *self._own(own), Token("unfence", (Lit(run), more, blank, Lit("\n")), line_start=True)]
+        tokens = [
+            *self._in_code,
+            *self._own(own),
+            Token("unfence", (Lit(run), more, blank, Lit("\n")), line_start=True),
+        ]
         return searching(tokens, [Token("unfence_end", (Lit(run), more), line_start=True)])
 
     def _arguments(self, syntax: CallSyntax, name: str) -> Scan:

@@ -191,8 +191,6 @@ def _kind(token: str) -> str:
     return token.rstrip("0123456789")
 
 
-
-
 @lru_cache(maxsize=64)
 def _scan(known: frozenset[Beginning]) -> Scan:
     """Finds the longest beginning. Which one it is its text says; groups would have to be looked after for each."""
