@@ -12,13 +12,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from functools import lru_cache
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
 from vtc.dialects.syntax.parts import Lit
+from vtc.dialects.syntax.pattern import Finder, Token, searching
+from vtc.dialects.syntax.prefilter import beginnings
 from vtc.dialects.text_client import conversation
 from vtc.events import Message, Tool, ToolCall
 
@@ -26,7 +28,7 @@ MOST_KEPT = 1 << 20
 """Characters of results that are kept, the newest first. In more of them no echo is looked for."""
 LEAST = 4
 """Characters of a marker; where a call begins with less, the name of its tool has to follow."""
-_BEFORE_NAME, _AFTER_NAME = frozenset("<[\"'"), frozenset(">]\"'(\\ \n")
+_BEFORE_NAME, _QUOTES, _AFTER_NAME = ("<", "["), ('"', "'"), frozenset(">\"'(\\ \n")
 
 _UNICODE = re.compile(r"\\+u([0-9a-fA-F]{4})")
 _WHITE = re.compile(r"\\+[nrt]")
@@ -34,14 +36,20 @@ _LINE = re.compile(r"((?:^|\n|\\n)[ \t]*)(?:\d{1,9}[ \t]*(?:[:|→\t]|\\t)|[-+>]
 """What tools put before each line of a file: numbers, the signs of a diff, the mark of a quotation."""
 
 
-class Result(NamedTuple):
+@dataclass(frozen=True)
+class Result:
     """A result that holds a marker."""
 
     place: int
     """The number of its message."""
     tool: str
-    texts: tuple[str, ...]
-    """What it says, without white space; also without what stands before each line, if anything does."""
+    text: str
+
+    @cached_property
+    def texts(self) -> tuple[str, ...]:
+        """What it says, without white space; also without what stands before each line, if anything does."""
+        without = _LINE.sub(r"\1", self.text)
+        return (squeezed(self.text),) if without == self.text else (squeezed(self.text), squeezed(without))
 
 
 class Echoes:
@@ -95,11 +103,10 @@ def found(
     names = {call.id: call.name for message in messages for call in message.calls}
     for place in reversed(places):
         message = messages[place]
-        texts = _texts(message.text)
-        left -= sum(map(len, texts))
+        left -= len(message.text)
         if left < 0:
             break
-        results.append(Result(place, message.name or names.get(message.call_id) or "a tool", texts))
+        results.append(Result(place, message.name or names.get(message.call_id) or "a tool", message.text))
     made: dict[bytes, int] = {}
     for place, message in enumerate(messages):
         for call in message.calls:
@@ -114,11 +121,6 @@ def squeezed(text: str) -> str:
         text = _WHITE.sub("", _UNICODE.sub(lambda one: chr(int(one[1], 16)), text)).replace("\\", "")
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return "".join(text.split())
-
-
-def _texts(text: str) -> tuple[str, ...]:
-    without = _LINE.sub(r"\1", text)
-    return (squeezed(text),) if without == text else (squeezed(text), squeezed(without))
 
 
 def _digest(call: ToolCall) -> bytes | None:
@@ -137,19 +139,17 @@ def _names(text: str, name: str) -> bool:
     """True if a tool's name stands in a text as where a call begins with little more."""
     at = text.find(name) if name else -1
     while at >= 0:
-        after = text[at + len(name) : at + len(name) + 1]
-        if (at == 0 or text[at - 1] in _BEFORE_NAME) and (not after or after in _AFTER_NAME):
+        before, after = text[max(0, at - 16) : at], text[at + len(name) : at + len(name) + 1]
+        is_value = before[-1:] in _QUOTES and before.rstrip("\\\"' ").endswith(":")
+        if (is_value or not before or before[-1] in _BEFORE_NAME) and (not after or after in _AFTER_NAME):
             return True
         at = text.find(name, at + 1)
     return False
 
 
 @lru_cache(maxsize=8)
-def _marker(dialects: tuple[Description, ...]) -> re.Pattern[str]:
+def _marker(dialects: tuple[Description, ...]) -> Finder:
     """Find what the calls of some dialects begin with."""
-    firsts: Collection[str] = {
-        first.text.strip()
-        for head in compiled(dialects).heads.values()
-        if isinstance(first := head.token.parts[0], Lit) and len(first.text.strip()) >= LEAST
-    }
-    return re.compile("|".join(re.escape(text) for text in sorted(firsts)) or "(?!)")
+    heads = compiled(dialects).heads.values()
+    texts = {text.strip() for head in heads for text, _ in beginnings(head.token)}
+    return searching([Token("", (Lit(text),)) for text in sorted(texts) if len(text) >= LEAST]).at_end

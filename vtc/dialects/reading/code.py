@@ -180,10 +180,10 @@ class InCode(SaysText):
 def begin_in_text(inside: InText, found: Found) -> Begun | QuotedLine:
     """Begin a call, if its line is no code and quotes nothing."""
     assert found.lastgroup is not None
-    syntax = inside.context.grammar.heads[found.lastgroup].syntax
-    if syntax.dialect.may_be_quoted and (
-        verdict := open_line(inside, found.start(), own=inside.context.is_own(syntax))
-    ):
+    context = inside.context
+    syntax = context.grammar.heads[found.lastgroup].syntax
+    quotable, own = syntax.dialect.may_be_quoted, context.is_own(syntax)
+    if quotable and (verdict := open_line(inside, found.start(), own=own)):
         return verdict
     return begin_call(inside, found)
 

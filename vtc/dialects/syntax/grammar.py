@@ -139,7 +139,6 @@ class Grammar:
         kept = self._kept
         self.closing_fence = kept(self._closing_fence)
         self.line = kept(self._line)
-        self.of_tokens = self._of_tokens
         self.arguments = kept(self._arguments)
         self.value = kept(self._value)
         self.sole = kept(self._sole)
@@ -170,17 +169,10 @@ class Grammar:
         heads = self.heads.values() if own else ()
         return [head.token for head in heads if head.syntax.has_tokens and head.syntax.dialect.name in (own or ())]
 
-    def _of_tokens(self, own: frozenset[str]) -> Grammar:
-        """The same for those dialects alone."""
-        return compiled(
-            tuple(
-                dict.fromkeys(
-                    head.syntax.dialect
-                    for head in self.heads.values()
-                    if head.syntax.has_tokens and head.syntax.dialect.name in own
-                )
-            )
-        )
+    def of_tokens(self, own: frozenset[str]) -> Grammar:
+        """The same for those of these dialects alone that special tokens mark."""
+        marked = [head.syntax.dialect for head in self.heads.values() if head.syntax.has_tokens]
+        return compiled(tuple(dict.fromkeys(dialect for dialect in marked if dialect.name in own)))
 
     def _line(self, run: str, own: frozenset[str]) -> Scan:
         """The rest of a line of code, which `run` opened, or of one that quotes.
