@@ -17,7 +17,7 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
@@ -74,8 +74,10 @@ class FastPath:
         "_match",
         "_odd",
         "_patience",
+        "_reading",
         "_relay",
         "_shapes",
+        "_told",
         "_whole",
         "held",
     )
@@ -90,7 +92,11 @@ class FastPath:
         self._match: Match | None = None  # None while every frame must be read
         self._before, self._after = b"", b""  # what stood around the text of the frame that was read last
         self._odd: Search = _odd("")
-        self._endings = _endings(ANYTHING.endings)
+        self._endings = _endings(ANYTHING)
+        self._told = b""
+        """The end of the texts that left unread, as far as it may quote a call."""
+        self._reading: ReplyPipeline | None = None
+        """Reads what does not leave so."""
         self._shapes: dict[type[Delta], Shape] = {}  # by what they say
         self._patience = self._failures = 0
 
@@ -110,6 +116,7 @@ class FastPath:
             ):
                 first = chunk[start]
                 if (first != _BLANK or chunk[start + 1] not in b" >") and first != _QUOTE:
+                    self._told = _OTHER
                     return [chunk]
         data = self.held + chunk if self.held else chunk
         if data.endswith(self._end):
@@ -120,6 +127,7 @@ class FastPath:
                 return self._forward(data, found, b"")
             if self.held:
                 self.held, self._whole = b"", 0
+            self._told = _OTHER
             return [data]
         # The network has cut a frame.
         whole = data.rfind(self._end)
@@ -137,9 +145,13 @@ class FastPath:
 
     def _begins_line(self, data: bytes) -> bool:
         """Tell whether code or a quotation begins in the texts of some frames, joined."""
+        return _CODE.search(b"".join(self._texts(data))) is not None
+
+    def _texts(self, data: bytes) -> list[bytes]:
+        """List the texts of some frames."""
         assert self._match is not None
         found = [self._match(frame + self._end) for frame in data.split(self._end)[:-1]]
-        return _CODE.search(b"".join(one["text"] for one in found if one)) is not None
+        return [one["text"] for one in found if one]
 
     def _forward(self, data: bytes, found: re.Match[bytes], begun: bytes) -> list[bytes] | None:
         """Let frames leave, except those that wait since their text ends in white space."""
@@ -148,12 +160,17 @@ class FastPath:
             return None
         if not text.endswith(self._endings.white):
             self.held, self._whole = begun, 0
-            return self._passed(data)
+            return self._passed(data, text)
         start = self._waiting(data, found.start("frame"), text)
         self.held, self._whole = data[start:] + begun, len(data) - start
-        return self._passed(data[:start]) if start else []
+        return self._passed(data[:start], self._texts(data[:start])[-1]) if start else []
 
-    def _passed(self, data: bytes) -> list[bytes]:
+    def _passed(self, data: bytes, text: bytes) -> list[bytes]:
+        """Forward frames, the last of which says `text`."""
+        if text.endswith(self._endings.told):
+            self._told = (self._told + b"".join(self._texts(data)))[-MOST_TOLD:]
+        else:
+            self._told = _OTHER
         if self._follows:
             cast("Following", self._relay.leaving.encoder).passed(data)
         return [data]
@@ -178,6 +195,9 @@ class FastPath:
     def take(self, chunk: bytes) -> bytes:
         """Hand over what waits here, and the chunk."""
         data, self.held, self._whole = self.held + chunk, b"", 0
+        if self._told and self._reading:
+            self._reading.passed(_UNESCAPED.sub(_unescaped, self._told.decode(errors="ignore")))
+        self._told = b""
         return data
 
     def rest(self) -> None:
@@ -194,8 +214,10 @@ class FastPath:
             return
         frame, delta = plain
         if isinstance(delta, TextDelta):
-            rule = self._relay.pipelines[delta.choice].plain
+            self._reading = self._relay.pipelines[delta.choice]
+            rule = self._reading.plain
         elif isinstance(delta, ReasoningDelta):
+            self._reading = None
             rule = self._relay.pipelines[delta.choice].plain_reasoning
         else:
             return
@@ -216,7 +238,7 @@ class FastPath:
             self._shapes[type(delta)] = shape
         if shape.rule != rule:
             shape.of_plain_text(rule)
-        self._match, self._odd, self._endings = shape.match, _odd(rule.stop), _endings(rule.endings)
+        self._match, self._odd, self._endings = shape.match, _odd(rule.stop), _endings(rule)
         start, end = found.span(_TEXT)
         self._before, self._after = frame.raw[:start], frame.raw[end:]
 
@@ -309,6 +331,11 @@ _MIDDLE = rb'(?:(?= ?>| [ "]| ?\\t)(?P<odd>))?'
 _LINE = rb" {0,3}(?:\\t|>)|    "
 _CODE = re.compile(rb"\\n(?:%b)" % _LINE)
 _BLANK, _QUOTE = b" >"
+_OTHER = b"x"
+"""Stands for a text that can quote nothing after it."""
+MOST_TOLD = 1 << 10
+"""Bytes of texts that the reader is told of."""
+_UNESCAPED = re.compile(r"\\(.)")
 _ESCAPES = {'"': b'\\"', "\\": b"\\\\", "/": b"\\/", "\n": b"\\n", "\t": b"\\t"}
 
 
@@ -319,6 +346,8 @@ class Endings(NamedTuple):
     """It waits for the next one."""
     read: tuple[bytes, ...]
     """It must be read."""
+    told: tuple[bytes, ...]
+    """It leaves, and the reader must be told of it."""
     last: bytes
     """The last bytes of all of them."""
     plain: bytes
@@ -326,12 +355,21 @@ class Endings(NamedTuple):
 
 
 @lru_cache(maxsize=4)
-def _endings(endings: tuple[str, ...]) -> Endings:
-    written = {ending: _ESCAPES.get(ending, ending.encode()) for ending in endings if ending != "\r"}
-    white = tuple(one for ending, one in written.items() if ending.isspace())
-    read = tuple(one for ending, one in written.items() if not ending.isspace())
-    plain = bytes({one[-1] for one in written.values() if one[:1] != b"\\"})
-    return Endings(white, read, bytes({one[-1] for one in written.values()}), plain)
+def _endings(rule: PlainRule) -> Endings:
+    def written(endings: Iterable[str]) -> tuple[bytes, ...]:
+        return tuple(_ESCAPES.get(one, one.encode()) for one in endings if one != "\r")
+
+    white = written(one for one in rule.endings if one.isspace())
+    read = written(one for one in rule.endings if not one.isspace())
+    told = written(one for one in rule.told if one not in rule.endings)
+    every = (*white, *read, *told)
+    plain = bytes({one[-1] for one in every if one[:1] != b"\\"})
+    return Endings(white, read, told, bytes({one[-1] for one in every}), plain)
+
+
+def _unescaped(found: re.Match[str]) -> str:
+    """Read a character that JSON escapes."""
+    return {"n": "\n", "t": "\t"}.get(found[1], found[1])
 
 
 def _compiled(shape: bytes, rule: PlainRule) -> Match:

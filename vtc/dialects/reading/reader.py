@@ -46,10 +46,12 @@ class PlainRule(NamedTuple):
 
     stop: str
     """Characters that could open markup."""
-    endings: tuple[str, ...] = ENDINGS
-    """A text that ends in one of these must be read: white space waits, and the others may quote a call after them."""
+    endings: str = "".join(dict.fromkeys(WHITE + INDENTING))
+    """A text that ends in one of these must be read: white space waits, and a line may still begin after it."""
     lines: str = ""
     """So must one in which a line begins with one of these as code or a quotation does, or may begin so."""
+    told: tuple[str, ...] = ENDINGS
+    """One that ends in one of these leaves unread, but the reader must be told so (`passed`): it may quote a call."""
 
 
 class Reader:
@@ -140,6 +142,12 @@ class Reader:
         self._speech.end()
         return self._speech.take()
 
+    def passed(self, text: str) -> None:
+        """Take note of the end of what left unread."""
+        cursor = self._cursor
+        cursor.text = (cursor.text + text)[-CONTEXT:]
+        cursor.at = cursor.seek = len(cursor.text)
+
     def whole(self, text: str) -> list[Event]:
         """Read a text that is complete."""
         return [*self.feed(text), *self.finish()]
@@ -209,8 +217,6 @@ class Reader:
             return None
         if not cursor.text.rpartition("\n")[2].strip(INDENTING):
             return None  # at the beginning of a line, where more is markup than within it
-        if cursor.text.endswith(ENDINGS):
-            return None  # what follows may make it what quotes a call
         return PlainRule(self._scan.firsts, lines=self._scan.lines) if self._scan and self._scan.firsts else None
 
     def _begin(self) -> None:
