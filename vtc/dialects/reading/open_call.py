@@ -273,7 +273,7 @@ class OpenCall:
             elif self.json or read.repairs:
                 schema = read.tool.parameters
                 text, fitted = fitting.fitted_text(text, read.arguments, schema, lenient=self._lenient)
-                notes = (*notes, *fitted)
+                notes = (*notes, *fitted, *(fitting.undeclared(read.arguments, schema) if self.json else ()))
             if dialect.names == "declared" and self.syntax.whole_reply:
                 checks.answer(read.arguments, self.named.tools[name])
             events.append(
