@@ -16,7 +16,9 @@ from vtc.events import Message, Tool, ToolCall
 from vtc.exchange.echoes import MOST_KEPT, found
 
 ECHO = written("hermes", READ)
-COMMAND = "<execute_command>\n<command>rm -rf /</command>\n<requires_approval>false</requires_approval>\n</execute_command>"
+COMMAND = (
+    "<execute_command>\n<command>rm -rf /</command>\n<requires_approval>false</requires_approval>\n</execute_command>"
+)
 
 
 def with_result(api: str, result: str) -> dict[str, Any]:

@@ -15,8 +15,7 @@ from rich.markup import escape
 from vtc.apis import APIS
 from vtc.apis.openai_chat.words import REASONS
 from vtc.cli.common import completing, loaded, profile_directories, read_text
-from vtc.dialects.reading.context import Own
-from vtc.dialects.reading.reader import Reader
+from vtc.dialects.reading.reader import Own, Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
 from vtc.events import CUT_OFF, Call, Reasoning, Refusal, Text, Tool

@@ -17,9 +17,9 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import msgspec
 
@@ -28,6 +28,7 @@ from vtc.apis.relay import Relay
 from vtc.dialects.bounded_cache import COMPILED, PER_CHARACTER
 from vtc.dialects.reading.reader import PlainRule
 from vtc.events import Delta, ReasoningDelta, TextDelta
+from vtc.exchange import endings
 from vtc.exchange.reply import ReplyPipeline
 from vtc.exchange.text_reading import ANYTHING
 from vtc.wire.framing import Frame
@@ -92,7 +93,7 @@ class FastPath:
         self._match: Match | None = None  # None while every frame must be read
         self._before, self._after = b"", b""  # what stood around the text of the frame that was read last
         self._odd: Search = _odd("")
-        self._endings = _endings(ANYTHING)
+        self._endings = endings.of(ANYTHING)
         self._told = b""
         """The end of the texts that left unread, as far as it may quote a call."""
         self._reading: ReplyPipeline | None = None
@@ -167,7 +168,7 @@ class FastPath:
 
     def _passed(self, data: bytes, text: bytes) -> list[bytes]:
         """Forward frames, the last of which says `text`."""
-        if text.endswith(self._endings.told):
+        if text.endswith(self._endings.told) or text in (b".", b","):  # of a fraction that began before
             self._told = (self._told + b"".join(self._texts(data)))[-MOST_TOLD:]
         else:
             self._told = _OTHER
@@ -196,7 +197,7 @@ class FastPath:
         """Hand over what waits here, and the chunk."""
         data, self.held, self._whole = self.held + chunk, b"", 0
         if self._told and self._reading:
-            self._reading.passed(_UNESCAPED.sub(_unescaped, self._told.decode(errors="ignore")))
+            self._reading.passed(endings.read(self._told))
         self._told = b""
         return data
 
@@ -238,7 +239,7 @@ class FastPath:
             self._shapes[type(delta)] = shape
         if shape.rule != rule:
             shape.of_plain_text(rule)
-        self._match, self._odd, self._endings = shape.match, _odd(rule.stop), _endings(rule)
+        self._match, self._odd, self._endings = shape.match, _odd(rule.stop), endings.of(rule)
         start, end = found.span(_TEXT)
         self._before, self._after = frame.raw[:start], frame.raw[end:]
 
@@ -335,41 +336,6 @@ _OTHER = b"x"
 """Stands for a text that can quote nothing after it."""
 MOST_TOLD = 1 << 10
 """Bytes of texts that the reader is told of."""
-_UNESCAPED = re.compile(r"\\(.)")
-_ESCAPES = {'"': b'\\"', "\\": b"\\\\", "/": b"\\/", "\n": b"\\n", "\t": b"\\t"}
-
-
-class Endings(NamedTuple):
-    """Endings of texts, as JSON writes them, with which a frame does not leave at once."""
-
-    white: tuple[bytes, ...]
-    """It waits for the next one."""
-    read: tuple[bytes, ...]
-    """It must be read."""
-    told: tuple[bytes, ...]
-    """It leaves, and the reader must be told of it."""
-    last: bytes
-    """The last bytes of all of them."""
-    plain: bytes
-    """The last bytes of those without an escape."""
-
-
-@lru_cache(maxsize=4)
-def _endings(rule: PlainRule) -> Endings:
-    def written(endings: Iterable[str]) -> tuple[bytes, ...]:
-        return tuple(_ESCAPES.get(one, one.encode()) for one in endings if one != "\r")
-
-    white = written(one for one in rule.endings if one.isspace())
-    read = written(one for one in rule.endings if not one.isspace())
-    told = written(one for one in rule.told if one not in rule.endings)
-    every = (*white, *read, *told)
-    plain = bytes({one[-1] for one in every if one[:1] != b"\\"})
-    return Endings(white, read, told, bytes({one[-1] for one in every}), plain)
-
-
-def _unescaped(found: re.Match[str]) -> str:
-    """Read a character that JSON escapes."""
-    return {"n": "\n", "t": "\t"}.get(found[1], found[1])
 
 
 def _compiled(shape: bytes, rule: PlainRule) -> Match:
@@ -401,7 +367,7 @@ def _text(stop: str, *, lines: bool) -> bytes:
         first, *rest = character.encode()
         beginnings.setdefault(first, []).append(bytes(rest))
     odd = b"".join(rb"\x%02x" % byte for byte in sorted({0x22, 0x5C, *range(0x20), *beginnings}))
-    others = [re.escape(written) for one, written in _ESCAPES.items() if one not in stop] if stop else [rb"\\."]
+    others = [re.escape(written) for one, written in endings.ESCAPES.items() if one not in stop] if stop else [rb"\\."]
     if lines:
         others = [rb'\\n(?!%b|   ")' % _LINE if one == rb"\\n" else one for one in others]
     for first, rests in beginnings.items():

@@ -11,8 +11,7 @@ from msgspec.structs import replace as replace_fields
 from vtc.apis import Api, Request
 from vtc.apis.crossing import Crossed, Names
 from vtc.apis.relay import Relay
-from vtc.dialects.reading.context import Own
-from vtc.dialects.reading.reader import Begins, Reader
+from vtc.dialects.reading.reader import Begins, Own, Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
 from vtc.dialects.text_client import conversation

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
-from vtc.dialects.reading.after_call import AfterCall, Made, Undecided, hold, in_pieces
+from vtc.dialects.reading.after_call import AfterCall, Made, hold, in_pieces
 from vtc.dialects.reading.call import BeginsJson, open_json
 from vtc.dialects.reading.context import Context, Verdict
 from vtc.dialects.reading.cursor import Found
 from vtc.dialects.reading.line import place
 from vtc.dialects.reading.open_call import OpenCall
+from vtc.dialects.reading.undecided import Undecided
 from vtc.dialects.syntax.forms import CallSyntax
 from vtc.dialects.syntax.grammar import Head
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from vtc.dialects.reading.after_call import NEVER, AfterCall, Invented, Spilled, Undecided
+from vtc.dialects.reading.after_call import NEVER, AfterCall, Invented, Spilled
 from vtc.dialects.reading.beginning import next_call, next_in_line
 from vtc.dialects.reading.call import InCall, InJson, ends, value_ends
 from vtc.dialects.reading.code import InCode, begin_first_line, begin_in_text, begin_line, open_code
@@ -18,6 +18,7 @@ from vtc.dialects.reading.context import Inside, Outcome, Verdict
 from vtc.dialects.reading.doubt import InDoubt, doubt
 from vtc.dialects.reading.states import State
 from vtc.dialects.reading.text import InReasoning, InText
+from vtc.dialects.reading.undecided import Undecided
 from vtc.dialects.reading.value import InValue
 from vtc.dialects.syntax.pattern import Scan
 

@@ -21,47 +21,24 @@ from vtc.dialects.syntax.markup import QUOTES
 from vtc.dialects.syntax.parts import SPACE, AnyOf, Chars, Group, Lit, Maybe, OneOf, Part, Space
 from vtc.dialects.syntax.pattern import Scan, Token, expecting, searching
 from vtc.dialects.syntax.prefilter import Expected, Following, Prefilter
+from vtc.dialects.syntax.quoting import (
+    BLANK_LINE,
+    COMMENT,
+    ELEMENTS,
+    FENCES,
+    FIRST_LINE,
+    IN_LINE,
+    INDENTED,
+    LINES,
+    NO_WORDS,
+    QUOTING,
+    TICKS,
+)
 
 PER_HEAD = 512
 """Bytes that a grammar takes for each way in which a call may begin."""
-FENCES = (
-    Token("fence", (Lit("```"), Maybe((Chars("`", 61),))), line_start=True),
-    Token("tilde", (Lit("~~~"), Maybe((Chars("~", 61),))), line_start=True),
-)
-RESULTS = ("tool_response", "function_results", "tool_result", "observation")
-THOUGHTS = ("reasoning", "analysis", "scratchpad", "reflection", "think", "thinking", "thought")
-ELEMENTS = (*RESULTS, *THOUGHTS, "example", "examples", "pre", "code", "samp", "blockquote", "details")
-"""Elements in which a call is quoted: what a tool answered, an example, thoughts in tags of no family."""
 AROUND_END = (Lit("</"), OneOf(SYNONYMS), Lit(">"), Space())
 """The end of an element around all parameters."""
-COMMENT = "<!--"
-"""What opens a comment of HTML, which quotes as well."""
-_ATTRIBUTES = Maybe((Chars(" \\t", 1), Chars("^<>\\n", 256)))
-_QUOTING = [(Lit(COMMENT),), *((Lit(f"<{name}"), _ATTRIBUTES, Lit(">")) for name in ELEMENTS)]
-QUOTING = [Token(f"quote{i}", parts, line_start=True) for i, parts in enumerate(_QUOTING)]
-_QUOTED = (Maybe((Lit(">"),)), Chars("^>", 1))
-"""The rest of `>` or `>>` that quotes, with the character after it: Functionary writes `>>>` before a call."""
-_INDENTED = tuple((Lit(f"\n{blanks}"),) for blanks in ("    ", *(" " * count + "\t" for count in range(4))))
-LINES = [
-    Token(f"line{i}", parts)
-    for i, parts in enumerate((*_INDENTED, *((Lit(f"\n{' ' * count}>"), *_QUOTED) for count in range(4))))
-]
-"""How a line of code begins, or one that quotes."""
-FIRST_LINE = Token("line", (Lit(">"), *_QUOTED))
-"""How the first line of a reply begins that quotes. Indentation says nothing there: it is no code."""
-TICKS = Token("ticks", (Lit("`"), Maybe((Chars("`", 63),))))
-IN_LINE = r"[ \t\r]{0,256}+"
-BLANK_LINE = Token("blank", (Lit("\n"), Maybe((Chars(" \\t\\r", 64),)), Lit("\n")))
-
-NO_WORDS = (
-    Token("mark", (OneOf(('"', "'", "”", "’", "»", "“", "」", "』")),)),
-    Token("skip0", (Lit("</"), Chars(r"\w:.\-", 64), Space(), Lit(">"))),
-    Token("skip1", (Lit("<|"), Chars("^<>|\\s", 64), Lit("|>"))),
-    Token("skip2", (Lit("<｜"), Chars("^<>｜\\s", 64), Lit("｜>"))),
-    Token("skip3", (OneOf((".", ",", ";", ":", "!", "?", "…", "。", "，", "、", "；", "：", "！", "？")),)),
-)
-"""What may follow a call on its line and is no word."""
-
 type Answer = tuple[tuple[str, ...], tuple[str, ...]]
 """The markers that open an answer, and those that end it: what stands between them is text, whatever it looks like."""
 NO_ANSWER: Answer = ((), ())
@@ -83,6 +60,9 @@ class Head:
 
 class Grammar:
     """The expressions of every state for one set of dialects; they hold no names of tools."""
+
+    quoting = frozenset(ELEMENTS)
+    """The names of elements that quote."""
 
     def __init__(
         self,
@@ -181,7 +161,7 @@ class Grammar:
         """
         tokens = [*self._in_line, *QUOTING, *FENCES]
         if run.isspace():
-            tokens += [*self._own(own), *(Token(f"more{i}", parts) for i, parts in enumerate(_INDENTED))]
+            tokens += [*self._own(own), *(Token(f"more{i}", parts) for i, parts in enumerate(INDENTED))]
         elif not run:  # amid a line of speech, which may end otherwise
             tokens += self._markers
             tokens += [Token(f"line_end{i}", parts) for i, parts in enumerate(self._speech_ends)]
