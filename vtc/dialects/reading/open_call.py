@@ -188,6 +188,8 @@ class OpenCall:
         begins = self.text.raw[: len(self.text.raw) - len(body)].rstrip(" \t").endswith("\n")
         if not self.is_whole or not self.syntax.over_lines or not (begins or body.lstrip(" \t").startswith("\n")):
             return False
+        if not self.syntax.closes_on_line:
+            return True
         closers = self.syntax.closing_tags(self.written)
         if self.syntax.body == "params" and self.syntax.closers_alike:
             closers.append(self.syntax.param_closer(""))

@@ -57,8 +57,14 @@ class CallSyntax:
 
     @cached_property
     def over_lines(self) -> bool:
-        """True if its arguments begin on a line of their own."""
-        return self.call.partition(f"{{{self.body}}}")[0].rstrip(" ").endswith("\n")
+        """True if its arguments begin on a line of their own, and a closing tag follows them."""
+        before, _, after = self.call.partition(f"{{{self.body}}}")
+        return before.rstrip(" ").endswith("\n") and bool(after.strip())
+
+    @property
+    def closes_on_line(self) -> bool:
+        """True if that tag begins a line."""
+        return self.body == "params" or self.call.partition(f"{{{self.body}}}")[2].startswith("\n")
 
     @cached_property
     def child_mark(self) -> str:
