@@ -17,7 +17,7 @@ def take_ours() -> None:
     if found and found.origin and Path(found.origin).resolve().parent == OURS:
         return
     if found:
-        logger.info(f"vtc: {OURS} is used; the other package called vtc, {found.origin}, is left alone")
+        logger.info(f"vtc: {OURS} is used; another package called vtc, or another copy, {found.origin}, is left alone")
     for name in [name for name in sys.modules if name.partition(".")[0] == "vtc"]:
         del sys.modules[name]
     # mitmproxy lives in an environment of its own, and only this package is to be taken from here.

@@ -66,6 +66,11 @@ def test_all_of_it_goes_to_mitmproxy(here: Path) -> None:
     assert found[-1] == "-n"
 
 
+def test_on_and_off_need_no_quotes(here: Path) -> None:
+    (here / "vtc.yaml").write_text("options: {vtc_lenient: off, vtc_cache: on, ssl_insecure: true}\n")
+    assert {"vtc_lenient=off", "vtc_cache=on", "ssl_insecure=true"} <= {*started()}
+
+
 def test_the_command_line_wins(here: Path) -> None:
     (here / "vtc.yaml").write_text(WHOLE)
     found = started("localhost:1", "--port", "0", "--tools", "native", "--", "--set", "vtc_lenient=on")

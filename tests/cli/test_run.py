@@ -135,8 +135,8 @@ def test_what_goes_to_mitmproxy_has_the_last_word() -> None:
         ("http://127.0.0.1:8000/v1", "leave out /v1; it belongs in the client's base URL"),
         ("ftp://x", "no URL such as"),
         ("http://", "no URL such as"),
-        ("http://127.0.0.1:99999", "no URL such as"),
-        ("http://127.0.0.1:abc", "no URL such as"),
+        ("http://127.0.0.1:99999", "no port from 1 to 65535"),
+        ("http://127.0.0.1:abc", "no port from 1 to 65535"),
         ("http://[::1", "no URL such as"),
         ("http://two words:80", "no URL such as"),
         ("http://me:open-sesame@127.0.0.1:8000", "leave out user and password"),
@@ -173,3 +173,19 @@ async def test_it_runs(confdir: Path, tmp_path: Path) -> None:
     result = CliRunner().invoke(main, ["stats", str(log)])
     assert result.exit_code == 0
     assert "tag" in result.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["127.0.0.1:8088"], ["localhost:9000", "--port", "9000"], ["10.0.0.7:1", "--host", "10.0.0.7", "--port", "1"]],
+)
+def test_its_own_address_is_no_upstream(arguments: list[str]) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert "is where VTC itself would listen" in result.output
+
+
+def test_an_option_of_mitmproxy_before_the_dashes_is_told_where_it_goes() -> None:
+    result = run("localhost:1", "--set", "vtc_lenient=off")
+    assert result.exit_code == 2
+    assert "vtc run URL -- --set vtc_lenient=off" in result.output

@@ -163,7 +163,7 @@ async def told(lab: Lab, caplog: pytest.LogCaptureFixture, why: str) -> None:
     records = [record for record in caplog.records if record.name.startswith("vtc") and record.levelno >= logging.INFO]
     (line,) = [record.getMessage() for record in records if why in record.getMessage()]
     assert line.startswith("vtc: ")
-    assert not [record for record in records if record.levelno > logging.INFO]
+    assert [why in record.getMessage() for record in records if record.levelno > logging.INFO] == [True]  # in red
 
 
 WAYS: dict[str, Callable[[Spoken, list[bytes]], Reply]] = {

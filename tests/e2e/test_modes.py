@@ -170,7 +170,8 @@ async def test_why_is_told_again_only_when_it_changes(start: Start, caplog: pyte
     lab = await start(script, vtc_tools="prompt")
     for model in ("one", "one", "qwen3-coder", "one"):
         await lab.post({**ASK, "model": model})
-    told = [record.getMessage() for record in caplog.records if record.levelname == "DEBUG"]
+    lines = [record.getMessage() for record in caplog.records if record.levelname == "DEBUG"]
+    told = [line for line in lines if "ms of work" not in line]  # which a busy machine has, too
     assert ["profile qwen3-coder" in line for line in told] == [False, True, False]
 
 

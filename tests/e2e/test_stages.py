@@ -31,7 +31,7 @@ from vtc.dialects.reading.reader import Reader
 from vtc.dialects.reading.speech import Speech
 from vtc.dialects.text_client import conversation, documented_tools
 from vtc.dialects.writing import history
-from vtc.exchange import fast_path, reply, stages, upstream_calls, way
+from vtc.exchange import fast_path, limit, reply, stages, upstream_calls, way
 from vtc.exchange.fast_path import FastPath
 from vtc.profiles.planner import Planner
 from vtc.proxy import addon
@@ -89,7 +89,7 @@ REPLY = [
     *(Stage(way.Way, name) for name in ("_pipeline", "reader")),
     *(Stage(reply.ReplyPipeline, "feed", call) for call in (0, 20)),
     *(Stage(owner, name) for owner, name in ((reply.ReplyPipeline, "finish"), (reply.Stages, "feed"))),
-    *(Stage(owner, "feed") for owner in (stages.Limit, stages.Identify, stages.Record, stages.ForStructuredClient)),
+    *(Stage(owner, "feed") for owner in (limit.Limit, stages.Identify, stages.Record, stages.ForStructuredClient)),
     Stage(stages.Ids, "take"),
     *(Stage(Reader, name) for name in ("_read", "_go", "_enter", "feed", "finish")),
     *(Stage(Cursor, "take", call) for call in (0, 8)),

@@ -6,6 +6,7 @@ import asyncio
 import itertools
 import json
 import socket
+import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -14,8 +15,9 @@ from mitmproxy.addons.view import View
 from mitmproxy.flow import Flow
 
 from tests.apis import chat
+from tests.apis.shapes import SHAPES, asked
 from tests.e2e.conftest import Start, by_turn
-from tests.e2e.upstream import JSON, SSE, Reply
+from tests.e2e.upstream import JSON, SSE, Reply, serving
 from vtc.proxy import launch
 
 ASK = chat.request(stream=True)
@@ -55,18 +57,81 @@ async def test_a_key_in_an_error_is_not_repeated(start: Start) -> None:
     assert "open-sesame" not in flow.comment + json.dumps(flow.metadata["vtc"])
 
 
-async def test_a_server_that_is_down_is_a_502_and_a_flow(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+LAZY = dict(part.split("=") for part in launch.REVERSE[1::2])
+
+
+@pytest.mark.parametrize("api", SHAPES)
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_server_that_is_down_is_an_error_of_the_api_and_a_flow(api: str, stream: bool, start: Start) -> None:
     with socket.socket() as nobody:  # bound, so that no one else gets the port, and not listening
         nobody.bind(("127.0.0.1", 0))
         port = nobody.getsockname()[1]
-        lazy = dict(part.split("=") for part in launch.REVERSE[1::2])
-        lab = await start(EVENTS, mode=[f"reverse:http://127.0.0.1:{port}"], **lazy)
-        answer = await lab.post(ASK)
+        lab = await start(EVENTS, mode=[f"reverse:http://127.0.0.1:{port}"], **LAZY)
+        answer = await lab.post(asked(api, stream=stream), path=SHAPES[api].path)
         flow = await lab.flow()
+    said = f"the model server at 127.0.0.1:{port} cannot be reached"
     assert answer.status == 502
-    assert f"the model server at 127.0.0.1:{port} cannot be reached" in flow.comment
+    assert answer.headers["content-type"] == "application/json"
+    error = json.loads(answer.body)["error"]
+    assert said in (error if api == "ollama-chat" else error["message"])
+    assert said in flow.comment
     assert "is it running?" in flow.comment
     assert flow.marked == ":x:"
+
+
+async def test_a_client_that_lists_models_is_told_of_a_server_that_is_down(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        port = nobody.getsockname()[1]
+        lab = await start(EVENTS, mode=[f"reverse:http://127.0.0.1:{port}"], **LAZY)
+        models, page = await lab.client.get("/v1/models"), await lab.client.get("/index.html")
+    assert f"127.0.0.1:{port} cannot be reached" in models.json()["error"]["message"]
+    assert "<html>" in page.text  # what no client of an API asks has mitmproxy's answer
+    assert any("cannot be reached" in one.getMessage() for one in caplog.records if one.levelname == "ERROR")
+
+
+async def test_the_next_request_after_a_server_was_down_uses_the_connection(start: Start) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        mode = [f"reverse:http://127.0.0.1:{nobody.getsockname()[1]}"]
+        lab = await start(EVENTS, mode=mode, **LAZY)
+        answers = [await lab.post(ASK) for _ in range(3)]
+    assert [one.status for one in answers] == [502] * 3
+
+
+async def test_a_certificate_that_is_not_trusted_is_told_with_what_to_do(
+    start: Start, server_tls: ssl.SSLContext
+) -> None:
+    async with serving(lambda _: Reply([b"{}"], JSON), tls=server_tls) as upstream:
+        lab = await start(EVENTS, mode=[f"reverse:{upstream.url}"], **LAZY)
+        answer = await lab.post(ASK)
+    assert answer.status == 502
+    message = json.loads(answer.body)["error"]["message"]
+    assert "is not trusted" in message
+    assert "ssl_insecure=true" in message
+
+
+async def test_an_address_without_a_model_server_is_told(start: Start) -> None:
+    lab = await start(EVENTS, mode=["regular"])
+    answer = await lab.post(ASK)
+    assert "no model server was named" in json.loads(answer.body)["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/v1/v1/messages", "begins with /v1 twice: leave /v1 out of the client's base URL"),
+        ("/chat/completions", "the path lacks /v1"),
+        ("/v1/chat/completions", "does it speak this API?"),
+    ],
+)
+async def test_a_wrong_base_url_is_told(path: str, said: str, start: Start) -> None:
+    lab = await start(Reply([b'{"detail": "Not Found"}'], JSON, status=404, framing="length"))
+    api = "anthropic-messages" if "messages" in path else "openai-chat"
+    await lab.post(asked(api), path=path)
+    assert said in (await lab.flow()).comment
 
 
 @pytest.mark.parametrize("body", [b"<html>proxy error</html>", b"{cut", b"\xff\xfe"])

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from mitmproxy import exceptions
+from mitmproxy.addons.termlog import TermLog
+from mitmproxy.log import MitmFormatter
 from mitmproxy.proxy.mode_specs import ProxyMode
 from mitmproxy.test import taddons
 
@@ -43,6 +45,21 @@ def given(context: taddons.context, *specs: str) -> list[str]:
 )
 def test_an_option_that_is_not_taken_is_told(spec: str, said: str, context: taddons.context) -> None:
     assert given(context, spec) == [said]
+
+
+@pytest.mark.parametrize(("no_color", "colours"), [("1", False), ("", True)])
+def test_the_log_has_no_colours_where_the_user_wants_none(
+    no_color: str, colours: bool, context: taddons.context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", no_color)
+    terminal = TermLog()
+    terminal.logger.formatter = MitmFormatter(colorize=True)
+    context.master.addons.add(terminal)
+    context.master.addons.add(VirtualToolCalling())
+    formatter = terminal.logger.formatter
+    terminal.uninstall()
+    assert isinstance(formatter, MitmFormatter)
+    assert formatter.colorize == colours
 
 
 @pytest.mark.parametrize("spec", ["vtc_tools=prompt", "vtc_max_call_bytes=5", "others_option=1"])

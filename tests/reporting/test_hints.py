@@ -23,7 +23,7 @@ PROMPT = "let VTC write them into the prompt with `--tools prompt`"
         (404, {"error": {"message": "The model `x` does not exist."}}, "The model `x`", "GET /v1/models lists"),
         (404, {"error": "model 'x' not found"}, "model 'x'", "GET /v1/models lists"),
         (401, {"error": {"message": "Invalid API key"}}, "Invalid API key", "does not accept the client's API key"),
-        (404, {"detail": "Not Found"}, "Not Found", "is its base URL right"),
+        (404, {"detail": "Not Found"}, "Not Found", "does it speak this API"),
         (422, {"detail": [{"msg": "field required"}]}, "field required", ""),
         (400, {"message": "This model's maximum context length is 4096"}, "4096", "longer than the model's context"),
         (429, {"error": {}}, "", "takes no more requests"),

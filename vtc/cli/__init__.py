@@ -5,9 +5,11 @@ from __future__ import annotations
 import click
 
 from vtc import __version__
+from vtc.cli.addon_path import addon_path
 from vtc.cli.check import check
 from vtc.cli.common import Commands
 from vtc.cli.demo import demo
+from vtc.cli.doctor import doctor
 from vtc.cli.explain import explain
 from vtc.cli.parse import parse
 from vtc.cli.profiles import profiles
@@ -32,5 +34,5 @@ def main() -> None:
     """Virtual Tool Calling: translates tool calls between LLM clients and model servers."""
 
 
-for command in (run, demo, parse, render, explain, check, profiles, schema, replay, stats):
+for command in (run, demo, doctor, parse, render, explain, check, profiles, schema, replay, stats, addon_path):
     main.add_command(command)

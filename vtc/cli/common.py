@@ -101,8 +101,9 @@ def url(text: str, hint: str) -> SplitResult:
         sound = found.scheme in ("http", "https") and re.fullmatch(r"[^\s/@]+", found.hostname or "")
         if sound and (found.port is None or found.port):
             return found
-    except ValueError:
-        pass
+    except ValueError as error:
+        if "ort" in str(error):  # out of range, or no number
+            raise click.BadParameter(f"{text}: no port from 1 to 65535", param_hint=hint) from None
     raise click.BadParameter(f"{text}: no URL such as http://127.0.0.1:8000", param_hint=hint)
 
 

@@ -84,4 +84,8 @@ def beside(file: Path, path: str) -> Path:
 def _settings(options: dict[str, str | int | bool | tuple[str, ...]]) -> Iterator[str]:
     for name, value in options.items():
         for one in value if isinstance(value, tuple) else (value,):
-            yield from ("--set", f"{name}={str(one).lower() if isinstance(one, bool) else one}")
+            if isinstance(one, bool):  # YAML takes `on` and `off`, unquoted, for these
+                words = ("off", "on") if name.startswith("vtc_") else ("false", "true")
+                yield from ("--set", f"{name}={words[one]}")
+            else:
+                yield from ("--set", f"{name}={one}")

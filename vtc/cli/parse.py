@@ -19,7 +19,7 @@ from vtc.dialects.reading.reader import Own, Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
 from vtc.events import CUT_OFF, Call, Reasoning, Refusal, Text, Tool
-from vtc.exchange.stages import Limit
+from vtc.exchange.limit import Limit
 from vtc.json_text import encode
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, best

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import urllib.request
 from http.client import HTTPException
 from typing import Any
@@ -12,6 +13,7 @@ from urllib.parse import urlsplit
 from vtc.apis import APIS
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Facts, best
+from vtc.proxy.reaching import UNTRUSTED
 
 SECONDS = 3
 """For the answer; a server that is slower is asked no more."""
@@ -37,6 +39,11 @@ def recognised(upstream: str, profiles: Profiles) -> tuple[str | None, str]:
         return None, f"{upstream} answers {error.code} to GET /v1/models, so it is not known which server it is"
     except (URLError, OSError) as error:
         reason = getattr(error, "reason", error)
+        if isinstance(reason, ssl.SSLCertVerificationError):
+            return (
+                None,
+                f"the certificate of {upstream} is not trusted ({reason.verify_message}): {UNTRUSTED} (after `--`)",
+            )
         reason = getattr(reason, "strerror", None) or reason
         return None, f"{upstream} cannot be reached now ({reason}): is the model server running?"
     except HTTPException:

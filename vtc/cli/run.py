@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 import click
 
@@ -36,6 +37,11 @@ class Apis(click.ParamType[str]):
         return str(value)
 
 
+def _refuse_set(_: click.Context, __: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        raise click.UsageError(f"options of mitmproxy and of the addon go after `--`: vtc run URL -- --set {value}")
+
+
 @click.command(short_help="Run the proxy with VTC.")
 @click.argument("upstream", default="")
 @click.argument("more", nargs=-1, type=click.UNPROCESSED)
@@ -56,6 +62,7 @@ class Apis(click.ParamType[str]):
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Read these settings from FILE, not from vtc.yaml here or in your settings folder.",
 )
+@click.option("--set", hidden=True, expose_value=False, callback=_refuse_set)
 @click.option("--dry-run", is_flag=True, help="Print the command instead.")
 def run(
     upstream: str,
@@ -85,14 +92,17 @@ def run(
     program: Literal["mitmweb", "mitmdump"] = "mitmweb" if web or settings.web else "mitmdump"
     quiet = ["--set", "flow_detail=0"] if not verbose else []
     server = _server(upstream or settings.upstream)
+    address = host or settings.host or "127.0.0.1"
+    at = next(one for one in (port, settings.port, launch.PORT) if one is not None)
+    if _is_at(server, address, at):
+        said = f"{server} is where VTC itself would listen; choose another --port"
+        raise click.BadParameter(said, param_hint="UPSTREAM")
     if server and not dry_run and not given["server"]:
         given["server"], said = recognised(server, plans.profiles)
         click.echo(f"vtc: {said}", err=True)
     if server and not dry_run and not given["api"] and (apis := spoken(server)):
         given["api"] = ",".join(apis)
         click.echo(f"vtc: {told(apis)}", err=True)
-    address = host or settings.host or "127.0.0.1"
-    at = next(one for one in (port, settings.port, launch.PORT) if one is not None)
     theirs = [*settings.arguments(), *more]
     options = _options(directories, log=log, **given)
     command = launch.command(program, server, address, at, [*quiet, *options, *theirs])
@@ -106,6 +116,15 @@ def run(
     if os.name == "nt":  # there, a program that is replaced returns to the shell at once
         sys.exit(subprocess.call(command))
     os.execv(command[0], command)
+
+
+HERE = ("127.0.0.1", "localhost", "::1", "0.0.0.0")
+
+
+def _is_at(server: str, host: str, port: int) -> bool:
+    """True if a server's URL leads to where the proxy listens."""
+    url = urlsplit(server)
+    return bool(server) and url.port == port and (url.hostname == host or {url.hostname, host} <= {*HERE})
 
 
 def _check_free(host: str, port: int) -> None:

@@ -1,9 +1,9 @@
-"""How the text of a frame ends, as JSON writes it: whether the frame may leave at once."""
+"""The text of a frame as JSON writes it: what it may hold, and how it may end, for the frame to leave at once."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -49,3 +49,35 @@ def read(text: bytes) -> str:
 def _unescaped(found: re.Match[str]) -> str:
     """Read a character that JSON escapes."""
     return {"n": "\n", "t": "\t"}.get(found[1], found[1])
+
+
+LINE = rb" {0,3}(?:\\t|>)|    "
+_MIDDLE = rb'(?:(?= ?>| [ "]| ?\\t)(?P<odd>))?'
+
+
+@lru_cache(maxsize=256)
+def odd(stop: str) -> Callable[[bytes, int, int], re.Match[bytes] | None]:
+    """Compile what finds a byte in a text that needs a closer look."""
+    bytes_ = sorted({0x22, 0x5C, *range(0x20), *(character.encode()[0] for character in stop)})
+    return re.compile(b"[%b]" % b"".join(rb"\x%02x" % byte for byte in bytes_)).search
+
+
+def text_without(stop: str, *, lines: bool) -> bytes:
+    """Write the expression for a text without some characters, of one character at least.
+
+    With `lines`, no line may begin in it as code or a quotation does. That may be spread over texts, so it is noted
+    where one begins like the middle of such a beginning.
+    """
+    beginnings: dict[int, list[bytes]] = {}  # of characters in UTF-8, and what follows
+    for character in stop:
+        first, *rest = character.encode()
+        beginnings.setdefault(first, []).append(bytes(rest))
+    odd = b"".join(rb"\x%02x" % byte for byte in sorted({0x22, 0x5C, *range(0x20), *beginnings}))
+    others = [re.escape(written) for one, written in ESCAPES.items() if one not in stop] if stop else [rb"\\."]
+    if lines:
+        others = [rb'\\n(?!%b|   ")' % LINE if one == rb"\\n" else one for one in others]
+    for first, rests in beginnings.items():
+        if all(rests):
+            others.append(rb"\x%02x(?!%b)" % (first, b"|".join(map(re.escape, rests))))
+    middle = _MIDDLE if lines else b"(?P<odd>(?!))?"
+    return rb'(?!")%b[^%b]*+(?:(?:%b)[^%b]*+)*+' % (middle, odd, b"|".join(others), odd)

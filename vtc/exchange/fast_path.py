@@ -1,4 +1,4 @@
-r"""The fast path: may a chunk leave as it came, without any state being touched?
+r"""The fast path: may a chunk leave, as it came or as its client is told such texts, without any state being touched?
 
     data: {"id": "c1", "created": 17, "choices": [{"index": 0, "delta": {"content": " word"}}], "usage": {"total": 5}}
                  string          number                                               text                       number
@@ -18,13 +18,13 @@ import copy
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 from typing import Any, cast
 
 import msgspec
 
-from vtc.apis.base import Following
+from vtc.apis.base import Following, Noting
 from vtc.apis.relay import Relay
+from vtc.apis.told_text import ToldText, learned
 from vtc.dialects.bounded_cache import COMPILED, PER_CHARACTER
 from vtc.dialects.reading.reader import PlainRule
 from vtc.events import Delta, ReasoningDelta, TextDelta
@@ -73,11 +73,14 @@ class FastPath:
         "_failures",
         "_follows",
         "_match",
+        "_notes",
         "_odd",
         "_patience",
         "_reading",
         "_relay",
         "_shapes",
+        "_tail",
+        "_tellings",
         "_told",
         "_whole",
         "held",
@@ -92,14 +95,18 @@ class FastPath:
         self._whole = 0  # bytes of the former
         self._match: Match | None = None  # None while every frame must be read
         self._before, self._after = b"", b""  # what stood around the text of the frame that was read last
-        self._odd: Search = _odd("")
+        self._odd: Search = endings.odd("")
         self._endings = endings.of(ANYTHING)
-        self._told = b""
+        self._tail = b""
         """The end of the texts that left unread, as far as it may quote a call."""
         self._reading: ReplyPipeline | None = None
         """Reads what does not leave so."""
         self._shapes: dict[type[Delta], Shape] = {}  # by what they say
         self._patience = self._failures = 0
+        # For a client that is sent other frames, as those of another API:
+        self._told: ToldText | None = None
+        self._tellings: dict[type[Delta], ToldText] = {}
+        self._notes = False
 
     def feed(self, chunk: bytes) -> list[bytes] | None:
         """Return what may leave of the chunk and of those before it; None if they must be read (`take`)."""
@@ -109,16 +116,13 @@ class FastPath:
         if not self.held:  # mostly the next frame is the same but for its text
             start, end = len(self._before), len(chunk) - len(self._after)
             same = start < end and chunk[:start] == self._before and chunk[end:] == self._after
-            if (
-                same
-                and chunk[end - 1] not in self._endings.plain
-                and self._odd(chunk, start, end) is None
-                and not self._follows
-            ):
+            if same and chunk[end - 1] not in self._endings.plain and self._odd(chunk, start, end) is None:
                 first = chunk[start]
                 if (first != _BLANK or chunk[start + 1] not in b" >") and first != _QUOTE:
-                    self._told = _OTHER
-                    return [chunk]
+                    out = self._passed(chunk, [chunk[start:end]] if self._told else ())
+                    if out is not None:
+                        self._tail = _OTHER
+                    return out
         data = self.held + chunk if self.held else chunk
         if data.endswith(self._end):
             if (found := match(data)) is None or (found.start(_ODD) >= 0 and self._begins_line(data)):
@@ -126,10 +130,7 @@ class FastPath:
             # Nearly every text ends in a letter that no white space is written with.
             if data[found.end(_TEXT) - 1] in self._endings.last or self._follows:
                 return self._forward(data, found, b"")
-            if self.held:
-                self.held, self._whole = b"", 0
-            self._told = _OTHER
-            return [data]
+            return self._left(data, b"")
         # The network has cut a frame.
         whole = data.rfind(self._end)
         whole = whole + len(self._end) if whole >= 0 else 0
@@ -148,33 +149,47 @@ class FastPath:
         """Tell whether code or a quotation begins in the texts of some frames, joined."""
         return _CODE.search(b"".join(self._texts(data))) is not None
 
-    def _texts(self, data: bytes) -> list[bytes]:
-        """List the texts of some frames."""
-        assert self._match is not None
-        found = [self._match(frame + self._end) for frame in data.split(self._end)[:-1]]
-        return [one["text"] for one in found if one]
-
     def _forward(self, data: bytes, found: re.Match[bytes], begun: bytes) -> list[bytes] | None:
         """Let frames leave, except those that wait since their text ends in white space."""
         text = found["text"]
         if text.endswith(self._endings.read):
             return None
         if not text.endswith(self._endings.white):
-            self.held, self._whole = begun, 0
-            return self._passed(data, text)
-        start = self._waiting(data, found.start("frame"), text)
-        self.held, self._whole = data[start:] + begun, len(data) - start
-        return self._passed(data[:start], self._texts(data[:start])[-1]) if start else []
+            return self._left(data, begun, text=text)
+        end = self._waiting(data, found.start("frame"), text)
+        return self._left(data, begun, end, self._texts(data[:end])[-1] if end else b"")
 
-    def _passed(self, data: bytes, text: bytes) -> list[bytes]:
-        """Forward frames, the last of which says `text`."""
-        if text.endswith(self._endings.told) or text in (b".", b","):  # of a fraction that began before
-            self._told = (self._told + b"".join(self._texts(data)))[-MOST_TOLD:]
-        else:
-            self._told = _OTHER
+    def _left(self, data: bytes, begun: bytes, end: int | None = None, text: bytes = b"") -> list[bytes] | None:
+        """Let the frames up to `end` leave, the last of which says `text`; the others wait, with one that has begun."""
+        leaves = data if end is None else data[:end]
+        out = self._passed(leaves, self._texts(leaves) if self._told else ()) if leaves else []
+        if out is not None:
+            waits = data[len(leaves) :]
+            self.held, self._whole = waits + begun, len(waits)
+            if text.endswith(self._endings.told) or text in (b".", b","):  # of a fraction that began before
+                self._tail = (self._tail + b"".join(self._texts(leaves)))[-MOST_TOLD:]
+            elif leaves:
+                self._tail = _OTHER
+        return out
+
+    def _passed(self, data: bytes, texts: Sequence[bytes]) -> list[bytes] | None:
+        """Let frames leave, with these texts; None if they must be read after all."""
+        if self._told:
+            written = self._told.write(texts)
+            if written is None:
+                return None
+            data = written
+            if self._notes:
+                cast("Noting", self._relay.decoder).thought_more(texts)
         if self._follows:
             cast("Following", self._relay.leaving.encoder).passed(data)
         return [data]
+
+    def _texts(self, data: bytes) -> list[bytes]:
+        """Find the texts of whole frames that match."""
+        assert self._match is not None
+        found = [self._match(frame + self._end) for frame in data.split(self._end)[:-1]]
+        return [one["text"] for one in found if one]
 
     def _waiting(self, data: bytes, start: int, text: bytes) -> int:
         """Find where the frames begin that wait, given the last one and its text.
@@ -196,9 +211,9 @@ class FastPath:
     def take(self, chunk: bytes) -> bytes:
         """Hand over what waits here, and the chunk."""
         data, self.held, self._whole = self.held + chunk, b"", 0
-        if self._told and self._reading:
-            self._reading.passed(endings.read(self._told))
-        self._told = b""
+        if self._tail and self._reading:
+            self._reading.passed(endings.read(self._tail))
+        self._tail = b""
         return data
 
     def rest(self) -> None:
@@ -211,9 +226,9 @@ class FastPath:
         `whole` is False while another frame has only begun there.
         """
         self._match = None
-        if not whole or (plain := self._relay.plain) is None or not self._relay.leaving.in_step:
+        if not whole or (plain := self._relay.plain) is None:
             return
-        frame, delta = plain
+        frame, delta, left = plain
         if isinstance(delta, TextDelta):
             self._reading = self._relay.pipelines[delta.choice]
             rule = self._reading.plain
@@ -237,11 +252,25 @@ class FastPath:
             if shape is None or (found := shape.of_any_text(frame.raw)) is None:
                 return  # none was found, or its data stand in several lines
             self._shapes[type(delta)] = shape
+        self._told = None
+        if left is not frame.raw and not self._learn_to_tell(delta, left):
+            return
         if shape.rule != rule:
             shape.of_plain_text(rule)
-        self._match, self._odd, self._endings = shape.match, _odd(rule.stop), endings.of(rule)
+        self._match, self._odd, self._endings = shape.match, endings.odd(rule.stop), endings.of(rule)
         start, end = found.span(_TEXT)
         self._before, self._after = frame.raw[:start], frame.raw[end:]
+
+    def _learn_to_tell(self, delta: TextDelta | ReasoningDelta, left: bytes) -> bool:
+        """Learn how a client is told such texts that is not sent the frames that come; the last one `left` so."""
+        known = self._tellings.get(type(delta))
+        if known is None or not known.goes_on(left):
+            known = learned(self._relay.leaving, delta)
+        if known is None or not known.goes_on(left):
+            return False
+        self._told = self._tellings[type(delta)] = known
+        self._notes = isinstance(delta, ReasoningDelta) and isinstance(self._relay.decoder, Noting)
+        return True
 
     def _shape(self, frame: Frame, delta: TextDelta | ReasoningDelta) -> bytes | None:
         """Write the expression for frames like this one, with `TEXT` for its text; None if there is none.
@@ -264,6 +293,8 @@ class FastPath:
 
         tokens = [token[0] for token in _TOKEN.finditer(data)]
         other = msgspec.structs.replace(delta, text=_PROBE)
+        if isinstance(other, ReasoningDelta) and other.own and other.own.value == delta.text:
+            other = msgspec.structs.replace(other, own=msgspec.structs.replace(other.own, value=_PROBE))
         said = [place for place in _values(tokens) if _string(tokens[place]) == delta.text]
         probe = json.dumps(_PROBE).encode()
         for text in said:
@@ -328,9 +359,7 @@ _TEXT = 2
 _WHITE = re.compile(rb"(?: |\\n|\\t)+")
 _ODD = 3
 """The number of the group that stands where a text goes on as the beginning of a line of code or a quotation does."""
-_MIDDLE = rb'(?:(?= ?>| [ "]| ?\\t)(?P<odd>))?'
-_LINE = rb" {0,3}(?:\\t|>)|    "
-_CODE = re.compile(rb"\\n(?:%b)" % _LINE)
+_CODE = re.compile(rb"\\n(?:%b)" % endings.LINE)
 _BLANK, _QUOTE = b" >"
 _OTHER = b"x"
 """Stands for a text that can quote nothing after it."""
@@ -345,33 +374,5 @@ def _compiled(shape: bytes, rule: PlainRule) -> Match:
 
 
 def _compile(shape: bytes, rule: PlainRule) -> Match:
-    text = _text(rule.stop, lines=bool(rule.lines))
+    text = endings.text_without(rule.stop, lines=bool(rule.lines))
     return re.compile(shape.replace(b"(?P<text>TEXT)", b"(?P<text>%b)" % text)).fullmatch
-
-
-@lru_cache(maxsize=256)
-def _odd(stop: str) -> Search:
-    """Compile what finds a byte in a text that needs a closer look."""
-    bytes_ = sorted({0x22, 0x5C, *range(0x20), *(character.encode()[0] for character in stop)})
-    return re.compile(b"[%b]" % b"".join(rb"\x%02x" % byte for byte in bytes_)).search
-
-
-def _text(stop: str, *, lines: bool) -> bytes:
-    """Write the expression for a text without some characters, of one character at least.
-
-    With `lines`, no line may begin in it as code or a quotation does. That may be spread over texts, so it is noted
-    where one begins like the middle of such a beginning.
-    """
-    beginnings: dict[int, list[bytes]] = {}  # of characters in UTF-8, and what follows
-    for character in stop:
-        first, *rest = character.encode()
-        beginnings.setdefault(first, []).append(bytes(rest))
-    odd = b"".join(rb"\x%02x" % byte for byte in sorted({0x22, 0x5C, *range(0x20), *beginnings}))
-    others = [re.escape(written) for one, written in endings.ESCAPES.items() if one not in stop] if stop else [rb"\\."]
-    if lines:
-        others = [rb'\\n(?!%b|   ")' % _LINE if one == rb"\\n" else one for one in others]
-    for first, rests in beginnings.items():
-        if all(rests):
-            others.append(rb"\x%02x(?!%b)" % (first, b"|".join(map(re.escape, rests))))
-    middle = _MIDDLE if lines else b"(?P<odd>(?!))?"
-    return rb'(?!")%b[^%b]*+(?:(?:%b)[^%b]*+)*+' % (middle, odd, b"|".join(others), odd)

@@ -11,10 +11,10 @@ from dataclasses import dataclass, replace
 
 from vtc.dialects.reading.reader import PlainRule
 from vtc.dialects.text_client.client_reader import trimmed
-from vtc.events import Call, CallDelta, Event, Intervention, Markup, Reasoning, Rewritten, Text, Tool, ToolCall
+from vtc.events import NATIVE, Call, CallDelta, Event, Intervention, Markup, Reasoning, Rewritten, Text, Tool, ToolCall
+from vtc.exchange.limit import Limit
 from vtc.exchange.stages import (
     MESSAGE_GAP,
-    NATIVE,
     Fault,
     ForStructuredClient,
     ForTextClient,
@@ -22,7 +22,6 @@ from vtc.exchange.stages import (
     Identify,
     Ids,
     Leaving,
-    Limit,
     Record,
     Stage,
 )

@@ -17,13 +17,26 @@ from typing import Literal, NamedTuple, Protocol
 import msgspec
 
 from vtc.dialects.reading.after_call import EXCERPT
-from vtc.dialects.syntax import tool_names
 from vtc.dialects.text_client import conversation
-from vtc.events import Call, CallPiece, Denied, Event, Intervention, Markup, Refusal, Rewritten, Text, Tool, ToolCall
+from vtc.events import (
+    NATIVE,
+    Call,
+    CallPiece,
+    Denied,
+    Event,
+    Intervention,
+    Markup,
+    Refusal,
+    Rewritten,
+    Text,
+    Tool,
+    ToolCall,
+)
+from vtc.exchange.limit import Limit
 from vtc.exchange.streamed_calls import Ended
 from vtc.guards.content import Joined
 from vtc.guards.openers import Openers
-from vtc.profiles.plan import ReplyPlan, TextClient
+from vtc.profiles.plan import TextClient
 from vtc.reporting.report import Report
 
 MOST_GAP = 9
@@ -34,8 +47,6 @@ MOST_NAMED = 20
 """The calls beyond the limit, in the words in which the client is told."""
 FROM_TEXT = 1 << 30
 """Numbers of calls out of the text begin after this: upstream's own have others."""
-NATIVE = "tool_calls"
-"""Stands for the dialect of calls in their structured form."""
 
 
 class Fault(NamedTuple):
@@ -52,52 +63,6 @@ class Stage(Protocol):
     """An event in, events out."""
 
     def feed(self, event: Event) -> Sequence[Event]: ...
-
-
-class Limit:
-    """Holds calls to the tools that are offered, and to the number that the client takes."""
-
-    def __init__(self, plan: ReplyPlan, tools: Collection[str]) -> None:
-        self.most = plan.max_calls
-        self._unknown_tools = plan.unknown_tools
-        self._unoffered = plan.unoffered
-        self._tools = tools
-        self.delivered: list[str] = []
-        """Names of the calls that went on."""
-        self.extra: list[str] = []
-        """Names of those that were too many, and the client was not told of."""
-        self._drops = False
-        """True while a call that leaves in pieces is one of these."""
-
-    def feed(self, event: Event) -> Sequence[Event]:
-        if isinstance(event, CallPiece):
-            return (self._piece(event),)
-        if not isinstance(event, Call) or (event.rest is not None and not self._drops):
-            return (event,)
-        name, most = event.call.name, self.most
-        if event.dialect != NATIVE and name not in self._tools and not self._may_be_unknown(name):
-            # It was read for a reactor, which did not want it, or the request does not offer it now.
-            reason = tool_names.refused(name, self._tools)
-            drops = self._unknown_tools == "drop"
-            told = Refusal(reason, event.dialect, name, event.raw[:EXCERPT], malformed=False, left_out=drops)
-            return told, Markup(event.raw) if drops else Text(event.raw)
-        if most is not None and len(self.delivered) >= most:
-            self.extra.append(name)
-            reason = f"only {most} call{'s' * (most > 1)} a reply"
-            return Intervention("max_calls", "dropped", name, reason, event.raw[:EXCERPT]), Markup(event.raw)
-        self.delivered.append(name)
-        return (event,)
-
-    def _piece(self, piece: CallPiece) -> Event:
-        """Count a call that leaves in pieces as it begins."""
-        if piece.name:
-            self._drops = self.most is not None and len(self.delivered) >= self.most
-            self.delivered += [] if self._drops else [piece.name]
-        return Markup(piece.raw) if self._drops else piece
-
-    def _may_be_unknown(self, name: str) -> bool:
-        """True if a call of a tool that is not offered may leave: the client knows none of this name."""
-        return self._unknown_tools == "allow" and tool_names.resolve(name, self._unoffered) is None
 
 
 class Ids:
@@ -341,11 +306,19 @@ class ForTextClient(ForStructuredClient):
         self._tools = tools
         self._limit = limit
         self._record = record
+        self._left: list[str] = []
+        """Of a call that leaves as it is read, the text that has left."""
 
     def _told(self, event: Event) -> tuple[Event, int | None]:
         match event:
-            case Call():
+            case CallPiece():
+                self._left = [] if event.name else self._left
+                self._left.append(event.raw)
+                return Text(event.raw), None
+            case Call(rest=None):
                 return self._written(event)
+            case Call():
+                return self._rest(event), None
             case Denied(manner="text"):
                 return super()._told(replace(event, manner="steer"))  # its text would be carried out
             case Markup(raw) if raw.isspace() and self._limit.delivered:
@@ -369,6 +342,19 @@ class ForTextClient(ForStructuredClient):
             self._record.intervened(Intervention("unread_calls", "changed", call.name, reason))
         written = self._gap.before(client.gap) + written
         return Rewritten(event.raw, written), self._size(written, call.name)
+
+    def _rest(self, event: Call) -> Event:
+        """End a call of which a part has left: as it came, or so that the client reads what a repair made of it."""
+        call, client, left = event.call, self._client, "".join(self._left)
+        if conversation.is_readable(replace(event, raw=left + event.raw), client.dialect):
+            return Text(event.raw)
+        written = conversation.as_read(call, client.dialect, self._tools, client.known_parameters)
+        rest = conversation.after(left, written)
+        if rest is not None and self._says(left + rest, call):
+            return Rewritten(event.raw, rest)
+        reason = "it is not mended, as a part of it has left"
+        self._record.intervened(Intervention("unread_calls", "passed", call.name, reason))
+        return Text(event.raw)
 
     def _says(self, text: str, call: ToolCall) -> bool:
         """Whether the client reads what was judged: no policy and no limit sees the call again."""

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.syntax import tool_names
-from vtc.events import Call, CallDelta, Event, Refusal, Tool, ToolCall
+from vtc.events import NATIVE, Call, CallDelta, Event, Refusal, Tool, ToolCall
 from vtc.exchange.native_calls import NotInOrder, in_order, meant
-from vtc.exchange.stages import NATIVE, Identify
+from vtc.exchange.stages import Identify
 from vtc.exchange.streamed_calls import Ended, StreamedCalls
 
 

@@ -9,7 +9,8 @@ from functools import partial
 from msgspec.structs import replace as replace_fields
 
 from vtc.apis import Api, Request
-from vtc.apis.crossing import Crossed, Names
+from vtc.apis.crossed import Crossed
+from vtc.apis.crossing import Names
 from vtc.apis.relay import Relay
 from vtc.dialects.reading.reader import Begins, Own, Reader
 from vtc.dialects.syntax.description import Description
@@ -34,8 +35,10 @@ from vtc.wire import compression
 class Way:
     """Makes the parts of a reply's way. It keeps of the request what a reply needs, and nothing of the conversation."""
 
-    def __init__(self, client: Api, server: Api, request: Request, plan: Plan, names: Names, seed: str) -> None:
-        """`names` are those of tools as the server knows them; ids are derived from `seed`."""
+    def __init__(
+        self, client: Api, server: Api, request: Request, plan: Plan, names: Names, seed: str, origin: str
+    ) -> None:
+        """`names` are those of tools as the server `origin` knows them; ids are derived from `seed`."""
         self._client = client
         self._server = server
         self._plan = plan
@@ -45,6 +48,7 @@ class Way:
         self._form = request.form
         self._model = request.model
         self._seed = seed
+        self._origin = origin
         form = alphanumeric9 if plan.reply.ids == "alphanumeric9" else client.call_id
         self._ids = Ids(seed, request.call_ids, form)
         self._budget = Budget()
@@ -82,7 +86,7 @@ class Way:
         decoder_ = self._server.decoder(None if crosses else form, drop)
         if crosses:
             id_ = hashlib.sha256(self._seed.encode()).hexdigest()[:24]
-            decoder_ = Crossed(decoder_, self._names, self._model, id_)
+            decoder_ = Crossed(decoder_, self._names, self._model, id_, self._origin, self._server.signs)
         relay = Relay(decoder_, self._client.encoder(form, drop), pipeline, passes=not crosses, strict=strict)
         kind = Stream if isinstance(decoder, compression.Identity) else partial(CodedStream, decoder)
         return kind(relay, report, clock, whole=as_one)
@@ -92,7 +96,7 @@ class Way:
         think = self._plan.reading.thinking
         reads = bool(self._plan.reading.dialects and self._tools)
         dialects = self._plan.reading.dialects
-        in_pieces = plan.in_pieces and not whole and self._client.in_pieces
+        in_pieces = plan.in_pieces and not whole and bool(self._client.in_pieces or plan.client_text)
         guessed = think.begins_inside and not whole
         kept = guessed and think.to == "keep"
 
@@ -124,6 +128,7 @@ class Way:
         """Make a reader of the text of a reply, or of a part of it, in all dialects of the plan or in these."""
         plan, think = self._plan.reading, self._plan.reading.thinking
         read = plan.dialects if dialects is None else tuple(dialects)
+        client = self._plan.reply.client_text
         return Reader(
             compiled(read, think.tags, plan.markers, plan.answer),
             plan.tools,
@@ -134,4 +139,5 @@ class Way:
             begins=begins,
             incremental=incremental,
             own=self._own,
+            client_dialect=client.dialect.name if client else None,
         )

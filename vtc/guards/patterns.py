@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -35,6 +36,15 @@ def check_one(pattern: str) -> None:
     """Raise ValueError if a pattern is meant as a regular expression and is none."""
     if _is_expression(pattern):
         expression(pattern[1:-1], pattern)
+
+
+_EXPRESSION = re.compile(r"/.*(?:\.[*+?]|[\\^$(|]).*/", re.DOTALL)
+
+
+def check_glob(pattern: str) -> None:
+    """Raise ValueError if what can only be a glob is written as a regular expression: it would never match."""
+    if _EXPRESSION.fullmatch(pattern):
+        raise ValueError(f"{pattern} is a regular expression, and only globs are taken here, like *qwen3*")
 
 
 def expression(text: str, shown: str = "") -> regex.Pattern[str]:

@@ -16,7 +16,8 @@ from vtc.guards.chain import Guards
 from vtc.guards.patterns import expression, naming
 
 type Text = Annotated[str, msgspec.Meta(min_length=1)]
-type Globs = Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] | str
+type Glob = Annotated[str, msgspec.Meta(extra_json_schema={"format": "glob"})]
+type Globs = Annotated[tuple[Glob, ...], msgspec.Meta(min_length=1)] | Glob
 """One glob or several; `*`, `?` and `[…]` as in file names, upper and lower case alike."""
 
 
@@ -162,6 +163,8 @@ class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
     """Where a system message amid a conversation goes, if its clients speak another API. `folded`: the user says it,
     where it stands. `kept`: it stays, which many templates refuse. `first`: it joins the first one, and the server
     computes the prompt anew."""
+    tokenize: bool = False
+    """`POST /tokenize` counts the tokens of a conversation (vLLM, llama.cpp), for clients of Messages."""
     models: dict[str, str] = {}
     """Its models, by globs for the names that clients ask for: `{"claude-*": qwen3-coder}`."""
     parts_reasoning: bool = False
@@ -213,9 +216,9 @@ class ClientProfile(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     extra_calls: Literal["note", "drop"] = "note"
     """What becomes of more: a sentence that names them, which the model will see, or nothing."""
     deliver: Literal["complete", "incremental"] = "complete"
-    """How a call in the text of a stream reaches a client that declares tools. `complete`: when all of it was read.
-    `incremental`: in pieces as it is written, where no policy holds; if the reply breaks off in a call, the client has
-    half of it."""
+    """How a call in the text of a stream reaches the client. `complete`: when all of it was read. `incremental`: in
+    pieces as it is written, where no policy holds; if the reply breaks off in a call, the client has half of it. A
+    client that reads calls out of the text gets so those of its own `dialect`."""
     final_call: FinalCall | None = None
     """How a client that reads calls out of the text is told that the work ends here; null is plain text."""
     guards: Guards = Guards()

@@ -77,6 +77,7 @@ def _validator(model: type[msgspec.Struct]) -> jsonschema.Draft202012Validator:
 _FORMATS: Mapping[str, Callable[[str], object]] = {
     "regular expression": patterns.expression,
     "glob or /regular expression/": patterns.check_one,
+    "glob": patterns.check_glob,
     "pattern of a text": content.check,
     "JMESPath": reactors.compiled_path,
 }

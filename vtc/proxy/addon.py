@@ -21,7 +21,7 @@ from vtc.dialects.bounded_cache import COMPILED
 from vtc.exchange import Exchange
 from vtc.profiles.memory import Memory
 from vtc.profiles.planner import Planner
-from vtc.proxy import bodies, breaking_off, flows, options, views
+from vtc.proxy import bodies, breaking_off, flows, options, reaching, views
 from vtc.proxy.answering import answer_error
 from vtc.proxy.asking import AGAIN, Asker, asked_again
 from vtc.proxy.beside import Beside
@@ -56,6 +56,8 @@ MARKS = {
     "left alone": ":zzz:",
 }
 """By outcome, for the flow list and for `~marker`."""
+LEVELS = {"error": logging.ERROR, **dict.fromkeys(("failed", "refused", "denied"), logging.WARNING)}
+"""By outcome, of the line in the log, which mitmproxy colours; a fault has its trace beside it."""
 
 STREAMED = ("text/event-stream", "application/x-ndjson")
 """Media types of replies that are passed on as they come, whoever reads them."""
@@ -237,7 +239,7 @@ class VirtualToolCalling:
             beginning = bodies.beginning(response)
             if await asked_again(flow, live, response, beginning):
                 return
-            told = hints.explained(status, beginning)
+            told = hints.explained(status, beginning, flows.asked_path(flow))
             if went := exchange.failed(beginning, status):
                 live.came.add(response.raw_content or b"")
                 live.went.add(went)
@@ -281,14 +283,25 @@ class VirtualToolCalling:
         live = self._live.get(flow)
         return live.broke_off(flow, why) if live else []
 
+    def server_gave_none(self, flow: http.HTTPFlow, why: str) -> http.Response | None:
+        """Tell the client in its API's own form (`breaking_off.py`)."""
+        live, api = self._live.get(flow), reaching.api(flow)
+        if api is None or AGAIN in flow.metadata or ctx.options.vtc_mode != "rewrite":
+            return None
+        told = reaching.explained(flow, why)
+        if live is None:
+            logger.error("vtc: %s - %s", told, where(flow))
+            return reaching.answer(api, told)
+        live.answered, errors = True, live.exchange.report.errors
+        if not errors:  # else it was reached, and broke off
+            errors.append(told)
+        return reaching.answer(api, errors[-1])
+
     def error(self, flow: http.HTTPFlow) -> None:
         self._keep_unread(flow)
         live = self._live.get(flow)
         if live and flow.error and not flow.server_conn.timestamp_tcp_setup:
-            host, port = flow.request.host, flow.request.port
-            live.exchange.report.errors.append(
-                f"the model server at {host}:{port} cannot be reached ({flow.error.msg}): is it running?"
-            )
+            live.exchange.report.errors.append(reaching.explained(flow, flow.error.msg))
         self._close(flow)
 
     def _keep_unread(self, flow: http.HTTPFlow) -> None:
@@ -306,8 +319,8 @@ class VirtualToolCalling:
         if live.exchange.reads and not report.calls and report.outcome in ("", "rewritten"):
             report.unread = bodies.possible_call(flow, live.came.kept(live.encoding), live.exchange.plan.tools)
         if report.seconds > max(SLOW, report.elapsed / 50):
-            # The first of all has every dialect compiled.
-            level = logging.WARNING if self._stats.rows else logging.DEBUG
+            # The first with a model has its dialects compiled.
+            level = logging.WARNING if self._stats.has(report.model) else logging.DEBUG
             logger.log(level, "vtc: %.0f ms of work on one exchange with model %s", report.seconds * 1e3, report.model)
         summary = report.summary()
         if summary and ctx.options.vtc_mode == "observe":
@@ -349,4 +362,5 @@ class VirtualToolCalling:
             flow.comment = summary
             flow.marked = MARKS.get(outcome, "")
             model = f"{report['asked']} at " if report.get("asked") else ""
-            logger.info("%s - %s%s%s", summary, model, flow.request.pretty_host, where(flow))
+            level = LEVELS.get(outcome, logging.INFO)
+            logger.log(level, "%s - %s%s%s", summary, model, flow.request.pretty_host, where(flow))

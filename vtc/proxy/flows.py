@@ -29,6 +29,11 @@ def api(flow: http.HTTPFlow) -> apis.Api | None:
     return apis.find(flow.request.method, flow.metadata.get(CAME_TO) or flow.request.path)
 
 
+def asked_path(flow: http.HTTPFlow) -> str:
+    """The path that the client asked, without the query."""
+    return str(flow.metadata.get(CAME_TO) or flow.request.path).partition("?")[0]
+
+
 def server_api(flow: http.HTTPFlow) -> apis.Api | None:
     """The API in which the server was asked, or None."""
     return _crossed(flow) or api(flow)

@@ -8,7 +8,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from mitmproxy.options import CONF_BASENAME, CONF_DIR
+from mitmproxy.version import VERSION as MITMPROXY
+
 from vtc.proxy import script
+
+__all__ = ["MITMPROXY", "PORT", "certificate", "command"]
 
 PORT = 8088
 """Where clients connect: 8080, mitmproxy's own, is also llama.cpp's."""
@@ -32,6 +37,11 @@ def command(
         arguments += ["--set", "store_streamed_bodies=true"]
         arguments += [part for column in COLUMNS for part in ("--set", f"web_columns={column}")]
     return [_path(program), *arguments, *more]
+
+
+def certificate() -> Path:
+    """What clients of an HTTPS proxy must trust; mitmproxy makes it when it starts first."""
+    return Path(CONF_DIR).expanduser() / f"{CONF_BASENAME}-ca-cert.pem"
 
 
 def _path(program: str) -> str:

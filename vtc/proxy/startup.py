@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 import sys
 from collections.abc import Iterator, Sequence
 
 from mitmproxy import ctx, exceptions
 from mitmproxy.addonmanager import Loader
 from mitmproxy.addons.proxyserver import Proxyserver
+from mitmproxy.addons.termlog import TermLog
+from mitmproxy.log import MitmFormatter
 from mitmproxy.proxy.mode_specs import ProxyMode, ReverseMode
 
 from vtc import __version__
@@ -38,6 +41,9 @@ class Startup:
         if isinstance(sys.stdout, io.TextIOWrapper):
             # Whoever reads the log from a pipe or a file (`docker logs`, the demonstration) has each line at once.
             sys.stdout.reconfigure(line_buffering=True)
+        terminal = ctx.master.addons.get("termlog")
+        if isinstance(terminal, TermLog) and os.environ.get("NO_COLOR"):  # no-color.org; mitmproxy does not ask
+            terminal.logger.formatter = MitmFormatter(colorize=False)
         # It logs what goes wrong while a script is loaded or configured, with a trace.
         logging.getLogger("mitmproxy.addons.script").addFilter(without_trace)
         # mitmweb has no option `flow_detail`; what was given waits there for an addon that has it.

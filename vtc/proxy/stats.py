@@ -140,6 +140,10 @@ class Stats:
         for refusal in report.get("refusals", ()):
             self.dialects.setdefault(refusal["dialect"], Calls()).refused += refusal.get("count", 1)
 
+    def has(self, model: str) -> bool:
+        """True if an exchange with a model profile was counted."""
+        return any(row[1] == model for row in self.rows)
+
     @property
     def total(self) -> Figures:
         return Figures.together(self.rows.values())

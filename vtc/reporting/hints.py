@@ -34,21 +34,30 @@ HINTS: tuple[tuple[tuple[int, ...], str, str], ...] = (
     (
         (404, 405),
         "",
-        "the server has nothing at this path: is its base URL right, and does it speak this API?",
+        "the server has nothing at this path: does it speak this API?",
     ),
     ((429,), "", "the server takes no more requests now"),
 )
 """By status, a word in the message, what it means; the first that fits."""
 
 
-def explained(status: int | None, body: bytes) -> str:
+PATHS = (
+    (r"/v1/+v1/", "the path begins with /v1 twice: leave /v1 out of the client's base URL"),
+    (r"^/(chat/completions|responses|messages)\b", "the path lacks /v1: put it at the end of the client's base URL"),
+)
+"""What is wrong with a path at which a server has nothing."""
+
+
+def explained(status: int | None, body: bytes, path: str = "") -> str:
     """Say in one line what a server answered in place of a reply, and what that means if it is known.
 
-    Without a status the error stands in the place of the rest of a reply.
+    Without a status the error stands in the place of the rest of a reply. `path` is the one that the client asked.
     """
     message = words_of(body)
     said = f"the server answered {status}" if status else "the server broke off with an error"
     said += f": {message}" if message else ""
+    if status in (404, 405) and (wrong := [meaning for pattern, meaning in PATHS if re.search(pattern, path)]):
+        return f"{said} - {wrong[0]}"
     for statuses, pattern, meaning in HINTS:
         if (status in statuses or (status is None and pattern)) and re.search(pattern, message, re.I | re.S):
             return f"{said} - {meaning}"

@@ -20,5 +20,7 @@ API = Api(
     answer,
     asking.ask,
     asking.error,
+    asking.LIMITS,
     call_ids="toolu_",
+    signs=True,
 )

@@ -11,7 +11,7 @@ from vtc.dialects.reading import repairs
 from vtc.dialects.reading.context import Context, Refused, SaysText, Verdict
 from vtc.dialects.reading.cursor import WHITE, Found
 from vtc.dialects.reading.open_call import OpenCall
-from vtc.dialects.reading.pieces import Pieces
+from vtc.dialects.reading.pieces import InPieces, Pieces
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.forms import CallSyntax
@@ -62,16 +62,22 @@ def hold(context: Context, call: OpenCall, text: str, *, value: bool = False) ->
         call.spill()
 
 
-def in_pieces(context: Context, call: OpenCall) -> bool:
-    """True if a call may leave as it is read: nothing that follows it can show that it is quoted, or is an echo."""
-    quotable = call.syntax.dialect.may_be_quoted and call.place.in_line
-    waits = context.undecided or quotable or call.earlier or context.own.echoes
-    return context.incremental and not waits
+def in_pieces(context: Context, call: OpenCall) -> InPieces | None:
+    """Tell what of a call may leave as it is read; None if something may show that it is quoted, or an echo."""
+    dialect = call.syntax.dialect
+    quotable = dialect.may_be_quoted and call.place.in_line
+    if not context.incremental or context.undecided or call.earlier or quotable or context.own.echoes:
+        return None
+    if context.client_dialect is None:
+        return "arguments"
+    return "text" if dialect.name == context.client_dialect else None
 
 
 def tell(context: Context, call: OpenCall) -> None:
     """Let leave what may of a call that is read."""
-    if call.pieces and (piece := call.piece()):
+    if call.pieces is None or (call.pieces.as_text and not context.cursor.is_at_end):
+        return
+    if piece := call.piece():
         context.speech.called(piece)
 
 
@@ -91,7 +97,8 @@ def refuse(context: Context, call: OpenCall, reason: str, *, stump: bool = False
         reason = _with_left(call, reason)
         if context.cursor.final and not call.syntax.whole_reply:  # the reply ends in this call: no text follows others
             deliver_all(context, call.earlier)
-        if stump and not call.syntax.whole_reply and context.speech.is_after_call:
+        begun = call.text.told and call.pieces and call.pieces.as_text
+        if stump and not call.syntax.whole_reply and context.speech.is_after_call and not begun:
             raw = _given_back(context, call.syntax, call.written, [call.text.untold], reason, left_out=True)
             context.speech.called(Markup(raw))
         else:

@@ -55,7 +55,7 @@ def _open(context: Context, found: Found, syntax: CallSyntax, after: Made | None
     call, groups = _opened(context, found, syntax, after), found.groupdict()
     if syntax.body == "params":
         hold(context, call, context.cursor.take(found.end()))
-        call.begin_body(in_pieces=in_pieces(context, call))
+        call.begin_body(in_pieces(context, call))
         return None, call
     if syntax.body == "kwargs":
         return open_json(context, call, found.end())

@@ -70,7 +70,7 @@ def open_json(context: Context, call: OpenCall, at: int) -> BeginsJson:
     hold(context, call, context.cursor.take(at))
     is_own = call.syntax.body != "params"  # else it is another's writing
     call.json = _body(call.syntax, lenient=context.lenient)
-    call.begin_body(in_pieces=is_own and in_pieces(context, call))
+    call.begin_body(in_pieces(context, call) if is_own else None)
     return Verdict.JSON, call
 
 

@@ -106,6 +106,7 @@ class Context:
         "_names",
         "began_inside",
         "begins",
+        "client_dialect",
         "complete",
         "cursor",
         "grammar",
@@ -134,10 +135,13 @@ class Context:
         begins: Begins,
         incremental: bool = False,
         own: Own = KNOWN_NOTHING,
+        client_dialect: str | None = None,
     ) -> None:
         self.own = own
         self.incremental = incremental
         """Calls leave as they are read, where that is possible."""
+        self.client_dialect = client_dialect
+        """The name of the dialect in which the client reads calls out of the text; None if it is given them."""
         self.grammar = grammar
         self.tools = tools
         self.lenient = lenient

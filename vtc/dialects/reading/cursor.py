@@ -60,6 +60,11 @@ class Cursor:
         """True if nothing but the `>` of a quotation stands before on the line."""
         return _QUOTED.search(self.text[max(0, self.at - CONTEXT) : self.at]) is not None
 
+    @property
+    def is_at_end(self) -> bool:
+        """True if all text that came is consumed."""
+        return self.at == len(self.text)
+
     def is_blank(self, start: int) -> bool:
         """True if only white space follows `start`."""
         return not self.text[start:].strip(WHITE)

@@ -11,13 +11,14 @@ from vtc.dialects.arguments.broken_json import Expected
 from vtc.dialects.arguments.gemma import GemmaBody
 from vtc.dialects.arguments.json_object import JsonBody, items
 from vtc.dialects.arguments.kwargs import KwargsBody
-from vtc.dialects.reading import checks, pieces, repairs
+from vtc.dialects.reading import checks, repairs
 from vtc.dialects.reading.cut import json_closers
 from vtc.dialects.reading.held_text import HeldText
 from vtc.dialects.reading.line import Place
 from vtc.dialects.reading.named_tool import NamedTool
 from vtc.dialects.reading.parameters import Parameters
-from vtc.dialects.reading.pieces import JsonPieces, Pieces, TaggedPieces
+from vtc.dialects.reading.pieces import InPieces, JsonPieces, Pieces, TaggedPieces, is_possible
+from vtc.dialects.reading.text_pieces import TextPieces
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.description import Envelope
@@ -114,19 +115,21 @@ class OpenCall:
         if value:
             self.parameters.add(text)
 
-    def begin_body(self, *, in_pieces: bool = False) -> None:
-        """Begin the body after the head, which is held; its arguments may leave `in_pieces`."""
+    def begin_body(self, pieces: InPieces | None = None) -> None:
+        """Begin the body after the head, which is held; it may leave in these `pieces`."""
         self.text.begin_body()
         if '\\"' in self.text.raw and self._lenient and self.json is None:
             self.parameters.escaped = True
             self.repairs[Repair.ESCAPED_TEXT] = None
-        elif in_pieces:
+        elif pieces == "text":
+            self.pieces = self.parameters.pieces = TextPieces.of(self.syntax, self.written, self.named.tool)
+        elif pieces == "arguments":
             self._begin_pieces()
 
     def _begin_pieces(self) -> None:
         """Let its arguments leave as they come, if they can."""
         syntax, tool = self.syntax, self.named.tool
-        if not pieces.is_possible(syntax, self.written):
+        if not is_possible(syntax, self.written):
             return
         if self.json is not None:
             keys = syntax.dialect.json if syntax.body == "json" else None
@@ -142,10 +145,7 @@ class OpenCall:
         if isinstance(one, JsonPieces):
             assert isinstance(self.json, JsonBody)
             one.feed(self.json.take())
-        arguments, begins = one.take(), one.begun and not self.text.told
-        if one.tool is None or not (arguments or begins):
-            return None
-        return CallPiece(self.text.tell(), one.tool.name if begins else "", one.id if begins else None, arguments)
+        return one.leave(self.text)
 
     def wait(self) -> None:
         """Let no more of it leave before it is complete: what its value holds may be its end."""

@@ -11,6 +11,7 @@ from vtc.dialects.arguments.json_object import dumped
 from vtc.dialects.reading import repairs
 from vtc.dialects.reading.named_tool import NamedTool
 from vtc.dialects.reading.pieces import TaggedPieces
+from vtc.dialects.reading.text_pieces import TextPieces
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax.description import SYNONYMS
 from vtc.dialects.syntax.forms import CallSyntax
@@ -69,7 +70,7 @@ class Parameters:
         """True if all of the call is escaped as in JSON."""
         self._half_escaped = False
         self._twice = ""
-        self.pieces: TaggedPieces | None = None
+        self.pieces: TaggedPieces | TextPieces | None = None
         """Takes them as they come, where they leave so."""
 
     def begin(self, key: str, pattern: int, is_string: bool | None = None) -> None:

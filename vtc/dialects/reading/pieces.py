@@ -16,14 +16,15 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from vtc.dialects.arguments import values
 from vtc.dialects.arguments.framing import unframed
 from vtc.dialects.arguments.json_object import JsonBody, encodable, loaded
+from vtc.dialects.reading.held_text import HeldText
 from vtc.dialects.syntax.description import AROUND, Envelope
 from vtc.dialects.syntax.forms import CallSyntax
-from vtc.events import Tool
+from vtc.events import CallPiece, Tool
 
 MOST_HELD = 1024
 """Characters of a value that are held as they may belong to its end."""
@@ -58,8 +59,15 @@ def _dumped(value: Any) -> str:
     return encodable(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
 
 
+type InPieces = Literal["arguments", "text"]
+"""What leaves of a call as it is read: its arguments, or the very text for a client that reads calls out of it."""
+
+
 class Pieces:
     """What of one call's arguments has left, and what may leave now."""
+
+    as_text = False
+    """True if the text of the call itself leaves."""
 
     __slots__ = ("_ready", "begun", "halted", "id", "left", "tool")
 
@@ -73,13 +81,14 @@ class Pieces:
         self.left: list[str] = []
         self._ready: list[str] = []
 
-    def take(self) -> str:
-        """Return what may leave now."""
-        text = "".join(self._ready)
-        if text:
-            self._ready.clear()
-            self.left.append(text)
-        return text
+    def leave(self, text: HeldText) -> CallPiece | None:
+        """Take what may leave now of the call that is written as this text."""
+        arguments, begins = "".join(self._ready), self.begun and not text.told
+        if self.tool is None or not (arguments or begins):
+            return None
+        self._ready.clear()
+        self.left.append(arguments)
+        return CallPiece(text.tell(), self.tool.name if begins else "", self.id if begins else None, arguments)
 
     def rest(self, name: str, arguments: str) -> str | None:
         """Return what is missing of the arguments; None if what has left is the beginning of others."""

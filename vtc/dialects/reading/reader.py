@@ -60,7 +60,8 @@ class Reader:
     `tools` are the offered tools by name; `think` says where text between reasoning tags goes, if the grammar
     has them, and `begins` whether the reply begins inside. `own` is what is known of
     the model and its request. With `incremental` calls leave in pieces, where that is
-    possible: `CallPiece`s, and a `Call` with a `rest`.
+    possible: `CallPiece`s, and a `Call` with a `rest`. For a client that reads calls out of the text only those of
+    its own `client_dialect` do, as what they are written with.
     """
 
     __slots__ = ("_context", "_cursor", "_first", "_inside", "_row", "_scan", "_speech", "_state")
@@ -80,6 +81,7 @@ class Reader:
         begins: Begins = "text",
         incremental: bool = False,
         own: Own = KNOWN_NOTHING,
+        client_dialect: str | None = None,
     ) -> None:
         self._context = context = Context(
             grammar,
@@ -91,6 +93,7 @@ class Reader:
             begins=begins,
             incremental=incremental,
             own=own,
+            client_dialect=client_dialect,
         )
         self._cursor = context.cursor
         self._speech = context.speech

@@ -75,6 +75,21 @@ def as_read(call: ToolCall, dialect: Description, tools: Mapping[str, Tool], par
     return write_calls([replace(call, arguments=json.dumps(arguments))], dialect, tools, for_client=True)
 
 
+def after(begun: str, written: str) -> str | None:
+    """The rest of a text of which a part stands already, maybe with other white space; None if it begins otherwise."""
+    known = iter("".join(begun.split()))
+    wanted = next(known, "")
+    for at, char in enumerate(written):
+        if not wanted:
+            return written[at:].removeprefix(begun[len(begun.rstrip()) :])
+        if char.isspace():
+            continue
+        if char != wanted:
+            return None
+        wanted = next(known, "")
+    return None if wanted else ""
+
+
 def openers(dialect: Description, tools: Iterable[str]) -> list[str]:
     """How a call of each tool begins, where it begins with a tag of its own."""
     head = dialect.calls[0].partition("{params}")[0].rstrip()

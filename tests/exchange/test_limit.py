@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from vtc.events import Call, Event, Intervention, Markup, Refusal, Text, ToolCall
-from vtc.exchange.stages import NATIVE, Limit
+from vtc.events import NATIVE, Call, Event, Intervention, Markup, Refusal, Text, ToolCall
+from vtc.exchange.limit import Limit
 from vtc.profiles.plan import ReplyPlan
 
 

@@ -1,0 +1,82 @@
+"""`vtc doctor`, with a model server and a running proxy, and without."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from tests.apis import chat
+from tests.apis.shapes import SHAPES
+from tests.e2e.conftest import Start, start
+from tests.e2e.upstream import JSON, Reply, Seen, serving
+from vtc.cli import main
+
+__all__ = ["start"]
+MODELS = {"object": "list", "data": [{"id": "m-7b", "object": "model", "owned_by": "vllm"}]}
+CALL = '<tool_call>\n{"name": "report_word", "arguments": {"word": "fine"}}\n</tool_call>'
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "home"))
+    return tmp_path
+
+
+async def doctor(*arguments: str) -> Result:
+    return await asyncio.to_thread(CliRunner().invoke, main, ["doctor", *arguments])
+
+
+def answering(text: str) -> object:
+    def answer(seen: Seen) -> Reply:
+        if seen.path.endswith("/models"):
+            return Reply([json.dumps(MODELS).encode()], JSON, framing="length")
+        if seen.body == b"{}":
+            known = seen.path.endswith("/chat/completions")
+            return Reply([b'{"error": {}}'], JSON, status=400 if known else 404, framing="length")
+        return Reply([chat.encoded(SHAPES["openai-chat"].whole(text))], JSON, framing="length")
+
+    return answer
+
+
+@pytest.mark.parametrize(("text", "code"), [(CALL, 0), ("I cannot do that.", 1)])
+async def test_a_call_is_tried_through_a_running_proxy(text: str, code: int, start: Start) -> None:
+    async with serving(answering(text)) as upstream:  # type: ignore[arg-type]
+        lab = await start([], mode=[f"reverse:{upstream.url}"])
+        port = lab.proxy.url.rpartition(":")[2]
+        done = await doctor(upstream.url, "--port", port)
+    assert done.exit_code == code, done.output
+    assert f"{upstream.url} is vLLM" in done.output
+    assert "it speaks openai-chat" in done.output
+    assert "models: m-7b" in done.output
+    assert ("it came as `tool_calls`" if code == 0 else "'I cannot do that.'") in done.output
+
+
+async def test_nothing_runs_and_nothing_is_sent() -> None:
+    done = await doctor("--port", "9")
+    assert done.exit_code == 0
+    assert "nothing listens at 127.0.0.1:9" in done.output
+    assert "profiles: " in done.output
+
+
+async def test_what_is_wrong_is_told_and_ends_with_1(here: Path) -> None:
+    (here / "vtc.yaml").write_text("upstream: http://127.0.0.1:9\nprofiles: [mine.yaml]\n")
+    (here / "mine.yaml").write_text("kind: model\nname: x\nmatch: {}\ntols: native\n")
+    done = await doctor("--port", "9")
+    assert done.exit_code == 1
+    assert "http://127.0.0.1:9 cannot be reached now" in done.output
+    assert "did you mean 'tools'?" in done.output
+    (here / "vtc.yaml").write_text("upstrem: x\n")
+    assert "did you mean 'upstream'?" in (await doctor("--port", "9")).output
+
+
+async def test_nothing_secret_is_printed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(here))
+    (here / "vtc.yaml").write_text("api_key: sk-proj-abcdefghijklmnopqrstuvwxyz0123456789\n")
+    done = await doctor("--port", "9")
+    assert "abcdefghijklmnop" not in done.output
+    assert str(here) not in done.output

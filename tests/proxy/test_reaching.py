@@ -1,0 +1,37 @@
+"""What is told where a model server cannot be reached; `tests/e2e/test_told.py` has the answers on the wire."""
+
+from __future__ import annotations
+
+import pytest
+from mitmproxy.test import tflow
+
+from vtc.proxy import reaching
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "name"),
+    [
+        ("POST", "/v1/chat/completions", "openai-chat"),
+        ("POST", "/v1/messages", "anthropic-messages"),
+        ("GET", "/v1/models", "openai-chat"),
+        ("GET", "/api/tags", "ollama-chat"),
+        ("GET", "/", None),
+    ],
+)
+def test_the_api_in_whose_form_a_client_reads_errors(method: str, path: str, name: str | None) -> None:
+    flow = tflow.tflow()
+    flow.request.method, flow.request.path = method, path
+    api = reaching.api(flow)
+    assert (api and api.name) == name
+
+
+@pytest.mark.parametrize(
+    ("why", "said"),
+    [
+        ("Connection refused", "is it running?"),
+        ("Certificate verify failed: self-signed certificate", "ssl_insecure=true"),
+        ("Connection killed: Request destination unknown.", "no model server was named"),
+    ],
+)
+def test_what_to_do_is_told(why: str, said: str) -> None:
+    assert said in reaching.explained(tflow.tflow(), why)

@@ -1,0 +1,183 @@
+"""`vtc doctor`: what is installed, set and running, as lines that can be pasted into a report of an issue."""
+
+from __future__ import annotations
+
+import json
+import platform
+import socket
+import sys
+import urllib.request
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+from urllib.error import HTTPError
+
+import click
+from cryptography import x509
+
+from vtc import __version__
+from vtc.apis import beside
+from vtc.cli import config
+from vtc.cli.common import profile_directories
+from vtc.cli.config import Config
+from vtc.cli.recognise import recognised, spoken, told
+from vtc.profiles import loader
+from vtc.profiles.document import ProfileError
+from vtc.profiles.loader import Profiles
+from vtc.proxy import launch
+from vtc.reporting import hints
+from vtc.scrub import scrub
+
+SECONDS = 120
+"""For the reply to the test call: a model may have to be loaded first."""
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "report_word",
+        "description": "Reports a word to the user.",
+        "parameters": {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]},
+    },
+}
+QUESTION = "Call the tool report_word with the word: fine"
+MARKS: dict[Outcome, tuple[str, str]] = {"ok": ("ok", "green"), "note": ("--", "cyan"), "wrong": ("!!", "red")}
+
+type Outcome = Literal["ok", "note", "wrong"]
+
+
+class Finding(NamedTuple):
+    """One line."""
+
+    outcome: Outcome
+    said: str
+
+
+@click.command(short_help="See what is installed, set and running, and whether a call gets through.")
+@click.argument("upstream", default="")
+@click.option("--port", type=click.IntRange(1, 65535), help=f"Where VTC listens. [{launch.PORT}]")
+@click.option("--no-call", is_flag=True, help="Send nothing through a running proxy.")
+@profile_directories
+def doctor(upstream: str, port: int | None, directories: tuple[Path, ...], *, no_call: bool) -> None:
+    """Look at versions, settings, profiles, port, certificate and the model server UPSTREAM (or that of vtc.yaml).
+
+    If something listens where VTC does, one request with a made-up tool is sent through it. Nothing secret is printed:
+    the lines can be pasted into a report of an issue.
+    """
+    wrong = False
+    for found in _findings(upstream, port, directories, call=not no_call):
+        wrong |= found.outcome == "wrong"
+        mark, colour = MARKS[found.outcome]
+        click.echo(f"{click.style(mark, fg=colour)}  {_bare(found.said)}")
+    sys.exit(wrong)
+
+
+def _findings(upstream: str, port: int | None, directories: tuple[Path, ...], *, call: bool) -> Iterator[Finding]:
+    yield Finding("ok", f"VTC {__version__}, mitmproxy {launch.MITMPROXY}, Python {platform.python_version()}")
+    yield Finding("note", f"{platform.platform()}, {sys.executable}")
+    settings = Config()
+    if file := config.found(None):
+        try:
+            settings = config.read(file)
+            yield Finding("ok", f"settings from {file}")
+        except ProfileError as error:
+            yield Finding("wrong", str(error))
+    else:
+        yield Finding("note", f"no {config.NAME}, here or in {click.get_app_dir('vtc')}")
+    directories = directories or tuple(config.beside(file or Path(), one) for one in settings.profiles)
+    try:
+        profiles = loader.load([loader.builtin_directory(), *directories])
+        yield Finding("ok", f"profiles: {profiles.counted()}")
+    except ProfileError as error:
+        yield Finding("wrong", f"profiles: {error}")
+        profiles = loader.load([loader.builtin_directory()])
+    yield _certificate()
+    server, models = upstream or settings.upstream, list[str]()
+    if server:
+        server = (server if "://" in server else f"http://{server}").rstrip("/")
+        yield from _server(server, profiles, models)
+    else:
+        yield Finding("note", "no model server was named: vtc doctor http://127.0.0.1:8000")
+    at = port or settings.port or launch.PORT
+    if not _listens(at):
+        yield Finding("note", f"nothing listens at 127.0.0.1:{at}: VTC does not run there")
+    elif not call or not models:
+        yield Finding("note", f"something listens at 127.0.0.1:{at}; no call was tried")
+    else:
+        yield _call(f"http://127.0.0.1:{at}", models[0])
+
+
+def _certificate() -> Finding:
+    """Look at what clients must trust where VTC is a proxy for HTTPS."""
+    file = launch.certificate()
+    try:
+        until = x509.load_pem_x509_certificate(file.read_bytes()).not_valid_after_utc
+    except OSError:
+        return Finding("note", f"no certificate at {file}: mitmproxy makes it when it starts first")
+    except ValueError:
+        return Finding("wrong", f"{file} holds no certificate: remove it, and mitmproxy makes another")
+    if until < datetime.now(UTC):
+        return Finding(
+            "wrong", f"the certificate {file} has run out: remove it, and trust the one that mitmproxy makes"
+        )
+    return Finding("ok", f"certificate {file}, good until {until:%Y-%m-%d}")
+
+
+def _server(url: str, profiles: Profiles, models: list[str]) -> Iterator[Finding]:
+    """Ask a model server which it is, and for its `models`."""
+    name, said = recognised(url, profiles)
+    lost = name is None and "answers;" not in said
+    yield Finding("wrong" if lost else "ok", said)
+    if lost:
+        return
+    if apis := spoken(url):
+        yield Finding("ok", told(apis))
+    try:
+        with _opener().open(f"{url}/v1/models", timeout=SECONDS) as answer:
+            models += beside.names_of(answer.read(1 << 20))
+    except (OSError, HTTPException) as error:
+        yield Finding("note", f"GET /v1/models: {error}")
+        return
+    yield Finding("ok" if models else "note", f"models: {', '.join(models[:5]) or 'none are listed'}")
+
+
+def _listens(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=2).close()
+    except OSError:
+        return False
+    return True
+
+
+def _call(base: str, model: str) -> Finding:
+    """Have the model make one call through a running proxy."""
+    body = {"model": model, "messages": [{"role": "user", "content": QUESTION}], "tools": [TOOL], "max_tokens": 500}
+    asked = f"asked {model} for a call through {base}"
+    try:
+        reply = _post(f"{base}/v1/chat/completions", body)
+        message = reply["choices"][0]["message"]
+    except HTTPError as error:
+        return Finding("wrong", f"{asked}: {hints.explained(error.code, error.read(1 << 16))}")
+    except (OSError, HTTPException, ValueError, LookupError, TypeError) as error:
+        return Finding("wrong", f"{asked}: no reply ({getattr(error, 'reason', error)})")
+    calls = [one.get("function", {}).get("name") for one in message.get("tool_calls") or []]
+    if "report_word" in calls:
+        return Finding("ok", f"{asked}: it came as `tool_calls`")
+    text = " ".join(str(message.get("content") or "").split())
+    return Finding("wrong", f"{asked}: none came, but {text[:200]!r}; `vtc explain` says how its replies are read")
+
+
+def _post(url: str, body: Any) -> Any:
+    headers = {"content-type": "application/json", "user-agent": f"vtc-doctor/{__version__}"}
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers, method="POST")
+    with _opener().open(request, timeout=SECONDS) as answer:
+        return json.loads(answer.read(1 << 20))
+
+
+def _opener() -> urllib.request.OpenerDirector:
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def _bare(text: str) -> str:
+    """Take out what others need not know: keys, and the name of the user."""
+    return scrub(text.replace(str(Path.home()), "~"))
