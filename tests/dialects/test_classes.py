@@ -17,6 +17,7 @@ import pytest
 from tests.dialects.material import AGENT, DIALECTS, calls, content, merged, raw, read
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
+from vtc.dialects.syntax.forms import CallSyntax
 from vtc.dialects.writing.calls import write_calls
 from vtc.events import Event, Refusal, ToolCall
 
@@ -130,8 +131,6 @@ def test_of_two_calls_the_first_is_made_if_the_second_is_cut_off(dialect: Descri
 
 LINES = {"indented": "    ", "tabbed": "\t", "quoted": "> "}
 QUOTES = {
-    "in the middle of a line": "It writes {call} then.",
-    "in the middle of a line, after a sentence": "First.\nThen {call}, and so on.\nLast.",
     "in indented code": "So:\n\n    {indented}\n\nDone.",
     "in indented code at the end": "So:\n\n    {indented}",
     "in a line of indented code": "So:\n\n    x = {indented}\n    y\n\nDone.",
@@ -155,6 +154,25 @@ def test_a_call_that_is_quoted_stays_text(dialect: Description, quote: str) -> N
     call = written(dialect, LIST).strip()
     lines = {name: call.replace("\n", f"\n{start}") for name, start in LINES.items()}
     assert is_text(dialect, quote.format(call=call, **lines))
+
+
+def is_over_lines(dialect: Description) -> bool:
+    return CallSyntax(dialect, dialect.calls[0]).over_lines and not dialect.ends_reply
+
+
+AMID = ("It writes {call} then.", "First.\nThen {call}, and so on.\nLast.")
+"""Words on both sides of a call, on its line."""
+
+
+@every(QUOTED_ANYWHERE)
+@pytest.mark.parametrize("text", AMID)
+def test_a_call_amid_a_line_is_one_if_it_is_laid_out_over_several(dialect: Description, text: str) -> None:
+    call = written(dialect, LIST).strip()
+    if is_over_lines(dialect):
+        assert calls(in_pieces(dialect, text.format(call=call))) == [LIST]
+    else:
+        assert is_text(dialect, text.format(call=call))
+    assert is_text(dialect, f"It writes '{call}' then.")
 
 
 ENDED = {
@@ -181,9 +199,10 @@ def test_a_call_for_clients_that_look_everywhere_is_made_in_any_line(dialect: De
 
 @every({name for name in QUOTED_ANYWHERE if DIALECTS[name].anchor != "line" and name not in WHOLE_REPLY})
 def test_calls_amid_a_line_share_their_fate(dialect: Description) -> None:
-    """They are quoted if text stands on both sides of them."""
+    """They are quoted if text stands on both sides of them, unless they are laid out over several lines."""
     both = written(dialect, LIST, FIND) if dialect.sections else written(dialect, LIST) + written(dialect, FIND)
-    assert is_text(dialect, f"It writes {both.strip()} then.")
+    amid = f"It writes {both.strip()} then."
+    assert calls(in_pieces(dialect, amid)) == [LIST, FIND] if is_over_lines(dialect) else is_text(dialect, amid)
     for after in ("", "\nDone."):
         events = in_pieces(dialect, f"I look: {both.strip()}{after}")
         assert calls(events) == [LIST, FIND]

@@ -211,7 +211,8 @@ def test_a_declared_tool_that_the_choice_leaves_out_is_not_called_as_an_unknown_
         exchange = opened("openai-responses", tool_choice=choice)
         said = understood("openai-responses", exchange.body(body("openai-responses", text, cut=False)), stream=False)
         assert (said.calls, said.content) == ([], text)
-        assert [one["reason"] for one in exchange.report.refusals] == ["no tool of that name is offered"]
+        (refusal,) = exchange.report.refusals
+        assert refusal["reason"] == f"no tool {name!r} is offered; offered: read"
 
 
 # Text that is no call

@@ -28,6 +28,26 @@ def test_a_tools_name_amid_markup_is_told(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        'CALL read_file {"path": "a.py"}',
+        "read_file(path='a.py')",
+        'Use read_file with {"path": "a.py"}',
+        '<run tool=read_file path="a.py">',
+        "<call read_file path=a.py/>",
+        "[[call read_file path='a.py']]",
+        "read_file <path>a.py</path>",
+        '"read_file": {"path": "a.py"}',
+        'So:\n```json\n{"name": "read_file", "arguments": {"path": "a.py"}}\n```',
+        "So:\n```xml\n<tool_call>read_file</tool_call>",
+        'So:\n```\n<invoke name="read_file">\n<parameter name="path">a.py</parameter>\n</invoke>\n```\n',
+    ],
+)
+def test_what_may_be_a_call_of_a_tool_is_told_with_its_name(text: str) -> None:
+    assert "read_file" in possible_call(text, TOOLS)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
         "",
         "I would call read_file next, then ls.",
         "`read_file(path)` reads a file",
@@ -35,6 +55,10 @@ def test_a_tools_name_amid_markup_is_told(text: str) -> None:
         "```\n@@read_file(path=a.py)@@",
         "<b>read_files</b> (false)",
         "the also (wells) of",
+        "I ls (all of them) here",
+        "read_file reads [a file] and <b>shows</b> it",
+        'Like this:\n```json\n{"name": "read_file", "arguments": {"path": "a.py"}}\n```\nThat is it.',
+        "So:\n```python\nprint(read_file(path))\n```",
     ],
 )
 def test_prose_and_code_are_not(text: str) -> None:

@@ -15,7 +15,7 @@ from rich.markup import escape
 from vtc.apis import APIS
 from vtc.apis.openai_chat.words import REASONS
 from vtc.cli.common import completing, loaded, profile_directories, read_text
-from vtc.dialects.reading.reader import Reader
+from vtc.dialects.reading.reader import Own, Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
 from vtc.events import CUT_OFF, Call, Reasoning, Refusal, Text, Tool
@@ -27,7 +27,7 @@ from vtc.profiles.plan import ReplyPlan
 from vtc.profiles.schema import ModelProfile
 from vtc.profiles.settings import UnknownName
 from vtc.profiles.thinking import thinking
-from vtc.profiles.tool_protocol import UNKNOWN_MODEL, read_dialects
+from vtc.profiles.tool_protocol import UNKNOWN_MODEL, own_tokens, read_dialects
 from vtc.reporting.report import as_entry, fate
 from vtc.reporting.unread import possible_call
 
@@ -96,6 +96,7 @@ def parse(
             think=think.to,
             begins=think.begins(whole=True),
             unknown_tools=unknown_tools,
+            own=Own(own_tokens(profile)),
         )
         limit = Limit(reply, tools)
         read = [*reader.feed(text), *reader.finish(complete=REASONS.get(reason, "stop") not in CUT_OFF)]

@@ -18,7 +18,6 @@ import copy
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 from typing import Any, cast
 
 import msgspec
@@ -29,6 +28,7 @@ from vtc.apis.told_text import ToldText, learned
 from vtc.dialects.bounded_cache import COMPILED, PER_CHARACTER
 from vtc.dialects.reading.reader import PlainRule
 from vtc.events import Delta, ReasoningDelta, TextDelta
+from vtc.exchange import endings
 from vtc.exchange.reply import ReplyPipeline
 from vtc.exchange.text_reading import ANYTHING
 from vtc.wire.framing import Frame
@@ -69,15 +69,17 @@ class FastPath:
         "_after",
         "_before",
         "_end",
+        "_endings",
         "_failures",
         "_follows",
         "_match",
         "_notes",
         "_odd",
         "_patience",
+        "_reading",
         "_relay",
-        "_rule",
         "_shapes",
+        "_tail",
         "_tellings",
         "_told",
         "_whole",
@@ -93,8 +95,12 @@ class FastPath:
         self._whole = 0  # bytes of the former
         self._match: Match | None = None  # None while every frame must be read
         self._before, self._after = b"", b""  # what stood around the text of the frame that was read last
-        self._odd: Search = _odd("")
-        self._rule = ANYTHING
+        self._odd: Search = endings.odd("")
+        self._endings = endings.of(ANYTHING)
+        self._tail = b""
+        """The end of the texts that left unread, as far as it may quote a call."""
+        self._reading: ReplyPipeline | None = None
+        """Reads what does not leave so."""
         self._shapes: dict[type[Delta], Shape] = {}  # by what they say
         self._patience = self._failures = 0
         # For a client that is sent other frames, as those of another API:
@@ -110,16 +116,19 @@ class FastPath:
         if not self.held:  # mostly the next frame is the same but for its text
             start, end = len(self._before), len(chunk) - len(self._after)
             same = start < end and chunk[:start] == self._before and chunk[end:] == self._after
-            if same and chunk[end - 1] not in b" >" and self._odd(chunk, start, end) is None:
+            if same and chunk[end - 1] not in self._endings.plain and self._odd(chunk, start, end) is None:
                 first = chunk[start]
                 if (first != _BLANK or chunk[start + 1] not in b" >") and first != _QUOTE:
-                    return self._passed(chunk, [chunk[start:end]] if self._told else ())
+                    out = self._passed(chunk, [chunk[start:end]] if self._told else ())
+                    if out is not None:
+                        self._tail = _OTHER
+                    return out
         data = self.held + chunk if self.held else chunk
         if data.endswith(self._end):
             if (found := match(data)) is None or (found.start(_ODD) >= 0 and self._begins_line(data)):
                 return None
             # Nearly every text ends in a letter that no white space is written with.
-            if data[found.end(_TEXT) - 1] in _DOUBTFUL_ENDINGS or self._follows:
+            if data[found.end(_TEXT) - 1] in self._endings.last or self._follows:
                 return self._forward(data, found, b"")
             return self._left(data, b"")
         # The network has cut a frame.
@@ -142,25 +151,32 @@ class FastPath:
 
     def _forward(self, data: bytes, found: re.Match[bytes], begun: bytes) -> list[bytes] | None:
         """Let frames leave, except those that wait since their text ends in white space."""
-        if not (self._rule.endings and (text := found["text"]).endswith(_ENDINGS)):
-            return self._left(data, begun)
-        if self._told or text.endswith(_LINE_BEGINNING):
+        text = found["text"]
+        if text.endswith(self._endings.read) or (self._told and text.endswith(self._endings.white)):
             return None
-        return self._left(data, begun, self._waiting(data, found.start("frame"), text))
+        if not text.endswith(self._endings.white):
+            return self._left(data, begun, text=text)
+        end = self._waiting(data, found.start("frame"), text)
+        return self._left(data, begun, end, self._texts(data[:end])[-1] if end else b"")
 
-    def _left(self, data: bytes, begun: bytes, end: int | None = None) -> list[bytes] | None:
-        """Let the frames up to `end` leave; the others wait, with one that has only `begun`."""
+    def _left(self, data: bytes, begun: bytes, end: int | None = None, text: bytes = b"") -> list[bytes] | None:
+        """Let the frames up to `end` leave, the last of which says `text`; the others wait, with one that has begun."""
         leaves = data if end is None else data[:end]
         out = self._passed(leaves, self._texts(leaves) if self._told else ()) if leaves else []
         if out is not None:
             waits = data[len(leaves) :]
             self.held, self._whole = waits + begun, len(waits)
+            if text.endswith(self._endings.told) or text in (b".", b","):  # of a fraction that began before
+                self._tail = (self._tail + b"".join(self._texts(leaves)))[-MOST_TOLD:]
+            elif leaves:
+                self._tail = _OTHER
         return out
 
     def _passed(self, data: bytes, texts: Sequence[bytes]) -> list[bytes] | None:
         """Let frames leave, with these texts; None if they must be read after all."""
         if self._told:
-            if self._rule.endings and any([text.endswith(_WHITE_ENDINGS) for text in texts]):
+            white = self._endings.white
+            if white and any(text.endswith(white) for text in texts):
                 return None  # the encoder parts white space from the text before it
             written = self._told.write(texts)
             if written is None:
@@ -190,7 +206,7 @@ class FastPath:
             before = data.rfind(self._end, 0, start - len(self._end))
             before = before + len(self._end) if before >= 0 else 0
             found = self._match(data[before:start])
-            if found is None or not (text := found["text"]).endswith(_WHITE_ENDINGS):
+            if found is None or not (text := found["text"]).endswith(self._endings.white):
                 break
             start = before
         return start
@@ -198,6 +214,9 @@ class FastPath:
     def take(self, chunk: bytes) -> bytes:
         """Hand over what waits here, and the chunk."""
         data, self.held, self._whole = self.held + chunk, b"", 0
+        if self._tail and self._reading:
+            self._reading.passed(endings.read(self._tail))
+        self._tail = b""
         return data
 
     def rest(self) -> None:
@@ -214,8 +233,10 @@ class FastPath:
             return
         frame, delta, left = plain
         if isinstance(delta, TextDelta):
-            rule = self._relay.pipelines[delta.choice].plain
+            self._reading = self._relay.pipelines[delta.choice]
+            rule = self._reading.plain
         elif isinstance(delta, ReasoningDelta):
+            self._reading = None
             rule = self._relay.pipelines[delta.choice].plain_reasoning
         else:
             return
@@ -239,7 +260,7 @@ class FastPath:
             return
         if shape.rule != rule:
             shape.of_plain_text(rule)
-        self._match, self._rule, self._odd = shape.match, rule, _odd(rule.stop)
+        self._match, self._odd, self._endings = shape.match, endings.odd(rule.stop), endings.of(rule)
         start, end = found.span(_TEXT)
         self._before, self._after = frame.raw[:start], frame.raw[end:]
 
@@ -336,21 +357,17 @@ def _string(token: bytes) -> str | None:
 
 
 # The text of a frame as JSON writes it.
-_WHITE_ENDINGS = (b" ", rb"\n", rb"\t")
-_LINE_BEGINNING = b">"
-_ENDINGS = (*_WHITE_ENDINGS, _LINE_BEGINNING)
-_DOUBTFUL_ENDINGS = b" >nt"
-"""The last bytes of these."""
 _TEXT = 2
 """The number of the group `text`."""
 _WHITE = re.compile(rb"(?: |\\n|\\t)+")
 _ODD = 3
 """The number of the group that stands where a text goes on as the beginning of a line of code or a quotation does."""
-_MIDDLE = rb'(?:(?= ?>| [ "]| ?\\t)(?P<odd>))?'
-_LINE = rb" {0,3}(?:\\t|>)|    "
-_CODE = re.compile(rb"\\n(?:%b)" % _LINE)
+_CODE = re.compile(rb"\\n(?:%b)" % endings.LINE)
 _BLANK, _QUOTE = b" >"
-_ESCAPES = {'"': b'\\"', "\\": b"\\\\", "/": b"\\/", "\n": b"\\n", "\t": b"\\t"}
+_OTHER = b"x"
+"""Stands for a text that can quote nothing after it."""
+MOST_TOLD = 1 << 10
+"""Bytes of texts that the reader is told of."""
 
 
 def _compiled(shape: bytes, rule: PlainRule) -> Match:
@@ -360,33 +377,5 @@ def _compiled(shape: bytes, rule: PlainRule) -> Match:
 
 
 def _compile(shape: bytes, rule: PlainRule) -> Match:
-    text = _text(rule.stop, lines=bool(rule.lines))
+    text = endings.text_without(rule.stop, lines=bool(rule.lines))
     return re.compile(shape.replace(b"(?P<text>TEXT)", b"(?P<text>%b)" % text)).fullmatch
-
-
-@lru_cache(maxsize=256)
-def _odd(stop: str) -> Search:
-    """Compile what finds a byte in a text that needs a closer look."""
-    bytes_ = sorted({0x22, 0x5C, *range(0x20), *(character.encode()[0] for character in stop)})
-    return re.compile(b"[%b]" % b"".join(rb"\x%02x" % byte for byte in bytes_)).search
-
-
-def _text(stop: str, *, lines: bool) -> bytes:
-    """Write the expression for a text without some characters, of one character at least.
-
-    With `lines`, no line may begin in it as code or a quotation does. That may be spread over texts, so it is noted
-    where one begins like the middle of such a beginning.
-    """
-    beginnings: dict[int, list[bytes]] = {}  # of characters in UTF-8, and what follows
-    for character in stop:
-        first, *rest = character.encode()
-        beginnings.setdefault(first, []).append(bytes(rest))
-    odd = b"".join(rb"\x%02x" % byte for byte in sorted({0x22, 0x5C, *range(0x20), *beginnings}))
-    others = [re.escape(written) for one, written in _ESCAPES.items() if one not in stop] if stop else [rb"\\."]
-    if lines:
-        others = [rb'\\n(?!%b|   ")' % _LINE if one == rb"\\n" else one for one in others]
-    for first, rests in beginnings.items():
-        if all(rests):
-            others.append(rb"\x%02x(?!%b)" % (first, b"|".join(map(re.escape, rests))))
-    middle = _MIDDLE if lines else b"(?P<odd>(?!))?"
-    return rb'(?!")%b[^%b]*+(?:(?:%b)[^%b]*+)*+' % (middle, odd, b"|".join(others), odd)

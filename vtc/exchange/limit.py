@@ -47,7 +47,7 @@ class Limit:
         name, most = event.call.name, self.most
         if event.dialect != NATIVE and name not in self._tools and not self._may_be_unknown(name):
             # It was read for a reactor, which did not want it, or the request does not offer it now.
-            reason = "no tool of that name is offered"
+            reason = tool_names.refused(name, self._tools)
             drops = self._unknown_tools == "drop"
             told = Refusal(reason, event.dialect, name, event.raw[:EXCERPT], malformed=False, left_out=drops)
             return told, Markup(event.raw) if drops else Text(event.raw)

@@ -209,6 +209,11 @@ class ReplyPipeline:
                 return events
         return self._staged(events)
 
+    def passed(self, text: str) -> None:
+        """Take note of the end of the text that left unread."""
+        if self._text.reader:
+            self._text.reader.passed(text)
+
     def reasoned(self, text: str) -> None:
         self._text.reasoned(text)
 

@@ -90,7 +90,7 @@ class Stream:
         except Exception as error:
             return _joined([*self._fail(error), *([] if self._strict else [fast.take(chunk)])])
         started = self._clock()
-        out = self._read(fast.take(chunk) if fast.held else chunk, final=False)
+        out = self._read(fast.take(chunk), final=False)
         try:
             if self._fast is fast:
                 fast.learn(whole=not self._frames.held)

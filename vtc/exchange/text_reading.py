@@ -11,7 +11,7 @@ from vtc.events import Call, Event, Text, ToolCall
 from vtc.exchange.leftovers import Leftovers
 from vtc.profiles.memory import Learned
 
-ANYTHING = PlainRule("", "")
+ANYTHING = PlainRule("", "", told=())
 """The rule for what is not read."""
 
 

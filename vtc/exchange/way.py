@@ -12,13 +12,15 @@ from vtc.apis import Api, Request
 from vtc.apis.crossed import Crossed, Renamed
 from vtc.apis.crossing import Names
 from vtc.apis.relay import Relay
-from vtc.dialects.reading.reader import Begins, Reader
+from vtc.dialects.reading.reader import Begins, Own, Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
 from vtc.dialects.text_client import conversation
 from vtc.events import Tool
+from vtc.exchange import echoes
 from vtc.exchange.call_in_name import reader_of_names
 from vtc.exchange.coded import CodedStream
+from vtc.exchange.echoes import Echoes
 from vtc.exchange.heard import Heard
 from vtc.exchange.leftovers import Leftovers
 from vtc.exchange.reply import ReplyPipeline, Stages
@@ -64,6 +66,14 @@ class Way:
         form = alphanumeric9 if plan.reply.ids == "alphanumeric9" else client.call_id
         self._ids = Ids(seed, request.call_ids, form)
         self._budget = Budget()
+        self._own = Own(plan.reading.own, self._echoes(request), plan.reading.echo == "steer")
+
+    def _echoes(self, request: Request) -> Echoes | None:
+        """Look for calls in the results of the request."""
+        reading, client = self._plan.reading, self._plan.reply.client_text
+        if not (reading.dialects and self._tools) or reading.echo == "call":
+            return None
+        return echoes.found(request.messages, reading.dialects, self._tools, client.dialect if client else None)
 
     def stream(
         self,
@@ -160,5 +170,6 @@ class Way:
             think=think.to,
             begins=begins,
             incremental=incremental,
+            own=self._own,
             client_dialect=client.dialect.name if client else None,
         )

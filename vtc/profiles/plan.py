@@ -121,6 +121,10 @@ class ReadingPlan(msgspec.Struct, frozen=True, kw_only=True):
     lenient: bool = True
     """Malformed calls are repaired."""
     unknown_tools: UnknownTools = "text"
+    own: frozenset[str] = frozenset()
+    """The names of the dialects of which the special tokens are those of the model."""
+    echo: Literal["text", "steer", "call"] = "text"
+    """What a call is that stands in a result of the request: text, a message in its place, or a call."""
     max_call_bytes: int = 1 << 20
     thinking: Thinking = Thinking(())
     """How its reasoning is marked."""

@@ -32,7 +32,7 @@ from vtc.profiles.schema import (
 )
 from vtc.profiles.settings import Settings, UnknownName
 from vtc.profiles.thinking import thinking, told_thoughts
-from vtc.profiles.tool_protocol import UNKNOWN_CLIENT, UNKNOWN_MODEL, Asked, ToolProtocol, ToolProtocols
+from vtc.profiles.tool_protocol import UNKNOWN_CLIENT, UNKNOWN_MODEL, Asked, ToolProtocol, ToolProtocols, own_tokens
 
 PROMPT = "prompt"
 """The lesson that the server cannot read the calls of its own model: the tools are written into the prompt."""
@@ -111,6 +111,9 @@ class Planner:
         unknown_tools = model.unknown_tools if settings.unknown_tools == "auto" else settings.unknown_tools
         if protocol.client_text and unknown_tools == "allow":
             unknown_tools = "text"  # what such a client does not know it shows as text itself
+        echo = model.echo if settings.echo == "auto" else settings.echo
+        if protocol.client_text and echo == "text":
+            echo = "steer"  # such a client would carry out what it finds in the text
         buffered = found.unstreamed and request.stream and bool(tools)
         why = [*found.why, reason, *protocol.why]
         if server_model:
@@ -148,6 +151,8 @@ class Planner:
                 tools=as_written(reactors, by_name) if reactors else by_name,
                 lenient=lenient,
                 unknown_tools=unknown_tools,
+                echo=echo,
+                own=own_tokens(model),
                 max_call_bytes=settings.max_call_bytes,
                 thinking=thinking(
                     None if model is UNKNOWN_MODEL else model,

@@ -278,6 +278,10 @@ class ModelProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=T
     """Policies for the calls of this model."""
     retry: Retry | None = None
     """Ask it again about a faulty reply; null: never."""
+    echo: Literal["text", "steer", "call"] = "text"
+    """What becomes of a call that stands, word for word, in a result of the request: a page or a file that the model
+    repeats. `text`: it stays text, and the report says so; `steer`: a message stands in its place, for the model to see
+    (as always for a client that reads calls out of the text); `call`: it is made."""
     unknown_tools: Literal["allow", "text", "drop"] = "allow"
     """What becomes of a call of a tool that was not offered. `allow`: if it is whole and framed by markers it leaves as
     written, so that the client answers that there is no such tool and its agent goes on; for a client that reads calls

@@ -27,6 +27,7 @@ class Settings:
     dialect: str = ""
     lenient: Literal["auto", "on", "off"] = "auto"
     unknown_tools: Literal["auto", "allow", "text", "drop"] = "auto"
+    echo: Literal["auto", "text", "steer", "call"] = "auto"
     client_patterns: tuple[str, ...] = CLIENT_PATTERNS
     max_call_bytes: int = 1 << 20
 

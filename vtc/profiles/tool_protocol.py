@@ -144,6 +144,11 @@ class ToolProtocols:
         return read_dialects(self.profiles, model, *first)
 
 
+def own_tokens(model: ModelProfile) -> frozenset[str]:
+    """Name the dialects of which the special tokens are the model's own."""
+    return frozenset(model.accept if model.special_tokens and model.accept != "auto" else ())
+
+
 def read_dialects(profiles: Profiles, model: ModelProfile, *first: Description) -> tuple[Description, ...]:
     """List the dialects that are read: those that are expected, then all others as far as no one writes them by chance.
 

@@ -19,6 +19,8 @@ from vtc.wire import compression
 
 _SLICE = 1 << 14
 KEPT = 4 << 20
+LOOKED_AT = 1 << 17
+"""Bytes of a reply in which a call that nobody read is looked for at its end, where bodies are not kept."""
 """Bytes of one body that are kept; of a longer one the beginning."""
 
 
@@ -78,13 +80,14 @@ def possible_call(flow: http.HTTPFlow, came: bytes | None, tools: Iterable[Tool]
 class Passing:
     """A body as it passes: its size in bytes, and if it is to be kept its first bytes."""
 
-    def __init__(self, *, keep: bool) -> None:
+    def __init__(self, *, keep: bool, most: int = KEPT) -> None:
         self.size = 0
+        self._most = most
         self._kept: bytearray | None = bytearray() if keep else None
 
     def add(self, data: bytes) -> None:
-        if self._kept is not None and self.size < KEPT:
-            self._kept += data[: KEPT - self.size]
+        if self._kept is not None and self.size < self._most:
+            self._kept += data[: self._most - self.size]
         self.size += len(data)
 
     def pass_on(self, data: bytes) -> list[bytes]:

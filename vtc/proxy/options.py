@@ -94,6 +94,15 @@ def add(loader: Loader) -> None:
         choices=("auto", "allow", "text", "drop"),
     )
     loader.add_option(
+        "vtc_echo",
+        str,
+        "auto",
+        "What becomes of a call that stands, word for word, in a result of the request: a page or a file that the "
+        "model repeats. text: it stays text. steer: a message stands in its place, for the model to see. call: it is "
+        "made. auto: as the model profile says.",
+        choices=("auto", "text", "steer", "call"),
+    )
+    loader.add_option(
         "vtc_keep_bodies",
         str,
         "auto",
@@ -175,6 +184,7 @@ def planner() -> Planner:
         dialect=options.vtc_dialect,
         lenient=options.vtc_lenient,
         unknown_tools=options.vtc_unknown_tools,
+        echo=options.vtc_echo,
         client_patterns=tuple(pattern for pattern in options.vtc_client_patterns if pattern),
         max_call_bytes=options.vtc_max_call_bytes,
     )

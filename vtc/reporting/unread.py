@@ -10,22 +10,51 @@ from collections.abc import Iterable
 
 AROUND = 32
 """Characters that are shown before and after the name."""
+MOST = 1 << 14
+"""Characters at the end of a reply that are looked at."""
 
-_QUOTED = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.S)
+_QUOTED = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
+_LAST_BLOCK = re.compile(r"```[^\n`]*\n((?:(?!```).)*)(?:```)?\s*\Z", re.DOTALL)
+_ARGUMENTS = r"""["'](?:arguments|parameters|params|args|input|kwargs)["']\s*:"""
+_NAMED = r"(?<![\w.-])(?:{names})(?![\w-])"
+_FORMS = (
+    r"""[<\[{{(@|="'#:>/✿$]\s?{name}["']?\s*[>\](){{}}|:,=@\n]""",  # <read_file>  @@read_file(  "read_file",
+    r"""{name}["']?\s*\([^()\n]{{0,200}}[=:"'{{]""",  # read_file(path="a")
+    r"""{name}["']?\s*[:=|]?\s*(?:\{{\s*["'\w]|\[\s*[{{"'])""",  # read_file {{"path": "a"}}
+    r"""{name}[^\n{{}}]{{0,40}}\n?\s*\{{\s*["']\w+["']\s*:""",  # read_file with arguments {{"path": "a"}}
+    r"""{name}\s*\n?\s*<(\w[\w.-]*)>[^<]*</""",  # read_file <path>a</path>
+    r"""<[^<>\n]{{0,60}}{name}[^<>\n]{{0,200}}>""",  # <call read_file path="a">
+    r"""\[\[?[^\[\]\n]{{0,60}}{name}[^\[\]\n]{{0,200}}[=:{{"'][^\[\]\n]{{0,200}}\]""",  # [call read_file path=a]
+)
+"""What a call of a tool may look like in text."""
+_IN_BLOCK = (
+    r"""["']{name}["']\s*[,}}]\s*(?:"\w+":\s*"[^"\n]*",\s*)?""" + _ARGUMENTS,
+    _ARGUMENTS + r"""[^`]{{0,400}}["']{name}["']""",
+    r"""<(?:[\w:.-]+[\s=]+)?(?:name\s*=\s*)?["']?{name}["']?\s*/?>""",
+    r"""<tool_call>[^<>]{{0,40}}{name}""",
+    r"""\[TOOL_CALLS?\][^\n]{{0,40}}{name}""",
+)
+"""The same in a code block that ends a reply: there most names are those of functions."""
 
 
 def possible_call(text: str, tools: Iterable[str]) -> str:
     """Find what looks like a call of one of the tools, and return it with what stands around; empty if nothing does.
 
-    Code is passed over: there a name is an example.
+    Code is passed over, as there a name is an example; but for a block that ends the reply: models write calls there.
     """
-    names = "|".join(re.escape(name) for name in sorted(tools, key=len, reverse=True) if name)
-    if not names:
+    text = text[-MOST:]
+    known = sorted((name for name in tools if name and name in text), key=len, reverse=True)
+    if not known:
         return ""
-    text = _QUOTED.sub(" ", text)
-    found = re.search(rf"""[<\[{{(@|="'#:>/✿]\s?(?:{names})["']?\s*[>\](){{}}|:,=@\n]""", text)
+    name = _NAMED.format(names="|".join(map(re.escape, known)))
+    last = _LAST_BLOCK.search(text)
+    return _found(_QUOTED.sub(" ", text), _FORMS, name) or (_found(last[1], _IN_BLOCK, name) if last else "")
+
+
+def _found(text: str, forms: Iterable[str], name: str) -> str:
+    found = re.search("|".join(form.format(name=name) for form in forms), text)
     if not found:
         return ""
-    start, end = max(0, found.start() - AROUND), found.end() + AROUND
+    start, end = max(0, found.start() - AROUND), min(found.end(), found.start() + 2 * AROUND) + AROUND
     shown = " ".join(text[start:end].split())
     return f"{'…' * (start > 0)}{shown}{'…' * (end < len(text))}"

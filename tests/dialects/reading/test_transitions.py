@@ -14,7 +14,6 @@ import msgspec
 import pytest
 
 from tests.dialects.material import DIALECTS
-from vtc.dialects.reading.after_call import WHOLE
 from vtc.dialects.reading.code import INFO
 from vtc.dialects.reading.context import Verdict
 from vtc.dialects.reading.states import State
@@ -44,14 +43,17 @@ def scans(grammar: Grammar) -> Iterator[tuple[State, Scan]]:
     yield State.ANSWER, grammar.answer
     yield State.DOUBT, grammar.doubtful
     yield State.INFO, INFO
-    yield State.FENCE, grammar.closing_fence("```")
-    yield State.LINE, grammar.line
+    own = frozenset(DIALECTS)
+    yield State.FENCE, grammar.closing_fence("```", own)
+    yield State.FENCED, grammar.closing_fence("```", None)
+    for run in ("", ">", "    "):
+        yield State.LINE, grammar.line(run, own)
     yield State.SPAN, grammar.span
     yield State.QUOTED, grammar.span_end
     for scan in (grammar.reasoning, grammar.begun_reasoning):
         yield State.REASONING, scan
     yield State.UNKNOWN, grammar.begun_reasoning
-    yield State.WHOLE, WHOLE
+    yield State.WHOLE, grammar.whole_end
     yield State.ATTRIBUTES, ATTRIBUTES_END
     for syntax in {head.syntax for head in grammar.heads.values()}:
         yield State.TAIL, grammar.tail(syntax, "f")
@@ -221,7 +223,7 @@ def test_a_token_without_a_step_is_an_error_of_ours() -> None:
 def test_no_call_is_looked_for_in_code_unless_the_dialect_says_so() -> None:
     plain = [dialect for dialect in DIALECTS.values() if dialect.in_code == "text"]
     assert plain
-    assert "h" not in tokens(Grammar(plain).closing_fence("```"))
+    assert "h" not in tokens(Grammar(plain).closing_fence("```", None))
 
 
 def test_the_page_shows_the_table() -> None:

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.dialects.material import DIALECTS
-from vtc.dialects.syntax.grammar import FENCES, TICKS, Grammar
+from vtc.dialects.syntax.grammar import Grammar
 from vtc.dialects.syntax.parts import Chars, Lit, Maybe, OneOf, Part, Space
 from vtc.dialects.syntax.pattern import Finder, Token, expecting, searching
 from vtc.dialects.syntax.prefilter import Expected, Prefilter, beginnings
+from vtc.dialects.syntax.quoting import FENCES, TICKS
 
 RESCUED = [one.rescued for one in DIALECTS.values() if one.rescued]
 HEADS = [head.token for head in Grammar(RESCUED).heads.values() if not head.syntax.whole_reply]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from vtc.dialects.arguments import parameter, values
@@ -45,6 +45,16 @@ def fitted(
                 notes.append(repair)
         found[name] = value
     return found, notes
+
+
+def undeclared(arguments: Collection[str], schema: Mapping[str, Any]) -> list[str]:
+    """List the repairs for parameters that a tool does not declare, unless its schema says that there may be more."""
+    declared = values.properties(schema)
+    if not declared or schema.get("additionalProperties"):
+        return []
+    stems = (_NAME.match(key.strip()) for key in arguments)
+    named = {stem[0] if stem and stem[0] in declared else key for key, stem in zip(arguments, stems, strict=True)}
+    return [Repair.UNDECLARED.of(key) for key in arguments if key in named - declared.keys()]
 
 
 def fitted_text(

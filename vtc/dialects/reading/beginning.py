@@ -8,7 +8,9 @@ from vtc.dialects.reading.after_call import AfterCall, Made, hold, in_pieces
 from vtc.dialects.reading.call import BeginsJson, open_json
 from vtc.dialects.reading.context import Context, Verdict
 from vtc.dialects.reading.cursor import Found
+from vtc.dialects.reading.line import place
 from vtc.dialects.reading.open_call import OpenCall
+from vtc.dialects.reading.undecided import Undecided
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax.forms import CallSyntax
 from vtc.dialects.syntax.grammar import Head
@@ -41,6 +43,16 @@ def begin_call(inside: HasContext, found: Found) -> Begun:
 def next_call(after: AfterCall, found: Found) -> BeginsNext:
     """Begin the next call of a section; without a verdict its parameters follow."""
     return _open(after.context, found, after.syntax, after.made)
+
+
+def next_in_line(after: Undecided, found: Found) -> BeginsNext | tuple[Literal[Verdict.CONTENT], Made]:
+    """Begin another call after one that may be quoted: they share one fate, unless what follows is seldom a call."""
+    assert found.lastgroup is not None
+    head = after.context.grammar.heads[found.lastgroup]
+    if head.attributes or head.closed:
+        return Verdict.CONTENT, after.decided(found)[1]
+    after.keep(found.start())
+    return _open(after.context, found, head.syntax, after.made)
 
 
 def _open(context: Context, found: Found, syntax: CallSyntax, after: Made | None = None) -> BeginsNext:
@@ -92,6 +104,8 @@ def _opened(context: Context, found: Found, syntax: CallSyntax, after: Made | No
     call = OpenCall(syntax, written, id_, context.tools, index=index, lenient=context.lenient)
     if after:
         call.earlier, call.text.size = after.calls, after.size
-    call.in_line = context.speech.in_line
+    speech = context.speech
+    at = found.start()
+    call.place = place(context.cursor.text, at, in_line=speech.in_line, follows_call=speech.has_called_here)
     call.hold(context.speech.take_space())
     return call

@@ -14,6 +14,7 @@ from vtc.dialects.reading.after_call import (
     Completed,
     Damaged,
     Ended,
+    OnQuotedLine,
     Spills,
     accept,
     complete,
@@ -188,7 +189,7 @@ class InCall:
             return Verdict.GUESS
         cursor, call = self.context.cursor, self.call
         closed = Repair.ORPHAN_CLOSER in call.repairs and call.may_be_empty
-        ended = cursor.is_blank(cursor.at) and (closed or (call.takes_nothing and not call.in_line))
+        ended = cursor.is_blank(cursor.at) and (closed or (call.takes_nothing and not call.place.in_line))
         if not ended or not mends(self.context, call, Repair.MISSING_CLOSER):
             return self.no_arguments()
         return complete(self.context, call, None)
@@ -263,9 +264,10 @@ class InCall:
         cursor, call = self.context.cursor, self.call
         if cursor.is_blank(cursor.at) and mends(self.context, call, Repair.MISSING_CLOSER):
             return complete(self.context, call, None)
-        if self.context.lenient and not call.in_line and _PROSE.match(cursor.text, cursor.at):
+        closed = bool(call.syntax.tail(""))
+        if self.context.lenient and closed and not call.place.in_line and _PROSE.match(cursor.text, cursor.at):
             return self._repaired(Repair.MISSING_CLOSER, None)
-        closes = bool(call.syntax.tail("")) or call.syntax.whole_line
+        closes = closed or call.syntax.whole_line
         reason = "its closing tag is missing" if closes else "a quote follows its JSON"
         if self.context.lenient and not call.text.spilled and not call.syntax.whole_line:
             return damage(call, reason)
@@ -273,7 +275,7 @@ class InCall:
 
     # In a call that broke
 
-    def damage_end(self, found: Found | None = None) -> Completed | Refused:
+    def damage_end(self, found: Found | None = None) -> Completed | OnQuotedLine | Refused:
         """Repair the text up to the next call, or to the end of the reply."""
         context, cursor, call = self.context, self.context.cursor, self.call
         end = len(cursor.text)

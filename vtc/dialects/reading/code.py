@@ -15,6 +15,7 @@ from vtc.dialects.reading.context import Context, SaysText, Verdict
 from vtc.dialects.reading.cursor import Found
 from vtc.dialects.reading.text import InText
 from vtc.dialects.syntax.pattern import Scan
+from vtc.events import Markup
 
 INFO = Scan(
     r"(?P<hold>`{1,63}\Z)|(?P<ticks>`{1,64})|(?P<newline>\n)",
@@ -34,6 +35,12 @@ class Opener(NamedTuple):
     """The text before `run` on its line."""
 
 
+INDENTED = Opener("    ")
+"""What opens indented code."""
+QUOTATION = Opener(">")
+type QuotedLine = tuple[Literal[Verdict.INDENTED], Opener]
+
+
 class InCode(SaysText):
     """A code block, a code span or an element; or a line of code or of a quotation."""
 
@@ -49,11 +56,15 @@ class InCode(SaysText):
 
     @property
     def line(self) -> Scan:
-        return self.context.grammar.line
+        return self.context.grammar.line(self._run, self.context.own.tokens)
 
     @property
     def block(self) -> Scan:
-        return self.context.grammar.closing_fence(self._run)
+        return self.context.grammar.closing_fence(self._run, self.context.own.tokens)
+
+    @property
+    def block_end(self) -> Scan:
+        return self.context.grammar.closing_fence(self._run, None)
 
     @property
     def span(self) -> Scan:
@@ -99,6 +110,33 @@ class InCode(SaysText):
         """Begin a call, in a dialect whose calls count in code."""
         return begin_call(self, found)
 
+    def fenced_call(self, found: Found) -> Begun | Literal[Verdict.QUOTED]:
+        """Read a call in a code block: only its end shows whether it is one, where the model marks calls by tokens."""
+        assert found.lastgroup is not None
+        if self.context.grammar.heads[found.lastgroup].syntax.dialect.in_code == "call":
+            return begin_call(self, found)
+        self.say(found.start())
+        self.context.cursor.seek = found.end()
+        return Verdict.QUOTED
+
+    def unclosed(self) -> None:
+        """Read it again for whole calls in the model's special tokens: the block quotes all else."""
+        cursor = self.context.cursor
+        if not self.context.complete:
+            self.say(len(cursor.text))
+            return
+        cursor.seek = cursor.at
+        self.context.keep_own()
+
+    def marker(self, found: Found) -> None:
+        """Take out a marker of the model's that is no part of its message."""
+        self.say(found.start())
+        self.context.speech.mark(Markup(self.context.cursor.take(found.end())))
+
+    def more(self, found: Found) -> None:
+        """Go on with the next line of indented code."""
+        self.say(found.end())
+
     def quoted_call(self, found: Found) -> Begun | Literal[Verdict.QUOTED]:
         """Read a call inside a code span, if the span is one: only its end will show that."""
         assert found.lastgroup is not None
@@ -139,36 +177,39 @@ class InCode(SaysText):
         return Verdict.UNBOUNDED
 
 
-def begin_in_text(inside: InText, found: Found) -> Begun | Literal[Verdict.INDENTED]:
+def begin_in_text(inside: InText, found: Found) -> Begun | QuotedLine:
     """Begin a call, if its line is no code and quotes nothing."""
     assert found.lastgroup is not None
-    quotable = inside.context.grammar.heads[found.lastgroup].syntax.dialect.may_be_quoted
-    if quotable and (verdict := open_line(inside, found.start())):
+    context = inside.context
+    syntax = context.grammar.heads[found.lastgroup].syntax
+    quotable, own = syntax.dialect.may_be_quoted, context.is_own(syntax)
+    if quotable and (verdict := open_line(inside, found.start(), own=own)):
         return verdict
     return begin_call(inside, found)
 
 
-def begin_line(inside: InText, found: Found) -> Literal[Verdict.INDENTED] | None:
+def begin_line(inside: InText, found: Found) -> QuotedLine | None:
     """Begin a line that looks like code or like a quotation."""
     marks = found[0].rfind(">") + 1
     return open_line(inside, found.start() + (marks or len(found[0])))
 
 
-def begin_first_line(
-    inside: InText, found: Found
-) -> Literal[Verdict.REASONING, Verdict.UNKNOWN, Verdict.INDENTED] | None:
+def begin_first_line(inside: InText, found: Found) -> Literal[Verdict.REASONING, Verdict.UNKNOWN] | QuotedLine | None:
     """Begin a reply that looks like a quotation, unless it begins inside of the reasoning."""
     return inside.other() or begin_line(inside, found)
 
 
-def open_line(inside: InText, end: int) -> Literal[Verdict.INDENTED] | None:
+def open_line(inside: InText, end: int, *, own: bool = False) -> QuotedLine | None:
     """Say the text up to `end`; begin a line of indented code or a quoted one if it stands in one.
 
-    All of that line is an example, whatever stands before a call in it.
+    All of that line is an example, whatever stands before a call in it; but indentation quotes no call in the model's
+    `own` special tokens.
     """
     context = inside.context
     inside.say(end)
-    return Verdict.INDENTED if context.speech.is_indented_code or context.cursor.is_quoted else None
+    if context.cursor.is_quoted:
+        return Verdict.INDENTED, QUOTATION
+    return (Verdict.INDENTED, INDENTED) if context.speech.is_indented_code and not own else None
 
 
 def open_code(inside: InText | InCode, found: Found) -> tuple[None, Opener]:

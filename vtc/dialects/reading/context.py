@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from enum import Enum, auto
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from vtc.dialects.reading.cursor import Cursor, Found
 from vtc.dialects.reading.speech import Speech
 from vtc.dialects.syntax import tool_names
+from vtc.dialects.syntax.forms import CallSyntax
 from vtc.dialects.syntax.grammar import Grammar
 from vtc.dialects.syntax.pattern import OFFERED, Scan
-from vtc.events import Call, Event, Tool
+from vtc.events import Call, Event, Tool, ToolCall
 
 type Thoughts = Literal["reasoning_content", "keep", "drop"]
 type Begins = Literal["text", "reasoning", "unknown", "either"]
@@ -32,7 +33,7 @@ class Verdict(Enum):
     ENDS = auto()
     """The code span ends."""
     INDENTED = auto()
-    """A line of indented code or a quoted one begins."""
+    """A line of indented code or a quoted one begins, or goes on."""
     UNBOUNDED = auto()
     """The code span, or the markup in doubt, is too long to be one."""
     ATTRIBUTES = auto()
@@ -67,6 +68,26 @@ class Verdict(Enum):
     """More text is needed."""
 
 
+class Echoes(Protocol):
+    """Knows the calls that stand in the results of the request."""
+
+    def of(self, written: str, calls: Iterable[ToolCall]) -> str | None:
+        """Name the tool in whose result these calls stand as they are `written`; None if they are no echo."""
+
+
+class Own(NamedTuple):
+    """What is known of the model that writes, and of what it was told, as far as it decides what is a call."""
+
+    tokens: frozenset[str] = frozenset()
+    """The names of the dialects of which the special tokens are its own."""
+    echoes: Echoes | None = None
+    steers: bool = False
+    """A message stands in the place of an echo."""
+
+
+KNOWN_NOTHING = Own()
+
+
 type Outcome = tuple[Verdict | None, Any] | Verdict | None
 """The result of an action: its verdict, with the data that the object of the next state is made with."""
 type Refused = Literal[Verdict.REFUSED]
@@ -96,6 +117,7 @@ class Context:
         "incremental",
         "lenient",
         "most_held",
+        "own",
         "shows_beginning",
         "speech",
         "think",
@@ -116,8 +138,10 @@ class Context:
         think: Thoughts,
         begins: Begins,
         incremental: bool = False,
+        own: Own = KNOWN_NOTHING,
         client_dialect: str | None = None,
     ) -> None:
+        self.own = own
         self.incremental = incremental
         """Calls leave as they are read, where that is possible."""
         self.client_dialect = client_dialect
@@ -164,6 +188,14 @@ class Context:
         if self._names is None:
             self._names = tool_names.folded(self.tools)
         return tool_names.unprefixed(written).casefold() in self._names
+
+    def is_own(self, syntax: CallSyntax) -> bool:
+        """True if a call is marked by special tokens of the model that writes."""
+        return syntax.has_tokens and syntax.dialect.name in self.own.tokens
+
+    def keep_own(self) -> None:
+        """Read nothing more than whole calls in the model's special tokens: the rest of the reply is quoted."""
+        self.grammar, self.complete = self.grammar.of_tokens(self.own.tokens), False
 
     @property
     def may_mend(self) -> bool:

@@ -10,8 +10,8 @@ import re
 
 from vtc.dialects.syntax.pattern import INDENT
 
-CONTEXT = INDENT + 2
-"""Characters that are kept of what was consumed, for a token that must start its line."""
+CONTEXT = 48
+"""Characters that are kept of what was consumed, for a token that must start its line, and for what quotes a call."""
 WHITE = " \t\r\n"
 
 _QUOTED = re.compile(rf"^(?=[ \t>]{{1,{INDENT}}}\Z)[ \t]{{0,3}}>", re.MULTILINE)

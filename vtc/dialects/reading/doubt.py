@@ -11,7 +11,7 @@ from typing import Literal
 
 from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.reading.beginning import Begun, begin_call
-from vtc.dialects.reading.code import open_line
+from vtc.dialects.reading.code import QuotedLine, open_line
 from vtc.dialects.reading.context import Context, SaysText, Verdict
 from vtc.dialects.reading.cursor import Found
 from vtc.dialects.reading.speech import Last
@@ -21,7 +21,7 @@ from vtc.dialects.syntax.pattern import Scan
 from vtc.events import Markup, Refusal
 
 
-def doubt(inside: InText, found: Found) -> tuple[None, Found] | Literal[Verdict.INDENTED]:
+def doubt(inside: InText, found: Found) -> tuple[None, Found] | QuotedLine:
     """Keep such markup until it shows what it is."""
     context = inside.context
     if verdict := open_line(inside, found.start()):

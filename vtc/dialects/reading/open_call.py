@@ -14,6 +14,7 @@ from vtc.dialects.arguments.kwargs import KwargsBody
 from vtc.dialects.reading import checks, repairs
 from vtc.dialects.reading.cut import json_closers
 from vtc.dialects.reading.held_text import HeldText
+from vtc.dialects.reading.line import Place
 from vtc.dialects.reading.named_tool import NamedTool
 from vtc.dialects.reading.parameters import Parameters
 from vtc.dialects.reading.pieces import InPieces, JsonPieces, Pieces, TaggedPieces, is_possible
@@ -40,11 +41,11 @@ class OpenCall:
         "_wrong_end",
         "earlier",
         "fault",
-        "in_line",
         "json",
         "named",
         "parameters",
         "pieces",
+        "place",
         "repairs",
         "syntax",
         "text",
@@ -66,10 +67,10 @@ class OpenCall:
         self.repairs: dict[str, None] = {}
         self.fault = ""
         """Why the strict reading failed."""
-        self.in_line = False
-        """Text stands before it, on the same line."""
-        self.earlier: list[Call] = []
-        """The calls before it in a section that must be the whole reply."""
+        self.place = Place()
+        self.earlier: list[Call | str] = []
+        """The calls before it that share its fate: in a section that must be the whole reply, or on its line, with what
+        stands between them."""
         self.text = HeldText()
         self.pieces: Pieces | None = None
         """What of it leaves as it is read; None if it is delivered whole."""
@@ -180,7 +181,7 @@ class OpenCall:
     def sole_parameter(self) -> str | None:
         """The one parameter that may stand without tags: required text, where the call is no word of a sentence."""
         dialect, tool = self.syntax.dialect, self.named.tool
-        if tool is None or dialect.names == "any" or dialect.ends_reply or self.in_line or not dialect.json_body:
+        if tool is None or dialect.names == "any" or dialect.ends_reply or self.place.in_line or not dialect.json_body:
             return None
         return values.sole(self.named.schema)
 
@@ -192,6 +193,25 @@ class OpenCall:
             self.parameters.end(doubled=doubled)
 
     # What it says
+
+    @property
+    def is_laid_out(self) -> bool:
+        """True if it is whole, and written over several lines as its dialect writes it."""
+        body, raw = self.text.body, self.text.raw.strip()
+        begins = self.text.raw[: len(self.text.raw) - len(body)].rstrip(" \t").endswith("\n")
+        if not self.is_whole or not self.syntax.over_lines or not (begins or body.lstrip(" \t").startswith("\n")):
+            return False
+        if not self.syntax.closes_on_line:
+            return True
+        closers = self.syntax.closing_tags(self.written)
+        if self.syntax.body == "params" and self.syntax.closers_alike:
+            closers.append(self.syntax.param_closer(""))
+        return raw.rpartition("\n")[2].lstrip().startswith(tuple(closers))
+
+    @property
+    def is_whole(self) -> bool:
+        """True if its end is the one that it was written with."""
+        return not self.fault and Repair.MISSING_CLOSER not in self.repairs
 
     def ends_wrongly(self, closer: str) -> None:
         """Note a closing tag of another kind: it ends the call, unless the call's own comes later."""
@@ -299,7 +319,7 @@ class OpenCall:
             elif self.json or read.repairs:
                 schema = read.tool.parameters
                 text, fitted = fitting.fitted_text(text, read.arguments, schema, lenient=self._lenient)
-                notes = (*notes, *fitted)
+                notes = (*notes, *fitted, *(fitting.undeclared(read.arguments, schema) if self.json else ()))
             if dialect.names == "declared" and self.syntax.whole_reply:
                 checks.answer(read.arguments, self.named.tools[name])
             events.append(

@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from vtc.dialects.arguments import envelope, parameter, typed_tags, values
+from vtc.dialects.arguments import envelope, fitting, parameter, typed_tags, values
 from vtc.dialects.arguments.framing import unframed
 from vtc.dialects.arguments.json_object import dumped
 from vtc.dialects.reading import repairs
@@ -210,9 +210,7 @@ class Parameters:
 
     def _note_undeclared(self, key: str) -> None:
         """Note an undeclared parameter, unless the schema itself says that there may be more than it declares."""
-        named = self._named
-        if named.tool and named.declared and key not in named.declared and not named.schema.get("additionalProperties"):
-            self._repairs[Repair.UNDECLARED.of(key)] = None
+        self._repairs |= dict.fromkeys(fitting.undeclared((key,), self._named.schema))
 
     def _set(self, key: str, text: str, pattern: int = 0, is_string: bool | None = None) -> None:
         """Read a value from the text between its tags."""

@@ -11,8 +11,19 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from vtc.dialects.reading.call import InJson
-from vtc.dialects.reading.context import Begins, Context, Inside, Outcome, Thoughts, UnknownTools, Verdict
+from vtc.dialects.reading.context import (
+    KNOWN_NOTHING,
+    Begins,
+    Context,
+    Inside,
+    Outcome,
+    Own,
+    Thoughts,
+    UnknownTools,
+    Verdict,
+)
 from vtc.dialects.reading.cursor import CONTEXT, WHITE
+from vtc.dialects.reading.line import ENDINGS
 from vtc.dialects.reading.speech import Last, out_of_reasoning
 from vtc.dialects.reading.states import State
 from vtc.dialects.reading.text import InReasoning, InText
@@ -20,7 +31,7 @@ from vtc.dialects.reading.transitions import TABLE, Row, Step
 from vtc.dialects.syntax.grammar import Grammar
 from vtc.events import Event, Reasoning, Text, Tool
 
-__all__ = ["Begins", "PlainRule", "Reader", "UnknownTools"]
+__all__ = ["Begins", "Own", "PlainRule", "Reader", "UnknownTools"]
 
 MOST_AT_ONCE = 1 << 16
 """Characters that are searched at once."""
@@ -39,13 +50,16 @@ class PlainRule(NamedTuple):
     """A text that ends in one of these must be read: white space waits, and a line may still begin after it."""
     lines: str = ""
     """So must one in which a line begins with one of these as code or a quotation does, or may begin so."""
+    told: tuple[str, ...] = ENDINGS
+    """One that ends in one of these leaves unread, but the reader must be told so (`passed`): it may quote a call."""
 
 
 class Reader:
     """Reads one message. `feed` and `finish` return events whose `raw` joined is the text that was fed.
 
     `tools` are the offered tools by name; `think` says where text between reasoning tags goes, if the grammar
-    has them, and `begins` whether the reply begins inside. With `incremental` calls leave in pieces, where that is
+    has them, and `begins` whether the reply begins inside. `own` is what is known of
+    the model and its request. With `incremental` calls leave in pieces, where that is
     possible: `CallPiece`s, and a `Call` with a `rest`. For a client that reads calls out of the text only those of
     its own `client_dialect` do, as what they are written with.
     """
@@ -66,6 +80,7 @@ class Reader:
         think: Thoughts = "reasoning_content",
         begins: Begins = "text",
         incremental: bool = False,
+        own: Own = KNOWN_NOTHING,
         client_dialect: str | None = None,
     ) -> None:
         self._context = context = Context(
@@ -77,6 +92,7 @@ class Reader:
             think=think,
             begins=begins,
             incremental=incremental,
+            own=own,
             client_dialect=client_dialect,
         )
         self._cursor = context.cursor
@@ -128,6 +144,12 @@ class Reader:
         self._context.thought = []
         self._speech.end()
         return self._speech.take()
+
+    def passed(self, text: str) -> None:
+        """Take note of the end of what left unread."""
+        cursor = self._cursor
+        cursor.text = (cursor.text + text)[-CONTEXT:]
+        cursor.at = cursor.seek = len(cursor.text)
 
     def whole(self, text: str) -> list[Event]:
         """Read a text that is complete."""
@@ -231,7 +253,8 @@ class Reader:
             else:
                 break
         self._first = None
-        if cursor.at == len(cursor.text) and not context.undecided:  # nothing is held: what follows may be plain
+        # If nothing is held, and no call was made on this line, what follows may be plain.
+        if cursor.at == len(cursor.text) and not (context.undecided or self._speech.has_called_here):
             if scan is None:
                 self._first = self._inside.passes if isinstance(self._inside, InJson) else None
             elif row.flows and scan.firsts:

@@ -11,7 +11,7 @@ from vtc.dialects.reading.cursor import WHITE
 from vtc.dialects.repair import Repair
 from vtc.events import Call, CallPiece, Event, Markup, Refusal, Text
 
-_INDENTED = re.compile(r"\n(?: {4}| {0,3}\t)[ \t]*\Z")
+_INDENTED = re.compile(r"\n[ \t\r]*\n(?: {4}| {0,3}\t)[ \t]*\Z")
 
 
 class Last(Enum):
@@ -27,7 +27,7 @@ class Last(Enum):
 class Speech:
     """Collects events until they are taken."""
 
-    __slots__ = ("_events", "_has_called", "_pieces", "last", "space", "tagged")
+    __slots__ = ("_events", "_has_called", "_pieces", "has_called_here", "last", "space", "tagged")
 
     def __init__(self) -> None:
         self._events: list[Event] = []
@@ -38,6 +38,8 @@ class Speech:
         self.last = Last.NOTHING
         self.tagged = False
         """True if something in the text may be a tag."""
+        self.has_called_here = False
+        """True if a call was made on the line that the text ends with."""
 
     @property
     def in_line(self) -> bool:
@@ -56,7 +58,7 @@ class Speech:
 
     @property
     def is_indented_code(self) -> bool:
-        """True if what follows is indented like code, with text before it: the block may have begun lines ago."""
+        """True if what follows is indented like code, behind a blank line and text before that."""
         return self.last is Last.TEXT and _INDENTED.search("".join(self.space)) is not None
 
     def take(self) -> list[Event]:
@@ -76,6 +78,8 @@ class Speech:
 
     def say(self, text: str) -> None:
         """Add visible text; white space at its end waits."""
+        if self.has_called_here and "\n" in text:
+            self.has_called_here = False
         body = text.rstrip(WHITE)
         if not body:
             if text:
@@ -122,7 +126,8 @@ class Speech:
         """Add a call, or what is left out like one."""
         self.emit(event)
         self.leave_out()
-        self._has_called = self._has_called or isinstance(event, Call | CallPiece)
+        if isinstance(event, Call | CallPiece):
+            self._has_called = self.has_called_here = True
 
     def refuse(self, refusal: Refusal) -> None:
         """Say why a call is none; its text follows."""
@@ -139,7 +144,7 @@ class Speech:
         note_last_calls(last, events)
         raw = "".join([*(event.raw for event in events), *self.space])
         self.space.clear()
-        self.last, self.tagged, self._has_called = Last.NOTHING, False, False
+        self.last, self.tagged, self._has_called, self.has_called_here = Last.NOTHING, False, False, False
         return raw, last
 
     def keep(self) -> None:

@@ -19,6 +19,8 @@ class State(Enum):
     """After a code block's opening fence, up to the end of its line."""
     FENCE = "fence"
     """In a code block, or in an element that quotes."""
+    FENCED = "fenced"
+    """In a code block, after the opening tag of a call in the model's special tokens."""
     LINE = "line"
     """In a line of indented code, or in one that quotes."""
     SPAN = "span"

@@ -10,14 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from vtc.dialects.reading.after_call import NEVER, AfterCall, Invented, Spilled, Undecided
-from vtc.dialects.reading.beginning import next_call, next_closed
+from vtc.dialects.reading.after_call import NEVER, AfterCall, Invented, Spilled
+from vtc.dialects.reading.beginning import next_call, next_closed, next_in_line
 from vtc.dialects.reading.call import InCall, InJson, ends, value_ends
 from vtc.dialects.reading.code import InCode, begin_first_line, begin_in_text, begin_line, open_code
 from vtc.dialects.reading.context import Inside, Outcome, Verdict
 from vtc.dialects.reading.doubt import InDoubt, doubt
 from vtc.dialects.reading.states import State
 from vtc.dialects.reading.text import InReasoning, InText
+from vtc.dialects.reading.undecided import Undecided
 from vtc.dialects.reading.value import InValue
 from vtc.dialects.syntax.pattern import Scan
 
@@ -63,10 +64,11 @@ class Row[Of: Inside](NamedTuple):
 
 _OF_CALL = {Verdict.JSON: State.JSON, Verdict.ATTRIBUTES: State.ATTRIBUTES, Verdict.CLOSED: State.CLOSED}
 _REFUSED = {Verdict.REFUSED: State.TEXT}
-_COMPLETE = {**_REFUSED, Verdict.UNDECIDED: State.UNDECIDED}
+_COMPLETE = {**_REFUSED, Verdict.UNDECIDED: State.UNDECIDED, Verdict.INDENTED: State.LINE}
 _NO_CALL = {**_COMPLETE, Verdict.SPILLED: State.SPILL}
 _TO_CONTENT = {**_REFUSED, Verdict.CONTENT: State.VALUE}
 _REASONS = {Verdict.REASONING: State.REASONING, Verdict.UNKNOWN: State.UNKNOWN}
+_QUOTED_LINE = {Verdict.INDENTED: State.LINE}
 _UNBOUNDED = {Verdict.UNBOUNDED: State.SPAN}
 
 
@@ -158,13 +160,28 @@ TABLE: Mapping[State, Row[Any]] = {
         InCode,
         lambda inside: inside.block,
         Tokens(
-            h=Step(InCode.call, State.ARGUMENTS, {**_OF_CALL, Verdict.CONTENT: State.FENCE}),
+            h=Step(
+                InCode.fenced_call,
+                State.ARGUMENTS,
+                {**_OF_CALL, Verdict.CONTENT: State.FENCE, Verdict.QUOTED: State.FENCED},
+            ),
             unfence=Step(InCode.through, State.TEXT, {Verdict.CONTENT: State.FENCE}),
             unfence_end=Step(InCode.through, State.TEXT, {Verdict.CONTENT: State.FENCE}),
         ),
         text=Step(InCode.say, State.FENCE),
         flows=True,
         spoken=True,
+    ),
+    State.FENCED: Row(
+        InCode,
+        lambda inside: inside.block_end,
+        Tokens(
+            h=Step(InCode.call, State.ARGUMENTS, {**_OF_CALL, Verdict.CONTENT: State.FENCE}),
+            unfence=Step(InCode.through, State.TEXT, {Verdict.CONTENT: State.FENCE}),
+            unfence_end=Step(InCode.through, State.TEXT, {Verdict.CONTENT: State.FENCE}),
+        ),
+        otherwise=Step(InCode.unclosed, State.TEXT),
+        text=Step(InCode.hold, State.FENCED, {Verdict.UNBOUNDED: State.FENCE}),
     ),
     State.LINE: Row(
         InCode,
@@ -174,6 +191,9 @@ TABLE: Mapping[State, Row[Any]] = {
             fence=Step(open_code, State.INFO),
             tilde=Step(open_code, State.INFO),
             quote=Step(open_code, State.FENCE),
+            marker=Step(InCode.marker, State.LINE),
+            answer=Step(InCode.marker, State.ANSWER),
+            more=Step(InCode.more, State.LINE),
             line_end=Step(InCode.up_to, State.TEXT),
         ),
         text=Step(InCode.say, State.LINE),
@@ -347,16 +367,19 @@ TABLE: Mapping[State, Row[Any]] = {
         Undecided,
         lambda inside: inside.scan,
         Tokens(
-            o=Step(Undecided.closer, State.UNDECIDED),
+            o=Step(Undecided.closes, State.UNDECIDED, _QUOTED_LINE),
             next=Step(next_call, State.ARGUMENTS, {Verdict.JSON: State.JSON}),
+            h=Step(next_in_line, State.ARGUMENTS, {Verdict.JSON: State.JSON, Verdict.CONTENT: State.AFTER}),
             decided=Step(Undecided.decided, State.AFTER),
+            mark=Step(Undecided.mark, State.TEXT, _QUOTED_LINE),
+            skip=Step(Undecided.no_word, State.UNDECIDED, _QUOTED_LINE),
         ),
-        otherwise=_NO_MORE,
+        otherwise=Step(Undecided.goes_on, State.TEXT, _QUOTED_LINE),
     ),
     State.WHOLE: Row(
         AfterCall,
         lambda inside: inside.end,
-        Tokens(end=Step(AfterCall.ends, State.TEXT)),
+        Tokens(end=Step(AfterCall.ends, State.TEXT), ending=Step(AfterCall.turn_end, State.WHOLE)),
         otherwise=Step(AfterCall.not_whole, State.TEXT),
     ),
     State.DAMAGED: Row(

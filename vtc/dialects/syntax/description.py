@@ -74,6 +74,9 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
     """Markers of `call` that models leave out."""
     spellings: tuple[tuple[str, ...], ...] = ()
     """Texts of the markup that models write in several ways: each as the patterns have it, then as it is read, too."""
+    tokens: tuple[str, ...] = ()
+    """Texts of the markup that are special tokens of the models that write it: such a model writes them for no example,
+    wherever they stand."""
     anchor: Literal["anywhere", "line"] = "anywhere"
     """`line`: a call counts only when nothing else stands on its lines."""
     ends_reply: bool = False

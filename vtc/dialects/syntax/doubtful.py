@@ -13,7 +13,10 @@ from vtc.dialects.syntax.forms import call_syntaxes
 from vtc.dialects.syntax.parts import AnyOf, Lit, Part
 from vtc.dialects.syntax.pattern import Token
 
-TURN_ENDS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "<end_of_turn>", "<eos>", "</s>")
+TURN_ENDS = (
+    *("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|eot|>", "<|eom|>", "<|end_of_text|>"),
+    *("<end_of_turn>", "<eos>", "</s>"),
+)
 """How the templates of many families end a turn. Servers that keep special tokens show them."""
 
 

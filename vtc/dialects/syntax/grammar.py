@@ -31,38 +31,24 @@ from vtc.dialects.syntax.openings import ENCODED_TWICE, opening_of_json
 from vtc.dialects.syntax.parts import SPACE, Chars, Group, Lit, Maybe, OneOf, Part, Space
 from vtc.dialects.syntax.pattern import Scan, Token, expecting, searching
 from vtc.dialects.syntax.prefilter import Expected, Following, Prefilter
+from vtc.dialects.syntax.quoting import (
+    BLANK_LINE,
+    COMMENT,
+    ELEMENTS,
+    FENCES,
+    FIRST_LINE,
+    IN_LINE,
+    INDENTED,
+    LINES,
+    NO_WORDS,
+    QUOTING,
+    TICKS,
+)
 
 PER_HEAD = 512
 """Bytes that a grammar takes for each way in which a call may begin."""
-FENCES = (
-    Token("fence", (Lit("```"), Maybe((Chars("`", 61),))), line_start=True),
-    Token("tilde", (Lit("~~~"), Maybe((Chars("~", 61),))), line_start=True),
-)
-RESULTS = ("tool_response", "function_results", "tool_result", "observation")
-THOUGHTS = ("reasoning", "analysis", "scratchpad", "reflection", "think", "thinking", "thought")
-ELEMENTS = (*RESULTS, *THOUGHTS, "example", "examples", "pre", "code", "samp", "blockquote", "details")
-"""Elements in which a call is quoted: what a tool answered, an example, thoughts in tags of no family."""
 AROUND_END = (Lit("</"), OneOf(SYNONYMS), Lit(">"), Space())
 """The end of an element around all parameters."""
-COMMENT = "<!--"
-"""What opens a comment of HTML, which quotes as well."""
-_ATTRIBUTES = Maybe((Chars(" \\t", 1), Chars("^<>\\n", 256)))
-_QUOTING = [(Lit(COMMENT),), *((Lit(f"<{name}"), _ATTRIBUTES, Lit(">")) for name in ELEMENTS)]
-QUOTING = [Token(f"quote{i}", parts, line_start=True) for i, parts in enumerate(_QUOTING)]
-_QUOTED = (Maybe((Lit(">"),)), Chars("^>", 1))
-"""The rest of `>` or `>>` that quotes, with the character after it: Functionary writes `>>>` before a call."""
-_INDENTED = tuple((Lit(f"\n{blanks}"),) for blanks in ("    ", *(" " * count + "\t" for count in range(4))))
-LINES = [
-    Token(f"line{i}", parts)
-    for i, parts in enumerate((*_INDENTED, *((Lit(f"\n{' ' * count}>"), *_QUOTED) for count in range(4))))
-]
-"""How a line of code begins, or one that quotes."""
-FIRST_LINE = Token("line", (Lit(">"), *_QUOTED))
-"""How the first line of a reply begins that quotes. Indentation says nothing there: it is no code."""
-TICKS = Token("ticks", (Lit("`"), Maybe((Chars("`", 63),))))
-IN_LINE = r"[ \t\r]{0,256}+"
-BLANK_LINE = Token("blank", (Lit("\n"), Maybe((Chars(" \\t\\r", 64),)), Lit("\n")))
-
 type Answer = tuple[tuple[str, ...], tuple[str, ...]]
 """The markers that open an answer, and those that end it: what stands between them is text, whatever it looks like."""
 NO_ANSWER: Answer = ((), ())
@@ -89,6 +75,9 @@ class Head:
 class Grammar:
     """The expressions of every state for one set of dialects; they hold no names of tools."""
 
+    quoting = frozenset(ELEMENTS)
+    """The names of elements that quote."""
+
     def __init__(
         self,
         dialects: Sequence[Description],
@@ -110,6 +99,7 @@ class Grammar:
         in_code = [head.token for head in anywhere if head.syntax.dialect.in_code == "call"]
         think = [Token(f"think{i}", (Lit(tag),)) for i, (tag, _) in enumerate(reasoning)]
         stray = [Token("stray", (Lit(tag),)) for _, tag in reasoning[:1]]
+        self._speech_ends = [token.parts for token in stray]
         dropped = [Token(f"marker{i}", (Lit(marker),)) for i, marker in enumerate(markers)]
         opens, ends = answer
         self.answer = searching([Token(f"answered{i}", (Lit(marker),)) for i, marker in enumerate(ends)])
@@ -138,14 +128,16 @@ class Grammar:
         self.span = Prefilter([*tokens, *FENCES, TICKS, BLANK_LINE])
         self.span_end = searching([*FENCES, TICKS, BLANK_LINE])
         self._in_code = in_code
-        in_line = [head.token for head in anywhere if not head.syntax.dialect.may_be_quoted]
-        self.line = Prefilter([*in_line, *QUOTING, *FENCES, Token("line_end", (Lit("\n"),))])
+        self._in_line = [head.token for head in anywhere if not head.syntax.dialect.may_be_quoted]
         openings = sorted({opening for one in armed if (opening := one.result_opening)})
         self._results = [Token(f"invented{i}", (Lit(opening),)) for i, opening in enumerate(openings)]
         self._markers = dropped
+        endings = [(Lit(one),) for one in dict.fromkeys((*TURN_ENDS, *markers, *ends))]
+        self.whole_end = expecting([Token(f"ending{i}", one) for i, one in enumerate(endings)], r"\s*+", end="end")
         # Bounded, as names and keys are what a model writes.
         kept = self._kept
         self.closing_fence = kept(self._closing_fence)
+        self.line = kept(self._line)
         self.arguments = kept(self._arguments)
         self.value = kept(self._value)
         self.sole = kept(self._sole)
@@ -180,20 +172,47 @@ class Grammar:
         name = make.__name__
 
         def kept(*of: *Of) -> Scan:
-            return COMPILED.get_or_make((self._number, name, of), lambda: make(*of), Scan.size)
+            return COMPILED.get_or_make((self._number, name, of), lambda: make(*of), lambda scan: scan.size())
 
         return kept
 
-    def _closing_fence(self, run: str) -> Scan:
+    def _own(self, own: frozenset[str] | None) -> list[Token]:
+        """The heads of calls that special tokens mark, of some dialects."""
+        heads = self.heads.values() if own else ()
+        return [head.token for head in heads if head.syntax.has_tokens and head.syntax.dialect.name in (own or ())]
+
+    def of_tokens(self, own: frozenset[str]) -> Grammar:
+        """The same for those of these dialects alone that special tokens mark."""
+        marked = [head.syntax.dialect for head in self.heads.values() if head.syntax.has_tokens]
+        return compiled(tuple(dict.fromkeys(dialect for dialect in marked if dialect.name in own)))
+
+    def _line(self, run: str, own: frozenset[str]) -> Scan:
+        """The rest of a line of code, which `run` opened, or of one that quotes.
+
+        Indented code may go on with the next line, and quotes no calls in these dialects' special tokens.
+        """
+        tokens = [*self._in_line, *QUOTING, *FENCES]
+        if run.isspace():
+            tokens += [*self._own(own), *(Token(f"more{i}", parts) for i, parts in enumerate(INDENTED))]
+        elif not run:  # amid a line of speech, which may end otherwise
+            tokens += self._markers
+            tokens += [Token(f"line_end{i}", parts) for i, parts in enumerate(self._speech_ends)]
+        return Prefilter([*tokens, Token("line_end", (Lit("\n"),))])
+
+    def _closing_fence(self, run: str, own: frozenset[str] | None) -> Scan:
         """The end of what `run` opened: an element, a comment, or a code block, which as many of the same or more end,
-        alone on a line.
+        alone on a line. A block that has none quotes no calls in the special tokens of these dialects.
         """
         if run[0] == "<":
             end = "-->" if run == COMMENT else f"</{run[1:]}>"
             return searching([*self._in_code, Token("unfence", (Lit(end),))])
         more = Maybe((Chars(run[0], 64),))
         blank = Maybe((Chars(" \\t\\r", 64),))
-        tokens = [*self._in_code, Token("unfence", (Lit(run), more, blank, Lit("\n")), line_start=True)]
+        tokens = [
+            *self._in_code,
+            *self._own(own),
+            Token("unfence", (Lit(run), more, blank, Lit("\n")), line_start=True),
+        ]
         return searching(tokens, [Token("unfence_end", (Lit(run), more), line_start=True)])
 
     def _arguments(self, syntax: CallSyntax, name: str) -> Scan:
@@ -299,17 +318,15 @@ class Grammar:
     def _undecided(self, syntax: CallSyntax) -> Scan:
         """Behind a call that may be quoted: closers that may still come, and what shows that it is not."""
         line_end = [] if syntax.dialect.ends_reply else [Token("decided", (OneOf(("\n", "\\n")),))]
-        calls = [head for head in self.heads.values() if head.syntax.dialect is syntax.dialect]
-        alone = CallSyntax(syntax.dialect, syntax.call)
-        others = [head.token for head in calls if head.attributes or head.syntax != alone]
-        shown = [*others, *self._markers, *self._results]
+        shown = [*self._markers, *self._results]
         decided = [Token(f"decided{i}", token.parts) for i, token in enumerate(shown)]
         closers, following, tail = self._closers(syntax), _next_heads(syntax), syntax.section_tail()
         if tail:  # what belongs to the section may stand on other lines
             closers.append(Token(f"o{len(closers)}", (Space(), *tail)))
             following += [(Space(), *parts) for parts in following]
         heads = [Token(f"next{i}", parts) for i, parts in enumerate(following)]
-        return expecting([*closers, *heads, *line_end, *decided], IN_LINE if line_end else SPACE)
+        tokens = [*closers, *heads, *line_end, *decided, *NO_WORDS]
+        return Following(self.text, ("h",), tokens, IN_LINE if line_end else SPACE)
 
     def _damaged(self, syntax: CallSyntax, name: str) -> Scan:
         """In a call whose JSON broke: its closer with another call right after it, which only then is one."""

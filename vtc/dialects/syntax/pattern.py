@@ -229,7 +229,7 @@ class Scan:
     @cached_property
     def first(self) -> re.Pattern[str]:
         """Finds where a token may begin."""
-        if not (self.firsts and self.lines):
+        if not (self.firsts and self.lines) or "\n" in self.firsts:
             return re.compile(f"[{re.escape(self.firsts)}]" if self.firsts else "")
         # One set of characters first, which is what Python finds fast.
         return re.compile(rf"[{re.escape(self.firsts)}\n](?:(?<!\n)|(?=[{re.escape(self.lines)}])|\Z)")
@@ -248,10 +248,13 @@ def searching(tokens: Sequence[Token], at_end: Sequence[Token] = ()) -> Scan:
     )
 
 
-def expecting(tokens: Sequence[Token], space: str = SPACE) -> Scan:
-    """For a state in which, after white space, one of `tokens` must follow (used with `match`)."""
+def expecting(tokens: Sequence[Token], space: str = SPACE, end: str = "") -> Scan:
+    """For a state in which, after white space, one of `tokens` must follow (used with `match`), or the end of the reply
+    if that has the name `end`.
+    """
     while_open, final = _search(tokens, (), hold=True), _search(tokens, (), hold=False)
-    unnamed = _unnamed(tokens, lambda others: expecting(others, space))
+    final += rf"|(?P<{end}>\Z)" if end else ""
+    unnamed = _unnamed(tokens, lambda others: expecting(others, space, end))
     return Scan(rf"{space}(?:{while_open}|(?P<hold_>\\?\Z))", rf"{space}(?:{final})", unnamed=unnamed)
 
 

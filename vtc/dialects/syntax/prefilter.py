@@ -48,6 +48,10 @@ class _ByBeginning(Scan):
     def unnamed(self) -> Self:
         return type(self)([token for token in self.tokens if not token.named])
 
+    def size(self) -> int:
+        """Measure it without what is made when it is needed, in bytes."""
+        return 0
+
     def _some(self, beginning: str, tokens: Callable[[], list[Token]]) -> Scan:
         """Get the scan for the tokens that begin so, or make and keep it."""
         return COMPILED.get_or_make((self._number, beginning), lambda: self.one_step(tokens()), Scan.size)
@@ -118,6 +122,12 @@ class Prefilter(_ByBeginning):
         return [(token, beginnings(token)) for token in self.tokens]
 
 
+@lru_cache(maxsize=8)
+def white(space: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
+    """What finds white space of a kind, and that up to the end of the text."""
+    return re.compile(space), re.compile(rf"{space}(?P<hold>\\?\Z)")
+
+
 class _Expected:
     """One of the two expressions of what is expected behind white space."""
 
@@ -129,9 +139,10 @@ class _Expected:
         raise NotImplementedError  # what is expected stands at once
 
     def match(self, text: str, at: int = 0, /) -> re.Match[str] | None:
-        if blank := _BLANK.match(text, at):
-            return None if self._final else blank
-        start = _WHITE.match(text, at)
+        white, blank = self._expected.white
+        if held := blank.match(text, at):
+            return None if self._final else held
+        start = white.match(text, at)
         assert start is not None
         return self._expected.find(text, at, start.end(), final=self._final)
 
@@ -142,10 +153,7 @@ class Expected(_ByBeginning):
     finder = _Expected
     one_step = staticmethod(expecting)
     firsts = ""
-
-    def size(self) -> int:
-        """Measure it without what is made when it is needed, in bytes."""
-        return 0
+    white = white(SPACE)
 
     def find(self, text: str, at: int, start: int, *, final: bool) -> re.Match[str] | None:
         """Find the token that begins at `start`, with the white space before it."""
@@ -157,8 +165,12 @@ class Expected(_ByBeginning):
 class Following(Expected):
     """Expects what a prefilter finds, of some `kinds`, or else one of other tokens."""
 
-    def __init__(self, prefilter: Prefilter, kinds: Collection[str], others: Sequence[Token]) -> None:
+    def __init__(
+        self, prefilter: Prefilter, kinds: Collection[str], others: Sequence[Token], space: str = SPACE
+    ) -> None:
         super().__init__([*(token for token in prefilter.tokens if _kind(token.name) in kinds), *others])
+        self.white = white(space)
+        self._space = space
         self._prefilter = prefilter
         self._kinds = kinds
         self._others = others
@@ -166,7 +178,7 @@ class Following(Expected):
 
     @cached_property
     def unnamed(self) -> Following:
-        return Following(self._prefilter.unnamed, self._kinds, self._others)
+        return Following(self._prefilter.unnamed, self._kinds, self._others, self._space)
 
     def find(self, text: str, at: int, start: int, *, final: bool) -> re.Match[str] | None:
         """Find the token that begins at `start`."""
@@ -177,10 +189,6 @@ class Following(Expected):
 
 def _kind(token: str) -> str:
     return token.rstrip("0123456789")
-
-
-_WHITE = re.compile(SPACE)
-_BLANK = re.compile(rf"{SPACE}(?P<hold>\\?\Z)")
 
 
 @lru_cache(maxsize=64)

@@ -1,0 +1,132 @@
+"""Where a call stands, and what it is then: the cases of `tests/cases/lines.yaml`, whole and in several cuts."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from tests.apis import chat
+from tests.dialects.material import CASES
+from tests.exchanges import fed, opened
+from vtc.exchange import Exchange
+
+FILE = yaml.safe_load((CASES / "lines.yaml").read_text("utf-8"))
+TOOLS = [chat.tool("bash", command="string"), chat.tool("read_file", path="string"), chat.tool("now", ())]
+SIZES = (1, 3, 7, 40)
+"""Characters of a text in each frame of a stream."""
+
+
+class Case(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """One reply, and the commands that are carried out."""
+
+    text: str
+    calls: list[str]
+    model: str = "some-model"
+    refusal: str = ""
+    content: str | None = None
+
+    @property
+    def written(self) -> str:
+        return filled(self.text)
+
+
+class Echo(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """A reply after a result, and the commands that are carried out."""
+
+    result: str
+    text: str
+    calls: list[str]
+    user: str = "Go on."
+    before: list[str] = []
+    said: str = ""
+    after: list[str] = []
+    model: str = "some-model"
+    refusal: str = ""
+    content: str | None = None
+    settings: dict[str, str] = {}
+
+    @property
+    def messages(self) -> list[Any]:
+        """The conversation."""
+
+        def called(name: str, id_: str, **arguments: str) -> Any:
+            function = {"name": name, "arguments": json.dumps(arguments)}
+            return {"id": id_, "type": "function", "function": function}
+
+        def commands(of: list[str], id_: str) -> list[Any]:
+            entries = [called("bash", f"{id_}{place}", command=command) for place, command in enumerate(of)]
+            results = [{"role": "tool", "tool_call_id": entry["id"], "content": "done"} for entry in entries]
+            return [{"role": "assistant", "content": None, "tool_calls": entries}, *results] if of else []
+
+        return [
+            {"role": "user", "content": filled(self.user)},
+            *commands(self.before, "b"),
+            {"role": "assistant", "content": filled(self.said), "tool_calls": [called("read_file", "r", path="a")]},
+            {"role": "tool", "tool_call_id": "r", "content": filled(self.result)},
+            *commands(self.after, "a"),
+        ]
+
+
+def filled(text: str) -> str:
+    """A text with calls in the places of `{FORM command}`."""
+    return re.sub(r"\{(\w) ([^{}]+)\}", lambda found: FILE["forms"][found[1]].replace("%s", found[2]), text)
+
+
+def said(exchange: Exchange, body: bytes) -> tuple[str, list[str], list[str]]:
+    """What a client reads: the text, its commands, and why others are none."""
+    read = chat.read(body)
+    commands = [arguments.get("command", name) for name, arguments in read.calls]
+    return read.content, commands, [one["reason"] for one in exchange.report.refusals]
+
+
+def whole(text: str, **fields: Any) -> tuple[str, list[str], list[str]]:
+    exchange = opened(tools=TOOLS, **fields)
+    return said(exchange, exchange.whole(chat.encoded(chat.completion(text))))
+
+
+def streamed(pieces: Iterable[str], **fields: Any) -> tuple[str, list[str], list[str]]:
+    exchange = opened(tools=TOOLS, **fields)
+    return said(exchange, fed(exchange.stream(), *chat.streamed(*pieces)))
+
+
+CHOSEN = [
+    pytest.param(case, id=json.dumps([case.model, case.text])[:90])
+    for case in msgspec.convert(FILE["cases"], list[Case])
+]
+
+
+@pytest.mark.parametrize("case", CHOSEN)
+def test_a_call_is_carried_out_or_an_example_by_where_it_stands(case: Case) -> None:
+    text = case.written
+    content, commands, refusals = found = whole(text, model=case.model)
+    assert commands == case.calls, refusals
+    assert case.content is None or content == case.content
+    assert case.calls or content.strip() == text.strip()  # an example stays as it was written
+    assert case.refusal in " ".join(refusals)
+    for size in SIZES:
+        cut = (text[at : at + size] for at in range(0, len(text), size))
+        assert streamed(cut, model=case.model) == found, size
+
+
+ECHOES = [
+    pytest.param(case, id=json.dumps([case.model, case.result, case.text])[:90])
+    for case in msgspec.convert(FILE["echoes"], list[Echo])
+]
+
+
+@pytest.mark.parametrize("case", ECHOES)
+def test_a_call_that_stands_in_a_result_is_no_call(case: Echo) -> None:
+    text = filled(case.text)
+    fields: dict[str, Any] = {"model": case.model, "messages": case.messages, "settings": case.settings}
+    content, commands, refusals = found = whole(text, **fields)
+    assert commands == case.calls, refusals
+    assert case.content is None or content == filled(case.content)
+    assert case.refusal in " ".join(refusals)
+    assert streamed(text, **fields) == found
+    assert streamed([text], **fields) == found

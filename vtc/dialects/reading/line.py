@@ -1,0 +1,46 @@
+"""The line that a call begins on: what stands there beside it says whether it is quoted.
+
+I run <tool_call>…</tool_call> now.      words on both sides: an example, if it is written in one line
+"<tool_call>…</tool_call>"               quotation marks directly around it
+docs/a.md:12: <tool_call>…</tool_call>   a line of a file
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from vtc.dialects.reading.cursor import CONTEXT, WHITE
+
+MARKS = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "„": "“", "「": "」", "『": "』"}
+"""Quotation marks, and those that end what they begin."""
+_BEGINS_LINE = "-+#|>:→[]TZ0123456789"
+"""All that the beginning of a line of a file is made of, white space and the point of a fraction aside."""
+ENDINGS = (*WHITE, *_BEGINS_LINE, *MARKS, *(f"{digit}{point}" for digit in range(10) for point in ".,"))
+"""What may stand before a call and quote it: a text that ends so must be read, and so must the one after it."""
+
+_DATE, _TIME = r"\d{4}-\d\d-\d\d", r"\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d{1,9})?(?:Z|[ ]?[-+]\d\d:?\d\d)?"
+_STAMP = rf"\[?(?:{_DATE}(?:[T \t]{{1,4}}{_TIME})?|{_TIME})\]?"
+_BEGINNING = rf"(?:[-+#|>]++|\d{{1,9}}[ \t]{{0,8}}[:|→]|\d{{1,9}}\t|{_STAMP})[ \t]*+"
+_OF_FILE = re.compile(rf"(?:^|\n)[ \t]*+(?:{_BEGINNING})+\Z|\S:\d{{1,9}}:(?:\d{{1,9}}:)?[ \t]*+\Z")
+
+
+class Place(NamedTuple):
+    """Where a call begins."""
+
+    in_line: bool = False
+    """Text stands before it, on the same line."""
+    follows_call: bool = False
+    """A call was made on this line, so this is no example either."""
+    mark: str = ""
+    """What would end the quotation that begins directly before it; empty if none does."""
+    of_file: bool = False
+    """Nothing stands before it on the line but what lines of files, logs and diffs begin with."""
+
+
+def place(text: str, at: int, *, in_line: bool, follows_call: bool) -> Place:
+    """Tell where a call begins, by the text before `at`."""
+    before = text[max(0, at - CONTEXT) : at]
+    if not in_line:
+        return Place()
+    return Place(True, follows_call, MARKS.get(before[-1:], ""), _OF_FILE.search(before) is not None)
