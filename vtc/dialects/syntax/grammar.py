@@ -11,8 +11,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Literal
 
 from vtc.dialects.bounded_cache import COMPILED
 from vtc.dialects.syntax.description import SYNONYMS, Description
@@ -21,11 +19,10 @@ from vtc.dialects.syntax.ends import END_OF_LINE, NO_QUOTE, NOTHING
 from vtc.dialects.syntax.forms import (
     CODE_BLOCK,
     CallSyntax,
-    call_syntaxes,
     closers,
     closing_itself,
-    variants,
 )
+from vtc.dialects.syntax.heads import next_heads, openings
 from vtc.dialects.syntax.markup import QUOTES, literal, loosened, trimmed
 from vtc.dialects.syntax.openings import ENCODED_TWICE, opening_of_json
 from vtc.dialects.syntax.parts import SPACE, Chars, Group, Lit, Maybe, OneOf, Part, Space
@@ -52,8 +49,6 @@ AROUND_END = (Lit("</"), OneOf(SYNONYMS), Lit(">"), Space())
 type Answer = tuple[tuple[str, ...], tuple[str, ...]]
 """The markers that open an answer, and those that end it: what stands between them is text, whatever it looks like."""
 NO_ANSWER: Answer = ((), ())
-type Opening = Literal["body", "attributes", "closed"]
-"""What follows a head: a body, parameters as attributes, or nothing, as its tag closes itself."""
 type Tags = tuple[tuple[str, str], ...]
 """Pairs of an opening and a closing tag of reasoning; a prompt that ends inside of it opened the first."""
 
@@ -89,7 +84,7 @@ class Grammar:
         self.heads: dict[str, Head] = {}
         # Those whose tags are the names of tools come last: a tool may be named like another dialect's tag.
         for dialect in sorted(dialects, key=lambda one: one.names == "declared"):
-            for syntax, parts, kind in _openings(dialect):
+            for syntax, parts, kind in openings(dialect):
                 token = Token(f"h{len(self.heads)}", parts, line_start=syntax.whole_line and kind != "attributes")
                 self.heads[token.name] = Head(syntax, token, kind == "attributes", kind == "closed")
         prompted = self._prompted()
@@ -129,8 +124,8 @@ class Grammar:
         self.span_end = searching([*FENCES, TICKS, BLANK_LINE])
         self._in_code = in_code
         self._in_line = [head.token for head in anywhere if not head.syntax.dialect.may_be_quoted]
-        openings = sorted({opening for one in armed if (opening := one.result_opening)})
-        self._results = [Token(f"invented{i}", (Lit(opening),)) for i, opening in enumerate(openings)]
+        results = sorted({opening for one in armed if (opening := one.result_opening)})
+        self._results = [Token(f"invented{i}", (Lit(opening),)) for i, opening in enumerate(results)]
         self._markers = dropped
         endings = [(Lit(one),) for one in dict.fromkeys((*TURN_ENDS, *markers, *ends))]
         self.whole_end = expecting([Token(f"ending{i}", one) for i, one in enumerate(endings)], r"\s*+", end="end")
@@ -303,7 +298,7 @@ class Grammar:
         """Behind a call: closers that may still come, and in a section its next call."""
         tokens = [*self._closers(syntax), *([] if syntax.whole_reply else self._results)]
         if syntax.dialect.section_required or syntax.whole_reply:  # elsewhere it begins like any call
-            heads = _next_heads(syntax)
+            heads = next_heads(syntax)
             closed = map(closing_itself, heads) if syntax.body == "params" else ()
             tokens += [Token(f"empty{i}", parts) for i, parts in enumerate(closed) if parts]
             tokens += [Token(f"next{i}", parts) for i, parts in enumerate(heads)]
@@ -320,7 +315,7 @@ class Grammar:
         line_end = [] if syntax.dialect.ends_reply else [Token("decided", (OneOf(("\n", "\\n")),))]
         shown = [*self._markers, *self._results]
         decided = [Token(f"decided{i}", token.parts) for i, token in enumerate(shown)]
-        closers, following, tail = self._closers(syntax), _next_heads(syntax), syntax.section_tail()
+        closers, following, tail = self._closers(syntax), next_heads(syntax), syntax.section_tail()
         if tail:  # what belongs to the section may stand on other lines
             closers.append(Token(f"o{len(closers)}", (Space(), *tail)))
             following += [(Space(), *parts) for parts in following]
@@ -348,17 +343,6 @@ class Grammar:
         return searching([Token("closer", tail)] if tail else [])
 
 
-def _next_heads(syntax: CallSyntax) -> list[tuple[Part, ...]]:
-    """List how the next call begins, in a section or where calls follow one another."""
-    each = heads = variants(CallSyntax(syntax.dialect, syntax.call))
-    comma = syntax.dialect.separator.strip()
-    if comma:
-        heads = [(Lit(comma), Space(), *parts) for parts in heads] + heads
-    if syntax.lists_calls:  # each in a list of its own
-        heads = heads + [(Lit("]"), Space(), Lit("["), Space(), *parts) for parts in each]
-    return [parts for parts in heads if isinstance(parts[0], Lit) or not comma]
-
-
 def _missing_tail(written: tuple[Part, ...], loose: tuple[Part, ...]) -> list[Token]:
     """The closers of a call where all may be missing. They match anywhere, so they come after all other tokens."""
     return [Token("tail1", loose)] if loose != written else []
@@ -369,21 +353,6 @@ def _param_tokens(syntax: CallSyntax, between: tuple[Part, ...] = ()) -> tuple[l
     tokens = [Token(f"p{i}", (*between, *parts)) for i, parts in enumerate(syntax.param_heads())]
     own = len(syntax.dialect.params)
     return sorted(tokens[:own], key=lambda token: -len(token.parts)), tokens[own:]
-
-
-@lru_cache(maxsize=1024)
-def _openings(dialect: Description) -> list[tuple[CallSyntax, tuple[Part, ...], Opening]]:
-    """The ways a call of a dialect may begin."""
-    found: list[tuple[CallSyntax, tuple[Part, ...], Opening]] = []
-    for syntax in call_syntaxes(dialect):
-        heads = variants(syntax)
-        if syntax.body == "params":  # a name may hold a slash, too
-            found += [(syntax, closed, "closed") for parts in heads if (closed := closing_itself(parts))]
-        found += [(syntax, parts, "body") for parts in heads]
-        if tag := syntax.attribute_head():
-            found.append((syntax, tag, "attributes"))
-    # A head that ends in the name is the beginning of others: <tool_call>bash, <tool_call>bash>{
-    return sorted(found, key=lambda one: one[0].body == "params" and isinstance(one[1][-1], Chars | Group))
 
 
 ATTRIBUTES_END = searching(

@@ -1,0 +1,39 @@
+"""The heads of calls, all that stands before their arguments: how a call may begin, the first one and the next."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Literal
+
+from vtc.dialects.syntax.description import Description
+from vtc.dialects.syntax.forms import CallSyntax, call_syntaxes, closing_itself, variants
+from vtc.dialects.syntax.parts import Chars, Group, Lit, Part, Space
+
+type Opening = Literal["body", "attributes", "closed"]
+"""What follows a head: a body, parameters as attributes, or nothing, as its tag closes itself."""
+
+
+@lru_cache(maxsize=1024)
+def openings(dialect: Description) -> list[tuple[CallSyntax, tuple[Part, ...], Opening]]:
+    """The ways a call of a dialect may begin."""
+    found: list[tuple[CallSyntax, tuple[Part, ...], Opening]] = []
+    for syntax in call_syntaxes(dialect):
+        heads = variants(syntax)
+        if syntax.body == "params":  # a name may hold a slash, too
+            found += [(syntax, closed, "closed") for parts in heads if (closed := closing_itself(parts))]
+        found += [(syntax, parts, "body") for parts in heads]
+        if tag := syntax.attribute_head():
+            found.append((syntax, tag, "attributes"))
+    # A head that ends in the name is the beginning of others: <tool_call>bash, <tool_call>bash>{
+    return sorted(found, key=lambda one: one[0].body == "params" and isinstance(one[1][-1], Chars | Group))
+
+
+def next_heads(syntax: CallSyntax) -> list[tuple[Part, ...]]:
+    """List how the next call begins, in a section or where calls follow one another."""
+    each = heads = variants(CallSyntax(syntax.dialect, syntax.call))
+    comma = syntax.dialect.separator.strip()
+    if comma:
+        heads = [(Lit(comma), Space(), *parts) for parts in heads] + heads
+    if syntax.lists_calls:  # each in a list of its own
+        heads = heads + [(Lit("]"), Space(), Lit("["), Space(), *parts) for parts in each]
+    return [parts for parts in heads if isinstance(parts[0], Lit) or not comma]
