@@ -74,7 +74,9 @@ def test_fragments_of_markup_by_the_thousand(head: str) -> None:
         found = chat.read(fed(streamed.stream(), *frames))
         assert found == chat.read(whole.body(chat.encoded(chat.completion(text)))), fragment
         assert streamed.report.failures == whole.report.failures == [], fragment
-        assert found.calls or found.content == text, fragment
+        # The special tokens of a call of which no more is there are left out, and told.
+        told = fragment == "[TOOL_CALLS]" and found.content == head.strip() and streamed.report.refusals
+        assert found.calls or found.content == text or told, fragment
 
 
 def steps(work: Callable[[], object]) -> int:

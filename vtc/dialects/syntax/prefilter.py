@@ -119,7 +119,8 @@ class Prefilter(_ByBeginning):
 
     @cached_property
     def _own(self) -> list[tuple[Token, list[Beginning]]]:
-        return [(token, beginnings(token)) for token in self.tokens]
+        # A head of which a lenient reading leaves no markup to begin with is not looked for.
+        return [(token, [one for one in beginnings(token) if one[0]]) for token in self.tokens]
 
 
 @lru_cache(maxsize=8)
