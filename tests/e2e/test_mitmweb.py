@@ -43,7 +43,7 @@ REPLIES = {
     "again": chat.said(CALL),
 }
 COMMENTS = {
-    "rewritten": "vtc: read, qwen3-coder -> tool_calls, 3 tools -> qwen3-coder prompt",
+    "rewritten": "read, qwen3-coder -> tool_calls, 3 tools -> qwen3-coder prompt",
     "repaired": "1 repaired (missing-closer)",
     "refused": "1 left as text (no tool 'sh.rm' is offered",
 }
@@ -152,6 +152,7 @@ async def mitmweb(browser: tuple[Browser, str, httpx.AsyncClient]) -> AsyncItera
     """A page of its own for each test."""
     program, url, client = browser
     context = await program.new_context(viewport={"width": 1500, "height": 950})
+    context.set_default_timeout(PATIENCE * 1000)
     page = await context.new_page()
     await page.goto(url)
     yield Mitmweb(page, client)
