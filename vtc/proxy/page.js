@@ -64,7 +64,7 @@ function told(connected) {
 }
 
 // A choice of model or client is shown at once; the keyboard stays where it is.
-document.getElementById("choices")?.querySelector("button").setAttribute("hidden", "");
+document.documentElement.classList.add("scripted");
 document.addEventListener("change", (event) => {
   const form = event.target.closest("#choices");
   if (!form) return;
