@@ -27,6 +27,7 @@ from click.testing import CliRunner
 
 from tests.apis import chat
 from tests.e2e.conftest import PATH, PATIENCE
+from tests.e2e.test_load import told
 from tests.e2e.upstream import JSON, Reply, Seen, serving
 from vtc.cli import main
 
@@ -179,7 +180,9 @@ AT_ONCE = 24
 
 
 @pytest.mark.load
-async def test_one_of_three_workers_is_killed_under_load(confdir: Path, tmp_path: Path) -> None:
+async def test_one_of_three_workers_is_killed_under_load(
+    confdir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Each conversation asks one turn after the other. After a third of all, a worker is killed."""
     served: dict[int, list[int]] = {number: [] for number in range(AT_ONCE)}
     before: list[float] = []
@@ -223,10 +226,11 @@ async def test_one_of_three_workers_is_killed_under_load(confdir: Path, tmp_path
     moved = [ports for ports in served.values() if gone in ports]
     assert stayed == others
     assert all(len({*ports}) == 2 for ports in moved)  # to one other worker, and there they stayed
-    print(  # noqa: T201
-        f"\n{AT_ONCE} conversations of {TURNS} turns, three workers, one killed: {len(failed)} requests failed "
-        f"{dict(Counter(failed))}\n{len(stayed)} stayed, {len(moved)} of the killed worker moved once\n"
-        + "\n".join(f"{name}: {_times(times)}" for name, times in (("before", before), ("after", after)))
+    told(
+        capsys,
+        f"{AT_ONCE} conversations of {TURNS} turns, three workers, one killed: {dict(Counter(failed))} failed once, "
+        f"{len(stayed)} conversations stayed, {len(moved)} of the killed worker moved once\n"
+        + "\n".join(f"{name}: {_times(times)}" for name, times in (("before", before), ("after", after))),
     )
 
 
