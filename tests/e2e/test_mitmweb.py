@@ -101,12 +101,24 @@ class Exchanges:
         return self.page.locator("#outcomes a", has_text=word)
 
 
+RELEASED = asyncio.Event()
+"""Until then the reply "slow" does not end."""
+
+
+async def slow() -> AsyncIterator[bytes]:
+    yield chat.ROLE + chat.said("I look.\n")[0]
+    await RELEASED.wait()
+    yield b"".join([*chat.said(CALL), chat.STOP, chat.DONE])
+
+
 def answer(seen: Seen) -> Reply:
     """The reply that the request asks for; none to the question for models, by which `vtc run` knows its server."""
     if seen.method == "GET":
         return Reply([b"{}"], JSON, status=404)
     if not seen.json:  # `vtc run` asks which APIs are spoken
         return Reply([b"{}"], JSON, 400, framing="length")
+    if seen.json["user"] == "slow":
+        return Reply(slow())
     return Reply([chat.ROLE, *REPLIES[seen.json["user"]], chat.STOP, chat.DONE])
 
 
@@ -325,8 +337,24 @@ async def test_an_exchange_is_shown_side_by_side_and_leads_to_its_flow(exchanges
     await expect(Mitmweb(page, exchanges.client).pane).to_contain_text("What VTC did")
 
 
+async def test_an_exchange_under_way_is_shown_to_its_end(exchanges: Exchanges) -> None:
+    page = exchanges.page
+    asking = asyncio.create_task(ask(exchanges.client, "slow"))
+    await expect(exchanges.rows.first.locator(".badge")).to_have_text("…under way")
+    async with page.expect_websocket() as listening:
+        await exchanges.rows.first.locator(".happened a").click()
+    await expect(page.locator("h1")).to_contain_text("under way")
+    socket = await listening.value
+    async with socket.expect_event("close"):  # there is nothing more to hear
+        RELEASED.set()
+        await asking
+    await expect(page.locator("h1")).to_contain_text("rewritten")
+    await expect(page.locator("td.went.changed", has_text="-> read")).to_have_count(1)
+
+
 async def test_exchanges_are_chosen_with_the_keyboard(exchanges: Exchanges) -> None:
     page = exchanges.page
+    assert page.url.endswith("/vtc")  # without the token that it was opened with
     await ask(exchanges.client, "again", model="other-model")
     select = page.locator("select[name=model]")
     await expect(select.locator("option")).to_contain_text(["all", "lab-model", "other-model"])

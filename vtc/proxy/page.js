@@ -63,6 +63,13 @@ function told(connected) {
   if (feed) feed.hidden = connected;
 }
 
+// The cookie that came with the token is enough; the address may be shared, or stand in a picture.
+const address = new URL(location.href);
+if (address.searchParams.has("token")) {
+  address.searchParams.delete("token");
+  history.replaceState(null, "", address);
+}
+
 // A choice of model or client is shown at once; the keyboard stays where it is.
 document.documentElement.classList.add("scripted");
 document.addEventListener("change", (event) => {
