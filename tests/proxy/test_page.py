@@ -80,7 +80,9 @@ def test_an_address_chooses_by_outcome_model_and_client() -> None:
     ):
         shown = overview(made, plain, broken, **query)
         assert re.findall(r'<a href="/vtc/([0-9a-f-]+)">', shown) == [flow.id]
-        assert "exchanges: 1\n" in shown  # of the picture
+        (told,) = re.findall('aria-label="exchanges over time: (.*)"', shown)
+        assert told.startswith("1 ")  # the picture is of these
+        assert "," not in told
     assert 'href="/vtc?outcome=unchanged&amp;model=a%26b"' in overview(made, plain, model="a&b")
     assert "no exchange is like that" in overview(made, outcome="denied")
     assert 'aria-current="true"><span class="sign" aria-hidden="true">⊘</span>denied <b>0</b>' in overview(

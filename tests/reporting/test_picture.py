@@ -19,10 +19,10 @@ def test_without_exchanges_there_is_nothing() -> None:
 
 def test_one_exchange_is_one_bar() -> None:
     found = drawn(Sample(100.0, "good", made=2, seconds=0.004))
-    assert [*found] == ["exchanges", "calls", "time"]  # no prompt before it, of which something might be kept
+    assert [*found] == ["exchanges", "calls", "time in VTC"]  # no prompt before it, of which something might be kept
     (bar,) = found["exchanges"].bars
     assert bar.parts == (("good", 0, HEIGHT),)
-    assert (found["calls"].sums["good"], found["time"].sums["quiet"]) == (2, 4)
+    assert (found["calls"].sums["good"], found["time in VTC"].sums["quiet"]) == (2, 4)
 
 
 def test_bars_are_as_high_as_what_they_stand_for() -> None:
@@ -36,7 +36,7 @@ def test_bars_are_as_high_as_what_they_stand_for() -> None:
 
 
 def test_what_prompts_kept_is_a_share() -> None:
-    bars = drawn(Sample(0, "good", kept=75, lost=25), Sample(9, "good"), Sample(48, "good", kept=1))["prompt"].bars
+    bars = drawn(Sample(0, "good", kept=75, lost=25), Sample(9, "good"), Sample(48, "good", kept=1))["prompts"].bars
     assert [[part.height for part in bar.parts] for bar in bars] == [[48, 16], [64]]
 
 
@@ -47,7 +47,7 @@ def test_calls_are_parted_by_what_became_of_them() -> None:
 
 def test_time_is_the_median() -> None:
     chart = drawn(*(Sample(0, "good", seconds=one) for one in (0.002, 0.5, 0.001)), Sample(1, "good", seconds=0.003))
-    assert (chart["time"].top, chart["time"].sums["quiet"]) == (3, 2.5)
+    assert (chart["time in VTC"].top, chart["time in VTC"].sums["quiet"]) == (3, 2.5)
 
 
 SAMPLES = st.builds(

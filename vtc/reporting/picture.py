@@ -78,8 +78,8 @@ def charts(samples: Sequence[Sample]) -> list[Chart]:
     every = (
         _chart("exchanges", spans, lambda found: Counter(one.tone for one in found)),
         _chart("calls", spans, _calls),
-        _chart("prompt", spans, _prompt, share=True),
-        _chart("time", spans, _time),
+        _chart("prompts", spans, _prompt, share=True),
+        _chart("time in VTC", spans, _time),
     )
     return [one for one in every if one.bars]
 
