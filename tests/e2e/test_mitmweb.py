@@ -236,6 +236,7 @@ async def test_the_list_shows_what_was_done_and_is_searched(mitmweb: Mitmweb) ->
 
 async def test_a_reply_is_shown_as_what_it_says(mitmweb: Mitmweb) -> None:
     await mitmweb.open("rewritten")
+    await expect(mitmweb.page.locator("th.col-time")).to_be_in_viewport(ratio=1)  # beside the comment
     text = await mitmweb.tab("Response")
     before, after = text.split("[assistant, as the model wrote it]")[1].split("[assistant, as the client received it]")
     assert '(thought: "The file must be read first.", 28 characters)' in before
