@@ -179,7 +179,8 @@ class Following(Expected):
 
     @cached_property
     def unnamed(self) -> Following:
-        return Following(self._prefilter.unnamed, self._kinds, self._others, self._space)
+        others = [token for token in self._others if not token.named]
+        return Following(self._prefilter.unnamed, self._kinds, others, self._space)
 
     def find(self, text: str, at: int, start: int, *, final: bool) -> re.Match[str] | None:
         """Find the token that begins at `start`."""
