@@ -15,7 +15,9 @@ CALL = '<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_ca
 
 def test_openers_that_text_follows_are_text_though_closers_stand_before_them() -> None:
     """They may be those of a call that broke."""
-    text = "Look.\n</steptml:invoke><｜tool_call_end｜><｜tool_calls_begin｜>\n<｜tool_call_begin｜>function<｜tool_sep｜>"
+    text = (
+        "Look.\n</steptml:invoke><｜tool_call_end｜><｜tool_calls_begin｜>\n<｜tool_call_begin｜>function<｜tool_sep｜>"
+    )
     reader = Reader(compiled((DIALECTS["step-3"],)), TOOLS["agent"])
     assert content([*reader.feed(text), *reader.finish()]) == text
 
