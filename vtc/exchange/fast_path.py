@@ -144,7 +144,7 @@ class FastPath:
         """Let frames leave, except those that wait since their text ends in white space."""
         if not (self._rule.endings and (text := found["text"]).endswith(_ENDINGS)):
             return self._left(data, begun)
-        if text.endswith(_LINE_BEGINNING):
+        if self._told or text.endswith(_LINE_BEGINNING):
             return None
         return self._left(data, begun, self._waiting(data, found.start("frame"), text))
 
@@ -160,6 +160,8 @@ class FastPath:
     def _passed(self, data: bytes, texts: Sequence[bytes]) -> list[bytes] | None:
         """Let frames leave, with these texts; None if they must be read after all."""
         if self._told:
+            if self._rule.endings and any([text.endswith(_WHITE_ENDINGS) for text in texts]):
+                return None  # the encoder parts white space from the text before it
             written = self._told.write(texts)
             if written is None:
                 return None
