@@ -162,6 +162,12 @@ def untold(one: Any) -> list[object]:
     return []
 
 
+@pytest.fixture(autouse=True)
+def unlogged(caplog: pytest.LogCaptureFixture) -> None:
+    """Have pytest keep no lines of the log, in which names of tools stand."""
+    caplog.set_level("CRITICAL", "vtc")
+
+
 def left() -> list[str]:
     """Find the texts that hold the word; `gc.get_referrers` gives their holders."""
     gc.unfreeze()  # by an addon that ran before: of frozen objects the collector tells nothing
