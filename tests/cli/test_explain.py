@@ -36,7 +36,7 @@ def test_a_host_may_be_given_as_the_url_that_it_is_of(host: str) -> None:
 def test_explain_of_what_is_no_host(host: str) -> None:
     result = run("explain", "--host", host)
     assert (result.exit_code, result.exception.__class__) == (2, SystemExit)
-    assert f"{host}: no URL such as http://127.0.0.1:8000" in result.output
+    assert f"{host}: no port from 1 to 65535" in result.output
 
 
 def test_explain_where_nothing_matches() -> None:
@@ -116,7 +116,7 @@ def test_explain_with_options(tmp_path: Path) -> None:
     path.write_text(json.dumps(chat.request()))
     result = run("explain", "--request", str(path), "--tools", "prompt", "--dialect", "hermes", "--client", "opencode")
     assert "conversation and tools written as hermes" in result.output
-    assert "client opencode: forced by an option" in result.output
+    assert "client opencode: named by the option vtc_client" in result.output
 
 
 def test_explain_a_saved_flow_that_is_no_request(tmp_path: Path) -> None:
