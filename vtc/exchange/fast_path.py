@@ -160,7 +160,7 @@ class FastPath:
     def _passed(self, data: bytes, texts: Sequence[bytes]) -> list[bytes] | None:
         """Let frames leave, with these texts; None if they must be read after all."""
         if self._told:
-            if self._rule.endings and any([text.endswith(_WHITE_ENDINGS) for text in texts]):
+            if self._rule.endings and any(text.endswith(_WHITE_ENDINGS) for text in texts):
                 return None  # the encoder parts white space from the text before it
             written = self._told.write(texts)
             if written is None:
