@@ -19,7 +19,7 @@ from typing import Literal, NamedTuple
 from msgspec.structs import replace
 
 from vtc.apis import asking
-from vtc.apis.base import Decoded, Decoder, Request
+from vtc.apis.base import Api, Decoded, Decoder, Request
 from vtc.apis.content import without_billing
 from vtc.apis.media import note
 from vtc.events import Asked, CallDelta, Media, Message, Opaque, Start, Tool, ToolCall
@@ -99,8 +99,8 @@ def read(
         choice=names.out(choice) if choice not in ("auto", "none", "required") else choice if tools else "auto",
         parallel=request.parallel,
         limits=asking.limits(fields, request.LIMITS),
-        effort=asking.effort(fields),
-        answer=asking.answer(fields),
+        effort=request.effort,
+        answer=request.answer,
         left_out=(
             *(key for key in fields if key not in request.CARRIED and not _is_nothing(fields[key])),
             *(["more than one choice"] if request.several else []),
@@ -241,6 +241,24 @@ def _numbered(messages: Iterable[Message]) -> Iterator[Message]:
             yield replace(message, call_id=found[1].id, name=found[1].name)
         else:
             yield replace(message, call_id=taken.get(message.call_id or "", message.call_id))
+
+
+def path(request: Request, client: Api, server: Api, came: str, model: str, *, stream: bool, at: str = "") -> str:
+    """Write the path that a request goes to at the server; `came` if that is the same.
+
+    `model` and `stream` are what the server is asked for; `at` is where it has its API, if not at the usual place.
+    """
+    crosses, was = client is not server, client.route(request.model, stream=request.stream)
+    if not crosses and was == server.route(model, stream=stream):
+        return came
+    asked, _, query = came.partition("?")
+    asked = asked.rstrip("/")
+    gone, own = tuple(client.private) if crosses else (), was.partition("?")[2].split("&")
+    kept = [one for one in query.split("&") if one and one not in own and not one.startswith(gone)]
+    goes = server.route(model, stream=stream, at=at if crosses else client.before(asked))
+    goes, _, query = (f"{client.base(asked)}{goes}" if crosses and not at else goes).partition("?")
+    query = "&".join(one for one in (query, *kept) if one)
+    return f"{goes}?{query}" if query else goes
 
 
 def in_order(messages: Sequence[Message], system: System = "folded") -> tuple[Message, ...]:

@@ -63,7 +63,7 @@ def spoken(upstream: str) -> tuple[str, ...]:
     """
     if urlsplit(upstream).scheme == "https":
         return ()  # it would want a key
-    found = tuple(api.name for api in APIS if _is_spoken(f"{upstream}{api.version}{api.path}"))
+    found = tuple(api.name for api in APIS if _is_spoken(upstream + api.route("any", stream=False)))
     return () if len(found) == len(APIS) else found
 
 

@@ -147,10 +147,14 @@ def crossed(
         asked = crossing.limited(asked, without.limit)
     if without.images:
         asked = replace(asked, messages=tuple(map(crossing.without_media, asked.messages)))
-    model = model or asked.model.removesuffix("[1m]")  # by which Claude Code asks for a longer context
-    fields = server.ask(replace(asked, model=model, stream=asked.stream and not plan.unstreamed))
+    fields = server.ask(replace(asked, model=model_of(request, model), stream=asked.stream and not plan.unstreamed))
     kept = {key: value for key, value in fields.items() if key not in plan.drop}
     return changed(kept, plan.drop, plan.set), asked.left_out
+
+
+def model_of(request: Request, model: str) -> str:
+    """Tell which model a server of another API is asked for: `model`, or that of the request."""
+    return model or request.model.removesuffix("[1m]")  # by which Claude Code asks for a longer context
 
 
 def _structured(

@@ -21,4 +21,7 @@ API = Api(
     asking.ask,
     asking.error,
     call_ids="toolu_",
+    key="x-api-key",
+    headers={"anthropic-version": "2023-06-01"},
+    private=("anthropic-", "beta="),
 )

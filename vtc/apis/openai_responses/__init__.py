@@ -20,4 +20,5 @@ API = Api(
     answer,
     asking.ask,
     asking.error,
+    private=("openai-",),
 )
