@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.apis import chat
-from tests.apis.named_events import Json, StreamError, frame, number
+from tests.apis.named_events import Json, StreamError, number
 
 MODEL = chat.MODEL
 PATH = f"/v1beta/models/{MODEL}:generateContent"
@@ -87,7 +87,9 @@ def check_request(body: Json) -> None:
         results = [part["functionResponse"]["name"] for part in parts if "functionResponse" in part]
         # "Please ensure that the number of function response parts is equal to the number of function call parts".
         assert sorted(results) == sorted(waiting), f"{results} answer {waiting}"
-        assert all(isinstance(part["functionResponse"]["response"], dict) for part in parts if "functionResponse" in part)
+        assert all(
+            isinstance(part["functionResponse"]["response"], dict) for part in parts if "functionResponse" in part
+        )
         made = [part["functionCall"] for part in parts if "functionCall" in part]
         assert not made or role == "model"
         assert all(isinstance(one["args"], dict) for one in made)
@@ -112,12 +114,12 @@ def thought(text: str) -> Json:
 def said(*pieces: str) -> list[bytes]:
     """A chunk for each piece of text; each counts the tokens so far."""
     counts = [{**COUNTS, "candidatesTokenCount": at, "totalTokenCount": 3 + at} for at, _ in enumerate(pieces)]
-    return [frame(chunk(one, usageMetadata=count)) for one, count in zip(pieces, counts, strict=True)]
+    return [chat.frame(chunk(one, usageMetadata=count)) for one, count in zip(pieces, counts, strict=True)]
 
 
 def end(reason: str = "STOP", *parts: str | Json) -> bytes:
     """The last chunk."""
-    return frame(chunk(*parts, reason=reason, usageMetadata=COUNTS))
+    return chat.frame(chunk(*parts, reason=reason, usageMetadata=COUNTS))
 
 
 def streamed(*chunks: bytes, reason: str = "STOP") -> list[bytes]:

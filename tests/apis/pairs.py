@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.apis import chat, gemini, messages, ollama, responses
-from tests.apis.named_events import Json, frame
+from tests.apis.named_events import Json
 from tests.apis.shapes import SHAPES
 
 NAMES = tuple(SHAPES)
@@ -73,9 +73,9 @@ def streamed(server: str, pieces: Sequence[str], calls: Calls = (), *, reasoning
                 items.append(responses.call_events(name, begun, rest, **ids))
             return b"".join(responses.streamed(*items, status="incomplete" if cut else "completed"))
         case "gemini":
-            chunks = [frame(gemini.chunk(gemini.thought(reasoning)))] if reasoning else []
+            chunks = [chat.frame(gemini.chunk(gemini.thought(reasoning)))] if reasoning else []
             chunks += gemini.said(*pieces)
-            chunks += [frame(gemini.chunk(gemini.call(name, **arguments))) for name, arguments in calls]
+            chunks += [chat.frame(gemini.chunk(gemini.call(name, **arguments))) for name, arguments in calls]
             return b"".join(gemini.streamed(*chunks, reason="MAX_TOKENS" if cut else "STOP"))
     lines = [*ollama.thought(*([reasoning] if reasoning else [])), *ollama.said(*pieces)]
     lines += [ollama.piece("", ollama.call(name, **arguments)) for name, arguments in calls]

@@ -36,6 +36,10 @@ class Encoder(msgspec.Struct):
     in_step: ClassVar[bool] = True
     drop: frozenset[str] = frozenset()
     head: Json = {}
+    native: bool = False
+    """True if the server is one of this API."""
+    over: frozenset[int] = frozenset()
+    """The choices of another API's reply that have ended: after that only tokens are counted."""
     pieces: tuple[CallDelta, ...] = ()
     """Those of calls that are not whole: this API has whole calls alone."""
 
@@ -81,9 +85,11 @@ class Encoder(msgspec.Struct):
                     fields["chunk"]["usageMetadata"] = one.own.value if one.own else _usage(one)
                 case Failure(message=message, kind=kind):
                     return [error_of(message, kind, 500 if kind.islower() or not kind else 0)]
-        chunk, candidate = fields["chunk"], fields["candidate"]
-        if parts:
+        chunk, candidate = fields["chunk"], {} if choice in self.over else fields["candidate"]
+        if parts and choice not in self.over:
             candidate = {"content": {"role": "model", "parts": parts}, **candidate}
+        if "finishReason" in candidate and not self.native:
+            self.over |= {choice}
         entries = {"candidates": [{**candidate, "index": choice}]} if candidate else {}
         return [{**entries, **chunk, **self.head}] if entries or chunk else []
 
@@ -96,6 +102,7 @@ class Encoder(msgspec.Struct):
 
     def _start(self, start: Start) -> None:
         if not self.head:
+            self.native = start.own is not None
             self.head = start.own.value if start.own else {"responseId": start.id, "modelVersion": start.model}
 
 
