@@ -157,11 +157,12 @@ class Read:
     usage: Json | None = field(default=None, compare=False)
 
 
-def read(body: bytes) -> Read:
+def read(body: bytes, *, stream: bool | None = None) -> Read:
     """A reply, streamed or whole, as the strictest clients take it; fails if they would.
 
-    Raises `StreamError` where the server says that it failed.
+    `stream` says which it must be. Raises `StreamError` where the server says that it failed.
     """
+    assert stream in (None, not body.startswith(b"{"))
     if body.startswith(b"{"):
         return _read([json.loads(body)])
     lines = [one for one in body.decode().splitlines() if one]

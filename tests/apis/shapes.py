@@ -24,9 +24,9 @@ class Shape:
     stream_path: str = ""
     """Where it is another one for streams."""
 
-    def at(self, *, stream: bool) -> str:
+    def at(self, *, stream: bool = False, model: str = chat.MODEL) -> str:
         """The path of a request."""
-        return self.stream_path if stream and self.stream_path else self.path
+        return (self.stream_path if stream and self.stream_path else self.path).replace(chat.MODEL, model)
 
 
 _CALLED = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"filePath": "/a"}'}}

@@ -17,9 +17,14 @@ from vtc.apis.gemini.words import error_of, part_of_call
 from vtc.events import Answer, Asked, Failure, Media, Message
 
 _CONFIG = {
-    "max_tokens": "maxOutputTokens", "temperature": "temperature", "top_p": "topP", "top_k": "topK",
-    "seed": "seed", "stop": "stopSequences",
-    "presence_penalty": "presencePenalty", "frequency_penalty": "frequencyPenalty",
+    "max_tokens": "maxOutputTokens",
+    "temperature": "temperature",
+    "top_p": "topP",
+    "top_k": "topK",
+    "seed": "seed",
+    "stop": "stopSequences",
+    "presence_penalty": "presencePenalty",
+    "frequency_penalty": "frequencyPenalty",
 }
 LIMITS: Mapping[str, Sequence[str]] = {name: (f"generationConfig.{key}",) for name, key in _CONFIG.items()}
 CARRIED: Sequence[str] = (

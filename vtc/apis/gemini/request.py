@@ -192,7 +192,7 @@ def _messages(entry: Mapping[str, Any]) -> list[Message]:
     for part in parts_of(entry):
         call = _fields(part).get("functionCall")
         if isinstance(call, dict):
-            arguments = arguments_text(call.get("args")) or "{}"
+            arguments = arguments_text(call.get("args", {})) or ("{}" if call.get("args", {}) == {} else "")
             calls.append(ToolCall(str(call.get("name")), arguments, call.get("id"), part))
         elif found := _response(part):
             parts = [_said(one) for one in found.get("parts") or ()]
