@@ -17,6 +17,9 @@ from tests.apis.shapes import SHAPES
 NAMES = tuple(SHAPES)
 PAIRS = [(client, server) for client in NAMES for server in NAMES]
 CROSSED = [pair for pair in PAIRS if pair[0] != pair[1]]
+_OTHERS = ("openai-responses", "ollama-chat")
+MET = [pair for pair in PAIRS if "gemini" not in pair or not {*pair} & {*_OTHERS}]
+"""Those that are tried over the network: each pair of four APIs, and of Gemini those with two of the others."""
 
 type Calls = Sequence[tuple[str, Json]]
 
