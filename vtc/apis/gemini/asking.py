@@ -7,13 +7,12 @@ word by which Google's own CLI says so, without which Gemini 3 refuses them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from vtc.apis import media
 from vtc.apis.asking import placed
 from vtc.apis.base import Json
-from vtc.apis.fields import part_of
-from vtc.apis.gemini.words import error_of, part_of_call
+from vtc.apis.gemini.words import camel, error_of, part_of_call
 from vtc.events import Answer, Asked, Failure, Media, Message
 
 _CONFIG = {
@@ -69,7 +68,7 @@ def ask(asked: Asked) -> Json:
 
 def effort(config: Mapping[str, Any]) -> str | None:
     """Read how much is to be thought; None where the request leaves it to the model."""
-    said = part_of(config, "thinkingConfig")
+    said = camel(config.get("thinkingConfig") or {})
     budget, level = said.get("thinkingBudget"), said.get("thinkingLevel")
     if isinstance(level, str):
         return level.lower()
@@ -116,16 +115,13 @@ def _shown(one: Media) -> Json:
 
 def meaning(part: Any) -> str | Media | None:
     """Tell what a part of a message is."""
-    match part:
-        case {"thought": True}:
-            return None
-        case {"inlineData": {"data": str(data), **rest}} | {"inline_data": {"data": str(data), **rest}}:
-            kind = str(rest.get("mimeType") or rest.get("mime_type") or "")
-            return Media("image" if kind.startswith("image/") else "document", kind, data)
-        case {"fileData": {"fileUri": url, **rest}} | {"file_data": {"file_uri": url, **rest}}:
-            kind = str(rest.get("mimeType") or rest.get("mime_type") or "")
-            return media.from_url("image" if kind.startswith("image/") else "document", url)
-    return None
+    said = camel(part)
+    found = camel(said.get("inlineData") or said.get("fileData") or {})
+    type_ = str(found.get("mimeType") or "")
+    kind: Literal["image", "document"] = "image" if type_.startswith("image/") else "document"
+    if isinstance(data := found.get("data"), str):
+        return Media(kind, type_, data, name=str(found.get("displayName") or ""))
+    return media.from_url(kind, found.get("fileUri"))
 
 
 def kind(part: Any) -> str:

@@ -9,7 +9,6 @@ are matched by name and order. Servers take all names in snake case, too, as Goo
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote
@@ -20,24 +19,12 @@ from vtc.apis import request
 from vtc.apis.fields import part_of, raws
 from vtc.apis.gemini import asking
 from vtc.apis.gemini.decoder import parts_of
-from vtc.apis.gemini.words import part_of_call
+from vtc.apis.gemini.words import camel, part_of_call
 from vtc.apis.tool_calls import arguments_text
 from vtc.events import Message, Opaque, Tool, ToolCall
 
 _MODES = {"ANY": "required", "NONE": "none"}
 _DECLARED = "functionDeclarations"
-_SNAKE = re.compile(r"_([a-z])")
-
-
-def _camel(name: str) -> str:
-    return _SNAKE.sub(lambda found: found[1].upper(), name)
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    """The fields of an object, by their names in camel case. Raises TypeError if it is none."""
-    if not isinstance(value, Mapping):
-        raise TypeError("a part of it is no object")
-    return {_camel(key): one for key, one in value.items()}
 
 
 class Request(request.Request):
@@ -55,7 +42,8 @@ class Request(request.Request):
     @staticmethod
     def _split(body: bytes) -> tuple[dict[str, msgspec.Raw], dict[str, Any]]:
         raw, fields = raws(body)
-        return _fields(raw), _fields(fields)
+        fields = camel(fields)
+        return camel(raw), {**fields, "generationConfig": camel(fields.get("generationConfig") or {})}
 
     def _decode(self) -> None:
         path, _, query = self.path.partition("?")
@@ -63,9 +51,9 @@ class Request(request.Request):
         self.model, self.stream = model, method.casefold().startswith("stream")
         if self.stream and not {"alt=sse", "$alt=sse", "%24alt=sse"} & {*query.split("&")}:
             raise ValueError("its stream is one JSON array: VTC reads those asked for with `?alt=sse`")
-        calls = (_fields(part).get("functionCall") for entry in self._conversation for part in parts_of(entry))
+        calls = (camel(part).get("functionCall") for entry in self._conversation for part in parts_of(entry))
         self.call_ids = frozenset(id_ for call in calls if isinstance(id_ := part_of(call, "id") or _id(call), str))
-        config = _fields(self.fields.get("generationConfig") or {})
+        config = self.fields.get("generationConfig", {})
         self.several = config.get("candidateCount") not in (None, 1)
         self.effort, self.answer = asking.effort(config), asking.answer(config)
         self.thinks = None if self.effort is None else self.effort != "none"
@@ -76,7 +64,7 @@ class Request(request.Request):
 
     def _calling(self) -> tuple[str, list[str]]:
         """Read which tools may or must be called; no names for all."""
-        said = _fields(_fields(self.fields.get("toolConfig") or {}).get("functionCallingConfig") or {})
+        said = camel(camel(self.fields.get("toolConfig") or {}).get("functionCallingConfig") or {})
         return _MODES.get(str(said.get("mode")), "auto"), [*(said.get("allowedFunctionNames") or ())]
 
     # Tools
@@ -87,7 +75,7 @@ class Request(request.Request):
             Tool(
                 one["name"],
                 str(one.get("description") or ""),
-                part_of(_fields(one), "parametersJsonSchema") or _lower(part_of(one, "parameters")),
+                part_of(camel(one), "parametersJsonSchema") or _lower(part_of(one, "parameters")),
             )
             for entry in fields.get("tools") or ()
             for one in _functions(entry)
@@ -107,11 +95,11 @@ class Request(request.Request):
         """Tell the names of functions, and of tools that the server runs."""
         for entry in entries:
             yield from (one["name"] for one in _functions(entry))
-            yield from _fields(entry).keys() - {_DECLARED}
+            yield from camel(entry).keys() - {_DECLARED}
 
     def _offered(self, entries: Sequence[Any], names: Collection[str]) -> Iterator[Any]:
         for entry in entries:
-            left = {key: value for key, value in _fields(entry).items() if key not in {_DECLARED, *names}}
+            left = {key: value for key, value in camel(entry).items() if key not in {_DECLARED, *names}}
             if functions := [one for one in _functions(entry) if one["name"] not in names]:
                 left[_DECLARED] = functions
             if left:
@@ -168,7 +156,7 @@ def _lower(schema: Any) -> Any:
 
 def _functions(entry: Any) -> list[dict[str, Any]]:
     """The functions that an entry of `tools` declares."""
-    found = _fields(entry).get(_DECLARED)
+    found = camel(entry).get(_DECLARED)
     return [one for one in found or () if isinstance(one.get("name"), str)]
 
 
@@ -180,7 +168,7 @@ def _said(part: Mapping[str, Any]) -> str | Opaque:
 
 def _response(part: Any) -> Mapping[str, Any]:
     """The result that a part is; empty if it is none."""
-    return part_of(_fields(part), "functionResponse") if isinstance(part, dict) else {}
+    return part_of(camel(part), "functionResponse") if isinstance(part, dict) else {}
 
 
 def _messages(entry: Mapping[str, Any]) -> list[Message]:
@@ -190,7 +178,7 @@ def _messages(entry: Mapping[str, Any]) -> list[Message]:
     results: list[Message] = []
     thoughts = ""
     for part in parts_of(entry):
-        call = _fields(part).get("functionCall")
+        call = camel(part).get("functionCall")
         if isinstance(call, dict):
             arguments = arguments_text(call.get("args", {})) or ("{}" if call.get("args", {}) == {} else "")
             calls.append(ToolCall(str(call.get("name")), arguments, call.get("id"), part))

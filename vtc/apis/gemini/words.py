@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,6 +27,16 @@ STATUSES = {
     503: "UNAVAILABLE",
     504: "DEADLINE_EXCEEDED",
 }
+
+
+_SNAKE = re.compile(r"_([a-z])")
+
+
+def camel(value: Any) -> dict[str, Any]:
+    """Name the fields of an object in camel case: servers take both, and Google's SDKs mix them. Raises TypeError."""
+    if not isinstance(value, Mapping):
+        raise TypeError("a part of it is no object")
+    return {_SNAKE.sub(lambda found: found[1].upper(), key): one for key, one in value.items()}
 
 
 def reason_of(said: str) -> Reason:
