@@ -164,7 +164,7 @@ def test_body_without_any_object_passes(passing: bytes, api: str) -> None:
 def test_call_under_a_key_given_twice_does_not_leave(api: str) -> None:
     """Some clients take the first of two, and VTC reads the last."""
     denied, harmless = (APIS[api][1](name, "Hello") for name in ("bash", "read"))
-    for key in ("choices", "content", "output", "message"):
+    for key in ("choices", "content", "output", "message", "candidates"):
         if key in denied:
             twice = json.dumps(denied)[:-1] + f', "{key}": {json.dumps(harmless[key])}}}'
             assert not is_in("bash", exchange_of(api).body(twice.encode()))
