@@ -29,8 +29,17 @@ READ = [("read", {"filePath": "/a"})]
 each = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 
 
-def exchange(*, stream: bool = True, guards: Json | None = None, settings: Any = None, **fields: Any) -> Exchange:
-    policy = PolicyProfile(name="mine", match=Match(), guards=msgspec.convert(guards or {}, Guards))
+def exchange(
+    *,
+    stream: bool = True,
+    guards: Json | None = None,
+    settings: Any = None,
+    upstream_stream: Any = None,
+    **fields: Any,
+) -> Exchange:
+    policy = PolicyProfile(
+        name="mine", match=Match(), guards=msgspec.convert(guards or {}, Guards), upstream_stream=upstream_stream
+    )
     planner = Planner(dataclasses.replace(PROFILES, policies={"mine": policy}), Settings(**settings or {}))
     facts = dataclasses.replace(AGENT, path=gemini.STREAMED if stream else gemini.PATH)
     return Exchange.open(API, chat.encoded(gemini.request(**fields)), facts, planner, "seed")
@@ -193,6 +202,14 @@ def test_a_request_for_a_client_of_another_api() -> None:
     assert sent["toolConfig"]["functionCallingConfig"] == {"mode": "ANY", "allowedFunctionNames": ["read"]}
     thinking = {"thinkingBudget": 1024, "includeThoughts": True}
     assert sent["generationConfig"] == {"maxOutputTokens": 9, "stopSequences": ["x"], "thinkingConfig": thinking}
+
+
+def test_a_server_that_is_asked_without_streaming_is_asked_at_another_path() -> None:
+    one = exchange(upstream_stream="never")
+    assert json.loads(one.request()) == gemini.request()
+    assert one.path(f"/x{gemini.STREAMED}&key=k") == f"/x{gemini.PATH}?key=k"
+    out = one.body(reply("Hi.\n", CALL, stream=False))
+    assert gemini.read(out, stream=True) == gemini.Read("Hi.", "", READ, finish_reason="STOP")
 
 
 # Replies

@@ -81,7 +81,19 @@ def answer(config: Mapping[str, Any]) -> Answer | None:
     """Read the form that the answer must have; None if it is free."""
     if config.get("responseMimeType") != "application/json":
         return None
-    return Answer(config.get("responseJsonSchema") or config.get("responseSchema"))
+    return Answer(config.get("responseJsonSchema") or lowered(config.get("responseSchema")))
+
+
+def lowered(schema: Any) -> Any:
+    """Write a schema's types as JSON Schema does: Google's own subset has them in capitals."""
+    if isinstance(schema, list):
+        return [lowered(one) for one in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    return {
+        key: value.lower() if key == "type" and isinstance(value, str) else value if key == "enum" else lowered(value)
+        for key, value in schema.items()
+    }
 
 
 def _contents(messages: Sequence[Message]) -> list[Json]:

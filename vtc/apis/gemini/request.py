@@ -51,8 +51,9 @@ class Request(request.Request):
         self.model, self.stream = model, method.casefold().startswith("stream")
         if self.stream and not {"alt=sse", "$alt=sse", "%24alt=sse"} & {*query.split("&")}:
             raise ValueError("its stream is one JSON array: VTC reads those asked for with `?alt=sse`")
-        calls = (camel(part).get("functionCall") for entry in self._conversation for part in parts_of(entry))
-        self.call_ids = frozenset(id_ for call in calls if isinstance(id_ := part_of(call, "id") or _id(call), str))
+        parts = (camel(part) for entry in self._conversation for part in parts_of(entry))
+        ids = (part_of(part, "functionCall").get("id") for part in parts)
+        self.call_ids = frozenset(id_ for id_ in ids if isinstance(id_, str))
         config = self.fields.get("generationConfig", {})
         self.several = config.get("candidateCount") not in (None, 1)
         self.effort, self.answer = asking.effort(config), asking.answer(config)
@@ -75,7 +76,7 @@ class Request(request.Request):
             Tool(
                 one["name"],
                 str(one.get("description") or ""),
-                part_of(camel(one), "parametersJsonSchema") or _lower(part_of(one, "parameters")),
+                part_of(camel(one), "parametersJsonSchema") or asking.lowered(part_of(one, "parameters")),
             )
             for entry in fields.get("tools") or ()
             for one in _functions(entry)
@@ -136,22 +137,6 @@ class Request(request.Request):
 
     def failed(self, message: Message) -> bool:
         return "error" in part_of(_response(message.source), "response")
-
-
-def _id(call: Any) -> Any:
-    return call.get("id") if isinstance(call, dict) else None
-
-
-def _lower(schema: Any) -> Any:
-    """Write a schema's types as JSON Schema does: Google's own subset has them in capitals."""
-    if isinstance(schema, list):
-        return [_lower(one) for one in schema]
-    if not isinstance(schema, Mapping):
-        return schema
-    return {
-        key: value.lower() if key == "type" and isinstance(value, str) else value if key == "enum" else _lower(value)
-        for key, value in schema.items()
-    }
 
 
 def _functions(entry: Any) -> list[dict[str, Any]]:
