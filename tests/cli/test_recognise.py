@@ -110,4 +110,4 @@ async def test_an_answer_that_names_an_unexpected_endpoint_is_none() -> None:
 
     async with serving(script) as upstream:
         found = await asyncio.to_thread(spoken, upstream.url)
-    assert found == ("openai-chat", "anthropic-messages", "openai-responses")
+    assert found == ("openai-chat", "anthropic-messages", "openai-responses", "gemini")
