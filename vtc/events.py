@@ -67,15 +67,21 @@ class Media(msgspec.Struct, frozen=True):
     name: str = ""
 
 
+class Thought(msgspec.Struct, frozen=True, array_like=True):
+    """What a model thought in a past turn, as only its own server takes it: a signed text, or encrypted content."""
+
+    text: str = ""
+    signature: str = ""
+    encrypted: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """A part of a message's content that is no text, e.g. an image.
-
-    `part` is the API's own object; `media` is what every API understands of it, on the way to another one.
-    """
+    """A part of a message's content that is no text: the API's own object, or on the way to another API what it is."""
 
     part: Any = None
     media: Media | None = None
+    thought: Thought | None = None
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -109,10 +115,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request asks, in canonical form: all that one API can tell another one.
-
-    Messages have no `source`; what is opaque in them is `media`.
-    """
+    """What a request asks, for servers of any API. Its messages have no `source`, but `media` and a `thought`."""
 
     model: str
     messages: tuple[Message, ...]
@@ -124,7 +127,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     limits: Mapping[str, Any] = {}
     """Limits and sampling, by their names in chat completions; `stop` is a list."""
     effort: str | None = None
-    """How much to think: a word, `none`, or None where the request leaves it to the model."""
+    """How much to think: a word, `none`, `auto` for what the model wants, or None where nothing is said of it."""
     answer: Answer | None = None
     thoughts: str = "reasoning_content"
     """The field of a past message in which servers of chat completions want its reasoning."""

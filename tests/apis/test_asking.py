@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from vtc.apis.asking import answer, effort, limits, placed, thinks
+from vtc.apis.asking import answer, effort, limits, placed, thinks, unlimited
 
 SCHEMA = {"type": "object", "properties": {}}
 
@@ -69,9 +69,12 @@ def test_switches_of_a_request(body: dict[str, Any], asked: bool | None) -> None
         ({"reasoning_effort": "high"}, "high"),
         ({"output_config": {"effort": "low"}}, "low"),
         ({"think": "medium"}, "medium"),
-        ({"think": True}, None),
+        ({"think": True}, "auto"),
         ({"think": False}, "none"),
-        ({"thinking": {"type": "enabled", "budget_tokens": 9}}, None),
+        ({"thinking": {"type": "enabled", "budget_tokens": 9}}, "auto"),
+        ({"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}}, "max"),
+        ({"thinking": {"type": "adaptive"}}, "auto"),
+        ({"thinking": 7}, None),
         ({"thinking": {"type": "disabled"}}, "none"),
     ],
 )
@@ -86,3 +89,13 @@ def test_limits_are_read_where_they_stand_and_written_where_they_stand_first() -
     found = limits({"options": {"num_predict": 5, "stop": "x"}, "top_p": 0}, PATHS)
     assert found == {"max_tokens": 5, "stop": ["x"], "top_p": 0}
     assert placed({**found, "seed": 1}, PATHS) == {"options": {"num_predict": 5}, "stop": ["x"], "top_p": 0}
+
+
+def test_no_limit_is_none() -> None:
+    """Ollama and llama.cpp write it as a negative one, which other servers refuse."""
+    assert limits({"options": {"num_predict": -1}, "top_p": 1}, PATHS) == {"top_p": 1}
+
+
+def test_what_stands_beside_limits_is_named() -> None:
+    assert unlimited({"options": {"num_predict": 5, "num_ctx": 9}, "x": 1}, PATHS) == ["options.num_ctx"]
+    assert unlimited({"options": None}, PATHS) == []

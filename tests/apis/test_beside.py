@@ -8,7 +8,7 @@ import pytest
 
 from tests.apis import chat, messages
 from vtc.apis import BadRequest
-from vtc.apis.beside import Aside, answer, asked, listed, names_of
+from vtc.apis.beside import Aside, answer, asked, counted, listed, names_of
 
 CLAUDE = {"user-agent": "claude-cli/2.1", "anthropic-version": "2023-06-01"}
 
@@ -19,6 +19,7 @@ CLAUDE = {"user-agent": "claude-cli/2.1", "anthropic-version": "2023-06-01"}
         ("HEAD", "/", CLAUDE, Aside("alive", "anthropic-messages")),
         ("GET", "/v1/models", CLAUDE, Aside("models", "anthropic-messages")),
         ("GET", "/v1/models?limit=9", {}, Aside("models", "openai-chat")),
+        ("GET", "/v1/models?client_version=0.144.0", {}, Aside("models", "openai-responses")),
         ("GET", "/api/tags", {}, Aside("models", "ollama-chat")),
         ("GET", "/x/api/version", {}, Aside("version", "ollama-chat")),
         ("POST", "/api/show", {}, Aside("show", "ollama-chat")),
@@ -41,12 +42,31 @@ def test_a_count_is_of_text_tools_and_images_and_not_of_base64() -> None:
     assert 0 < count(tools=None) < count() < count(content=[image]) < 3000
 
 
+@pytest.mark.parametrize(
+    ("body", "count"),
+    [
+        (b'{"count": 7, "tokens": [1]}', 7),
+        (b'{"tokens": [1, 2]}', 2),
+        *((body, None) for body in (b"", b"[]", b"{}", b'{"tokens": 5}', b'{"count": "7"}', b'{"count": 0}')),
+    ],
+)
+def test_a_count_of_the_server_is_read(body: bytes, count: int | None) -> None:
+    found = counted(body)
+    assert found == (None if count is None else b'{"input_tokens":%d}' % count)
+
+
 def test_a_body_that_is_no_request_is_not_counted() -> None:
     with pytest.raises(BadRequest):
         answer(Aside("count", "anthropic-messages"), b"{}")
 
 
-@pytest.mark.parametrize("client", ["openai-chat", "anthropic-messages", "ollama-chat"])
+def test_codex_finds_the_list_that_it_demands_and_nothing_in_it() -> None:
+    """An entry would need Codex's own prompt, and replace it."""
+    found = json.loads(listed("openai-responses", ["a"]))
+    assert (found["models"], [one["id"] for one in found["data"]]) == ([], ["a"])
+
+
+@pytest.mark.parametrize("client", ["openai-chat", "openai-responses", "anthropic-messages", "ollama-chat"])
 def test_a_list_is_read_in_the_form_in_which_it_is_written(client: str) -> None:
     assert names_of(listed(client, ["a", "b", "a"])) == ["a", "b"]
     assert names_of(listed(client, [])) == []

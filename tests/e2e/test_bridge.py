@@ -13,6 +13,7 @@ import openai
 import pytest
 
 from tests.apis import chat, gemini, messages, ollama, pairs, responses, sdks
+from tests.apis.named_events import Json
 from tests.apis.pairs import MET, READ
 from tests.apis.shapes import SHAPES
 from tests.e2e.conftest import PATIENCE, Lab, Start
@@ -295,6 +296,28 @@ async def test_tokens_are_counted_without_the_server(start: Start) -> None:
     assert lab.upstream.seen == []
 
 
+@pytest.mark.parametrize(
+    ("answer", "status", "count"),
+    [({"count": 77, "tokens": [1]}, 200, 77), ({"tokens": [1, 2, 3]}, 200, 3), ({"error": "no"}, 404, None)],
+)
+async def test_tokens_are_counted_by_a_server_that_can(
+    answer: Json, status: int, count: int | None, start: Start
+) -> None:
+    """And estimated where it does not."""
+    reply = Reply([json.dumps(answer).encode()], JSON, status, framing="length")
+    lab = await start(reply, vtc_upstream_api="openai-chat", vtc_server="vllm", vtc_models=["claude-*=mine"])
+    body = {key: value for key, value in messages.request("hello", model="claude-x").items() if key != "stream"}
+    found = await lab.post(body, path=f"{messages.PATH}/count_tokens?beta=true")
+    assert found.status == 200
+    assert json.loads(found.body)["input_tokens"] == count or (
+        count is None and json.loads(found.body)["input_tokens"] > 9
+    )
+    (seen,) = lab.upstream.seen
+    assert (seen.path, seen.json["model"], seen.json["messages"][-1]["content"]) == ("/tokenize", "mine", "hello")
+    assert len(seen.json["tools"]) == 3
+    assert "hello" in seen.json["content"]
+
+
 async def test_signs_of_life_are_answered(start: Start) -> None:
     lab = await start(serving("openai-chat"), vtc_upstream_api="openai-chat")
     assert (await lab.client.head("/", headers={"user-agent": "claude-cli/2.1"})).status_code == 200
@@ -385,6 +408,7 @@ ROOM = (
     "'max_tokens' is too large: 64000. This model's maximum context length is 32768 tokens and your request has 2768 "
     "input tokens"
 )
+IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
 NO_IMAGES = "This model does not support image inputs"
 
 
@@ -404,14 +428,33 @@ async def test_a_limit_beyond_the_servers_window_is_lowered_once(stream: bool, s
 async def test_images_that_the_server_refuses_become_notes(stream: bool, start: Start) -> None:
     script = refusing("openai-chat", NO_IMAGES, lambda body: "base64" not in json.dumps(body))
     lab = await start(script, vtc_upstream_api="openai-chat")
-    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
-    answer = await lab.post(messages.request([image], stream=stream), path=messages.PATH)
+    answer = await lab.post(messages.request([IMAGE], stream=stream), path=messages.PATH)
     assert answer.status == 200
     assert "image/png: left out" in json.dumps(lab.upstream.seen[1].json)
 
 
 async def test_what_the_server_refuses_again_is_its_error(start: Start) -> None:
     lab = await start(refusing("openai-chat", NO_IMAGES, lambda _: False), vtc_upstream_api="openai-chat")
-    answer = await lab.post(messages.request(), path=messages.PATH)
+    answer = await lab.post(messages.request([IMAGE]), path=messages.PATH)
     assert (answer.status, len(lab.upstream.seen)) == (400, 2)
     assert json.loads(answer.body)["error"]["message"] == NO_IMAGES
+
+
+async def test_a_server_that_refuses_what_was_not_asked_is_asked_once(start: Start) -> None:
+    lab = await start(refusing("openai-chat", NO_IMAGES, lambda _: False), vtc_upstream_api="openai-chat")
+    assert (await lab.post(messages.request(), path=messages.PATH)).status == 400
+    assert len(lab.upstream.seen) == 1
+
+
+@STREAM
+async def test_a_model_that_cannot_think_is_told_no_more_to_do_so(stream: bool, start: Start) -> None:
+    """The server says so to the first request alone: the next ones stream as they come."""
+    script = refusing("ollama-chat", '"m" does not support thinking', lambda body: "think" not in body)
+    lab = await start(script, vtc_upstream_api="ollama-chat")
+    for _ in range(2):
+        body = responses.request("Read it", stream=stream, reasoning={"effort": "high"})
+        answer = await lab.post(body, path=responses.PATH)
+        assert pairs.read("openai-responses", answer.body, stream=stream) == pairs.said("I look.", READ)
+    assert [seen.json.get("think") for seen in lab.upstream.seen] == ["high", None, None]
+    flows = [await lab.flow() for _ in range(3)]  # the first of the second question
+    assert all("not told how much to think (high)" in flow.comment for flow in flows[1:])

@@ -230,7 +230,7 @@ def test_a_cut_call_is_none_for_ollamas_clients(reason: str) -> None:
     found = chat_reply("ollama-chat", *frames, ends=False)
     assert not found.calls
     assert "/a" in found.text
-    assert found.end == ("length" if reason == "length" else "stop")
+    assert found.end == "length"
 
 
 @OTHERS
@@ -347,68 +347,3 @@ def test_any_reply_streamed_is_the_whole_one(pair: tuple[str, str], pieces: list
     one = told(streamed_, client, pairs.streamed(server, pieces, calls), stream=True, cuts=cuts)
     other = told(whole, client, pairs.whole(server, "".join(pieces), calls), stream=False)
     assert one == other
-
-
-# Codex
-
-
-CODEX: list[dict[str, Any]] = [
-    {"type": "namespace", "name": "functions", "tools": [{"type": "custom", "name": "exec", "description": "Run."}]},
-    {"type": "namespace", "name": "mcp__a", "tools": [{"type": "function", "name": "read", "parameters": {}}]},
-    {"type": "namespace", "name": "mcp__b", "tools": [{"type": "function", "name": "read", "parameters": None}]},
-]
-SERVERS = pytest.mark.parametrize("server", [name for name in pairs.NAMES if name != "openai-responses"])
-
-
-@SERVERS
-def test_tools_that_stand_in_the_conversation_are_told_and_called(server: str) -> None:
-    """Codex from 0.144 on declares all of its tools by an item, before the prompt."""
-    history = [
-        {"type": "additional_tools", "role": "developer", "tools": CODEX},
-        {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Be brief."}]},
-        {"role": "user", "content": "Look."},
-        {"type": "custom_tool_call", "call_id": "c1", "name": "exec", "input": "ls"},
-        {"type": "custom_tool_call_output", "call_id": "c1", "output": [{"type": "input_text", "text": "a"}]},
-    ]
-    body = chat.encoded({"model": "m", "input": history, "stream": True})
-    exchange = Exchange.open(BY_NAME["openai-responses"], body, AGENT, planner(upstream_api=(server,)), "seed")
-    sent = BY_NAME[server].request(exchange.request())
-    assert [tool.name for tool in sent.tools] == ["exec", "mcp__a__read", "mcp__b__read"]
-    assert [(one.role, one.text) for one in sent.messages] == [
-        ("system", "Be brief."),
-        ("user", "Look."),
-        ("assistant", ""),
-        ("tool", "a"),
-    ]
-    assert sent.messages[2].calls[0].name == "exec"
-    assert not any("not told" in line for line in exchange.report.request)
-    reply = pairs.streamed(server, [], [("exec", {"input": "pwd"}), ("mcp__b__read", {"p": "x"})])
-    events = [json.loads(line[6:]) for line in fed(exchange.stream(), reply).decode().splitlines() if "data: " in line]
-    items = [one["item"] for one in events if one["type"] == "response.output_item.done"]
-    assert [(one["type"], one.get("namespace"), one["name"]) for one in items] == [
-        ("custom_tool_call", None, "exec"),
-        ("function_call", "mcp__b", "read"),
-    ]
-    assert items[0]["input"] == "pwd"
-    kinds = [one["type"] for one in events if "custom_tool_call_input" in one["type"]]
-    assert {*kinds} == {"response.custom_tool_call_input.delta", "response.custom_tool_call_input.done"}
-    assert "".join(one["delta"] for one in events if one["type"] == "response.custom_tool_call_input.delta") == "pwd"
-
-
-def test_tools_that_stand_in_the_conversation_go_into_the_prompt() -> None:
-    item = {"type": "additional_tools", "role": "developer", "tools": CODEX}
-    body = chat.encoded({"model": "m", "input": [item, {"role": "user", "content": "Look."}]})
-    settings = {"tools": "prompt", "dialect": "hermes"}
-    exchange = Exchange.open(BY_NAME["openai-responses"], body, AGENT, planner(**settings), "seed")
-    sent = json.loads(exchange.request())
-    assert "mcp__a.read" in json.dumps(sent)
-    assert "additional_tools" not in json.dumps(sent)
-
-
-@SERVERS
-def test_what_other_agents_say_is_said_by_the_user(server: str) -> None:
-    said_ = {"type": "agent_message", "author": "sub", "content": [{"type": "input_text", "text": "Done."}]}
-    body = chat.encoded({"model": "m", "input": [{"role": "user", "content": "Go."}, said_]})
-    exchange = Exchange.open(BY_NAME["openai-responses"], body, AGENT, planner(upstream_api=(server,)), "seed")
-    sent = BY_NAME[server].request(exchange.request())
-    assert [(one.role, one.text) for one in sent.messages] == [("user", "Go.\nDone.")]

@@ -50,5 +50,29 @@ def test_images_are_left_out_where_the_server_takes_none(words: str, images: boo
     assert without(400, words) == (Without(images=True) if images else None)
 
 
+@pytest.mark.parametrize(
+    ("words", "thinking"),
+    [
+        ('"llama3.1:8b" does not support thinking', True),
+        ('think value "medium" is not supported for this model', True),
+        ("Unsupported parameter: 'reasoning_effort' is not supported with this model.", True),
+        ("Unrecognized request argument supplied: reasoning_effort", True),
+        ("adaptive thinking is not supported on this model", True),
+        ("Input should be 'enabled' or 'disabled'", True),
+        ("`temperature` may only be set to 1 when thinking is enabled", True),
+        ("Encrypted content is not supported with this model.", True),
+        ("The `reasoning_content` in the thinking mode must be passed back to the API", False),
+        ("messages.1.content.0: Invalid `signature` in `thinking` block", False),
+    ],
+)
+def test_thinking_is_not_asked_for_where_the_model_cannot(words: str, thinking: bool) -> None:
+    assert without(400, words) == (Without(thinking=True) if thinking else None)
+
+
+def test_the_least_limit_is_the_one_that_the_server_names() -> None:
+    words = "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16, but got 1 instead."
+    assert without(400, words) == Without(limit=16)
+
+
 def test_other_errors_are_none_of_these() -> None:
     assert without(401, "This model does not support image inputs") is None

@@ -14,6 +14,8 @@ _EFFORTS = ("reasoning_effort", "reasoning.effort", "output_config.effort")
 """Those of words that say how much; OpenAI, OpenRouter; Messages."""
 _THINK = ("low", "medium", "high")
 """The words that Ollama has for the same, in `think`."""
+_ON = ("enabled", "adaptive")
+"""How `thinking` of Messages turns it on."""
 _FORMATS = ("response_format", "text.format", "output_config.format", "output_format", "format")
 """Those of the form of the answer: chat completions, Responses, Messages (and before), Ollama."""
 
@@ -28,18 +30,23 @@ def thinks(fields: Mapping[str, Any]) -> bool | None:
     kind = said.get("type") if isinstance(said, Mapping) else said
     if isinstance(kind, bool):
         return kind
-    if kind in ("enabled", "disabled", "adaptive"):
-        return bool(kind != "disabled")
+    if kind in (*_ON, "disabled"):
+        return kind in _ON
     said = effort(fields)
     return None if said is None else said != "none"
 
 
 def effort(fields: Mapping[str, Any]) -> str | None:
-    """Return the word for how much is to be thought; `none` for not at all, None if the request leaves it open."""
+    """Return the word for how much is to be thought; None if the request says nothing of it.
+
+    `none` is for not at all, `auto` for as much as the model wants.
+    """
     words = [word for path in _EFFORTS if isinstance(word := _at(fields, path), str)]
     words += [word for word in _THINK if word == fields.get("think")]
-    off = fields.get("think") is False or _at(fields, "thinking.type") == "disabled"
-    return "none" if off else next(iter(words), None)
+    switch, kind = fields.get("think"), _at(fields, "thinking.type")
+    if switch is False or kind == "disabled":
+        return "none"
+    return next(iter(words), "auto" if switch is True or kind in _ON else None)
 
 
 def answer(fields: Mapping[str, Any]) -> Answer | None:
@@ -61,7 +68,17 @@ def limits(fields: Mapping[str, Any], paths: Mapping[str, Sequence[str]]) -> dic
     """Read limits and sampling; `paths` says where an API has each of them."""
     said = {name: [_at(fields, path) for path in at] for name, at in paths.items()}
     found = {name: one for name, values in said.items() for one in reversed(values) if one is not None}
+    if isinstance(most := found.get("max_tokens"), int) and most < 0:
+        del found["max_tokens"]  # as much as there is room for
     return {**found, "stop": [found["stop"]]} if isinstance(found.get("stop"), str) else found
+
+
+def unlimited(fields: Mapping[str, Any], paths: Mapping[str, Sequence[str]]) -> list[str]:
+    """List what stands beside limits and is none, where they have a place of their own."""
+    known = {path for at in paths.values() for path in at}
+    places = {path.partition(".")[0]: fields.get(path.partition(".")[0]) for path in known if "." in path}
+    found = [f"{place}.{key}" for place, said in places.items() if isinstance(said, Mapping) for key in said]
+    return [path for path in found if path not in known]
 
 
 def placed(limits: Mapping[str, Any], paths: Mapping[str, Sequence[str]]) -> dict[str, Any]:

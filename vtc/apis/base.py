@@ -33,6 +33,7 @@ from vtc.events import (
     Reasoning,
     ReasoningDelta,
     Rewritten,
+    Seal,
     Text,
     Tool,
 )
@@ -116,6 +117,15 @@ class Encoder(Protocol):
 
 
 @runtime_checkable
+class Noting(Protocol):
+    """A decoder that must know of reasoning in frames that were not decoded, since it tells their text later."""
+
+    def thought_more(self, texts: Sequence[bytes]) -> None:
+        """Take note of texts, as JSON has them; may change the decoder in place."""
+        ...
+
+
+@runtime_checkable
 class Following(Protocol):
     """An encoder that must know which frames left without it, since it repeats their text later or counts them."""
 
@@ -158,6 +168,8 @@ class Request(ABC):
     """The fields that other APIs are told of, and those that mean nothing to them."""
     refers: str = ""
     """The field by which it refers to a conversation that only its own server has; empty if it has all of it."""
+    idle: bool = False
+    """True if it asks for no reply, but to have the model loaded."""
     unliftable: str = ""
     """Why no call may be read from the text of the reply; empty if it may."""
 
@@ -167,8 +179,11 @@ class Request(ABC):
         return self.answer is not None
 
     @abstractmethod
-    def meaning(self, part: Any) -> str | Media | None:
-        """Tell another API what an opaque part of a message is; None if it has no word for it."""
+    def meaning(self, part: Any) -> str | Media | Seal | None:
+        """Tell another API what an opaque part of a message is; None if it has no word for it.
+
+        Of past reasoning that is its seal.
+        """
 
     def beside(self, message: Message) -> Sequence[Media]:
         """The media of a message that stand beside its content."""
@@ -245,10 +260,16 @@ class Api:
     """Writes a request of this API."""
     error: Callable[[Failure, int], Mapping[str, Any]]
     """Writes the body of an error with its HTTP status."""
+    limits: Mapping[str, Sequence[str]]
+    """The limits and sampling that its requests can tell, as `Request.LIMITS`."""
     call_ids: str = "call_"
     """How ids of calls begin."""
     in_pieces: bool = True
     """True if its streams tell a call piece by piece."""
+    signs: bool = False
+    """True if what it seals of reasoning is for the text of that alone."""
+    demands: bool = True
+    """True if its requests can demand a call, or forbid one."""
     key: str = "authorization"
     """The header with the client's key, which in this one stands after `Bearer`."""
     headers: Mapping[str, str] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """What clients ask besides replies, in the form of their API, where the server speaks another one.
 
 HEAD /                                a sign of life
-GET /v1/models, GET /api/tags         the models that the server has
+GET /v1/models, GET /api/tags         the models that the server has (Codex says its version)
 POST /v1/messages/count_tokens        how long a conversation is, before it is sent
 GET /api/version, POST /api/show      what Ollama's clients look at first
 """
@@ -9,11 +9,13 @@ GET /api/version, POST /api/show      what Ollama's clients look at first
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 
-from vtc.apis import anthropic_messages, crossing, ollama_chat, openai_chat, plain_path
+from msgspec.structs import replace
+
+from vtc.apis import anthropic_messages, crossing, ollama_chat, openai_chat, openai_responses, plain_path
 from vtc.apis.crossing import Names
 from vtc.events import Asked, Opaque
 from vtc.json_text import decode, encode
@@ -22,6 +24,9 @@ PER_TOKEN = 3.5
 """Bytes of text a token, about: less for code, more for prose."""
 PER_IMAGE = 1500
 """Tokens of an image, about."""
+COUNT = "/v1/messages/count_tokens"
+TOKENIZE = "/tokenize"
+"""Where vLLM and llama.cpp count tokens."""
 MODELS = "/v1/models"
 """Where servers list their models, whichever API they speak."""
 
@@ -40,8 +45,9 @@ def asked(method: str, path: str, headers: Mapping[str, str]) -> Aside | None:
     if method == "HEAD" and plain == "/":
         return Aside("alive", messages if "claude" in headers.get("user-agent", "").casefold() else ollama)
     if method == "GET" and plain.endswith(MODELS):
-        return Aside("models", messages if "anthropic-version" in headers else openai_chat.API.name)
-    if method == "POST" and plain.endswith("/v1/messages/count_tokens"):
+        others = openai_responses if "client_version=" in path.partition("?")[2] else openai_chat
+        return Aside("models", messages if "anthropic-version" in headers else others.API.name)
+    if method == "POST" and plain.endswith(COUNT):
         return Aside("count", messages)
     ollamas: dict[tuple[str, str], Literal["models", "version", "show"]] = {
         ("GET", "/api/tags"): "models",
@@ -66,10 +72,37 @@ def answer(aside: Aside, body: bytes) -> bytes | None:
     return None
 
 
+def question(body: bytes, model: Callable[[str], str]) -> bytes:
+    """Ask a server how long a conversation is, by `TOKENIZE`. Raises `BadRequest`.
+
+    vLLM takes messages and tools, llama.cpp the text. `model` tells by which name the server knows one.
+    """
+    found = _read(body)
+    fields = openai_chat.API.ask(replace(found, model=model(found.model) or found.model))
+    kept = {key: fields[key] for key in ("model", "messages", "tools") if key in fields}
+    return encode({**kept, "content": _text(found), "add_special": True})
+
+
+def counted(body: bytes) -> bytes | None:
+    """Read the server's answer to that, and write it for the client; None if it is none."""
+    try:
+        found = decode(body)
+    except ValueError:
+        return None
+    fields = found if isinstance(found, dict) else {}
+    tokens = fields.get("tokens")
+    count = fields.get("count", len(tokens) if isinstance(tokens, list) else None)
+    return encode({"input_tokens": count}) if isinstance(count, int) and count > 0 else None
+
+
+def _read(body: bytes) -> Asked:
+    request = anthropic_messages.API.request(body)
+    return crossing.read(request, request.messages, request.tools, "auto", Names(request.declared))
+
+
 def _count(body: bytes) -> int:
     """Estimate the tokens of a request, its tools and results among them."""
-    request = anthropic_messages.API.request(body)
-    found = crossing.read(request, request.messages, request.tools, "auto", Names(request.declared))
+    found = _read(body)
     return max(1, round(len(_text(found).encode(errors="replace")) / PER_TOKEN) + PER_IMAGE * _images(found))
 
 
@@ -80,7 +113,7 @@ def _text(found: Asked) -> str:
 
 
 def _images(found: Asked) -> int:
-    return sum(isinstance(part, Opaque) for one in found.messages for part in one.content)
+    return sum(isinstance(part, Opaque) and part.media is not None for one in found.messages for part in one.content)
 
 
 def names_of(body: bytes) -> list[str]:
@@ -107,4 +140,6 @@ def listed(client: str, names: Iterable[str]) -> bytes:
         entry: dict[str, Any] = {"modified_at": unknown, "size": 0, "digest": "", "details": {}}
         return encode({"models": [{"name": one, "model": one, **entry} for one in kept]})
     entries = [{"id": one, "object": "model", "created": 0, "owned_by": "vtc"} for one in kept]
-    return encode({"object": "list", "data": entries})
+    # Codex reads another list, and none of it would be right: an entry there replaces its prompt.
+    own: dict[str, Any] = {"models": []} if client == openai_responses.API.name else {}
+    return encode({"object": "list", "data": entries, **own})

@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from vtc.apis.base import Said
-from vtc.apis.tool_calls import ToolCallAccumulator
+from vtc.apis.tool_calls import ToolCallAccumulator, object_in
 from vtc.apis.waiting import Made, Waiting
 from vtc.events import (
     CUT_OFF,
@@ -35,7 +35,6 @@ from vtc.events import (
     TextDelta,
     ToolCall,
 )
-from vtc.json_text import decode
 
 MOST_CALLS = 512
 """Calls of upstream's own in one message: they are dealt with at its end, while all other streams wait."""
@@ -108,8 +107,8 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
     lifted: bool = False
     """True once the client was given calls that it would not have been given otherwise."""
     ended: bool = False
-    strict: bool = False
-    """True if calls leave in frames of our own only."""
+    anew: bool = False
+    """True if calls that wait leave in frames of our own only."""
 
 
 type Fate = Literal["none", "kept", "written"]
@@ -246,7 +245,7 @@ def _ended_calls(choice: Choice, begins: CallDelta) -> tuple[Choice, Made]:
     said: dict[int | None, str] = {}
     for piece in pieces:
         said[piece.index] = said.get(piece.index, "") + piece.arguments
-    if {None, begins.index} & said.keys() or not all(map(_is_object, said.values())):
+    if {None, begins.index} & said.keys() or not all(map(object_in, said.values())):
         return replace(choice, stuck=True), []
     gathered, clean = _gathered(choice, ())
     choice, made, fate = _decided(choice, gathered, choice.pipeline.upstream(gathered), clean=clean)
@@ -270,25 +269,17 @@ def _decided(
 ) -> tuple[Choice, Made, Fate]:
     """Decide how upstream's own calls leave: those that are clean, and that no stage changed, in their frames.
 
-    Where no frame may leave that was not read, calls are written anew: what else a frame of one says may be another.
+    Where no frame may leave that was not read, calls are written anew: what else a frame of one says may be another. So
+    they are for a client of another API, which is told them whole.
     """
     if not gathered:
         return replace(choice, lifted=choice.lifted or _calls(made)), [*made], "none"
     left = [event.call for event in made if isinstance(event, Call)]
     rewritten = any(isinstance(event, Rewritten) for event in made)
-    if clean and not rewritten and not choice.strict and _is_same(left, gathered):
+    if clean and not rewritten and not choice.anew and _is_same(left, gathered):
         return choice, [event for event in made if not isinstance(event, Call)], "kept"
     waiting = deque(map(_without_calls, choice.waiting))
     return replace(choice, waiting=waiting, lifted=choice.lifted or _calls(made)), [*made], "written"
-
-
-def _is_object(arguments: str) -> bool:
-    """True if the arguments of a call are whole; none at all may be the beginning of some."""
-    try:
-        found = decode(arguments.encode())
-        return isinstance(found, dict) and bool(found)
-    except ValueError:
-        return False
 
 
 def _begun(entry: Waiting, piece: CallDelta) -> Waiting:

@@ -8,7 +8,6 @@ What was put in order in one turn is put in the same order in the next, so that 
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,14 +18,24 @@ from typing import Literal, NamedTuple
 from msgspec.structs import replace
 
 from vtc.apis import asking
-from vtc.apis.base import Api, Decoded, Decoder, Request
+from vtc.apis.base import Api, Request
 from vtc.apis.content import without_billing
 from vtc.apis.media import note
-from vtc.events import Asked, CallDelta, Media, Message, Opaque, Start, Tool, ToolCall
-from vtc.wire.framing import Frame, Framing
+from vtc.apis.sealed import opened
+from vtc.events import (
+    Asked,
+    Media,
+    Message,
+    Opaque,
+    Seal,
+    Tool,
+    ToolCall,
+)
 
 NO_RESULT = "(The call was not answered.)"
 """Stands for the result of a call that has none."""
+SOMETHING = "Hello."
+"""Stands for a conversation in which nobody says anything."""
 _REMINDER = "<system-reminder>\n{}\n</system-reminder>"
 """How a system message that stands in the middle of a conversation is told, where clients write their own so."""
 FAILED = "Error:"
@@ -57,8 +66,11 @@ def read(
     choice: str,
     names: Names,
     wants: Wants = USUAL,
+    origin: str = "",
 ) -> Asked:
     """Read what a request asks: with these messages and tools, which may be others than its own.
+
+    `origin` is the server (`origin_of`), whose own past reasoning it is told.
 
     Raises `BadRequest` where its messages are none.
     """
@@ -69,6 +81,9 @@ def read(
         found = part if isinstance(part, str) else request.meaning(part.part)
         if isinstance(found, Media):
             return Opaque(media=found)
+        if isinstance(found, Seal):
+            thought = opened(found.signature or found.encrypted, origin)
+            return Opaque(thought=thought) if thought else None
         if found is None and isinstance(part, Opaque) and (kind := request.kind(part.part)):
             unknown[kind] = None
         return without_billing(found) or None if found else None
@@ -103,6 +118,7 @@ def read(
         answer=request.answer,
         left_out=(
             *(key for key in fields if key not in request.CARRIED and not _is_nothing(fields[key])),
+            *asking.unlimited(fields, request.LIMITS),
             *(["more than one choice"] if request.several else []),
             *(f"tool {name}" for name in hosted),
             *unknown,
@@ -157,57 +173,6 @@ class Names:
     def back(self, wire: str) -> str:
         """The client's name of a tool that the server calls."""
         return self._back.get(wire, wire)
-
-
-class Crossed:
-    """The decoder of a server whose client speaks another API: names are the client's again, as is the model's."""
-
-    def __init__(
-        self,
-        decoder: Decoder,
-        names: Names,
-        model: str,
-        id_: str,
-        calls: int = 0,
-        known: frozenset[tuple[int, int]] = frozenset(),
-    ) -> None:
-        """`id_` is that of the reply, but for how ids begin in the client's API; calls without one get it, too."""
-        self._decoder = decoder
-        self._names = names
-        self._model = model
-        self._id = id_
-        self._calls = calls
-        self._known = known  # the numbers of calls that have an id
-
-    def __copy__(self) -> Crossed:
-        return Crossed(copy.copy(self._decoder), self._names, self._model, self._id, self._calls, self._known)
-
-    @property
-    def framing(self) -> Framing:
-        return self._decoder.framing
-
-    def decode(self, frame: Frame) -> Decoded | None:
-        decoded = self._decoder.decode(frame)
-        if decoded is None:
-            return None
-        deltas, beside = decoded.deltas, decoded.beside
-        if any(isinstance(one, CallDelta) and (one.name or one.id) for one in deltas):
-            deltas = tuple(self._named(one) if isinstance(one, CallDelta) else one for one in deltas)
-        if any(isinstance(one, Start) for one in beside):
-            beside = tuple(
-                replace(one, id=self._id, model=self._model) if isinstance(one, Start) else one for one in beside
-            )
-        return replace(decoded, deltas=deltas, beside=beside)
-
-    def _named(self, call: CallDelta) -> CallDelta:
-        key = None if call.index is None else (call.choice, call.index)
-        id_ = call.id
-        if call.name and not id_ and key not in self._known:
-            self._calls += 1
-            id_ = f"call_{self._id}{self._calls}"
-        if id_ and key:
-            self._known |= {key}
-        return replace(call, name=self._names.back(call.name) if call.name else "", id=id_)
 
 
 # The order of a conversation
@@ -280,6 +245,31 @@ def in_order(messages: Sequence[Message], system: System = "folded") -> tuple[Me
     return tuple(out)
 
 
+def said_in_the_prompt(asked: Asked) -> tuple[Asked, str]:
+    """Say in words which call is demanded, for an API that has no field for that; tell people what was done.
+
+    It stands in the last message, so that the next turn begins with what came before it.
+    """
+    choice, tools = asked.choice, asked.tools
+    if choice == "auto" or not tools:
+        return asked, ""
+    if choice == "none":
+        return replace(asked, tools=(), choice="auto"), "no tools offered, as none may be called"
+    named = tuple(tool for tool in tools if tool.name == choice)
+    demand = _REMINDER.format(f"Call the tool {choice}." if named else "Call one of the tools.")
+    messages = in_order([*asked.messages, Message("user", (demand,))], "kept")
+    return replace(
+        asked, messages=messages, tools=named or tools, choice="auto"
+    ), f"tool_choice {choice}: said in the prompt"
+
+
+def with_something(asked: Asked) -> Asked:
+    """Have the user say something where nobody does, as servers refuse that; clients ask so whether one is there."""
+    if any(message.role != "system" for message in asked.messages):
+        return asked
+    return replace(asked, messages=(*asked.messages, Message("user", (SOMETHING,))))
+
+
 def limited(asked: Asked, tokens: int) -> Asked:
     """Ask for a reply of so many tokens at most."""
     return replace(asked, limits={**asked.limits, "max_tokens": tokens})
@@ -287,12 +277,15 @@ def limited(asked: Asked, tokens: int) -> Asked:
 
 def without_media(message: Message) -> Message:
     """Put notes in the places of images and documents, for a server that refuses them."""
-    parts = [note(part.media) if isinstance(part, Opaque) and part.media else str(part) for part in message.content]
-    return replace(message, content=("\n".join(parts),)) if parts else message
+    if not any(isinstance(part, Opaque) and part.media for part in message.content):
+        return message
+    parts = [note(part.media) if isinstance(part, Opaque) and part.media else part for part in message.content]
+    return replace(message, content=_joined("", [Message("", tuple(parts))], "\n").content)
 
 
 def _says(message: Message) -> bool:
-    return bool(message.content or message.calls or message.role == "tool")
+    said = any(isinstance(part, str) or part.media for part in message.content)
+    return bool(said or message.calls or message.role == "tool")
 
 
 def _spoken(message: Message) -> Message:

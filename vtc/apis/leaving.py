@@ -3,6 +3,8 @@
 A frame leaves as it came if both APIs are the same, nothing of it changed and the client's numbers are still the
 server's; where a policy is strict, only if the decoder knows all that it holds. All else is written anew.
 
+A client of another API is told that a reply was cut off where one of its calls was, whatever the server says of it.
+
 A frame for which the encoder writes nothing (the start of a block) stays here until something after it leaves. It is
 left out if the encoder has to write in its place.
 """
@@ -18,8 +20,9 @@ import msgspec
 from msgspec.structs import replace
 
 from vtc.apis.base import Encoder, Said
+from vtc.apis.tool_calls import Nesting
 from vtc.apis.waiting import Waiting
-from vtc.events import Call, CallDelta, Failure, Origin, Rewritten
+from vtc.events import Call, CallDelta, Failure, Finish, Origin, Rewritten
 from vtc.wire.framing import Frame
 
 NOTHING = "The server ended the reply before it said anything."
@@ -44,6 +47,10 @@ class Leaving(msgspec.Struct):
     """The error by which a reply of another API ended."""
     told: bool = False
     """True once something was written."""
+    calls: dict[tuple[int, int | None], Nesting] = {}
+    """The calls that a client of another API was told in pieces, by choice and number."""
+    cut: frozenset[int] = frozenset()
+    """The choices in which one such was told whole, and lacks its end."""
     left_out: tuple[str, ...] = ()
     """The kinds of what did not leave, as no encoder or no policy takes it."""
 
@@ -80,7 +87,7 @@ class Leaving(msgspec.Struct):
         self, said: Iterable[Said], choice: int, like: Frame | None = None, *, first: bool = True
     ) -> list[bytes]:
         """Let the encoder write something, in the place of the frame `like` or of a part of it."""
-        values = self.encoder.write([*self._known(said)], choice)
+        values = self.encoder.write([*self._known(said, choice)], choice)
         self.told = self.told or bool(values)
         if self.kept:
             self.kept, self.behind = (), not values
@@ -123,20 +130,10 @@ class Leaving(msgspec.Struct):
         out, self.kept = [*self.kept], ()
         return out
 
-    def _known(self, said: Iterable[Said]) -> Iterable[Said]:
+    def _known(self, said: Iterable[Said], choice: int) -> Iterable[Said]:
         """Leave out what only an unknown part of the server's API says; for a client of another, its objects, too."""
-        for one in said:
-            if not self.passes and isinstance(one, CallDelta):
-                yield replace(one, source=None)
-                continue
-            if not self.passes and isinstance(one, Failure):
-                self.failure = one.message or "The server broke off with an error."
-            if not self.passes and isinstance(one, Call) and not one.call.name:
-                yield Rewritten(one.raw, one.call.arguments)
-                continue
-            if not self.passes and isinstance(one, Call):
-                yield dataclasses.replace(one, call=dataclasses.replace(one.call, source=None))
-                continue
+        for came in said:
+            one = came if self.passes else self._crossed(came, choice)
             own: Any = one if isinstance(one, Origin) else getattr(one, "own", None)
             if own is None or (self.passes and (own.harmless or not self.strict)):
                 yield one
@@ -146,6 +143,26 @@ class Leaving(msgspec.Struct):
                 self.left_out = (*self.left_out, own.kind)
             if own is not one:
                 yield replace(one, own=None)  # type: ignore[type-var]  # a struct that has `own`
+
+    def _crossed(self, one: Said, choice: int) -> Said:
+        """Tell a client of another API what its own server would have said."""
+        match one:
+            case CallDelta():
+                key = choice, one.index
+                so_far = self.calls.get(key, Nesting())
+                self.calls = {**self.calls, key: so_far.after(one.arguments)}
+                return replace(one, source=None)
+            case Call(call=call) if not call.name:
+                return Rewritten(one.raw, call.arguments)
+            case Call(call=call):
+                self.cut |= {choice} if Nesting().after(call.arguments).is_cut else set()
+                return dataclasses.replace(one, call=dataclasses.replace(call, source=None))
+            case Finish():
+                is_cut = choice in self.cut or any(call.is_cut for (of, _), call in self.calls.items() if of == choice)
+                return replace(one, reason="length") if is_cut else one
+            case Failure():
+                self.failure = one.message or "The server broke off with an error."
+        return one
 
     def _framed(self, values: Sequence[Any], like: Frame | None, *, first: bool = True) -> list[bytes]:
         framing = self.encoder.framing

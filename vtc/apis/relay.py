@@ -67,8 +67,8 @@ class Relay[P: Pipeline]:
         self._pipeline = pipeline
         self._choices: dict[int, Choice] = {}
         self._last = Frame(b"", None)  # the last one with deltas
-        self.plain: tuple[Frame, Delta] | None = None
-        """The last frame and its one delta, if it left as it came and none of the choice waits."""
+        self.plain: tuple[Frame, Delta, bytes] | None = None
+        """The last frame, its one delta and what left for it, if all of that left and none of the choice waits."""
 
     def feed(self, frame: Frame) -> list[bytes]:
         """Take a frame; return what may leave now. Raises `Unread` if it is strict, and then nothing has changed."""
@@ -103,13 +103,12 @@ class Relay[P: Pipeline]:
                 out = []
             elif choice.waiting or not _is_unchanged(choice, entry, events):
                 after[0], out = _settle(leaving, choice, entry, events)
-            elif not leaving.may_pass(entry):
-                out = leaving.written([*entry.before, *_unchanged(entry, events), *entry.after], index, frame)
             else:
-                said = _unchanged(entry, events)
-                out = leaving.whole(frame, [(index, [*entry.before, *said, *entry.after])])
-                if last and len(deltas) == 1 and out and out[0] is frame.raw:
-                    self.plain = frame, last
+                said = [*entry.before, *_unchanged(entry, events), *entry.after]
+                passes = leaving.may_pass(entry)
+                out = leaving.whole(frame, [(index, said)]) if passes else leaving.written(said, index, frame)
+                if last and len(deltas) == len(out) == 1 and (out[0] is frame.raw or not decoded.beside):
+                    self.plain = frame, last, out[0]
         self.decoder, self.leaving = decoder, leaving
         self._choices.update((choice.index, choice) for choice in after)
         self._last = frame if deltas else self._last
@@ -181,7 +180,8 @@ class Relay[P: Pipeline]:
         if len(self._choices) >= MOST_CHOICES:
             raise ValueError(f"the reply has more than {MOST_CHOICES} choices")
         pipeline = self.pipelines[index] = self._pipeline()
-        choice = self._choices[index] = Choice(index, pipeline, deque(), strict=self.leaving.strict)
+        anew = self.leaving.strict or not self.leaving.passes
+        choice = self._choices[index] = Choice(index, pipeline, deque(), anew=anew)
         return choice
 
     def _several(

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from vtc.events import CallDelta, ToolCall
+from vtc.json_text import decode
 
 _TOKEN = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)
 
@@ -21,6 +22,15 @@ _TOKEN = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)
 def arguments_text(arguments: Any) -> str:
     """Write arguments as text, which some servers send and others not; empty for none."""
     return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False) if arguments else ""
+
+
+def object_in(arguments: str) -> dict[str, Any] | None:
+    """Read the arguments of a call; None if they are no JSON object."""
+    try:
+        found = decode(arguments.encode(errors="surrogatepass"))
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def lacks_arguments(call: Any) -> bool:
@@ -44,6 +54,11 @@ class Nesting(msgspec.Struct, frozen=True, gc=False):
     def is_whole(self) -> bool:
         """True after the brace that closes the arguments."""
         return self.begun and not self.depth and not self.in_string
+
+    @property
+    def is_cut(self) -> bool:
+        """True within the arguments: if nothing follows they were cut off."""
+        return self.depth > 0 or self.in_string
 
     def after(self, piece: str) -> Nesting:
         """Go on over another piece."""

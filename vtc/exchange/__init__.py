@@ -21,6 +21,7 @@ from functools import partial
 
 from vtc.apis import Api, BadRequest, Request, crossing, folding, may_be_reply, named, summary
 from vtc.apis.crossing import Names
+from vtc.apis.sealed import origin_of
 from vtc.events import Failure, Message
 from vtc.exchange import error_reply, refused
 from vtc.exchange import request as outgoing
@@ -33,7 +34,7 @@ from vtc.exchange.stream import Stream
 from vtc.exchange.way import Way
 from vtc.json_text import encode, is_proper
 from vtc.profiles.matching import Facts
-from vtc.profiles.memory import Memory
+from vtc.profiles.memory import Learned, Memory
 from vtc.profiles.plan import Plan
 from vtc.profiles.planner import Planner
 from vtc.reporting import hints
@@ -44,9 +45,7 @@ from vtc.wire.framing import Framing
 from vtc.wire.sse import EventStream
 
 logger = logging.getLogger(__name__)
-
-
-ALL = Without()
+NOBODY = Facts()
 
 
 class NoAnswer(Exception):
@@ -60,7 +59,17 @@ type Ask = Callable[[bytes], Awaitable[bytes]]
 class Exchange:
     """One request of an API that VTC speaks, and the plan for it."""
 
-    def __init__(self, api: Api, request: Request, body: bytes, plan: Plan, seed: str) -> None:
+    def __init__(
+        self,
+        api: Api,
+        request: Request,
+        body: bytes,
+        plan: Plan,
+        seed: str,
+        facts: Facts = NOBODY,
+        learned: Learned | None = None,
+    ) -> None:
+        """`learned` is what the server refused before, and takes what it refuses now."""
         self.plan = plan
         self.report = Report(plan.client, plan.model, request.model, why=list(plan.why), request=plan.request.told())
         if plan.reply.client_text:
@@ -76,7 +85,9 @@ class Exchange:
         if self.crosses:
             self.report.server_api = self._server.name
             self.report.request.append(f"{api.name} -> {self._server.name}")
-        self._way = Way(api, self._server, request, plan, self._names, seed)
+        self._origin = origin_of(self._server.name, facts.host, facts.port)
+        self._learned, self._refused = learned or Learned(), frozenset[str]()
+        self._way = Way(api, self._server, request, plan, self._names, seed, self._origin)
         self._outgoing: outgoing.Outgoing | None = None  # when it was asked for
 
     @classmethod
@@ -97,7 +108,8 @@ class Exchange:
         with as_it_came():
             request = api.request(body, facts.path)
             facts = replace(facts, model=request.model, body=request.fields)
-            return cls(api, request, body, planner.plan(facts, request, memory), seed)
+            learned = memory.learned("refused", *facts.whose, facts.model) if memory is not None else Learned()
+            return cls(api, request, body, planner.plan(facts, request, memory), seed, facts, learned)
 
     # The request
 
@@ -114,10 +126,10 @@ class Exchange:
 
         It is a complete one, in the form that the client asked for; `created` is the time in seconds since 1970.
         """
-        stop = self._rewritten().stop
-        if not stop:
+        stop, loads = self._rewritten().stop, self.crosses and self._request.idle
+        if not (stop or loads):
             return None
-        body = self._own(f"Stopped: {stop}. Say how to go on.", created)
+        body = self._own(f"Stopped: {stop}. Say how to go on." if stop else "", created)
         if not self._request.stream:
             return "application/json", body
         return self._api.framing.media_type, folding.streamed(self._api, body, self._request)
@@ -159,22 +171,21 @@ class Exchange:
         To be asked for once, and before `stream`.
         """
         found = refused.without(status, hints.words_of(body)) if self.crosses else None
-        if found is None:
+        again = self._encoded(self._rewritten().messages, found) if found else self._rewritten().body
+        if found is None or again == self._rewritten().body:
             return None
-        limit = f"max_tokens {found.limit}, as the server has room for no more"
-        self.report.request.append(limit if found.limit else "notes in the place of images, which the server refuses")
-        return self._encoded(self._rewritten().messages, found)
+        self._refused = found.kinds
+        return again
 
-    def _encoded(self, messages: Sequence[Message] | None, without: Without = ALL) -> bytes:
+    def _encoded(self, messages: Sequence[Message] | None, without: Without | None = None) -> bytes:
         """Encode the request, with these messages or its own, in the server's API."""
         plan = self.plan.request
         if not self.crosses:
             return outgoing.encoded(self._request, self._body, plan, messages, self.plan.server_model)
-        server, model = self._server, self.plan.server_model
-        body, left_out = outgoing.crossed(self._request, server, plan, messages, self._names, model, without)
-        line = f"not told to the server, whose API has no word for it: {', '.join(left_out)}"
-        if left_out and line not in self.report.request:
-            self.report.request.append(line)
+        server, model, less = self._server, self.plan.server_model, refused.before(self._learned.refused)
+        less = without._replace(**dict.fromkeys(less.kinds, True)) if without else less
+        body, told = outgoing.crossed(self._request, server, plan, messages, self._names, model, less, self._origin)
+        self.report.request += [line for line in told if line not in self.report.request]
         return body
 
     @property
@@ -248,6 +259,7 @@ class Exchange:
 
     def body(self, body: bytes) -> bytes:
         """Rewrite a whole reply as `whole` does, in the form that the client asked for."""
+        self._learned.refused |= self._refused  # as without that it answered
         return self._as_asked(self.whole(body))
 
     def from_error(self, body: bytes, created: int, status: int | None = None) -> tuple[str, bytes] | None:

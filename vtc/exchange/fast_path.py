@@ -1,4 +1,4 @@
-r"""The fast path: may a chunk leave as it came, without any state being touched?
+r"""The fast path: may a chunk leave, as it came or as its client is told such texts, without any state being touched?
 
     data: {"id": "c1", "created": 17, "choices": [{"index": 0, "delta": {"content": " word"}}], "usage": {"total": 5}}
                  string          number                                               text                       number
@@ -23,8 +23,9 @@ from typing import Any, cast
 
 import msgspec
 
-from vtc.apis.base import Following
+from vtc.apis.base import Following, Noting
 from vtc.apis.relay import Relay
+from vtc.apis.told_text import ToldText, learned
 from vtc.dialects.bounded_cache import COMPILED, PER_CHARACTER
 from vtc.dialects.reading.reader import PlainRule
 from vtc.events import Delta, ReasoningDelta, TextDelta
@@ -71,11 +72,14 @@ class FastPath:
         "_failures",
         "_follows",
         "_match",
+        "_notes",
         "_odd",
         "_patience",
         "_relay",
         "_rule",
         "_shapes",
+        "_tellings",
+        "_told",
         "_whole",
         "held",
     )
@@ -93,6 +97,10 @@ class FastPath:
         self._rule = ANYTHING
         self._shapes: dict[type[Delta], Shape] = {}  # by what they say
         self._patience = self._failures = 0
+        # For a client that is sent other frames, as those of another API:
+        self._told: ToldText | None = None
+        self._tellings: dict[type[Delta], ToldText] = {}
+        self._notes = False
 
     def feed(self, chunk: bytes) -> list[bytes] | None:
         """Return what may leave of the chunk and of those before it; None if they must be read (`take`)."""
@@ -102,10 +110,10 @@ class FastPath:
         if not self.held:  # mostly the next frame is the same but for its text
             start, end = len(self._before), len(chunk) - len(self._after)
             same = start < end and chunk[:start] == self._before and chunk[end:] == self._after
-            if same and chunk[end - 1] not in b" >" and self._odd(chunk, start, end) is None and not self._follows:
+            if same and chunk[end - 1] not in b" >" and self._odd(chunk, start, end) is None:
                 first = chunk[start]
                 if (first != _BLANK or chunk[start + 1] not in b" >") and first != _QUOTE:
-                    return [chunk]
+                    return self._passed(chunk, [chunk[start:end]] if self._told else ())
         data = self.held + chunk if self.held else chunk
         if data.endswith(self._end):
             if (found := match(data)) is None or (found.start(_ODD) >= 0 and self._begins_line(data)):
@@ -113,9 +121,7 @@ class FastPath:
             # Nearly every text ends in a letter that no white space is written with.
             if data[found.end(_TEXT) - 1] in _DOUBTFUL_ENDINGS or self._follows:
                 return self._forward(data, found, b"")
-            if self.held:
-                self.held, self._whole = b"", 0
-            return [data]
+            return self._left(data, b"")
         # The network has cut a frame.
         whole = data.rfind(self._end)
         whole = whole + len(self._end) if whole >= 0 else 0
@@ -132,25 +138,43 @@ class FastPath:
 
     def _begins_line(self, data: bytes) -> bool:
         """Tell whether code or a quotation begins in the texts of some frames, joined."""
-        assert self._match is not None
-        found = [self._match(frame + self._end) for frame in data.split(self._end)[:-1]]
-        return _CODE.search(b"".join(one["text"] for one in found if one)) is not None
+        return _CODE.search(b"".join(self._texts(data))) is not None
 
     def _forward(self, data: bytes, found: re.Match[bytes], begun: bytes) -> list[bytes] | None:
         """Let frames leave, except those that wait since their text ends in white space."""
         if not (self._rule.endings and (text := found["text"]).endswith(_ENDINGS)):
-            self.held, self._whole = begun, 0
-            return self._passed(data)
+            return self._left(data, begun)
         if text.endswith(_LINE_BEGINNING):
             return None
-        start = self._waiting(data, found.start("frame"), text)
-        self.held, self._whole = data[start:] + begun, len(data) - start
-        return self._passed(data[:start]) if start else []
+        return self._left(data, begun, self._waiting(data, found.start("frame"), text))
 
-    def _passed(self, data: bytes) -> list[bytes]:
+    def _left(self, data: bytes, begun: bytes, end: int | None = None) -> list[bytes] | None:
+        """Let the frames up to `end` leave; the others wait, with one that has only `begun`."""
+        leaves = data if end is None else data[:end]
+        out = self._passed(leaves, self._texts(leaves) if self._told else ()) if leaves else []
+        if out is not None:
+            waits = data[len(leaves) :]
+            self.held, self._whole = waits + begun, len(waits)
+        return out
+
+    def _passed(self, data: bytes, texts: Sequence[bytes]) -> list[bytes] | None:
+        """Let frames leave, with these texts; None if they must be read after all."""
+        if self._told:
+            written = self._told.write(texts)
+            if written is None:
+                return None
+            data = written
+            if self._notes:
+                cast("Noting", self._relay.decoder).thought_more(texts)
         if self._follows:
             cast("Following", self._relay.leaving.encoder).passed(data)
         return [data]
+
+    def _texts(self, data: bytes) -> list[bytes]:
+        """Find the texts of whole frames that match."""
+        assert self._match is not None
+        found = [self._match(frame + self._end) for frame in data.split(self._end)[:-1]]
+        return [one["text"] for one in found if one]
 
     def _waiting(self, data: bytes, start: int, text: bytes) -> int:
         """Find where the frames begin that wait, given the last one and its text.
@@ -184,9 +208,9 @@ class FastPath:
         `whole` is False while another frame has only begun there.
         """
         self._match = None
-        if not whole or (plain := self._relay.plain) is None or not self._relay.leaving.in_step:
+        if not whole or (plain := self._relay.plain) is None:
             return
-        frame, delta = plain
+        frame, delta, left = plain
         if isinstance(delta, TextDelta):
             rule = self._relay.pipelines[delta.choice].plain
         elif isinstance(delta, ReasoningDelta):
@@ -208,11 +232,25 @@ class FastPath:
             if shape is None or (found := shape.of_any_text(frame.raw)) is None:
                 return  # none was found, or its data stand in several lines
             self._shapes[type(delta)] = shape
+        self._told = None
+        if left is not frame.raw and not self._learn_to_tell(delta, left):
+            return
         if shape.rule != rule:
             shape.of_plain_text(rule)
         self._match, self._rule, self._odd = shape.match, rule, _odd(rule.stop)
         start, end = found.span(_TEXT)
         self._before, self._after = frame.raw[:start], frame.raw[end:]
+
+    def _learn_to_tell(self, delta: TextDelta | ReasoningDelta, left: bytes) -> bool:
+        """Learn how a client is told such texts that is not sent the frames that come; the last one `left` so."""
+        known = self._tellings.get(type(delta))
+        if known is None or not known.goes_on(left):
+            known = learned(self._relay.leaving, delta)
+        if known is None or not known.goes_on(left):
+            return False
+        self._told = self._tellings[type(delta)] = known
+        self._notes = isinstance(delta, ReasoningDelta) and isinstance(self._relay.decoder, Noting)
+        return True
 
     def _shape(self, frame: Frame, delta: TextDelta | ReasoningDelta) -> bytes | None:
         """Write the expression for frames like this one, with `TEXT` for its text; None if there is none.
@@ -235,6 +273,8 @@ class FastPath:
 
         tokens = [token[0] for token in _TOKEN.finditer(data)]
         other = msgspec.structs.replace(delta, text=_PROBE)
+        if isinstance(other, ReasoningDelta) and other.own and other.own.value == delta.text:
+            other = msgspec.structs.replace(other, own=msgspec.structs.replace(other.own, value=_PROBE))
         said = [place for place in _values(tokens) if _string(tokens[place]) == delta.text]
         probe = json.dumps(_PROBE).encode()
         for text in said:

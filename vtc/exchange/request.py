@@ -23,7 +23,7 @@ from vtc.dialects.writing import history
 from vtc.dialects.writing.calls import write_calls
 from vtc.events import Message, Opaque, Tool, ToolCall
 from vtc.exchange.native_calls import NotInOrder, in_order
-from vtc.exchange.refused import Without
+from vtc.exchange.refused import Without, taken_out
 from vtc.profiles.plan import RequestPlan, TextClient
 from vtc.scrub import told as told_of
 
@@ -134,22 +134,28 @@ def crossed(
     names: Names,
     model: str,
     without: Without,
-) -> tuple[bytes, tuple[str, ...]]:
-    """The request as one of the server's API, and what of it cannot be told there.
+    origin: str,
+) -> tuple[bytes, list[str]]:
+    """The request as one of the server's API, and for people what of it is not told there.
 
     Nothing of it is told that the server refused before.
     """
     is_native = plan.write is None and plan.client_text is None
     tools = plan.offered if is_native or plan.promote else ()
     said = request.messages if messages is None else messages
-    asked = crossing.read(request, said, tools, plan.tool_choice, names, plan.wants)
-    if without.limit is not None:
-        asked = crossing.limited(asked, without.limit)
-    if without.images:
-        asked = replace(asked, messages=tuple(map(crossing.without_media, asked.messages)))
+    asked = crossing.read(request, said, tools, plan.tool_choice, names, plan.wants, origin)
+    asked, told = taken_out(asked, without)
+    if not server.demands:
+        asked, demand = crossing.said_in_the_prompt(asked)
+        told += [demand] if demand else []
+    if (filled := crossing.with_something(asked)) is not asked:
+        asked = filled
+        told.append(f"nobody said anything: asked {crossing.SOMETHING!r}")
+    if left_out := [*asked.left_out, *(name for name in asked.limits if name not in server.limits)]:
+        told.append(f"not told to the server, whose API has no word for it: {', '.join(left_out)}")
     fields = server.ask(replace(asked, model=model_of(request, model), stream=asked.stream and not plan.unstreamed))
     kept = {key: value for key, value in fields.items() if key not in plan.drop}
-    return changed(kept, plan.drop, plan.set), asked.left_out
+    return changed(kept, plan.drop, plan.set), told
 
 
 def model_of(request: Request, model: str) -> str:

@@ -58,7 +58,7 @@ class Stream:
         self._report = report
         self._framing = relay.decoder.framing
         self._frames = self._framing.reader()
-        self._fast: FastPath | None = FastPath(relay) if relay.leaving.passes else None
+        self._fast: FastPath | None = FastPath(relay)
         self.left_out = False
         """True if something of it could not be read, and did not leave."""
         self._finished = False

@@ -9,7 +9,8 @@ from functools import partial
 from msgspec.structs import replace as replace_fields
 
 from vtc.apis import Api, Request
-from vtc.apis.crossing import Crossed, Names
+from vtc.apis.crossed import Crossed
+from vtc.apis.crossing import Names
 from vtc.apis.relay import Relay
 from vtc.dialects.reading.reader import Begins, Reader
 from vtc.dialects.syntax.description import Description
@@ -32,8 +33,10 @@ from vtc.wire import compression
 class Way:
     """Makes the parts of a reply's way. It keeps of the request what a reply needs, and nothing of the conversation."""
 
-    def __init__(self, client: Api, server: Api, request: Request, plan: Plan, names: Names, seed: str) -> None:
-        """`names` are those of tools as the server knows them; ids are derived from `seed`."""
+    def __init__(
+        self, client: Api, server: Api, request: Request, plan: Plan, names: Names, seed: str, origin: str
+    ) -> None:
+        """`names` are those of tools as the server `origin` knows them; ids are derived from `seed`."""
         self._client = client
         self._server = server
         self._plan = plan
@@ -43,6 +46,7 @@ class Way:
         self._form = request.form
         self._model = request.model
         self._seed = seed
+        self._origin = origin
         form = alphanumeric9 if plan.reply.ids == "alphanumeric9" else client.call_id
         self._ids = Ids(seed, request.call_ids, form)
         self._budget = Budget()
@@ -72,7 +76,7 @@ class Way:
         decoder_ = self._server.decoder(None if crosses else form, drop)
         if crosses:
             id_ = hashlib.sha256(self._seed.encode()).hexdigest()[:24]
-            decoder_ = Crossed(decoder_, self._names, self._model, id_)
+            decoder_ = Crossed(decoder_, self._names, self._model, id_, self._origin, self._server.signs)
         relay = Relay(decoder_, self._client.encoder(form, drop), pipeline, passes=not crosses, strict=strict)
         kind = Stream if isinstance(decoder, compression.Identity) else partial(CodedStream, decoder)
         return kind(relay, report, clock, whole=as_one)

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 
 from vtc.profiles.loader import Source
 from vtc.profiles.schema import Match
+from vtc.scrub import CREDENTIALS
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,12 @@ class Facts:
     """By name in lower case."""
     body: Any = None
     """The request's JSON."""
+
+    @property
+    def whose(self) -> tuple[str, ...]:
+        """Tell one upstream, as one client saw it, from all others: no reply to a client counts for another one."""
+        shown = (self.headers.get(name, "") for name in CREDENTIALS)
+        return (self.host, str(self.port), self.path, self.user_agent, *shown)
 
 
 class Matched(Protocol):

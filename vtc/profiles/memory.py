@@ -23,6 +23,8 @@ class Learned:
     _inside: bool = False
     _replies: int = 0
     """So many of the last replies agree."""
+    refused: frozenset[str] = frozenset()
+    """The kinds of what it refused in a request, and answered without."""
 
     @property
     def begins_inside(self) -> bool | None:

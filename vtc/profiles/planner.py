@@ -81,7 +81,7 @@ class Planner:
     def plan(self, facts: Facts, request: Asked, memory: Memory | None = None) -> Plan:
         """Decide about a request that came with these facts. `memory` knows what upstreams did before."""
         settings = self.settings
-        server_model = self._renamed(facts)
+        server_model = self.server_model(facts)
         facts = dataclass_replace(facts, model=server_model) if server_model else facts
         found = self._found(facts)
         client, model, guards = found.client, found.model, found.guards
@@ -177,12 +177,17 @@ class Planner:
         names = [one.partition("=")[0] for one in self.settings.models]
         return [one for one in (*names, *(server.models if server else ())) if not {*one} & {*"*?["}]
 
+    def tokenizes(self, facts: Facts) -> bool:
+        """True if the server counts tokens when it is asked."""
+        server, _ = self._chosen(self.profiles.servers, self.settings.server, facts)
+        return server is not None and server.tokenize
+
     def _apis(self, found: _Found) -> tuple[str, ...]:
         """Tell which APIs the server speaks; none if it is to be that of the client."""
         said = self.settings.upstream_api or found.model.api or found.server.api or ()
         return () if "same" in said else (said,) if isinstance(said, str) else tuple(said)
 
-    def _renamed(self, facts: Facts) -> str:
+    def server_model(self, facts: Facts) -> str:
         """Find the model that the server is asked for; empty for the one of the request."""
         server, _ = self._chosen(self.profiles.servers, self.settings.server, facts)
         pairs = [(glob, name) for glob, _, name in (one.partition("=") for one in self.settings.models)]

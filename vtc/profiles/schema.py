@@ -163,6 +163,8 @@ class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
     """Where a system message amid a conversation goes, if its clients speak another API. `folded`: the user says it,
     where it stands. `kept`: it stays, which many templates refuse. `first`: it joins the first one, and the server
     computes the prompt anew."""
+    tokenize: bool = False
+    """`POST /tokenize` counts the tokens of a conversation (vLLM, llama.cpp), for clients of Messages."""
     models: dict[str, str] = {}
     """Its models, by globs for the names that clients ask for: `{"claude-*": qwen3-coder}`."""
     parts_reasoning: bool = False

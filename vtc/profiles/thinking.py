@@ -14,7 +14,6 @@ from vtc.profiles.matching import Facts
 from vtc.profiles.memory import Learned, Memory
 from vtc.profiles.plan import Thinking
 from vtc.profiles.schema import ModelProfile, ServerProfile
-from vtc.scrub import CREDENTIALS
 
 COMMON_TAGS = (("<think>", "</think>"), ("<thinking>", "</thinking>"), ("<thought>", "</thought>"))
 """Tags that models of any family write; others are read only for the models whose profiles name them."""
@@ -44,14 +43,8 @@ def thinking(
     never = model is not None and own is None
     if asked is False or never or not tags or (server.parts_reasoning and not prefilled):
         return Thinking(tags, to)
-    learned = memory.learned(*_whose(facts), facts.model, str(asked)) if memory is not None else Learned()
+    learned = memory.learned(*facts.whose, facts.model, str(asked)) if memory is not None else Learned()
     begins_inside = learned.begins_inside
     if begins_inside is None:
         begins_inside = prefilled and not server.parts_reasoning
     return Thinking(tags, to, prefilled, begins_inside, may_show=not prefilled, learned=learned)
-
-
-def _whose(facts: Facts) -> tuple[str, ...]:
-    """Tell one upstream, as one client saw it, from all others: no reply to a client counts for another one."""
-    shown = (facts.headers.get(name, "") for name in CREDENTIALS)
-    return (facts.host, str(facts.port), facts.path, facts.user_agent, *shown)

@@ -57,7 +57,7 @@ MARKS = {
 }
 """By outcome, for the flow list and for `~marker`."""
 LEVELS = {"error": logging.ERROR, **dict.fromkeys(("failed", "refused", "denied"), logging.WARNING)}
-"""By outcome, of the line in the log, which mitmproxy colours; what failed has been told as an error, with its trace."""
+"""By outcome, of the line in the log, which mitmproxy colours; a fault has its trace beside it."""
 
 STREAMED = ("text/event-stream", "application/x-ndjson")
 """Media types of replies that are passed on as they come, whoever reads them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from weakref import WeakKeyDictionary
 
 from mitmproxy import ctx, http
@@ -18,6 +19,8 @@ class Beside:
     def __init__(self) -> None:
         self._lists: WeakKeyDictionary[http.HTTPFlow, tuple[Aside, list[str]]] = WeakKeyDictionary()
         """Lists of models that are under way, and the names that stand for others."""
+        self._counts: WeakKeyDictionary[http.HTTPFlow, bytes] = WeakKeyDictionary()
+        """Counts of tokens that are under way, each with the answer if the server has none."""
 
     def take(self, flow: http.HTTPFlow, planner: Planner) -> bool:
         """Answer a question, or have the server asked in its own way; False if it is none, or the server's own."""
@@ -26,23 +29,32 @@ class Beside:
         if aside is None or ctx.options.vtc_mode != "rewrite" or planner.serves(facts, aside.client):
             return False
         try:
-            answer = beside.answer(aside, bodies.decoded(request, ctx.options.vtc_max_body_bytes) or b"")
+            body = bodies.decoded(request, ctx.options.vtc_max_body_bytes) or b""
+            answer = beside.answer(aside, body)
         except (BadRequest, ValueError):
             return False
-        if answer is not None:
-            flow.response = http.Response.make(200, answer, {"content-type": "application/json"})
-        else:
-            base = (
-                request.path.partition("?")[0].removesuffix("/").removesuffix("/api/tags").removesuffix(beside.MODELS)
-            )
-            request.path = f"{base}{beside.MODELS}"
+        path = request.path.partition("?")[0].removesuffix("/")
+        if answer is None:
+            request.path = f"{path.removesuffix('/api/tags').removesuffix(beside.MODELS)}{beside.MODELS}"
             request.headers["accept-encoding"] = "identity"
             self._lists[flow] = aside, planner.models(facts)
+        elif aside.kind == "count" and planner.tokenizes(facts):
+            request.path = f"{path.removesuffix(beside.COUNT)}{beside.TOKENIZE}"
+            request.content = beside.question(body, lambda model: planner.server_model(replace(facts, model=model)))
+            request.headers["accept-encoding"] = "identity"
+            self._counts[flow] = answer
+        else:
+            flow.response = http.Response.make(200, answer, {"content-type": "application/json"})
         flow.comment = f"vtc: {aside.kind}, as {aside.client} has it"
         return True
 
     def response(self, flow: http.HTTPFlow) -> None:
-        """Write a list of models in the form of the client's API."""
+        """Write a list of models, or a count of tokens, in the form of the client's API."""
+        if (estimate := self._counts.pop(flow, None)) and flow.response is not None:
+            found = flow.response.status_code == 200 and beside.counted(flow.response.get_content(strict=False) or b"")
+            flow.response.status_code, flow.response.reason = 200, "OK"
+            bodies.replace(flow.response, found or estimate, "application/json")
+            return
         aside, more = self._lists.pop(flow, (None, []))
         if aside is None or flow.response is None or flow.response.status_code != 200:
             return

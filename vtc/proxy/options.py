@@ -105,8 +105,8 @@ def add(loader: Loader) -> None:
         str,
         "on",
         "Whether anything is kept in memory between exchanges: facts about upstreams (whether their replies begin with "
-        "reasoning) and search patterns with names of tools, nothing that was said. off: nothing, and exchanges take "
-        "longer.",
+        "reasoning, what they refused) and search patterns with names of tools, nothing that was said. off: nothing, "
+        "and exchanges take longer.",
         choices=("on", "off"),
     )
     loader.add_option(

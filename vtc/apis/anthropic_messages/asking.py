@@ -1,20 +1,19 @@
 """Requests of Anthropic Messages that stand for those of another API.
 
-What the model thought is left out: a block of thinking needs the signature of the server that made it.
+What the model thought is left out, unless this very server signed it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from vtc.apis import media
 from vtc.apis.anthropic_messages.answer import block_of
 from vtc.apis.asking import placed
 from vtc.apis.base import Json
-from vtc.apis.media import parts_of
-from vtc.events import Asked, Failure, Media, Message
+from vtc.events import Asked, Failure, Media, Message, Opaque, Seal
 
 LIMITS: Mapping[str, Sequence[str]] = {
     **{name: (name,) for name in ("max_tokens", "temperature", "top_p", "top_k")},
@@ -26,6 +25,8 @@ CARRIED: Sequence[str] = (
 )
 MOST_TOKENS = 8192
 """The limit of a reply where the client set none, as this API demands one: the most that all of its models take."""
+MOST_WITH_THOUGHTS = 32_000
+"""The same for models that think, whose thoughts count."""
 _EFFORTS = {"minimal": "low", "xhigh": "high"}
 _QUIET = ("thinking", "redacted_thinking")
 _KINDS = {
@@ -61,7 +62,12 @@ def ask(asked: Asked) -> Json:
         if choice != {"type": "auto"}:
             fields["tool_choice"] = choice
     told: dict[str, Any] = {}
-    if asked.effort not in (None, "none"):
+    if asked.effort == "none":
+        fields["thinking"] = {"type": "disabled"}
+    elif asked.effort and asked.choice in ("auto", "none"):  # with a call that is demanded it is an error
+        fields["thinking"] = {"type": "adaptive"}
+        fields["max_tokens"] = asked.limits.get("max_tokens", MOST_WITH_THOUGHTS)
+    if asked.effort not in (None, "none", "auto"):
         told["effort"] = _EFFORTS.get(str(asked.effort), asked.effort)
     if asked.answer and asked.answer.schema:
         told["format"] = {"type": "json_schema", "schema": asked.answer.schema}
@@ -80,14 +86,22 @@ def _entries(messages: Sequence[Message]) -> list[Json]:
 
 
 def _blocks(message: Message) -> list[Json]:
-    said = [
-        {"type": "text", "text": part} if isinstance(part, str) else _block(part)
-        for part in parts_of(message)
-        if not isinstance(part, str) or part.strip()
-    ]
+    said = [block for part in message.content for block in _blocks_of(part)]
     if message.role != "tool":
         return [*said, *map(block_of, message.calls)]
     return [{"type": "tool_result", "tool_use_id": message.call_id, "content": said}]
+
+
+def _blocks_of(part: str | Opaque) -> Iterator[Json]:
+    if isinstance(part, str):
+        if part.strip():
+            yield {"type": "text", "text": part}
+    elif part.media:
+        yield _block(part.media)
+    elif part.thought and part.thought.signature:
+        yield {"type": "thinking", "thinking": part.thought.text, "signature": part.thought.signature}
+    elif part.thought:
+        yield {"type": "redacted_thinking", "data": part.thought.encrypted}
 
 
 def _block(one: Media) -> Json:
@@ -98,7 +112,7 @@ def _block(one: Media) -> Json:
     return {"type": one.kind, "source": source}
 
 
-def meaning(part: Any) -> str | Media | None:
+def meaning(part: Any) -> str | Media | Seal | None:
     """Tell what a block is."""
     match part:
         case str():
@@ -115,6 +129,8 @@ def meaning(part: Any) -> str | Media | None:
             return f"The tool {name} can be called now."
         case {"type": "text", "text": str(text)}:
             return text
+        case {"type": "thinking", "signature": str(value)} | {"type": "redacted_thinking", "data": str(value)}:
+            return Seal(value)
     return None
 
 

@@ -15,6 +15,7 @@ from vtc.apis.anthropic_messages.told import OURS, Block, Noted, Told
 from vtc.apis.anthropic_messages.words import DELTA, NO_BLOCK, START, STOP, number_of
 from vtc.apis.base import Json, Said
 from vtc.apis.fields import part_of
+from vtc.apis.tool_calls import Nesting, object_in
 from vtc.events import (
     BlockEnd,
     BlockStart,
@@ -83,6 +84,8 @@ class Encoder(Told):
                 yield self._piece("thinking", text)
             case Seal() if self._shows(one):
                 yield from self._seal(one)
+            case Call(call=call) if not (self.native or _is_input(call.arguments)):
+                yield from self._say(Text(f"{call.name} {call.arguments}"))
             case Call(call=call):
                 yield from self._call(CallDelta(OURS, call.id, call.name, call.arguments, call.source))
                 yield from self._close()
@@ -237,6 +240,12 @@ class Encoder(Told):
 def _is_stop(one: Said) -> bool:
     """True for the end of a block, which comes after all that the same frame says of it."""
     return isinstance(one, Origin) and number_of(one) != NO_BLOCK and one.value["type"] == STOP
+
+
+def _is_input(arguments: str) -> bool:
+    """True for an object, or the beginning of one, which clients take of a message that was cut off."""
+    begun = arguments.lstrip().startswith("{") and Nesting().after(arguments).is_cut
+    return begun or object_in(arguments) is not None
 
 
 def _without_ends(noted: Iterable[Noted]) -> tuple[Noted, ...]:

@@ -49,6 +49,7 @@ API = Gemini(
     answer,
     asking.ask,
     asking.error,
+    asking.LIMITS,
     in_pieces=False,
     key="x-goog-api-key",
     private=("x-goog-", "key=", "alt=", "$"),

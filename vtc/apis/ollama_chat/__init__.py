@@ -2,7 +2,7 @@
 
 from vtc.apis.base import Api
 from vtc.apis.ollama_chat.reply import Decoder, Encoder, answer, folded, unfolded
-from vtc.apis.ollama_chat.request import NAME, Request, ask, error
+from vtc.apis.ollama_chat.request import LIMITS, NAME, Request, ask, error
 
 API = Api(
     NAME,
@@ -16,5 +16,7 @@ API = Api(
     answer,
     ask,
     error,
+    LIMITS,
     in_pieces=False,
+    demands=False,
 )

@@ -23,7 +23,7 @@ from vtc.apis.fields import cleaned, count_of, is_error, object_of
 from vtc.apis.folding import add
 from vtc.apis.ollama_chat.request import NAME, entry_of
 from vtc.apis.openai_chat.words import REASONS
-from vtc.apis.tool_calls import ToolCallAccumulator, arguments_text
+from vtc.apis.tool_calls import ToolCallAccumulator, arguments_text, object_in
 from vtc.events import (
     CUT_OFF,
     Beside,
@@ -66,7 +66,8 @@ class Decoder(msgspec.Struct):
         line = object_of(frame.data)
         if line and is_error(line):
             return Decoded(
-                (Failure(str(line.get("error") or line.get("message") or "")),), (*_unknown(line, {"error"}),)
+                (Failure(str(line.get("error") or line.get("message") or "")),),
+                (*_unknown(line, {"error", *_EVERY_LINE}),),
             )
         if not line or not isinstance(line.get("message"), dict):
             return Decoded(at_once=True) if frame.data is None else None
@@ -171,11 +172,10 @@ class Encoder(msgspec.Struct):
         return [*map(self._called, calls)]
 
     def _called(self, call: ToolCall) -> Json:
-        """Write a call; as text where its arguments are cut, which this API has no word for."""
-        try:
-            return self._part(tool_calls=[entry_of(call, ids=self.ids)])
-        except ValueError:
+        """Write a call; as text where its arguments are cut or no object, which this API has no word for."""
+        if object_in(call.arguments) is None:
             return self._part(content=f"{call.name} {call.arguments}".strip())
+        return self._part(tool_calls=[entry_of(call, ids=self.ids)])
 
     def keep_alive(self) -> bytes | None:
         """Make a line without text, as clients read every line as JSON; None before the first."""
@@ -209,7 +209,8 @@ def _deltas(line: Mapping[str, Any]) -> list[Delta]:
     for entry in message.get("tool_calls") or ():
         arguments = arguments_text(entry["function"].get("arguments")) or "{}"
         deltas.append(CallDelta(None, entry.get("id"), str(entry["function"].get("name")), arguments, entry))
-    deltas.append(TextDelta(str(message.get("content") or "")))
+    if message.get("content") or not deltas:
+        deltas.append(TextDelta(str(message.get("content") or "")))
     if line.get("done"):
         reason = str(line.get("done_reason") or "")
         meaning = REASONS.get(reason, "stop")

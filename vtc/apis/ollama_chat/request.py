@@ -38,6 +38,7 @@ class Request(openai_chat.Request):
         if "messages" not in self.fields or not self.model:
             raise ValueError("it needs `model` and `messages`")
         self.stream = self.fields.get("stream") is not False
+        self.idle = not self._conversation
         self.tool_choice, self.parallel, self.form = "auto", True, bool(self.call_ids)
 
     def _add(self, entries: list[Any], message: events.Message, called: Collection[str | None]) -> None:
@@ -61,18 +62,17 @@ def entry_of(call: ToolCall, *, ids: bool) -> dict[str, Any]:
 
 
 def ask(asked: Asked) -> Json:
-    """Write a request. How much is to be thought is told only where it is said: of many models it is an error."""
+    """Write a request. How much is to be thought is told only in words: of many models it is an error."""
     fields: dict[str, Any] = {
         "model": asked.model,
         "messages": [_written(message) for message in asked.messages],
         "stream": asked.stream,
         **placed(asked.limits, LIMITS),
     }
-    if asked.tools and asked.choice != "none":
-        named = [tool for tool in asked.tools if tool.name == asked.choice]
-        fields["tools"] = [tool.as_openai() for tool in named or asked.tools]
-    if asked.effort is not None:
-        fields["think"] = False if asked.effort == "none" else _EFFORTS.get(asked.effort, asked.effort)
+    if asked.tools:
+        fields["tools"] = [tool.as_openai() for tool in asked.tools]
+    if asked.effort not in (None, "auto"):
+        fields["think"] = False if asked.effort == "none" else _EFFORTS.get(str(asked.effort), asked.effort)
     if asked.answer:
         fields["format"] = asked.answer.schema or "json"
     return fields

@@ -20,5 +20,6 @@ API = Api(
     answer,
     asking.ask,
     asking.error,
+    asking.LIMITS,
     private=("openai-",),
 )

@@ -43,8 +43,8 @@ def ask(asked: Asked) -> Json:
             fields["tool_choice"] = chosen(asked.choice)
         if not asked.parallel:
             fields["parallel_tool_calls"] = False
-    if asked.effort is not None:
-        fields["reasoning_effort"] = EFFORTS.get(asked.effort, asked.effort)
+    if asked.effort not in (None, "auto"):
+        fields["reasoning_effort"] = EFFORTS.get(str(asked.effort), asked.effort)
     if answer := asked.answer:
         schema = {"name": answer.name, "schema": answer.schema, "strict": answer.strict}
         kept = {key: value for key, value in schema.items() if value is not None}

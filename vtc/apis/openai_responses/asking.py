@@ -1,18 +1,21 @@
 """Requests of Responses that stand for those of another API.
 
-What the model thought is left out: an item of reasoning needs the id, or the encrypted content, of the server.
+What the model thought is left out, unless this very server gave it as encrypted content.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
+
+from msgspec.structs import replace
 
 from vtc.apis import media
 from vtc.apis.asking import placed
 from vtc.apis.base import Json
 from vtc.apis.openai_chat import asking as openai_chat
-from vtc.events import Asked, Failure, Media, Message
+from vtc.events import Asked, Failure, Media, Message, Opaque, Seal
 
 LIMITS: Mapping[str, Sequence[str]] = {
     "max_tokens": ("max_output_tokens",),
@@ -42,8 +45,10 @@ def ask(asked: Asked) -> Json:
             fields["tool_choice"] = asked.choice if is_word else {"type": "function", "name": asked.choice}
         if not asked.parallel:
             fields["parallel_tool_calls"] = False
-    if asked.effort is not None:
-        fields["reasoning"] = {"effort": openai_chat.EFFORTS.get(asked.effort, asked.effort)}
+    if asked.effort not in (None, "auto"):
+        fields["reasoning"] = {"effort": openai_chat.EFFORTS.get(str(asked.effort), asked.effort)}
+    if asked.effort not in (None, "none"):
+        fields["include"] = ["reasoning.encrypted_content"]  # else it could not come back, as the server keeps nothing
     if answer := asked.answer:
         form: dict[str, Any] = {"type": "json_object"}
         if answer.schema:
@@ -58,9 +63,12 @@ def _items(message: Message) -> Iterator[Json]:
         output = "\n".join(map(str, message.content)) if plain else _parts(message, "input_text")
         yield {"type": "function_call_output", "call_id": message.call_id, "output": output}
         return
-    if message.content:
-        kind = "output_text" if message.role == "assistant" else "input_text"
-        yield {"type": "message", "role": message.role, "content": _parts(message, kind)}
+    kind = "output_text" if message.role == "assistant" else "input_text"
+    for thought, some in groupby(message.content, lambda one: one.thought if isinstance(one, Opaque) else None):
+        if thought:
+            yield {"type": "reasoning", "summary": [], "encrypted_content": thought.encrypted}
+        else:
+            yield {"type": "message", "role": message.role, "content": _parts(replace(message, content=(*some,)), kind)}
     for call in message.calls:
         yield {"type": "function_call", "call_id": call.id, "name": call.name, "arguments": call.arguments}
 
@@ -77,7 +85,7 @@ def _part(one: Media) -> Json:
     return {"type": "input_file", "filename": one.name or "document.pdf", "file_data": media.to_url(one)}
 
 
-def meaning(part: Any) -> str | Media | None:
+def meaning(part: Any) -> str | Media | Seal | None:
     """Tell what a part of a message, or an item, is."""
     match part:
         case str():
@@ -93,6 +101,8 @@ def meaning(part: Any) -> str | Media | None:
             return text
         case {"type": str(kind), "content": list(parts)} if kind != "reasoning":
             return "\n".join(said for one in parts if isinstance(said := meaning(one), str)) or None
+        case {"type": "reasoning", "encrypted_content": str(value)}:
+            return Seal(encrypted=value)
         case {"type": str(kind), "output": str(text)} if kind.endswith("_output"):
             return text
     return None

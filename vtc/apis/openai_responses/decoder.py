@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal
 import msgspec
 
 from vtc.apis.base import Decoded, Json
+from vtc.apis.chain import Chain, joined
 from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of
 from vtc.apis.openai_responses.items import (
     ADDED,
@@ -27,11 +28,10 @@ from vtc.apis.openai_responses.items import (
     NAME,
     PARTS,
     SERVERS,
-    Chain,
     Form,
     action_of,
+    is_as_declared,
     is_call,
-    joined,
     name_of,
     parted,
 )
@@ -256,7 +256,7 @@ class Decoder(msgspec.Struct):
             id_ = item.get("call_id") or item.get("id")
             name = name_of(item, self.form) if events else kind.removesuffix("_call")
             clean = in_order and all(isinstance(item.get(key), str) for key in ("id", "call_id", field or "id"))
-            clean = clean and parted(item, self.form) is item
+            clean = clean and is_as_declared(item, self.form)
             yield CallDelta(number, id_, name, '{"input": "' if raw else "", item, clean=clean)
         elif not events:
             yield CallDelta(number, arguments=action_of(item) if type_ == DONE else "", source=item or None)

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from msgspec.structs import replace
 
 from vtc.apis.base import Json, Said
+from vtc.apis.chain import joined
 from vtc.apis.openai_responses.items import (
     ADDED,
     DONE,
@@ -19,7 +20,6 @@ from vtc.apis.openai_responses.items import (
     NAME,
     done_item,
     events_of,
-    joined,
     usage_of,
 )
 from vtc.apis.openai_responses.pieces import Pieces

@@ -17,13 +17,11 @@ from typing import Any
 
 import msgspec
 
-from vtc.apis.tool_calls import arguments_text
+from vtc.apis.tool_calls import Nesting, arguments_text
 from vtc.events import ToolCall, Usage
 from vtc.wire.sse import EventStream
 
 type Json = Mapping[str, Any]
-type Chain = tuple[Any, str] | None
-"""Pieces of text, each with those before it, so that adding one copies none."""
 
 NAME = "openai-responses"
 FRAMING = EventStream(named_by="type")
@@ -60,7 +58,7 @@ class Form(msgspec.Struct, frozen=True):
     """All of a request that decoder and encoder of its reply must know."""
 
     names: Mapping[str, tuple[str, str]] = {}
-    """Namespace and name of a tool, by each flat name for both."""
+    """Namespace, empty for none, and name of a tool, by each flat name for both."""
     custom: frozenset[str] = frozenset()
     """Names of custom tools."""
     most: int | None = None
@@ -74,8 +72,16 @@ BARE = "functions"
 
 def parted(item: Json, form: Form) -> Json:
     """Part the flat name of a call into namespace and name."""
-    found = None if item.get("namespace") else form.names.get(str(item.get("name")))
-    return {**item, "namespace": found[0], "name": found[1]} if found else item
+    space, name = ("", "") if item.get("namespace") else form.names.get(str(item.get("name")), ("", ""))
+    if not name:
+        return item
+    return {**item, "name": name, **({"namespace": space} if space else {})}
+
+
+def is_as_declared(item: Json, form: Form) -> bool:
+    """True unless a call has a flat name, or is one of a function where its tool is a custom one."""
+    is_function = item.get("type") == "function_call"
+    return parted(item, form) is item and not (is_function and name_of(item, form) in form.custom)
 
 
 def name_of(item: Json, form: Form) -> str:
@@ -140,7 +146,8 @@ def raw_input(arguments: str) -> str:
 def done_item(call: ToolCall, form: Form) -> dict[str, Any]:
     """Write a call as a reply has it, with an id of its own, which is made of the call's."""
     item = item_of(call, form)
-    return {**item, "id": item.get("id") or id_of(item), "status": "completed"}
+    status = "incomplete" if Nesting().after(call.arguments).is_cut else "completed"
+    return {**item, "id": item.get("id") or id_of(item), "status": status}
 
 
 def id_of(item: Json) -> str:
@@ -197,15 +204,6 @@ def essence(item: Json) -> tuple[Any, ...]:
     about = [item.get(key) for key in ("type", "id", "call_id", "name", "namespace", "arguments", "input")]
     parts = [[text_of(part) for part in item.get(key) or ()] for key in ("summary", "content")]
     return (*about, *parts)
-
-
-def joined(chain: Chain) -> str:
-    """Join pieces of text."""
-    pieces: list[str] = []
-    while chain:
-        chain, piece = chain
-        pieces.append(piece)
-    return "".join(reversed(pieces))
 
 
 def head_of(id_: str, model: str, created: int) -> dict[str, Any]:

@@ -11,19 +11,18 @@ import msgspec
 from msgspec.structs import replace
 
 from vtc.apis.base import Json
+from vtc.apis.chain import Chain, joined
 from vtc.apis.openai_responses.items import (
     ADDED,
     CALLS,
     DONE,
     IDS,
     PARTS,
-    Chain,
     Form,
     action_of,
     essence,
     id_of,
     item_of,
-    joined,
     raw_input,
 )
 from vtc.apis.openai_responses.pieces import Pieces

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from vtc.apis.openai_responses.items import CALLS, Chain, is_call, joined
+from vtc.apis.chain import Chain, joined
+from vtc.apis.openai_responses.items import CALLS, is_call
 from vtc.apis.tool_calls import Nesting
 from vtc.events import CallDelta
 

@@ -59,10 +59,9 @@ class Request(request.Request):
     def _decode(self) -> None:
         self.call_ids = frozenset(str(one.get("call_id")) for one in self._conversation if one.get("type") in CALLS)
         declared = [one for entries in self._declarations() for one in _flat(entries)]
-        nested = [(space, own) for _, space, own, _ in declared if space]
         most = self.fields.get("max_output_tokens")
         self.form = Form(
-            {f"{space}{between}{own}": (space, own) for space, own in nested for between in (".", "__")},
+            _flat_names(declared),
             frozenset(name for name, _, own, one in declared if own and one.get("type") == "custom"),
             most if isinstance(most, int) else None,
             self.model,
@@ -162,10 +161,22 @@ def _flat(entries: Any) -> Iterator[tuple[str, str, str, Json]]:
             yield f"{space}.{name}" if space else name, space, own if isinstance(own, str) else "", one
 
 
+def _flat_names(declared: Sequence[tuple[str, str, str, Json]]) -> Mapping[str, tuple[str, str]]:
+    """Find the namespace and name that each flat name stands for: of several, or of a tool's own name, none does."""
+    own = {name for name, *_ in declared}
+    found: dict[str, set[tuple[str, str]]] = {}
+    for _, space, name, _ in declared:
+        for one in (f"{space or BARE}.{name}", f"{space or BARE}__{name}", name) if name else ():
+            found.setdefault(one, set()).add((space, name))
+    return {
+        flat: one for flat, (one, *more) in found.items() if not more and (flat not in own or flat == ".".join(one))
+    }
+
+
 def _told(entry: Json) -> str:
     """The description of a tool, with the grammar of its input if it has one."""
     said, definition = str(entry.get("description") or ""), part_of(entry, "format").get("definition")
-    return f"{said}\n\nThe input follows this grammar:\n{definition}" if definition else said
+    return f"{said}\n\nThe input follows this grammar:\n{definition}".lstrip() if definition else said
 
 
 # Reading

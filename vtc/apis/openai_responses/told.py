@@ -13,7 +13,8 @@ import msgspec
 from msgspec.structs import replace
 
 from vtc.apis.base import Json, Said
-from vtc.apis.openai_responses.items import ADDED, DONE, head_of, joined, text_of
+from vtc.apis.chain import joined
+from vtc.apis.openai_responses.items import ADDED, DONE, head_of, text_of
 from vtc.apis.openai_responses.opened import Opened
 from vtc.apis.openai_responses.pieces import Pieces
 from vtc.events import (

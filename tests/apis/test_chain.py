@@ -1,0 +1,16 @@
+"""Texts in pieces."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vtc.apis.chain import Chain, joined
+
+
+@given(st.lists(st.text()))
+def test_pieces_are_joined_in_their_order(pieces: list[str]) -> None:
+    chain: Chain = None
+    for piece in pieces:
+        chain = chain, piece
+    assert joined(chain) == "".join(pieces)

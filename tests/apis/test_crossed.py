@@ -1,0 +1,72 @@
+"""Replies of a server as its clients of other APIs are to be told them."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+from tests.apis import chat, messages
+from vtc.apis import anthropic_messages, openai_chat
+from vtc.apis.base import Api
+from vtc.apis.crossed import Crossed
+from vtc.apis.crossing import Names
+from vtc.apis.sealed import opened, origin_of
+from vtc.events import CallDelta, Seal, Start, Thought
+from vtc.wire.framing import Frame
+
+ORIGIN = origin_of("anthropic-messages", "a", 1)
+
+
+def crossed(api: Api) -> Crossed:
+    return Crossed(api.decoder(), Names(["mcp.read"]), "asked-for", "0a", ORIGIN, api.signs)
+
+
+def said(decoder: Crossed, *frames: bytes) -> list[Any]:
+    found = []
+    for raw in frames:
+        decoded = decoder.decode(Frame(raw, raw.partition(b"data: ")[2].strip()))
+        assert decoded is not None
+        found += [*decoded.beside, *decoded.deltas]
+    return found
+
+
+def test_names_of_tools_and_model_are_the_clients_and_calls_have_ids() -> None:
+    pieces = [
+        chat.chunk({"tool_calls": [{"index": at, "function": {"name": "mcp__read", "arguments": "{}"}}]})
+        for at in (0, 1)
+    ]
+    found = said(crossed(openai_chat.API), chat.ROLE, *pieces)
+    (start,) = [one for one in found if isinstance(one, Start)]
+    assert (start.id, start.model) == ("0a", "asked-for")
+    assert [(one.name, one.id) for one in found if isinstance(one, CallDelta)] == [
+        ("mcp.read", "call_0a1"),
+        ("mcp.read", "call_0a2"),
+    ]
+
+
+def test_a_signature_is_sealed_with_all_that_it_is_for() -> None:
+    """Also with the text of frames that were not decoded."""
+    decoder = crossed(anthropic_messages.API)
+    *begun, signed, _ = messages.thinking_block(0, "Hm", ", well", signature="sig")
+    said(decoder, *begun)
+    before = copy.copy(decoder)
+    decoder.thought_more([b" \\u0041", "é".encode()])
+    (seal,) = [one for one in said(decoder, signed) if isinstance(one, Seal)]
+    assert opened(seal.signature, ORIGIN) == Thought("Hm, well Aé", "sig")
+    (seal,) = [one for one in said(before, signed) if isinstance(one, Seal)]
+    assert opened(seal.signature, ORIGIN) == Thought("Hm, well", "sig")
+    data = {"type": "redacted_thinking", "data": "hidden"}
+    (seal,) = [one for one in said(decoder, messages.started(1, data)) if isinstance(one, Seal)]
+    assert opened(seal.encrypted, ORIGIN) == Thought(encrypted="hidden")
+
+
+def test_what_was_thought_makes_no_difference_to_how_frames_are_read() -> None:
+    decoder = crossed(anthropic_messages.API)
+    said(decoder, *messages.thinking_block(0, "Hm")[:2])
+    other = copy.copy(decoder)
+    other.thought_more([b"more"] * 3)
+    assert other == decoder
+    said(other, messages.stopped(0))
+    assert other != decoder
+    assert json.dumps("") != decoder

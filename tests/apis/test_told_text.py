@@ -1,0 +1,88 @@
+"""Text that a client is told in frames of its own API, on the fast path: it is what the encoder would have written."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.apis import pairs
+from tests.apis.pairs import CROSSED
+from tests.exchange.test_pairs import PAIR, crossing
+from vtc.apis.relay import Relay
+from vtc.exchange.fast_path import FastPath
+
+PLAIN = [f" {word}" for word in ["the", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog"]] * 20
+TEXTS = st.lists(
+    st.sampled_from(
+        [*PLAIN[:9], "\n", "\n\n", "- x", " ", "`a`", "é", "\u2028", "\x85x", '"', "\\", "<", "</b>", "```\n"]
+    )
+    | st.text(min_size=1, max_size=4),
+    max_size=30,
+)
+
+
+def frames(server: str, *pieces: str, thought: bool = False) -> list[bytes]:
+    """Stream pieces of text, or of what is thought before it."""
+    end = b"\n" if server == "ollama-chat" else b"\n\n"
+    if not thought:
+        body = pairs.streamed(server, pieces)
+        return [one + end for one in body.split(end)[:-1]]
+    made = [one + end for one in pairs.streamed(server, ["So"], reasoning="@").split(end)[:-1]]
+    at = next(at for at, one in enumerate(made) if b'"@"' in one)
+    return [*made[:at], *(made[at].replace(b"@", one.encode()) for one in pieces), *made[at + 1 :]]
+
+
+def told(client: str, server: str, *chunks: bytes, fast: bool = True) -> tuple[bytes, int]:
+    """Return what a client is told, and how many frames were read for that."""
+    fields: dict[str, Any] = {"thinking": {"type": "adaptive"}} if client == "anthropic-messages" else {}
+    stream = crossing(client, server, stream=True, **fields).stream()
+    count, feed = 0, Relay.feed
+
+    def counted(relay: Any, frame: Any) -> list[bytes]:
+        nonlocal count
+        count += 1
+        return feed(relay, frame)
+
+    slow = patch.object(FastPath, "learn", lambda *_, **__: None)
+    with patch.object(Relay, "feed", counted):
+        if not fast:
+            slow.start()
+        try:
+            out = [piece for chunk in chunks for piece in stream.feed(chunk)] + stream.finish()
+        finally:
+            if not fast:
+                slow.stop()
+    return b"".join(out), count
+
+
+@PAIR
+@pytest.mark.parametrize("thought", [False, True], ids=["text", "reasoning"])
+def test_plain_text_is_told_as_the_encoder_tells_it_and_hardly_read(client: str, server: str, thought: bool) -> None:
+    chunks = frames(server, *PLAIN, thought=thought)
+    out, count = told(client, server, *chunks)
+    assert out == told(client, server, *chunks, fast=False)[0]
+    assert count < 24
+
+
+@given(st.sampled_from(CROSSED), TEXTS, st.integers(1, 900))
+def test_any_text_in_any_cut_says_the_same(pair: tuple[str, str], texts: list[str], cut: int) -> None:
+    client, server = pair
+    body = b"".join(frames(server, " So", " it", *texts, " is", "."))
+    fast, _ = told(client, server, *(body[at : at + cut] for at in range(0, len(body), cut)))
+    slow, _ = told(client, server, body, fast=False)
+    assert pairs.read(client, fast, stream=True) == pairs.read(client, slow, stream=True)
+
+
+@PAIR
+@pytest.mark.parametrize("odd", [b"\xff", "\u2028".encode()])
+def test_bytes_that_clients_read_in_several_ways_are_written_by_the_encoder(
+    client: str, server: str, odd: bytes
+) -> None:
+    chunks = [frame.replace(b" lazy", b" la%bzy" % odd) for frame in frames(server, *PLAIN)]
+    out, _ = told(client, server, *chunks)
+    assert b" la" in out
+    assert odd not in out

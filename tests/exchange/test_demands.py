@@ -1,0 +1,134 @@
+"""What a server cannot be asked in its own fields: demands of a call for Ollama, and a conversation without a word."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.apis import chat, messages, ollama, pairs, responses
+from tests.exchange.test_pairs import BY_NAME, PAIR, crossing
+from tests.exchanges import AGENT, planner
+from vtc.exchange import Exchange
+
+CLIENTS = pytest.mark.parametrize("client", [name for name in pairs.NAMES if name != "ollama-chat"])
+
+
+def choice(client: str, word: str) -> Any:
+    if client == "anthropic-messages":
+        return (
+            {"type": {"required": "any"}.get(word, word)}
+            if word in ("required", "none")
+            else {"type": "tool", "name": word}
+        )
+    if word in ("required", "none"):
+        return word
+    named = {"name": word}
+    return {"type": "function", **(named if client == "openai-responses" else {"function": named})}
+
+
+@CLIENTS
+@pytest.mark.parametrize(
+    ("word", "tools", "said", "told"),
+    [
+        ("none", 0, "hello", "no tools offered"),
+        ("required", 3, "hello\n<system-reminder>\nCall one of the tools.\n</system-reminder>", "said in the prompt"),
+        ("read", 1, "hello\n<system-reminder>\nCall the tool read.\n</system-reminder>", "said in the prompt"),
+    ],
+)
+def test_a_demand_of_a_call_is_said_to_ollama(client: str, word: str, tools: int, said: str, told: str) -> None:
+    exchange = crossing(client, "ollama-chat", tool_choice=choice(client, word))
+    body = json.loads(exchange.request())
+    assert len(body.get("tools", ())) == tools
+    assert body["messages"][-1]["content"] == said
+    assert told in str(exchange.report.request)
+    assert "tool_choice" not in body
+
+
+def test_a_demand_does_not_change_what_came_before() -> None:
+    """It stands behind the results, in a message of its own."""
+    history = [
+        messages.user("x"),
+        messages.assistant(messages.call("read", "c", filePath="a")),
+        messages.user([messages.result("A", "c")]),
+    ]
+    plain, asked = (
+        json.loads(crossing("anthropic-messages", "ollama-chat", messages=history, tool_choice=one).request())[
+            "messages"
+        ]
+        for one in (None, {"type": "any"})
+    )
+    assert asked[:-1] == plain
+    assert asked[-1]["role"] == "user"
+
+
+EMPTY = {
+    "openai-chat": chat.request(messages=[]),
+    "anthropic-messages": messages.request(messages=[], max_tokens=1),
+    "openai-responses": responses.request(input="", max_output_tokens=1),
+}
+
+
+@PAIR
+def test_a_conversation_without_a_word_is_answered(client: str, server: str) -> None:
+    """Clients ask so whether a server is there; Ollama's have the model loaded."""
+    bodies = [{**ollama.request(), "messages": []}] if client == "ollama-chat" else [EMPTY[client]]
+    bodies += [{**EMPTY[client], "input": []}] if client == "openai-responses" else []
+    for body in bodies:
+        exchange = Exchange.open(BY_NAME[client], chat.encoded(body), AGENT, planner(upstream_api=(server,)), "seed")
+        sent = json.loads(exchange.request())
+        pairs.check_request(server, sent)
+        assert "Hello." in json.dumps(sent)
+        assert "nobody said anything" in str(exchange.report.request)
+        answer = exchange.answer(1)
+        if client == "ollama-chat":
+            assert answer is not None
+            assert pairs.read(client, answer[1], stream=answer[0] != "application/json") == pairs.said()
+        else:
+            assert answer is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "sent"),
+    [
+        ({"thinking": {"type": "adaptive"}, "output_config": {"effort": "max"}}, {"reasoning_effort": "xhigh"}),
+        ({"thinking": {"type": "adaptive"}}, {}),
+        ({"thinking": {"type": "disabled"}}, {"reasoning_effort": "none"}),
+        ({}, {}),
+    ],
+)
+def test_how_much_to_think_is_told_to_a_chat_server(asked: dict[str, Any], sent: dict[str, Any]) -> None:
+    body = json.loads(crossing("anthropic-messages", "openai-chat", **asked).request())
+    assert {key: one for key, one in body.items() if "reasoning" in key or "think" in key} == sent
+
+
+@pytest.mark.parametrize(
+    ("asked", "thinking", "config"),
+    [
+        ({"reasoning_effort": "high"}, {"type": "adaptive"}, {"effort": "high"}),
+        ({"reasoning_effort": "none"}, {"type": "disabled"}, None),
+        ({"reasoning_effort": "high", "tool_choice": "required"}, None, {"effort": "high"}),
+        ({}, None, None),
+    ],
+)
+def test_how_much_to_think_is_told_to_a_server_of_messages(asked: dict[str, Any], thinking: Any, config: Any) -> None:
+    """Not where a call is demanded, with which it is an error."""
+    body = json.loads(crossing("openai-chat", "anthropic-messages", **asked).request())
+    assert (body.get("thinking"), body.get("output_config")) == (thinking, config)
+
+
+@pytest.mark.parametrize(
+    ("client", "server", "fields", "named"),
+    [
+        ("ollama-chat", "openai-chat", {"options": {"num_ctx": 9, "top_k": 4}}, "options.num_ctx"),
+        ("ollama-chat", "openai-responses", {"options": {"top_k": 4}}, "top_k"),
+        ("anthropic-messages", "openai-responses", {"stop_sequences": ["X"]}, "stop"),
+    ],
+)
+def test_each_limit_that_the_server_cannot_be_told_is_named(
+    client: str, server: str, fields: dict[str, Any], named: str
+) -> None:
+    exchange = crossing(client, server, **fields)
+    exchange.request()
+    assert exchange.report.request[-1].endswith(f"whose API has no word for it: {named}")

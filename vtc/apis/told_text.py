@@ -1,0 +1,88 @@
+r"""How a client of another API is told a piece of text: learned from its encoder, for frames on the fast path.
+
+    data: {"type":"response.output_text.delta", … ,"delta":" word", … ,"sequence_number":17}
+    before                                          text          between                  number, after
+
+The frames that an encoder writes for two texts in a row show it: they are alike but for the text, and at the most one
+number, which counts them.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from vtc.apis.choice import as_said
+from vtc.apis.leaving import Leaving
+from vtc.events import ReasoningDelta, TextDelta
+
+_PROBE = "vtc probe"
+_WRITTEN = json.dumps(_PROBE).encode()
+_NUMBER = re.compile(rb"\d+")
+_ODD = re.compile("[\u2028\u2029\x85]")
+"""Characters that are escaped for clients, as some cut lines at them."""
+
+
+class ToldText:
+    """Writes frames for texts as JSON has them, in the place of an encoder."""
+
+    __slots__ = ("_after", "_before", "_between", "_number")
+
+    def __init__(self, before: bytes, between: bytes = b"", number: int | None = None, after: bytes = b"") -> None:
+        """The next frame has the `number`, if they are counted."""
+        self._before, self._between, self._number, self._after = before + b'"', b'"' + between, number, after
+
+    def write(self, texts: Sequence[bytes]) -> bytes | None:
+        """Write a frame for each text; None if one must be written by the encoder."""
+        data = texts[0] if len(texts) == 1 else b"".join(texts)
+        if not data.isascii():
+            try:
+                if _ODD.search(data.decode()):
+                    return None
+            except UnicodeError:
+                return None
+        before, between, number, after = self._before, self._between, self._number, self._after
+        if number is None:
+            return b"%b%b%b" % (before, (between + before).join(texts), between)
+        self._number = number + len(texts)
+        return b"".join(
+            [b"%b%b%b%d%b" % (before, text, between, number + place, after) for place, text in enumerate(texts)]
+        )
+
+    def goes_on(self, frame: bytes) -> bool:
+        """Go on after a frame that the encoder wrote for a text; False if it writes them in another way now."""
+        if self._number is None:
+            return frame.startswith(self._before) and frame.endswith(self._between)
+        text, found, rest = frame.rpartition(self._between)
+        number = rest.removesuffix(self._after)
+        if not (found and number.isdigit() and text.startswith(self._before) and rest.endswith(self._after)):
+            return False
+        self._number = int(number) + 1
+        return True
+
+
+def learned(leaving: Leaving, delta: TextDelta | ReasoningDelta) -> ToldText | None:
+    """Learn how a client is told the next text of this kind; None if that is not always the same."""
+    trial, said = leaving.copy(), as_said([replace(delta, text=_PROBE)])
+    frames = [trial.written(said, delta.choice) for _ in range(2)]
+    if [*map(len, frames)] != [1, 1]:
+        return None
+    (one,), (other,) = frames
+    if one.count(_WRITTEN) != 1:
+        return None
+    before, _, rest = one.partition(_WRITTEN)
+    if one == other:
+        return ToldText(before, rest) if trial.encoder == leaving.encoder else None
+    counted = [found for found in _NUMBER.finditer(rest) if other == _next(one, len(one) - len(rest), found)]
+    if len(counted) != 1:
+        return None
+    start, end = counted[0].span()
+    return ToldText(before, rest[:start], int(counted[0][0]), rest[end:])
+
+
+def _next(frame: bytes, start: int, number: re.Match[bytes]) -> bytes:
+    """Count up a number in a frame."""
+    return b"%b%d%b" % (frame[: start + number.start()], int(number[0]) + 1, frame[start + number.end() :])
