@@ -118,7 +118,7 @@ def read(
         answer=request.answer,
         left_out=(
             *(key for key in fields if key not in request.CARRIED and not _is_nothing(fields[key])),
-            *asking.unlimited(fields, request.LIMITS),
+            *(one for one in asking.unlimited(fields, request.LIMITS) if one not in request.CARRIED),
             *(["more than one choice"] if request.several else []),
             *(f"tool {name}" for name in hosted),
             *unknown,

@@ -28,6 +28,8 @@ _CONFIG = {
 LIMITS: Mapping[str, Sequence[str]] = {name: (f"generationConfig.{key}",) for name, key in _CONFIG.items()}
 CARRIED: Sequence[str] = (
     *("contents", "systemInstruction", "tools", "toolConfig", "generationConfig", "safetySettings", "labels"),
+    *(f"generationConfig.{key}" for key in ("thinkingConfig", "responseMimeType", "responseSchema")),
+    *(f"generationConfig.{key}" for key in ("responseJsonSchema", "candidateCount")),
 )
 UNSIGNED = "skip_thought_signature_validator"
 _BUDGETS = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192}

@@ -9,7 +9,7 @@ import msgspec
 
 from vtc.apis.base import Json, Said
 from vtc.apis.gemini.words import COUNTS, FRAMING, NAME, error_of, part_of_call, reason_of
-from vtc.apis.tool_calls import ToolCallAccumulator
+from vtc.apis.tool_calls import ToolCallAccumulator, object_in
 from vtc.events import (
     Call,
     CallDelta,
@@ -107,11 +107,10 @@ class Encoder(msgspec.Struct):
 
 
 def _called(call: ToolCall) -> Json:
-    """Write a call; as text where its arguments are cut, which this API has no word for."""
-    try:
-        return part_of_call(call)
-    except ValueError:
+    """Write a call; as text where its arguments are cut or no object, which this API has no word for."""
+    if object_in(call.arguments) is None:
         return {"text": f"{call.name} {call.arguments}".strip()}
+    return part_of_call(call)
 
 
 def _reason(end: Finish) -> str:
