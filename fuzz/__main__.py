@@ -18,7 +18,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 CASES = ROOT / "tests" / "cases"
 LEARNT = ROOT / ".cache" / "fuzz"
-NAMES = ("reply", "stream", "request", "messages", "responses", "ollama", "profile", "policies")
+NAMES = ("reply", "stream", "request", "messages", "responses", "ollama", "gemini", "profile", "policies")
 SLOW = 30
 """Seconds after which one input is a finding."""
 
@@ -112,7 +112,7 @@ def seeds(target: str) -> Iterator[bytes]:
         from tests.attacks.seeds import SEEDS
 
         for number, (body, whole) in enumerate(SEEDS):
-            for client in range(5):
+            for client in range(6):
                 yield bytes([number % 4 + 16 * client, (number + client) % 6 + 8 * whole]) + body
     if target == "request":
         prompts = [file.read_bytes() for file in sorted((CASES / "prompts").glob("*.md"))]

@@ -14,7 +14,8 @@ from typing import Any
 
 import msgspec
 
-from tests.apis import chat, messages, ollama, responses
+from tests.apis import chat, gemini, messages, ollama, responses
+from tests.apis.shapes import SHAPES
 from tests.attacks.clients import called, cline, named, told
 from vtc.apis import APIS
 from vtc.exchange import Exchange
@@ -61,8 +62,10 @@ def opened(choice: int, client: int) -> Exchange:
             "anthropic-messages": lambda: messages.request(stream=True),
             "openai-responses": lambda: responses.request(stream=True),
             "ollama-chat": lambda: ollama.request(stream=True),
+            "gemini": lambda: gemini.request(),
         }[api.name]()
-    return Exchange.open(api, chat.encoded(body), NATIVE if client else TEXT, planner(choice), "seed")
+    facts = dataclasses.replace(NATIVE, path=SHAPES[api.name].at(stream=True)) if client else TEXT
+    return Exchange.open(api, chat.encoded(body), facts, planner(choice), "seed")
 
 
 def policies(data: bytes) -> None:

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from fuzz.policies import policies
-from tests.apis import chat, ollama
+from tests.apis import chat, gemini, ollama
 from tests.apis import messages as anthropic
 from tests.apis import responses as openai_responses
+from tests.apis.shapes import SHAPES
 from tests.apis.shapes import asked as asked_of
 from tests.exchanges import shows_reasoning
 from vtc.apis import APIS, Api, BadRequest, Request
@@ -35,8 +36,8 @@ from vtc.profiles.planner import Planner
 from vtc.profiles.settings import Settings
 from vtc.wire.sse import FrameReader
 
-API, MESSAGES, RESPONSES, OLLAMA, *_ = APIS
-OTHERS = {"messages": MESSAGES, "responses": RESPONSES, "ollama": OLLAMA}
+API, MESSAGES, RESPONSES, OLLAMA, GEMINI = APIS
+OTHERS = {"messages": MESSAGES, "responses": RESPONSES, "ollama": OLLAMA, "gemini": GEMINI}
 """By target, the APIs that are no chat completions."""
 PROFILES = load([builtin_directory()])
 NATIVE = Facts(user_agent="OpenAI/Python 3", host="127.0.0.1", path="/v1/chat/completions")
@@ -314,7 +315,7 @@ def request_or_reply(api: Api, data: bytes) -> None:
     choice, how, body = data[0], data[1], data[2:]
     if how & 8:
         try:
-            sent = Exchange.open(api, body, NATIVE, planner(choice), "s").request()
+            sent = Exchange.open(api, body, facts_of(api), planner(choice), "s").request()
         except BadRequest as error:
             assert error.__cause__ is None, "our own fault, though it did no harm"
         else:
@@ -329,7 +330,12 @@ def request_or_reply(api: Api, data: bytes) -> None:
 def opened_for(api: Api, choice: int) -> Exchange:
     """An exchange of an API that is waiting for its reply."""
     thinking = {"thinking": {"type": "enabled"}} if api is MESSAGES and choice % 2 else {}
-    return Exchange.open(api, asked_of(api.name, stream=True, **thinking), NATIVE, planner(choice), "seed")
+    return Exchange.open(api, asked_of(api.name, stream=True, **thinking), facts_of(api), planner(choice), "seed")
+
+
+def facts_of(api: Api) -> Facts:
+    """A request for a stream."""
+    return replace(NATIVE, path=SHAPES[api.name].at(stream=True))
 
 
 def check_responses(opened: Callable[[], Exchange], texts: Sequence[str], size: int, status: str) -> None:
@@ -359,18 +365,41 @@ def check_responses(opened: Callable[[], Exchange], texts: Sequence[str], size: 
 
 def check_ollama(opened: Callable[[], Exchange], text: str, size: int, reason: str) -> None:
     """A reply of Ollama that says this text, in lines of `size` characters."""
-    lines = ollama.streamed_text(*(text[at : at + size] for at in range(0, len(text), size)), done_reason=reason)
-    exchange, other = opened(), opened()
-    out = fed(exchange, cut(b"".join(lines), 1 << 20))
-    assert not exchange.report.failures, exchange.report.failures
-    assert out == fed(opened(), cut(b"".join(lines), 50)), "the cut of the bytes matters"
+    lines = ollama.streamed_text(*_parted(text, size), done_reason=reason)
     whole = chat.encoded(ollama.message(text, done_reason=reason))
+    _check_text(opened, b"".join(lines), whole, text, mended=reason == "stop", read=ollama.read)
+
+
+def check_gemini(opened: Callable[[], Exchange], text: str, size: int, reason: str) -> None:
+    """A reply of Gemini that says this text, in chunks of `size` characters."""
+    chunks = gemini.streamed_text(*_parted(text, size), reason=reason)
+    whole = chat.encoded(gemini.reply(*([text] if text else []), reason=reason))
+    _check_text(opened, b"".join(chunks), whole, text, mended=reason == "STOP", read=gemini.read)
+
+
+def _parted(text: str, size: int) -> Iterator[str]:
+    return (text[at : at + size] for at in range(0, len(text), size))
+
+
+def _check_text(
+    opened: Callable[[], Exchange],
+    body: bytes,
+    whole: bytes,
+    text: str,
+    *,
+    mended: bool,
+    read: Callable[..., Any],
+) -> None:
+    exchange, other = opened(), opened()
+    out = fed(exchange, cut(body, 1 << 20))
+    assert not exchange.report.failures, exchange.report.failures
+    assert out == fed(opened(), cut(body, 50)), "the cut of the bytes matters"
     rewritten = other.body(whole)
     assert not other.report.failures, other.report.failures
     alike = not shows_reasoning(other, text)
-    assert not alike or ollama.read(out) == ollama.read(rewritten, stream=False), "streamed and whole replies differ"
+    assert not alike or read(out) == read(rewritten, stream=False), "streamed and whole replies differ"
     if not exchange.report.calls and _keeps_all(exchange):
-        said, mended = ollama.read(out).content, reason == "stop" and exchange.plan.reading.lenient
+        said, mended = read(out).content, mended and exchange.plan.reading.lenient
         assert is_said([text], said, mended=mended), "nothing was read, and the text differs"
         assert not alike or rewritten == whole or said != text, "nothing was read, and the bytes differ"
 

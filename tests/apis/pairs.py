@@ -10,13 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.apis import chat, messages, ollama, responses
+from tests.apis import chat, gemini, messages, ollama, responses
 from tests.apis.named_events import Json
 from tests.apis.shapes import SHAPES
 
 NAMES = tuple(SHAPES)
 PAIRS = [(client, server) for client in NAMES for server in NAMES]
 CROSSED = [pair for pair in PAIRS if pair[0] != pair[1]]
+_OTHERS = ("openai-responses", "ollama-chat")
+MET = [pair for pair in PAIRS if "gemini" not in pair or not {*pair} & {*_OTHERS}]
+"""Those that are tried over the network: each pair of four APIs, and of Gemini those with two of the others."""
 
 type Calls = Sequence[tuple[str, Json]]
 
@@ -72,6 +75,11 @@ def streamed(server: str, pieces: Sequence[str], calls: Calls = (), *, reasoning
                 ids = {"id": f"fc_{number}", "call_id": f"call_{number}"}
                 items.append(responses.call_events(name, begun, rest, **ids))
             return b"".join(responses.streamed(*items, status="incomplete" if cut else "completed"))
+        case "gemini":
+            chunks = [chat.frame(gemini.chunk(gemini.thought(reasoning)))] if reasoning else []
+            chunks += gemini.said(*pieces)
+            chunks += [chat.frame(gemini.chunk(gemini.call(name, **arguments))) for name, arguments in calls]
+            return b"".join(gemini.streamed(*chunks, reason="MAX_TOKENS" if cut else "STOP"))
     lines = [*ollama.thought(*([reasoning] if reasoning else [])), *ollama.said(*pieces)]
     lines += [ollama.piece("", ollama.call(name, **arguments)) for name, arguments in calls]
     return b"".join(ollama.streamed(*lines, done_reason="length" if cut else "stop"))
@@ -99,6 +107,9 @@ def whole(server: str, text: str, calls: Calls = ()) -> bytes:
             for number, (name, one) in enumerate(calls):
                 items.append(responses.call(name, f"fc_{number}", f"call_{number}", **one))
             return chat.encoded(responses.response(*items))
+        case "gemini":
+            parts = [text] if text else []
+            return chat.encoded(gemini.reply(*parts, *(gemini.call(name, **one) for name, one in calls)))
     made = [ollama.call(name, **one) for name, one in calls]
     return chat.encoded(ollama.message(text, *made))
 
@@ -125,6 +136,8 @@ def read(client: str, body: bytes, *, stream: bool) -> Said:
                 str(why), "calls" if calls else "stop"
             )
             assert (status == "incomplete") == (why is not None)
+        case gemini.Read(finish_reason=reason):
+            end = {"STOP": "calls" if calls else "stop", "MAX_TOKENS": "length", "SAFETY": "filter"}[str(reason)]
         case _:
             end = "calls" if calls and found.done_reason == "stop" else str(found.done_reason)
     return Said(found.content, found.reasoning, calls, end)
@@ -134,12 +147,14 @@ _READERS: Mapping[str, Callable[[bytes], Any]] = {
     "openai-chat": chat.read,
     "anthropic-messages": messages.read,
     "openai-responses": responses.read,
+    "gemini": gemini.read,
 }
 
 _CHECKS: Mapping[str, Callable[[Json], None]] = {
     "anthropic-messages": messages.check_request,
     "openai-responses": responses.check_request,
     "ollama-chat": ollama.check_request,
+    "gemini": gemini.check_request,
 }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.apis import chat, messages, ollama, responses
+from tests.apis import chat, gemini, messages, ollama, responses
 from tests.apis.named_events import Json
 
 
@@ -21,6 +21,12 @@ class Shape:
     streamed: Callable[..., list[bytes]]
     """Takes pieces of text."""
     media_type: str = "text/event-stream"
+    stream_path: str = ""
+    """Where it is another one for streams."""
+
+    def at(self, *, stream: bool = False, model: str = chat.MODEL) -> str:
+        """The path of a request."""
+        return (self.stream_path if stream and self.stream_path else self.path).replace(chat.MODEL, model)
 
 
 _CALLED = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"filePath": "/a"}'}}
@@ -78,6 +84,20 @@ SHAPES = {
         ollama.message,
         ollama.streamed_text,
         ollama.NDJSON["content-type"],
+    ),
+    "gemini": Shape(
+        gemini.PATH,
+        gemini.request,
+        {
+            "contents": [
+                gemini.user("Read it"),
+                gemini.model(gemini.call("read", filePath="/a")),
+                gemini.user(gemini.result("hello")),
+            ]
+        },
+        gemini.reply,
+        gemini.streamed_text,
+        stream_path=gemini.STREAMED,
     ),
 }
 

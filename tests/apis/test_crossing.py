@@ -196,7 +196,7 @@ def test_what_leaves_in_one_turn_begins_what_leaves_in_the_next(client: str, ser
     """But for the last message: then the server's prompt cache holds."""
     from tests.apis.shapes import SHAPES
 
-    key = "input" if server == "openai-responses" else "messages"
+    key = {"openai-responses": "input", "gemini": "contents"}.get(server, "messages")
     bodies = [BY_NAME[server].ask(bridged(client, SHAPES[client].request(**fields))) for fields in turns(client)]
     for before, after in pairwise(bodies):
         kept = before[key][:-1]

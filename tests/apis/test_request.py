@@ -48,7 +48,18 @@ BODIES: dict[str, dict[str, Any]] = {
             {"type": "function_call_output", "call_id": "call_1", "output": "A"},
         ],
     },
+    "gemini": {
+        "tools": [{"functionDeclarations": [one["function"]]} for one in NESTED],
+        "toolConfig": {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["find"]}},
+        "contents": [
+            {"role": "user", "parts": [{"text": "Hi"}]},
+            {"role": "model", "parts": [{"functionCall": {"id": "call_1", "name": "read", "args": {}}}]},
+            {"role": "user", "parts": [{"functionResponse": {"name": "read", "response": {"output": "A"}}}]},
+        ],
+    },
 }
+ENTRIES = {"openai-responses": "input", "gemini": "contents"}
+"""The field of the conversation, where it is not `messages`."""
 each = pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 
 
@@ -70,7 +81,7 @@ def test_result_has_the_name_and_the_id_of_its_call(api: Api) -> None:
 @each
 def test_conversation_of_which_nothing_changes_keeps_its_bytes(api: Api) -> None:
     one = request(api)
-    key = "input" if "input" in one.fields else "messages"
+    key = ENTRIES.get(api.name, "messages")
     before = one.encode()
     assert one.encode(messages=one.messages) == before
     changed = [*one.messages[:-1], replace(one.messages[-1], content=("B",))]
@@ -83,31 +94,35 @@ def test_conversation_of_which_nothing_changes_keeps_its_bytes(api: Api) -> None
 def test_new_system_message_is_said_to_the_model(api: Api) -> None:
     one = request(api)
     body = sent(one, messages=[Message("system", ("Tools.",)), *one.messages])
-    told = body.get("system") or body.get("instructions") or body["messages"][0]["content"]
-    assert told == "Tools."
+    told = body.get("system") or body.get("instructions") or body.get("systemInstruction")
+    told = told or body["messages"][0]["content"]
+    assert told == ({"parts": [{"text": "Tools."}]} if api.name == "gemini" else "Tools.")
 
 
 @each
 def test_withheld_tools_and_a_demand_for_one_are_left_out(api: Api) -> None:
     one = request(api)
-    assert (one.declared, [tool.name for tool in one.tools]) == (["read", "find"], ["read", "find"])
+    assert one.declared == ["read", "find"]
+    assert [tool.name for tool in one.tools] == (["find"] if api.name == "gemini" else ["read", "find"])
+    demand = "toolConfig" if api.name == "gemini" else "tool_choice"
     assert one.tool_choice == ("auto" if api.name == "ollama-chat" else "find")
     body = sent(one, withheld={"find"})
-    assert (body["tools"], "tool_choice" in body) == (BODIES[api.name]["tools"][:1], False)
-    assert not {"tools", "tool_choice"} & sent(one, withheld={"read", "find"}).keys()
-    assert ("tool_choice" in sent(one, withheld={"read"})) == ("tool_choice" in BODIES[api.name])
+    assert (body["tools"], demand in body) == (BODIES[api.name]["tools"][:1], False)
+    assert not {"tools", demand} & sent(one, withheld={"read", "find"}).keys()
+    assert (demand in sent(one, withheld={"read"})) == (demand in BODIES[api.name])
 
 
 @each
 def test_other_tools_replace_those_that_are_declared(api: Api) -> None:
     one = request(api)
     (declared,) = sent(one, tools=[Tool("new", "Does.", SCHEMA)])["tools"]
+    (declared,) = declared.get("functionDeclarations", [declared])
     assert declared.get("function", declared)["name"] == "new"
-    assert not {"tools", "tool_choice"} & sent(one, tools=()).keys()
+    assert not {"tools", "tool_choice", "toolConfig"} & sent(one, tools=()).keys()
 
 
 @each
 def test_conversation_that_is_no_list_is_refused(api: Api) -> None:
-    key = "input" if api.name == "openai-responses" else "messages"
+    key = ENTRIES.get(api.name, "messages")
     with pytest.raises(BadRequest, match=f"`{key}` is no list"):
         request(api, **{key: {}})

@@ -135,7 +135,7 @@ def told(body: bytes) -> str:
 
 
 def named(body: bytes) -> set[str]:
-    """The names of all calls in a reply of Anthropic Messages, OpenAI Responses or Ollama, in any of its JSON."""
+    """The names of all calls in a reply of any other API, in any of its JSON."""
     text = body.decode("utf-8", "replace")
     lines = re.split(r"\r\n|\r|\n", text)
     if any(line.startswith("data:") for line in lines):
@@ -152,6 +152,9 @@ def named(body: bytes) -> set[str]:
                 function = entry.get("function")
                 if isinstance(function, dict) and isinstance(function.get("name"), str):
                     found.add(function["name"])
+            for key in ("functionCall", "function_call"):
+                if isinstance(called := value.get(key), dict) and isinstance(called.get("name"), str):
+                    found.add(called["name"])
             found |= {*value["names"]} if isinstance(value.get("names"), list) and {*value} == {"names"} else set()
             rest += [one for key, one in value.items() if key != "tools"]
         elif isinstance(value, list):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.apis import chat, messages, ollama, responses
+from tests.apis import chat, gemini, messages, ollama, responses
 from tests.attacks.lab import said
 from tests.attacks.test_model import JOINED
 from tests.attacks.test_server import ODD, WHOLE
@@ -11,6 +11,13 @@ MOST = 3_000
 """Bytes of a seed; what is made to be long is not for the fuzzer."""
 
 CALLS: dict[str, tuple[bytes, bool]] = {
+    "gemini": (b"".join(gemini.streamed(chat.frame(gemini.chunk(gemini.call("bash"))))), False),
+    "gemini, whole": (chat.encoded(gemini.reply("Hi", {"toolCall": gemini.call("bash")}, gemini.call("bash"))), True),
+    "gemini, in pieces": (
+        chat.frame(gemini.chunk({"functionCall": {"name": "bash", "args": {}, "willContinue": True}})),
+        False,
+    ),
+    "gemini, a field that no one knows": (chat.frame({**gemini.chunk("Hi"), **gemini.call("bash")}), False),
     "messages": (b"".join(messages.streamed(messages.call_block(0, "bash", "{}"), stop_reason="tool_use")), False),
     "messages, whole": (chat.encoded(messages.message(messages.call("bash"), stop_reason="tool_use")), True),
     "messages, no number": (chat.frame({"type": "content_block_start", "content_block": messages.call("bash")}), False),

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from fuzz.policies import FORBIDDEN, POLICIES, opened
-from tests.apis import messages, ollama, responses
+from tests.apis import gemini, messages, ollama, responses
 from tests.attacks.clients import called, cline, named
 from tests.attacks.lab import CLINE, PROMPT, streamed
 from tests.attacks.seeds import CALLS
@@ -22,7 +22,7 @@ from vtc.guards.chain import Guards
 from vtc.profiles.planner import Planner, Settings
 from vtc.profiles.schema import Match, PolicyProfile
 
-CLIENTS = {"chat": 1, "messages": 2, "responses": 3, "ollama": 4}
+CLIENTS = {"chat": 1, "messages": 2, "responses": 3, "ollama": 4, "gemini": 5}
 
 
 @pytest.mark.parametrize("choice", range(len(POLICIES)))
@@ -40,10 +40,11 @@ def test_no_denied_call_leaves(what: str, choice: int) -> None:
     assert exchange.report.failures == []
 
 
-MODULES = {"messages": messages, "responses": responses, "ollama": ollama}
+MODULES = {"messages": messages, "responses": responses, "ollama": ollama, "gemini": gemini}
 PROMPTED: dict[str, dict[str, Any]] = {
     "messages": {**messages.request("Look.", stream=True), "system": PROMPT},
     "responses": {**responses.request("Look.", stream=True), "instructions": PROMPT},
+    "gemini": {**gemini.request("Look."), "systemInstruction": {"parts": [{"text": PROMPT}]}},
     "ollama": {
         **ollama.request("Look.", stream=True),
         "messages": [{"role": "system", "content": PROMPT}, {"role": "user", "content": "Look."}],

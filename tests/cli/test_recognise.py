@@ -92,7 +92,7 @@ def test_one_for_which_the_user_has_a_profile_is_not_asked(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("server", pairs.NAMES)
 async def test_the_apis_that_a_server_speaks_are_found(server: str) -> None:
-    path = SHAPES[server].path
+    path = SHAPES[server].at(model="any")
 
     def script(seen: Seen) -> Reply:
         assert (seen.method, seen.body) == ("POST", b"{}")
@@ -120,4 +120,4 @@ async def test_an_answer_that_names_an_unexpected_endpoint_is_none() -> None:
 
     async with serving(script) as upstream:
         found = await asyncio.to_thread(spoken, Asker(upstream.url))
-    assert found == ("openai-chat", "anthropic-messages", "openai-responses")
+    assert found == ("openai-chat", "anthropic-messages", "openai-responses", "gemini")

@@ -12,9 +12,9 @@ import ollama as ollama_sdk
 import openai
 import pytest
 
-from tests.apis import chat, messages, ollama, pairs, responses, sdks
+from tests.apis import chat, gemini, messages, ollama, pairs, responses, sdks
 from tests.apis.named_events import Json
-from tests.apis.pairs import PAIRS, READ
+from tests.apis.pairs import MET, READ
 from tests.apis.shapes import SHAPES
 from tests.e2e.conftest import PATIENCE, Lab, Start
 from tests.e2e.upstream import JSON, Reply, Script, Seen
@@ -29,14 +29,17 @@ def serving(server: str, *, in_text: bool = False, seen: Callable[[Seen], None] 
 
     def script(one: Seen) -> Reply:
         seen(one)
-        if one.path.partition("?")[0] != shape.path:
+        stream = "stream" in one.path or (
+            b'"contents"' not in one.body and one.json.get("stream", server == "ollama-chat")
+        )
+        if one.path.partition("&")[0] != shape.at(stream=stream):
             return Reply([b'{"error": {"message": "Not Found"}}'], JSON, 404, framing="length")
         body = one.json
         pairs.check_request(server, body)
         calls = () if "hello" in json.dumps(body) else READ
         text = "It says hello." if not calls else IN_TEXT if in_text else "I look."
         calls = () if in_text else calls
-        if body.get("stream", server == "ollama-chat"):
+        if stream:
             return Reply([pairs.streamed(server, [text[:5], text[5:]], calls)], {"content-type": shape.media_type})
         return Reply([pairs.whole(server, text, calls)], JSON, framing="length")
 
@@ -112,7 +115,25 @@ async def _ollama(lab: Lab, stream: bool) -> tuple[list[tuple[str, Any]], str]:
         await sdk.close()
 
 
+async def _gemini(lab: Lab, stream: bool) -> tuple[list[tuple[str, Any]], str]:
+    """As the SDK of Google does, whose libraries do not go together with mitmproxy's."""
+    conversation = [gemini.user("Read it")]
+    path = SHAPES["gemini"].at(stream=stream)
+
+    async def ask() -> gemini.Read:
+        answer = await lab.post(gemini.request(contents=conversation), path=path, headers={"x-goog-api-key": "k"})
+        assert answer.headers["content-type"] == ("text/event-stream" if stream else "application/json")
+        return gemini.read(answer.body, stream=stream)
+
+    said = await ask()
+    made = [gemini.call(name, id_, **given) for (name, given), id_ in zip(said.calls, said.ids, strict=True)]
+    conversation.append(gemini.model(*([said.content] if said.content else []), *made))
+    conversation.append(gemini.user(*(gemini.result("hello", "read", id_) for id_ in said.ids)))
+    return said.calls, (await ask()).content
+
+
 _TALKS = {
+    "gemini": _gemini,
     "openai-chat": _chat,
     "anthropic-messages": _messages,
     "openai-responses": _responses,
@@ -122,25 +143,25 @@ _TALKS = {
 
 @STREAM
 @pytest.mark.parametrize("in_text", [False, True], ids=["native", "as text"])
-@pytest.mark.parametrize(("client", "server"), PAIRS, ids=lambda name: name)
+@pytest.mark.parametrize(("client", "server"), MET, ids=lambda name: name)
 async def test_an_sdk_calls_a_tool_and_gets_its_answer(
     client: str, server: str, in_text: bool, stream: bool, start: Start
 ) -> None:
     lab = await start(serving(server, in_text=in_text), vtc_upstream_api=server)
     assert await talk(client, lab, stream=stream) == ([("read", {"filePath": "/a"})], "It says hello.")
-    assert {seen.path for seen in lab.upstream.seen} == {SHAPES[server].path}
+    assert {seen.path for seen in lab.upstream.seen} == {SHAPES[server].at(stream=stream)}
 
 
-@pytest.mark.parametrize(("client", "server"), [pair for pair in PAIRS if pair[0] != pair[1]], ids=lambda name: name)
+@pytest.mark.parametrize(("client", "server"), [pair for pair in MET if pair[0] != pair[1]], ids=lambda name: name)
 async def test_without_the_bridge_the_same_server_answers_404(client: str, server: str, start: Start) -> None:
     """The control: what these tests show is done by the bridge."""
     lab = await start(serving(server))
-    answer = await lab.post(chat.encoded(SHAPES[client].request()), path=SHAPES[client].path)
+    answer = await lab.post(chat.encoded(SHAPES[client].request()), path=SHAPES[client].at())
     assert answer.status == 404
 
 
 @STREAM
-@pytest.mark.parametrize(("client", "server"), pairs.CROSSED, ids=lambda name: name)
+@pytest.mark.parametrize(("client", "server"), [pair for pair in MET if pair[0] != pair[1]], ids=lambda name: name)
 async def test_an_error_of_the_server_is_one_of_the_clients_api(
     client: str, server: str, stream: bool, start: Start
 ) -> None:
@@ -151,31 +172,44 @@ async def test_an_error_of_the_server_is_one_of_the_clients_api(
     ]
     for status, body, headers in bodies:
         lab = await start(Reply([body], headers, status, framing="length"), vtc_upstream_api=server)
-        answer = await lab.post(chat.encoded(SHAPES[client].request(stream=stream)), path=SHAPES[client].path)
+        answer = await lab.post(
+            chat.encoded(SHAPES[client].request(stream=stream)), path=SHAPES[client].at(stream=stream)
+        )
         found = json.loads(answer.body)
         assert (answer.status, answer.headers["content-type"]) == (status, "application/json")
         message = found["error"] if client == "ollama-chat" else found["error"]["message"]
         assert message == ("no such model" if status == 400 else "busy")
         assert client != "anthropic-messages" or found["type"] == "error"
+        assert client != "gemini" or found["error"]["code"] == status
 
 
 KEYS = {
     "anthropic-messages": ({"x-api-key": "k", "anthropic-version": "2023-06-01"}, {"authorization": "Bearer k"}),
     "openai-chat": ({"authorization": "Bearer k", "openai-organization": "o"}, {"x-api-key": "k"}),
+    "gemini": ({"x-goog-api-key": "k", "x-goog-api-client": "sdk"}, {"authorization": "Bearer k"}),
 }
 
 
 @pytest.mark.parametrize(
-    ("client", "server"), [("anthropic-messages", "openai-chat"), ("openai-chat", "anthropic-messages")]
+    ("client", "server"),
+    [
+        ("anthropic-messages", "openai-chat"),
+        ("openai-chat", "anthropic-messages"),
+        ("openai-chat", "gemini"),
+        ("gemini", "openai-chat"),
+    ],
 )
 async def test_headers_are_those_of_the_servers_api(client: str, server: str, start: Start) -> None:
     lab = await start(serving(server), vtc_upstream_api=server)
     came, expected = KEYS[client]
+    expected = {"x-goog-api-key": "k"} if server == "gemini" else expected
     body = chat.encoded(SHAPES[client].request())
     await lab.post(body, path=SHAPES[client].path, headers=came)
     (seen,) = lab.upstream.seen
     assert expected.items() <= dict(seen.headers).items()
-    assert not {"openai-organization", *(came.keys() - {"anthropic-version"})} & seen.headers.keys()
+    assert (
+        not {"openai-organization", "x-goog-api-client", *(came.keys() - {"anthropic-version"})} & seen.headers.keys()
+    )
     assert ("anthropic-version" in seen.headers) == (server == "anthropic-messages")
 
 
@@ -190,6 +224,29 @@ async def test_headers_are_those_of_the_servers_api(client: str, server: str, st
 async def test_the_path_is_that_of_the_servers_api(path: str, went: str, start: Start) -> None:
     lab = await start(serving("openai-chat"), vtc_upstream_api="openai-chat")
     await lab.post(messages.request(), path=path)
+    assert lab.upstream.seen[0].path == went
+
+
+@pytest.mark.parametrize(
+    ("path", "settings", "went"),
+    [
+        (gemini.PATH, {}, gemini.PATH),
+        (
+            f"/x/v1{gemini.STREAMED.removeprefix('/v1beta')}&key=k&a=b",
+            {},
+            "/x/v1/models/lab-model:streamGenerateContent?alt=sse&key=k&a=b",
+        ),
+        (
+            f"/x/v1{gemini.STREAMED.removeprefix('/v1beta')}&key=k&a=b",
+            {"vtc_models": ["lab-*=org/a b:8b"]},
+            "/x/v1/models/org/a%20b:8b:streamGenerateContent?alt=sse&key=k&a=b",
+        ),
+        (f"/x{gemini.STREAMED}&key=k&a=b", {"vtc_upstream_api": "openai-chat"}, "/x/v1/chat/completions?a=b"),
+    ],
+)
+async def test_a_model_that_stands_in_the_path(path: str, settings: Any, went: str, start: Start) -> None:
+    lab = await start(Reply([chat.encoded(gemini.reply("Hello"))], JSON), **settings)
+    await lab.post(gemini.request(), path=path)
     assert lab.upstream.seen[0].path == went
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.apis import chat, messages, ollama, responses
+from tests.apis import chat, gemini, messages, ollama, responses
 from tests.apis.shapes import SHAPES
 from tests.dialects.material import DIALECTS
 from tests.exchanges import fed, planner
@@ -39,7 +39,12 @@ TOOLS = {
 }
 READ, LIST = ("read", {"filePath": "/docs"}), ("list_files", {"path": "src"})
 WAYS = ("streamed finely", "streamed at once", "whole")
-CUT = {"openai-chat": "length", "anthropic-messages": "max_tokens", "openai-responses": "incomplete"}
+CUT = {
+    "openai-chat": "length",
+    "anthropic-messages": "max_tokens",
+    "openai-responses": "incomplete",
+    "gemini": "MAX_TOKENS",
+}
 """What says that the model was cut off; Ollama says as chat completions do."""
 
 every_api = pytest.mark.parametrize("api", SHAPES)
@@ -58,7 +63,11 @@ class Said:
 
 def opened(api: str, memory: Memory | None = None, settings: dict[str, Any] | None = None, **fields: Any) -> Exchange:
     (found,) = [one for one in APIS if one.name == api]
-    facts = Facts(user_agent="Any/1", host="model.test", path=SHAPES[api].path)
+    facts = Facts(
+        user_agent="Any/1",
+        host="model.test",
+        path=SHAPES[api].at(stream=bool(fields.get("stream")), model=fields.get("model", chat.MODEL)),
+    )
     request = chat.encoded(SHAPES[api].request(**fields))
     return Exchange.open(found, request, facts, planner(**settings or {}), "seed", memory)
 
@@ -72,6 +81,8 @@ def frames(api: str, pieces: Iterable[str], *, cut: bool) -> list[bytes]:
             return messages.streamed_text(*pieces, stop_reason="max_tokens" if cut else "end_turn")
         case "openai-responses":
             return responses.streamed_text(*pieces, status="incomplete" if cut else "completed")
+        case "gemini":
+            return gemini.streamed_text(*pieces, reason="MAX_TOKENS" if cut else "STOP")
         case _:
             return ollama.streamed_text(*pieces, done_reason="length" if cut else "stop")
 
@@ -86,6 +97,8 @@ def body(api: str, text: str, *, cut: bool) -> bytes:
             return chat.encoded(messages.message(messages.text(text), stop_reason=reason))
         case "openai-responses":
             return chat.encoded((responses.cut if cut else responses.response)(responses.message(text)))
+        case "gemini":
+            return chat.encoded(gemini.reply(text, reason="MAX_TOKENS" if cut else "STOP"))
         case _:
             return chat.encoded(ollama.message(text, done_reason="length" if cut else "stop"))
 
@@ -101,6 +114,9 @@ def understood(api: str, came: bytes, *, stream: bool) -> Said:
         case "openai-responses":
             three = responses.read(came)
             return Said(three.calls, three.content, three.reasoning, three.status)
+        case "gemini":
+            five = gemini.read(came)
+            return Said(five.calls, five.content, five.reasoning, five.finish_reason)
         case _:
             four = ollama.read(came, stream=stream)
             return Said(four.calls, four.content, four.reasoning, four.done_reason)
@@ -124,7 +140,7 @@ def alike(api: str, text: str, *, cut: bool = False) -> Said:
     first, *others = (told(api, text, way, cut=cut) for way in WAYS)
     assert others == [first, first]
     called = {"openai-chat": "tool_calls", "anthropic-messages": "tool_use"}
-    quiet = {"openai-chat": "stop", "anthropic-messages": "end_turn", "openai-responses": "completed"}
+    quiet = {"openai-chat": "stop", "anthropic-messages": "end_turn", "openai-responses": "completed", "gemini": "STOP"}
     ended = called.get(api) if first.calls and api in called else quiet.get(api, "stop")
     assert first.end == (CUT.get(api, "length") if cut else ended)
     return first
@@ -264,7 +280,7 @@ def test_a_parameter_that_is_given_twice_is_no_call(api: str, dialect: str) -> N
 # Reasoning that began in the prompt
 
 THOUGHTS = f"I might write\n{written('hermes', READ)}\nor so.\n</think>\n\nI look.\n\n{written('hermes', LIST)}"
-PARTS_THINKING = {"ollama-chat"}
+PARTS_THINKING = {"ollama-chat", "gemini"}
 """APIs of servers that part the thinking off themselves: nothing of what stands in the text is any."""
 
 
@@ -352,6 +368,8 @@ def past_call(api: str, request: dict[str, Any]) -> tuple[dict[str, Any], str]:
             return request["messages"][1]["content"][0], "input"
         case "openai-responses":
             return request["input"][1], "arguments"
+        case "gemini":
+            return request["contents"][1]["parts"][0]["functionCall"], "args"
     return request["messages"][1]["tool_calls"][0]["function"], "arguments"
 
 
@@ -395,6 +413,11 @@ def calling(api: str, text: str, *, stream: bool) -> bytes:
         case "openai-responses", False:
             items = [responses.message(text), responses.call("read", **READ[1])]
             return chat.encoded(responses.response(*items))
+        case "gemini", True:
+            called = chat.frame(gemini.chunk(gemini.call("read", **READ[1])))
+            sent = gemini.streamed(*gemini.said(*text), called)
+        case "gemini", False:
+            return chat.encoded(gemini.reply(text, gemini.call("read", **READ[1])))
         case _, True:
             sent = ollama.streamed(*ollama.said(*text), ollama.piece("", ollama.call("read", **READ[1])))
         case _:

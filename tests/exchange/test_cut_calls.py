@@ -44,6 +44,13 @@ def ends_cut(client: str, body: bytes, *, stream: bool) -> bool:
             done = [one["item"] for one in events if one.get("type") == "response.output_item.done"]
             cut = end.get("type", "response.incomplete") == "response.incomplete"
             return cut and [one["status"] for one in (*calls, *done)] == ["incomplete"] * (1 + stream)
+        case "gemini":
+            return any(
+                one["finishReason"] == "MAX_TOKENS"
+                for each in events
+                for one in each.get("candidates", ())
+                if "finishReason" in one
+            )
     return bool(end["done_reason"] == "length")
 
 
@@ -77,7 +84,7 @@ def test_arguments_that_are_no_object_are_text_where_a_call_has_an_object(
     """Clients of the others answer the model that its arguments are no JSON, and their agent goes on."""
     exchange = crossing(client, server, stream=stream)
     body = called(server, arguments)
-    if client in ("anthropic-messages", "ollama-chat"):
+    if client in ("anthropic-messages", "ollama-chat", "gemini"):
         expected = pairs.said(f"read {arguments}", end="length" if arguments.startswith("[") else "")
         assert told(exchange, client, body, stream=stream) == expected
     else:

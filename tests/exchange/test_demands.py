@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.apis import chat, messages, ollama, pairs, responses
+from tests.apis import chat, gemini, messages, ollama, pairs, responses
 from tests.exchange.test_pairs import BY_NAME, PAIR, crossing
 from tests.exchanges import AGENT, planner
 from vtc.exchange import Exchange
@@ -22,6 +22,9 @@ def choice(client: str, word: str) -> Any:
             if word in ("required", "none")
             else {"type": "tool", "name": word}
         )
+    if client == "gemini":
+        mode = {"functionCallingConfig": {"mode": "NONE" if word == "none" else "ANY"}}
+        return {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": [word]}} if word == "read" else mode
     if word in ("required", "none"):
         return word
     named = {"name": word}
@@ -38,7 +41,8 @@ def choice(client: str, word: str) -> Any:
     ],
 )
 def test_a_demand_of_a_call_is_said_to_ollama(client: str, word: str, tools: int, said: str, told: str) -> None:
-    exchange = crossing(client, "ollama-chat", tool_choice=choice(client, word))
+    demand = {"toolConfig" if client == "gemini" else "tool_choice": choice(client, word)}
+    exchange = crossing(client, "ollama-chat", **demand)
     body = json.loads(exchange.request())
     assert len(body.get("tools", ())) == tools
     assert body["messages"][-1]["content"] == said
@@ -67,6 +71,7 @@ EMPTY = {
     "openai-chat": chat.request(messages=[]),
     "anthropic-messages": messages.request(messages=[], max_tokens=1),
     "openai-responses": responses.request(input="", max_output_tokens=1),
+    "gemini": gemini.request(contents=[]),
 }
 
 
@@ -123,6 +128,12 @@ def test_how_much_to_think_is_told_to_a_server_of_messages(asked: dict[str, Any]
     [
         ("ollama-chat", "openai-chat", {"options": {"num_ctx": 9, "top_k": 4}}, "options.num_ctx"),
         ("ollama-chat", "openai-responses", {"options": {"top_k": 4}}, "top_k"),
+        (
+            "gemini",
+            "openai-chat",
+            {"generationConfig": {"speechConfig": {"a": 1}, "thinkingConfig": {"thinkingBudget": 0}, "seed": 1}},
+            "generationConfig.speechConfig",
+        ),
         ("anthropic-messages", "openai-responses", {"stop_sequences": ["X"]}, "stop"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from tests.apis.shapes import SHAPES, asked
 from tests.exchanges import AGENT, fed, planner
 from vtc.apis import APIS
 from vtc.exchange import Exchange
+from vtc.profiles.matching import Facts
 
 BY_NAME = {api.name: api for api in APIS}
 TWO: Calls = [("read", {"filePath": "/a"}), ("write", {"filePath": "b", "content": 'x\n"</tool_call>"'})]
@@ -26,7 +28,13 @@ STREAM = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whol
 
 def crossing(client: str, server: str, *, settings: dict[str, Any] | None = None, **fields: Any) -> Exchange:
     body = asked(client, **fields)
-    return Exchange.open(BY_NAME[client], body, AGENT, planner(upstream_api=(server,), **settings or {}), "seed")
+    return Exchange.open(
+        BY_NAME[client], body, to(client, **fields), planner(upstream_api=(server,), **settings or {}), "seed"
+    )
+
+
+def to(client: str, *, stream: bool = False, **_: Any) -> Facts:
+    return replace(AGENT, path=SHAPES[client].at(stream=stream))
 
 
 def told(exchange: Exchange, client: str, body: bytes, *, stream: bool, cuts: int = 0) -> pairs.Said:
@@ -122,7 +130,7 @@ def test_a_forbidden_tool_is_called_by_no_pair(client: str, server: str, stream:
     policy = "kind: policy\nname: mine\nmatch: {}\nguards: {denied_tools: [read]}\n"
     (tmp_path / "mine.yaml").write_text(policy)
     strict = Planner(load([builtin_directory(), tmp_path]), Settings(upstream_api=(server,)))  # type: ignore[arg-type]
-    exchange = Exchange.open(BY_NAME[client], asked(client, stream=stream), AGENT, strict, "seed")
+    exchange = Exchange.open(BY_NAME[client], asked(client, stream=stream), to(client, stream=stream), strict, "seed")
     offered = {tool.name for tool in BY_NAME[server].request(exchange.request()).tools}
     assert "read" not in offered
     body = pairs.streamed(server, ["Hello"], TWO) if stream else pairs.whole(server, "Hello", TWO)
@@ -141,7 +149,7 @@ def test_a_server_that_breaks_off_after_any_frame(client: str, server: str, fram
     out = b"".join([*(one for piece in pieces for one in stream.feed(piece)), *stream.break_off("reset")])
     if len(pieces) < 4:
         assert b"broke off" in out
-    done = (b"[DONE]", b"message_stop", b"response.completed", b'"done":true')
+    done = (b"[DONE]", b"message_stop", b"response.completed", b'"done":true', b'"finishReason"')
     if len(pieces) < len([piece for piece in body.split(end) if piece]) - 3:
         assert not any(word in out for word in done)
 
@@ -307,6 +315,7 @@ def test_the_tokens_of_the_prompt_are_counted_as_the_clients_api_counts_them(cli
         "anthropic-messages": [b'"input_tokens":200', b'"cache_read_input_tokens":800', b'"output_tokens":7'],
         "openai-responses": [b'"input_tokens":1000', b'"cached_tokens":800', b'"output_tokens":7'],
         "ollama-chat": [b'"prompt_eval_count":1000', b'"eval_count":7'],
+        "gemini": [b'"promptTokenCount":1000', b'"cachedContentTokenCount":800', b'"candidatesTokenCount":7'],
     }
     assert all(part in out for part in expected[client]), out
 

@@ -6,10 +6,10 @@ import json
 from typing import NamedTuple
 from urllib.parse import unquote
 
-from vtc.apis import anthropic_messages, ollama_chat, openai_chat, openai_responses
+from vtc.apis import anthropic_messages, gemini, ollama_chat, openai_chat, openai_responses
 from vtc.apis.base import Api, BadRequest, Reply, Request
 
-APIS = (openai_chat.API, anthropic_messages.API, openai_responses.API, ollama_chat.API)
+APIS = (openai_chat.API, anthropic_messages.API, openai_responses.API, ollama_chat.API, gemini.API)
 
 
 def plain_path(path: str) -> str:
@@ -68,6 +68,10 @@ UNREAD = {
     "/chat/completions": Unread("a completion that the server kept is not read", True),
     "/completions": Unread("text completions have no tools, and are not read", False),
     "/api/generate": Unread("text completions have no tools, and are not read", False),
+    ":counttokens": Unread("tokens are counted without what VTC would write into the request", False),
+    ":batchgeneratecontent": Unread("the requests and replies of a batch are not read", True),
+    "/v1internal:generatecontent": Unread("the form of Google's Code Assist is not read", True),
+    "/v1internal:streamgeneratecontent": Unread("the form of Google's Code Assist is not read", True),
 }
 """Paths close to those of the APIs, and why requests to them, or below, are left alone; the first that fits counts."""
 

@@ -111,11 +111,6 @@ def replaced(
     return found
 
 
-def wants_json(fields: Mapping[str, Any]) -> bool:
-    """True if the answer is to be JSON: then an object that is the whole reply is the answer, and no call."""
-    return answer(fields) is not None
-
-
 def _is_json(format_: Any) -> bool:
     if isinstance(format_, Mapping):  # Ollama takes the schema itself
         return format_.get("type") in ("json_object", "json_schema", "object")

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import msgspec
 
 from vtc.events import (
+    Answer,
     Asked,
     Beside,
     BlockEnd,
@@ -156,8 +157,10 @@ class Request(ABC):
     """True if the reply may hold more than one call."""
     thinks: bool | None
     """True or False if it turns the reasoning on or off, None if it says nothing of that."""
-    wants_json: bool
-    """True if the answer is to be JSON."""
+    effort: str | None
+    """How much to think: a word, `none`, or None where it leaves it to the model."""
+    answer: Answer | None
+    """The form that the answer must have; None if it is free."""
     several: bool
     """True if it asks for more than one choice."""
     form: Any = None
@@ -174,6 +177,11 @@ class Request(ABC):
     """True if it asks for no reply, but to have the model loaded."""
     unliftable: str = ""
     """Why no call may be read from the text of the reply; empty if it may."""
+
+    @property
+    def wants_json(self) -> bool:
+        """True if the answer is to be JSON: then an object that is the whole reply is the answer, and no call."""
+        return self.answer is not None
 
     @abstractmethod
     def meaning(self, part: Any) -> str | Media | Seal | None:
@@ -229,9 +237,9 @@ class Request(ABC):
 
         `drop` holds dotted paths, `*` being any key or index. `tools` replaces the declared tools; with none at all,
         what is about tools is left out. Otherwise those named in `withheld` are left out. `unstreamed` asks for a whole
-        reply, `model` for another model. `redeclared` holds tools by the names under which they were declared: their
-        declarations say the name and the parameters that these have, and keep all else. `undemanded` leaves the choice
-        to the model. `limits` are by the names that `LIMITS` has.
+        reply, `model` for another model; an API that says these in the path does so in `Api.route`. `redeclared` holds
+        tools by the names under which they were declared: their declarations say the name and the parameters that these
+        have, and keep all else. `undemanded` leaves the choice to the model. `limits` are by the names that `LIMITS` has.
         """
 
 
@@ -289,6 +297,12 @@ class Api:
     """True if what it seals of reasoning is for the text of that alone."""
     demands: bool = True
     """True if its requests can demand a call, or forbid one."""
+    key: str = "authorization"
+    """The header with the client's key, which in this one stands after `Bearer`."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Other headers that its servers want."""
+    private: Sequence[str] = ()
+    """How headers, and parts of a query, begin that no server of another API is told."""
 
     @property
     def framing(self) -> Framing:
@@ -298,6 +312,21 @@ class Api:
     def is_at(self, path: str) -> bool:
         """True if requests to a path are of this API, however it is spelled (`plain_path`)."""
         return path.endswith(self.path)
+
+    def before(self, path: str) -> str:
+        """Tell what stands before this API in a path to it, with a version; empty if it is none."""
+        return path[: -len(self.path)] if path.casefold().endswith(self.path) else ""
+
+    def base(self, path: str) -> str:
+        """Tell what stands before this API in a path to it, and before its version."""
+        return self.before(path).removesuffix(self.version)
+
+    def route(self, model: str, *, stream: bool, at: str = "") -> str:
+        """Write the path to it on a server that has several APIs, with its own query.
+
+        `at` is another path to it; where a model stands in the path, what stands before that.
+        """
+        return at or f"{self.version}{self.path}"
 
     def request(self, body: bytes, path: str = "") -> Request:
         """Decode a request. Raises `BadRequest`."""

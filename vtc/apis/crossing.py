@@ -15,7 +15,7 @@ from dataclasses import replace as with_fields
 from msgspec.structs import replace
 
 from vtc.apis import asking
-from vtc.apis.base import Request
+from vtc.apis.base import Api, Request
 from vtc.apis.sealed import opened
 from vtc.events import Asked, Media, Message, Opaque, Seal, Tool, ToolCall
 
@@ -78,16 +78,34 @@ def read(
         choice=choice if tools or choice not in ("none", "required") else "auto",
         parallel=request.parallel,
         limits=asking.limits(fields, request.LIMITS),
-        effort=asking.effort(fields),
-        answer=asking.answer(fields),
+        effort=request.effort,
+        answer=request.answer,
         left_out=(
-            *asking.unlimited(fields, request.LIMITS),
+            *(one for one in asking.unlimited(fields, request.LIMITS) if one not in request.CARRIED),
             *(key for key in fields if key not in request.CARRIED and not _is_nothing(fields[key])),
             *(["more than one choice"] if request.several else []),
             *(f"tool {name}" for name in hosted),
             *unknown,
         ),
     )
+
+
+def path(request: Request, client: Api, server: Api, came: str, model: str, *, stream: bool, at: str = "") -> str:
+    """Write the path that a request goes to at the server; `came` if that is the same.
+
+    `model` and `stream` are what the server is asked for; `at` is where it has its API, if not at the usual place.
+    """
+    crosses, was = client is not server, client.route(request.model, stream=request.stream)
+    if not crosses and was == server.route(model, stream=stream):
+        return came
+    asked, _, query = came.partition("?")
+    asked = asked.rstrip("/")
+    gone, own = tuple(client.private) if crosses else (), was.partition("?")[2].split("&")
+    kept = [one for one in query.split("&") if one and one not in own and not one.startswith(gone)]
+    goes = server.route(model, stream=stream, at=at if crosses else client.before(asked))
+    goes, _, query = (f"{client.base(asked)}{goes}" if crosses and not at else goes).partition("?")
+    query = "&".join(one for one in (query, *kept) if one)
+    return f"{goes}?{query}" if query else goes
 
 
 def _failed(message: Message, *, failed: bool) -> Iterator[str]:

@@ -20,7 +20,7 @@ from vtc.events import Message, Tool, ToolCall
 
 DECLARING = ("tools", "functions")
 """The fields that declare tools."""
-DEMANDING = ("tool_choice", "function_call")
+DEMANDING = ("tool_choice", "function_call", "toolConfig")
 """The fields that demand one of them."""
 CHOSEN = ("tool", "function", "custom", "namespace")
 """The types of a choice of one tool; any other is of none, or of what the server runs."""
@@ -50,16 +50,19 @@ class Request(base.Request):
     """The field of the conversation."""
     PROMPT: ClassVar[str] = ""
     """The field of the system prompt, if it has one of its own."""
+    IN_PATH: ClassVar[bool] = False
+    """True if the path says which model is asked, and whether for a stream."""
 
     def __init__(self, body: bytes, path: str = "") -> None:
         self.path = path
         with self._fit():
-            self._raw, self.fields = raws(body)
+            self._raw, self.fields = self._split(body)
             self.tools = self._tools(self.fields)
             self.model = str(self.fields.get("model") or "")
             self.stream = self.fields.get("stream") is True
             self.parallel = self.fields.get("parallel_tool_calls") is not False
-            self.thinks, self.wants_json = asking.thinks(self.fields), asking.wants_json(self.fields)
+            self.thinks, self.effort = asking.thinks(self.fields), asking.effort(self.fields)
+            self.answer = asking.answer(self.fields)
             self.several = self.fields.get("n") not in (None, 1)
             self.declared = [name for one in self._declarations() for name in self._names(one)]
             choice, allowed = self._demand(self.fields.get("tool_choice") or self.fields.get("function_call") or "auto")
@@ -92,7 +95,7 @@ class Request(base.Request):
         groups: list[Group] = []
         with self._fit():
             if prompt := self.fields.get(self.PROMPT):
-                groups.append(([Message("system", content.read(prompt), source=Prompt(prompt))], ()))
+                groups.append(([Message("system", self._content(prompt), source=Prompt(prompt))], ()))
             for group, places in self._read():
                 groups.append(([_matched(one, known, waiting) for one in group], places))
         return groups
@@ -200,6 +203,11 @@ class Request(base.Request):
 
     # What an API says
 
+    _split = staticmethod(raws)
+    """Splits a body into the bytes of every field and what the fields say."""
+    _content = staticmethod(content.read)
+    """Reads the content of the system prompt."""
+
     @abstractmethod
     def _decode(self) -> None:
         """Decode all but the messages. Raises `UNFIT`."""
@@ -250,12 +258,12 @@ class Request(base.Request):
         undemanded: bool = False,
         limits: Mapping[str, Any] | None = None,
     ) -> bytes:
-        if unstreamed:
+        if unstreamed and not self.IN_PATH:
             drop, set_ = (*drop, *ABOUT_STREAMS), {**(set_ or {}), "stream": False}
             set_ = {key: value for key, value in set_.items() if key not in ABOUT_STREAMS}
         gone = {*drop, *(() if tools is None else ABOUT_TOOLS)}
         kept: dict[str, Any] = {key: raw for key, raw in self._raw.items() if key not in gone}
-        if model:
+        if model and not self.IN_PATH:
             kept["model"] = model
         if tools is not None:
             self._declare(kept, tools)

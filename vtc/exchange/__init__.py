@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from vtc.apis import Api, BadRequest, Request, folding, may_be_reply, named, summary
+from vtc.apis import Api, BadRequest, Request, crossing, folding, may_be_reply, named, summary
 from vtc.apis.base import FULL
 from vtc.apis.sealed import origin_of
 from vtc.events import Failure, Message
@@ -184,6 +184,18 @@ class Exchange:
     def server(self) -> Api:
         """The API that the server is spoken to in."""
         return self._server
+
+    @property
+    def client(self) -> Api:
+        """The API that the client speaks."""
+        return self._api
+
+    def path(self, came: str) -> str:
+        """Write the path that the request goes to at the server, as some say the model; `came` if that is the same."""
+        plan, request = self.plan, self._request
+        model = outgoing.model_of(request, plan.server_model) if self.crosses else plan.server_model or request.model
+        stream = request.stream and not plan.request.unstreamed
+        return crossing.path(request, self._api, self._server, came, model, stream=stream, at=plan.server_path)
 
     @property
     def crosses(self) -> bool:

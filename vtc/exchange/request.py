@@ -178,12 +178,17 @@ def crossed(
     tools = plan.offered if is_native or plan.promote else ()
     said = request.messages if messages is None else messages
     asked, told = made_ready(crossing.read(request, said, tools, plan.tool_choice, plan.thoughts, origin), steps, given)
-    model = model or asked.model.removesuffix("[1m]")  # by which Claude Code asks for a longer context
+    model = model_of(request, model)
     fields = given.server.ask(replace(asked, model=model, stream=asked.stream and not plan.unstreamed))
     kept = {key: value for key, value in fields.items() if key not in plan.drop}
     if left_out := [*asked.left_out, *(name for name in asked.limits if name not in given.server.limits)]:
         told = [*told, f"not told to the server, whose API has no word for it: {', '.join(left_out)}"]
     return Encoded(changed(kept, plan.drop, plan.set), told)
+
+
+def model_of(request: Request, model: str) -> str:
+    """Tell which model a server of another API is asked for: `model`, or that of the request."""
+    return model or request.model.removesuffix("[1m]")  # by which Claude Code asks for a longer context
 
 
 def _structured(

@@ -118,7 +118,7 @@ class Exchanged(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """`never`: a streaming request that offers tools is asked without streaming, and answered as a stream."""
 
 
-ApiName = Literal["openai-chat", "openai-responses", "anthropic-messages", "ollama-chat"]
+ApiName = Literal["openai-chat", "openai-responses", "anthropic-messages", "ollama-chat", "gemini"]
 API_NAMES: tuple[str, ...] = get_args(ApiName)
 
 

@@ -34,8 +34,10 @@ class Asked(Protocol):
     parallel: bool
     stream: bool
     thinks: bool | None
-    wants_json: bool
     unliftable: str
+
+    @property
+    def wants_json(self) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -117,8 +117,9 @@ class Commands:
         if api is None:
             raise ValueError(flows.unread(one) or "")
         assert planner is not None
-        request = api.request(flows.original(one, "request"))
-        return planner.plan(replace(flows.facts(one), model=request.model, body=request.fields), request)
+        facts = flows.facts(one)
+        request = api.request(flows.original(one, "request"), facts.path)
+        return planner.plan(replace(facts, model=request.model, body=request.fields), request)
 
     def _case(self, one: http.HTTPFlow) -> Case:
         api, plan = flows.api(one), self._plan(one)

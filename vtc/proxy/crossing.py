@@ -1,38 +1,39 @@
-"""A request on its way to a server of another API: its path and its headers."""
+"""A request on its way to the server: its path, and its headers where that speaks another API."""
 
 from __future__ import annotations
 
 from mitmproxy import http
 
 from vtc.apis import Api
+from vtc.exchange import Exchange
 from vtc.proxy.flows import CAME_TO
 
-ANTHROPIC = "anthropic-messages"
-VERSION = "2023-06-01"
-"""The version of Anthropic's API that is spoken, which its servers want to be told."""
+BEARER = "authorization"
 
 
-def redirect(flow: http.HTTPFlow, client: Api, server: Api, path: str = "") -> None:
-    """Send a flow to where the server has its API: at `path`, or beside where the client's would be."""
+def redirect(flow: http.HTTPFlow, exchange: Exchange) -> None:
+    """Send a flow to where the server has its API."""
     request = flow.request
-    flow.metadata[CAME_TO] = request.path
-    asked, _, query = request.path.partition("?")
-    asked = asked.rstrip("/")
-    kept = "&".join(one for one in query.split("&") if one and not one.startswith("beta="))  # Anthropic's own
-    base = asked[: -len(client.path)] if asked.casefold().endswith(client.path) else ""
-    went = path or f"{base.removesuffix(client.version)}{server.version}{server.path}"
-    request.path = f"{went}?{kept}" if kept else went
-    headers = request.headers
-    for name in [name for name in headers if name.lower().startswith(("anthropic-", "openai-"))]:
+    if exchange.crosses or exchange.path(request.path) != request.path:
+        flow.metadata[CAME_TO] = request.path
+        request.path = exchange.path(request.path)
+    if exchange.crosses:
+        _rewrite(request.headers, exchange.client, exchange.server)
+
+
+def _rewrite(headers: http.Headers, client: Api, server: Api) -> None:
+    """Turn the headers of the client's API into those of the server's; the key goes where that looks for it."""
+    key = headers.pop(client.key, "") if client.key != BEARER else ""
+    for name in [name for name in headers if name.lower().startswith((*client.private, *server.private))]:
         del headers[name]
-    key = headers.pop("x-api-key", None)
-    if server.name == ANTHROPIC:
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        if key is None and scheme.lower() == "bearer" and token:
-            key = token
-            del headers["authorization"]
-        headers["anthropic-version"] = VERSION
-        if key:
-            headers["x-api-key"] = key
-    elif key and "authorization" not in headers:
-        headers["authorization"] = f"Bearer {key}"
+    headers.update(server.headers)
+    scheme, _, token = headers.get(BEARER, "").partition(" ")
+    if server.key == BEARER:
+        if key and BEARER not in headers:
+            headers[BEARER] = f"Bearer {key}"
+        return
+    if not key and scheme.lower() == "bearer" and token:
+        key = token
+        del headers[BEARER]
+    if key:
+        headers[server.key] = key

@@ -112,6 +112,6 @@ def greeting(servers: Sequence[tuple[ProxyMode, Sequence[tuple[str | int, ...]]]
             here = f"http://{'127.0.0.1' if host in EVERYWHERE else f'[{host}]' if ':' in str(host) else host}:{port}"
             if isinstance(mode, ReverseMode):
                 scheme, (name, at) = mode.scheme, mode.address
-                yield f"base URL for clients {here}/v1 (Anthropic's and Ollama's: {here}) -> {scheme}://{name}:{at}"
+                yield f"base URL for clients {here}/v1 (Anthropic's, Google's and Ollama's: {here}) -> {scheme}://{name}:{at}"
             elif mode.type_name == "regular":
                 yield f"no model server was named: this is an ordinary proxy, HTTPS_PROXY={here}"

@@ -22,5 +22,8 @@ API = Api(
     asking.error,
     asking.LIMITS,
     call_ids="toolu_",
+    key="x-api-key",
+    headers={"anthropic-version": "2023-06-01"},
+    private=("anthropic-", "beta="),
     signs=True,
 )
