@@ -91,7 +91,7 @@ def test_what_a_server_is_asked_is_what_was_asked(server: str, asked: Asked) -> 
         asked, _ = made_ready(asked, {"choice": True}, given_request())
     body = chat.encoded(BY_NAME[server].ask(asked))
     pairs.check_request(server, json.loads(body))
-    found = bridged(server, json.loads(body))
+    found = bridged(server, json.loads(body), path=BY_NAME[server].route(asked.model, stream=asked.stream))
     expected = kept(asked, server)
     same = [replace(one, calls=(*map(_plain, one.calls),)) for one in found.messages]
     assert same == [replace(one, calls=(*map(_plain, one.calls),)) for one in expected.messages]
@@ -104,7 +104,7 @@ def _plain(call: ToolCall) -> ToolCall:
 
 @pytest.mark.parametrize(("client", "server"), pairs.CROSSED, ids=lambda name: name)
 def test_with_tools_in_the_prompt_a_turn_begins_the_next_one(client: str, server: str) -> None:
-    key = "input" if server == "openai-responses" else "messages"
+    key = {"openai-responses": "input", "gemini": "contents"}.get(server, "messages")
     plan = planner(upstream_api=(server,), tools="prompt", dialect="hermes")
     bodies = [
         json.loads(Exchange.open(BY_NAME[client], body_of(client, **fields), AGENT, plan, f"{turn}").request())
