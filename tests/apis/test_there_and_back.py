@@ -73,11 +73,11 @@ def requests(draw: st.DrawFn) -> Asked:
 def kept(asked: Asked, server: str) -> Asked:
     """What of a request an API has words for."""
     limits = {key: one for key, one in asked.limits.items() if key in LIMITS[server]}
-    if server in ("anthropic-messages", "openai-responses"):
+    if server in ("anthropic-messages", "openai-responses", "gemini"):
         asked = replace(asked, messages=tuple(replace(one, reasoning="") for one in asked.messages))
-    if server in ("anthropic-messages", "ollama-chat") and asked.answer:
+    if server in ("anthropic-messages", "ollama-chat", "gemini") and asked.answer:
         asked = replace(asked, answer=Answer(asked.answer.schema))
-    if server == "ollama-chat":
+    if server in ("ollama-chat", "gemini"):
         asked = replace(asked, parallel=True)
     if server == "anthropic-messages" and asked.choice == "none":
         asked = replace(asked, parallel=True)

@@ -239,7 +239,7 @@ class Request(ABC):
         what is about tools is left out. Otherwise those named in `withheld` are left out. `unstreamed` asks for a whole
         reply, `model` for another model; an API that says these in the path does so in `Api.route`. `redeclared` holds
         tools by the names under which they were declared: their declarations say the name and the parameters that these
-        have, and keep all else. `undemanded` leaves the choice to the model. `limits` are by the names that `LIMITS` has.
+        have, and keep all else. `undemanded` leaves the choice to the model. `limits` are by the names of `LIMITS`.
         """
 
 
