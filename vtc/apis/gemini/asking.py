@@ -32,7 +32,7 @@ CARRIED: Sequence[str] = (
     *(f"generationConfig.{key}" for key in ("responseJsonSchema", "candidateCount")),
 )
 UNSIGNED = "skip_thought_signature_validator"
-_BUDGETS = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192}
+_BUDGETS = {"none": 0, "low": 1024, "minimal": 1024, "medium": 8192}  # a budget is read as the first word of it
 """Tokens to think with, by Google's own table for clients of chat completions; any other word is `_MOST`."""
 _MOST = 24576
 
