@@ -2,17 +2,49 @@
 
 from __future__ import annotations
 
+import gc
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
 from mitmproxy.log import LegacyLogEvents
 
+from vtc.dialects.bounded_cache import COMPILED
+
 # No deadline: how long one example takes says something about the machine, not about the code.
 settings.register_profile("default", deadline=None)
 # For a night's search: `pytest --hypothesis-profile=thorough`.
 settings.register_profile("thorough", deadline=None, max_examples=5_000)
 settings.load_profile("default")
+
+# One run meets more dialects than any proxy does: compiling their patterns again would take most of its time.
+COMPILED.most_bytes = 256 << 20
+
+
+def pytest_collection_finish() -> None:
+    """Tests by the ten thousand are not looked through at each collection of garbage."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run a test that is marked `alone` in a process of its own."""
+    if "PYTEST_XDIST_WORKER" not in os.environ or not pyfuncitem.get_closest_marker("alone"):
+        return None
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n0", pyfuncitem.nodeid],
+        cwd=pyfuncitem.config.rootpath,
+        env={key: value for key, value in os.environ.items() if not key.startswith("PYTEST_")},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+    return True
 
 
 @pytest.fixture(scope="session", autouse=True)

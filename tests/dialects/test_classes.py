@@ -24,14 +24,15 @@ from vtc.events import Event, Refusal, ToolCall
 LIST, FIND = ("bash", {"command": "ls"}), ("read_file", {"path": "docs/a.md"})
 QUOTED_ANYWHERE = {name for name, one in DIALECTS.items() if one.may_be_quoted}
 """Not those of clients that look for calls in all of the text: what they would take is one."""
-WHOLE_REPLY = {"gemma4-bare", "json-array", "llama3", "name-json", "pythonic", "stripped"}
+WHOLE_REPLY = {"gemma4-bare", "json-array", "llama3", "name-json", "python-lines", "pythonic", "stripped"}
 """Without a marker of their own, calls count only if nothing else is said: one that broke makes all of it text."""
 NO_CLOSING_TAG = {
     *("functionary-v3.2", "gigachat", "granite-20b", "mistral", "mistral-v3", "python-tag"),  # nothing closes a call
     "qwen-agent",
-    *("bare-json", "gemma4-bare", "llama3", "name-json", "stripped"),  # nothing marks one
-    *("granite", "functools", "json-array", "nemotron-ultra", "pythonic", "transcript"),  # a bracket does
+    *("bare-json", "gemma4-bare", "llama3", "name-json", "python-lines", "stripped"),  # nothing marks one
+    *("granite", "functools", "hyperclova", "json-array", "nemotron-ultra", "pythonic", "transcript"),  # a bracket does
     *("command-r", "tool-code"),  # a fence does, which might as well open a code block
+    "cwm",  # a tag does that other markup may have, which is looked for only where calls have any name
     *("cline", "tag"),  # the tool's name does, which may be another element's
 }
 

@@ -48,7 +48,7 @@ def faults(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 1000])
-@pytest.mark.parametrize("word", ["~]", "<read><filePath>/b", "]~", "~~"])
+@pytest.mark.parametrize("word", ["~]", "<read><filePath>/b", "~ ", "~~"])
 async def test_a_stream_goes_on(
     word: str, size: int, fail_on: Callable[[str], None], start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:

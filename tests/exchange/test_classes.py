@@ -219,7 +219,7 @@ def test_a_declared_tool_that_the_choice_leaves_out_is_not_called_as_an_unknown_
 
 NO_CALLS = {
     "a call that the end cuts off": "{cut}",
-    "a call amid a line": "It writes {call} then.",
+    "a call amid a line": "It writes {lined} then.",
     "a call in indented code": "So:\n\n    {indented}\n\nDone.",
     "a call in a line of code": "So:\n\n    x = {indented}\n\nDone.",
     "a call in a quoted line": "> For example {quoted}\n\nDone.",
@@ -237,6 +237,7 @@ def test_text_that_is_no_call_is_said_as_it_is(text: str, api: str, dialect: str
         api,
         text := text.format(
             call=call,
+            lined=call.replace("\n", ""),
             cut=call[: call.rindex("docs") + 2],
             indented=call.replace("\n", "\n    "),
             quoted=call.replace("\n", "\n> "),

@@ -122,8 +122,8 @@ def test_how_much_to_think_is_told_to_a_server_of_messages(asked: dict[str, Any]
     ("client", "server", "fields", "named"),
     [
         ("ollama-chat", "openai-chat", {"options": {"num_ctx": 9, "top_k": 4}}, "options.num_ctx"),
-        ("ollama-chat", "openai-responses", {"options": {"top_k": 4}}, "top_k"),
-        ("anthropic-messages", "openai-responses", {"stop_sequences": ["X"]}, "stop"),
+        ("ollama-chat", "openai-responses", {"options": {"top_k": 4}}, "options.top_k"),
+        ("anthropic-messages", "openai-responses", {"stop_sequences": ["X"]}, "stop_sequences"),
     ],
 )
 def test_each_limit_that_the_server_cannot_be_told_is_named(

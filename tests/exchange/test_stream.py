@@ -35,6 +35,7 @@ SETTINGS = st.sampled_from([{}, {"lenient": "off"}, {"model": "qwen3"}, {"model"
 @example(["Hello, ", "\n", "</tool_call>"], [], {}, True)
 @example(["Hello, ", "\n", "</tool_call>"], [], {}, False)
 @example(["</tool_call>"], [], {}, True)
+@example(["<read>\n<filePath>/a\n\nb</filePath>\n</read>", "<tool_call>", "  "], [], {}, False)
 @given(said=SAID, cuts=st.lists(st.integers(0, 2000), max_size=6), settings=SETTINGS, finish=st.booleans())
 def test_any_reply_in_any_cut_says_what_the_whole_says(
     said: list[str], cuts: list[int], settings: dict[str, str], finish: bool

@@ -208,6 +208,7 @@ def addon(tmp_path: Path) -> Iterator[Callable[..., VirtualToolCalling]]:
         yield configured
 
 
+@pytest.mark.alone
 def test_with_memory_off_nothing_that_was_said_is_reachable_when_all_is_over(
     addon: Callable[..., VirtualToolCalling],
 ) -> None:
@@ -222,6 +223,7 @@ def test_with_memory_off_nothing_that_was_said_is_reachable_when_all_is_over(
     assert left() == []
 
 
+@pytest.mark.alone
 def test_prompts_and_names_are_found_until_memory_is_switched_off(addon: Callable[..., VirtualToolCalling]) -> None:
     """Or else the search would prove nothing. Nothing but names is found beside the prompts that left last."""
     running = addon(vtc_model="qwen3-coder", vtc_tools="prompt")
@@ -239,6 +241,7 @@ def test_prompts_and_names_are_found_until_memory_is_switched_off(addon: Callabl
     assert left() == []
 
 
+@pytest.mark.alone
 def test_without_an_addon_only_names_stay_in_compiled_patterns() -> None:
     for conversation in (native, text):
         opened = Exchange.open(API, chat.encoded(conversation(0)), AGENT, planner(tools="prompt"), "seed")

@@ -226,7 +226,8 @@ def crossed(
     model = model or asked.model.removesuffix("[1m]")  # by which Claude Code asks for a longer context
     fields = given.server.ask(replace(asked, model=model, stream=asked.stream and not plan.unstreamed))
     kept = {key: value for key, value in fields.items() if key not in plan.drop}
-    if left_out := [*asked.left_out, *(name for name in asked.limits if name not in given.server.limits)]:
+    limits = (request.LIMITS.get(name, (name,))[0] for name in asked.limits if name not in given.server.limits)
+    if left_out := [*asked.left_out, *limits]:
         told = [*told, f"not told to the server, whose API has no word for it: {', '.join(left_out)}"]
     return Encoded(changed(kept, plan.drop, plan.set), told, asked.messages, asked.tools)
 

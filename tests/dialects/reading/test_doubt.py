@@ -13,6 +13,15 @@ HERMES = DIALECTS["hermes"]
 CALL = '<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_call>'
 
 
+def test_openers_that_text_follows_are_text_though_closers_stand_before_them() -> None:
+    """They may be those of a call that broke."""
+    text = (
+        "Look.\n</steptml:invoke><｜tool_call_end｜><｜tool_calls_begin｜>\n<｜tool_call_begin｜>function<｜tool_sep｜>"
+    )
+    reader = Reader(compiled((DIALECTS["step-3"],)), TOOLS["agent"])
+    assert content([*reader.feed(text), *reader.finish()]) == text
+
+
 @pytest.mark.parametrize(
     "markup", ["</tool_call>", "</tool_call>\n", "<|im_end|>", "<tool_calls>", "</tool_call><|im_end|>\n"]
 )

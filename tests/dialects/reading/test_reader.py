@@ -393,7 +393,8 @@ def test_the_characters_that_stop_plain_text_are_those_that_open_markup() -> Non
     one.feed("Hello")
     assert one.plain is not None
     assert {*one.plain.stop} == {*"<`~"}
-    assert {*' \t\r\n>"#|+-:0123456789'} < {*one.plain.endings}
+    assert {*one.plain.endings} == {*" \t\r\n>"}
+    assert {*'"#|+-:'} < {*one.plain.told}
     assert {*one.plain.lines} == {*" \t>"}
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.dialects.material import DIALECTS
 from vtc.dialects.syntax.grammar import Grammar
 from vtc.dialects.syntax.parts import Chars, Lit, Maybe, OneOf, Part, Space
-from vtc.dialects.syntax.pattern import Finder, Token, expecting, searching
-from vtc.dialects.syntax.prefilter import Expected, Prefilter, beginnings
+from vtc.dialects.syntax.pattern import OFFERED, Finder, Scan, Token, expecting, searching
+from vtc.dialects.syntax.prefilter import Expected, Following, Prefilter, beginnings
 from vtc.dialects.syntax.quoting import FENCES, TICKS
 
 RESCUED = [one.rescued for one in DIALECTS.values() if one.rescued]
@@ -95,3 +95,18 @@ def test_what_is_expected_is_found_as_in_one_expression(text: str) -> None:
             assert (found.lastgroup, found.span()) == (same.lastgroup, same.span())
         else:
             assert bool(found) == bool(same)
+
+
+@pytest.mark.parametrize(
+    "scan",
+    [ONE, TWO, WHOLE, SPLIT, Following(TWO, ("h",), HEADS), Grammar(RESCUED).doubtful],
+    ids=["searching", "prefilter", "expecting", "expected", "following", "doubtful"],
+)
+def test_what_is_looked_for_where_a_tool_is_not_offered_asks_for_no_name(scan: Scan) -> None:
+    """Else the search would go on at the same place for ever."""
+    unnamed = scan.unnamed
+    assert unnamed is not None
+    for text in ("<read>", "<read>\n<path>", "[read(", "<tool_call>  ", "<function=read>", "</read>"):
+        for finder in (unnamed.while_open, unnamed.at_end):
+            found = finder.match(text, 0)
+            assert found is None or f"{OFFERED}_{found.lastgroup}" not in found.re.groupindex

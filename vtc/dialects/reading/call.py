@@ -183,7 +183,8 @@ class InCall:
         if self.context.lenient and (key := self.call.split_name()):
             self.context.cursor.again(key)
             return Verdict.CONTENT
-        sole = self.call.sole_parameter
+        # In an element around all parameters text is what that holds, not a value of its own.
+        sole = self.call.sole_parameter if Repair.ARGUMENTS_KEY not in self.call.repairs else None
         if self.context.lenient and sole and not self.context.cursor.is_blank(self.context.cursor.at):
             self.call.parameters.begin(sole, 0)
             return Verdict.GUESS

@@ -37,11 +37,11 @@ MOST = 4096
 class InDoubt(SaysText):
     """Markup that is none of the message where a call follows it, which is held until that shows."""
 
-    __slots__ = ("_bare", "_closes", "_opens")
+    __slots__ = ("_bare", "_closed", "_closes", "_opens")
 
     def __init__(self, context: Context, found: Found) -> None:
         super().__init__(context)
-        self._opens = self._closes = self._bare = False
+        self._opens = self._closes = self._bare = self._closed = False
         self._note(found)
 
     @property
@@ -53,6 +53,7 @@ class InDoubt(SaysText):
         self._opens |= kind == "wrapper"
         self._closes |= kind == "orphan"
         self._bare |= kind == "bare"
+        self._closed = kind == "orphan"
 
     def more(self, found: Found) -> Literal[Verdict.UNBOUNDED] | None:
         """Keep more of it, up to the limit."""
@@ -74,7 +75,7 @@ class InDoubt(SaysText):
         alone = SPECIAL.fullmatch(cursor.text, cursor.at, cursor.seek)
         spoken = context.speech.in_line and (context.speech.space or not alone)
         ends = context.may_mend and cursor.is_blank(cursor.seek)
-        return not spoken and not self._opens and (ends or self._closes)
+        return not spoken and not self._opens and (ends or self._closed)
 
     def decided(self) -> None:
         """Leave it out at the end of the reply; where text follows it is text, and so is what opens something."""

@@ -34,7 +34,7 @@ class _ByBeginning(Scan):
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self.tokens = tokens
-        self._number = next(_numbers)
+        self._numbers: dict[str, int] = {}  # by beginning
 
     @cached_property
     def while_open(self) -> Finder:
@@ -53,8 +53,10 @@ class _ByBeginning(Scan):
         return 0
 
     def _some(self, beginning: str, tokens: Callable[[], list[Token]]) -> Scan:
-        """Get the scan for the tokens that begin so, or make and keep it."""
-        return COMPILED.get_or_make((self._number, beginning), lambda: self.one_step(tokens()), Scan.size)
+        """Get the scan for the tokens that begin so, or make and keep it: one for all grammars that have the same."""
+        if (number := self._numbers.get(beginning)) is None:
+            number = self._numbers[beginning] = _number(self.one_step, tuple(tokens()))
+        return COMPILED.get_or_make(("tokens", number), lambda: self.one_step(tokens()), Scan.size)
 
 
 class _Steps:
@@ -179,7 +181,8 @@ class Following(Expected):
 
     @cached_property
     def unnamed(self) -> Following:
-        return Following(self._prefilter.unnamed, self._kinds, self._others, self._space)
+        others = [token for token in self._others if not token.named]
+        return Following(self._prefilter.unnamed, self._kinds, others, self._space)
 
     def find(self, text: str, at: int, start: int, *, final: bool) -> re.Match[str] | None:
         """Find the token that begins at `start`."""
@@ -190,6 +193,12 @@ class Following(Expected):
 
 def _kind(token: str) -> str:
     return token.rstrip("0123456789")
+
+
+@lru_cache(maxsize=1024)
+def _number(_step: Callable[[Sequence[Token]], Scan], _tokens: tuple[Token, ...]) -> int:
+    """Number what is made of some tokens: the same of the same, as they are much to compare at each look."""
+    return next(_numbers)
 
 
 @lru_cache(maxsize=64)

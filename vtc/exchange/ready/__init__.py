@@ -36,13 +36,13 @@ STEPS: Mapping[str, Step] = {
     "images": images,
     "system": system,
     "empty": empty,
+    "choice": choice,
     "turns": turns,
     "ids": ids,
     "results": results,
     "after_results": after_results,
     "alternate": alternate,
     "text": text,
-    "choice": choice,
     "thinking": thinking,
     "something": something,
     "schemas": schemas,
@@ -50,8 +50,9 @@ STEPS: Mapping[str, Step] = {
     "context": context,
     "max_tokens": max_tokens,
 }
-"""By the keys of profiles (`profiles/ready.py`), in their order: results are found by ids, and what was folded or put
-in order may have become a neighbour of its own role, and a note is a text."""
+"""By the keys of profiles (`profiles/ready.py`), in their order: what asks for a call is a message like others,
+results are found by ids, what was folded or put in order may have become a neighbour of its own role, and a note is a
+text."""
 BRIDGED: Mapping[str, Any] = {
     **dict.fromkeys(("billing", "empty", "turns", "results", "alternate", "text", "names", "something"), True),
     "system": "folded",
