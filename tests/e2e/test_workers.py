@@ -30,6 +30,7 @@ from tests.e2e.conftest import PATH, PATIENCE
 from tests.e2e.test_load import told
 from tests.e2e.upstream import JSON, Reply, Seen, serving
 from vtc.cli import main
+from vtc.scrub import CREDENTIALS
 
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 CONFIGURATION = (Path(__file__).parents[2] / "deploy" / "nginx.conf").read_text("utf-8")
@@ -122,9 +123,14 @@ class Site:
         return int(response.headers["x-worker"].rpartition(":")[2]), chat.read(received)
 
 
-SESSIONS = ("x-claude-code-session-id", "session-id", "x-session-id", "authorization", "x-api-key")
+SESSIONS = (
+    "x-claude-code-session-id",
+    "session-id",
+    "x-session-id",
+    *CREDENTIALS[:-1],
+)  # the last one is a proxy's own
 """Headers by which clients and their sessions are known."""
-CONVERSATIONS = range(25)
+CONVERSATIONS = range(28)
 
 
 @asynccontextmanager
