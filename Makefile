@@ -35,8 +35,8 @@ attack: setup ## try every attack again, and look for others by chance (minutes)
 	$(PYTHON) -m pytest --hypothesis-profile=thorough tests/attacks
 	$(MAKE) fuzz FUZZ_TARGETS=policies
 
-load: setup ## run many streams through one mitmdump, and print what it took
-	$(PYTHON) -m pytest -m load tests/e2e/test_load.py
+load: setup ## run many streams through one mitmdump, and three workers of which one is killed; print figures
+	$(PYTHON) -m pytest -m load tests/e2e/test_load.py tests/e2e/test_workers.py
 
 lint: setup ## check style and format with ruff
 	$(PYTHON) -m ruff check .

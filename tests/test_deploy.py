@@ -1,4 +1,4 @@
-"""The files to copy: container, unit, rotation of the log, templates for issues."""
+"""The files to copy: container, compose, Kubernetes, unit, rotation of the log, templates for issues."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -51,6 +54,98 @@ def test_the_container_starts_vtc_and_not_as_root() -> None:
     assert done.exit_code == 0, done.output
     assert f"--listen-port {found['EXPOSE']}" in done.output
     assert found["USER"] != "root"
+
+
+def runs(arguments: Sequence[str]) -> str:
+    """The command that the container carries out with these arguments."""
+    _, *first = json.loads(dict(instructions())["ENTRYPOINT"])
+    done = CliRunner().invoke(main, [*first, *arguments, "--dry-run"])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def servers() -> list[str]:
+    """Where nginx looks for workers."""
+    return re.findall(r"^ +server (127\.0\.0\.1:\d+);", (DEPLOY / "nginx.conf").read_text("utf-8"), re.M)
+
+
+def test_compose_takes_its_file() -> None:
+    """By its schema, as check-jsonschema brings it along."""
+    checking = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
+    done = subprocess.run([*checking, DEPLOY / "compose.yaml"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_compose_starts_the_workers_that_nginx_knows() -> None:
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))["services"]
+    workers = {name: one for name, one in services.items() if "command" in one}
+    assert {*services["nginx"]["depends_on"]} == {*workers}
+    at = []
+    for one in workers.values():
+        *arguments, server = one["command"]
+        command = runs([*arguments, re.sub(r"\$\{\w+:-(.*)\}", r"\1", server)])
+        (found,) = re.findall(r"--listen-host (\S+) --listen-port (\d+)", command)
+        assert f"create_connection(('{found[0]}', {found[1]})" in one["healthcheck"]["test"][-1]
+        at.append(":".join(found))
+    assert at == servers()
+    shared = services["network"]
+    assert shared["build"] == {"context": "..", "dockerfile": "deploy/Containerfile"}
+    (published,) = shared["ports"]
+    assert published == "127.0.0.1:8088:8088"
+    assert "listen 8088;" in (DEPLOY / "nginx.conf").read_text("utf-8")
+    assert all(one["network_mode"] == "service:network" for name, one in services.items() if name != "network")
+
+
+KUBERNETES = sorted((DEPLOY / "kubernetes").glob("*.yaml"))
+
+
+def resources() -> dict[str, Any]:
+    """What the manifests define, by kind."""
+    found = [one for file in KUBERNETES for one in yaml.safe_load_all(file.read_text("utf-8"))]
+    assert len({one["kind"] for one in found}) == len(found)
+    return {one["kind"]: one for one in found}
+
+
+@pytest.mark.parametrize("file", KUBERNETES, ids=lambda file: file.stem)
+def test_kubernetes_takes_the_manifests(file: Path) -> None:
+    """By its schemas, the newest and the oldest that know all keys; none may be unknown."""
+    for one in yaml.safe_load_all(file.read_text("utf-8")):
+        for version in ("1.32", "1.37"):
+            kubernetes_validate.validate(one, version, strict=True)
+        with pytest.raises(kubernetes_validate.ValidationError):
+            kubernetes_validate.validate({**one, "specs": {}}, "1.37", strict=True)
+
+
+def test_the_manifests_fit_each_other_and_the_container() -> None:
+    found = resources()
+    deployment, service = found["Deployment"]["spec"], found["Service"]["spec"]
+    pod = deployment["template"]["spec"]
+    (worker,) = pod["containers"]
+    labels = deployment["template"]["metadata"]["labels"]
+    selectors = [
+        one["matchLabels"] for one in (deployment["selector"], found["PodDisruptionBudget"]["spec"]["selector"])
+    ]
+    assert all(one == labels for one in (*selectors, service["selector"]))
+    (port,), (served,) = worker["ports"], service["ports"]
+    assert f"--listen-port {port['containerPort']}" in runs(worker["args"])
+    probes = [worker[f"{name}Probe"] for name in ("startup", "readiness", "liveness")]
+    assert all(one["tcpSocket"]["port"] == served["targetPort"] == port["name"] for one in probes)
+    target = found["HorizontalPodAutoscaler"]["spec"]["scaleTargetRef"]
+    assert (target["kind"], target["name"]) == ("Deployment", found["Deployment"]["metadata"]["name"])
+    assert "replicas" not in deployment  # they are the autoscaler's
+    assert pod["terminationGracePeriodSeconds"] > worker["lifecycle"]["preStop"]["sleep"]["seconds"]
+    assert f"--uid {pod['securityContext']['runAsUser']} " in dict(instructions())["RUN"]
+    (rule,) = found["Ingress"]["spec"]["rules"]
+    (path,) = rule["http"]["paths"]
+    backend = path["backend"]["service"]
+    assert (backend["name"], backend["port"]["name"]) == (found["Service"]["metadata"]["name"], served["name"])
+
+
+def test_the_way_in_chooses_workers_as_nginx_does() -> None:
+    """In the words that F5's controller takes: `hash`, one text of variables, `consistent`."""
+    method = resources()["Ingress"]["metadata"]["annotations"]["nginx.org/lb-method"].split(" ")
+    (chosen,) = re.findall(r'hash "(\S+)" consistent;', (DEPLOY / "nginx.conf").read_text("utf-8"))
+    assert method == ["hash", chosen, "consistent"]
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")

@@ -168,7 +168,7 @@ def test_what_is_generated_is_up_to_date(page: Path) -> None:
         page.write_text(renewed, "utf-8")
 
 
-NOT_RUN = ("code", "docker ", "install ", "systemctl ", "export ", "nginx ")
+NOT_RUN = ("code", "docker ", "install ", "systemctl ", "export ", "nginx ", "kubectl ")
 """Beginnings of commands of other programs, which a test of ours cannot run."""
 INSTALLERS = ("pip install .", "uv tool install .", "pipx inject --include-apps mitmproxy .", "pip wheel --no-deps .")
 """Run by tests/install/test_install.py."""

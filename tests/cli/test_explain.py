@@ -96,7 +96,9 @@ def test_explain_saved_flows(api: str, tmp_path: Path) -> None:
     assert result.exit_code == 0
     first, *lines = result.output.splitlines()
     where = re.escape(f"address{SHAPES[api].path}")
-    assert re.fullmatch(where + r" 200 \w{8}: vtc: read, hermes -> tool_calls, \d tools -> hermes prompt", first)
+    assert re.fullmatch(
+        where + r" 200 \w{8}: vtc: Qwen/Qwen3-8B: read, hermes -> tool_calls, \d tools -> hermes prompt", first
+    )
     assert "  call: read, hermes -> tool_calls" in lines
     assert "What would be planned now" not in lines
     assert "model: qwen3" in run("explain", "--all", "--flow", str(path)).output.splitlines()

@@ -330,7 +330,7 @@ async def test_what_cannot_be_told_is_named_in_the_report(start: Start) -> None:
     await lab.post(chat.request(n=2, logit_bias={"1": 1}))
     flow = await lab.flow()
     assert "has no word for it: logit_bias, more than one choice" in flow.comment
-    assert flow.comment.startswith("vtc: openai-chat -> anthropic-messages")
+    assert flow.comment.startswith("vtc: lab-model: openai-chat -> anthropic-messages")
 
 
 # Requests that a server refuses

@@ -54,7 +54,7 @@ async def test_client_gets_the_reply_that_an_error_holds(
     assert said(api, answer.body, stream=stream) == ("I look." if server == "hosted" else "", READ)
     flow = await lab.flow()
     assert f"errors read (the server answered {reply.status}" in flow.comment
-    assert flow.comment.startswith("vtc: read")
+    assert flow.comment.startswith("vtc: lab-model: read")
     assert flow.metadata["vtc"]["errors"] == []
 
 

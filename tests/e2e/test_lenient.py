@@ -36,7 +36,10 @@ async def test_the_seed_case(stream: bool, start: Start) -> None:
     lab = await start(replying("I plan.\n\n" + SEED, stream))
     assert await asked(lab, stream) == chat.Read("I plan.", calls=WRITTEN, finish_reason="tool_calls")
     flow = await lab.flow()
-    assert flow.comment == "vtc: todo, 1 repaired (corrupt-closer, json-cut), invoke -> tool_calls"
+    assert (
+        flow.comment
+        == "vtc: deepseek-ai/deepseek-v3.2-maas: todo, 1 repaired (corrupt-closer, json-cut), invoke -> tool_calls"
+    )
     assert flow.metadata["vtc"]["model"] == "deepseek-v3"
     assert flow.metadata["vtc"]["calls"][0]["repairs"] == ["corrupt-closer", "json-cut"]
 
@@ -125,7 +128,7 @@ async def test_well_formed_calls_read_alike(lenient: str, stream: bool, start: S
     text = '<function_calls>\n<invoke name="todo">\n<parameter name="todos">a</parameter>\n</invoke>\n</function_calls>'
     lab = await start(replying(text, stream), vtc_lenient=lenient)
     assert await asked(lab, stream) == chat.Read(calls=[("todo", {"todos": "a"})], finish_reason="tool_calls")
-    assert (await lab.flow()).comment == "vtc: todo, invoke -> tool_calls"
+    assert (await lab.flow()).comment == "vtc: deepseek-ai/deepseek-v3.2-maas: todo, invoke -> tool_calls"
 
 
 async def test_a_call_beyond_the_limit_is_not_repaired(start: Start) -> None:

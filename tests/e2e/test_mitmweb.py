@@ -12,11 +12,13 @@ import re
 import shutil
 import socket
 import sys
-from asyncio.subprocess import PIPE, STDOUT
+from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
+from typing import Literal
 
 import httpx
 import pytest
@@ -43,10 +45,15 @@ REPLIES = {
     "again": chat.said(CALL),
 }
 COMMENTS = {
-    "rewritten": "vtc: read, qwen3-coder -> tool_calls, 3 tools -> qwen3-coder prompt",
+    "rewritten": "read, qwen3-coder -> tool_calls, 3 tools -> qwen3-coder prompt",
     "repaired": "1 repaired (missing-closer)",
     "refused": "1 left as text (no tool 'sh.rm' is offered",
 }
+
+
+async def shoot(page: Page, name: str) -> None:
+    if directory := os.environ.get("VTC_SCREENSHOTS"):
+        await page.screenshot(path=Path(directory) / f"{name}.png")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +73,6 @@ class Mitmweb:
         """What is shown of the flow that is open."""
         return self.page.locator(".flow-detail section").first
 
-    async def shot(self, name: str) -> None:
-        if directory := os.environ.get("VTC_SCREENSHOTS"):
-            await self.page.screenshot(path=Path(directory) / f"{name}.png")
-
     async def open(self, what: str) -> None:
         await self.page.get_by_text(COMMENTS[what]).first.click()
 
@@ -81,19 +84,48 @@ class Mitmweb:
         return await self.pane.inner_text()
 
 
+@dataclass(frozen=True, slots=True)
+class Exchanges:
+    """The page `/vtc`, open in a browser."""
+
+    page: Page
+    client: httpx.AsyncClient
+
+    @property
+    def rows(self) -> Locator:
+        """The exchanges in the list."""
+        return self.page.locator("#exchanges tbody tr:not(.none)")
+
+    def chip(self, word: str) -> Locator:
+        """What chooses an outcome."""
+        return self.page.locator("#outcomes a", has_text=word)
+
+
+RELEASED = asyncio.Event()
+"""Until then the reply "slow" does not end."""
+
+
+async def slow() -> AsyncIterator[bytes]:
+    yield chat.ROLE + chat.said("I look.\n")[0]
+    await RELEASED.wait()
+    yield b"".join([*chat.said(CALL), chat.STOP, chat.DONE])
+
+
 def answer(seen: Seen) -> Reply:
     """The reply that the request asks for; none to the question for models, by which `vtc run` knows its server."""
     if seen.method == "GET":
         return Reply([b"{}"], JSON, status=404)
     if not seen.json:  # `vtc run` asks which APIs are spoken
         return Reply([b"{}"], JSON, 400, framing="length")
+    if seen.json["user"] == "slow":
+        return Reply(slow())
     return Reply([chat.ROLE, *REPLIES[seen.json["user"]], chat.STOP, chat.DONE])
 
 
-async def ask(client: httpx.AsyncClient, user: str) -> httpx.Response:
-    """An exchange; `user` is which reply is given."""
-    body = chat.request("What does note.txt say?", stream=True, user=user)
-    return await client.post(PATH, json=body, headers={"user-agent": "OpenAI/Python 2.0"})
+async def ask(client: httpx.AsyncClient, user: str, agent: str = "OpenAI/Python 2.0", **fields: str) -> httpx.Response:
+    """An exchange; `user` is which reply is given, `agent` who asks."""
+    body = chat.request("What does note.txt say?", stream=True, user=user, **fields)
+    return await client.post(PATH, json=body, headers={"user-agent": agent})
 
 
 def free_port() -> int:
@@ -104,8 +136,8 @@ def free_port() -> int:
 
 
 @asynccontextmanager
-async def running(upstream: str, confdir: Path) -> AsyncIterator[tuple[str, str]]:
-    """`vtc run --web`; gives the proxy's address and the page's, token and all."""
+async def running(upstream: str, confdir: Path) -> AsyncIterator[tuple[str, str, Process]]:
+    """`vtc run --web`; gives the proxy's address and the page's, token and all, and the process."""
     arguments = ["run", "--web", upstream, "--port", "0", "--tools", "prompt", "--dialect", "qwen3-coder", "--"]
     arguments += ["--set", f"confdir={confdir}", "--no-web-open-browser", "--web-port", str(free_port())]
     command = [sys.executable, "-m", "vtc", *arguments]
@@ -122,19 +154,41 @@ async def running(upstream: str, confdir: Path) -> AsyncIterator[tuple[str, str]
                 elif proxy := re.search(r"listening at (?:http://)?(\S+:\d+)", line):
                     found["proxy"] = f"http://{proxy[1]}"
         draining = asyncio.create_task(process.stdout.read())
-        yield found["proxy"], found["page"]
+        yield found["proxy"], found["page"], process
     finally:
-        process.terminate()
+        if process.returncode is None:
+            process.terminate()
         await process.wait()
         await draining
 
 
+@dataclass(frozen=True, slots=True)
+class Started:
+    """mitmweb after an exchange of each kind."""
+
+    browser: Browser
+    client: httpx.AsyncClient
+    address: str
+    token: str
+    process: Process
+
+    @asynccontextmanager
+    async def opened(self, path: str, width: int = 1500) -> AsyncIterator[Page]:
+        """A page of mitmweb."""
+        context = await self.browser.new_context(viewport={"width": width, "height": 950})
+        context.set_default_timeout(PATIENCE * 1000)
+        page = await context.new_page()
+        await page.goto(f"{self.address}{path}?{self.token}")
+        yield page
+        await context.close()
+
+
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def browser(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tuple[Browser, str, httpx.AsyncClient]]:
-    """A browser, mitmweb after an exchange of each kind, and a client of its proxy: once for all, they start slowly."""
+async def started(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Started]:
+    """A browser, mitmweb, and a client of its proxy: once for all, they start slowly."""
     async with (
         serving(answer) as upstream,
-        running(upstream.url, tmp_path_factory.mktemp("mitmproxy")) as (proxy, url),
+        running(upstream.url, tmp_path_factory.mktemp("mitmproxy")) as (proxy, url, process),
         httpx.AsyncClient(base_url=proxy, trust_env=False, timeout=PATIENCE) as client,
         async_playwright() as playwright,
     ):
@@ -142,28 +196,37 @@ async def browser(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[tup
         try:
             for what in ("rewritten", "repaired", "refused"):
                 await ask(client, what)
-            yield found, url, client
+            address, _, token = url.partition("/?")
+            yield Started(found, client, address, token, process)
         finally:
             await found.close()
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def mitmweb(browser: tuple[Browser, str, httpx.AsyncClient]) -> AsyncIterator[Mitmweb]:
+async def mitmweb(started: Started) -> AsyncIterator[Mitmweb]:
     """A page of its own for each test."""
-    program, url, client = browser
-    context = await program.new_context(viewport={"width": 1500, "height": 950})
-    page = await context.new_page()
-    await page.goto(url)
-    yield Mitmweb(page, client)
-    await context.close()
+    async with started.opened("/") as page:
+        yield Mitmweb(page, started.client)
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def exchanges(started: Started) -> AsyncIterator[Exchanges]:
+    """The page `/vtc`, once it listens."""
+    async with started.opened("/vtc", 1300) as page:
+        yield Exchanges(page, started.client)
 
 
 async def test_the_list_shows_what_was_done_and_is_searched(mitmweb: Mitmweb) -> None:
     for comment in COMMENTS.values():
         await expect(mitmweb.page.get_by_text(comment).first).to_be_visible()
     for comment in await mitmweb.rows.locator("td.col-comment").all():
-        assert await comment.evaluate("cell => cell.clientWidth") > 400  # of 1500; about sixty characters
-    await mitmweb.shot("mitmweb-list")
+        assert (await comment.inner_text()).startswith("vtc: lab-model: ")
+        width, side, apart = await comment.evaluate(
+            "cell => [cell.clientWidth, ...['textAlign', 'paddingRight'].map(name => getComputedStyle(cell)[name])]"
+        )
+        assert width > 600  # of 1500; about a hundred characters
+        assert (side, float(apart.removesuffix("px")) >= 10) == ("left", True)
+    await shoot(mitmweb.page, "mitmweb-list")
     await mitmweb.page.get_by_placeholder("Search").fill("~marker warning")
     await expect(mitmweb.rows).to_have_count(1)
     await expect(mitmweb.rows).to_contain_text("left as text")
@@ -173,6 +236,7 @@ async def test_the_list_shows_what_was_done_and_is_searched(mitmweb: Mitmweb) ->
 
 async def test_a_reply_is_shown_as_what_it_says(mitmweb: Mitmweb) -> None:
     await mitmweb.open("rewritten")
+    await expect(mitmweb.page.locator("th.col-time")).to_be_in_viewport(ratio=1)  # beside the comment
     text = await mitmweb.tab("Response")
     before, after = text.split("[assistant, as the model wrote it]")[1].split("[assistant, as the client received it]")
     assert '(thought: "The file must be read first.", 28 characters)' in before
@@ -181,7 +245,7 @@ async def test_a_reply_is_shown_as_what_it_says(mitmweb: Mitmweb) -> None:
     assert re.search(r"\+ -> read +call_[0-9a-f]{24}\n\+ +filePath: note.txt\n\+ finish_reason: tool_calls", after)
     assert "Why" in text
     assert "time in VTC" in text
-    await mitmweb.shot("mitmweb-response")
+    await shoot(mitmweb.page, "mitmweb-response")
 
 
 async def test_the_raw_stream_is_one_click_away(mitmweb: Mitmweb) -> None:
@@ -199,7 +263,7 @@ async def test_the_raw_stream_is_one_click_away(mitmweb: Mitmweb) -> None:
 async def test_each_repair_and_refusal_has_its_reason(what: str, said: str, mitmweb: Mitmweb) -> None:
     await mitmweb.open(what)
     assert said in await mitmweb.tab("Response")
-    await mitmweb.shot(f"mitmweb-{what}")
+    await shoot(mitmweb.page, f"mitmweb-{what}")
 
 
 async def test_a_request_is_shown_as_it_came_and_as_it_went(mitmweb: Mitmweb) -> None:
@@ -208,7 +272,7 @@ async def test_a_request_is_shown_as_it_came_and_as_it_went(mitmweb: Mitmweb) ->
     assert "request: 3 tools -> qwen3-coder prompt" in text
     assert "[system, as the model was given it]\n+ # Tools" in text
     assert "[tools, as the client sent it]\n- read(filePath): Does read." in text
-    await mitmweb.shot("mitmweb-request")
+    await shoot(mitmweb.page, "mitmweb-request")
 
 
 async def test_options_are_edited_with_their_help(mitmweb: Mitmweb) -> None:
@@ -219,7 +283,7 @@ async def test_options_are_edited_with_their_help(mitmweb: Mitmweb) -> None:
     mode = modal.locator("select").filter(has_text="observe")
     await mode.scroll_into_view_if_needed()
     await mode.select_option("observe")
-    await mitmweb.shot("mitmweb-options")
+    await shoot(mitmweb.page, "mitmweb-options")
     await expect(mode).to_have_value("observe")
     await ask(mitmweb.client, "again")
     await mode.select_option("rewrite")
@@ -238,40 +302,131 @@ async def test_commands_are_run_from_the_command_bar(mitmweb: Mitmweb) -> None:
     await bar.fill("vtc.explain '~marker wrench'")
     await bar.press("Enter")
     await expect(result).to_contain_text("1 exchange, to be read at ")
-    await mitmweb.shot("mitmweb-command")
+    await shoot(mitmweb.page, "mitmweb-command")
     (address,) = re.findall(r"http://\S+/vtc/said", await result.inner_text())
     await mitmweb.page.goto(address)
     await expect(mitmweb.page.locator("pre")).to_contain_text(re.compile(r"\n +repaired: missing-closer\n"))
 
 
-async def test_the_page_shows_exchanges_as_they_happen(mitmweb: Mitmweb) -> None:
-    page, address = mitmweb.page, mitmweb.page.url.partition("?")[0].partition("#")[0]
-    await page.goto(f"{address}vtc")
-    exchanges = page.locator("#exchanges tr", has=page.locator("td"))
+async def test_the_page_shows_exchanges_as_they_happen(exchanges: Exchanges) -> None:
+    page = exchanges.page
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    async with page.expect_websocket():
+        await page.reload()
     await expect(page.locator("#by-dialect")).to_contain_text("qwen3-coder")
-    before = await exchanges.count()
-    await ask(mitmweb.client, "again")
-    await expect(exchanges).to_have_count(before + 1)  # by itself
+    before = await exchanges.rows.count()
+    await exchanges.rows.nth(1).get_by_role("link", name="flow").focus()
+    at = await page.evaluate("document.activeElement.href")
+    await ask(exchanges.client, "again")
+    await expect(exchanges.rows).to_have_count(before + 1)  # by itself
+    await expect(exchanges.rows.first.locator(".badge")).to_have_text("✓rewritten")
+    await expect(exchanges.chip("all")).to_contain_text(str(before + 1))
+    assert await page.evaluate("document.activeElement.href") == at  # the keyboard stays where it was
+    assert said == []  # neither a fault nor anything that mitmweb's Content-Security-Policy forbids
+
+
+async def test_an_exchange_is_shown_side_by_side_and_leads_to_its_flow(exchanges: Exchanges) -> None:
+    page = exchanges.page
     await page.get_by_role("link", name=COMMENTS["rewritten"]).last.click()
-    changed = page.locator("td.came.changed", has_text="<function=read>")
-    await expect(changed).to_have_count(1)
+    await expect(page.locator("td.came.changed", has_text="<function=read>")).to_have_count(1)
     await expect(page.locator("td.went.changed", has_text="-> read")).to_have_count(1)
     await expect(page.locator("td.came:not(.changed)", has_text="I look.")).to_have_count(1)
-    await mitmweb.shot("mitmweb-page")
+    await shoot(page, "mitmweb-page")
+    await page.get_by_role("link", name="this flow in mitmweb").click()
+    await expect(Mitmweb(page, exchanges.client).pane).to_contain_text("What VTC did")
 
 
-async def test_the_page_is_behind_mitmwebs_token(mitmweb: Mitmweb) -> None:
-    address = mitmweb.page.url.partition("?")[0].partition("#")[0]
-    async with httpx.AsyncClient(trust_env=False) as stranger:
-        for path in ("vtc", "vtc/said", "vtc/00000000-0000-0000-0000-000000000000"):
-            answer = await stranger.get(f"{address}{path}")
+async def test_an_exchange_under_way_is_shown_to_its_end(exchanges: Exchanges) -> None:
+    page = exchanges.page
+    asking = asyncio.create_task(ask(exchanges.client, "slow"))
+    await expect(exchanges.rows.first.locator(".badge")).to_have_text("…under way")
+    async with page.expect_websocket() as listening:
+        await exchanges.rows.first.locator(".happened a").click()
+    await expect(page.locator("h1")).to_contain_text("under way")
+    socket = await listening.value
+    async with socket.expect_event("close"):  # there is nothing more to hear
+        RELEASED.set()
+        await asking
+    await expect(page.locator("h1")).to_contain_text("rewritten")
+    await expect(page.locator("td.went.changed", has_text="-> read")).to_have_count(1)
+
+
+async def test_exchanges_are_chosen_with_the_keyboard(exchanges: Exchanges) -> None:
+    page = exchanges.page
+    assert page.url.endswith("/vtc")  # without the token that it was opened with
+    await ask(exchanges.client, "again", model="other-model")
+    select = page.locator("select[name=model]")
+    await expect(select.locator("option")).to_contain_text(["all", "lab-model", "other-model"])
+    await select.focus()
+    await page.keyboard.press("o")
+    await expect(exchanges.rows.locator(".model", has_text="lab-model")).to_have_count(0)
+    await expect(exchanges.rows.first.locator(".model")).to_have_text("other-model")
+    assert await page.evaluate("document.activeElement.name") == "model"
+    assert page.url.endswith("/vtc?model=other-model")
+    await page.keyboard.press("Home")
+    await exchanges.chip("left as text").focus()
+    await page.keyboard.press("Enter")
+    await expect(exchanges.chip("left as text")).to_have_attribute("aria-current", "true")
+    await expect(exchanges.rows.locator(".badge")).to_have_text(["△left as text"])
+    await expect(exchanges.rows).to_contain_text("no tool 'sh.rm' is offered")
+
+
+async def test_the_page_fits_and_can_be_read(exchanges: Exchanges) -> None:
+    page, before = exchanges.page, await exchanges.rows.count()
+    for what, agent, model in SESSION:
+        await ask(exchanges.client, what, agent, model=model)
+    await expect(exchanges.rows).to_have_count(before + len(SESSION))
+    for shown in ("list", "one"):
+        if shown == "one":
+            await exchanges.rows.first.locator(".happened a").click()
+        for scheme, width in product(SCHEMES, (1300, 360)):
+            await page.emulate_media(color_scheme=scheme)
+            await page.set_viewport_size({"width": width, "height": 800})
+            assert await page.evaluate("document.documentElement.scrollWidth") == width
+            assert await page.evaluate(TOO_FAINT) == []
+            await shoot(page, f"page-{shown}-{scheme}-{width}")
+
+
+AGENTS = {"codex_cli_rs/0.50.0": "Qwen3-Coder-30B-A3B", "opencode/1.0": "GLM-4.5-Air"}
+SESSION = [
+    (what, *one) for what in ("again", "rewritten", "repaired", "again", "refused") for one in AGENTS.items()
+] * 2
+"""Exchanges enough for a picture: which reply, who asks, which model."""
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
+TOO_FAINT = """() => {
+  const parse = (color) => color.match(/[\\d.]+/g).map(Number);
+  const light = (color) => parse(color).slice(0, 3)
+    .map((part) => part / 255).map((part) => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, part, index) => sum + part * [0.2126, 0.7152, 0.0722][index], 0);
+  const ground = (one) => {
+    const color = getComputedStyle(one).backgroundColor;
+    return parse(color)[3] === 0 ? (one.parentElement ? ground(one.parentElement) : "rgb(255, 255, 255)") : color;
+  };
+  const spoken = (one) => [...one.childNodes].some((node) => node.nodeType === 3 && node.data.trim());
+  return [...document.querySelectorAll("body *")].filter((one) => spoken(one) && one.checkVisibility())
+    .filter((one) => !one.closest("select, svg"))
+    .map((one) => [one, [light(getComputedStyle(one).color), light(ground(one))].sort((a, b) => b - a)])
+    .filter(([, [more, less]]) => (more + 0.05) / (less + 0.05) < 4.5).map(([one]) => one.outerHTML);
+}"""
+"""Texts with less contrast than WCAG 2 wants at level AA, 4.5 to 1."""
+
+
+async def test_the_page_is_behind_mitmwebs_token(started: Started) -> None:
+    async with httpx.AsyncClient(base_url=started.address, trust_env=False) as stranger:
+        for path in ("/vtc", "/vtc/said", "/vtc/page.js", "/vtc/00000000-0000-0000-0000-000000000000"):
+            answer = await stranger.get(path)
             assert answer.status_code == 403
             assert "token" in answer.text
-    assert (await mitmweb.page.goto(f"{address}vtc/0-0")).status == 404  # type: ignore[union-attr]
+        assert (await stranger.get(f"/vtc/0-0?{started.token}")).status_code == 404
+        page = await stranger.get(f"/vtc?{started.token}")
+        assert page.headers["cache-control"] == "no-store"
+        assert started.token.partition("=")[2] not in page.text
 
 
 async def test_a_flow_from_a_file_is_shown_too(mitmweb: Mitmweb, tmp_path: Path) -> None:
-    """One that VTC never saw. The last test: mitmweb forgets its own flows when it opens a file."""
+    """One that VTC never saw. Late: mitmweb forgets its own flows when it opens a file."""
     path = await asyncio.to_thread(saved, tmp_path, "Read from a file.", seen=False)
     await mitmweb.page.get_by_role("link", name="File").click()
     async with mitmweb.page.expect_file_chooser() as chooser:
@@ -280,3 +435,15 @@ async def test_a_flow_from_a_file_is_shown_too(mitmweb: Mitmweb, tmp_path: Path)
     await expect(mitmweb.rows).to_have_count(1)
     await mitmweb.rows.click()
     assert "[assistant]\n  Read from a file.\n  finish_reason: stop" in await mitmweb.tab("Response")
+
+
+async def test_mitmweb_ends_with_a_page_open(exchanges: Exchanges, started: Started) -> None:
+    """The last test: there is no other mitmweb."""
+    feed = exchanges.page.locator("#feed")
+    async with exchanges.page.expect_websocket():
+        await exchanges.page.reload()
+    await expect(feed).to_be_hidden()
+    started.process.terminate()
+    async with asyncio.timeout(PATIENCE):
+        await started.process.wait()
+    await expect(feed).to_contain_text("not connected")

@@ -34,7 +34,7 @@ async def test_observe_changes_nothing_and_reports_what_would_be(stream: bool, s
     assert answer.body == (b"".join(STREAM) if stream else WHOLE)
     assert lab.upstream.seen[0].body == chat.encoded(ask)
     flow = await lab.flow()
-    assert flow.comment == "vtc (observing): read, tag -> tool_calls, 3 tools -> tag prompt"
+    assert flow.comment == "vtc (observing): lab-model: read, tag -> tool_calls, 3 tools -> tag prompt"
     assert [call["name"] for call in flow.metadata["vtc"]["calls"]] == ["read"]
 
 

@@ -325,7 +325,7 @@ async def test_what_is_told_of_a_rewritten_exchange(start: Start, caplog: pytest
     await lab.post(chat.request(stream=True))
     flow = await lab.flow()
     summary = "vtc: read x3, tag -> tool_calls, 3 tools -> tag prompt"
-    assert (flow.comment, flow.marked) == (summary, ":hammer:")
+    assert (flow.comment, flow.marked) == (summary.replace("vtc: ", "vtc: lab-model: "), ":hammer:")
     assert flow.metadata["vtc"]["calls"][0] == {
         "name": "read",
         "id": flow.metadata["vtc"]["calls"][0]["id"],
@@ -337,10 +337,12 @@ async def test_what_is_told_of_a_rewritten_exchange(start: Start, caplog: pytest
     assert "chat/completions" in line
 
 
-async def test_nothing_is_told_where_nothing_was_done(start: Start, caplog: pytest.LogCaptureFixture) -> None:
+async def test_only_the_list_of_flows_tells_that_nothing_was_done(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "vtc")
     lab = await start(chat.streamed("Hello"))
     await lab.post(chat.request(stream=True))
     flow = await lab.flow()
-    assert (flow.comment, flow.marked) == ("", "")
+    assert (flow.comment, flow.marked) == ("vtc: lab-model: nothing was changed", "")
     assert told(caplog) == []

@@ -30,7 +30,7 @@ async def test_a_server_that_refuses_tools_is_told_with_what_to_do(start: Start)
     lab = await start(Reply([body], JSON, status=400, framing="length"))
     assert (await lab.post(ASK)).body == body
     flow = await lab.flow()
-    assert flow.comment.startswith(f"vtc: the server answered 400: {AUTO} - the server refuses `tools`")
+    assert flow.comment.startswith(f"vtc: lab-model: the server answered 400: {AUTO} - the server refuses `tools`")
     assert "--tools prompt" in flow.comment
     assert flow.marked == ":x:"
 
@@ -141,7 +141,7 @@ async def test_a_reply_that_is_no_json_is_told_in_one_line(
     lab = await start(Reply([body], {"content-type": "text/html; charset=x"}, framing="length"))
     assert (await lab.post(chat.request())).body == body
     flow = await lab.flow()
-    assert flow.comment.startswith("vtc: the reply is no JSON: ")
+    assert flow.comment.startswith("vtc: lab-model: the reply is no JSON: ")
     assert "\n" not in flow.comment
     assert [record for record in caplog.records if record.exc_info] == []
 
@@ -181,7 +181,7 @@ async def test_tools_that_a_policy_withholds_and_fields_that_a_profile_sets_are_
     lab = await start(chat.streamed("Hello"), vtc_profiles=[str(tmp_path)])
     await lab.post(ASK)
     flow = await lab.flow()
-    assert flow.comment == "vtc: 1 tool not offered (write), top_k: 5 set"
+    assert flow.comment == "vtc: lab-model: 1 tool not offered (write), top_k: 5 set"
 
 
 async def test_the_models_name_of_the_request_is_in_report_and_log(
@@ -213,7 +213,7 @@ async def test_the_list_shows_that_a_call_is_held_back(start: Start) -> None:
     sizes = [float(comment.split(", ")[1].split(" kB")[0]) for comment in held]
     assert all(comment.startswith("vtc: holding back what may be a call, ") for comment in held)
     assert sizes == sorted(sizes)
-    assert (await lab.flow()).comment == "vtc: read, hermes -> tool_calls"
+    assert (await lab.flow()).comment == "vtc: lab-model: read, hermes -> tool_calls"
 
 
 async def test_what_was_held_back_and_no_call_leaves_no_mark(start: Start) -> None:
@@ -230,11 +230,11 @@ async def test_what_looks_like_a_call_in_no_dialect_is_told_where_replies_are_ke
     for stream in (True, False):
         await lab.post(chat.request(stream=stream))
         flow = await lab.flow()
-        assert flow.comment == "vtc: a possible call was not read"
+        assert flow.comment == "vtc: lab-model: a possible call was not read"
         assert flow.marked == ":warning:"
     lab.set(vtc_keep_bodies="off")
     await lab.post(ASK)
-    assert (await lab.flow()).comment == ""
+    assert (await lab.flow()).comment == "vtc: lab-model: nothing was changed"
 
 
 async def test_a_plain_answer_and_native_calls_are_no_such_thing(start: Start) -> None:
@@ -245,4 +245,4 @@ async def test_a_plain_answer_and_native_calls_are_no_such_thing(start: Start) -
     lab = await start(replies, vtc_keep_bodies="on")
     for _ in range(2):
         await lab.post(ASK)
-        assert (await lab.flow()).comment == ""
+        assert (await lab.flow()).comment == "vtc: lab-model: nothing was changed"

@@ -110,7 +110,7 @@ async def test_errors_and_pages_pass(api: str, start: Start, tmp_path: Path) -> 
         )
         answer = await lab.post(ask, path=path)
         assert (answer.status, answer.body, answer.headers["content-type"]) == (503, sent, "x/y")
-        assert (await lab.flow()).comment.startswith("vtc: the server answered 503")
+        assert (await lab.flow()).comment.startswith("vtc: lab-model: the server answered 503")
 
 
 @pytest.mark.parametrize("charset", ["utf-7", "utf-16", "cp037", '"UTF-7"'])

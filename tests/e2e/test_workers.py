@@ -1,4 +1,7 @@
-"""Several workers behind nginx, with the configuration that the guide shows. Skipped where there is no nginx."""
+"""Several workers behind nginx, with the configuration of `deploy/`. Skipped where there is no nginx.
+
+`make load` has three workers under load, of which one is killed, and prints the figures of docs/workers.md.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,14 @@ import re
 import shutil
 import socket
 import sys
-from asyncio.subprocess import PIPE, STDOUT
-from collections.abc import AsyncIterator
+import time
+from asyncio.subprocess import PIPE, STDOUT, Process
+from collections import Counter
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import quantiles
 
 import httpx
 import pytest
@@ -20,11 +27,15 @@ from click.testing import CliRunner
 
 from tests.apis import chat
 from tests.e2e.conftest import PATH, PATIENCE
-from tests.e2e.upstream import Reply, Seen, serving
+from tests.e2e.test_load import told
+from tests.e2e.upstream import JSON, Reply, Seen, serving
 from vtc.cli import main
+from vtc.scrub import CREDENTIALS
 
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
-PAGE = (Path(__file__).parents[2] / "docs" / "workers.md").read_text("utf-8")
+CONFIGURATION = (Path(__file__).parents[2] / "deploy" / "nginx.conf").read_text("utf-8")
+SERVERS = re.compile(r"(?: +server 127\.0\.0\.1:\d+;\n)+")
+LISTEN = re.compile(r"(?<= )listen 8088;")
 CALL = chat.DIALECTS["tag"]("read", {"filePath": "/a"})
 
 pytestmark = pytest.mark.skipif(NGINX is None, reason="no nginx here (on Debian: apt-get install nginx-light)")
@@ -32,16 +43,13 @@ pytestmark = pytest.mark.skipif(NGINX is None, reason="no nginx here (on Debian:
 
 @asynccontextmanager
 async def nginx(directory: Path, *ports: int) -> AsyncIterator[str]:
-    """nginx before workers on these ports, as the guide has it but for the ports; gives its address."""
+    """nginx as `deploy/` has it, but for the ports; gives its address. Answers name the port of their worker."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         own = probe.getsockname()[1]
-    found = re.search(r"^```nginx \S+\n(.*?)^```", PAGE, re.M | re.S)
-    assert found
-    text = found[1]
-    for shown, real in (("8088", own), ("8081", ports[0]), ("8082", ports[1])):
-        assert f"127.0.0.1:{shown};" in text
-        text = text.replace(f"127.0.0.1:{shown};", f"127.0.0.1:{real};")
+    text, found = SERVERS.subn("".join(f"    server 127.0.0.1:{port};\n" for port in ports), CONFIGURATION)
+    text, listens = LISTEN.subn(f"listen 127.0.0.1:{own}; add_header x-worker $upstream_addr always;", text)
+    assert (found, listens) == (1, 1)
     kept = "".join(f"{kind}_temp_path {directory};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
     text = text.replace("http {", f"http {{ access_log off; {kept}")
     (directory / "nginx.conf").write_text(f"daemon off; pid {directory}/pid; error_log stderr;\n{text}")
@@ -63,9 +71,16 @@ async def nginx(directory: Path, *ports: int) -> AsyncIterator[str]:
         await process.wait()
 
 
+@dataclass(frozen=True, slots=True)
+class Worker:
+    port: int
+    process: Process
+    log: Path
+
+
 @asynccontextmanager
-async def worker(upstream: str, confdir: Path, log: Path) -> AsyncIterator[int]:
-    """A worker as the guide starts it; gives its port."""
+async def worker(upstream: str, confdir: Path, log: Path) -> AsyncIterator[Worker]:
+    """A worker as the guide starts it."""
     arguments = ["run", upstream, "--port", "0", "--log", str(log), "--", "--set", f"confdir={confdir}"]
     command = [sys.executable, "-m", "vtc", *arguments]
     process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=STDOUT)
@@ -75,14 +90,70 @@ async def worker(upstream: str, confdir: Path, log: Path) -> AsyncIterator[int]:
             while not (listening := re.search(rb"listening at \S+:(\d+)", line := await process.stdout.readline())):
                 assert line, "it ended before it listened"
         reading = asyncio.create_task(process.stdout.read())
-        yield int(listening[1])
+        yield Worker(int(listening[1]), process, log)
     finally:
-        process.terminate()
+        if process.returncode is None:
+            process.terminate()
         await process.wait()
     await reading
 
 
-async def test_any_worker_serves_any_turn_and_streams_are_not_held_up(confdir: Path, tmp_path: Path) -> None:
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Workers before one model server, and a client of the nginx before them."""
+
+    workers: list[Worker]
+    client: httpx.AsyncClient
+
+    async def ask(
+        self, conversation: int, turns: int = 1, arrived: asyncio.Event | None = None
+    ) -> tuple[int, chat.Read]:
+        """Stream one turn of a conversation; return the worker's port and what was said."""
+        messages = [{"role": "user", "content": f"turn {turn} of {conversation}"} for turn in range(turns)]
+        name = SESSIONS[conversation % len(SESSIONS)]
+        ask, received = chat.request(stream=True, messages=messages), b""
+        headers = {name: f"Bearer conversation-{conversation}"}
+        async with self.client.stream("POST", PATH, json=ask, headers=headers) as response:
+            async for piece in response.aiter_raw():
+                received += piece
+                if arrived:
+                    arrived.set()
+            response.raise_for_status()
+        # nginx names all that it tried, the last is the one that answered
+        return int(response.headers["x-worker"].rpartition(":")[2]), chat.read(received)
+
+
+SESSIONS = (
+    "x-claude-code-session-id",
+    "session-id",
+    "x-session-id",
+    *CREDENTIALS[:-1],
+)  # the last one is a proxy's own
+"""Headers by which clients and their sessions are known."""
+CONVERSATIONS = range(28)
+
+
+@asynccontextmanager
+async def site(
+    pieces: Callable[[], Iterable[bytes] | AsyncIterable[bytes]], count: int, confdir: Path, directory: Path
+) -> AsyncIterator[Site]:
+    """Workers before a model server that streams these pieces; to what `vtc run` asks at its start it says no."""
+
+    def script(seen: Seen) -> Reply:
+        asked = seen.method == "POST" and seen.json.get("messages")
+        return Reply(pieces()) if asked else Reply([b"{}"], JSON, 404, framing="length")
+
+    async with AsyncExitStack() as stack:
+        upstream = await stack.enter_async_context(serving(script))
+        logs = [directory / f"{number}.jsonl" for number in range(count)]
+        workers = [await stack.enter_async_context(worker(upstream.url, confdir, log)) for log in logs]
+        url = await stack.enter_async_context(nginx(directory, *(one.port for one in workers)))
+        limits = httpx.Limits(max_connections=None)
+        client = httpx.AsyncClient(base_url=url, trust_env=False, timeout=PATIENCE, limits=limits)
+        yield Site(workers, await stack.enter_async_context(client))
+
+
+async def test_a_conversation_stays_with_one_worker_until_that_ends(confdir: Path, tmp_path: Path) -> None:
     arrived = asyncio.Event()
 
     async def pieces() -> AsyncIterator[bytes]:
@@ -91,27 +162,85 @@ async def test_any_worker_serves_any_turn_and_streams_are_not_held_up(confdir: P
         for piece in [*chat.said(CALL), chat.STOP, chat.DONE]:
             yield piece
 
-    def script(seen: Seen) -> Reply:
-        return Reply(pieces())
+    async with site(pieces, 2, confdir, tmp_path) as found:
+        await found.ask(0, arrived=arrived)
 
-    async with AsyncExitStack() as stack:
-        upstream = await stack.enter_async_context(serving(script))
-        logs = [tmp_path / f"{number}.jsonl" for number in range(2)]
-        ports = [await stack.enter_async_context(worker(upstream.url, confdir, log)) for log in logs]
-        url = await stack.enter_async_context(nginx(tmp_path, *ports))
-        client = await stack.enter_async_context(httpx.AsyncClient(base_url=url, trust_env=False, timeout=PATIENCE))
+        async def everyone(turn: int) -> list[int]:
+            answers = await asyncio.gather(*(found.ask(one, turn) for one in CONVERSATIONS))
+            assert all(read.calls == [("read", {"filePath": "/a"})] for _, read in answers)
+            return [port for port, _ in answers]
 
-        async def ask() -> chat.Read:
-            received = b""
-            async with client.stream("POST", PATH, json=chat.request(stream=True)) as response:
-                async for piece in response.aiter_raw():
-                    received += piece
-                    arrived.set()
-            return chat.read(received)
+        first = await everyone(1)
+        assert {*first} == {one.port for one in found.workers}, "only one worker was asked"
+        assert await everyone(2) == first
+        ends, stays = found.workers
+        ends.process.kill()
+        await ends.process.wait()
+        assert {*await everyone(3)} == {stays.port}  # none of them failed
+    result = CliRunner().invoke(main, ["stats", "--json", *(str(one.log) for one in found.workers)])
+    assert json.loads(result.output)["total"]["calls"] == 1 + 3 * len(CONVERSATIONS)
 
-        answers = await asyncio.gather(*(ask() for _ in range(6)))
-    for answer in answers:
-        assert answer.calls == [("read", {"filePath": "/a"})]
-    assert all(log.read_text() for log in logs), "only one worker was asked"
-    result = CliRunner().invoke(main, ["stats", "--json", *map(str, logs)])
-    assert json.loads(result.output)["total"]["calls"] == 6
+
+TURNS = 50
+AT_ONCE = 24
+
+
+@pytest.mark.load
+async def test_one_of_three_workers_is_killed_under_load(
+    confdir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each conversation asks one turn after the other. After a third of all, a worker is killed."""
+    served: dict[int, list[int]] = {number: [] for number in range(AT_ONCE)}
+    before: list[float] = []
+    after: list[float] = []
+    failed: list[str] = []
+    third, killed = asyncio.Event(), asyncio.Event()
+
+    async with site(
+        lambda: [chat.ROLE, *chat.said("I look.\n", CALL), chat.STOP, chat.DONE], 3, confdir, tmp_path
+    ) as found:
+
+        async def talk(conversation: int) -> None:
+            for turn in range(1, TURNS + 1):
+                times = after if killed.is_set() else before
+                for _ in range(2):  # a client tries again, as SDKs do
+                    started = time.perf_counter()
+                    try:
+                        port, read = await found.ask(conversation, turn)
+                    except httpx.HTTPError as error:
+                        failed.append(type(error).__name__)
+                        continue
+                    times.append(time.perf_counter() - started)
+                    assert read.calls == [("read", {"filePath": "/a"})]
+                    served[conversation].append(port)
+                    break
+                if len(before) >= AT_ONCE * TURNS // 3:
+                    third.set()
+
+        async def kill() -> None:
+            await third.wait()
+            found.workers[0].process.kill()
+            await found.workers[0].process.wait()
+            killed.set()
+
+        await asyncio.gather(*map(found.ask, served))  # each worker has compiled what it reads with
+        await asyncio.gather(kill(), *map(talk, served))
+    gone = found.workers[0].port
+    assert all(len(ports) == TURNS for ports in served.values()), "a turn had no answer, not even at the second try"
+    others = [ports for ports in served.values() if gone not in ports]
+    stayed = [ports for ports in others if len({*ports}) == 1]
+    moved = [ports for ports in served.values() if gone in ports]
+    assert stayed == others
+    assert all(len({*ports}) == 2 for ports in moved)  # to one other worker, and there they stayed
+    told(
+        capsys,
+        f"{AT_ONCE} conversations of {TURNS} turns, three workers, one killed: {dict(Counter(failed))} failed once, "
+        f"{len(stayed)} conversations stayed, {len(moved)} of the killed worker moved once\n"
+        + "\n".join(f"{name}: {_times(times)}" for name, times in (("before", before), ("after", after))),
+    )
+
+
+def _times(times: list[float]) -> str:
+    cut = quantiles(times, n=100)
+    p50, p99 = cut[49] * 1e3, cut[98] * 1e3
+    return f"{len(times)} answers, p50 {p50:.0f} ms, p99 {p99:.0f} ms, {p99 / p50:.1f} times that"

@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
 import venv
 from pathlib import Path
+from subprocess import PIPE, STDOUT
 
 import pytest
 
@@ -99,8 +102,42 @@ def test_a_wheel(wheel: Path, tmp_path: Path) -> None:
     run(programs / "python", "-m", "pip", "install", "--quiet", wheel)
     works(programs, tmp_path)
     assert "| `name` (needed) |" in run(programs / "vtc", "schema", "--markdown", cwd=tmp_path)  # from the source
-    page = "from vtc.proxy import page; print(page._template().render(flows=[], figures=[]))"
+    page = (
+        "from mitmproxy.addons.view import View; from vtc.proxy import page, listing, stats\n"
+        "print(page.overview(View(), stats.Stats(), {}, listing.Listing()))\n"
+        "print(*map(page._file, ('page.css', 'page.js', 'list.css')))"
+    )
     assert "no exchange yet" in run(programs / "python", "-c", page, cwd=tmp_path)
+
+
+@pytest.mark.install
+def test_the_steps_of_the_container(tmp_path: Path) -> None:
+    """Its files, its installation and its start, without a container engine; its user is not made."""
+    lines = (ROOT / "deploy" / "Containerfile").read_text("utf-8").splitlines()
+    steps = [(name, rest) for name, _, rest in (line.partition(" ") for line in lines)]
+    (image,) = (rest for name, rest in steps if name == "FROM")
+    programs = environment(tmp_path / "venv", python(re.findall(r"python:(3\.\d+)", image)[0]))
+    source = tmp_path / "src"
+    source.mkdir()
+    for copied, to in ((rest.split()[:-1], rest.split()[-1]) for name, rest in steps if name == "COPY"):
+        for one in copied:
+            if (ROOT / one).is_dir():
+                shutil.copytree(ROOT / one, source / to)
+            else:
+                shutil.copy(ROOT / one, source / to)
+    install, remove, user = next(rest for name, rest in steps if name == "RUN").split(" && ")
+    run(programs / "python", "-m", *install.split(), cwd=source)
+    assert (remove, user.split()[0]) == ("rm -rf /src", "useradd")
+    shutil.rmtree(source)
+    works(programs, tmp_path)
+    program, *arguments = json.loads(next(rest for name, rest in steps if name == "ENTRYPOINT"))
+    command = [programs / program, *arguments, "--port", "0", "http://127.0.0.1:9"]
+    started = subprocess.Popen([*map(str, command)], cwd=tmp_path, text=True, stdout=PIPE, stderr=STDOUT,
+                               env={**os.environ, "HOME": str(tmp_path)})  # fmt: skip
+    assert started.stdout
+    with started:
+        assert any("listening at *:" in line or "listening at 0.0.0.0:" in line for line in started.stdout)
+        started.terminate()
 
 
 @pytest.mark.install

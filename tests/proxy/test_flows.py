@@ -68,3 +68,26 @@ def test_what_is_no_file_of_flows(data: bytes) -> None:
 
 def test_an_empty_file_has_no_flows() -> None:
     assert list(flows.load(io.BytesIO())) == []
+
+
+@pytest.mark.parametrize(
+    ("summary", "model", "comment", "happened"),
+    [
+        ("vtc: read, tag -> cline", "qwen3:8b", "vtc: qwen3:8b: read, tag -> cline", "read, tag -> cline"),
+        ("vtc (observing): read", "qwen3", "vtc (observing): qwen3: read", "(observing) read"),
+        ("", "qwen3", "vtc: qwen3: nothing was changed", "nothing was changed"),
+        ("vtc: left alone: no JSON", "", "vtc: left alone: no JSON", "left alone: no JSON"),
+        ("vtc: read", "m" * 50, f"vtc: {'m' * 39}…: read", "read"),
+    ],
+)
+def test_a_comment_names_the_model_first(summary: str, model: str, comment: str, happened: str) -> None:
+    flow = asked()
+    flow.metadata[flows.METADATA] = {"asked": model}
+    flow.comment = flows.comment(summary, model)
+    assert (flow.comment, flows.happened(flow)) == (comment, happened)
+
+
+def test_a_comment_of_a_person_is_left_as_it_is() -> None:
+    flow = asked()
+    flow.comment = "see: this one"
+    assert flows.happened(flow) == "see: this one"

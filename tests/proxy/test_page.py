@@ -10,55 +10,108 @@ from mitmproxy.addons.view import View
 from mitmproxy.test import taddons
 
 from tests.proxy.test_replaying import CALL, captured
-from vtc.proxy import page
+from vtc.proxy import listing, page
+from vtc.proxy.addon import MARKS
+from vtc.proxy.listing import Listing
 from vtc.proxy.stats import Stats
 
 
-def listed(*flows: http.HTTPFlow) -> tuple[View, Stats]:
+def overview(*flows: http.HTTPFlow, **query: str) -> str:
+    """The page of an address, once these flows are listed."""
     view, stats = View(), Stats()
     with taddons.context(view):
         view.add(flows)
     for flow in flows:
         if (report := flow.metadata.get("vtc", {})).get("client"):  # others were left alone
             stats.add(report)
-    return view, stats
+    return page.overview(view, stats, query, Listing())
 
 
 def test_the_latest_exchange_is_the_first() -> None:
     first, second = captured("Hello", model="model-one"), captured(CALL, model="model-two")
     second.request.timestamp_start = first.request.timestamp_start + 1
-    shown = page.overview(*listed(first, second))
-    assert shown.index("model-two") < shown.index("model-one")
-    assert "vtc: read, hermes -&gt; tool_calls" in shown
+    shown = overview(first, second)
+    assert re.findall(r'class="model">(.*?)<', shown) == ["model-two", "model-one"]
+    assert ">read, hermes -&gt; tool_calls</a>" in shown
     assert f'href="/vtc/{second.id}"' in shown
     assert "2 exchanges, 1 call" in shown
 
 
 def test_without_exchanges_it_says_what_to_do() -> None:
-    assert "no exchange yet: give the client VTC" in page.overview(*listed())
+    assert "no exchange yet: give the client VTC" in overview()
 
 
 def test_an_exchange_that_is_left_alone_is_listed_with_the_reason() -> None:
     left = captured("Hello", path="/v1/completions")
-    shown = page.overview(*listed(left, captured("Hello", path="/v1/embeddings")))
+    shown = overview(left, captured("Hello", path="/v1/embeddings"))
     assert "1 exchange" not in shown
-    assert shown.count('href="/vtc/') == 1
-    assert f'<a href="/vtc/{left.id}">vtc: left alone: text completions have no tools' in shown
+    assert shown.count('<a href="/vtc/') == 1
+    assert f'<a href="/vtc/{left.id}">left alone: text completions have no tools' in shown
     assert "this is not read" in page.detail(left)
 
 
 def test_an_exchange_under_way_is_told_as_such_with_its_model() -> None:
     flow = captured("Hello", seen=False, model="model-one")
     flow.response = None
-    assert re.search("model-one.*>under way</a>", page.overview(*listed(flow)))
+    assert re.search("model-one.*>under way</a>", overview(flow))
     shown = page.detail(flow)
-    assert re.search("<h1.*>under way</h1>", shown)
+    assert re.search("<h1.*> under way</h1>", shown)
     assert " · model-one · " in shown
-    assert 'http-equiv="refresh"' in shown
+    assert f'data-live data-flow="{flow.id}"' in shown
     flow.live = False
     shown = page.detail(flow)
     assert "nothing was changed" in shown
-    assert 'http-equiv="refresh"' not in shown
+    assert "data-live" not in shown
+
+
+def test_an_address_chooses_by_outcome_model_and_client() -> None:
+    made, plain, broken = captured(CALL, model="model-one"), captured("Hello", model="a&b"), captured("x", status=500)
+    assert re.findall(r'class="chip ([a-z]+)".*?>(all|\w[\w ]+) <b>(\d)', overview(made, plain, broken)) == [
+        ("all", "all", "3"),
+        ("bad", "server error", "1"),
+        ("good", "rewritten", "1"),
+        ("quiet", "unchanged", "1"),
+    ]
+    for query, flow in (
+        ({"outcome": "rewritten"}, made),
+        ({"outcome": "unchanged"}, plain),
+        ({"outcome": "error", "client": "openai-sdk"}, broken),
+        ({"model": "a&b"}, plain),
+    ):
+        shown = overview(made, plain, broken, **query)
+        assert re.findall(r'<a href="/vtc/([0-9a-f-]+)">', shown) == [flow.id]
+        (told,) = re.findall('aria-label="exchanges over time: (.*)"', shown)
+        assert told.startswith("1 ")  # the picture is of these
+        assert "," not in told
+    assert 'href="/vtc?outcome=unchanged&amp;model=a%26b"' in overview(made, plain, model="a&b")
+    assert "no exchange is like that" in overview(made, outcome="denied")
+    assert 'aria-current="true"><span class="sign" aria-hidden="true">⊘</span>denied <b>0</b>' in overview(
+        made, outcome="denied"
+    )
+
+
+def test_an_outcome_is_told_in_words_beside_its_colour() -> None:
+    assert {*listing.OUTCOMES} > {*MARKS}  # and those without a mark
+    assert len({look.word for look in listing.OUTCOMES.values()}) == len(listing.OUTCOMES)
+    shown = overview(captured(CALL))
+    assert '<tr class="good">' in shown
+    assert '<td class="badge"><span class="sign" aria-hidden="true">✓</span>rewritten</td>' in shown
+
+
+def test_some_are_shown_at_a_time() -> None:
+    one = captured("Hello")
+    many = [one.copy() for _ in range(listing.MOST + 5)]  # their ids are new
+    for seconds, flow in enumerate(many):
+        flow.request.timestamp_start += seconds
+    shown = overview(*many)
+    assert re.findall(r'<a href="/vtc/([0-9a-f-]+)">', shown) == [flow.id for flow in reversed(many[5:])]
+    assert f"1 to {listing.MOST} of {listing.MOST + 5} " in shown
+    assert f'href="/vtc?from={listing.MOST}" rel="next"' in shown
+    rest = overview(*many, **{"from": str(listing.MOST)})
+    assert re.findall(r'<a href="/vtc/([0-9a-f-]+)">', rest) == [flow.id for flow in reversed(many[:5])]
+    assert 'href="/vtc" rel="prev"' in rest
+    for nonsense in ("-1", "x", "9" * 50, "²"):
+        assert "1 to " in overview(*many, **{"from": nonsense})
 
 
 def test_what_the_last_command_said_keeps_its_lines() -> None:
@@ -76,7 +129,7 @@ def test_an_exchange_has_both_sides_and_its_report() -> None:
         "Why",
     ):
         assert title in shown
-    assert re.search(r'<td class="came changed">  &lt;tool_call&gt;</td>', shown)
+    assert re.search(r'<td class="came changed">  &lt;tool_call&gt;\n', shown)
     assert re.search(r'<td class="went changed">  -&gt; read  call_', shown)
 
 
@@ -94,6 +147,8 @@ def test_nothing_of_an_exchange_becomes_markup(tmp_path: Path) -> None:
     evil = "<script>alert(1)</script>"
     flow = captured(f"{evil}\n{CALL}".replace("/a", evil), model=evil, vtc_tools="prompt", vtc_dialect="hermes")
     flow.comment += evil
-    for shown in (page.overview(*listed(flow)), page.detail(flow)):
-        assert "<script" not in shown
+    for shown in (overview(flow), page.detail(flow)):
+        assert "<script>" not in shown
         assert "&lt;script&gt;" in shown
+    for name in ("outcome", "model", "client", "from"):
+        assert evil not in overview(flow, **{name: f"\"'>{evil}"})

@@ -356,13 +356,16 @@ class VirtualToolCalling:
 
     def _say(self, flow: http.HTTPFlow, report: dict[str, object], summary: str, outcome: str) -> None:
         """Tell people; nothing secret is in there any more."""
+        report["outcome"] = outcome
         flow.metadata[METADATA] = report
-        self._log.write(flow, report, outcome)
+        self._log.write(flow, report)
         if flow.comment.startswith(HOLDING):
             flow.comment = flow.marked = ""
+        asked = str(report.get("asked", ""))
+        if summary or asked:
+            flow.comment = flows.comment(summary, asked)
         if summary:
-            flow.comment = summary
             flow.marked = MARKS.get(outcome, "")
-            model = f"{report['asked']} at " if report.get("asked") else ""
+            model = f"{asked} at " if asked else ""
             level = LEVELS.get(outcome, logging.INFO)
             logger.log(level, "%s - %s%s%s", summary, model, flow.request.pretty_host, where(flow))

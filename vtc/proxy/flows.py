@@ -24,6 +24,11 @@ CAME_TO = "vtc_path"
 """Key of a flow's metadata under which the path stands that the client asked, where the server was asked another."""
 
 
+SPEAKER, NOTHING = "vtc", "nothing was changed"
+LONGEST_MODEL = 40
+"""Characters of a model's name in a comment."""
+
+
 def api(flow: http.HTTPFlow) -> apis.Api | None:
     """The API that the client of a flow speaks, or None."""
     return apis.find(flow.request.method, flow.metadata.get(CAME_TO) or flow.request.path)
@@ -71,6 +76,25 @@ def report(flow: http.HTTPFlow) -> Mapping[str, Any] | None:
     """What VTC did to the flow; None if it did not see it."""
     found = flow.metadata.get(METADATA)
     return found if isinstance(found, Mapping) else None
+
+
+def comment(summary: str, model: str) -> str:
+    """The line for the list of flows, which has no column for the model: `vtc: qwen3: read, hermes -> tool_calls`."""
+    speaker, _, said = (summary or f"{SPEAKER}: {NOTHING}").partition(": ")
+    return ": ".join(filter(None, (speaker, _short(model), said)))
+
+
+def happened(flow: http.HTTPFlow) -> str:
+    """The comment without its speaker and the model; as it is, where a person wrote it."""
+    speaker, _, said = flow.comment.partition(": ")
+    if not speaker.startswith(SPEAKER):
+        return flow.comment
+    said = said.removeprefix(f"{_short((report(flow) or {}).get('asked', ''))}: ")
+    return f"{speaker.removeprefix(SPEAKER)} {said}".strip()
+
+
+def _short(model: str) -> str:
+    return model if len(model) <= LONGEST_MODEL else f"{model[: LONGEST_MODEL - 1]}…"
 
 
 def bodies(flow: http.HTTPFlow, side: Side, data: bytes | None = None) -> Bodies | None:

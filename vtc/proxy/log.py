@@ -46,11 +46,11 @@ class Log:
                 raise exceptions.OptionsError(f"vtc_log: {path} cannot be written: {error.strerror}") from None
         self._path, self._failed = path, False
 
-    def write(self, flow: http.HTTPFlow, report: Mapping[str, Any], outcome: str) -> None:
+    def write(self, flow: http.HTTPFlow, report: Mapping[str, Any]) -> None:
         """Add a line; that it fails is told once."""
         if self._path is None:
             return
-        line = json.dumps(entry(flow, report, outcome), ensure_ascii=False)
+        line = json.dumps(entry(flow, report), ensure_ascii=False)
         try:
             append(self._path, f"{line}\n")
         except OSError as error:
@@ -66,7 +66,7 @@ def where(flow: http.HTTPFlow) -> str:
     return escaped(scrub(flow.request.path.partition("?")[0], secrets(flow.request.headers)))
 
 
-def entry(flow: http.HTTPFlow, report: Mapping[str, Any], outcome: str) -> dict[str, Any]:
+def entry(flow: http.HTTPFlow, report: Mapping[str, Any]) -> dict[str, Any]:
     """An exchange as a line of the log has it; `report` is scrubbed already."""
     said = {key: _bare(value) for key, value in report.items() if key not in _LEFT_OUT}
     return {
@@ -75,7 +75,7 @@ def entry(flow: http.HTTPFlow, report: Mapping[str, Any], outcome: str) -> dict[
         "host": flow.request.pretty_host,
         "path": where(flow),
         "status": flow.response.status_code if flow.response else None,
-        "outcome": outcome,
+        "outcome": report["outcome"],
         **said,
         **{key: bool(report[key]) for key in _QUOTED if key in report},
     }

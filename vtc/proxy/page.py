@@ -1,14 +1,15 @@
-"""The page `/vtc` of mitmweb: exchanges as they happen, what came in beside what went out, figures.
+"""The page `/vtc` of mitmweb: exchanges as they happen, what came in beside what went out, figures, a picture.
 
-It is served by mitmweb's own web application, behind its token, and shows what that has: nothing more is kept.
+It is served by mitmweb's own web application, behind its token, and shows what that has: nothing more is kept. Its
+script hears of changes where mitmweb's own page does, and has the page written anew.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
-from itertools import islice
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,11 @@ from mitmproxy.addons.view import View
 from mitmproxy.flow import Flow
 
 from vtc import __version__
-from vtc.proxy import flows
+from vtc.proxy import flows, listing
+from vtc.proxy.listing import Chosen, Listing
 from vtc.proxy.stats import Stats
-from vtc.reporting import transcript, view
-from vtc.reporting.side_by_side import rows
-
-MOST = 200
-"""Exchanges that are listed, the latest first."""
-OUTCOMES = {":boom:": "failed", ":x:": "error", ":warning:": "refused", ":no_entry:": "denied"}
+from vtc.reporting import picture, transcript, view
+from vtc.reporting.side_by_side import Row, rows
 
 
 class Page:
@@ -35,6 +33,7 @@ class Page:
 
     def __init__(self, stats: Stats) -> None:
         self._stats = stats
+        self._listing = Listing()
         self.address = ""
         """Where mitmweb serves it; empty where it does not."""
         self.said = ""
@@ -47,21 +46,33 @@ class Page:
             from vtc.proxy import page_handlers  # mitmweb's own web application, which mitmdump does not load
 
             pages: dict[str, page_handlers.Shown] = {
-                r"/vtc": lambda: overview(listed, self._stats),
-                r"/vtc/said": lambda: said(self.said),
-                r"/vtc/([0-9a-f-]+)": lambda id_: _detail(listed.get_by_id(id_)),
+                r"/vtc": lambda query: overview(listed, self._stats, query, self._listing),
+                r"/vtc/said": lambda _: said(self.said),
+                r"/vtc/(page\.css|page\.js|list\.css)": lambda _, name: _file(name),
+                r"/vtc/([0-9a-f-]+)": lambda _, id_: _detail(listed.get_by_id(id_)),
             }
             self.address = page_handlers.add(app, pages)
 
 
-def overview(listed: View, stats: Stats) -> str:
-    """The list of exchanges, and the figures."""
-    every = (flow for flow in reversed(listed) if isinstance(flow, http.HTTPFlow))
-    exchanges = (flow for flow in every if flows.api(flow) or flows.report(flow))
+def overview(listed: View, stats: Stats, query: Mapping[str, str], reading: Listing) -> str:
+    """The list of exchanges that an address chooses, the picture of them, and the figures of all."""
+    chosen = Chosen.of(query)
+    every = reading.every(listed)
+    fitting = [one for one in every if chosen.fits(one)]
+    start = chosen.start if chosen.start < len(fitting) else 0
+    end = start + listing.MOST
     return _template().render(
         version=__version__,
         total=stats.total.summary(),
-        flows=[_about(flow) for flow in islice(exchanges, MOST)],
+        charts=picture.charts([one.sample for one in fitting]),
+        chosen=chosen,
+        outcomes=listing.outcomes(every, chosen),
+        looks=listing.OUTCOMES,
+        selects={name: listing.values(every, name, chosen) for name in ("model", "client")},
+        exchanges=fitting[start:end],
+        span=(start + 1, min(end, len(fitting)), len(fitting)),
+        later=chosen.address(**{"from": str(start - listing.MOST) if start > listing.MOST else ""}) if start else "",
+        earlier=chosen.address(**{"from": str(end)}) if end < len(fitting) else "",
         figures=list(_figures(stats)),
     )
 
@@ -71,7 +82,12 @@ def detail(flow: http.HTTPFlow) -> str:
     told = dict(view.sections(flows.report(flow) or {}))
     done = told.pop(view.DONE, [])
     sides = [_side(flow, side) for side in ("reply", "request")]  # what one looks for first
-    return _template().render(flow=_about(flow), done=done, sides=sides, sections=told.items())
+    where = f"{flow.request.pretty_host}{flow.request.path.partition('?')[0]}"
+    status = flow.response.status_code if flow.response else None
+    about = listing.about(flow)
+    return _template().render(
+        flow=about, where=[about.model, about.client, where, status], done=done, sides=sides, sections=told.items()
+    )
 
 
 def _detail(flow: Flow | None) -> str | None:
@@ -81,31 +97,6 @@ def _detail(flow: Flow | None) -> str | None:
 def said(text: str) -> str:
     """What a command said."""
     return _template().render(said=text or "no command has said anything yet: vtc.explain and vtc.diff do")
-
-
-def _about(flow: http.HTTPFlow) -> dict[str, Any]:
-    report = flows.report(flow) or {}
-    under_way = flow.live and not report
-    return {
-        "id": flow.id,
-        "under_way": under_way,
-        "time": time.strftime("%H:%M:%S", time.localtime(flow.request.timestamp_start)),
-        "asked": report.get("asked", "") or _model(flow) * under_way,
-        "client": report.get("client", ""),
-        "happened": flow.comment or ("under way" if under_way else "nothing was changed"),
-        "outcome": OUTCOMES.get(flow.marked, ""),
-        "where": f"{flow.request.pretty_host}{flow.request.path.partition('?')[0]}",
-        "status": flow.response.status_code if flow.response else None,
-    }
-
-
-def _model(flow: http.HTTPFlow) -> str:
-    """The model that is asked; empty if the request does not say."""
-    api, bodies = flows.server_api(flow), flows.bodies(flow, "request")
-    try:
-        return api.request(bodies.went).model if api and bodies else ""
-    except ValueError:
-        return ""
 
 
 def _side(flow: http.HTTPFlow, side: view.Side) -> dict[str, Any]:
@@ -120,7 +111,18 @@ def _side(flow: http.HTTPFlow, side: view.Side) -> dict[str, Any]:
         came, went = (transcript.written(one).splitlines() for one in view.conversations(api, side, bodies))
     except ValueError as error:
         return {**told, "problem": f"({error})\n{bodies.went.decode(errors='replace')}"}
-    return {**told, "rows": rows(came, went)}
+    return {**told, "runs": [_run(changed, list(run)) for changed, run in groupby(rows(came, went), _is_changed)]}
+
+
+def _is_changed(row: Row) -> bool:
+    return row.changed
+
+
+def _run(changed: bool, several: list[Row]) -> dict[str, Any]:
+    """Lines that all are changed, or none; a side that has none of them is None."""
+    left = [row.left for row in several if row.left is not None]
+    right = [row.right for row in several if row.right is not None]
+    return {"changed": changed, "left": "\n".join(left) if left else None, "right": "\n".join(right) if right else None}
 
 
 def _figures(stats: Stats) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
@@ -146,7 +148,16 @@ def _figures(stats: Stats) -> Iterator[tuple[str, tuple[str, ...], list[tuple[st
     yield "by dialect", ("dialect", "calls", "repaired", "left as text", "repairs"), calls
 
 
+def _clock(at: float, form: str = "%H:%M:%S") -> str:
+    return time.strftime(form, time.localtime(at))
+
+
+def _file(name: str) -> str:
+    return Path(__file__).with_name(name).read_text("utf-8")
+
+
 @cache
 def _template() -> Template:
-    text = Path(__file__).with_name("page.html").read_text("utf-8")
-    return Environment(autoescape=True).from_string(text)
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["clock"] = _clock
+    return environment.from_string(_file("page.html"))

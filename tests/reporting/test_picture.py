@@ -1,0 +1,71 @@
+"""The picture of a session: its geometry."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vtc.reporting import picture
+from vtc.reporting.picture import BINS, HEIGHT, TONES, WIDTH, Chart, Sample
+
+
+def drawn(*samples: Sample) -> dict[str, Chart]:
+    return {chart.name: chart for chart in picture.charts(samples)}
+
+
+def test_without_exchanges_there_is_nothing() -> None:
+    assert picture.charts([]) == []
+
+
+def test_one_exchange_is_one_bar() -> None:
+    found = drawn(Sample(100.0, "good", made=2, seconds=0.004))
+    assert [*found] == ["exchanges", "calls", "time in VTC"]  # no prompt before it, of which something might be kept
+    (bar,) = found["exchanges"].bars
+    assert bar.parts == (("good", 0, HEIGHT),)
+    assert (found["calls"].sums["good"], found["time in VTC"].sums["quiet"]) == (2, 4)
+
+
+def test_bars_are_as_high_as_what_they_stand_for() -> None:
+    found = drawn(Sample(0, "good"), Sample(0, "good"), Sample(0, "bad"), Sample(48, "quiet"))
+    first, last = found["exchanges"].bars
+    assert [(part.tone, part.height) for part in first.parts] == [("good", 42.67), ("bad", 21.33)]
+    assert [(part.tone, part.height) for part in last.parts] == [("quiet", 21.33)]
+    assert (first.x, last.x) == (0, (BINS - 1) * WIDTH / BINS)
+    assert (first.since, first.until, last.until) == (0, 1, 48)
+    assert found["exchanges"].top == 3
+
+
+def test_what_prompts_kept_is_a_share() -> None:
+    bars = drawn(Sample(0, "good", kept=75, lost=25), Sample(9, "good"), Sample(48, "good", kept=1))["prompts"].bars
+    assert [[part.height for part in bar.parts] for bar in bars] == [[48, 16], [64]]
+
+
+def test_calls_are_parted_by_what_became_of_them() -> None:
+    samples = [Sample(0, "warn", made=3, repaired=1, refused=2), Sample(0, "good", made=1)]
+    assert drawn(*samples)["calls"].sums == {"good": 4, "mended": 1, "warn": 2}
+
+
+def test_time_is_the_median() -> None:
+    chart = drawn(*(Sample(0, "good", seconds=one) for one in (0.002, 0.5, 0.001)), Sample(1, "good", seconds=0.003))
+    assert (chart["time in VTC"].top, chart["time in VTC"].sums["quiet"]) == (3, 2.5)
+
+
+SAMPLES = st.builds(
+    Sample,
+    st.floats(0, 4e9),
+    st.sampled_from(TONES),
+    *[st.integers(0, 10_000)] * 5,
+    st.floats(0, 1e4),
+)
+
+
+@given(st.lists(SAMPLES, max_size=40))
+def test_every_exchange_is_drawn_and_nothing_leaves_the_plane(samples: list[Sample]) -> None:
+    for chart in picture.charts(samples):
+        if chart.name == "exchanges":
+            assert sum(sum(bar.told.values()) for bar in chart.bars) == len(samples)
+        for bar in chart.bars:
+            assert 0 <= bar.x < bar.x + bar.width <= WIDTH
+            for part in bar.parts:
+                assert 0 <= part.y <= HEIGHT
+                assert 0 < part.height <= HEIGHT

@@ -1,0 +1,143 @@
+"""A session at a glance: exchanges over time, their calls, what prompts kept, time in VTC.
+
+Geometry only, as plain data. A template draws it as SVG (`vtc/proxy/page.html`), and escapes what it writes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import NamedTuple
+
+WIDTH, HEIGHT = 480, 64
+"""Of the plane that a chart is drawn on, in units of its own: it is as wide as there is room."""
+BINS = 48
+"""Spans of time of a session that is shown; each is a bar."""
+GAP = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One exchange; `tone` is how it ended, as one of a few words that stand for colours."""
+
+    at: float
+    """Seconds since the epoch."""
+    tone: str
+    made: int = 0
+    """Calls that needed no repair."""
+    repaired: int = 0
+    refused: int = 0
+    """What looked like calls and stayed text."""
+    kept: int = 0
+    """Characters of the prompt before it that it kept, and those it lost."""
+    lost: int = 0
+    seconds: float = 0.0
+    """Time in VTC."""
+
+
+class Part(NamedTuple):
+    """A piece of a bar, by its upper edge and its height."""
+
+    tone: str
+    y: float
+    height: float
+
+
+class Bar(NamedTuple):
+    """What happened in a span of time: pieces from the bottom up."""
+
+    x: float
+    width: float
+    parts: tuple[Part, ...]
+    told: Mapping[str, float]
+    """By tone; what to say of it."""
+    since: float
+    until: float
+
+
+class Chart(NamedTuple):
+    """One figure over time; `top` is what the full height stands for, `sums` are of the whole session, by tone."""
+
+    name: str
+    bars: tuple[Bar, ...]
+    top: float
+    sums: Mapping[str, float]
+
+
+TONES = ("quiet", "good", "mended", "warn", "bad")
+"""From the bottom of a bar up."""
+
+
+def charts(samples: Sequence[Sample]) -> list[Chart]:
+    """Draw what there is; a chart without anything to show is left out."""
+    if not samples:
+        return []
+    spans = _spans(samples)
+    every = (
+        _chart("exchanges", spans, lambda found: Counter(one.tone for one in found)),
+        _chart("calls", spans, _calls),
+        _chart("prompts", spans, _prompt, share=True),
+        _chart("time in VTC", spans, _time),
+    )
+    return [one for one in every if one.bars]
+
+
+class _Span(NamedTuple):
+    number: int
+    since: float
+    until: float
+    samples: list[Sample]
+
+
+def _spans(samples: Sequence[Sample]) -> list[_Span]:
+    """Spans of equal length, from the first exchange to the last."""
+    first, last = min(one.at for one in samples), max(one.at for one in samples)
+    length = (last - first) / BINS or 1 / BINS
+    spans = [_Span(n, first + n * length, first + (n + 1) * length, []) for n in range(BINS)]
+    for one in samples:
+        spans[min(BINS - 1, int((one.at - first) / length))].samples.append(one)
+    return spans
+
+
+def _chart(
+    name: str, spans: Sequence[_Span], told: Callable[[Sequence[Sample]], Mapping[str, float]], *, share: bool = False
+) -> Chart:
+    """A bar for each span; with `share` all are of full height, and show how their parts share it."""
+    found = [(span, figures) for span in spans if sum((figures := told(span.samples)).values())]
+    top = max((sum(figures.values()) for _, figures in found), default=0)
+    bars = tuple(_bar(span, figures, sum(figures.values()) if share else top) for span, figures in found)
+    return Chart(name, bars, top, told([one for span in spans for one in span.samples]))
+
+
+def _bar(span: _Span, told: Mapping[str, float], top: float) -> Bar:
+    width = WIDTH / BINS
+    parts = tuple(_parts(told, top))
+    return Bar(round(span.number * width, 2), round(width - GAP, 2), parts, told, span.since, span.until)
+
+
+def _parts(told: Mapping[str, float], top: float) -> Iterator[Part]:
+    y = float(HEIGHT)
+    for tone in TONES:
+        if value := told.get(tone, 0):
+            height = max(1.0, value / top * HEIGHT)  # a single one of thousands is still seen
+            y = max(0.0, y - height)
+            yield Part(tone, round(y, 2), round(height, 2))
+
+
+def _calls(samples: Sequence[Sample]) -> Mapping[str, float]:
+    return {
+        "good": sum(one.made for one in samples),
+        "mended": sum(one.repaired for one in samples),
+        "warn": sum(one.refused for one in samples),
+    }
+
+
+def _prompt(samples: Sequence[Sample]) -> Mapping[str, float]:
+    return {"good": sum(one.kept for one in samples), "warn": sum(one.lost for one in samples)}
+
+
+def _time(samples: Sequence[Sample]) -> Mapping[str, float]:
+    """The median, in milliseconds: the first exchange with a model takes far longer than the others."""
+    return {"quiet": median(one.seconds for one in samples) * 1e3 if samples else 0.0}
