@@ -4,7 +4,7 @@ FUZZ_SECONDS ?= 60
 DEMO_FLAGS := $(if $(filter 1,$(WEB)),--web)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-agents test-install fuzz attack load lint types format bench clean
+.PHONY: help setup demo test test-all test-agents test-install fuzz attack load lint types format bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,8 +16,11 @@ demo: ## run the demonstration; WEB=1 shows it in mitmweb
 	@scripts/bootstrap.sh demo
 	$(PYTHON) -m vtc demo $(DEMO_FLAGS)
 
-test: setup ## run the test suite
+test: setup ## run the test suite, in about four minutes on two cores
 	$(PYTHON) -m pytest -n auto
+
+test-all: setup ## run it with each dialect, API and policy in each test, in about three times that
+	$(PYTHON) -m pytest -n auto --all
 
 test-agents: setup ## run the tests with real coding agents (needs Node)
 	@command -v npm >/dev/null || { echo "make test-agents needs Node and npm: install Node 20 or newer" >&2; exit 1; }

@@ -6,7 +6,9 @@ import gc
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from zlib import crc32
 
 import pytest
 from hypothesis import settings
@@ -22,6 +24,35 @@ settings.load_profile("default")
 
 # One run meets more dialects than any proxy does: compiling their patterns again would take most of its time.
 COMPILED.most_bytes = 256 << 20
+
+
+MANY = 24
+"""Sets of parameters of one test, of more of which each run tries a third."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="run each test with all its parameters (`make test-all`)")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Choose a third of the sets of parameters where a test has many: those of the next test are others.
+
+    So each dialect, API and policy is tried by many tests, if not by each. A test that is named on the command line
+    is run with all.
+    """
+    if config.getoption("--all") or any("::" in name for name in config.args):
+        return
+    sets = Counter(item.nodeid.partition("[")[0] for item in items)
+    left_out = [
+        item
+        for item in items
+        if sets[item.nodeid.partition("[")[0]] > MANY
+        and not item.get_closest_marker("every")
+        and crc32(item.nodeid.encode(errors="backslashreplace")) % 3
+    ]
+    config.hook.pytest_deselected(items=left_out)
+    away = set(map(id, left_out))
+    items[:] = [item for item in items if id(item) not in away]
 
 
 def pytest_collection_finish() -> None:

@@ -31,6 +31,8 @@ from vtc.profiles import reference
 from vtc.proxy import options, script
 from vtc.proxy.addon import VirtualToolCalling
 
+pytestmark = pytest.mark.every
+
 ROOT = Path(__file__).parents[1]
 FRONT = [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 PAGES = sorted((ROOT / "docs").glob("*.md"))

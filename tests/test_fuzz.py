@@ -10,7 +10,7 @@ from fuzz.__main__ import NAMES, dictionary, seeds
 from fuzz.targets import TARGETS
 
 CASES = Path(__file__).parent / "cases" / "fuzz"
-SEEDS = 24
+SEEDS = 8
 """Inputs of each target that it begins with, to try."""
 
 

@@ -14,6 +14,8 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
+pytestmark = pytest.mark.every
+
 type Tree = Mapping[str, str]
 type Check = Callable[[Tree], list[str]]
 

@@ -22,6 +22,8 @@ from vtc.guards.chain import Guards
 from vtc.profiles.planner import Planner, Settings
 from vtc.profiles.schema import Match, PolicyProfile
 
+pytestmark = pytest.mark.every
+
 CLIENTS = {"chat": 1, "messages": 2, "responses": 3, "ollama": 4}
 
 

@@ -13,6 +13,8 @@ from tests.apis import chat
 from tests.attacks.clients import JAVASCRIPT_SPACE, called, cline, told
 from tests.attacks.lab import actions, native, said, streamed, under, whole
 
+pytestmark = pytest.mark.every
+
 RM = '{"command": "rm -rf /"'
 NO_RM = {"reactors": [{"name": "no-rm", "when": {"arguments": {"command": r"\brm\b"}}, "then": {"refuse": "No."}}]}
 STARTS = {

@@ -15,6 +15,8 @@ from tests.attacks.lab import RULES, actions, native, streamed, under, whole
 from vtc.exchange.own_reply import WITHHELD
 from vtc.exchange.stream import MOST_JSON
 
+pytestmark = pytest.mark.every
+
 DENY = {"denied_tools": ["bash"], "on_denied": "drop"}
 ENTRY = {"index": 0, "id": "c0", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
 READ = {**ENTRY, "function": {"name": "read", "arguments": '{"filePath": "a"}'}}

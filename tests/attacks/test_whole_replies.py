@@ -15,6 +15,8 @@ from vtc.apis import APIS as ALL
 from vtc.exchange import Exchange
 from vtc.exchange.own_reply import WITHHELD
 
+pytestmark = pytest.mark.every
+
 DROPPING = 1
 """The policy that drops denied calls without a word."""
 DEEP = "[" * 2_000 + "]" * 2_000

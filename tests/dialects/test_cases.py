@@ -40,6 +40,7 @@ def check(case: Case, events: list[Event]) -> None:
         assert part in reason
 
 
+@pytest.mark.every
 @pytest.mark.parametrize("case", ALL, scope="module")
 def test_a_reply_reads_as_recorded_and_is_all_there(case: Case) -> None:
     events = case.read([case.text])
@@ -49,6 +50,7 @@ def test_a_reply_reads_as_recorded_and_is_all_there(case: Case) -> None:
     assert raw(events) == case.text
 
 
+@pytest.mark.every
 @pytest.mark.parametrize("case", ALL, scope="module")
 def test_a_cut_anywhere_changes_nothing(case: Case) -> None:
     whole = merged(case.read([case.text]))

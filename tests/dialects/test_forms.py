@@ -20,6 +20,8 @@ from vtc.dialects.syntax.grammar import compiled
 from vtc.events import Event, Reasoning
 from vtc.profiles.plan import ReadingPlan
 
+pytestmark = pytest.mark.every
+
 HERE = CASES / "forms"
 TOOLS = [
     {"type": "function", "function": {"name": name, "parameters": {"type": "object", **parameters}}}

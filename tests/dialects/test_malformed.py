@@ -19,6 +19,8 @@ from tests.dialects import material
 from tests.dialects.material import Case, calls, content, merged, random_cuts, raw, typed
 from vtc.events import Call, Event
 
+pytestmark = pytest.mark.every
+
 HERE = material.CASES / "malformed"
 TOOLS = {**material.TOOLS, **material.tools(HERE / "tools.yaml")}
 OUTCOMES = ("recovered", "refused", "missed", "wrong")

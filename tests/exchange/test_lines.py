@@ -16,6 +16,8 @@ from tests.dialects.material import CASES
 from tests.exchanges import fed, opened
 from vtc.exchange import Exchange
 
+pytestmark = pytest.mark.every
+
 FILE = yaml.safe_load((CASES / "lines.yaml").read_text("utf-8"))
 TOOLS = [chat.tool("bash", command="string"), chat.tool("read_file", path="string"), chat.tool("now", ())]
 SIZES = (1, 3, 7, 40)

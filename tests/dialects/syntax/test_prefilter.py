@@ -99,14 +99,14 @@ def test_what_is_expected_is_found_as_in_one_expression(text: str) -> None:
 
 @pytest.mark.parametrize(
     "scan",
-    [ONE, TWO, WHOLE, SPLIT, Following(TWO, ("h",), HEADS), Grammar(RESCUED).doubtful],
-    ids=["searching", "prefilter", "expecting", "expected", "following", "doubtful"],
+    [TWO, SPLIT, Following(TWO, ("h",), HEADS[:9]), Grammar(RESCUED).doubtful],
+    ids=["prefilter", "expected", "following", "doubtful"],
 )
 def test_what_is_looked_for_where_a_tool_is_not_offered_asks_for_no_name(scan: Scan) -> None:
     """Else the search would go on at the same place for ever."""
     unnamed = scan.unnamed
     assert unnamed is not None
-    for text in ("<read>", "<read>\n<path>", "[read(", "<tool_call>  ", "<function=read>", "</read>"):
+    for text in ("<read>", "<read>\n<path>", "[read(", "<tool_call>  "):
         for finder in (unnamed.while_open, unnamed.at_end):
             found = finder.match(text, 0)
             assert found is None or f"{OFFERED}_{found.lastgroup}" not in found.re.groupindex

@@ -6,6 +6,8 @@ import pytest
 
 from vtc.exchange.ready.refusals import Lesson, lesson
 
+pytestmark = pytest.mark.every
+
 
 @pytest.mark.parametrize(
     ("words", "left"),
