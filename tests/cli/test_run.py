@@ -151,8 +151,9 @@ def test_what_is_no_upstream(upstream: str, said: str) -> None:
 
 async def test_it_runs(confdir: Path, tmp_path: Path) -> None:
     reply = Reply(chat.streamed(*chat.DIALECTS["tag"]("read", {"filePath": "/a"})))
+    unread = Reply(chat.streamed("I look. ", "@@read(filePath=/a)@@"))
     log = tmp_path / "vtc.jsonl"
-    async with serving(lambda _: reply) as upstream:
+    async with serving(lambda request: unread if b"again" in request.body else reply) as upstream:
         arguments = ["run", upstream.url, "--port", "0", "--log", str(log), "--", "--set", f"confdir={confdir}"]
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "vtc", *arguments), stdout=PIPE, stderr=STDOUT
@@ -165,10 +166,12 @@ async def test_it_runs(confdir: Path, tmp_path: Path) -> None:
                 address = f"http://{listening[1].decode().removeprefix('http://')}"
                 async with httpx.AsyncClient(base_url=address, trust_env=False, timeout=PATIENCE) as client:
                     response = await client.post(PATH, json=chat.request(stream=True))
+                    await client.post(PATH, json=chat.request(stream=True, user="again"))
         finally:
             process.terminate()
-            await process.communicate()
+            output, _ = await process.communicate()
     assert chat.read(response.content).calls == [("read", {"filePath": "/a"})]
+    assert b"a possible call was not read" in output
     assert process.returncode == 0
     result = CliRunner().invoke(main, ["stats", str(log)])
     assert result.exit_code == 0

@@ -225,16 +225,15 @@ async def test_what_was_held_back_and_no_call_leaves_no_mark(start: Start) -> No
     assert flow.marked != ":hourglass_flowing_sand:"
 
 
-async def test_what_looks_like_a_call_in_no_dialect_is_told_where_replies_are_kept(start: Start) -> None:
-    lab = await start(chat.streamed("I look. ", "@@rea", "d(path=a.py)@@"), vtc_keep_bodies="on")
+@pytest.mark.parametrize("before", [0, 2000])
+@pytest.mark.parametrize("keep", ["on", "off"])
+async def test_what_looks_like_a_call_in_no_dialect_is_told(start: Start, keep: str, before: int) -> None:
+    lab = await start(chat.streamed(*["I look. "] * before, "@@rea", "d(path=a.py)@@"), vtc_keep_bodies=keep)
     for stream in (True, False):
         await lab.post(chat.request(stream=stream))
         flow = await lab.flow()
         assert flow.comment == "vtc: lab-model: a possible call was not read"
         assert flow.marked == ":warning:"
-    lab.set(vtc_keep_bodies="off")
-    await lab.post(ASK)
-    assert (await lab.flow()).comment == "vtc: lab-model: nothing was changed"
 
 
 async def test_a_plain_answer_and_native_calls_are_no_such_thing(start: Start) -> None:

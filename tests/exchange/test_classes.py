@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cache
 from typing import Any
 
@@ -25,6 +25,7 @@ from vtc.events import Tool, ToolCall
 from vtc.exchange import Exchange
 from vtc.profiles.matching import Facts
 from vtc.profiles.memory import AGREEING, Memory
+from vtc.reporting import view
 
 FAMILIES = {
     "qwen3-coder": "parameters between tags",
@@ -213,6 +214,18 @@ def test_a_declared_tool_that_the_choice_leaves_out_is_not_called_as_an_unknown_
         assert (said.calls, said.content) == ([], text)
         (refusal,) = exchange.report.refusals
         assert refusal["reason"] == f"no tool {name!r} is offered; offered: read"
+
+
+@every_family
+@every_api
+def test_a_required_parameter_that_is_missing_is_told(api: str, dialect: str) -> None:
+    text = written(dialect, ("read", {"offset": 5}))
+    exchange = opened(api)
+    said = understood(api, exchange.body(body(api, text, cut=False)), stream=False)
+    assert said.calls == [("read", {"offset": 5})]
+    assert [call.get("lacks") for call in exchange.report.calls] == [["filePath"]]
+    assert "read lacks what its tool requires" in exchange.report.summary()
+    assert "  lacks: filePath, which the tool requires" in dict(view.sections(asdict(exchange.report)))["What VTC did"]
 
 
 # Text that is no call

@@ -26,7 +26,7 @@ Ends with
   0  all is well
   1  a check failed: profiles with mistakes, a refused call, a reply that
      changes, a file that cannot be read or in which VTC finds nothing,
-     a server behind which no agent works
+     a server with which no agent will work
   2  the command was called wrongly
 """
 

@@ -22,7 +22,7 @@ MOST = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a server answered, or why it did not (`error`)."""
+    """The answer of a server, or why there is none (`error`)."""
 
     status: int = 0
     body: bytes = b""
@@ -68,7 +68,7 @@ class Asker:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """What may stand in nothing that is told."""
+        """The texts that no output may show."""
         return (self._key,) if self._key else ()
 
     def ask(self, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Answer:

@@ -32,7 +32,7 @@ RUN = re.compile(r"(?:\s|<[^<>\n]*>|\[[^\[\]\n]*\]|[^\w\s./-])*")
 OPENING = re.compile(r"(?:<[^<>\n]*>[ \t]*)?(?:[<\[][^<>\[\]\n]*|[^\w\s>\])}]*)$")
 """Markup that ends before a key."""
 CLOSING = re.compile(r"\n?</[^<>\n]+>|\n?\[/[^\[\]\n]+\]|\n?<\|[^|<>\n]*\|>|[^\w\s./-]{2,}|[\"'`;,]|\n|$")
-"""What may end a value."""
+"""Finds the end of a value."""
 PROMPT = """These are the tools:
 {% for tool in tools %}
 {{ tool.declaration.function | tojson }}
@@ -50,7 +50,7 @@ class Draft:
     unsure: Mapping[str, str] = field(default_factory=dict)
     """By key, why."""
     calls: tuple[Call, ...] = ()
-    """What it reads in the reply."""
+    """The calls that it reads in the reply."""
     rest: str = ""
     """The text that is left."""
     problem: str = ""
@@ -198,7 +198,7 @@ def _closers(text: str, spans: Sequence[tuple[int, int]], middle: str) -> Iterat
 
 
 def _heads(text: str, start: int) -> list[str]:
-    """What may belong to a call before its body, the longest first."""
+    """List the texts before a body that may be markup of the call, the longest first."""
     begin = text.rfind("\n", 0, start) + 1
     line = text[begin:start]
     above = text[text.rfind("\n", 0, max(0, begin - 1)) + 1 : begin]
@@ -209,7 +209,7 @@ def _heads(text: str, start: int) -> list[str]:
 
 
 def _tails(text: str, end: int) -> list[str]:
-    """What may belong to a call behind its body, the longest first."""
+    """List the texts behind a body that may be markup of the call, the longest first."""
     found = [""]
     at = end
     for line in text[end:].splitlines(keepends=True)[:3]:

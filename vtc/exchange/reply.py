@@ -104,7 +104,7 @@ class Stages:
         """Calls that the client was given out of the text."""
         self.limit = Limit(plan, tools)
         self.identify = Identify(ids, structured=structured)
-        self.record = Record(report, structured=structured)
+        self.record = Record(report, tools, structured=structured)
         leaving = Leaving(self.record, Openers(openers) if openers else None, joined(plan.guards))
         self.reads_text = leaving.reads_text or (guards is not None and guards.reads_text)
         self._client = ForStructuredClient(self.gap, leaving)

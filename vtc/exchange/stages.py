@@ -8,6 +8,7 @@ text of the reply.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -16,6 +17,8 @@ from typing import Literal, NamedTuple, Protocol
 
 import msgspec
 
+from vtc.dialects.arguments import fitting
+from vtc.dialects.arguments.json_object import loaded
 from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.text_client import conversation
 from vtc.events import (
@@ -130,8 +133,9 @@ class Identify:
 class Record:
     """Writes the report, and what may be worth asking again for; what is only said for that goes no further."""
 
-    def __init__(self, report: Report, *, structured: bool) -> None:
+    def __init__(self, report: Report, tools: Mapping[str, Tool], *, structured: bool) -> None:
         self._report = report
+        self._tools = tools
         self._structured = structured
         self.faults: list[Fault] = []
 
@@ -144,8 +148,15 @@ class Record:
                 self.intervened(event)
                 return ()
             case Call(call=call) if event.dialect != NATIVE or event.repairs or not self._structured:
-                self._report.called(call.name, call.id, event.dialect, event.repairs)
+                self._called(call, event.dialect, event.repairs)
         return (event,)
+
+    def _called(self, call: ToolCall, dialect: str, repairs: Sequence[str]) -> None:
+        """Note a call, and the parameters that its tool requires and that it does not have."""
+        tool, lacks = self._tools.get(call.name), list[str]()
+        with contextlib.suppress(ValueError, RecursionError):  # what is no JSON was told as that
+            lacks = fitting.missing(loaded(call.arguments), tool.parameters) if tool else []
+        self._report.called(call.name, call.id, dialect, repairs, lacks)
 
     def _refused(self, event: Refusal) -> None:
         if event.malformed:
@@ -169,7 +180,7 @@ class Record:
         """Note a call that left as it came."""
         call = ended.call
         if ended.repairs:
-            self._report.called(call.name, call.id, NATIVE, ended.repairs)
+            self._called(call, NATIVE, ended.repairs)
         if ended.fault:
             self._report.refused(Refusal(ended.fault, NATIVE, call.name, call.arguments[:EXCERPT]))
 

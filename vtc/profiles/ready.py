@@ -52,7 +52,7 @@ class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     thinking: Literal["unsaid"] | None = None
     """Do not say how much to think, if its clients speak another API: `"m" does not support thinking`."""
     something: bool | None = None
-    """Have the user say `Hello.` where nobody says anything, which servers refuse."""
+    """Add a message, `Hello.`, to a request that has none, which servers refuse."""
     schemas: Literal["grammar", "plain"] | Literal[False] | None = None
     """Simplify the schemas of tools. `grammar`: what only narrows (`pattern`, `format`, bounds) is said in the
     description, `$ref` is resolved, a union with null becomes the rest, what has no type gets one: `Failed to

@@ -319,7 +319,7 @@ class VirtualToolCalling:
         report = live.exchange.report
         self._measure(flow, live, report)
         if live.exchange.reads and not report.calls and report.outcome in ("", "rewritten"):
-            report.unread = bodies.possible_call(flow, live.came.kept(live.encoding), live.exchange.plan.tools)
+            report.unread = bodies.possible_call(flow, live.came.end(live.encoding), live.exchange.plan.tools)
         if report.seconds > max(SLOW, report.elapsed / 50):
             # The first with a model has its dialects compiled.
             level = logging.WARNING if self._stats.has(report.model) else logging.DEBUG

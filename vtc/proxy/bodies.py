@@ -7,6 +7,7 @@ bytes, so that it is saved with the flow; of a streamed reply mitmproxy keeps no
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterable
 
 from mitmproxy import ctx, http
@@ -19,9 +20,13 @@ from vtc.wire import compression
 
 _SLICE = 1 << 14
 KEPT = 4 << 20
-LOOKED_AT = 1 << 17
-"""Bytes of a reply in which a call that nobody read is looked for at its end, where bodies are not kept."""
 """Bytes of one body that are kept; of a longer one the beginning."""
+LAST_CHUNKS = 256
+"""Chunks of a body that is not kept whose end is looked at when it is over."""
+LONG_CHUNK = 1 << 12
+"""Bytes of a chunk that takes the place of all before it."""
+LAST_BYTES = 1 << 17
+"""Bytes of that one: those of a chunk from the network, or of a whole reply."""
 
 
 def decoded(message: http.Message, most: int) -> bytes | None:
@@ -63,7 +68,7 @@ def without_charset(response: http.Response) -> None:
 
 
 def possible_call(flow: http.HTTPFlow, came: bytes | None, tools: Iterable[Tool]) -> str:
-    """What looks like a call in a reply in which none was found, if the reply was kept; empty if nothing does."""
+    """Find what looks like a call in a reply, or in its end, in which none was found; empty if nothing does."""
     api = flows.server_api(flow)
     if api is None or not came:
         return ""
@@ -78,16 +83,20 @@ def possible_call(flow: http.HTTPFlow, came: bytes | None, tools: Iterable[Tool]
 
 
 class Passing:
-    """A body as it passes: its size in bytes, and if it is to be kept its first bytes."""
+    """A body as it passes: its size in bytes, and its first bytes if it is to be kept, else its last chunks."""
 
-    def __init__(self, *, keep: bool, most: int = KEPT) -> None:
+    def __init__(self, *, keep: bool) -> None:
         self.size = 0
-        self._most = most
         self._kept: bytearray | None = bytearray() if keep else None
+        self.last: deque[bytes] = deque(maxlen=LAST_CHUNKS)
 
     def add(self, data: bytes) -> None:
-        if self._kept is not None and self.size < self._most:
-            self._kept += data[: self._most - self.size]
+        if self._kept is None:
+            if len(data) > LONG_CHUNK:
+                self.last.clear()
+            self.last.append(data[-LAST_BYTES:])
+        elif self.size < KEPT:
+            self._kept += data[: KEPT - self.size]
         self.size += len(data)
 
     def pass_on(self, data: bytes) -> list[bytes]:
@@ -97,13 +106,27 @@ class Passing:
 
     def kept(self, content_encoding: str = "") -> bytes | None:
         """What was kept, decoded; None if nothing was, or if it cannot be decoded."""
-        if self._kept is None:
+        return None if self._kept is None else _decoded(bytes(self._kept), content_encoding)
+
+    def end(self, content_encoding: str = "") -> bytes | None:
+        """The body's end, decoded, as far as it is there: from a frame's beginning. None if it cannot be decoded."""
+        if self._kept is not None:
+            return self.kept(content_encoding)
+        data = b"".join(self.last)
+        if len(data) == self.size:
+            return _decoded(data, content_encoding)
+        if content_encoding not in ("", "identity"):
             return None
-        try:
-            decoder = compression.decoder(content_encoding)
-            return decoder.feed(bytes(self._kept)) + decoder.finish()
-        except Exception:  # a body that was cut may end in the middle of anything
-            return None
+        _, empty_line, frames = data.partition(b"\n\n")
+        return frames if empty_line else data.partition(b"\n")[2]
+
+
+def _decoded(data: bytes, content_encoding: str) -> bytes | None:
+    try:
+        decoder = compression.decoder(content_encoding)
+        return decoder.feed(data) + decoder.finish()
+    except Exception:  # a body that was cut may end in the middle of anything
+        return None
 
 
 def keep() -> bool:

@@ -8,7 +8,7 @@ from mitmproxy import http
 
 from vtc.exchange import Exchange
 from vtc.exchange.stream import Stream
-from vtc.proxy.bodies import KEPT, LOOKED_AT, Passing
+from vtc.proxy.bodies import Passing
 
 
 @dataclass(slots=True)
@@ -32,8 +32,7 @@ class Live:
     went: Passing = field(init=False)
 
     def __post_init__(self) -> None:
-        self.came = Passing(keep=True, most=KEPT if self.keep else LOOKED_AT)
-        self.went = Passing(keep=self.keep)
+        self.came, self.went = Passing(keep=self.keep), Passing(keep=self.keep)
 
     def end(self, flow: http.HTTPFlow) -> list[bytes]:
         """End a streamed reply where mitmproxy says that it ends; return what leaves for the client."""

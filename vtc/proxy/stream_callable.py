@@ -12,6 +12,7 @@ from collections.abc import Callable
 from mitmproxy import ctx, http
 
 from vtc.exchange.stream import Stream
+from vtc.proxy.bodies import LONG_CHUNK
 from vtc.proxy.live import Live
 
 HOLDING = "vtc: holding back what may be a call"
@@ -29,7 +30,7 @@ def rewriting(
     """
     quiet = told = 0.0  # since then the client is sent nothing, and people nothing new
     sent = 0
-    came, went = live.came, live.went
+    came, went, last = live.came, live.went, live.came.last
     live.stream = stream
     shown = not live.observed
 
@@ -41,7 +42,11 @@ def rewriting(
             for one in out:
                 went.add(one)
         else:  # called for each chunk of a reply: without a call in nearly no time
-            came.size += len(chunk)
+            if len(chunk) > LONG_CHUNK:
+                came.add(chunk)
+            else:
+                last.append(chunk)
+                came.size += len(chunk)
             if out:
                 went.size += len(out[0])
         if out or not chunk:

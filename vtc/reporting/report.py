@@ -62,7 +62,8 @@ class Report:
     tools and messages up to the break, of all that might have been kept. From `what` on only where it broke; the last
     two quote it. Empty for the first prompt."""
     calls: list[dict[str, Any]] = field(default_factory=list)
-    """`{"name": "read", "id": …, "dialect": "hermes", "repairs": […]}`, with a `count` where one stands for several."""
+    """`{"name": "read", "id": …, "dialect": "hermes", "repairs": […], "lacks": […]}`, with a `count` where one stands
+    for several. `lacks` names required parameters that are not there; most calls have no such key."""
     refusals: list[dict[str, Any]] = field(default_factory=list)
     """`{"reason": …, "dialect": …, "name": …, "excerpt": …}`, with a `count` where one stands for several."""
     policies: list[dict[str, Any]] = field(default_factory=list)
@@ -102,9 +103,12 @@ class Report:
     def repaired(self) -> int:
         return count(call for call in self.calls if call["repairs"])
 
-    def called(self, name: str, id_: str | None, dialect: str, repairs: Sequence[str]) -> None:
-        """Note a call that the client is given."""
+    def called(
+        self, name: str, id_: str | None, dialect: str, repairs: Sequence[str], lacks: Sequence[str] = ()
+    ) -> None:
+        """Note a call that the client is given; it `lacks` parameters that its tool requires."""
         entry = {"name": name, "id": id_, "dialect": dialect, "repairs": [*repairs]}
+        entry |= {"lacks": [*lacks]} if lacks else {}
         self._add(self.calls, entry, {**entry, "name": OTHERS, "id": None, "repairs": [*repairs[:1]]})
 
     def refused(self, refusal: Refusal) -> None:
@@ -159,6 +163,8 @@ class Report:
         if self.repaired:
             repairs = dict.fromkeys(repair.partition(":")[0] for call in self.calls for repair in call["repairs"])
             parts.append(f"{self.repaired} repaired ({', '.join(repairs)})")
+        for name in dict.fromkeys(call["name"] for call in self.calls if call.get("lacks")):
+            parts.append(f"{name} lacks what its tool requires")
         if self.refusals:
             for label in (LEFT_AS_TEXT, LEFT_OUT):
                 if found := [refusal for refusal in self.refusals if fate(refusal) == label]:

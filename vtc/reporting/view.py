@@ -97,6 +97,7 @@ def _done(report: Mapping[str, Any]) -> Iterator[str]:
     for call in report.get("calls", ()):
         yield f"call: {call['name']}, {call['dialect']} -> {report.get('form', 'tool_calls')}{_times(call)}"
         yield from (f"  repaired: {repair}" for repair in call.get("repairs", ()))
+        yield from (f"  lacks: {parameter}, which the tool requires" for parameter in call.get("lacks", ()))
     for refusal in report.get("refusals", ()):
         name = f"{refusal['name']}, " if refusal.get("name") else ""
         yield f"{fate(refusal)}: {name}{refusal['dialect']}: {refusal['reason']}{_times(refusal)}"

@@ -57,6 +57,11 @@ def undeclared(arguments: Collection[str], schema: Mapping[str, Any]) -> list[st
     return [Repair.UNDECLARED.of(key) for key in arguments if key in named - declared.keys()]
 
 
+def missing(arguments: Collection[str], schema: Mapping[str, Any]) -> list[str]:
+    """List the required parameters that are not there."""
+    return [key for key in values.required(schema) if key not in arguments]
+
+
 def fitted_text(
     text: str, arguments: Mapping[str, Any], schema: Mapping[str, Any], *, lenient: bool = True
 ) -> tuple[str, list[str]]:

@@ -1,4 +1,4 @@
-"""Conversations in which nobody says anything: clients ask so whether a server is there, and servers refuse it."""
+"""A first message for conversations without any: clients send these to see whether a server is there."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ SOMETHING = "Hello."
 
 
 def something(asked: Asked, _value: Any, _given: Given) -> tuple[Asked, str]:
-    """Have the user say something."""
+    """Add a message of the user where there is none."""
     if any(message.role != "system" for message in asked.messages):
         return asked, ""
     said = Message("user", (SOMETHING,))
-    return replace(asked, messages=(*asked.messages, said)), f"nobody said anything: asked {SOMETHING!r}"
+    return replace(asked, messages=(*asked.messages, said)), f"the request has no message: {SOMETHING!r} added"
