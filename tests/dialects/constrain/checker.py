@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 
@@ -93,11 +93,23 @@ class Checker:
         matcher, data = self._matcher(), [*text.encode()]
         return matcher.try_consume_tokens(data) == len(data) and matcher.is_accepting()
 
+    def complete(self, text: str) -> list[int]:
+        """The lengths of the beginnings of a text that are whole replies, in bytes."""
+        matcher, found = self._matcher(), []
+        for at, byte in enumerate(text.encode()):
+            if matcher.is_accepting():
+                found.append(at)
+            if not matcher.try_consume_tokens([byte]):
+                return found
+        return [*found, len(text.encode())] if matcher.is_accepting() else found
+
     def sample(self, source: random.Random, most: int = 400) -> str | None:
         """Write a text at random, token by token as a model would; None if it is not complete by then."""
         matcher, text = self._matcher(), b""
         for _ in range(most):
             mask = matcher.compute_bitmask()
+            if matcher.is_error():  # more items than the engine takes
+                return None
             allowed = [one for one in range(len(self._bytes.tokens)) if mask[one >> 3] >> (one & 7) & 1]
             end = self._bytes.eos_token_id
             if end in allowed and (len(allowed) == 1 or source.random() < 0.3):
@@ -115,6 +127,3 @@ def _chosen(allowed: Sequence[int], source: random.Random) -> int:
     pools = [(words, 4), (marks, 2), (plain, 2), (allowed, 1)]
     pool = source.choices([one for one, _ in pools], [weight * bool(one) for one, weight in pools])[0]
     return source.choice(pool)
-
-
-type Made = Callable[[], str]

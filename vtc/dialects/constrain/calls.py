@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from vtc.dialects.arguments import values
 from vtc.dialects.constrain.schema import BLANK, Values, in_tags, kind_of, options_of
 from vtc.dialects.constrain.tree import (
     NOTHING,
@@ -27,7 +28,6 @@ from vtc.dialects.constrain.tree import (
     maybe,
     seq,
 )
-from vtc.dialects.arguments import values
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.forms import CallSyntax
@@ -89,7 +89,9 @@ def reply(dialect: Description, tools: Sequence[Tool], asked: Demand, freedom: t
     ways: list[Way] = []
     if not asked.demanded:
         if dialect.section_anchor == "message" or not first.is_marked:
-            raise Inexpressible(f"dialect {dialect.name}: only a whole reply is a call, so there is no free text beside")
+            raise Inexpressible(
+                f"dialect {dialect.name}: only a whole reply is a call, so there is no free text beside"
+            )
         ways = [*_ways(dialect, made)]
     return Reply(made.calls(first), tuple(ways), asked.thoughts, asked.begun, asked.several)
 
@@ -103,12 +105,14 @@ def _ways(dialect: Description, made: _Calls) -> Iterator[Way]:
         elif dialect.names == "declared":  # its tag is the tool's name
             for tool in made.tools:
                 found.setdefault(_opening(form, tool.name), (form, tool))
-    shortest = [one for one in found if one and not any(one != other and one.startswith(other) for other in found if other)]
+    shortest = [
+        one for one in found if one and not any(one != other and one.startswith(other) for other in found if other)
+    ]
     if not shortest:
         raise Inexpressible(f"dialect {dialect.name}: nothing tells the beginning of a call from other text")
     for trigger in shortest:
-        form, tool = found[trigger]
-        yield Way(trigger, made.calls(form, tool))
+        form, of = next(one for opening, one in found.items() if opening.startswith(trigger))
+        yield Way(trigger, made.calls(form, of))
 
 
 def _forms(dialect: Description) -> Iterator[_Form]:
@@ -225,9 +229,7 @@ class _Calls:
         needed = values.required(tool.parameters)
         declared = values.properties(tool.parameters)
         syntax = CallSyntax(self._dialect, self._dialect.calls[0])
-        members = tuple(
-            Member(self._param(key, entry, tool, syntax), key in needed) for key, entry in declared.items()
-        )
+        members = tuple(Member(self._param(key, entry, tool, syntax), key in needed) for key, entry in declared.items())
         separator = self._dialect.param_separator
         return each(members, Lit(separator) if separator else NOTHING, self._free)
 
@@ -236,7 +238,7 @@ class _Calls:
         dialect, root = self._dialect, tool.parameters
         style = dialect.values
         assert style in ("json", "python", "repr")
-        kind, words, node = in_tags(schema, root, style)
+        kind, words, node = in_tags(schema, root, style, self._free_inside)
         parts = pattern.parse(dialect.params[0], "param")
         names_type = any(part in (Slot("type"), Slot("string")) for part in parts)
         if node is not None:
@@ -246,15 +248,9 @@ class _Calls:
                 kinds = [kind_of(one) for one in options_of(resolved)]
                 kinds = [*dict.fromkeys(kinds or [one for one, _ in values.types_of(resolved, root)])] or ["null"]
             return choice(*(self._filled(parts, key, one, node) for one in kinds))
-        stops, last = self._ends(syntax, tool.name, key)
-        raw = Text(stops, last)
+        said: Node = Text(*self._ends(syntax, tool.name, key))
         if kind == "words":
             said = choice(*(Lit(self._framed(word)) for word in words))
-        elif dialect.frame == "multiline":
-            line = Text((*stops, (Lit("\n"),)), last)
-            said = choice(line, seq(Lit("\n"), raw, Lit("\n")))
-        else:
-            said = raw
         return self._filled(parts, key, "string", said)
 
     def _framed(self, word: str) -> str:
@@ -272,11 +268,14 @@ class _Calls:
     def _ends(
         self, syntax: CallSyntax, name: str, key: str
     ) -> tuple[tuple[tuple[Part, ...], ...], tuple[tuple[Part, ...], ...]]:
-        """What ends the value of a parameter, or opens what a closer would pair with; and what it may not end in."""
-        close = syntax.param_tail(0, "" if syntax.closers_alike else key)
+        """What ends the value of a parameter, or opens what a closer would pair with; and what it may not end in.
+
+        Where the closer names the parameter these are the same for all tools: there would be as many automata else.
+        """
         written = "" if syntax.closers_alike else key
-        tail = syntax.written_tail(name)
-        openers = [*syntax.quoted_params(0, written), *syntax.quoted_elements(0, written), *syntax.quoted_heads(name), tail]
+        close, tail = syntax.param_tail(0, written), syntax.written_tail(name)
+        openers = [*syntax.quoted_params(0, written)]
+        openers += [*syntax.quoted_heads(name), tail] if syntax.closers_alike else []
         followers = [tail, *syntax.param_heads(), *syntax.last_tags(name)]
         first = {one[0].text[0] for one in followers if one and isinstance(one[0], Lit)}
         ends = [(*close, Space(), Lit(one)) for one in sorted(first)]

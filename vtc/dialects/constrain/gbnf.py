@@ -6,8 +6,10 @@ twice is one rule.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
+from vtc.dialects.constrain.members import Members, Named
 from vtc.dialects.constrain.text import states
 from vtc.dialects.constrain.tree import (
     NOTHING,
@@ -117,6 +119,10 @@ class _Rules:
             case Leaf(name):
                 self._leaf(name)
                 return name
+        return self._ruled(node)
+
+    def _ruled(self, node: Node) -> str:
+        """Give a part a rule, and return its name."""
         if node not in self._names:
             self._names[node] = f"r{len(self._names)}"
             self._add(self._names[node], node)
@@ -124,7 +130,7 @@ class _Rules:
 
     def _add(self, name: str, node: Node) -> None:
         match node:
-            case Choice():
+            case Choice() | Seq():
                 self._rule(name, self.alternatives(node))
             case Some(part, between, least, most):
                 self._rule(name, self._repeated(part, between, least, most))
@@ -148,10 +154,11 @@ class _Rules:
                 self._leaf(other)
 
     def _repeated(self, part: Node, between: Node, least: int, most: int | None) -> str:
-        one, gap = self.sequence(part), self.sequence(between)
+        one = self._ruled(part) if isinstance(part, Seq) else self.sequence(part)
+        gap = self.sequence(between)
         more = f"({gap} {one})" if gap != '""' else f"({one})"
         if most == 1:
-            return one if least else f"{one} | \"\""
+            return one if least else f'{one} | ""'
         count = "*" if most is None else f"{{0,{most - 1}}}"
         return f"{one} {more}{count}" if least else f"({one} {more}{count})?"
 
@@ -166,75 +173,22 @@ class _Rules:
     def _each(self, name: str, node: Each) -> None:
         """Write one rule for each set of members that may still come."""
         gap = self.sequence(node.between)
-        gap = "" if gap == '""' else f"{gap} "
-        named = [self._named(f"{name}-{place}", one) for place, one in enumerate((*node.free, *node.rest))]
+        named = [self._member(f"{name}-{place}", one) for place, one in enumerate((*node.free, *node.rest))]
         free, rest = named[: len(node.free)], named[len(node.free) :]
-        everything = (1 << len(free)) - 1
-        self._rule(name, self._members(name, free, rest, everything, 0, ""))
-        waiting = [*_following(free, rest, everything, 0)]
-        done: set[tuple[int, int]] = set()
-        while waiting:
-            left, at = waiting.pop(0)
-            if (left, at) not in done:
-                done.add((left, at))
-                self._rule(f"{name}-{left}-{at}", self._members(name, free, rest, left, at, gap))
-                waiting += _following(free, rest, left, at)
+        for rule, text in Members(name, "" if gap == '""' else gap, free, rest).rules():
+            self._rule(rule, text)
 
-    def _named(self, name: str, member: Member) -> tuple[str, bool]:
+    def _member(self, name: str, member: Member) -> Named:
         self._rule(name, self.alternatives(member.node))
-        return name, member.required
-
-    @staticmethod
-    def _members(
-        name: str, free: list[tuple[str, bool]], rest: list[tuple[str, bool]], left: int, at: int, gap: str
-    ) -> str:
-        options = [
-            f"{gap}{(free + rest)[member][0]} {name}-{after}-{place}"
-            for member, after, place in _next(free, rest, left, at)
-        ]
-        needs = any(one[1] for bit, one in enumerate(free) if left >> bit & 1) or any(one[1] for one in rest[at:])
-        return " | ".join([*options, *([] if needs else ['""'])])
+        return Named(name, member.required)
 
 
-def _next(
-    free: list[tuple[str, bool]], rest: list[tuple[str, bool]], left: int, at: int
-) -> list[tuple[int, int, int]]:
-    """List the members that may come next, each with what is left behind it."""
-    found = [(bit, left & ~(1 << bit), at) for bit in range(len(free)) if left >> bit & 1]
-    for place in range(at, len(rest)):
-        found.append((len(free) + place, left, place + 1))
-        if rest[place][1]:
-            break
-    return found
-
-
-def _following(
-    free: list[tuple[str, bool]], rest: list[tuple[str, bool]], left: int, at: int
-) -> list[tuple[int, int]]:
-    return [(after, place) for _, after, place in _next(free, rest, left, at)]
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|\[(?:[^\]\\]|\\.)*\]')
 
 
 def _words(text: str) -> set[str]:
     """The names of rules that a rule speaks of."""
-    outside = "".join(piece for piece in _unquoted(text))
-    return {*outside.replace("(", " ").replace(")", " ").replace("*", " ").replace("?", " ").split()}
-
-
-def _unquoted(text: str) -> list[str]:
-    """The pieces of a rule that stand neither in quotes nor in brackets."""
-    found, at = [""], 0
-    while at < len(text):
-        closer = {'"': '"', "[": "]"}.get(text[at])
-        if closer is None:
-            found[-1] += text[at]
-            at += 1
-            continue
-        at += 1
-        while text[at] != closer:
-            at += 2 if text[at] == "\\" else 1
-        at += 1
-        found.append(" ")
-    return found
+    return {*re.findall(r"[a-z][a-z-]*", _QUOTED.sub(" ", text))}
 
 
 def _state(name: str, number: int) -> str:
@@ -254,7 +208,7 @@ def quoted(text: str) -> str:
 def escaped(characters: str) -> str:
     """Characters of a class."""
     named = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
-    return "".join(named.get(one) or (f"\\x{ord(one):02x}" if one in "]^-[\"" else _printed(one)) for one in characters)
+    return "".join(named.get(one) or (f"\\x{ord(one):02x}" if one in ']^-["' else _printed(one)) for one in characters)
 
 
 def _printed(character: str) -> str:

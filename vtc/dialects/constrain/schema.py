@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 from vtc.dialects.arguments import values
 from vtc.dialects.arguments.values import Schema
-from vtc.dialects.constrain.tree import Each, Leaf, Lit, Member, Node, Some, choice, each, seq
+from vtc.dialects.constrain.tree import Leaf, Member, Node, Some, choice, each, seq
+from vtc.dialects.syntax.parts import Lit
 from vtc.json_text import write
 
 type Form = Literal["json", "python"]
@@ -84,7 +85,7 @@ class Values:
     def _comma(self) -> Node:
         return seq(Lit(","), BLANK)
 
-    def _braced(self, inside: Some | Each) -> Node:
+    def _braced(self, inside: Node) -> Node:
         return seq(Lit("{"), BLANK, inside, BLANK, Lit("}"))
 
     def _key(self, key: str) -> Node:
@@ -94,7 +95,7 @@ class Values:
         return Leaf(f"python-{name}" if self._form == "python" and name not in ("number", "integer") else name)
 
     def _literals(self, value: Any) -> list[Node]:
-        found = [Lit(write(value))]
+        found: list[Node] = [Lit(write(value))]
         if self._form == "python":
             found.append(Lit(repr(value)))
         return found
@@ -127,7 +128,9 @@ def kind_of(value: Any) -> str:
     return "null" if value is None else "object"
 
 
-def in_tags(schema: Schema, root: Schema, form: Literal["json", "python", "repr"]) -> tuple[str, list[str], Node | None]:
+def in_tags(
+    schema: Any, root: Schema, form: Literal["json", "python", "repr"], free: int
+) -> tuple[str, list[str], Node | None]:
     """Tell how a value stands between tags: as `text`, as one of some `words`, or as a `value` of its own writing."""
     schema = values.resolved_of(schema, root)
     options = options_of(schema)
@@ -135,11 +138,9 @@ def in_tags(schema: Schema, root: Schema, form: Literal["json", "python", "repr"
         return "words", [*dict.fromkeys(options)], None
     if values.takes_text(schema, root):
         return "text", [], None
-    made = Values(root, "python" if form == "repr" else "json", 0)
+    made = Values(root, "python" if form == "repr" else "json", free)
     node = made.of(schema)
     if form == "python":  # scalars alone are Python's
         kinds = {kind for kind, _ in values.types_of(schema, root)}
         node = choice(node, *(Leaf(f"python-{kind}") for kind in ("boolean", "null") if kind in kinds and not options))
     return "value", [], node
-
-
