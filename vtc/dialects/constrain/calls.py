@@ -96,6 +96,17 @@ def reply(dialect: Description, tools: Sequence[Tool], asked: Demand, freedom: t
     return Reply(made.calls(first), tuple(ways), asked.thoughts, asked.begun, asked.several)
 
 
+def quoting(dialect: Description) -> str:
+    """The text with which a parameter begins, which no value between tags can hold; empty if any value can be written.
+
+    Where the key makes the tag, only its own is not to be written.
+    """
+    if pattern.body(dialect.calls[0]) != "params":
+        return ""
+    opening = dialect.params[0].partition("{")[0]
+    return opening if len(opening) >= LEAST_TRIGGER else ""
+
+
 def _ways(dialect: Description, made: _Calls) -> Iterator[Way]:
     """List the ways in which a call may begin in free text: of those that begin alike the first."""
     found: dict[str, tuple[_Form, Tool | None]] = {}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from vtc.dialects.constrain import gbnf, json_reply, structural_tag
-from vtc.dialects.constrain.calls import FREEDOM, Demand, reply
+from vtc.dialects.constrain.calls import FREEDOM, Demand, quoting, reply
 from vtc.dialects.constrain.tree import Inexpressible
 from vtc.dialects.syntax.description import Description
 from vtc.events import Tool
@@ -33,3 +33,6 @@ def written(kind: Kind, dialect: Description, tools: Sequence[Tool], demand: Dem
         except Inexpressible as error:
             longest = error
     raise longest
+
+
+__all__ = ["Demand", "Inexpressible", "Kind", "quoting", "written"]

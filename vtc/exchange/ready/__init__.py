@@ -15,6 +15,7 @@ from vtc.events import Asked
 from vtc.exchange.ready.alternate import alternate
 from vtc.exchange.ready.billing import billing
 from vtc.exchange.ready.choice import choice
+from vtc.exchange.ready.constrain import constrain, strict
 from vtc.exchange.ready.context import context, max_tokens
 from vtc.exchange.ready.developer import developer
 from vtc.exchange.ready.empty import empty
@@ -45,8 +46,10 @@ STEPS: Mapping[str, Step] = {
     "choice": choice,
     "thinking": thinking,
     "something": something,
+    "strict": strict,
     "schemas": schemas,
     "names": names,
+    "constrain": constrain,
     "context": context,
     "max_tokens": max_tokens,
 }
