@@ -84,7 +84,7 @@ def test_thoughts_may_come_first_unless_the_request_turns_them_off() -> None:
 
 def test_a_prompt_that_begins_the_thoughts() -> None:
     """llama.cpp decodes by the grammar from the first token on, others may wait for the end of the thoughts."""
-    model = "deepseek-r1-distill-qwen-7b"
+    model = "deepseek-r1"
     assert plan("llama.cpp", model).request.ready["constrain"].demand.begun == ("</think>",)
     found = plan("vllm", model)
     assert "constrain" not in found.request.ready

@@ -158,6 +158,8 @@ class Encoded(NamedTuple):
     told: list[str]
     messages: Sequence[Message]
     tools: Sequence[Tool]
+    constrained: bool = False
+    """The server is told the grammar of its reply."""
 
 
 def encoded(
@@ -208,7 +210,7 @@ def encoded(
         undemanded=ready.choice != asked.choice and ready.choice == "auto",
         limits={name: one for name, one in ready.limits.items() if asked.limits.get(name) != one},
     )
-    return Encoded(went, told, said, declared)
+    return Encoded(went, told, said, declared, ready.constraint is not None)
 
 
 def crossed(
@@ -231,7 +233,8 @@ def crossed(
     kept = {key: value for key, value in fields.items() if key not in plan.drop}
     if left_out := [*asked.left_out, *(name for name in asked.limits if name not in given.server.limits)]:
         told = [*told, f"not told to the server, whose API has no word for it: {', '.join(left_out)}"]
-    return Encoded(changed(kept, plan.drop, plan.set), told, asked.messages, asked.tools)
+    body = changed(kept, plan.drop, plan.set)
+    return Encoded(body, told, asked.messages, asked.tools, asked.constraint is not None)
 
 
 def _constrained(asked: Asked, given: Given) -> Mapping[str, Any]:

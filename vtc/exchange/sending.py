@@ -12,6 +12,7 @@ from vtc.apis.base import FULL
 from vtc.apis.crossing import Names
 from vtc.events import Failure, Message, Tool
 from vtc.exchange import request as outgoing
+from vtc.exchange.held import Held
 from vtc.exchange.ready import BRIDGED, Given
 from vtc.exchange.ready.context import size
 from vtc.exchange.ready.refusals import GRAMMARS, lesson
@@ -63,6 +64,8 @@ class Sending:
         else:
             went = outgoing.encoded(request, self._body, plan, messages, model, self._steps, given)
         self._way.names = given.names if given.names.changed else None
+        strict = {given.names.back(tool.name): tool for tool in went.tools if tool.strict}
+        self._way.held = Held(went.constrained, strict)
         if not plan.as_is:
             sent = size(request.messages if messages is None else messages, plan.offered)
             self._way.counted = partial(self._counted, sent) if sent > LEAST * PLAIN else None
