@@ -48,6 +48,7 @@ def test_a_demand_is_held_to_a_grammar(server: str, form: str) -> None:
         ({}, {"response_format": {"type": "json_object"}}, "the form of its answer itself"),
         ({"constrain": "auto"}, {"grammar": "root ::= [a]"}, "the form of its answer itself"),
         ({"server": "hosted"}, {}, ""),
+        ({"dialect": "gemma4"}, {}, "dialect gemma4: arguments are in a writing of Gemma's own"),
     ],
 )
 def test_where_no_grammar_is_sent(settings: dict[str, Any], fields: dict[str, Any], why: str) -> None:
@@ -78,8 +79,9 @@ def test_parallel_calls_as_the_client_allows_them(parallel: bool) -> None:
 def test_thoughts_may_come_first_unless_the_request_turns_them_off() -> None:
     found = plan("llama.cpp").request.ready["constrain"]
     assert ("<think>", "</think>") in found.demand.thoughts
-    found = plan("llama.cpp", reasoning_effort="none").request.ready["constrain"]
-    assert not found.demand.thoughts
+    for model, fields in (("m", {"reasoning_effort": "none"}), ("qwen2.5-7b-instruct", {})):
+        found = plan("llama.cpp", model, **fields).request.ready["constrain"]
+        assert not found.demand.thoughts
 
 
 def test_a_prompt_that_begins_the_thoughts() -> None:

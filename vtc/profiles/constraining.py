@@ -7,11 +7,11 @@ middle of its thoughts would cut them off.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import msgspec
 
-from vtc.dialects.constrain.constraint import Demand, Kind
+from vtc.dialects.constrain.constraint import Demand, Kind, written
 from vtc.dialects.syntax.description import Description
 from vtc.events import Tool
 from vtc.profiles.plan import Thinking
@@ -39,9 +39,9 @@ class Constraining(msgspec.Struct, frozen=True):
     tools: tuple[Tool, ...]
     demand: Demand
 
-    @property
-    def kind(self) -> Kind:
-        return KINDS[self.form]
+    def written(self) -> Any:
+        """Write the grammar: its text, or plain data. Raises `Inexpressible`, which says why there is none."""
+        return written(KINDS[self.form], self.dialect, self.tools, self.demand)
 
 
 def constraining(
@@ -62,20 +62,32 @@ def constraining(
         return None, ""
     if wish == "required" and not demanded:
         return None, "no grammar: no call is demanded (vtc_constrain=auto constrains calls in free text, too)"
+    if protocol.write.unconstrained:
+        return None, f"no grammar: dialect {protocol.write.name}: {protocol.write.unconstrained}"
     if request.constrained:
         return None, "no grammar: the request says the form of its answer itself"
     if thinking.begins_inside and not form.startswith("gbnf"):
         return None, "no grammar: replies begin with thoughts, and the server may not wait for their end"
-    thinks = request.thinks is not False
+    found = held_to(form, protocol.write, offered, tool_choice, thinking, several=protocol.max_calls != 1)
+    told = "calls alone may be written" if demanded else "calls in free text are held to it"
+    return found, f"a grammar of {protocol.write.name} is to be sent ({form}): {told}"
+
+
+def held_to(
+    form: Form,
+    dialect: Description,
+    offered: Sequence[Tool],
+    tool_choice: str,
+    thinking: Thinking,
+    *,
+    several: bool = True,
+) -> Constraining:
+    """Say what the grammar of a reply is made of."""
     demand = Demand(
-        demanded=demanded,
-        several=protocol.max_calls != 1,
-        thoughts=thinking.tags if thinks else (),
-        begun=tuple(close for _, close in thinking.tags[:1] if thinking.may_begin_inside and thinks),
+        demanded=tool_choice not in ("auto", "none"),
+        several=several,
+        thoughts=() if thinking.never else thinking.tags,
+        begun=tuple(close for _, close in thinking.tags[:1] if thinking.may_begin_inside),
     )
     tools = tuple(tool for tool in offered if tool.name == tool_choice) or tuple(offered)
-    told = "calls alone may be written" if demanded else "calls in free text are held to it"
-    return (
-        Constraining(form, protocol.write, tools, demand),
-        f"a grammar of {protocol.write.name} is sent ({form}): {told}",
-    )
+    return Constraining(form, dialect, tools, demand)

@@ -49,12 +49,12 @@ def test_a_server_of_another_api_is_told_as_well() -> None:
 @pytest.mark.parametrize(
     ("settings", "why"),
     [
-        ({"dialect": "gemma4"}, "no grammar: dialect gemma4: arguments are in a writing of Gemma's own"),
+        ({"dialect": "pythonic", "constrain": "auto"}, "no grammar: dialect pythonic: only a whole reply is a call"),
         ({"server": "ollama", "dialect": "hermes"}, "no grammar: dialect hermes: a call is not a JSON object"),
     ],
 )
 def test_what_cannot_be_said_is_told_and_the_request_goes_without(settings: dict[str, Any], why: str) -> None:
-    body, told = sent("vllm", settings)
+    body, told = sent("vllm", settings, tool_choice="auto" if "constrain" in settings else "required")
     assert "response_format" not in body
     assert any(line.startswith(why) for line in told)
 

@@ -12,7 +12,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from vtc.dialects.arguments import values
-from vtc.dialects.constrain.constraint import Inexpressible, quoting, written
+from vtc.dialects.constrain.constraint import Inexpressible, quoting
 from vtc.events import Asked, Message
 from vtc.exchange.ready.given import Given, counted
 from vtc.profiles.constraining import Constraining
@@ -27,7 +27,7 @@ def constrain(asked: Asked, value: Any, given: Given) -> tuple[Asked, str]:
     if (mark := quoting(value.dialect)) and _holds(given.request.messages, mark):
         return asked, f"no grammar: the conversation quotes {mark}, which no value could hold"
     try:
-        made = written(value.kind, value.dialect, value.tools, value.demand)
+        made = value.written()
     except Inexpressible as error:
         return asked, f"no grammar: {error}"
     constraint = (value.form, made)
