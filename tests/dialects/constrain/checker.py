@@ -15,7 +15,7 @@ from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 _TOKEN = re.compile(
     r'\s*(?:(?P<literal>"(?:[^"\\]|\\.)*")|(?P<set>\[(?:[^\]\\]|\\.)*\])|(?P<name>[a-z][\w-]*)|(?P<sign>[()|*?]|\{\d+,\d+\}))'
 )
-_ESCAPED = re.compile(r"\\x[0-9a-f]{2}|\\.|.", re.DOTALL)
+_ESCAPED = re.compile(r"\\u[0-9a-f]{4}|\\.|.", re.DOTALL)
 _PLAIN = {'\\"': '"', "\\\\": "\\", "\\n": "\n", "\\r": "\r", "\\t": "\t"}
 
 
@@ -50,7 +50,7 @@ def _converted(text: str) -> Sequence[str]:
 
 
 def _plain(escaped: str) -> str:
-    return chr(int(escaped[2:], 16)) if escaped.startswith("\\x") else escaped
+    return chr(int(escaped[2:], 16)) if escaped.startswith("\\u") else escaped
 
 
 def _escaped(character: str) -> str:

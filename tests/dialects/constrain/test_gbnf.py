@@ -76,6 +76,13 @@ def test_a_literal_is_escaped() -> None:
     assert not grammar.accepts(f"{odd}{odd}{odd}")
 
 
+def test_no_escape_runs_into_what_follows() -> None:
+    """xgrammar reads as many hexadecimal digits behind `\\x` as there are."""
+    text = gbnf.text_of(seq(Lit("\x01a"), Text(((Lit("[c"),),)))) + "".join(gbnf.LEAVES.values())
+    assert "\\x" not in text
+    assert "\\u0001a" in text
+
+
 def test_what_stands_there_twice_is_one_rule() -> None:
     text = gbnf.text_of(seq(Lit("a"), Some(Leaf("string"), Lit(","), 0), Lit("b"), Some(Leaf("string"), Lit(","), 0)))
     assert text.count("string ::=") == text.count("r0 ::=") == 1

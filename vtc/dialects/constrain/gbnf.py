@@ -33,7 +33,7 @@ LEAVES: Mapping[str, str] = {
     "blank": r'" " | "\n" [ \t]{0,32} | ""',
     "hex": "[0-9a-fA-F]",
     "string": r'"\"" character* "\""',
-    "character": r'[^"\\\x00-\x1f] | "\\" (["\\/bfnrt] | "u" codepoint)',
+    "character": r'[^"\\\u0000-\u001f] | "\\" (["\\/bfnrt] | "u" codepoint)',
     "codepoint": r'([0-9a-cA-CefEF] hex hex | [dD] [0-7] hex) hex | [dD] [89abAB] hex hex "\\u" [dD] [c-fC-F] hex hex',
     "integer": '"-"? ("0" | [1-9] [0-9]{0,19})',
     "number": 'integer ("." [0-9]{1,20})? ([eE] ("-" [0-9]{1,3} | "+"? ("2" [0-7] [0-9] | "1"? [0-9]{1,2})))?',
@@ -42,10 +42,10 @@ LEAVES: Mapping[str, str] = {
     "array": '"[" blank (value (blank "," blank value)*)? blank "]"',
     "object": r'"{" blank (string ":" blank value ("," blank string ":" blank value)*)? blank "}"',
     "value": "object | array | string | number | boolean | null",
-    "python-string": r'"\"" python-double* "\"" | "\x27" python-single* "\x27"',
-    "python-double": r'[^"\\\x00-\x1f] | python-escape',
-    "python-single": r"[^'\\\x00-\x1f] | python-escape",
-    "python-escape": r'"\\" (["\x27\\bfnrt] | "x" hex hex | "u" ([0-9a-cA-CefEF] hex | [dD] [0-7]) hex hex'
+    "python-string": r'"\"" python-double* "\"" | "\u0027" python-single* "\u0027"',
+    "python-double": r'[^"\\\u0000-\u001f] | python-escape',
+    "python-single": r"[^'\\\u0000-\u001f] | python-escape",
+    "python-escape": r'"\\" (["\u0027\\bfnrt] | "x" hex hex | "u" ([0-9a-cA-CefEF] hex | [dD] [0-7]) hex hex'
     ' | "U000" [1-9a-fA-F] hex hex hex hex)',
     "python-boolean": '"True" | "False" | "true" | "false"',
     "python-null": '"None" | "null"',
@@ -166,7 +166,7 @@ class _Rules:
         for number, state in enumerate(states(text)):
             options = [f"{_one_of(characters)} {_state(name, to)}" for characters, to in state.moves]
             listed = "".join(characters for characters, _ in state.moves) + state.banned
-            options.append(f"[^{escaped(listed)}] {_state(name, state.others)}" if listed else f"[^\\x00] {name}")
+            options.append(f"[^{escaped(listed)}] {_state(name, state.others)}" if listed else f"[^\\u0000] {name}")
             options += ['""'] if state.final else []
             self._rule(_state(name, number), " | ".join(options))
 
@@ -208,8 +208,9 @@ def quoted(text: str) -> str:
 def escaped(characters: str) -> str:
     """Characters of a class."""
     named = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
-    return "".join(named.get(one) or (f"\\x{ord(one):02x}" if one in ']^-["' else _printed(one)) for one in characters)
+    return "".join(named.get(one) or (f"\\u{ord(one):04x}" if one in ']^-["' else _printed(one)) for one in characters)
 
 
 def _printed(character: str) -> str:
-    return f"\\x{ord(character):02x}" if ord(character) < 32 else character
+    """Write a character, or its code with four digits: of one with two some read the digits that follow as well."""
+    return f"\\u{ord(character):04x}" if ord(character) < 32 else character
