@@ -7,12 +7,13 @@ begins, as a way that the grammar does not know would leave the call free of it,
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
 from vtc.dialects.arguments import values
-from vtc.dialects.constrain.schema import BLANK, Values, in_tags, kind_of, options_of
+from vtc.dialects.constrain.params import Params
+from vtc.dialects.constrain.schema import BLANK, Values
 from vtc.dialects.constrain.tree import (
     NOTHING,
     Chars,
@@ -21,7 +22,6 @@ from vtc.dialects.constrain.tree import (
     Node,
     Reply,
     Some,
-    Text,
     Way,
     choice,
     each,
@@ -30,8 +30,7 @@ from vtc.dialects.constrain.tree import (
 )
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
-from vtc.dialects.syntax.forms import CallSyntax
-from vtc.dialects.syntax.parts import Lit, Part, Space
+from vtc.dialects.syntax.parts import Lit
 from vtc.dialects.syntax.pattern import Slot
 from vtc.events import Tool
 
@@ -173,6 +172,8 @@ class _Calls:
         self._dialect = dialect
         self._several = several
         self._free, self._free_inside = freedom
+        self._params = Params(dialect, *freedom)
+        self._bodies: dict[tuple[str, str], Node] = {}
 
     def calls(self, form: _Form, tool: Tool | None = None) -> Node:
         """Make calls of all tools, or of one, with the section around them."""
@@ -197,13 +198,20 @@ class _Calls:
                 return ID
             case "index" | "number":
                 return NUMBER
+        # The same for each way in which a call may begin.
+        if (slot, tool.name) not in self._bodies:
+            self._bodies[slot, tool.name] = self._body(slot, tool)
+        return self._bodies[slot, tool.name]
+
+    def _body(self, slot: str, tool: Tool) -> Node:
+        match slot:
             case "json":
                 return self._envelope(tool)
             case "args":
                 return self._values(tool).arguments(self._free)
             case "kwargs":
                 return self._keywords(tool)
-        return self._params(tool)
+        return self._params.of(tool)
 
     def _values(self, tool: Tool) -> Values:
         return Values(tool.parameters, "json", self._free_inside)
@@ -233,61 +241,3 @@ class _Calls:
         declared = values.properties(tool.parameters)
         members = tuple(Member(seq(Lit(f"{key}="), made.of(entry)), key in needed) for key, entry in declared.items())
         return each(members, seq(Lit(","), maybe(Lit(" "))), self._free)
-
-    # Parameters between tags
-
-    def _params(self, tool: Tool) -> Node:
-        needed = values.required(tool.parameters)
-        declared = values.properties(tool.parameters)
-        syntax = CallSyntax(self._dialect, self._dialect.calls[0])
-        members = tuple(Member(self._param(key, entry, tool, syntax), key in needed) for key, entry in declared.items())
-        separator = self._dialect.param_separator
-        return each(members, Lit(separator) if separator else NOTHING, self._free)
-
-    def _param(self, key: str, schema: Mapping[str, object], tool: Tool, syntax: CallSyntax) -> Node:
-        """One parameter; where its tag says a type, once for each that its value may have."""
-        dialect, root = self._dialect, tool.parameters
-        style = dialect.values
-        assert style in ("json", "python", "repr")
-        kind, words, node = in_tags(schema, root, style, self._free_inside)
-        parts = pattern.parse(dialect.params[0], "param")
-        names_type = any(part in (Slot("type"), Slot("string")) for part in parts)
-        if node is not None:
-            kinds = ["null"]
-            if names_type:
-                resolved = values.resolved_of(schema, root)
-                kinds = [kind_of(one) for one in options_of(resolved)]
-                kinds = [*dict.fromkeys(kinds or [one for one, _ in values.types_of(resolved, root)])] or ["null"]
-            return choice(*(self._filled(parts, key, one, node) for one in kinds))
-        said: Node = Text(*self._ends(syntax, tool.name, key))
-        if kind == "words":
-            said = choice(*(Lit(self._framed(word)) for word in words))
-        return self._filled(parts, key, "string", said)
-
-    def _framed(self, word: str) -> str:
-        return f"\n{word}\n" if self._dialect.frame == "multiline" and "\n" in word else word
-
-    def _filled(self, parts: Sequence[str | Slot], key: str, kind: str, value: Node) -> Node:
-        slots: Mapping[str, Node] = {
-            "key": Lit(self._dialect.escaped(key)),
-            "value": value,
-            "string": Lit("true" if kind == "string" else "false"),
-            "type": Lit(kind),
-        }
-        return seq(*(Lit(part) if isinstance(part, str) else slots[part.name] for part in parts))
-
-    def _ends(
-        self, syntax: CallSyntax, name: str, key: str
-    ) -> tuple[tuple[tuple[Part, ...], ...], tuple[tuple[Part, ...], ...]]:
-        """What ends the value of a parameter, or opens what a closer would pair with; and what it may not end in.
-
-        Where the closer names the parameter these are the same for all tools: there would be as many automata else.
-        """
-        written = "" if syntax.closers_alike else key
-        close, tail = syntax.param_tail(0, written), syntax.written_tail(name)
-        openers = [*syntax.quoted_params(0, written)]
-        openers += [*syntax.quoted_heads(name), tail] if syntax.closers_alike else []
-        followers = [tail, *syntax.param_heads(), *syntax.last_tags(name)]
-        first = {one[0].text[0] for one in followers if one and isinstance(one[0], Lit)}
-        ends = [(*close, Space(), Lit(one)) for one in sorted(first)]
-        return (*map(tuple, openers), *ends), ((*close, Space()),)

@@ -24,9 +24,11 @@ def write(reply: Reply) -> Format:
     """Write the format of a reply. Raises `Inexpressible` if it is too long."""
     if not reply.ways:
         return {"type": "grammar", "grammar": gbnf.write(reply)}
-    contents = [gbnf.text_of(behind(way.node, way.trigger)) for way in reply.ways]
-    if sum(map(len, contents)) > MOST:
-        return {"type": "grammar", "grammar": gbnf.write(reply)}
+    contents: list[str] = []
+    for way in reply.ways:
+        contents.append(gbnf.text_of(behind(way.node, way.trigger)))
+        if sum(map(len, contents)) > MOST:
+            return {"type": "grammar", "grammar": gbnf.write(reply)}
     tags = [
         {
             "type": "tag",

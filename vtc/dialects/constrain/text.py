@@ -8,10 +8,10 @@ included: with the plain closer alone, a file that holds it would be cut there w
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 
 import msgspec
 
+from vtc.dialects.bounded_cache import COMPILED
 from vtc.dialects.constrain.tree import Text
 from vtc.dialects.syntax.parts import AnyOf, Chars, Group, Lit, Maybe, OneOf, Part, Space
 
@@ -98,9 +98,16 @@ class _Net:
         return after
 
 
-@lru_cache(maxsize=512)
+PER_STATE = 1000
+"""Bytes of a state."""
+
+
 def states(text: Text) -> tuple[State, ...]:
     """List the states of a text; it begins in the first."""
+    return COMPILED.get_or_make((State, text), lambda: _made(text), lambda found: len(found) * PER_STATE)
+
+
+def _made(text: Text) -> tuple[State, ...]:
     net = _Net()
     root = net.node()
     net.stops = {net.add(parts, root) for parts in text.stops}
