@@ -181,6 +181,16 @@ def test_an_unknown_schema_loosens_the_value() -> None:
     assert not grammar.accepts(text.replace('"b": 1', '"b": "1"'))
 
 
+@pytest.mark.parametrize("name", material.FAMILIES)
+@pytest.mark.parametrize("schema", [{}, {"type": "object"}, {"type": "object", "additionalProperties": True}])
+def test_a_tool_that_says_nothing_of_its_parameters_takes_any(name: str, schema: dict[str, Any]) -> None:
+    tools = {"now": Tool("now", "", schema)}
+    grammar = Checker(written("gbnf", DIALECTS[name], [*tools.values()], Demand(demanded=True)))
+    assert accepts(grammar, write_calls([call("now", {})], DIALECTS[name], tools).lstrip())
+    some = write_calls([call("now", {"zone": "UTC"})], DIALECTS[name], tools).lstrip()
+    assert accepts(grammar, some) or name == "tag"  # whose closer would have to be known
+
+
 def test_a_schema_that_refers_to_itself_ends() -> None:
     schema = {
         "type": "object",

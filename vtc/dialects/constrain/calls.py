@@ -13,7 +13,7 @@ import msgspec
 
 from vtc.dialects.arguments import values
 from vtc.dialects.constrain.params import Params
-from vtc.dialects.constrain.schema import BLANK, Values
+from vtc.dialects.constrain.schema import BLANK, Values, is_open
 from vtc.dialects.constrain.tree import (
     NOTHING,
     Chars,
@@ -33,12 +33,14 @@ from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.parts import Lit
 from vtc.dialects.syntax.pattern import Slot
 from vtc.events import Tool
+from vtc.json_text import write
 
 LEAST_TRIGGER = 5
 """Characters without which text may begin so by accident."""
 _MARKER = re.compile(rf"[^>\]]{{{LEAST_TRIGGER - 1},}}?[>\]]")
 """Finds the first tag or marker of an opening."""
 ID = Chars("0-9A-Za-z_.:-", 1, 64)
+WORD = Chars("A-Za-z_", 1, 64)
 NUMBER = Chars("0-9", 1, 3)
 
 
@@ -220,7 +222,7 @@ class _Calls:
         """The object of a whole call, its keys in the order in which they are written."""
         keys = self._dialect.json
         said = {
-            "name": seq(Lit(f'"{keys.name[0]}":'), BLANK, Lit(f'"{tool.name}"')),
+            "name": seq(Lit(f'"{keys.name[0]}":'), BLANK, Lit(write(tool.name))),
             "arguments": seq(Lit(f'"{keys.arguments[0]}":'), BLANK, self._values(tool).arguments(self._free)),
         }
         comma = seq(Lit(","), BLANK)
@@ -239,5 +241,7 @@ class _Calls:
         made = Values(tool.parameters, "python", self._free_inside)
         needed = values.required(tool.parameters)
         declared = values.properties(tool.parameters)
+        if not declared and is_open(tool.parameters):
+            return Some(seq(WORD, Lit("="), made.of({})), seq(Lit(","), maybe(Lit(" "))), 0)
         members = tuple(Member(seq(Lit(f"{key}="), made.of(entry)), key in needed) for key, entry in declared.items())
         return each(members, seq(Lit(","), maybe(Lit(" "))), self._free)

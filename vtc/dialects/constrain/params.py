@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from vtc.dialects.arguments import values
-from vtc.dialects.constrain.schema import in_tags, kind_of, options_of
-from vtc.dialects.constrain.tree import NOTHING, Member, Node, Text, choice, each, seq
+from vtc.dialects.constrain.schema import in_tags, is_open, kind_of, options_of
+from vtc.dialects.constrain.tree import NOTHING, Chars, Member, Node, Some, Text, choice, each, seq
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.forms import CallSyntax
 from vtc.dialects.syntax.parts import Lit, Part, Space
 from vtc.dialects.syntax.pattern import Slot
 from vtc.events import Tool
+
+KEY = Chars("0-9A-Za-z_.-", 1, 64)
+"""Any name, of a tool that says nothing of its parameters."""
 
 
 class Params:
@@ -24,12 +27,15 @@ class Params:
         self._free = free
         self._free_inside = free_inside
         self._syntax = CallSyntax(dialect, dialect.calls[0])
+        self._parts = pattern.parse(dialect.params[0], "param") if dialect.params else []
         self._texts: dict[tuple[str, str], Text] = {}
 
     def of(self, tool: Tool) -> Node:
         """Make those of a tool."""
         needed = values.required(tool.parameters)
         declared = values.properties(tool.parameters)
+        if not declared and is_open(tool.parameters) and self._syntax.closers_alike:
+            return Some(self._filled(self._parts, KEY, "string", self._text(tool.name, "")), NOTHING, 0)
         members = tuple(Member(self._param(key, entry, tool), key in needed) for key, entry in declared.items())
         separator = self._dialect.param_separator
         return each(members, Lit(separator) if separator else NOTHING, self._free)
@@ -40,7 +46,7 @@ class Params:
         style = dialect.values
         assert style in ("json", "python", "repr")
         kind, words, node = in_tags(schema, root, style, self._free_inside)
-        parts = pattern.parse(dialect.params[0], "param")
+        parts = self._parts
         names_type = any(part in (Slot("type"), Slot("string")) for part in parts)
         if node is not None:
             kinds = ["null"]
@@ -48,18 +54,18 @@ class Params:
                 resolved = values.resolved_of(schema, root)
                 kinds = [kind_of(one) for one in options_of(resolved)]
                 kinds = [*dict.fromkeys(kinds or [one for one, _ in values.types_of(resolved, root)])] or ["null"]
-            return choice(*(self._filled(parts, key, one, node) for one in kinds))
+            return choice(*(self._filled(parts, Lit(dialect.escaped(key)), one, node) for one in kinds))
         said: Node = self._text(tool.name, key)
         if kind == "words":
             said = choice(*(Lit(self._framed(word)) for word in words))
-        return self._filled(parts, key, "string", said)
+        return self._filled(parts, Lit(dialect.escaped(key)), "string", said)
 
     def _framed(self, word: str) -> str:
         return f"\n{word}\n" if self._dialect.frame == "multiline" and "\n" in word else word
 
-    def _filled(self, parts: Sequence[str | Slot], key: str, kind: str, value: Node) -> Node:
+    def _filled(self, parts: Sequence[str | Slot], key: Node, kind: str, value: Node) -> Node:
         slots: Mapping[str, Node] = {
-            "key": Lit(self._dialect.escaped(key)),
+            "key": key,
             "value": value,
             "string": Lit("true" if kind == "string" else "false"),
             "type": Lit(kind),

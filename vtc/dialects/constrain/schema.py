@@ -73,7 +73,7 @@ class Values:
             if isinstance(others, Mapping) and others:
                 member = seq(self._leaf("string"), Lit(":"), BLANK, self.of(others, depth + 1))
                 return self._braced(Some(member, self._comma, 0))
-            return self._leaf("object") if others is not False and depth else seq(Lit("{"), BLANK, Lit("}"))
+            return self._leaf("object") if is_open(schema) else seq(Lit("{"), BLANK, Lit("}"))
         needed = values.required(schema)
         members = tuple(
             Member(seq(self._key(key), Lit(":"), BLANK, self.of(entry, depth + 1)), key in needed)
@@ -99,6 +99,12 @@ class Values:
         if self._form == "python":
             found.append(Lit(repr(value)))
         return found
+
+
+def is_open(schema: Schema) -> bool:
+    """True if an object of no declared members may have any: its schema says so, or says nothing of members."""
+    others = schema.get("additionalProperties")
+    return others is True or (others is None and "properties" not in schema)
 
 
 FITS = ("number", "integer")
