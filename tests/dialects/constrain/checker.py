@@ -57,6 +57,10 @@ def _escaped(character: str) -> str:
     return f"\\u{{{ord(character):x}}}"
 
 
+MARKS = {*b"\"'<>/{}[]()|,:="}
+"""Bytes of which markup is made."""
+
+
 class _Bytes:
     """A tokenizer of single bytes and of some longer texts."""
 
@@ -104,26 +108,28 @@ class Checker:
         return [*found, len(text.encode())] if matcher.is_accepting() else found
 
     def sample(self, source: random.Random, most: int = 400) -> str | None:
-        """Write a text at random, token by token as a model would; None if it is not complete by then."""
+        """Write a text at random, token by token as a model would; None if it is not complete after so many choices."""
         matcher, text = self._matcher(), b""
-        for _ in range(most):
+        end = self._bytes.eos_token_id
+        while most > 0:
             mask = matcher.compute_bitmask()
             if matcher.is_error():  # more items than the engine takes
                 return None
             allowed = [one for one in range(len(self._bytes.tokens)) if mask[one >> 3] >> (one & 7) & 1]
-            end = self._bytes.eos_token_id
-            if end in allowed and (len(allowed) == 1 or source.random() < 0.3):
+            if end in allowed and (len(allowed) == 1 or source.random() < 0.5):
                 return text.decode()
             token = _chosen([one for one in allowed if one != end], source)
+            most -= len(allowed) > 1
             assert matcher.consume_token(token)
             text += self._bytes.tokens[token]
         return None
 
 
 def _chosen(allowed: Sequence[int], source: random.Random) -> int:
+    """Choose a token: mostly of markup, or else nothing would ever end."""
     words = [one for one in allowed if one >= 256]
-    marks = [one for one in allowed if 32 <= one < 127 and not chr(one).isalnum()]
+    marks = [one for one in allowed if one in MARKS]
     plain = [one for one in allowed if one < 128]
-    pools = [(words, 4), (marks, 2), (plain, 2), (allowed, 1)]
+    pools = [(words, 4), (marks, 4), (plain, 1), (allowed, 1)]
     pool = source.choices([one for one, _ in pools], [weight * bool(one) for one, weight in pools])[0]
     return source.choice(pool)
