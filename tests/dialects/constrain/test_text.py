@@ -49,3 +49,10 @@ def test_what_would_end_a_value_for_the_reader_cannot_be_written(quoted: str) ->
     text = text_of("qwen3-coder", call("write_file", {"path": "a", "content": "b"})).replace("b\n", f"b{quoted}b\n")
     assert quoted in text
     assert not required("qwen3-coder").accepts(text)
+
+
+def test_the_tag_before_a_value_cannot_begin_it() -> None:
+    """Models write it twice, so the reader takes the second for none of the value."""
+    text = text_of("glm-4.7", call("write_file", {"path": "a", "content": "b"}))
+    assert required("glm-4.7").accepts(text)
+    assert not required("glm-4.7").accepts(text.replace("<arg_value>b", "<arg_value><arg_value>b"))

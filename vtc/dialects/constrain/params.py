@@ -80,6 +80,12 @@ class Params:
             self._texts[of] = Text(*self._ends(name, key))
         return self._texts[of]
 
+    def _doubled(self) -> list[tuple[Part, ...]]:
+        """The tag before a value, where models write it twice: the second would be none of the value."""
+        before = self._dialect.params[0].partition("{value}")[0]
+        tag = before[before.rfind("<") :].strip()
+        return [(Lit(tag),)] if any(tag * 2 in one for one in self._dialect.params) else []
+
     def _ends(self, name: str, key: str) -> tuple[tuple[tuple[Part, ...], ...], tuple[tuple[Part, ...], ...]]:
         """What ends the value of a parameter, or opens what a closer would pair with; and what it may not end in.
 
@@ -90,6 +96,7 @@ class Params:
         close, tail = syntax.param_tail(0, written), syntax.written_tail(name)
         openers = [*syntax.quoted_params(0, written)]
         openers += [*syntax.quoted_heads(name), tail] if syntax.closers_alike else []
+        openers += self._doubled()
         followers = [tail, *syntax.param_heads(), *syntax.last_tags(name)]
         first = {one[0].text[0] for one in followers if one and isinstance(one[0], Lit)}
         ends = [(*close, Space(), Lit(one)) for one in sorted(first)]
