@@ -221,3 +221,10 @@ def test_the_same_tools_give_the_same_text() -> None:
 def test_other_dialects_say_why_not(name: str, kind: Any) -> None:
     with pytest.raises(Inexpressible, match=re.escape(DIALECTS[name].unconstrained)):
         written(kind, DIALECTS[name], [*TOOLS.values()], Demand(demanded=True))
+
+
+def test_a_literal_of_python_mixes_no_json_into_it() -> None:
+    arguments = {**FULL, "about": {"who": "it's", "sure": True}}
+    grammar, good = required("minicpm"), text_of("minicpm", call("write_file", arguments))
+    assert accepts(grammar, good)
+    assert not grammar.accepts(good.replace("'sure': True", "'sure': true"))

@@ -47,8 +47,8 @@ LEAVES: Mapping[str, str] = {
     "python-single": r"[^'\\\u0000-\u001f] | python-escape",
     "python-escape": r'"\\" (["\u0027\\bfnrt] | "x" hex hex | "u" ([0-9a-cA-CefEF] hex | [dD] [0-7]) hex hex'
     ' | "U000" [1-9a-fA-F] hex hex hex hex)',
-    "python-boolean": '"True" | "False" | "true" | "false"',
-    "python-null": '"None" | "null"',
+    "python-boolean": '"True" | "False"',
+    "python-null": '"None"',
     "python-array": '"[" blank (python-value (blank "," blank python-value)*)? blank "]"',
     "python-object": '"{" blank (python-string ":" blank python-value'
     ' ("," blank python-string ":" blank python-value)*)? blank "}"',

@@ -95,10 +95,9 @@ class Values:
         return Leaf(f"python-{name}" if self._form == "python" and name not in ("number", "integer") else name)
 
     def _literals(self, value: Any) -> list[Node]:
-        found: list[Node] = [Lit(write(value))]
-        if self._form == "python":
-            found.append(Lit(repr(value)))
-        return found
+        if self._form == "json":
+            return [Lit(write(value))]
+        return [Lit(repr(value)), *([Lit(write(value))] if isinstance(value, str) else [])]
 
 
 def is_open(schema: Schema) -> bool:
