@@ -34,6 +34,7 @@ LEAVES: Mapping[str, str] = {
     "hex": "[0-9a-fA-F]",
     "string": r'"\"" character* "\""',
     "character": r'[^"\\\u0000-\u001f] | "\\" (["\\/bfnrt] | "u" codepoint)',
+    "escape": r'"\\" (["\\/bfnrt] | "u" codepoint)',
     "codepoint": r'([0-9a-cA-CefEF] hex hex | [dD] [0-7] hex) hex | [dD] [89abAB] hex hex "\\u" [dD] [c-fC-F] hex hex',
     "integer": '"-"? ("0" | [1-9] [0-9]{0,19})',
     "number": 'integer ("." [0-9]{1,20})? ([eE] ("-" [0-9]{1,3} | "+"? ("2" [0-7] [0-9] | "1"? [0-9]{1,2})))?',

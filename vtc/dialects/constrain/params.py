@@ -45,7 +45,7 @@ class Params:
         dialect, root = self._dialect, tool.parameters
         style = dialect.values
         assert style in ("json", "python", "repr")
-        kind, words, node = in_tags(schema, root, style, self._free_inside)
+        kind, words, node = in_tags(schema, root, style, self._free_inside, self._text(tool.name, key))
         parts = self._parts
         names_type = any(part in (Slot("type"), Slot("string")) for part in parts)
         if node is not None:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from vtc.dialects.arguments import values
 from vtc.dialects.arguments.values import Schema
-from vtc.dialects.constrain.tree import Leaf, Member, Node, Some, choice, each, seq
+from vtc.dialects.constrain.tree import NOTHING, Leaf, Member, Node, Some, Text, choice, each, seq
 from vtc.dialects.syntax.parts import Lit
 from vtc.json_text import write
 
@@ -29,8 +29,9 @@ BLANK = Leaf("blank")
 class Values:
     """Makes the trees of values of one tool, whose schemas may refer to its own."""
 
-    def __init__(self, root: Schema, form: Form, free: int) -> None:
-        """`free` members of each object stand in any order."""
+    def __init__(self, root: Schema, form: Form, free: int, within: Text | None = None) -> None:
+        """`free` members of each object stand in any order. `within` is what text between the same tags may be."""
+        self._within = within
         self._root = root
         self._shared = {key: root[key] for key in ("$defs", "definitions") if key in root}
         self._form = form
@@ -92,12 +93,23 @@ class Values:
         return choice(Lit(write(key)), Lit(repr(key))) if self._form == "python" else Lit(write(key))
 
     def _leaf(self, name: str) -> Node:
+        if name == "string" and self._within:
+            escape = Leaf("python-escape" if self._form == "python" else "escape")
+            quotes = "\"'" if self._form == "python" else '"'
+            return choice(*(_quoted(quote, self._within, escape) for quote in quotes))
         return Leaf(f"python-{name}" if self._form == "python" and name not in ("number", "integer") else name)
 
     def _literals(self, value: Any) -> list[Node]:
         if self._form == "json":
             return [Lit(write(value))]
         return [Lit(repr(value)), *([Lit(write(value))] if isinstance(value, str) else [])]
+
+
+def _quoted(quote: str, within: Text, escape: Node) -> Node:
+    """A string that ends no value between tags: an escape parts any markup that it may have to hold."""
+    banned = [quote, "\\", *map(chr, range(32))]
+    plain = Text((*within.stops, *((Lit(one),) for one in banned)), within.last)
+    return seq(Lit(quote), plain, Some(seq(escape, plain), NOTHING, 0), Lit(quote))
 
 
 def is_open(schema: Schema) -> bool:
@@ -134,7 +146,7 @@ def kind_of(value: Any) -> str:
 
 
 def in_tags(
-    schema: Any, root: Schema, form: Literal["json", "python", "repr"], free: int
+    schema: Any, root: Schema, form: Literal["json", "python", "repr"], free: int, within: Text
 ) -> tuple[str, list[str], Node | None]:
     """Tell how a value stands between tags: as `text`, as one of some `words`, or as a `value` of its own writing."""
     schema = values.resolved_of(schema, root)
@@ -143,7 +155,7 @@ def in_tags(
         return "words", [*dict.fromkeys(options)], None
     if values.takes_text(schema, root):
         return "text", [], None
-    made = Values(root, "python" if form == "repr" else "json", free)
+    made = Values(root, "python" if form == "repr" else "json", free, within)
     node = made.of(schema)
     if form == "python":  # scalars alone are Python's
         kinds = {kind for kind, _ in values.types_of(schema, root)}
