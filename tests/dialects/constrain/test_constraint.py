@@ -65,7 +65,8 @@ def test_what_is_accepted_is_read(name: str) -> None:
         for one in found:
             jsonschema.validate(json.loads(one.call.arguments), TOOLS[one.call.name].parameters)
         again = write_calls([one.call for one in found], DIALECTS[name], TOOLS)
-        if "{params}" in DIALECTS[name].calls[0] and is_tagged(DIALECTS[name], again):
+        # An escape is written as the character that it means.
+        if "{params}" in DIALECTS[name].calls[0] and is_tagged(DIALECTS[name], again) and "\\" not in text + again:
             assert flat(again) == flat(text)
         if done == WALKS:
             break

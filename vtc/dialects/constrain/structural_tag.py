@@ -14,7 +14,7 @@ from vtc.dialects.constrain import gbnf
 from vtc.dialects.constrain.tree import NOTHING, Choice, Node, Reply, Seq, Some, choice, seq
 from vtc.dialects.syntax.parts import Lit
 
-MOST = 96 << 10
+MOST = 192 << 10
 """Characters of the contents of all tags."""
 
 type Format = Mapping[str, Any]
