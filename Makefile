@@ -4,7 +4,7 @@ FUZZ_SECONDS ?= 60
 DEMO_FLAGS := $(if $(filter 1,$(WEB)),--web)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-agents test-install fuzz attack load lint types format bench clean
+.PHONY: help setup demo test test-all test-agents test-install test-engines fuzz attack load lint types format bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +28,11 @@ test-agents: setup ## run the tests with real coding agents (needs Node)
 
 test-install: setup ## install VTC in each documented way into fresh environments
 	$(PYTHON) -m pytest -m install tests/install
+
+test-engines: setup ## hold structural tags against xgrammar, without the torch that it asks for (90 MB)
+	@$(PYTHON) -c 'import numpy, tvm_ffi' 2>/dev/null || { $(PYTHON) -m ensurepip >/dev/null && $(PYTHON) -m pip install \
+	  --quiet --disable-pip-version-check --no-deps 'xgrammar>=0.2' apache-tvm-ffi numpy; }
+	$(PYTHON) -m pytest -m engines tests/dialects/constrain
 
 fuzz: setup ## fuzz replies, requests and profiles for FUZZ_SECONDS (Linux only)
 	@$(PYTHON) -c 'import atheris' 2>/dev/null || { $(PYTHON) -m ensurepip >/dev/null && \

@@ -22,6 +22,7 @@ from click.testing import CliRunner, Result
 from mitmproxy.test import taddons
 
 from tests.cli.probing.test_command import CASES
+from tests.dialects.material import DIALECTS
 from tests.e2e.upstream import serving
 from tests.proxy.test_replaying import CALL, saved
 from vtc.apis import APIS
@@ -118,7 +119,9 @@ def test_the_transcripts_are_what_is_printed(page: Path, tmp_path: Path, monkeyp
 
 
 GENERATED = re.compile(
-    r"^<!-- (?P<name>vtc .*|options|keys of vtc\.yaml|limits of the APIs) -->\n(?P<text>.*?)^<!-- end -->$", re.M | re.S
+    r"^<!-- (?P<name>vtc .*|options|keys of vtc\.yaml|limits of the APIs|unconstrained) -->\n"
+    r"(?P<text>.*?)^<!-- end -->$",
+    re.M | re.S,
 )
 
 
@@ -127,6 +130,8 @@ def generated(name: str) -> str:
         return printed(name)
     if name == "options":
         return option_table()
+    if name == "unconstrained":
+        return "".join(f"- `{name}`: {one.unconstrained}\n" for name, one in DIALECTS.items() if one.unconstrained)
     if name == "limits of the APIs":
         return limit_table()
     return reference.table(Config) + "\n"

@@ -23,11 +23,12 @@ class Tool:
     name: str
     description: str = ""
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    strict: bool = False  # the server is to decode its calls by a grammar
 
     def as_openai(self) -> dict[str, Any]:
         """`{"type": "function", "function": {"name": …, "description": …, "parameters": …}}`."""
-        function = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
-        return {"type": "function", "function": function}
+        said = {"name": self.name, "description": self.description, "parameters": dict(self.parameters)}
+        return {"type": "function", "function": {**said, "strict": True} if self.strict else said}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +51,8 @@ class ToolCall:
 
     def as_openai(self) -> dict[str, Any]:
         """`{"id": …, "type": "function", "function": {"name": …, "arguments": …}}`."""
-        return {
-            "id": self.id,
-            "type": "function",
-            "function": {"name": self.name, "arguments": self.arguments},
-        }
+        function = {"name": self.name, "arguments": self.arguments}
+        return {"id": self.id, "type": "function", "function": function}
 
 
 class Media(msgspec.Struct, frozen=True):
@@ -130,6 +128,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     effort: str | None = None
     """How much to think: a word, `none`, `auto` for what the model wants, or None where nothing is said of it."""
     answer: Answer | None = None
+    constraint: tuple[str, Any] | None = None
+    """A grammar of the reply: the form in which it is told (`profiles/ready.py`), and its text or data."""
     thoughts: str = "reasoning_content"
     """The field of a past message in which servers of chat completions want its reasoning."""
     left_out: tuple[str, ...] = ()

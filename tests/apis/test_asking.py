@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from vtc.apis.asking import effort, limits, placed, thinks, unlimited, wants_json
+from vtc.apis.asking import constrained, effort, limits, placed, thinks, unlimited, wants_json
 
 SCHEMA = {"type": "object", "properties": {}}
 
@@ -99,3 +99,21 @@ def test_no_limit_is_none() -> None:
 def test_what_stands_beside_limits_is_named() -> None:
     assert unlimited({"options": {"num_predict": 5, "num_ctx": 9}, "x": 1}, PATHS) == ["options.num_ctx"]
     assert unlimited({"options": None}, PATHS) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"response_format": {"type": "json_object"}}, True),
+        ({"response_format": {"type": "structural_tag", "format": {}}}, True),
+        ({"text": {"format": {"type": "grammar"}}}, True),
+        ({"format": SCHEMA}, True),
+        ({"structured_outputs": {"regex": "a"}}, True),
+        ({"grammar": "root ::= [a]"}, True),
+        ({"response_format": {"type": "text"}}, False),
+        ({"text": {"format": {"type": "text"}}, "format": "", "grammar": ""}, False),
+        ({}, False),
+    ],
+)
+def test_a_request_that_says_the_form_of_its_answer(body: dict[str, Any], said: bool) -> None:
+    assert constrained({"model": "m", **body}) == said

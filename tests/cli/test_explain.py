@@ -139,3 +139,22 @@ def test_explain_a_file_without_flows(text: str, said: str, tmp_path: Path) -> N
     result = run("explain", "--flow", str(tmp_path / "flows"))
     assert result.exit_code == 1
     assert said in result.output
+
+
+@pytest.mark.parametrize(
+    ("options", "choice", "said"),
+    [
+        (["--server", "llama.cpp"], "required", "a grammar of hermes is to be sent (gbnf): calls alone may be written"),
+        (["--server", "llama.cpp"], "auto", "no grammar: no call is demanded"),
+        (["--server", "vllm", "--constrain", "auto"], "auto", "(structural_tag): calls in free text are held to it"),
+        (["--server", "vllm", "--constrain", "off"], "required", ""),
+    ],
+)
+def test_explain_whether_a_grammar_is_sent(options: list[str], choice: str, said: str, tmp_path: Path) -> None:
+    tools = [{"type": "function", "function": {"name": "now", "parameters": {"type": "object", "properties": {}}}}]
+    request = tmp_path / "request.json"
+    request.write_bytes(chat.encoded(chat.request(tools=tools, tool_choice=choice)))
+    arguments = ["explain", "--request", str(request), "--tools", "prompt", "--dialect", "hermes", *options]
+    shown = CliRunner().invoke(main, arguments).output
+    assert said in shown
+    assert bool(said) == ("grammar of hermes" in shown or "no grammar" in shown)

@@ -49,6 +49,28 @@ def test_the_body_can_be_had_as_json() -> None:
     assert "tools" not in body
 
 
+@pytest.mark.parametrize(
+    ("form", "dialect", "shown"),
+    [
+        ("gbnf", "hermes", "root ::= "),
+        ("structural_tag", "hermes", '"triggered_tags"'),
+        ("gbnf", "gemma4", "no grammar: dialect gemma4: arguments are in a writing of Gemma's own"),
+        ("json_schema", "bare-json", "no grammar: a JSON Schema is of the whole reply, so a call must be demanded"),
+    ],
+)
+def test_the_grammar_of_the_reply(form: str, dialect: str, shown: str) -> None:
+    arguments = ["render", "--constrain", form, "--dialect", dialect]
+    done = CliRunner().invoke(main, arguments, input=json.dumps({**REQUEST, "model": "qwen2.5"}))
+    assert shown in done.output
+    assert done.exit_code == ("no grammar" in shown)
+
+
+def test_no_grammar_of_tools_that_the_server_is_given() -> None:
+    arguments = ["render", "--constrain", "gbnf", "--tools", "native"]
+    done = CliRunner().invoke(main, arguments, input=json.dumps(REQUEST))
+    assert "no tools stand in the prompt" in done.output
+
+
 def rendered(api: str, *arguments: str, **fields: Any) -> str:
     body = asked(api, **SHAPES[api].history, **fields)
     done = CliRunner().invoke(main, ["render", "--path", SHAPES[api].path, *arguments], input=body)

@@ -76,7 +76,9 @@ def test_a_whole_reply_shows_whether_it_began_inside_unless_nobody_thinks_in_it(
         assert found.begins(whole=False) == "reasoning"
         assert found.begins(whole=True) == "either"
     silent = ModelProfile(name="mine", match=Match())
-    assert thinking(silent, server, Facts(body=body), memory, text_client=False) == Thinking(COMMON_TAGS, "keep")
+    assert thinking(silent, server, Facts(body=body), memory, text_client=False) == Thinking(
+        COMMON_TAGS, "keep", never=True
+    )
 
 
 def shown(found: Thinking, *, inside: bool, replies: int = AGREEING) -> None:

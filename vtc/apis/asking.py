@@ -19,6 +19,12 @@ _ON = ("enabled", "adaptive")
 _FORMATS = ("response_format", "text.format", "output_config.format", "output_format", "format")
 """Those of the form of the answer: chat completions, Responses, Messages (and before), Ollama."""
 
+_GRAMMARS = (
+    *("structured_outputs", "grammar", "json_schema", "regex", "ebnf", "grammar_string", "regex_pattern"),
+    *("guided_json", "guided_regex", "guided_grammar", "guided_choice", "structural_tag", "guidance"),
+)
+"""Those that hold a grammar: vLLM, SGLang, llama.cpp, TabbyAPI."""
+
 
 def thinks(fields: Mapping[str, Any]) -> bool | None:
     """Return what a request says about thinking: true, false, or None if it says nothing."""
@@ -114,6 +120,13 @@ def replaced(
 def wants_json(fields: Mapping[str, Any]) -> bool:
     """True if the answer is to be JSON: then an object that is the whole reply is the answer, and no call."""
     return answer(fields) is not None
+
+
+def constrained(fields: Mapping[str, Any]) -> bool:
+    """True if a request says the form of its answer, or a grammar of it, in any of the ways that servers know."""
+    forms = (_at(fields, path) for path in _FORMATS)
+    said = (one.get("type") if isinstance(one, Mapping) else one for one in forms)
+    return any(one not in (None, "", "text") for one in said) or any(fields.get(key) for key in _GRAMMARS)
 
 
 def _is_json(format_: Any) -> bool:

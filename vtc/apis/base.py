@@ -160,6 +160,8 @@ class Request(ABC):
     """True or False if it turns the reasoning on or off, None if it says nothing of that."""
     wants_json: bool
     """True if the answer is to be JSON."""
+    constrained: bool
+    """True if it says the form of its answer, or a grammar of it."""
     several: bool
     """True if it asks for more than one choice."""
     form: Any = None
@@ -302,6 +304,8 @@ class Api:
     """Writes the body of an error with its HTTP status."""
     limits: Mapping[str, Sequence[str]]
     """The limits and sampling that its requests can tell, as `Request.LIMITS`."""
+    constrain: Callable[[str, Any], Mapping[str, Any]] = lambda _, __: {}
+    """Writes the fields that tell the grammar of a reply, from its form and its value; none if there are none."""
     call_ids: str = "call_"
     """How ids of calls begin."""
     in_pieces: bool = True

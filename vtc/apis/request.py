@@ -60,6 +60,7 @@ class Request(base.Request):
             self.stream = self.fields.get("stream") is True
             self.parallel = self.fields.get("parallel_tool_calls") is not False
             self.thinks, self.wants_json = asking.thinks(self.fields), asking.wants_json(self.fields)
+            self.constrained = asking.constrained(self.fields)
             self.several = self.fields.get("n") not in (None, 1)
             self.declared = [name for one in self._declarations() for name in self._names(one)]
             choice, allowed = self._demand(self.fields.get("tool_choice") or self.fields.get("function_call") or "auto")

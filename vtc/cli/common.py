@@ -88,6 +88,9 @@ def forced[F: Callable[..., Any]](command: F) -> F:
         click.option("--dialect", help="The dialect for the model's prompt.", shell_complete=completing("dialects")),
         click.option("--client", help="The client profile.", shell_complete=completing("clients")),
         click.option("--server", help="The server profile.", shell_complete=completing("servers")),
+        click.option(
+            "--constrain", type=click.Choice(["off", "required", "auto"]), help="When servers decode by a grammar."
+        ),
         click.option("--lenient", type=click.Choice(["auto", "on", "off"]), help="Whether calls are repaired."),
     ):
         command = one(command)

@@ -11,9 +11,12 @@ import click
 from vtc import apis
 from vtc.apis import BadRequest
 from vtc.cli.common import completing, planner, profile_directories
+from vtc.dialects.constrain.constraint import Inexpressible
 from vtc.exchange import Exchange
 from vtc.json_text import encode
+from vtc.profiles.constraining import held_to
 from vtc.profiles.matching import Facts
+from vtc.profiles.plan import Plan
 from vtc.profiles.settings import Settings
 from vtc.reporting import transcript
 
@@ -30,9 +33,21 @@ from vtc.reporting import transcript
 @click.option("--tools", type=click.Choice(["auto", "native", "prompt"]), default="prompt", show_default=True)
 @click.option("--user-agent", default="", help="The client's User-Agent header.")
 @click.option("--path", default="/v1/chat/completions", show_default=True, help="Says which API the request is of.")
+@click.option(
+    "--constrain",
+    type=click.Choice(["gbnf", "structural_tag", "json_schema"]),
+    help="The grammar of the reply in place of the request, for a server that takes one in this form.",
+)
 @click.option("--json", "as_json", is_flag=True, help="The request's body as it would be sent.")
 def render(
-    file: Any, directories: tuple[Path, ...], dialect: str, tools: Any, user_agent: str, path: str, as_json: bool
+    file: Any,
+    directories: tuple[Path, ...],
+    dialect: str,
+    tools: Any,
+    user_agent: str,
+    path: str,
+    constrain: Any,
+    as_json: bool,
 ) -> None:
     """Print what the model is shown for the request in FILE (or standard input)."""
     api = apis.find("POST", path)
@@ -44,6 +59,9 @@ def render(
         body = json.loads(exchange.request())
     except BadRequest as error:
         raise click.ClickException(str(error)) from None
+    if constrain:
+        _show_grammar(exchange.plan, constrain)
+        return
     if as_json:
         click.echo(json.dumps(body, ensure_ascii=False, indent=2))
         return
@@ -59,3 +77,16 @@ def render(
         if key in body:
             click.secho(f"\n{key}:", bold=True)
             click.echo(json.dumps(body[key], ensure_ascii=False, indent=2))
+
+
+def _show_grammar(plan: Plan, form: Any) -> None:
+    request = plan.request
+    if not (request.write and request.prompt_tools and request.offered):
+        raise click.ClickException("no grammar: no tools stand in the prompt")
+    several = plan.reply.max_calls != 1
+    found = held_to(form, request.write, request.offered, request.tool_choice, plan.reading.thinking, several=several)
+    try:
+        made = found.written()
+    except Inexpressible as error:
+        raise click.ClickException(f"no grammar: {error}") from None
+    click.echo(made.rstrip() if isinstance(made, str) else json.dumps(made, ensure_ascii=False, indent=2))

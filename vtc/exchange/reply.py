@@ -27,6 +27,7 @@ from vtc.events import (
     Tool,
     ToolCall,
 )
+from vtc.exchange.held import NOTHING, Held
 from vtc.exchange.limit import Limit
 from vtc.exchange.stages import (
     MESSAGE_GAP,
@@ -158,12 +159,14 @@ class ReplyPipeline:
         *,
         as_they_come: bool = True,
         read_name: Callable[[str], Call | None] = lambda _: None,
+        held: Held = NOTHING,
     ) -> None:
         """Where upstream's own calls may leave `as_they_come`, no policy looks at events."""
         self.structured = plan.client_text is None
         self.guarded = plan.checks_calls
         self.takes_calls = not self.structured or plan.limits_native or self.guarded or bool(tools)
         self._demanded = plan.tool_choice if tools else "auto"
+        self._held = held
         self._text = text
         self._stages = stages
         self._calls = UpstreamCalls(
@@ -254,7 +257,9 @@ class ReplyPipeline:
         for one in ended:
             stages.record.left(one)
         if complete:
-            stages.record.chosen(self._demanded, stages.limit.delivered)
+            stages.record.chosen(self._demanded, stages.limit.delivered, constrained=self._held.constrained)
+            for tool, reason in self._held.broken([*self._calls.made, *calls]):
+                stages.record.intervened(Intervention("grammar", "missed", tool, reason))
         else:
             stages.record.faults.clear()  # the model was cut off: it would be again
         return [*out, *stages.finish()]

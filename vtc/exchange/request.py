@@ -158,6 +158,8 @@ class Encoded(NamedTuple):
     told: list[str]
     messages: Sequence[Message]
     tools: Sequence[Tool]
+    constrained: bool = False
+    """The server is told the grammar of its reply."""
 
 
 def encoded(
@@ -190,6 +192,8 @@ def encoded(
     if messages is None and ready is asked and not (set_ or drop or withheld or unstreamed or model):
         return Encoded(body, told, said, declared)
     tools: Sequence[Tool] | None = None
+    if given:
+        set_ = {**_constrained(ready, given), **set_}
     if plan.write is not None or plan.promote:
         tools = ready.tools if plan.promote and steps else plan.offered if plan.promote else ()
     came = {tool.name: tool for tool in asked.tools}
@@ -206,7 +210,7 @@ def encoded(
         undemanded=ready.choice != asked.choice and ready.choice == "auto",
         limits={name: one for name, one in ready.limits.items() if asked.limits.get(name) != one},
     )
-    return Encoded(went, told, said, declared)
+    return Encoded(went, told, said, declared, ready.constraint is not None)
 
 
 def crossed(
@@ -225,11 +229,18 @@ def crossed(
     asked, told = made_ready(crossing.read(request, said, tools, plan.tool_choice, plan.thoughts, origin), steps, given)
     model = model or asked.model.removesuffix("[1m]")  # by which Claude Code asks for a longer context
     fields = given.server.ask(replace(asked, model=model, stream=asked.stream and not plan.unstreamed))
+    fields = {**fields, **_constrained(asked, given)}
     kept = {key: value for key, value in fields.items() if key not in plan.drop}
     limits = (request.LIMITS.get(name, (name,))[0] for name in asked.limits if name not in given.server.limits)
     if left_out := [*asked.left_out, *limits]:
         told = [*told, f"not told to the server, whose API has no word for it: {', '.join(left_out)}"]
-    return Encoded(changed(kept, plan.drop, plan.set), told, asked.messages, asked.tools)
+    body = changed(kept, plan.drop, plan.set)
+    return Encoded(body, told, asked.messages, asked.tools, asked.constraint is not None)
+
+
+def _constrained(asked: Asked, given: Given) -> Mapping[str, Any]:
+    """The fields that tell the server the grammar of its reply."""
+    return given.server.constrain(*asked.constraint) if asked.constraint else {}
 
 
 def _structured(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -11,9 +12,10 @@ from vtc.apis.base import FULL
 from vtc.apis.crossing import Names
 from vtc.events import Failure, Message, Tool
 from vtc.exchange import request as outgoing
+from vtc.exchange.held import Held
 from vtc.exchange.ready import BRIDGED, Given
 from vtc.exchange.ready.context import size
-from vtc.exchange.ready.refusals import lesson
+from vtc.exchange.ready.refusals import GRAMMARS, lesson
 from vtc.exchange.ready.window import LEAST, PLAIN, cut, full
 from vtc.exchange.way import Way
 from vtc.profiles.plan import Plan
@@ -21,6 +23,7 @@ from vtc.profiles.planner import PROMPT
 from vtc.reporting import hints
 from vtc.reporting.report import Report
 
+logger = logging.getLogger(__name__)
 MOST_ASKED = 4
 """Requests in the place of one, as the server refuses one after the other."""
 WORDS = 2000
@@ -61,6 +64,8 @@ class Sending:
         else:
             went = outgoing.encoded(request, self._body, plan, messages, model, self._steps, given)
         self._way.names = given.names if given.names.changed else None
+        strict = {given.names.back(tool.name): tool for tool in went.tools if tool.strict}
+        self._way.held = Held(went.constrained, strict)
         if not plan.as_is:
             sent = size(request.messages if messages is None else messages, plan.offered)
             self._way.counted = partial(self._counted, sent) if sent > LEAST * PLAIN else None
@@ -101,8 +106,13 @@ class Sending:
     def learned(self) -> None:
         """Take note that the server took it with what its refusals taught."""
         self._plan.request.lessons.learn(self._lessons)
-        steps = ", ".join(self._lessons)
-        self._report.request.append(f"asked again, as the server refused it; done at once from now on: {steps}")
+        steps = ", ".join(name for name, value in self._lessons.items() if name not in GRAMMARS)
+        if steps:
+            self._report.request.append(f"asked again, as the server refused it; done at once from now on: {steps}")
+        if any(name in GRAMMARS for name in self._lessons):
+            told = "the server refused to decode by a grammar: asked again without, as is all that follows"
+            self._report.request.append(told)
+            logger.warning("vtc: %s", told)
 
     def full(self, error: bytes, status: int) -> Failure | None:
         """Read the error of a prompt that is too long; None if it is another, or the client's API says it so itself."""

@@ -184,13 +184,19 @@ class Record:
         if ended.fault:
             self._report.refused(Refusal(ended.fault, NATIVE, call.name, call.arguments[:EXCERPT]))
 
-    def chosen(self, demanded: str, called: Collection[str]) -> None:
-        """Note if a reply that made these calls lacks the one that `tool_choice` demands."""
+    def chosen(self, demanded: str, called: Collection[str], *, constrained: bool = False) -> None:
+        """Note if a reply that made these calls lacks the one that `tool_choice` demands.
+
+        Where it was `constrained` to make one, the server did not decode by the grammar that it was sent.
+        """
         if demanded in ("auto", "none") or demanded in called or (demanded == "required" and called):
             return
         tool = "" if demanded == "required" else demanded
         reason = f"`tool_choice` demands a call{f' of `{tool}`' * bool(tool)}, and the reply makes none"
         self._report.intervened("tool_choice", "missed", tool, reason)
+        if constrained:
+            told = "the server took the grammar, and did not decode by it: the reply makes no call"
+            self._report.intervened("grammar", "missed", tool, told)
         self.faults.append(Fault("tool_choice", reason))
 
 

@@ -22,6 +22,7 @@ from vtc.exchange.call_in_name import reader_of_names
 from vtc.exchange.coded import CodedStream
 from vtc.exchange.echoes import Echoes
 from vtc.exchange.heard import Heard
+from vtc.exchange.held import NOTHING
 from vtc.exchange.leftovers import Leftovers
 from vtc.exchange.reply import ReplyPipeline, Stages
 from vtc.exchange.stages import Ids, alphanumeric9
@@ -55,6 +56,8 @@ class Way:
         self._plan = plan
         self.names: Names | None = None
         """The names of tools as the server knows them, if any is another one."""
+        self.held = NOTHING
+        """The grammar that the server was to decode by."""
         self.counted: Callable[[int], None] | None = None
         """Takes the tokens that the server counted of the prompt."""
         self._tools = {tool.name: tool for tool in plan.tools}
@@ -147,6 +150,7 @@ class Way:
             Stages(plan, self._tools, self._ids, report, guards, openers, self.names.back if self.names else None),
             as_they_come=guards is None,
             read_name=reader_of_names(dialects, self.reader),
+            held=self.held,
         )
 
     def _written(self) -> dict[str, Tool]:

@@ -101,6 +101,8 @@ class Thinking(msgspec.Struct, frozen=True):
     """A whole reply in which a closing tag stands that nothing opened began inside."""
     learned: Learned | None = None
     """Takes what this reply shows."""
+    never: bool = False
+    """The model is known not to think, or was asked not to."""
 
     def begins(self, *, whole: bool) -> Literal["text", "reasoning", "unknown", "either"]:
         """Tell what a reply begins with, as its reader is told; a `whole` one shows it."""

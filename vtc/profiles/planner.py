@@ -18,10 +18,11 @@ from vtc.dialects.text_client import documented_tools
 from vtc.events import Tool
 from vtc.guards.chain import Guards
 from vtc.guards.reactors import as_written
+from vtc.profiles.constraining import constraining
 from vtc.profiles.loader import Profiles
 from vtc.profiles.matching import Choice, Facts, Matched, best, every
 from vtc.profiles.memory import Lessons, Memory
-from vtc.profiles.plan import Plan, ReadingPlan, ReplyPlan, RequestPlan
+from vtc.profiles.plan import Plan, ReadingPlan, ReplyPlan, RequestPlan, Thinking
 from vtc.profiles.schema import (
     ClientProfile,
     Exchanged,
@@ -114,12 +115,22 @@ class Planner:
         echo = model.echo if settings.echo == "auto" else settings.echo
         if protocol.client_text and echo == "text":
             echo = "steer"  # such a client would carry out what it finds in the text
+        thoughts = thinking(
+            None if model is UNKNOWN_MODEL else model,
+            found.server,
+            facts,
+            memory,
+            asked=request.thinks,
+            text_client=protocol.client_text is not None,
+        )
+        steps = {**_steps(found), **{key: one for key, one in learned.items() if key != PROMPT}}
+        why_grammar = self._constrain(steps, learned, request, protocol, offered, tool_choice, thoughts)
         buffered = found.unstreamed and request.stream and bool(tools)
-        why = [*found.why, reason, *protocol.why]
+        why = [*found.why, reason, *protocol.why, *why_grammar]
         if server_model:
             why.append(f"model {request.model}: the server is asked for {server_model}")
-        if learned:
-            why.append(f"the server refused requests without: {', '.join(learned)}")
+        if taught := [name for name in learned if name not in ("constrain", "strict")]:
+            why.append(f"the server refused requests without: {', '.join(taught)}")
         if withheld:
             why.append(f"not offered to the model: {', '.join(sorted(withheld))}")
         return Plan(
@@ -138,7 +149,7 @@ class Planner:
                 set=found.set,
                 drop=found.drop,
                 unstreamed=buffered,
-                ready={**_steps(found), **{key: one for key, one in learned.items() if key != PROMPT}},
+                ready=steps,
                 as_is=found.server.ready == "as-is",
                 lessons=lessons,
                 thoughts=found.server.thoughts or told_thoughts(facts, memory),
@@ -154,14 +165,7 @@ class Planner:
                 echo=echo,
                 own=own_tokens(model),
                 max_call_bytes=settings.max_call_bytes,
-                thinking=thinking(
-                    None if model is UNKNOWN_MODEL else model,
-                    found.server,
-                    facts,
-                    memory,
-                    asked=request.thinks,
-                    text_client=protocol.client_text is not None,
-                ),
+                thinking=thoughts,
                 markers=model.markers,
                 answer=(model.answer.open, model.answer.close),
             ),
@@ -186,6 +190,29 @@ class Planner:
             server_path=found.server.api_path,
             server_model=server_model,
         )
+
+    def _constrain(
+        self,
+        steps: dict[str, Any],
+        learned: Mapping[str, Any],
+        request: Asked,
+        protocol: ToolProtocol,
+        offered: Sequence[Tool],
+        tool_choice: str,
+        thoughts: Thinking,
+    ) -> list[str]:
+        """Settle the steps that have the server decode by a grammar, and say why."""
+        wish, form = self.settings.constrain, steps.pop("constrain", None)
+        strict = steps.pop("strict", None) and wish == "auto" and not (protocol.write or request.constrained)
+        if strict:
+            steps["strict"] = True
+        if not form:
+            refused = learned.get("constrain") is False or learned.get("strict") is False
+            return ["no grammar: the server refused one before"] * (refused and wish != "off")
+        found, why = constraining(form, wish, request, protocol, offered, tool_choice, thoughts)
+        if found:
+            steps["constrain"] = found
+        return [why] if why else []
 
     def serves(self, facts: Facts, api: str) -> bool:
         """True if the server of a request speaks an API itself, as far as is known."""

@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+type Form = Literal["structural_tag", "gbnf", "gbnf_string", "gbnf_format", "json_schema"]
+"""How a request tells the grammar of its reply."""
 type Tokens = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -68,6 +70,17 @@ class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     model's maximum context length is 64001 tokens`. A prompt that fills it is told as cut."""
     max_tokens: Tokens | Literal[False] | None = None
     """The longest reply that may be asked for: `the valid range of max_tokens is [1, 8192]`."""
+
+    strict: bool | None = None
+    """Declare tools as strict, with closed objects, so that the server decodes their calls by a grammar of its own
+    (vLLM, SGLang): with `vtc_constrain=auto`, where it takes the API's `tools`. Tools without parameters stay as they
+    are: grammars of nothing loop."""
+    constrain: Form | Literal[False] | None = None
+    """How the server is told to decode by a grammar, where the tools stand in the prompt (`vtc_constrain`).
+    `structural_tag`: a `response_format` of vLLM, SGLang and TensorRT-LLM. `gbnf`: the field `grammar` of llama.cpp;
+    `gbnf_string`: `grammar_string` of TabbyAPI; `gbnf_format`: a `response_format` of Fireworks. `json_schema`: for
+    servers that take nothing else (Ollama, LM Studio), where a call is demanded and is one JSON object. False: it is
+    not."""
 
     def steps(self) -> Mapping[str, Any]:
         """List the steps that are said, by name."""

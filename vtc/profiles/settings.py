@@ -28,6 +28,8 @@ class Settings:
     lenient: Literal["auto", "on", "off"] = "auto"
     unknown_tools: Literal["auto", "allow", "text", "drop"] = "auto"
     echo: Literal["auto", "text", "steer", "call"] = "auto"
+    constrain: Literal["off", "required", "auto"] = "required"
+    """When servers are told to decode by a grammar: never, where a call is demanded, or also in free text."""
     client_patterns: tuple[str, ...] = CLIENT_PATTERNS
     max_call_bytes: int = 1 << 20
 

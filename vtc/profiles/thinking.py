@@ -43,7 +43,7 @@ def thinking(
     prefilled = own is not None and (own.prefilled is True or (own.prefilled == "asked" and bool(asked)))
     never = model is not None and own is None
     if asked is False or never or not tags or (server.parts_reasoning and not prefilled):
-        return Thinking(tags, to)
+        return Thinking(tags, to, never=never or asked is False)
     learned = memory.learned(*facts.whose, facts.model, str(asked)) if memory is not None else Learned()
     begins_inside = learned.begins_inside
     if begins_inside is None:

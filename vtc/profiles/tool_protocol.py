@@ -35,6 +35,7 @@ class Asked(Protocol):
     stream: bool
     thinks: bool | None
     wants_json: bool
+    constrained: bool
     unliftable: str
 
 

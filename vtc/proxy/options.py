@@ -103,6 +103,15 @@ def add(loader: Loader) -> None:
         choices=("auto", "text", "steer", "call"),
     )
     loader.add_option(
+        "vtc_constrain",
+        str,
+        "required",
+        "Whether a server that can is made to decode by a grammar of calls. required: where a call is demanded and the "
+        "tools stand in the prompt. auto: there also for calls in free text; and for tools that the API declares "
+        "(strict). off: never.",
+        choices=("off", "required", "auto"),
+    )
+    loader.add_option(
         "vtc_keep_bodies",
         str,
         "auto",
@@ -185,6 +194,7 @@ def planner() -> Planner:
         lenient=options.vtc_lenient,
         unknown_tools=options.vtc_unknown_tools,
         echo=options.vtc_echo,
+        constrain=options.vtc_constrain,
         client_patterns=tuple(pattern for pattern in options.vtc_client_patterns if pattern),
         max_call_bytes=options.vtc_max_call_bytes,
     )

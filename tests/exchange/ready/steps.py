@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from tests.apis import chat
+from tests.exchanges import PROFILES
 from vtc.apis import APIS, crossing
 from vtc.apis.crossing import Names
-from vtc.events import Asked, Message, ToolCall
+from vtc.dialects.constrain.constraint import Demand
+from vtc.events import Asked, Message, Tool, ToolCall
 from vtc.exchange.ready import BRIDGED, Given, made_ready
+from vtc.profiles.constraining import Constraining
 
 BY_NAME = {api.name: api for api in APIS}
 ALL: dict[str, Any] = {
@@ -20,6 +23,8 @@ ALL: dict[str, Any] = {
     "thinking": "unsaid",
     "context": 65536,
     "max_tokens": 8192,
+    "strict": True,
+    "constrain": Constraining("gbnf", PROFILES.dialects["hermes"], (Tool("now"),), Demand(demanded=True)),
 }
 """Every step, with a value."""
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.exchange.ready.steps import after, result, said
-from vtc.events import Message, ToolCall
-from vtc.exchange.ready import BRIDGED
+from tests.exchange.ready.steps import after, given, result, said
+from vtc.events import Asked, Message, Tool, ToolCall
+from vtc.exchange.ready import BRIDGED, made_ready
 from vtc.exchange.ready.results import NO_RESULT
 
 CALL, OTHER = ToolCall("read", "{}", "c1"), ToolCall("list", "{}", "c2")
@@ -56,3 +56,14 @@ def test_a_conversation_is_put_in_order(came: list[Message], went: list[tuple[st
 def test_where_a_system_message_goes_is_what_the_server_wants(system: Any, roles: list[tuple[str, str]]) -> None:
     came = [said("system", "a"), said("user", "x"), said("system", "note"), said("assistant", "y")]
     assert [(one.role, one.text) for one in after(*came, **{**BRIDGED, "system": system})] == roles
+
+
+def test_a_demand_is_said_apart_from_results() -> None:
+    asked = Asked(
+        model="m",
+        messages=(said("user", "x"), said("assistant", "", CALL), result("1")),
+        tools=(Tool("read"),),
+        choice="required",
+    )
+    found, _ = made_ready(asked, {"choice": True, "after_results": True}, given())
+    assert [one.role for one in found.messages] == ["user", "assistant", "tool", "assistant", "user"]

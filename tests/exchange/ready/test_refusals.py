@@ -123,3 +123,32 @@ def test_other_errors_teach_nothing(words: str) -> None:
 @pytest.mark.parametrize("status", [401, 404, 429, 503])
 def test_no_step_helps_against_errors_that_are_not_about_the_request(status: int) -> None:
     assert lesson(status, "This model does not support image inputs", {}) is None
+
+
+GRAMMAR = {"constrain": object()}
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "known", "step"),
+    [
+        (400, "Failed to compile structural_tag grammar", GRAMMAR, "constrain"),
+        (400, "Failed to initialize samplers: failed to parse grammar", GRAMMAR, "constrain"),
+        (422, "Extra inputs are not permitted", GRAMMAR, "constrain"),
+        (501, "", GRAMMAR, "constrain"),
+        (400, "tools.0.function.strict: Extra inputs are not permitted", {"strict": True}, "strict"),
+        (500, "This server does not support grammar-constrained decoding", GRAMMAR, "constrain"),
+        (500, "out of memory", GRAMMAR, None),
+        (429, "grammar", GRAMMAR, None),
+        (400, "", {"constrain": False}, None),
+    ],
+)
+def test_a_grammar_is_what_a_server_may_refuse_in_any_words(
+    status: int, words: str, known: dict[str, object], step: str | None
+) -> None:
+    found = lesson(status, words, known)
+    assert (found and (found.step, found.value)) == (step and (step, False))
+
+
+def test_what_a_server_says_of_something_else_counts_first() -> None:
+    found = lesson(400, "System message must be at the beginning.", GRAMMAR)
+    assert found == Lesson("system", "folded")

@@ -2,7 +2,7 @@
 
 from vtc.apis.base import Api
 from vtc.apis.ollama_chat.reply import Decoder, Encoder, answer, folded, unfolded
-from vtc.apis.ollama_chat.request import LIMITS, NAME, Request, ask, error
+from vtc.apis.ollama_chat.request import LIMITS, NAME, Request, ask, constrain, error
 
 API = Api(
     NAME,
@@ -17,6 +17,7 @@ API = Api(
     ask,
     error,
     LIMITS,
+    constrain,
     in_pieces=False,
     demands=False,
 )

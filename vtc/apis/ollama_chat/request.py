@@ -92,6 +92,11 @@ def ask(asked: Asked) -> Json:
     return fields
 
 
+def constrain(form: str, value: Any) -> Json:
+    """Tell the JSON Schema of a reply, which is the one grammar that this API knows."""
+    return {"format": value} if form == "json_schema" else {}
+
+
 def _written(message: Message) -> Json:
     parts = parts_of(message)
     shown = [one.data for one in parts if isinstance(one, Media) and one.kind == "image" and one.data]

@@ -21,4 +21,5 @@ API = Api(
     asking.ask,
     asking.error,
     asking.LIMITS,
+    asking.constrain,
 )

@@ -53,6 +53,22 @@ def ask(asked: Asked) -> Json:
     return fields
 
 
+def constrain(form: str, value: Any) -> Json:
+    """Tell the grammar of a reply, in the field that the server has for it."""
+    match form:
+        case "structural_tag":
+            return {"response_format": {"type": "structural_tag", "format": value}}
+        case "gbnf":
+            return {"grammar": value}
+        case "gbnf_string":
+            return {"grammar_string": value}
+        case "gbnf_format":
+            return {"response_format": {"type": "grammar", "grammar": value}}
+    return {
+        "response_format": {"type": "json_schema", "json_schema": {"name": "call", "schema": value, "strict": True}}
+    }
+
+
 def chosen(choice: str) -> Any:
     """Write the choice of a tool."""
     return choice if choice in ("none", "required") else {"type": "function", "function": {"name": choice}}

@@ -80,7 +80,7 @@ class Request(request.Request):
         if tool is None:
             return None
         function = entry.get("function")
-        said = {"name": tool.name, "parameters": tool.parameters}
+        said = {"name": tool.name, "parameters": tool.parameters, **({"strict": True} if tool.strict else {})}
         return {**entry, "function": {**function, **said}} if isinstance(function, dict) else {**entry, **said}
 
     # What only some servers take

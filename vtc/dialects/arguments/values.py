@@ -45,39 +45,39 @@ _KINDS = {
 def properties(schema: Any) -> dict[str, Schema]:
     """The declared parameters of a tool and their schemas, with `$ref` and `allOf` resolved."""
     is_plain = isinstance(schema, Mapping) and not _NOT_PLAIN & schema.keys()
-    found = (schema if is_plain else _resolved(schema, schema)).get("properties")
+    found = (schema if is_plain else resolved_of(schema, schema)).get("properties")
     if not isinstance(found, Mapping):
         return {}
     return {
-        key: _resolved(entry, schema) if entry is True or _NOT_PLAIN & entry.keys() else entry
+        key: resolved_of(entry, schema) if entry is True or _NOT_PLAIN & entry.keys() else entry
         for key, entry in found.items()
         if entry is True or isinstance(entry, Mapping)
     }
 
 
 def required(schema: Schema) -> tuple[str, ...]:
-    return tuple(_listed(_resolved(schema, schema).get("required")))
+    return tuple(_listed(resolved_of(schema, schema).get("required")))
 
 
 def is_text(schema: Schema, root: Schema) -> bool:
     """Whether any text is a value, as it stands, and nothing else is."""
-    schema = _resolved(schema, root)
-    kinds = {kind for kind, _ in _types(schema, root)}
+    schema = resolved_of(schema, root)
+    kinds = {kind for kind, _ in types_of(schema, root)}
     return kinds == {"string"} and not schema.keys() & {"enum", "const"}
 
 
 def takes_text(schema: Schema, root: Schema) -> bool:
     """True if some text is a value of this schema."""
-    schema = _resolved(schema, root)
+    schema = resolved_of(schema, root)
     options = [*_listed(schema.get("enum")), schema.get("const")]
-    kinds = [kind for kind, _ in _types(schema, root)]
+    kinds = [kind for kind, _ in types_of(schema, root)]
     return "string" in kinds or any(isinstance(option, str) for option in options) or not (kinds or options[:-1])
 
 
 def takes_all(schema: Schema, root: Schema) -> bool:
     """True if any value is one of this schema, as it says nothing of the type."""
-    schema = _resolved(schema, root)
-    return not (_types(schema, root) or schema.keys() & {"enum", "const"})
+    schema = resolved_of(schema, root)
+    return not (types_of(schema, root) or schema.keys() & {"enum", "const"})
 
 
 def read(text: str, schema: Schema, root: Schema, depth: int = 0, mark: str = "") -> tuple[Any, bool]:
@@ -85,12 +85,12 @@ def read(text: str, schema: Schema, root: Schema, depth: int = 0, mark: str = ""
 
     `mark` is what stands before each child tag of a list or an object, in a dialect that writes them so.
     """
-    schema = _resolved(schema, root)
+    schema = resolved_of(schema, root)
     options = _listed(schema.get("enum")) or ([schema["const"]] if "const" in schema else [])
     for option in options:
         if not isinstance(option, str) and text.strip() in (_dumped(option), str(option)):
             return option, True
-    types = _types(schema, root)
+    types = types_of(schema, root)
     if not types and not options:
         return _untyped(text, root, depth, mark), True
     strings = [one for one in types if one[0] == "string"]
@@ -142,19 +142,19 @@ class _Left:
         return self._parts >= 0
 
 
-def _resolved(schema: Any, root: Schema, depth: int = 0, left: _Left | None = None) -> Schema:
+def resolved_of(schema: Any, root: Schema, depth: int = 0, left: _Left | None = None) -> Schema:
     left = left or _Left()
     if not isinstance(schema, Mapping) or depth > 16 or not left.take():
         return {}
     reference = schema.get("$ref")
     if isinstance(reference, str) and reference.startswith("#"):
         rest = {key: entry for key, entry in schema.items() if key != "$ref"}
-        return {**_resolved(referred(root, reference), root, depth + 1, left), **rest}
+        return {**resolved_of(referred(root, reference), root, depth + 1, left), **rest}
     every = schema.get("allOf")
     if isinstance(every, list):
         merged: dict[str, Any] = {}
         for part in (*every, {key: entry for key, entry in schema.items() if key != "allOf"}):
-            resolved = _resolved(part, root, depth + 1, left)
+            resolved = resolved_of(part, root, depth + 1, left)
             known = [one["properties"] for one in (merged, resolved) if isinstance(one.get("properties"), Mapping)]
             needed = [*_listed(merged.get("required")), *_listed(resolved.get("required"))]
             merged.update(resolved)
@@ -166,13 +166,13 @@ def _resolved(schema: Any, root: Schema, depth: int = 0, left: _Left | None = No
     return schema
 
 
-def _types(schema: Schema, root: Schema, depth: int = 0, left: _Left | None = None) -> list[tuple[str, Schema]]:
+def types_of(schema: Schema, root: Schema, depth: int = 0, left: _Left | None = None) -> list[tuple[str, Schema]]:
     """The allowed types in the schema's order, strings last (anything is a string)."""
     found: list[tuple[str, Schema]] = []
     left = left or _Left()
     for member in [*_listed(schema.get("anyOf")), *_listed(schema.get("oneOf"))]:
         if depth < 8 and left.take():
-            found += _types(_resolved(member, root), root, depth + 1, left)
+            found += types_of(resolved_of(member, root), root, depth + 1, left)
     kinds = schema.get("type")
     for kind in kinds if isinstance(kinds, list) else [kinds]:
         if isinstance(kind, str) and (known := _KINDS.get(kind.casefold(), kind.casefold())) != "any":

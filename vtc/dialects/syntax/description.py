@@ -115,6 +115,8 @@ class Description(msgspec.Struct, frozen=True, cache_hash=True, forbid_unknown_f
     dialects of a model that is known."""
     json: Envelope = Envelope()
     """The keys of `{json}`."""
+    unconstrained: str = ""
+    """Why no server is given a grammar of it, for people to read; empty if one can be made of the patterns."""
     result: str = "{result}"
     """How a tool's result stands in the conversation; `{name}`, `{id}` and `{result}`."""
     result_role: Literal["user", "tool"] = "user"

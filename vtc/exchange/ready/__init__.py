@@ -15,6 +15,7 @@ from vtc.events import Asked
 from vtc.exchange.ready.alternate import alternate
 from vtc.exchange.ready.billing import billing
 from vtc.exchange.ready.choice import choice
+from vtc.exchange.ready.constrain import constrain, strict
 from vtc.exchange.ready.context import context, max_tokens
 from vtc.exchange.ready.developer import developer
 from vtc.exchange.ready.empty import empty
@@ -36,23 +37,24 @@ STEPS: Mapping[str, Step] = {
     "images": images,
     "system": system,
     "empty": empty,
-    "choice": choice,
     "turns": turns,
     "ids": ids,
     "results": results,
+    "choice": choice,
     "after_results": after_results,
     "alternate": alternate,
     "text": text,
     "thinking": thinking,
     "something": something,
+    "strict": strict,
     "schemas": schemas,
     "names": names,
+    "constrain": constrain,
     "context": context,
     "max_tokens": max_tokens,
 }
-"""By the keys of profiles (`profiles/ready.py`), in their order: what asks for a call is a message like others,
-results are found by ids, what was folded or put in order may have become a neighbour of its own role, and a note is a
-text."""
+"""By the keys of profiles (`profiles/ready.py`), in their order: results are found by ids, what asks for a call is parted
+from them, what was folded or put in order may have become a neighbour of its own role, and a note is a text."""
 BRIDGED: Mapping[str, Any] = {
     **dict.fromkeys(("billing", "empty", "turns", "results", "alternate", "text", "names", "something"), True),
     "system": "folded",

@@ -19,7 +19,8 @@ class Given(NamedTuple):
 
 
 type Step = Callable[[Asked, Any, Given], tuple[Asked, str]]
-"""Takes the value of its key; returns what is asked instead, and one line for people, empty if nothing changed."""
+"""Takes the value of its key; returns what is asked instead, and one line for people: what changed, or why nothing did
+where they would wonder."""
 
 
 def counted(count: int, what: str) -> str:

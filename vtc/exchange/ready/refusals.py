@@ -157,6 +157,15 @@ _ROWS: tuple[tuple[str, Any, re.Pattern[str]], ...] = (
 """The first that fits and is not known yet counts; where it changes nothing, the next."""
 
 
+GRAMMARS = ("constrain", "strict")
+"""The steps that have the server decode by a grammar: any refusal may be due to them."""
+_OF_GRAMMARS = _words(
+    r"structur(?:al|ed)[_ ](?:tag|output)|response_format|grammar|guided|xgrammar|llguidance|json_schema|`?format`?:",
+    r"\bstrict\b|additionalProperties",
+)
+_NOT_UNDERSTOOD = (400, 422, 501)
+
+
 class Lesson(NamedTuple):
     """The step that a refusal teaches, by name and value."""
 
@@ -180,5 +189,10 @@ def lesson(status: int, words: str, known: Mapping[str, Any]) -> Lesson | None:
         return Lesson("max_tokens", False, int(least[1]))
     if (most := _MOST.search(words)) and (found := next(filter(None, most.groups()), None)):
         return Lesson("max_tokens", int(found)) if known.get("max_tokens") != int(found) else None
+    grammar = next((step for step in GRAMMARS if known.get(step)), "")
+    if grammar and _OF_GRAMMARS.search(words):
+        return Lesson(grammar, False)
     rows = ((step, value) for step, value, pattern in _ROWS if pattern.search(words) and known.get(step) != value)
-    return next((Lesson(step, value) for step, value in rows), None)
+    found = next((Lesson(step, value) for step, value in rows), None)
+    # A server that does not know the field says so in any words.
+    return found or (Lesson(grammar, False) if grammar and status in _NOT_UNDERSTOOD else None)

@@ -1,0 +1,231 @@
+"""Over every dialect of which a grammar can be made: what is written is accepted, what is accepted is read, what is
+malformed is refused. llguidance decides (`checker.py`); `test_engines.py` asks xgrammar the same of structural tags.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from typing import Any
+
+import jsonschema
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from tests.dialects.constrain import material
+from tests.dialects.constrain.checker import Checker
+from tests.dialects.constrain.material import (
+    EXPRESSIBLE,
+    SEARCHED,
+    THOROUGH,
+    TOOLS,
+    call,
+    calls,
+    free,
+    required,
+    text_of,
+)
+from tests.dialects.material import DIALECTS, content, read
+from vtc.dialects.constrain.calls import Demand
+from vtc.dialects.constrain.constraint import written
+from vtc.dialects.constrain.tree import Inexpressible
+from vtc.dialects.syntax.description import Description
+from vtc.dialects.writing.calls import write_calls
+from vtc.events import Call, Tool
+
+EXAMPLES, WALKS, STEPS = (200, 40, 100) if THOROUGH else (8, 2, 60)
+FULL = {"path": "a.py", "content": "if x < 3:\n    y", "mode": "new", "lines": 5, "force": True}
+
+
+@pytest.mark.parametrize("name", SEARCHED)
+@settings(max_examples=EXAMPLES)
+@given(made=st.lists(calls(), min_size=1, max_size=2))
+def test_what_is_written_is_accepted(name: str, made: list[Any]) -> None:
+    text = text_of(name, *made)
+    assume(is_tagged(DIALECTS[name], text))
+    assert accepts(required(name), text)
+
+
+@pytest.mark.parametrize("name", SEARCHED)
+def test_what_is_accepted_is_read(name: str) -> None:
+    """As one call or more, without a repair; nothing of it is text, and every value is whole."""
+    source, done = random.Random(name), 0
+    for _ in range(WALKS * 12):
+        text = required(name).sample(source, STEPS)
+        if text is None:
+            continue
+        done += 1
+        events = read([text], [DIALECTS[name]], TOOLS)
+        found = [one for one in events if isinstance(one, Call)]
+        assert found
+        assert not [one.repairs for one in found if one.repairs], text
+        assert not content(events).strip(), text
+        for one in found:
+            jsonschema.validate(json.loads(one.call.arguments), TOOLS[one.call.name].parameters)
+        again = write_calls([one.call for one in found], DIALECTS[name], TOOLS)
+        # An escape is written as the character that it means.
+        if "{params}" in DIALECTS[name].calls[0] and is_tagged(DIALECTS[name], again) and "\\" not in text + again:
+            assert flat(again) == flat(text)
+        if done == WALKS:
+            break
+    assert done
+
+
+def flat(text: str) -> str:
+    """A text without what may be written in several ways: white space, and the ways of one JSON value."""
+    return re.sub(r"[\s\d\"',.eE+-]|\\.|true|false|True|False|null|None", "", text)
+
+
+def is_tagged(dialect: Description, text: str) -> bool:
+    """False where the values would not survive between tags, and are written as JSON, which no model is asked for."""
+    return "{params}" not in dialect.calls[0] or not re.search(r'(?m)^\s*\{.*\}$|\{"(?:path|content|mode|lines)', text)
+
+
+def accepts(grammar: Checker, text: str) -> bool:
+    if grammar.accepts(text):
+        return True
+    at = grammar.taken(text)
+    print(repr(text.encode()[:at]), "|", repr(text.encode()[at:]))  # noqa: T201
+    return False
+
+
+@pytest.mark.parametrize("name", EXPRESSIBLE)
+def test_what_is_malformed_is_refused(name: str) -> None:
+    grammar, good = required(name), text_of(name, call("write_file", FULL))
+    assert grammar.complete(good) == [len(good.encode())]
+    assert not grammar.accepts(f"I look.\n{good}")
+    assert not grammar.accepts(good.replace("write_file", "write_fil"))
+    wrong: list[dict[str, Any]] = [
+        {**FULL, "mode": "other"},
+        {**FULL, "lines": "five"},
+        {**FULL, "colour": "red"},
+        {"path": "a.py"},
+        {},
+    ]
+    for arguments in wrong:
+        bad = text_of(name, call("write_file", arguments))
+        assert not grammar.accepts(bad), bad
+
+
+MALFORMED = {
+    "hermes": [
+        '<tool_call>\n{"name": "now", "arguments": {}\n</tool_call>',
+        '<tool_call>\n{"name": "now", "arguments": {}}}\n</tool_call>',
+        "<tool_call>\n{'name': 'now', 'arguments': {}}\n</tool_call>",
+        '<tool_call>\n{{"name": "now", "arguments": {}}}\n</tool_call>',
+        '```json\n{"name": "now", "arguments": {}}\n```',
+        '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>\nDone.',
+        '<tool_call>\n{"name": "now",' + " " * 40 + '"arguments": {}}\n</tool_call>',
+    ],
+    "qwen3-coder": [
+        '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>',
+        "<tool_call>\n<function=write_file>\n<parameter=path>\na\n<parameter=content>\nb\n</parameter>\n</function>\n"
+        "</tool_call>",
+        "<tool_call>\n<function=now>\n</function>",
+        "<tool_call>\n<function=write_file>\n<parameter=path>\na\n</parameter>\n<parameter=path>\na\n</parameter>\n"
+        "<parameter=content>\nb\n</parameter>\n</function>\n</tool_call>",
+    ],
+}
+
+
+@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in MALFORMED.items() for text in texts])
+def test_no_known_slip_can_be_written(name: str, text: str) -> None:
+    assert not required(name).accepts(text)
+
+
+@pytest.mark.parametrize("name", SEARCHED)
+def test_calls_may_stand_in_free_text(name: str) -> None:
+    try:
+        grammar = free(name)
+    except Inexpressible as error:
+        assert "whole reply" in str(error)  # noqa: PT017
+        return
+    good = text_of(name, call("write_file", FULL))
+    for text in ("No call: 3 < 5.", f"I look.\n{good}", f"{good}\nDone."):
+        assert accepts(grammar, text)
+    assert not grammar.accepts(f"I look.\n{good[: len(good) - 4]}")
+    assert (
+        not grammar.accepts(f"I look.\n{good.replace('write_file', 'write_fil')}") or DIALECTS[name].names == "declared"
+    )
+
+
+def test_thoughts_may_come_first() -> None:
+    demand = Demand(demanded=True, thoughts=(("<think>", "</think>"),), begun=("</think>",))
+    tools, good = [*TOOLS.values()], text_of("hermes", call("now", {}))
+    grammar = Checker(written("gbnf", DIALECTS["hermes"], tools, demand))
+    for before in ("", "<think>\nA <tool_call> it is.\n</think>\n\n", "So be it.</think>\n"):
+        assert accepts(grammar, before + good)
+    assert not grammar.accepts("<think>so")
+    assert not Checker(written("gbnf", DIALECTS["hermes"], tools, Demand(demanded=True))).accepts(
+        f"<think></think>{good}"
+    )
+
+
+def test_parallel_calls_only_where_they_are_allowed() -> None:
+    two = text_of("hermes", call("now", {}), call("now", {}))
+    one = Checker(written("gbnf", DIALECTS["hermes"], [*TOOLS.values()], Demand(demanded=True, several=False)))
+    assert required("hermes").accepts(two)
+    assert not one.accepts(two)
+
+
+def test_an_unknown_schema_loosens_the_value() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"a": {"not": {"type": "null"}}, "b": {"$ref": "#/$defs/b"}, "c": {"type": "odd"}, "d": True},
+        "$defs": {"b": {"type": "integer", "minimum": 3}},
+    }
+    grammar = Checker(written("gbnf", DIALECTS["hermes"], [Tool("f", "", schema)], Demand(demanded=True)))
+    text = '<tool_call>\n{"name": "f", "arguments": {"a": [1], "b": 1, "c": {"x": null}, "d": "y"}}\n</tool_call>'
+    assert accepts(grammar, text)
+    assert not grammar.accepts(text.replace('"b": 1', '"b": "1"'))
+
+
+@pytest.mark.parametrize("name", material.FAMILIES)
+@pytest.mark.parametrize("schema", [{}, {"type": "object"}, {"type": "object", "additionalProperties": True}])
+def test_a_tool_that_says_nothing_of_its_parameters_takes_any(name: str, schema: dict[str, Any]) -> None:
+    tools = {"now": Tool("now", "", schema)}
+    grammar = Checker(written("gbnf", DIALECTS[name], [*tools.values()], Demand(demanded=True)))
+    assert accepts(grammar, write_calls([call("now", {})], DIALECTS[name], tools).lstrip())
+    some = write_calls([call("now", {"zone": "UTC"})], DIALECTS[name], tools).lstrip()
+    assert accepts(grammar, some) or name == "tag"  # whose closer would have to be known
+
+
+def test_a_schema_that_refers_to_itself_ends() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"node": {"$ref": "#/$defs/node"}},
+        "$defs": {"node": {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}},
+    }
+    assert written("gbnf", DIALECTS["hermes"], [Tool("f", "", schema)], Demand(demanded=True))
+
+
+def test_many_tools_have_less_freedom_and_then_none() -> None:
+    def of(count: int) -> str:
+        schemas = ({"properties": {f"p{i}_{j}": material.TEXT for j in range(12)}} for i in range(count))
+        tools = [Tool(f"tool_{i}", "", one) for i, one in enumerate(schemas)]
+        return str(written("gbnf", DIALECTS["hermes"], tools, Demand(demanded=True)))
+
+    assert len(of(60)) < 60 * len(of(1))
+    with pytest.raises(Inexpressible, match="longer than"):
+        of(400)
+
+
+def test_the_same_tools_give_the_same_text() -> None:
+    texts = {written("gbnf", DIALECTS["tag"], [*TOOLS.values()], Demand(demanded=False)) for _ in range(3)}
+    assert len(texts) == 1
+
+
+@pytest.mark.parametrize("name", [name for name in DIALECTS if name not in EXPRESSIBLE])
+@pytest.mark.parametrize("kind", ["gbnf", "structural_tag", "json_schema"])
+def test_other_dialects_say_why_not(name: str, kind: Any) -> None:
+    with pytest.raises(Inexpressible, match=re.escape(DIALECTS[name].unconstrained)):
+        written(kind, DIALECTS[name], [*TOOLS.values()], Demand(demanded=True))
+
+
+def test_a_literal_of_python_mixes_no_json_into_it() -> None:
+    arguments = {**FULL, "about": {"who": "it's", "sure": True}}
+    grammar, good = required("minicpm"), text_of("minicpm", call("write_file", arguments))
+    assert accepts(grammar, good)
+    assert not grammar.accepts(good.replace("'sure': True", "'sure': true"))

@@ -1,0 +1,58 @@
+"""Values of text between tags: they end where our reader ends them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.dialects.constrain.material import call, required, text_of
+from tests.dialects.material import DIALECTS, calls, read
+from vtc.dialects.constrain.text import holds
+from vtc.dialects.constrain.tree import Text
+from vtc.dialects.syntax.parts import Lit, OneOf, Space
+from vtc.events import Tool
+
+STOP = Text(((Lit("</a"), Space(), Lit(">"), Space(), OneOf(("<b", "<c"))),), ((Lit("</a>"), Space()),))
+
+
+@pytest.mark.parametrize("value", ["", "x", "</a", "</a> x", "</a><d", "<</a>x", "</a></a>.", "</a>\\t<b"])
+def test_a_value_may_hold_what_does_not_end_it(value: str) -> None:
+    assert holds(STOP, value)
+
+
+@pytest.mark.parametrize("value", ["</a><b", "x</a >\n <c>", "</a></a> <b", "</a>\\n<b", "x</a>", "x</a> \n"])
+def test_it_may_hold_nothing_that_ends_it(value: str) -> None:
+    assert not holds(STOP, value)
+
+
+CONTENTS = [
+    "</parameter>",
+    "a </parameter> b",
+    "<html>\n</html>",
+    "</function>",
+    "if a < b:\n    return '</parameter>'\n",
+    '<param name="x">',
+]
+
+
+@pytest.mark.parametrize("content", [f"x\n{one}\ny" for one in CONTENTS])
+def test_a_closer_within_a_file_does_not_cut_it(content: str) -> None:
+    text = text_of("qwen3-coder", call("write_file", {"path": "a", "content": content}))
+    assert (
+        calls(read([text], [DIALECTS["qwen3-coder"]], {"write_file": Tool("write_file")}))[0][1]["content"] == content
+    )
+    if "</function>" not in content:  # which closes a call, and is left to those that quote none
+        assert required("qwen3-coder").accepts(text)
+
+
+@pytest.mark.parametrize("quoted", ["</parameter>\n</function>", "</parameter> <parameter=path>", "<parameter=x>"])
+def test_what_would_end_a_value_for_the_reader_cannot_be_written(quoted: str) -> None:
+    text = text_of("qwen3-coder", call("write_file", {"path": "a", "content": "b"})).replace("b\n", f"b{quoted}b\n")
+    assert quoted in text
+    assert not required("qwen3-coder").accepts(text)
+
+
+def test_the_tag_before_a_value_cannot_begin_it() -> None:
+    """Models write it twice, so the reader takes the second for none of the value."""
+    text = text_of("glm-4.7", call("write_file", {"path": "a", "content": "b"}))
+    assert required("glm-4.7").accepts(text)
+    assert not required("glm-4.7").accepts(text.replace("<arg_value>b", "<arg_value><arg_value>b"))

@@ -1,0 +1,105 @@
+"""Replies that are held to a grammar, through a real mitmproxy: asked once more without where the server refuses it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.apis import chat, pairs
+from tests.apis.pairs import READ
+from tests.e2e.conftest import Start
+from tests.e2e.upstream import JSON, SSE, Reply, Script, Seen
+
+STREAM = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+SCHEMA = {"type": "object", "properties": {"filePath": {"enum": ["a", "b"]}}, "required": ["filePath"]}
+ASKED: dict[str, Any] = {
+    "tools": [{"type": "function", "function": {"name": "read", "parameters": SCHEMA}}],
+    "tool_choice": "required",
+}
+PROMPTED = {"vtc_server": "llama.cpp", "vtc_tools": "prompt", "vtc_dialect": "hermes"}
+MADE = (("read", '{"filePath": "a"}'),)
+CALL = '<tool_call>\n{"name": "read", "arguments": {"filePath": "a"}}\n</tool_call>'
+
+
+def writing(text: str, refused: int = 0, words: str = "Unknown field") -> Script:
+    """A server that writes a text; one that knows no grammar refuses a request with one by a status."""
+
+    def script(seen: Seen) -> Reply:
+        held = {"grammar", "response_format"} & seen.json.keys()
+        held |= {"strict" for tool in seen.json.get("tools", ()) if tool["function"].get("strict")}
+        if refused and held:
+            error = {"error": {"code": refused, "message": words}}
+            return Reply([json.dumps(error).encode()], JSON, refused, framing="length")
+        if seen.json.get("stream"):
+            return Reply([b"".join(chat.streamed(text))], SSE)
+        return Reply([pairs.whole("openai-chat", text)], JSON)
+
+    return script
+
+
+@STREAM
+async def test_the_server_decodes_by_the_grammar_and_the_client_gets_a_call(stream: bool, start: Start) -> None:
+    lab = await start(writing(CALL), **PROMPTED)
+    answer = await lab.post(chat.request(stream=stream, **ASKED))
+    assert pairs.read("openai-chat", answer.body, stream=stream).calls == MADE
+    (seen,) = lab.upstream.seen
+    assert '"<tool_call>\\n{"' in seen.json["grammar"]
+    assert "tools" not in seen.json
+    assert "a grammar of hermes sent (gbnf)" in (await lab.flow()).comment
+
+
+@STREAM
+@pytest.mark.parametrize("status", [400, 422, 501])
+async def test_a_refused_grammar_is_asked_for_once(stream: bool, status: int, start: Start) -> None:
+    lab = await start(writing(CALL, status), **PROMPTED)
+    for expected in (2, 1):
+        before = len(lab.upstream.seen)
+        answer = await lab.post(chat.request(stream=stream, **ASKED))
+        assert answer.status == 200
+        assert pairs.read("openai-chat", answer.body, stream=stream).calls == MADE
+        assert len(lab.upstream.seen) - before == expected
+    first, again, later = (seen.json for seen in lab.upstream.seen)
+    assert {**first, "grammar": None} == {**again, "grammar": None}
+    assert "grammar" not in again
+    assert "grammar" not in later
+    flows = [await lab.flow() for _ in range(3)]
+    assert any("the server refused to decode by a grammar" in flow.comment for flow in flows)
+
+
+async def test_another_error_stays_what_it_is(start: Start) -> None:
+    lab = await start(writing(CALL, 429), **PROMPTED)
+    answer = await lab.post(chat.request(**ASKED))
+    assert (answer.status, len(lab.upstream.seen)) == (429, 1)
+
+
+async def test_a_reply_without_the_call_shows_that_nothing_was_constrained(start: Start) -> None:
+    lab = await start(writing("I would rather not."), **PROMPTED)
+    await lab.post(chat.request(**ASKED))
+    assert "did not decode by it" in json.dumps((await lab.flow()).metadata, default=str)
+
+
+@STREAM
+async def test_strict_tools_are_told_where_they_are_not_kept(stream: bool, start: Start) -> None:
+    def script(seen: Seen) -> Reply:
+        assert seen.json["tools"][0]["function"]["strict"] is True
+        if seen.json.get("stream"):
+            return Reply([pairs.streamed("openai-chat", ["I look."], READ)], SSE)
+        return Reply([pairs.whole("openai-chat", "I look.", READ)], JSON)
+
+    lab = await start(script, vtc_server="vllm", vtc_constrain="auto")
+    answer = await lab.post(chat.request(stream=stream, tools=ASKED["tools"]))
+    assert pairs.read("openai-chat", answer.body, stream=stream) == pairs.said("I look.", READ)
+    told = json.dumps((await lab.flow()).metadata, default=str)
+    assert "did not decode by a grammar" in told
+
+
+async def test_refused_strictness_is_left_out(start: Start) -> None:
+    lab = await start(
+        writing("Hello.", 400, "Extra inputs are not permitted: strict"), vtc_server="vllm", vtc_constrain="auto"
+    )
+    answer = await lab.post(chat.request(tools=ASKED["tools"]))
+    assert (answer.status, len(lab.upstream.seen)) == (200, 2)
+    assert "strict" not in lab.upstream.seen[1].json["tools"][0]["function"]
+    assert "additionalProperties" not in json.dumps(lab.upstream.seen[1].json["tools"])

@@ -1,0 +1,104 @@
+"""The grammar in the request, and strict tools."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.apis import chat
+from tests.exchanges import AGENT, API, planner
+from vtc.exchange import Exchange
+from vtc.exchange.ready.constrain import closed
+
+TEXT = {"type": "string"}
+TOOL = {"name": "read", "parameters": {"type": "object", "properties": {"path": TEXT}, "required": ["path"]}}
+TOOLS = [{"type": "function", "function": TOOL}]
+
+
+def sent(server: str, settings: dict[str, Any] | None = None, **fields: Any) -> tuple[dict[str, Any], list[str]]:
+    body = chat.encoded(chat.request(**{"tools": TOOLS, "tool_choice": "required", **fields}))
+    plans = planner(**{"server": server, "tools": "prompt", "dialect": "hermes", **(settings or {})})
+    exchange = Exchange.open(API, body, AGENT, plans, "seed")
+    return json.loads(exchange.request()), exchange.report.request
+
+
+def test_each_server_is_told_in_its_own_field() -> None:
+    body, told = sent("llama.cpp")
+    assert body["grammar"].startswith("root ::= ")
+    assert "tools" not in body  # llama.cpp refuses both at once
+    assert "a grammar of hermes sent (gbnf)" in told
+    body, _ = sent("vllm")
+    assert body["response_format"]["type"] == "structural_tag"
+    assert body["response_format"]["format"]["type"] == "grammar"
+    body, _ = sent("vllm", {"constrain": "auto"}, tool_choice="auto")
+    assert "<tool_call>" in json.dumps(body["response_format"]["format"])
+    body, _ = sent("lm-studio", {"dialect": "bare-json"})
+    assert body["response_format"]["json_schema"]["schema"]["properties"]["name"] == {"const": "read"}
+
+
+def test_a_server_of_another_api_is_told_as_well() -> None:
+    body, told = sent("ollama", {"dialect": "bare-json", "upstream_api": ("ollama-chat",)})
+    assert body["format"]["required"] == ["name", "arguments"]
+    body, told = sent("llama.cpp", {"upstream_api": ("ollama-chat",)})
+    assert "format" not in body
+    assert "no grammar: ollama-chat has no field for it" in told
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"dialect": "pythonic", "constrain": "auto"}, "no grammar: dialect pythonic: only a whole reply is a call"),
+        ({"server": "ollama", "dialect": "hermes"}, "no grammar: dialect hermes: a call is not a JSON object"),
+    ],
+)
+def test_what_cannot_be_said_is_told_and_the_request_goes_without(settings: dict[str, Any], why: str) -> None:
+    body, told = sent("vllm", settings, tool_choice="auto" if "constrain" in settings else "required")
+    assert "response_format" not in body
+    assert any(line.startswith(why) for line in told)
+
+
+@pytest.mark.parametrize("where", ["user", "tool", "call"])
+def test_a_conversation_about_calls_is_left_alone(where: str) -> None:
+    """A value may have to hold the markup, and with a grammar it could not."""
+    quoted = "Write <parameter=path> into the file."
+    call = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": json.dumps({"path": quoted})}}
+    messages = {
+        "user": [{"role": "user", "content": quoted}],
+        "tool": [{"role": "tool", "tool_call_id": "c1", "content": quoted}],
+        "call": [{"role": "assistant", "content": "", "tool_calls": [call]}],
+    }[where]
+    body, told = sent("llama.cpp", {"dialect": "qwen3-coder"}, messages=messages)
+    assert "grammar" not in body
+    assert "no grammar: the conversation quotes <parameter=, which no value could hold" in told
+    assert "grammar" in sent("llama.cpp", {"dialect": "hermes"}, messages=messages)[0]
+
+
+def test_tools_become_strict_and_closed() -> None:
+    body, told = sent(
+        "vllm",
+        {"tools": "native", "constrain": "auto"},
+        tools=[*TOOLS, {"type": "function", "function": {"name": "now", "parameters": {"type": "object"}}}],
+    )
+    read, now = (one["function"] for one in body["tools"])
+    assert (read["strict"], read["parameters"]["additionalProperties"]) == (True, False)
+    assert "strict" not in now  # grammars of nothing loop
+    assert "1 tool declared as strict" in told
+
+
+@pytest.mark.parametrize(
+    ("schema", "fits"),
+    [
+        ({"type": "object", "properties": {"a": TEXT}}, True),
+        ({"type": "object", "properties": {"a": {"type": "array", "items": {"properties": {"b": TEXT}}}}}, True),
+        ({"type": "object", "properties": {"a": {"type": "object"}}}, False),
+        ({"type": "object", "properties": {"a": TEXT}, "additionalProperties": True}, False),
+        ({"type": "object", "properties": {"a": {"additionalProperties": TEXT, "type": "object"}}}, False),
+        ({"type": "object", "properties": {"a": True}}, False),
+    ],
+)
+def test_only_what_can_be_closed_is_strict(schema: dict[str, Any], fits: bool) -> None:
+    found = closed(schema)
+    assert (found is not None) == fits
+    assert found is None or closed(found) == found

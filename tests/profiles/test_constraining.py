@@ -1,0 +1,106 @@
+"""Whether a server is told a grammar, and of what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.apis import chat
+from tests.exchanges import API, planner
+from vtc.profiles.constraining import Constraining
+from vtc.profiles.matching import Facts
+from vtc.profiles.plan import Plan
+
+TOOL = {"name": "read", "parameters": {"type": "object", "properties": {"path": {"type": "string"}}}}
+REQUIRED: dict[str, Any] = {"tools": [{"type": "function", "function": TOOL}], "tool_choice": "required"}
+
+
+def plan(server: str, model: str = "m", settings: dict[str, Any] | None = None, **fields: Any) -> Plan:
+    body = chat.encoded(chat.request(model=model, **{**REQUIRED, **fields}))
+    plans = planner(**{"server": server, "tools": "prompt", "dialect": "hermes", **(settings or {})})
+    return plans.plan(Facts(model=model, path="/v1/chat/completions"), API.request(body))
+
+
+def told(found: Plan) -> str:
+    return "\n".join(found.why)
+
+
+@pytest.mark.parametrize(
+    ("server", "form"),
+    [("vllm", "structural_tag"), ("sglang", "structural_tag"), ("llama.cpp", "gbnf"), ("ollama", "json_schema")],
+)
+def test_a_demand_is_held_to_a_grammar(server: str, form: str) -> None:
+    found = plan(server, settings={"dialect": "bare-json"}).request.ready["constrain"]
+    assert isinstance(found, Constraining)
+    assert (found.form, found.dialect.name, found.demand.demanded) == (form, "bare-json", True)
+    assert [tool.name for tool in found.tools] == ["read"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "fields", "why"),
+    [
+        ({"constrain": "off"}, {}, ""),
+        ({"tools": "native"}, {}, ""),
+        ({}, {"tool_choice": "auto"}, "no call is demanded"),
+        ({}, {"tool_choice": "none"}, ""),
+        ({}, {"tools": []}, ""),
+        ({}, {"response_format": {"type": "json_object"}}, "the form of its answer itself"),
+        ({"constrain": "auto"}, {"grammar": "root ::= [a]"}, "the form of its answer itself"),
+        ({"server": "hosted"}, {}, ""),
+        ({"dialect": "gemma4"}, {}, "dialect gemma4: arguments are in a writing of Gemma's own"),
+    ],
+)
+def test_where_no_grammar_is_sent(settings: dict[str, Any], fields: dict[str, Any], why: str) -> None:
+    found = plan("vllm", settings=settings, **fields)
+    assert "constrain" not in found.request.ready
+    assert ("no grammar" in told(found)) == bool(why)
+    assert why in told(found)
+
+
+def test_free_text_is_constrained_where_that_is_wished() -> None:
+    found = plan("vllm", settings={"constrain": "auto"}, tool_choice="auto").request.ready["constrain"]
+    assert not found.demand.demanded
+
+
+def test_a_tool_by_name_is_the_only_one() -> None:
+    tools = [{"type": "function", "function": {**TOOL, "name": name}} for name in ("read", "list")]
+    choice = {"type": "function", "function": {"name": "list"}}
+    found = plan("vllm", tools=tools, tool_choice=choice).request.ready["constrain"]
+    assert [tool.name for tool in found.tools] == ["list"]
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+def test_parallel_calls_as_the_client_allows_them(parallel: bool) -> None:
+    found = plan("vllm", parallel_tool_calls=parallel).request.ready["constrain"]
+    assert found.demand.several == parallel
+
+
+def test_thoughts_may_come_first_unless_the_request_turns_them_off() -> None:
+    found = plan("llama.cpp").request.ready["constrain"]
+    assert ("<think>", "</think>") in found.demand.thoughts
+    for model, fields in (("m", {"reasoning_effort": "none"}), ("qwen2.5-7b-instruct", {})):
+        found = plan("llama.cpp", model, **fields).request.ready["constrain"]
+        assert not found.demand.thoughts
+
+
+def test_a_prompt_that_begins_the_thoughts() -> None:
+    """llama.cpp decodes by the grammar from the first token on, others may wait for the end of the thoughts."""
+    model = "deepseek-r1"
+    assert plan("llama.cpp", model).request.ready["constrain"].demand.begun == ("</think>",)
+    found = plan("vllm", model)
+    assert "constrain" not in found.request.ready
+    assert "replies begin with thoughts" in told(found)
+
+
+@pytest.mark.parametrize(
+    ("server", "settings", "strict"),
+    [
+        ("vllm", {"constrain": "auto"}, True),
+        ("vllm", {}, None),
+        ("vllm", {"constrain": "auto", "tools": "prompt"}, None),
+        ("llama.cpp", {"constrain": "auto"}, None),
+    ],
+)
+def test_declared_tools_are_strict_where_that_is_wished(server: str, settings: dict[str, Any], strict: Any) -> None:
+    assert plan(server, settings={"tools": "native", **settings}).request.ready.get("strict") == strict

@@ -1,0 +1,247 @@
+"""A dialect's patterns, filled in with tools, as the tree of a reply.
+
+What is written is the first of each pattern; in free text every way counts in which the reader knows that a call
+begins, as a way that the grammar does not know would leave the call free of it, and nobody would see that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from vtc.dialects.arguments import values
+from vtc.dialects.constrain.params import Params
+from vtc.dialects.constrain.schema import BLANK, Values, is_open
+from vtc.dialects.constrain.tree import (
+    NOTHING,
+    Chars,
+    Inexpressible,
+    Member,
+    Node,
+    Reply,
+    Some,
+    Way,
+    choice,
+    each,
+    maybe,
+    seq,
+)
+from vtc.dialects.syntax import pattern
+from vtc.dialects.syntax.description import Description
+from vtc.dialects.syntax.parts import Lit
+from vtc.dialects.syntax.pattern import Slot
+from vtc.events import Tool
+from vtc.json_text import write
+
+LEAST_TRIGGER = 5
+"""Characters without which text may begin so by accident."""
+_MARKER = re.compile(rf"[^>\]]{{{LEAST_TRIGGER - 1},}}?[>\]]")
+"""Finds the first tag or marker of an opening."""
+ID = Chars("0-9A-Za-z_.:-", 1, 64)
+WORD = Chars("A-Za-z_", 1, 64)
+NUMBER = Chars("0-9", 1, 3)
+
+
+class Demand(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reply must be."""
+
+    demanded: bool
+    """It is calls, and nothing else."""
+    several: bool = True
+    """It may hold more than one."""
+    thoughts: tuple[tuple[str, str], ...] = ()
+    """The tags around reasoning, which may stand before the calls."""
+    begun: tuple[str, ...] = ()
+    """The tags that end a reasoning which the prompt may have begun."""
+
+
+FREEDOM = ((4, 2), (3, 1), (2, 0), (0, 0))
+"""Of how many parameters, and of how many members of objects in them, the order is free: less where there are many."""
+
+
+class _Form(msgspec.Struct, frozen=True):
+    """One way of writing calls: the parts of a pattern for a call, and the section around calls if there is one."""
+
+    call: tuple[str | Slot, ...]
+    before: str = ""
+    after: str = ""
+
+    def spelled(self, word: str, otherwise: str) -> _Form:
+        """The same with a word of its markup written otherwise."""
+        call = tuple(one.replace(word, otherwise) if isinstance(one, str) else one for one in self.call)
+        return _Form(call, self.before.replace(word, otherwise), self.after.replace(word, otherwise))
+
+    @property
+    def is_marked(self) -> bool:
+        """True if text of the dialect's own tells that a call begins."""
+        return bool(self.before.strip() or (isinstance(first := self.call[0], str) and first.strip()))
+
+
+def reply(dialect: Description, tools: Sequence[Tool], asked: Demand, freedom: tuple[int, int] = FREEDOM[0]) -> Reply:
+    """Make the tree of a reply. Raises `Inexpressible`, which says why there is none."""
+    if dialect.unconstrained:
+        raise Inexpressible(f"dialect {dialect.name}: {dialect.unconstrained}")
+    if not tools:
+        raise Inexpressible("no tools are offered")
+    made = _Calls(dialect, tools, asked.several, freedom)
+    first = next(_forms(dialect))
+    ways: list[Way] = []
+    if not asked.demanded:
+        if dialect.section_anchor == "message" or not first.is_marked:
+            raise Inexpressible(
+                f"dialect {dialect.name}: only a whole reply is a call, so there is no free text beside"
+            )
+        ways = [*_ways(dialect, made)]
+    return Reply(made.calls(first), tuple(ways), asked.thoughts, asked.begun, asked.several)
+
+
+def quoting(dialect: Description) -> str:
+    """The text with which a parameter begins, which no value between tags can hold; empty if any value can be written.
+
+    Where the key makes the tag, only its own is not to be written.
+    """
+    if pattern.body(dialect.calls[0]) != "params":
+        return ""
+    opening = dialect.params[0].partition("{")[0]
+    return opening if len(opening) >= LEAST_TRIGGER else ""
+
+
+def _ways(dialect: Description, made: _Calls) -> Iterator[Way]:
+    """List the ways in which a call may begin in free text: of those that begin alike the first."""
+    found: dict[str, tuple[_Form, Tool | None]] = {}
+    for form in _forms(dialect):
+        if opening := _opening(form):
+            found.setdefault(opening, (form, None))
+        elif dialect.names == "declared":  # its tag is the tool's name
+            for tool in made.tools:
+                found.setdefault(_opening(form, tool.name), (form, tool))
+    shortest = [
+        one for one in found if one and not any(one != other and one.startswith(other) for other in found if other)
+    ]
+    if not shortest:
+        raise Inexpressible(f"dialect {dialect.name}: nothing tells the beginning of a call from other text")
+    for trigger in shortest:
+        form, of = next(one for opening, one in found.items() if opening.startswith(trigger))
+        yield Way(trigger, made.calls(form, of))
+
+
+def _forms(dialect: Description) -> Iterator[_Form]:
+    """List all forms that are read, the written one first: in other spellings, without markers that may be missing."""
+    in_section = dialect.section_required or dialect.section_anchor == "anywhere"
+    sections = [*dialect.sections, *([] if dialect.section_required else [""])]
+    written = dialect.sections[0] if dialect.sections and in_section else ""
+    for section in dict.fromkeys((written, *sections)):
+        before, after = ("", "")
+        if section:
+            around = pattern.split(pattern.parse(section, "section"), ("calls",))
+            before, after = ("".join(part for part in parts if isinstance(part, str)) for parts in around)
+        for call in dialect.calls:
+            form = _Form(tuple(pattern.parse(call, "call")), before.lstrip(), after)
+            yield form
+            yield from (form.spelled(words[0], word) for words in dialect.spellings for word in words[1:])
+            if any(call.startswith(marker) for marker in dialect.optional):
+                for marker in dialect.optional:
+                    form = form.spelled(marker, "")
+                yield _Form((str(form.call[0]).lstrip(), *form.call[1:]), form.before, form.after)
+
+
+def _opening(form: _Form, name: str = "") -> str:
+    """The text by which a form is known in other text: its first, up to the end of a tag or of the line, or a quote.
+
+    Empty if that may be prose. With the `name` of a tool, that may be part of it.
+    """
+    text = form.before
+    for part in () if text else form.call:
+        if isinstance(part, Slot) and not (name and part.name == "name"):
+            break
+        text += part if isinstance(part, str) else name
+    text = text.lstrip()
+    line = text.partition("\n")[0].partition('"')[0]
+    opening = found[0] if (found := _MARKER.match(line)) else line
+    is_prose = not form.before and (opening[:1].isalnum() or opening[:1] in "-`")
+    is_open = opening[:1] == "<" and opening[-1:].isspace()  # <function foo at 0x7f>
+    least = 3 if name else LEAST_TRIGGER
+    return "" if is_prose or is_open or len(opening) < least else opening.rstrip()
+
+
+class _Calls:
+    """Makes the calls of some tools in one dialect."""
+
+    def __init__(self, dialect: Description, tools: Sequence[Tool], several: bool, freedom: tuple[int, int]) -> None:
+        self.tools = tools
+        self._dialect = dialect
+        self._several = several
+        self._free, self._free_inside = freedom
+        self._params = Params(dialect, *freedom)
+        self._bodies: dict[tuple[str, str], Node] = {}
+
+    def calls(self, form: _Form, tool: Tool | None = None) -> Node:
+        """Make calls of all tools, or of one, with the section around them."""
+        call = choice(*(self._call(form, one) for one in ([tool] if tool else self.tools)))
+        between = Lit(self._dialect.separator) if self._dialect.separator else NOTHING
+        calls = Some(call, between, 1, None if self._several else 1)
+        return seq(Lit(form.before), calls, Lit(form.after)) if form.before or form.after else calls
+
+    def _call(self, form: _Form, tool: Tool) -> Node:
+        parts = [*form.call]
+        if isinstance(first := parts[0], str) and not form.before:
+            parts[0] = first.lstrip()
+        if isinstance(last := parts[-1], str):
+            parts[-1] = last.rstrip("\n")
+        return seq(*(Lit(part) if isinstance(part, str) else self._slot(part.name, tool) for part in parts))
+
+    def _slot(self, slot: str, tool: Tool) -> Node:
+        match slot:
+            case "name":
+                return Lit(tool.name)
+            case "id":
+                return ID
+            case "index" | "number":
+                return NUMBER
+        # The same for each way in which a call may begin.
+        if (slot, tool.name) not in self._bodies:
+            self._bodies[slot, tool.name] = self._body(slot, tool)
+        return self._bodies[slot, tool.name]
+
+    def _body(self, slot: str, tool: Tool) -> Node:
+        match slot:
+            case "json":
+                return self._envelope(tool)
+            case "args":
+                return self._values(tool).arguments(self._free)
+            case "kwargs":
+                return self._keywords(tool)
+        return self._params.of(tool)
+
+    def _values(self, tool: Tool) -> Values:
+        return Values(tool.parameters, "json", self._free_inside)
+
+    def _envelope(self, tool: Tool) -> Node:
+        """The object of a whole call, its keys in the order in which they are written."""
+        keys = self._dialect.json
+        said = {
+            "name": seq(Lit(f'"{keys.name[0]}":'), BLANK, Lit(write(tool.name))),
+            "arguments": seq(Lit(f'"{keys.arguments[0]}":'), BLANK, self._values(tool).arguments(self._free)),
+        }
+        comma = seq(Lit(","), BLANK)
+        members: list[Node] = []
+        for one in keys.order:
+            if one != "id":
+                members.append(seq(comma, said[one]) if members else said[one])
+            elif keys.id:
+                id_ = seq(Lit(f'"{keys.id}":'), BLANK, Lit('"'), ID, Lit('"'))
+                members.append(maybe(seq(comma, id_)) if members else seq(id_, comma))
+        if keys.order[0] == "id" and keys.id:
+            members = [maybe(members[0]), said[keys.order[1]], *members[2:]]
+        return seq(Lit("{"), BLANK, *members, BLANK, Lit("}"))
+
+    def _keywords(self, tool: Tool) -> Node:
+        made = Values(tool.parameters, "python", self._free_inside)
+        needed = values.required(tool.parameters)
+        declared = values.properties(tool.parameters)
+        if not declared and is_open(tool.parameters):
+            return Some(seq(WORD, Lit("="), made.of({})), seq(Lit(","), maybe(Lit(" "))), 0)
+        members = tuple(Member(seq(Lit(f"{key}="), made.of(entry)), key in needed) for key, entry in declared.items())
+        return each(members, seq(Lit(","), maybe(Lit(" "))), self._free)

@@ -1,0 +1,217 @@
+"""The tree as GBNF: llama.cpp's grammars, which Fireworks, TabbyAPI and structural tags take, too.
+
+Rules are named by their order, so that the same tools give the same text, and caches of servers hold. What stands there
+twice is one rule.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from vtc.dialects.constrain.members import Members, Named
+from vtc.dialects.constrain.text import states
+from vtc.dialects.constrain.tree import (
+    NOTHING,
+    Chars,
+    Choice,
+    Each,
+    Inexpressible,
+    Leaf,
+    Member,
+    Node,
+    Reply,
+    Seq,
+    Some,
+    Text,
+    choice,
+    seq,
+)
+from vtc.dialects.syntax.parts import Lit
+
+LEAVES: Mapping[str, str] = {
+    "blank": r'" " | "\n" [ \t]{0,32} | ""',
+    "hex": "[0-9a-fA-F]",
+    "string": r'"\"" character* "\""',
+    "character": r'[^"\\\u0000-\u001f] | "\\" (["\\/bfnrt] | "u" codepoint)',
+    "escape": r'"\\" (["\\/bfnrt] | "u" codepoint)',
+    "codepoint": r'([0-9a-cA-CefEF] hex hex | [dD] [0-7] hex) hex | [dD] [89abAB] hex hex "\\u" [dD] [c-fC-F] hex hex',
+    "integer": '"-"? ("0" | [1-9] [0-9]{0,19})',
+    "number": 'integer ("." [0-9]{1,20})? ([eE] ("-" [0-9]{1,3} | "+"? ("2" [0-7] [0-9] | "1"? [0-9]{1,2})))?',
+    "boolean": '"true" | "false"',
+    "null": '"null"',
+    "array": '"[" blank (value (blank "," blank value)*)? blank "]"',
+    "object": r'"{" blank (string ":" blank value ("," blank string ":" blank value)*)? blank "}"',
+    "value": "object | array | string | number | boolean | null",
+    "python-string": r'"\"" python-double* "\"" | "\u0027" python-single* "\u0027"',
+    "python-double": r'[^"\\\u0000-\u001f] | python-escape',
+    "python-single": r"[^'\\\u0000-\u001f] | python-escape",
+    "python-escape": r'"\\" (["\u0027\\bfnrt] | "x" hex hex | "u" ([0-9a-cA-CefEF] hex | [dD] [0-7]) hex hex'
+    ' | "U000" [1-9a-fA-F] hex hex hex hex)',
+    "python-boolean": '"True" | "False"',
+    "python-null": '"None"',
+    "python-array": '"[" blank (python-value (blank "," blank python-value)*)? blank "]"',
+    "python-object": '"{" blank (python-string ":" blank python-value'
+    ' ("," blank python-string ":" blank python-value)*)? blank "}"',
+    "python-value": "python-object | python-array | python-string | number | python-boolean | python-null",
+}
+"""The rules of values. White space, digits and exponents are bounded: models loop in them, and no number overflows."""
+MOST = 128 << 10
+"""Characters of a grammar."""
+
+
+def write(reply: Reply) -> str:
+    """Write the grammar of a reply. Raises `Inexpressible` if it is too long."""
+    return text_of(root_of(reply))
+
+
+def root_of(reply: Reply) -> Node:
+    """Make one tree of a reply: thoughts, then calls alone, or free text with calls in it."""
+    if not reply.ways:
+        said = reply.calls
+    else:
+        free = Text(tuple((Lit(way.trigger),) for way in reply.ways))
+        call = choice(*(way.node for way in reply.ways))
+        said = Some(seq(free, call), NOTHING, 0) if reply.several else choice(seq(free, call), NOTHING)
+        said = seq(said, free)
+    thoughts = [seq(Lit(open_), _up_to(close)) for open_, close in reply.thoughts]
+    thoughts += [_up_to(close) for close in reply.begun]
+    return seq(choice(*thoughts, NOTHING), said) if thoughts else said
+
+
+def _up_to(close: str) -> Node:
+    return seq(Text(((Lit(close),),)), Lit(close), Some(Leaf("blank"), NOTHING, 0, 2))
+
+
+def text_of(node: Node) -> str:
+    """Write a grammar of one tree."""
+    made = _Rules()
+    root = made.alternatives(node)
+    lines = [f"root ::= {root}", *(f"{name} ::= {text}" for name, text in made.rules.items())]
+    written = "\n".join(lines) + "\n"
+    if len(written) > MOST:
+        raise Inexpressible(f"the grammar would be longer than {MOST >> 10} KB")
+    return written
+
+
+class _Rules:
+    """The rules of a grammar, as they are needed."""
+
+    def __init__(self) -> None:
+        self.rules: dict[str, str] = {}
+        self._names: dict[Node, str] = {}
+        self._size = 0
+
+    def alternatives(self, node: Node) -> str:
+        """Write what stands behind `::=`."""
+        if isinstance(node, Choice):
+            return " | ".join(map(self.sequence, node.options))
+        return self.sequence(node)
+
+    def sequence(self, node: Node) -> str:
+        """Write a part of an alternative."""
+        match node:
+            case Lit(text):
+                return quoted(text)
+            case Chars(allowed, least, most):
+                return f"[{allowed}]{{{least},{most}}}"
+            case Seq(parts):
+                return " ".join(map(self.sequence, parts)) or '""'
+            case Leaf(name):
+                self._leaf(name)
+                return name
+        return self._ruled(node)
+
+    def _ruled(self, node: Node) -> str:
+        """Give a part a rule, and return its name."""
+        if node not in self._names:
+            self._names[node] = f"r{len(self._names)}"
+            self._add(self._names[node], node)
+        return self._names[node]
+
+    def _add(self, name: str, node: Node) -> None:
+        match node:
+            case Choice() | Seq():
+                self._rule(name, self.alternatives(node))
+            case Some(part, between, least, most):
+                self._rule(name, self._repeated(part, between, least, most))
+            case Text():
+                self._text(name, node)
+            case Each():
+                self._each(name, node)
+
+    def _rule(self, name: str, text: str) -> None:
+        self.rules[name] = text
+        self._size += len(name) + len(text) + 6
+        if self._size > MOST:
+            raise Inexpressible(f"the grammar would be longer than {MOST >> 10} KB")
+
+    def _leaf(self, name: str) -> None:
+        if name in self.rules:
+            return
+        self._rule(name, LEAVES[name])
+        for other in LEAVES:
+            if other not in self.rules and other in _words(LEAVES[name]):
+                self._leaf(other)
+
+    def _repeated(self, part: Node, between: Node, least: int, most: int | None) -> str:
+        one = self._ruled(part) if isinstance(part, Seq) else self.sequence(part)
+        gap = self.sequence(between)
+        more = f"({gap} {one})" if gap != '""' else f"({one})"
+        if most == 1:
+            return one if least else f'{one} | ""'
+        count = "*" if most is None else f"{{0,{most - 1}}}"
+        return f"{one} {more}{count}" if least else f"({one} {more}{count})?"
+
+    def _text(self, name: str, text: Text) -> None:
+        for number, state in enumerate(states(text)):
+            options = [f"{_one_of(characters)} {_state(name, to)}" for characters, to in state.moves]
+            listed = "".join(characters for characters, _ in state.moves) + state.banned
+            options.append(f"[^{escaped(listed)}] {_state(name, state.others)}" if listed else f"[^\\u0000] {name}")
+            options += ['""'] if state.final else []
+            self._rule(_state(name, number), " | ".join(options))
+
+    def _each(self, name: str, node: Each) -> None:
+        """Write one rule for each set of members that may still come."""
+        gap = self.sequence(node.between)
+        named = [self._member(f"{name}-{place}", one) for place, one in enumerate((*node.free, *node.rest))]
+        free, rest = named[: len(node.free)], named[len(node.free) :]
+        for rule, text in Members(name, "" if gap == '""' else gap, free, rest).rules():
+            self._rule(rule, text)
+
+    def _member(self, name: str, member: Member) -> Named:
+        self._rule(name, self.alternatives(member.node))
+        return Named(name, member.required)
+
+
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|\[(?:[^\]\\]|\\.)*\]')
+
+
+def _words(text: str) -> set[str]:
+    """The names of rules that a rule speaks of."""
+    return {*re.findall(r"[a-z][a-z-]*", _QUOTED.sub(" ", text))}
+
+
+def _state(name: str, number: int) -> str:
+    return f"{name}-{number}" if number else name
+
+
+def _one_of(characters: str) -> str:
+    return quoted(characters) if len(characters) == 1 else f"[{escaped(characters)}]"
+
+
+def quoted(text: str) -> str:
+    """A literal."""
+    names = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+    return f'"{"".join(names.get(one) or _printed(one) for one in text)}"'
+
+
+def escaped(characters: str) -> str:
+    """Characters of a class."""
+    named = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\"}
+    return "".join(named.get(one) or (f"\\u{ord(one):04x}" if one in ']^-["' else _printed(one)) for one in characters)
+
+
+def _printed(character: str) -> str:
+    """Write a character, or its code with four digits: of one with two some read the digits that follow as well."""
+    return f"\\u{ord(character):04x}" if ord(character) < 32 else character

@@ -1,0 +1,48 @@
+"""Whether a reply keeps to the grammar that its server was to decode by: a server may take the field and ignore it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from vtc.dialects.arguments import values
+from vtc.events import Tool, ToolCall
+
+
+class Held(msgspec.Struct, frozen=True):
+    """What the server was told of its reply."""
+
+    constrained: bool = False
+    """It was sent a grammar."""
+    strict: Mapping[str, Tool] = {}
+    """The tools that were declared as strict, by the client's names, with the schemas that were sent."""
+
+    def broken(self, calls: Iterable[ToolCall]) -> Iterator[tuple[str, str]]:
+        """Find calls of strict tools that no grammar of their schemas allows: the tool and the reason of each."""
+        for call in calls:
+            if (tool := self.strict.get(call.name)) and (reason := _fault(call, tool)):
+                yield call.name, f"the tool is strict, but the server did not decode by a grammar: {reason}"
+
+
+def _fault(call: ToolCall, tool: Tool) -> str:
+    try:
+        arguments = json.loads(call.arguments)
+    except (ValueError, RecursionError):
+        return "the arguments are no JSON"
+    if not isinstance(arguments, dict):
+        return "the arguments are no object"
+    declared = values.properties(tool.parameters)
+    if missing := [key for key in values.required(tool.parameters) if key not in arguments]:
+        return f"`{missing[0]}` is missing"
+    for key, value in arguments.items():
+        if key not in declared:
+            return f"`{key}` is no parameter of it"
+        options = declared[key].get("enum")
+        if isinstance(options, list) and options and value not in options:
+            return f"`{key}` is none of {json.dumps(options, ensure_ascii=False)[:200]}"
+    return ""
+
+
+NOTHING = Held()
