@@ -82,14 +82,19 @@ class Planner:
         settings = msgspec.convert({**given, **self.settings.chosen()}, Settings)
         return self if settings == self.settings else Planner(self.profiles, settings)
 
-    def plan(self, facts: Facts, request: Asked, memory: Memory | None = None) -> Plan:
-        """Decide about a request that came with these facts. `memory` knows what upstreams did before."""
+    def plan(
+        self, facts: Facts, request: Asked, memory: Memory | None = None, taught: Mapping[str, Any] | None = None
+    ) -> Plan:
+        """Decide about a request that came with these facts.
+
+        `memory` knows what upstreams did before; `taught` are the steps that this one taught by refusing it.
+        """
         settings = self.settings
         server_model = self.server_model(facts)
         facts = dataclass_replace(facts, model=server_model) if server_model else facts
         found = self._found(facts)
         lessons = memory.lessons(*facts.whose, facts.model) if memory else Lessons()
-        learned = lessons.known()
+        learned = {**lessons.known(), **(taught or {})}
         client, model, guards = found.client, found.model, found.guards
         if learned.get(PROMPT):
             model = replace(model, tools="prompt")

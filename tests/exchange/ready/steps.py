@@ -13,7 +13,8 @@ from vtc.exchange.ready import BRIDGED, Given, made_ready
 BY_NAME = {api.name: api for api in APIS}
 ALL: dict[str, Any] = {
     **BRIDGED,
-    **dict.fromkeys(("developer", "after_results", "choice", "something"), True),
+    **dict.fromkeys(("developer", "single", "after_results", "nulls", "choice"), True),
+    "something": "first",
     "ids": "alphanumeric9",
     "images": "noted",
     "schemas": "plain",
