@@ -4,7 +4,7 @@ FUZZ_SECONDS ?= 60
 DEMO_FLAGS := $(if $(filter 1,$(WEB)),--web)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-agents test-install fuzz attack load lint types format bench clean
+.PHONY: help setup demo test test-agents test-install test-templates fuzz attack load lint types format bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +25,10 @@ test-agents: setup ## run the tests with real coding agents (needs Node)
 
 test-install: setup ## install VTC in each documented way into fresh environments
 	$(PYTHON) -m pytest -m install tests/install
+
+test-templates: setup ## try conversations with the chat templates of real models
+	@$(PYTHON) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m ensurepip >/dev/null
+	$(PYTHON) -m pytest -m templates -s tests/exchange/ready/test_real_templates.py
 
 fuzz: setup ## fuzz replies, requests and profiles for FUZZ_SECONDS (Linux only)
 	@$(PYTHON) -c 'import atheris' 2>/dev/null || { $(PYTHON) -m ensurepip >/dev/null && \

@@ -84,7 +84,7 @@ def _parsed(message: Json) -> Json:
 
 
 def _fitted(message: Json, *, listed: bool) -> Json:
-    content = message.get("content") or []
+    content = [] if message.get("content") is None else message["content"]
     parts = [{"type": "text", "text": content}] if isinstance(content, str) else content
     texts = [part["text"] for part in parts if part["type"] == "text"]
     if listed and not (message["role"] == "tool" and len(texts) == len(parts)):

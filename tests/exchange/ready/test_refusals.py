@@ -56,8 +56,6 @@ REFUSALS: list[tuple[str, object, str]] = [
         True,
         "messages[0].role: unknown variant `developer`, expected one of `system`",
     ),
-    ("system", "folded", "Only user, assistant and tool roles are supported!"),
-    ("developer", True, "Unexpected message role."),
     ("after_results", True, "Unexpected role 'user' after role 'tool'"),
     ("ids", "alphanumeric9", "Tool call IDs should be alphanumeric strings with length 9!"),
     ("ids", "alphanumeric9", "Tool call id was call_1 but must be a-z, A-Z, 0-9, with a length of 9."),
@@ -87,9 +85,9 @@ REFUSALS: list[tuple[str, object, str]] = [
     ("thinking", "unsaid", '"llama3.1:8b" does not support thinking'),
     ("thinking", "unsaid", "Unsupported parameter: 'reasoning_effort' is not supported with this model."),
     ("thinking", "unsaid", "`temperature` may only be set to 1 when thinking is enabled"),
-    ("developer", True, "Unknown role: developer"),
-    ("system", "folded", "Unexpected role: system"),
-    ("prompt", True, "Unexpected role: tool"),
+    ("empty", True, "Assistant message must have a string or a list of chunks in content or a list of tool calls."),
+    ("nulls", True, "list object has no element 0"),
+    ("text", True, "Invalid system message"),
     ("prompt", True, 'can only concatenate str (not "dict") to str'),
     ("nulls", True, 'can only concatenate str (not "NoneType") to str'),
     ("nulls", True, "unsupported operand type(s) for +: 'NoneType' and 'str'"),
@@ -114,7 +112,8 @@ def test_a_refusal_teaches_a_step(step: str, value: object, words: str, status: 
 
 
 ALTERNATE = "conversation roles must alternate user/assistant/user/assistant/..."
-STRICT = {"developer": True, "system": "folded", "alternate": True, "something": "first"}
+STRICT = {"developer": True, "system": "folded", "alternate": True, "something": "first", "nulls": True}
+ROLES = {"developer": True, "system": "folded"}
 RESULTS = {"results": True, "after_results": True}
 
 
@@ -125,8 +124,13 @@ RESULTS = {"results": True, "after_results": True}
         (ALTERNATE, [STRICT, {"prompt": True}]),  # its templates know no results
         (
             "Only user, system and assistant roles are supported!",
-            [{"system": "folded"}, {"developer": True}, {"prompt": True}],
+            [ROLES, {"prompt": True}],
         ),
+        ("Only user, assistant and tool roles are supported!", [ROLES, {"prompt": True}]),
+        ("Unexpected message role.", [ROLES]),
+        ("Unknown role: developer", [ROLES]),
+        ("Unexpected role: system", [ROLES]),
+        ("Unexpected role: tool", [{"prompt": True}]),
         ("This model only supports single tool-calls at once!", [{"single": True}, {"prompt": True}]),
         ("System role not supported", [{"system": "user"}]),
     ],

@@ -33,9 +33,9 @@ def _words(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(patterns), re.I | re.S)
 
 
-_STRICT = {"developer": True, "system": "folded", "alternate": True, "something": "first"}
-"""What templates want that count turns: no role but `user` and `assistant` after the system message, in turns."""
-_TOOL = r"role\W{1,3}tool\b"
+_STRICT = {"developer": True, "system": "folded", "alternate": True, "something": "first", "nulls": True}
+"""What templates want that count turns: a user and a model that speak in turns, each in words."""
+_WRONG_ROLE = r"(?:unknown|unexpected|invalid|unsupported) (?:message )?role"
 _ALTERNATE = r"roles must alternate|alternate between .{0,12}user"
 _ROLES = r"Only user[\w,' ]* roles are supported"
 _ROWS: tuple[tuple[Mapping[str, Any], re.Pattern[str]], ...] = (
@@ -62,8 +62,6 @@ _ROWS: tuple[tuple[Mapping[str, Any], re.Pattern[str]], ...] = (
         _words(
             r"system.{0,12} message.{0,20} (?:must|should) be (?:at the beginning|(?:the )?first)",
             r"Only the first message can (?:be|have).{0,20}system",
-            r"(?:unknown|unexpected|invalid|unsupported) (?:message )?role\W{1,3}system",
-            _ROLES,
         ),
     ),
     (
@@ -71,10 +69,11 @@ _ROWS: tuple[tuple[Mapping[str, Any], re.Pattern[str]], ...] = (
         _words(
             r"unknown variant `developer`",
             r"developer.{0,40}(?:not one of|is not|unsupported|invalid)",
-            r"(?:unknown|unexpected|invalid|unsupported) (?:message )?role\W{1,3}developer",
-            r"Unexpected message role",
-            _ROLES,
         ),
+    ),
+    (
+        {"developer": True, "system": "folded"},
+        _words(rf"{_WRONG_ROLE}\W{{1,3}}(?:developer|system)", r"(?:unexpected|invalid) message role", _ROLES),
     ),
     ({"after_results": True}, _words(r"Unexpected role '?user'? after role '?tool'?")),
     (
@@ -100,7 +99,7 @@ _ROWS: tuple[tuple[Mapping[str, Any], re.Pattern[str]], ...] = (
         _words(
             r"NoneType",
             r"'None' has no attribute|has no attribute 'content'",
-            r"(?:invalid|unrecognized|unknown) content type",
+            r"(?:invalid|unrecognized|unknown) content type|(?:None|list object) has no element",
             r"content\W.{0,60}(?:must|can|may)(?: not|not) be (?:null|none)",
         ),
     ),
@@ -111,7 +110,7 @@ _ROWS: tuple[tuple[Mapping[str, Any], re.Pattern[str]], ...] = (
             r"unsupported operand type\(s\) for \+.{0,30}list|'list(?: object)?' has no attribute",
             r"cannot unmarshal array into Go struct field .{0,40}content",
             r"content\W.{0,40}(?:must be|expected) a? ?string",
-            r"expected (?:a )?string.{0,20} got (?:a )?list",
+            r"expected (?:a )?string.{0,20} got (?:a )?list|Invalid (?:system|user|assistant) message",
         ),
     ),
     ({"single": True}, _words(r"single tool.?calls? at once|only (?:supports? )?(?:one|a single) tool call")),
@@ -130,7 +129,7 @@ _ROWS: tuple[tuple[Mapping[str, Any], re.Pattern[str]], ...] = (
     (
         {"empty": True},
         _words(
-            r"must have either content or tool_calls",
+            r"must have .{0,60}content or .{0,20}tool.?calls",
             r"content.{0,30}(?:must not|cannot) be empty",
             r"all messages must have non-empty content|message.{0,20}must not be empty",
         ),
@@ -170,7 +169,7 @@ _ROWS: tuple[tuple[Mapping[str, Any], re.Pattern[str]], ...] = (
             r"peg-native format",
             _ALTERNATE,
             _ROLES,
-            rf"(?:unknown|unexpected|invalid|unsupported) (?:message )?{_TOOL}",
+            rf"{_WRONG_ROLE}\W{{1,3}}tool\W*$",
             r"single tool.?calls? at once",
             r"not \W?dict\W{0,3} to str|unsupported operand type\(s\) for \+.{0,30}dict",
         ),
