@@ -74,7 +74,7 @@ async def test_where_a_template_knows_no_tools_they_stand_in_the_prompt_of_the_s
         {"role": "tool", "tool_call_id": "call_0", "content": "found"},
     ]
     for expected in (2, 3):
-        answer = await lab.post(chat.request(stream=stream, tools=[chat.tool("read")], messages=past))
+        answer = await lab.post(chat.request(stream=stream, tools=ASKED["tools"], messages=past))
         assert (answer.status, len(lab.upstream.seen)) == (200, expected)
         (called,) = pairs.read("openai-chat", answer.body, stream=stream).calls
         assert called == ("read", '{"filePath": "/a"}')
