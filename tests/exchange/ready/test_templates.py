@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import jinja2
 import pytest
 
@@ -71,6 +73,21 @@ def test_clients_of_other_apis_are_asked_for_again_alike(name: str, client: str)
             assert len(sent) == 1
             assert messages[: len(before) - 1] == before[:-1]
         before = messages
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        *("MiniMaxAI/MiniMax-M2.5", "MiniMaxAI/MiniMax-M3", "openai/gpt-oss-20b", "microsoft/phi-4"),
+        "nvidia/NVIDIA-Nemotron-Nano-9B-v2",
+    ],
+)
+def test_where_a_template_leaves_out_system_messages_in_silence_the_user_says_them(model: str) -> None:
+    """No error would teach it."""
+    body = chat.encoded({"model": model, "messages": CONVERSATIONS["system amid"]})
+    sent = json.loads(Exchange.open(API, body, AGENT, planner(), "seed").request())["messages"]
+    assert [one["role"] for one in sent] == ["system", "user", "assistant", "user", "user"]
+    assert "<note>" in sent[3]["content"]
 
 
 def test_tools_that_the_user_wants_as_fields_do_not_go_into_the_prompt() -> None:
