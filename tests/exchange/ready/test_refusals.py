@@ -130,7 +130,8 @@ RESULTS = {"results": True, "after_results": True}
         ("Unexpected message role.", [ROLES]),
         ("Unknown role: developer", [ROLES]),
         ("Unexpected role: system", [ROLES]),
-        ("Unexpected role: tool", [{"prompt": True}]),
+        ("Jinja Exception: Unexpected role: tool, at row 3", [{"prompt": True}]),
+        ("Unexpected role 'tool' after role 'user'", [{"results": True}]),
         ("This model only supports single tool-calls at once!", [{"single": True}, {"prompt": True}]),
         ("System role not supported", [{"system": "user"}]),
     ],
@@ -148,6 +149,18 @@ def test_what_the_user_says_already_is_not_told_by_the_system_again() -> None:
     found = lesson(400, ALTERNATE, {"system": "user"})
     assert found is not None
     assert "system" not in found.steps
+
+
+def test_an_error_of_all_words_at_once_comes_to_an_end() -> None:
+    words = "; ".join(words for _, _, words in REFUSALS if "max_tokens" not in words)
+    known: dict[str, object] = {}
+    for _ in REFUSALS:
+        if (more := lesson(400, words, known)) is None:
+            break
+        known |= more.steps
+    else:
+        pytest.fail(f"taught again what is known: {more}")
+    assert (known["schemas"], known["ids"]) == ("plain", "alphanumeric9")
 
 
 @pytest.mark.parametrize(

@@ -169,7 +169,7 @@ _ROWS: tuple[tuple[Mapping[str, Any], re.Pattern[str]], ...] = (
             r"peg-native format",
             _ALTERNATE,
             _ROLES,
-            rf"{_WRONG_ROLE}\W{{1,3}}tool\W*$",
+            rf"{_WRONG_ROLE}\W{{1,3}}tool\b(?!\W{{0,3}}after)",
             r"single tool.?calls? at once",
             r"not \W?dict\W{0,3} to str|unsupported operand type\(s\) for \+.{0,30}dict",
         ),
@@ -177,6 +177,9 @@ _ROWS: tuple[tuple[Mapping[str, Any], re.Pattern[str]], ...] = (
 )
 """The first that fits and holds a step that is not known yet counts; where it changes nothing, the next. Templates
 raise the same words for several reasons: what helps most of them, and costs least, comes first."""
+
+_MORE = {"folded": "user", "grammar": "plain", "short": "alphanumeric9"}
+"""By the value of a step, the one that does the same and more: what teaches both must not go from one to the other."""
 
 
 class Lesson(NamedTuple):
@@ -202,13 +205,7 @@ def lesson(status: int, words: str, known: Mapping[str, Any]) -> Lesson | None:
     if (most := _MOST.search(words)) and (found := next(filter(None, most.groups()), None)):
         return Lesson({"max_tokens": int(found)}) if known.get("max_tokens") != int(found) else None
     for steps, pattern in _ROWS:
-        if pattern.search(words) and (
-            more := {name: steps[name] for name in steps if not _is_known(steps, name, known)}
-        ):
+        more = {name: value for name, value in steps.items() if known.get(name) not in (value, _MORE.get(value, value))}
+        if more and pattern.search(words):
             return Lesson(more)
     return None
-
-
-def _is_known(steps: Mapping[str, Any], name: str, known: Mapping[str, Any]) -> bool:
-    """True if this was taken, or what does more: where the user says all that the system says, none of it is left."""
-    return known.get(name) == steps[name] or (steps[name], known.get(name)) == ("folded", "user")
