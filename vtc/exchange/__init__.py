@@ -80,7 +80,7 @@ class Exchange:
         past: Past | None = None,
         planned: Planned | None = None,
     ) -> None:
-        """`planned` decides anew, given what the server taught meanwhile; without it, it cannot teach that."""
+        """`planned` decides anew, given what the server taught meanwhile; without it, no refusal changes the plan."""
         self.report = Report(plan.client, plan.model, request.model)
         if plan.reply.client_text:
             self.report.form = plan.reply.client_text.dialect.name
