@@ -4,7 +4,7 @@ FUZZ_SECONDS ?= 60
 DEMO_FLAGS := $(if $(filter 1,$(WEB)),--web)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-agents test-install test-engines fuzz attack load lint types format bench clean
+.PHONY: help setup demo test test-all test-agents test-install test-templates test-engines fuzz attack load lint types format bench clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +33,10 @@ test-engines: setup ## hold structural tags against xgrammar, without the torch 
 	@$(PYTHON) -c 'import numpy, tvm_ffi' 2>/dev/null || { $(PYTHON) -m ensurepip >/dev/null && $(PYTHON) -m pip install \
 	  --quiet --disable-pip-version-check --no-deps 'xgrammar>=0.2' apache-tvm-ffi numpy; }
 	$(PYTHON) -m pytest -m engines tests/dialects/constrain
+
+test-templates: setup ## try conversations with the chat templates of real models
+	@$(PYTHON) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m ensurepip >/dev/null
+	$(PYTHON) -m pytest -m templates -s tests/exchange/ready/test_real_templates.py
 
 fuzz: setup ## fuzz replies, requests and profiles for FUZZ_SECONDS (Linux only)
 	@$(PYTHON) -c 'import atheris' 2>/dev/null || { $(PYTHON) -m ensurepip >/dev/null && \

@@ -52,6 +52,34 @@ async def test_a_refusal_teaches_steps_that_are_taken_at_once_from_then_on(strea
     assert any("1 schema simplified (read: pattern, maxLength)" in flow.comment for flow in flows)
 
 
+@STREAM
+async def test_where_a_template_knows_no_tools_they_stand_in_the_prompt_of_the_same_request(
+    stream: bool, start: Start
+) -> None:
+    """And the call in the text of the reply is read."""
+    rule, text = RULES["no tools"], chat.DIALECTS["tag"]("read", {"filePath": "/a"})
+
+    def script(seen: Seen) -> Reply:
+        if words := rule(seen.json):
+            return Reply([json.dumps({"error": {"code": 400, "message": words}}).encode()], JSON, 400, framing="length")
+        said = [] if "tools" in seen.json else ["I look.\n\n", text]
+        if seen.json.get("stream"):
+            return Reply([pairs.streamed("openai-chat", said, [])], SSE)
+        return Reply([pairs.whole("openai-chat", "".join(said), [])], JSON)
+
+    lab = await start(script)
+    call = {"id": "call_0", "type": "function", "function": {"name": "read", "arguments": '{"filePath": "/b"}'}}
+    past = [
+        *({"role": "user", "content": "one"}, {"role": "assistant", "content": None, "tool_calls": [call]}),
+        {"role": "tool", "tool_call_id": "call_0", "content": "found"},
+    ]
+    for expected in (2, 3):
+        answer = await lab.post(chat.request(stream=stream, tools=ASKED["tools"], messages=past))
+        assert (answer.status, len(lab.upstream.seen)) == (200, expected)
+        (called,) = pairs.read("openai-chat", answer.body, stream=stream).calls
+        assert called == ("read", '{"filePath": "/a"}')
+
+
 async def test_nothing_is_kept_without_the_cache(start: Start) -> None:
     lab = await start(keeping("grammar"), vtc_cache="off")
     for _ in range(2):

@@ -376,11 +376,15 @@ def test_after_a_call_that_the_server_could_not_read_the_tools_stand_in_the_prom
     exchange = opened(memory)
     assert b'"tools"' in exchange.request()
     words = "The model produced output that does not match the expected peg-native format"
-    assert exchange.again(json.dumps({"error": {"code": 500, "message": words}}).encode(), 500) is None
-    assert "tools stand in the prompt" in ", ".join(exchange.report.request)
-    body = json.loads(opened(memory).request())
-    assert "tools" not in body
-    assert "filePath" in texts(body)
+    went = exchange.again(json.dumps({"error": {"code": 500, "message": words}}).encode(), 500)
+    assert b'"tools"' in opened(memory).request()  # not before the server took it
+    exchange.learned()
+    told = ", ".join(exchange.report.request)
+    assert "3 tools -> tag prompt" in told
+    assert "done at once from now on: prompt" in told
+    for body in (json.loads(went or b""), json.loads(opened(memory).request())):
+        assert "tools" not in body
+        assert "filePath" in texts(body)
 
 
 # Ten turns

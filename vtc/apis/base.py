@@ -225,6 +225,10 @@ class Request(ABC):
         """Have a message written as a text, where its content is a list of texts alone."""
         return message
 
+    def is_null(self, message: Message) -> bool:
+        """True if a server of chat completions would get null for its content."""
+        return message.source is None and bool(message.calls) and not message.content
+
     def kind(self, part: Any) -> str:
         """Name a part that cannot be told, for people; empty for one that need not be."""
         return str(part.get("type") or "part") if isinstance(part, Mapping) else "part"

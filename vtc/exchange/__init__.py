@@ -15,19 +15,20 @@ passes).
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
+from typing import Any
 
 from vtc.apis import Api, BadRequest, Request, folding, may_be_reply, named, summary
 from vtc.apis.base import FULL
 from vtc.apis.sealed import origin_of
-from vtc.events import Failure, Message
+from vtc.events import Failure
 from vtc.exchange import error_reply
 from vtc.exchange import request as outgoing
 from vtc.exchange.looping import answer_to_loops
 from vtc.exchange.own_reply import WITHHELD, own_reply, saying
-from vtc.exchange.past import Past
+from vtc.exchange.past import Past, Planned, planning
 from vtc.exchange.reply import ReplyPipeline, WholeReply
 from vtc.exchange.request import as_it_came
 from vtc.exchange.sending import Sending
@@ -37,7 +38,7 @@ from vtc.json_text import encode, is_proper
 from vtc.profiles.matching import Facts
 from vtc.profiles.memory import Memory
 from vtc.profiles.plan import Plan
-from vtc.profiles.planner import Planner
+from vtc.profiles.planner import PROMPT, Planner
 from vtc.reporting import hints
 from vtc.reporting.report import Report
 from vtc.scrub import told
@@ -77,10 +78,10 @@ class Exchange:
         seed: str,
         facts: Facts = NOBODY,
         past: Past | None = None,
+        planned: Planned | None = None,
     ) -> None:
-        self.plan = plan
-        self._past = past
-        self.report = Report(plan.client, plan.model, request.model, why=list(plan.why), request=plan.request.told())
+        """`planned` decides anew, given what the server taught meanwhile; without it, no refusal changes the plan."""
+        self.report = Report(plan.client, plan.model, request.model)
         if plan.reply.client_text:
             self.report.form = plan.reply.client_text.dialect.name
         self._api = api
@@ -92,10 +93,20 @@ class Exchange:
         self._seed = seed
         if self.crosses:
             self.report.server_api = self._server.name
-            self.report.request.append(f"{api.name} -> {self._server.name}")
-        origin = origin_of(self._server.name, facts.host, facts.port)
-        self._way = Way(api, self._server, request, plan, seed, origin, past.thoughts if past else None)
-        self._sending = Sending(api, self._server, request, body, plan, self._way, self.report, origin)
+        self._origin = origin_of(self._server.name, facts.host, facts.port)
+        self._planned = planned
+        self._begin(plan, past, {})
+
+    def _begin(self, plan: Plan, past: Past | None, taught: Mapping[str, Any]) -> None:
+        """Make what depends on the plan; `taught` are the steps that refusals of this request taught."""
+        self.plan = plan
+        self._past = past
+        crossing = [f"{self._api.name} -> {self._server.name}"] if self.crosses else []
+        self.report.why[:] = plan.why
+        self.report.request[:] = [*plan.request.told(), *crossing]
+        of = (self._api, self._server, self._request)
+        self._way = Way(*of, plan, self._seed, self._origin, past.thoughts if past else None)
+        self._sending = Sending(*of, self._body, plan, self._way, self.report, self._origin, taught)
         self._outgoing: outgoing.Outgoing | None = None  # when it was asked for
 
     @classmethod
@@ -116,9 +127,9 @@ class Exchange:
         with as_it_came():
             request = api.request(body, facts.path)
             facts = replace(facts, model=request.model, body=request.fields)
-            plan = planner.plan(facts, request, memory)
-            past = Past(memory, facts, plan, request) if memory else None
-            return cls(api, request, body, plan, seed, facts, past)
+            planned = planning(planner, facts, request, memory)
+            plan, past = planned({})
+            return cls(api, request, body, plan, seed, facts, past, planned)
 
     # The request
 
@@ -159,11 +170,7 @@ class Exchange:
             plan, request = self.plan.request, self._request
             try:
                 with as_it_came():
-                    whole = partial(self._way.reader, self.plan.reading.thinking.begins(whole=True))
-                    told = self.report
-                    stop, steer = answer_to_loops(
-                        self.plan, request.messages if plan.loops else (), self._tools, whole, told
-                    )
+                    stop, steer = self._answer_to_loops
                     lines, field = self.report.request, None if self.crosses else plan.thoughts
                     came = self._past.conversation(request, field, lines) if self._past else request.messages
                     messages = outgoing.prepared(request, came, plan, self._tools, steer, lines)
@@ -179,12 +186,22 @@ class Exchange:
                 self.report.prefix = self._past.kept_prefix(*self._sending.left, request)
         return self._outgoing
 
+    @cached_property
+    def _answer_to_loops(self) -> tuple[str, str]:
+        plan, whole = self.plan, partial(self._way.reader, self.plan.reading.thinking.begins(whole=True))
+        return answer_to_loops(plan, self._request, self._tools, whole, self.report)
+
     def again(self, body: bytes, status: int) -> bytes | None:
-        """Encode the request with one more step, by the server's error; None if that teaches none, or changes nothing.
+        """Encode the request with what the server's error teaches; None if that is nothing, or changes nothing.
 
         To be asked for before `stream`, at most `MOST_ASKED` - 1 times; then with `learned`, if the server took it.
         """
         went = self._sending.again(self._rewritten().messages, body, status)
+        if went is None and self._sending.taught.get(PROMPT) and self._planned:
+            before, prefix = self._sending.sent, self.report.prefix
+            self._begin(*self._planned(self._sending.taught), self._sending.taught)
+            went, self.report.prefix = self._rewritten().body, prefix
+            return went if self._sending.sent != before else None
         if went and self._past:
             self._past.kept_prefix(*self._sending.left, self._request)
         return went
@@ -235,6 +252,7 @@ class Exchange:
         decoder = compression.decoder(content_encoding)
         self._request.forget()
         self._sending.forget()
+        self._planned = None
         self._outgoing = self._outgoing and replace(self._outgoing, messages=None)
         as_one = self.body if whole or isinstance(self.came, EventStream) else None
         stream = self._way.stream(decoder, self.report, [], whole=False, clock=clock, as_one=as_one)
@@ -379,9 +397,4 @@ class Exchange:
 
     def _correction(self, body: bytes, reasons: Sequence[str]) -> bytes:
         """Write the request again, with the model's reply and what is wrong with it."""
-        rewritten = self._rewritten().messages
-        messages = self._request.messages if rewritten is None else rewritten
-        faults = "\n".join(f"- {reason}" for reason in dict.fromkeys(reasons))
-        question = f"Nothing of your last reply was carried out:\n{faults}\nWrite the whole reply again, corrected."
-        said = Message("assistant", (summary.text(self._server, body) or "(nothing)",))
-        return self._sending.encoded([*messages, said, Message("user", (question,))])
+        return self._sending.corrected(self._rewritten().messages, summary.text(self._server, body), reasons)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from vtc.apis import Request
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.text_client import conversation
 from vtc.events import Call, Message, Refusal, Tool
@@ -14,7 +15,7 @@ from vtc.reporting.report import Report
 
 def answer_to_loops(
     plan: Plan,
-    messages: Sequence[Message],
+    request: Request,
     tools: Mapping[str, Tool],
     reader: Callable[[], Reader],
     report: Report,
@@ -27,6 +28,7 @@ def answer_to_loops(
     configured, client = plan.request.loops, plan.request.client_text
     if not configured:
         return stop, steer
+    messages: Sequence[Message] = request.messages
     own = {id(message) for message in messages}
     if client:
         messages = conversation.structured(messages, client.dialect, tools)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from vtc.apis import Request
@@ -13,7 +13,11 @@ from vtc.exchange.thoughts import PastThoughts
 from vtc.profiles.matching import Facts
 from vtc.profiles.memory import Memory
 from vtc.profiles.plan import Plan
+from vtc.profiles.planner import Planner
 from vtc.scrub import secrets
+
+type Planned = Callable[[Mapping[str, Any]], tuple[Plan, Past | None]]
+"""Decides about a request, given the steps that its server taught since it came."""
 
 
 class Past:
@@ -35,3 +39,13 @@ class Past:
     def kept_prefix(self, messages: Sequence[Message], tools: Sequence[Tool], request: Request) -> dict[str, Any]:
         """Keep the prompt that leaves; return what it keeps of the last one (`Report.prefix`)."""
         return self._prompts.left(prompt(messages, tools, request.meaning, skips_billing=self._skips_billing))
+
+
+def planning(planner: Planner, facts: Facts, request: Request, memory: Memory | None) -> Planned:
+    """Make what decides about a request with these facts, once or, when its server teaches what that changes, anew."""
+
+    def planned(taught: Mapping[str, Any]) -> tuple[Plan, Past | None]:
+        plan = planner.plan(facts, request, memory, taught)
+        return plan, Past(memory, facts, plan, request) if memory else None
+
+    return planned

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from dataclasses import replace as with_fields
@@ -158,6 +158,8 @@ class Encoded(NamedTuple):
     told: list[str]
     messages: Sequence[Message]
     tools: Sequence[Tool]
+    took: Collection[str] = ()
+    """The steps that changed something."""
     constrained: bool = False
     """The server is told the grammar of its reply."""
 
@@ -176,7 +178,7 @@ def encoded(
     is_native = plan.write is None and plan.client_text is None
     withheld = plan.withheld if is_native else frozenset[str]()
     asked = ready = Asked(model="", messages=())
-    told: list[str] = []
+    took: Mapping[str, str] = {}
     if steps and given:
         asked = Asked(
             model=model,
@@ -185,12 +187,12 @@ def encoded(
             choice=plan.tool_choice,
             limits=limits(request.fields, request.LIMITS),
         )
-        ready, told = made_ready(asked, steps, given)
+        ready, took = made_ready(asked, steps, given)
         messages = messages if ready.messages is asked.messages else ready.messages
     said = request.messages if messages is None else messages
     declared = ready.tools if steps and given else plan.offered if is_native or plan.promote else ()
     if messages is None and ready is asked and not (set_ or drop or withheld or unstreamed or model):
-        return Encoded(body, told, said, declared)
+        return Encoded(body, [], said, declared)
     tools: Sequence[Tool] | None = None
     if given:
         set_ = {**_constrained(ready, given), **set_}
@@ -210,7 +212,7 @@ def encoded(
         undemanded=ready.choice != asked.choice and ready.choice == "auto",
         limits={name: one for name, one in ready.limits.items() if asked.limits.get(name) != one},
     )
-    return Encoded(went, told, said, declared, ready.constraint is not None)
+    return Encoded(went, [*took.values()], said, declared, took, ready.constraint is not None)
 
 
 def crossed(
@@ -226,16 +228,17 @@ def crossed(
     is_native = plan.write is None and plan.client_text is None
     tools = plan.offered if is_native or plan.promote else ()
     said = request.messages if messages is None else messages
-    asked, told = made_ready(crossing.read(request, said, tools, plan.tool_choice, plan.thoughts, origin), steps, given)
+    asked, took = made_ready(crossing.read(request, said, tools, plan.tool_choice, plan.thoughts, origin), steps, given)
     model = model or asked.model.removesuffix("[1m]")  # by which Claude Code asks for a longer context
     fields = given.server.ask(replace(asked, model=model, stream=asked.stream and not plan.unstreamed))
     fields = {**fields, **_constrained(asked, given)}
     kept = {key: value for key, value in fields.items() if key not in plan.drop}
     limits = (request.LIMITS.get(name, (name,))[0] for name in asked.limits if name not in given.server.limits)
+    told = [*took.values()]
     if left_out := [*asked.left_out, *limits]:
         told = [*told, f"not told to the server, whose API has no word for it: {', '.join(left_out)}"]
     body = changed(kept, plan.drop, plan.set)
-    return Encoded(body, told, asked.messages, asked.tools, asked.constraint is not None)
+    return Encoded(body, told, asked.messages, asked.tools, took, asked.constraint is not None)
 
 
 def _constrained(asked: Asked, given: Given) -> Mapping[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -26,6 +26,8 @@ from vtc.reporting.report import Report
 logger = logging.getLogger(__name__)
 MOST_ASKED = 4
 """Requests in the place of one, as the server refuses one after the other."""
+_ALWAYS = (PROMPT, "context", "max_tokens")
+"""What is learned though it is no step of its own in the request that was taken."""
 WORDS = 2000
 """Characters of a server's error that are looked at."""
 
@@ -34,9 +36,18 @@ class Sending:
     """Encodes one request, with the steps that its server needs."""
 
     def __init__(
-        self, client: Api, server: Api, request: Request, body: bytes, plan: Plan, way: Way, report: Report, origin: str
+        self,
+        client: Api,
+        server: Api,
+        request: Request,
+        body: bytes,
+        plan: Plan,
+        way: Way,
+        report: Report,
+        origin: str,
+        taught: Mapping[str, Any],
     ) -> None:
-        """`origin` is the server, whose own past reasoning it is told."""
+        """`origin` is the server, whose own past reasoning it is told; `taught` are steps that it taught by now."""
         self._server = server
         self._crosses = server is not client
         self._request = request
@@ -45,12 +56,14 @@ class Sending:
         self._way = way
         self._report = report
         self._origin = origin
-        self._steps: dict[str, Any] = {**(BRIDGED if self._crosses else {}), **plan.request.ready}
+        self._steps: dict[str, Any] = {**(BRIDGED if self._crosses else {}), **plan.request.ready, **taught}
         if self._crosses and not server.demands:
             self._steps["choice"] = True
-        self._lessons: dict[str, Any] = {}
-        """What the server taught while it was asked again."""
-        self._last = 0
+        self.taught: dict[str, Any] = {**taught}
+        """What the server taught while it was asked again, be it of use or not."""
+        self._took: Collection[str] = ()
+        """The steps that changed what it was sent last."""
+        self.sent = 0
         """The hash of what it was sent last."""
         self.left: tuple[Sequence[Message], Sequence[Tool]] = (), ()
         """The messages and tools of that."""
@@ -70,7 +83,8 @@ class Sending:
             sent = size(request.messages if messages is None else messages, plan.offered)
             self._way.counted = partial(self._counted, sent) if sent > LEAST * PLAIN else None
         self._report.request += [line for line in went.told if line not in self._report.request]
-        self._last, self.left = hash(went.body), (went.messages, went.tools)
+        self._took = went.took
+        self.sent, self.left = hash(went.body), (went.messages, went.tools)
         return went.body
 
     def _counted(self, size: int, tokens: int) -> None:
@@ -81,23 +95,32 @@ class Sending:
             self._report.request.append(told)
 
     def again(self, messages: Sequence[Message] | None, error: bytes, status: int) -> bytes | None:
-        """Encode it with one more step, by the server's error; None if that teaches none, or changes nothing."""
-        words, last, before = hints.words_of(error, WORDS), self._last, [*self._report.request]
+        """Encode it with what the server's error teaches; None if that is nothing, or changes nothing.
+
+        None, too, if it teaches that the tools are to stand in the prompt: then it is to be planned anew.
+        """
+        words, before = hints.words_of(error, WORDS), [*self._report.request]
         while found := lesson(status, words, self._steps):
-            if found.step == PROMPT:
-                self._plan.request.lessons.learn({PROMPT: True})
-                told = "the server could not read what its model called: from now on the tools stand in the prompt"
-                self._report.request.append(told)
+            if PROMPT in found.steps:
+                self.taught[PROMPT] = self._steps[PROMPT] = True
                 return None
-            self._steps[found.step if found.once is None else "max_tokens"] = found.once or found.value
+            last, self._report.request[:] = self.sent, before
+            self.taught.update(found.steps)
+            self._steps.update(found.steps if found.once is None else {"max_tokens": found.once})
             went = self.encoded(messages)
-            if self._last != last:
-                self._lessons[found.step] = found.value
+            if self.sent != last:
                 return went
             self._report.request[:] = before
             if found.once is not None:
                 break
         return None
+
+    def corrected(self, messages: Sequence[Message] | None, reply: str, reasons: Sequence[str]) -> bytes:
+        """Encode it with the model's reply and what is wrong with it."""
+        faults = "\n".join(f"- {reason}" for reason in dict.fromkeys(reasons))
+        question = f"Nothing of your last reply was carried out:\n{faults}\nWrite the whole reply again, corrected."
+        said = Message("assistant", (reply or "(nothing)",)), Message("user", (question,))
+        return self.encoded([*(self._request.messages if messages is None else messages), *said])
 
     def forget(self) -> None:
         """Keep nothing of the conversation."""
@@ -105,11 +128,12 @@ class Sending:
 
     def learned(self) -> None:
         """Take note that the server took it with what its refusals taught."""
-        self._plan.request.lessons.learn(self._lessons)
-        steps = ", ".join(name for name, value in self._lessons.items() if name not in GRAMMARS)
-        if steps:
+        of_use = {*self._took, *_ALWAYS, *GRAMMARS}
+        taught = {step: value for step, value in self.taught.items() if step in of_use}
+        self._plan.request.lessons.learn(taught)
+        if steps := ", ".join(name for name in taught if name not in GRAMMARS):
             self._report.request.append(f"asked again, as the server refused it; done at once from now on: {steps}")
-        if any(name in GRAMMARS for name in self._lessons):
+        if taught.keys() & {*GRAMMARS}:
             told = "the server refused to decode by a grammar: asked again without, as is all that follows"
             self._report.request.append(told)
             logger.warning("vtc: %s", told)

@@ -83,14 +83,19 @@ class Planner:
         settings = msgspec.convert({**given, **self.settings.chosen()}, Settings)
         return self if settings == self.settings else Planner(self.profiles, settings)
 
-    def plan(self, facts: Facts, request: Asked, memory: Memory | None = None) -> Plan:
-        """Decide about a request that came with these facts. `memory` knows what upstreams did before."""
+    def plan(
+        self, facts: Facts, request: Asked, memory: Memory | None = None, taught: Mapping[str, Any] | None = None
+    ) -> Plan:
+        """Decide about a request that came with these facts.
+
+        `memory` knows what upstreams did before; `taught` are the steps that this one taught by refusing it.
+        """
         settings = self.settings
         server_model = self.server_model(facts)
         facts = dataclass_replace(facts, model=server_model) if server_model else facts
         found = self._found(facts)
         lessons = memory.lessons(*facts.whose, facts.model) if memory else Lessons()
-        learned = lessons.known()
+        learned = {**lessons.known(), **(taught or {})}
         client, model, guards = found.client, found.model, found.guards
         if learned.get(PROMPT):
             model = replace(model, tools="prompt")
@@ -129,8 +134,8 @@ class Planner:
         why = [*found.why, reason, *protocol.why, *why_grammar]
         if server_model:
             why.append(f"model {request.model}: the server is asked for {server_model}")
-        if taught := [name for name in learned if name not in ("constrain", "strict")]:
-            why.append(f"the server refused requests without: {', '.join(taught)}")
+        if needed := [name for name in learned if name not in ("constrain", "strict")]:
+            why.append(f"the server refused requests without: {', '.join(needed)}")
         if withheld:
             why.append(f"not offered to the model: {', '.join(sorted(withheld))}")
         return Plan(

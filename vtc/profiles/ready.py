@@ -24,10 +24,11 @@ class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     computes the whole prompt again."""
     developer: bool | None = None
     """Call the role `developer` `system`: `Unexpected message role.`, ``unknown variant `developer` ``."""
-    system: Literal["folded", "first", "kept"] | None = None
+    system: Literal["folded", "first", "user", "kept"] | None = None
     """Join system messages at the beginning, and say where one amid the conversation goes: `System message must be at
     the beginning.` `folded`: the user says it, where it stands. `first`: it joins the first one, and the server
-    computes the prompt anew. `kept`: it stays."""
+    computes the prompt anew. `user`: the user says the first one, too, before all else: `System role not supported`.
+    `kept`: it stays."""
     empty: bool | None = None
     """Leave out messages that say nothing: `Assistant message must have either content or tool_calls, but not none.`"""
     turns: bool | None = None
@@ -40,10 +41,16 @@ class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """Put results right after their calls, in their order, one for each; one of no call is said by the user: `An
     assistant message with 'tool_calls' must be followed by tool messages`, `Not the same number of function calls and
     responses`."""
+    single: bool | None = None
+    """Give each of several calls in one message a message of its own, with its result after it: `This model only
+    supports single tool-calls at once!`"""
     after_results: bool | None = None
     """Let the model say `Done.` between results and what the user says: `Unexpected role 'user' after role 'tool'`."""
     alternate: bool | None = None
     """Join neighbours of one role: `Conversation roles must alternate user/assistant/user/assistant/...`"""
+    nulls: bool | None = None
+    """Write an empty text for a content that is null, as it is beside calls: `can only concatenate str (not
+    "NoneType") to str`, `'NoneType' object is not iterable`."""
     text: bool | None = None
     """Write a content that is a list of texts as one text: `can only concatenate str (not "list") to str`."""
     images: Literal["noted"] | None = None
@@ -53,8 +60,9 @@ class Ready(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     prompt. For servers that ignore it, or refuse it: `does not support this tool_choice`."""
     thinking: Literal["unsaid"] | None = None
     """Do not say how much to think, if its clients speak another API: `"m" does not support thinking`."""
-    something: bool | None = None
-    """Add a message, `Hello.`, to a request that has none, which servers refuse."""
+    something: Literal["first"] | bool | None = None
+    """Add a message, `Hello.`, to a request that has none, which servers refuse. `first`: also where the model speaks
+    first: `Conversation roles must alternate user/assistant/user/assistant/...`, `No user query found in messages.`"""
     schemas: Literal["grammar", "plain"] | Literal[False] | None = None
     """Simplify the schemas of tools. `grammar`: what only narrows (`pattern`, `format`, bounds) is said in the
     description, `$ref` is resolved, a union with null becomes the rest, what has no type gets one: `Failed to

@@ -1,95 +1,14 @@
-"""Servers that refuse what the real ones refuse, in their words: chat templates, a maker of grammars, APIs with rules.
-
-The templates are written here, with the conditions and the messages of those that the models come with.
-"""
+"""Servers that refuse what the real ones refuse, in their words: a maker of grammars, APIs with rules, templates."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from collections.abc import Mapping
+from typing import Any
 
-import jinja2.sandbox
-
+from tests.exchange.ready.templates import TEMPLATES, Json, Server, template
 from vtc.exchange import Exchange
-
-type Json = dict[str, Any]
-type Server = Callable[[Json], str]
-"""Takes the body of a request; returns the message of its error, empty if it takes it."""
-
-
-# Chat templates
-
-SYSTEM_FIRST = """
-{%- for message in messages %}
-{%- if message.role == 'system' %}{%- if not loop.first %}{{ raise('System message must be at the beginning.') }}
-{%- endif %}{{ message.content + '\n' }}
-{%- elif message.role in ('user', 'assistant', 'tool') %}{{ message.role }}: {{ message.content }}
-{%- else %}{{ raise('Unexpected message role.') }}{%- endif %}
-{%- endfor %}"""
-
-MISTRAL = """
-{%- if messages[0].role == 'system' %}{%- set rest = messages[1:] %}{{ messages[0].content + '\n' }}
-{%- else %}{%- set rest = messages %}{%- endif %}
-{%- set ns = namespace(index=0) %}
-{%- for message in rest %}
-{%- if message.role == 'user' or (message.role == 'assistant' and not message.tool_calls) %}
-{%- if (message.role == 'user') != (ns.index % 2 == 0) %}
-{{ raise('After the optional system message, conversation roles must alternate user/assistant/user/assistant/...') }}
-{%- endif %}{%- set ns.index = ns.index + 1 %}{%- endif %}
-{%- endfor %}
-{%- for message in rest %}
-{%- if message.role in ('user', 'assistant') %}{{ message.content }}
-{%- for call in message.tool_calls or [] %}
-{%- if call.id | length != 9 %}{{ raise('Tool call IDs should be alphanumeric strings with length 9!') }}{%- endif %}
-{%- endfor %}
-{%- elif message.role == 'tool' %}{{ message.content }}
-{%- else %}{{ raise('Only user, assistant and tool roles are supported!') }}{%- endif %}
-{%- endfor %}"""
-
-GEMMA = """
-{%- if messages[0].role == 'system' %}{%- set rest = messages[1:] %}{%- set first = messages[0].content + '\n\n' %}
-{%- else %}{%- set rest = messages %}{%- set first = '' %}{%- endif %}
-{%- for message in rest %}
-{%- if (message.role == 'user') != (loop.index0 % 2 == 0) %}
-{{ raise('Conversation roles must alternate user/assistant/user/assistant/...') }}{%- endif %}
-{{ (first if loop.first else '') + message.content }}
-{%- endfor %}"""
-
-ALL_NEEDED = """
-{%- for message in messages %}
-{%- if message.role == 'assistant' and not message.content and not message.tool_calls %}
-{{ raise('Assistant message must have either content or tool_calls, but not none.') }}{%- endif %}
-{{ '<|' + message.role + '|>' + (message.content or '') }}
-{%- endfor %}"""
-
-TEMPLATES: Mapping[str, str] = {
-    "system first": SYSTEM_FIRST,
-    "mistral": MISTRAL,
-    "gemma": GEMMA,
-    "no empty turn": ALL_NEEDED,
-}
-
-
-def _raise(text: str) -> NoReturn:
-    raise jinja2.TemplateError(text)
-
-
-def template(source: str) -> Server:
-    """A server that renders a chat template, as vLLM does: a fault of it is the error."""
-    environment = jinja2.sandbox.SandboxedEnvironment()
-    made = environment.from_string(source, globals={"raise": _raise})
-
-    def serve(body: Json) -> str:
-        try:
-            made.render(messages=body["messages"], tools=body.get("tools"))
-        except (jinja2.TemplateError, TypeError) as error:
-            return str(error)
-        return ""
-
-    return serve
-
 
 # Grammars, as llama.cpp makes them of schemas
 

@@ -16,14 +16,14 @@ from vtc.profiles.constraining import Constraining
 BY_NAME = {api.name: api for api in APIS}
 ALL: dict[str, Any] = {
     **BRIDGED,
-    **dict.fromkeys(("developer", "after_results", "choice", "something"), True),
+    **dict.fromkeys(("developer", "single", "after_results", "nulls", "choice"), True),
+    "something": "first",
     "ids": "alphanumeric9",
     "images": "noted",
     "schemas": "plain",
     "thinking": "unsaid",
     "context": 65536,
     "max_tokens": 8192,
-    "strict": True,
     "constrain": Constraining("gbnf", PROFILES.dialects["hermes"], (Tool("now"),), Demand(demanded=True)),
 }
 """Every step, with a value."""

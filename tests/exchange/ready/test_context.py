@@ -15,7 +15,7 @@ from vtc.exchange.ready.context import size
 def limits(server: str, steps: dict[str, Any], limits: dict[str, Any], text: str = "x") -> tuple[dict[str, Any], str]:
     asked = Asked(model="m", messages=(said("user", text),), limits=limits)
     found, told = made_ready(asked, steps, given(server=server))
-    return dict(found.limits), ", ".join(told)
+    return dict(found.limits), ", ".join(told.values())
 
 
 def test_a_prompt_has_the_bytes_of_what_is_said_called_and_declared() -> None:

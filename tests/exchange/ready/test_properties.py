@@ -21,6 +21,9 @@ from vtc.exchange.ready import STEPS, Given, made_ready
 
 type Json = dict[str, Any]
 
+OTHERS = {"system": "user", "ids": "short", "something": True, "schemas": "grammar", "strict": True}
+"""Other values of steps that are in `ALL`, and one that a server of plain schemas would refuse."""
+WITH_OTHERS = pytest.mark.parametrize("steps", [ALL, {**ALL, **OTHERS}], ids=["all", "others"])
 FEW = settings(max_examples=30)
 """For what is tried of each step."""
 
@@ -65,6 +68,7 @@ def requests(draw: st.DrawFn) -> Json:
             calls = draw(st.lists(st.tuples(ID, NAME), max_size=2, unique_by=lambda one: one[0]))
             made = [{"id": id_, "type": "function", "function": {"name": of, "arguments": "{}"}} for id_, of in calls]
             entry |= {"tool_calls": made} if made else {}
+            entry["content"] = None if made and draw(st.booleans()) else entry["content"]
         messages.append(entry)
     names = draw(st.lists(NAME, unique=True, max_size=3))
     tools = [{"name": one, "parameters": {**draw(SCHEMA), "$defs": _DEFS}} for one in names]
@@ -94,25 +98,26 @@ def anew(given: Given, asked: Asked) -> Given:
     return given._replace(names=Names(tool.name for tool in asked.tools))
 
 
-@pytest.mark.parametrize("name", STEPS)
+@pytest.mark.parametrize(("name", "value"), [*ALL.items(), *OTHERS.items()])
 @FEW
 @over(fields=requests())
-def test_a_step_done_twice_is_a_step_done_once(name: str, fields: Json) -> None:
+def test_a_step_done_twice_is_a_step_done_once(name: str, value: Any, fields: Json) -> None:
     asked, given = read(fields)
-    once, told = STEPS[name](asked, ALL[name], given)
+    once, told = STEPS[name](asked, value, given)
     assert bool(told) == (once is not asked)
-    twice, told = STEPS[name](once, ALL[name], anew(given, once))
+    twice, told = STEPS[name](once, value, anew(given, once))
     assert twice is once
     assert not told
 
 
+@WITH_OTHERS
 @over(fields=requests())
-def test_all_steps_done_twice_are_done_once(fields: Json) -> None:
+def test_all_steps_done_twice_are_done_once(steps: Json, fields: Json) -> None:
     asked, given = read(fields)
-    once, _ = made_ready(asked, ALL, given)
-    twice, told = made_ready(once, ALL, anew(given, once))
+    once, _ = made_ready(asked, steps, given)
+    twice, told = made_ready(once, steps, anew(given, once))
     assert twice.messages == once.messages
-    assert (twice.tools, twice.limits, twice.choice, told) == (once.tools, once.limits, once.choice, [])
+    assert (twice.tools, twice.limits, twice.choice, told) == (once.tools, once.limits, once.choice, {})
 
 
 UNRELATED = [
@@ -137,15 +142,16 @@ def test_two_steps_that_have_nothing_in_common_may_be_in_any_order(one: str, oth
     assert after(one, other) == after(other, one)
 
 
-@over(fields=requests(), steps=st.sets(st.sampled_from([*STEPS])))
-def test_nothing_that_was_said_is_lost(fields: Json, steps: set[str]) -> None:
+@over(fields=requests(), steps=st.sets(st.sampled_from([*STEPS])), other=st.booleans())
+def test_nothing_that_was_said_is_lost(fields: Json, steps: set[str], other: bool) -> None:
     """Of images a note is left."""
     body = chat.encoded(chat.request(**fields))
     exchange = Exchange.open(BY_NAME["openai-chat"], body, AGENT, planner(), "seed")
-    exchange._sending._steps.update({name: ALL[name] for name in steps})
+    values = {**ALL, **OTHERS} if other else ALL
+    exchange._sending._steps.update({name: values[name] for name in steps & values.keys()})
     sent = json.loads(exchange.request())
     for entry in fields["messages"]:
-        parts = [entry["content"]] if isinstance(entry["content"], str) else entry["content"]
+        parts = [entry["content"]] if isinstance(entry["content"], str) else entry["content"] or ()
         for part in parts:
             said = part if isinstance(part, str) else part.get("text", "image")
             repeated = entry["role"] == "tool"  # a second result of one call is none
@@ -175,8 +181,9 @@ def turn(number: int, kind: str) -> list[Json]:
 KINDS = ["asks", "calls", "calls and is told", "is interrupted", "says nothing", "results late"]
 
 
+@WITH_OTHERS
 @over(kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=10))
-def test_with_every_step_a_turn_begins_the_next_one(kinds: list[str]) -> None:
+def test_with_every_step_a_turn_begins_the_next_one(steps: Json, kinds: list[str]) -> None:
     said: list[Json] = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": "Go."}]
     before: list[Json] = []
     for number, kind in enumerate(kinds):
@@ -184,7 +191,7 @@ def test_with_every_step_a_turn_begins_the_next_one(kinds: list[str]) -> None:
         exchange = Exchange.open(
             BY_NAME["openai-chat"], chat.encoded(chat.request(messages=said)), AGENT, planner(), "seed"
         )
-        exchange._sending._steps.update(ALL)
+        exchange._sending._steps.update(steps)
         sent = json.loads(exchange.request())["messages"]
         assert sent[: max(0, len(before) - 1)] == before[:-1]
         before = sent

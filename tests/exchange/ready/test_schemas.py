@@ -18,7 +18,7 @@ STRING_B = {"type": "string", "description": "b"}
 def simplified(schema: Json, value: str = "grammar") -> tuple[Any, list[str]]:
     asked = Asked(model="m", messages=(), tools=(Tool("go", "", schema),))
     found, told = made_ready(asked, {"schemas": value}, given())
-    return found.tools[0].parameters, told
+    return found.tools[0].parameters, [*told.values()]
 
 
 def parameter(schema: Any, **root: Any) -> Any:

@@ -107,7 +107,7 @@ def _entry(message: Message, thoughts: str) -> Mapping[str, Any]:
         entry[thoughts] = message.reasoning
     if message.calls:
         entry["tool_calls"] = [call.as_openai() for call in message.calls]
-        entry["content"] = entry["content"] or None
+        entry["content"] = entry["content"] or ("" if message.content == ("",) else None)
     return entry
 
 

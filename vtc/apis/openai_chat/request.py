@@ -98,6 +98,11 @@ class Request(request.Request):
             return message
         return replace(message, source={**source, "content": None})
 
+    def is_null(self, message: Message) -> bool:
+        if not isinstance(message.source, dict):
+            return super().is_null(message)
+        return not message.content and message.source.get("content") is None
+
 
 def _message(entry: Mapping[str, Any]) -> Message:
     """Read a message, with the fields that Ollama has for the same."""
@@ -132,7 +137,8 @@ def _encoded(message: Message) -> dict[str, Any]:
     entry: dict[str, Any] = {"role": role if same_role else message.role, "content": said}
     if message.calls:
         entry["tool_calls"] = [entry_of(call) for call in message.calls]
-        entry["content"] = entry["content"] or ("" if source.get("content") == "" else None)
+        is_text = source.get("content") == "" or message.content == ("",)
+        entry["content"] = entry["content"] or ("" if is_text else None)
     if message.role == "tool" and message.call_id:
         entry["tool_call_id"] = message.call_id
     elif message.role != "tool" and same_role and "name" in source:

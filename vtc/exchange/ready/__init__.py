@@ -23,8 +23,10 @@ from vtc.exchange.ready.given import Given, Step
 from vtc.exchange.ready.ids import ids
 from vtc.exchange.ready.images import images
 from vtc.exchange.ready.names import names
+from vtc.exchange.ready.nulls import nulls
 from vtc.exchange.ready.results import after_results, results
 from vtc.exchange.ready.schemas import schemas
+from vtc.exchange.ready.single import single
 from vtc.exchange.ready.something import something
 from vtc.exchange.ready.system import system
 from vtc.exchange.ready.text import text
@@ -40,14 +42,16 @@ STEPS: Mapping[str, Step] = {
     "turns": turns,
     "ids": ids,
     "results": results,
+    "single": single,
     "choice": choice,
     "after_results": after_results,
+    "something": something,
     "alternate": alternate,
+    "nulls": nulls,
     "text": text,
     "thinking": thinking,
-    "something": something,
-    "strict": strict,
     "schemas": schemas,
+    "strict": strict,
     "names": names,
     "constrain": constrain,
     "context": context,
@@ -63,13 +67,16 @@ BRIDGED: Mapping[str, Any] = {
 """What is done to each request for a server of another API, unless a profile says otherwise."""
 
 
-def made_ready(asked: Asked, steps: Mapping[str, Any], given: Given) -> tuple[Asked, list[str]]:
-    """Take the steps, by name and value, in order; return the same request if none changes it. And what to tell."""
-    lines: list[str] = []
+def made_ready(asked: Asked, steps: Mapping[str, Any], given: Given) -> tuple[Asked, dict[str, str]]:
+    """Take the steps, by name and value, in order; return the same request if none changes it.
+
+    And a line about each that did, by its name.
+    """
+    lines: dict[str, str] = {}
     for name, step in STEPS.items():
         if value := steps.get(name):
             asked, line = step(asked, value, given)
-            lines += [line] if line else []
+            lines |= {name: line} if line else {}
     return asked, lines
 
 

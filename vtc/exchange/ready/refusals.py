@@ -33,11 +33,14 @@ def _words(*patterns: str) -> re.Pattern[str]:
     return re.compile("|".join(patterns), re.I | re.S)
 
 
-_ROWS: tuple[tuple[str, Any, re.Pattern[str]], ...] = (
-    (PROMPT, True, _words(r"peg-native format")),
+_STRICT = {"developer": True, "system": "folded", "alternate": True, "something": "first", "nulls": True}
+"""What templates want that count turns: a user and a model that speak in turns, each in words."""
+_WRONG_ROLE = r"(?:unknown|unexpected|invalid|unsupported) (?:message )?role"
+_ALTERNATE = r"roles must alternate|alternate between .{0,12}user"
+_ROLES = r"Only user[\w,' ]* roles are supported"
+_ROWS: tuple[tuple[Mapping[str, Any], re.Pattern[str]], ...] = (
     (
-        "schemas",
-        "grammar",
+        {"schemas": "grammar"},
         _words(
             r"(?:failed to|error) pars(?:e|ing) grammar",
             r"Unable to generate parser for this template",
@@ -47,45 +50,44 @@ _ROWS: tuple[tuple[str, Any, re.Pattern[str]], ...] = (
             r"(?:grammar|json.?schema).{0,60}(?:not supported|unsupported|invalid|could not be compiled)",
         ),
     ),
-    ("schemas", "plain", _words(r"Unknown name \W*(?:\$schema|additionalProperties|const|pattern|format|\$ref)")),
+    ({"schemas": "plain"}, _words(r"Unknown name \W*(?:\$schema|additionalProperties|const|pattern|format|\$ref)")),
+    ({"system": "user"}, _words(r"system (?:role|messages?|prompt)s?(?: is| are)? not supported")),
     (
-        "system",
-        "folded",
+        {**_STRICT, "results": True, "after_results": True},
+        _words(r"After the optional system message, .{0,20}roles must alternate"),
+    ),
+    (_STRICT, _words(_ALTERNATE)),
+    (
+        {"system": "folded"},
         _words(
             r"system.{0,12} message.{0,20} (?:must|should) be (?:at the beginning|(?:the )?first)",
             r"Only the first message can (?:be|have).{0,20}system",
-            r"Unexpected role '?system'?|roles must alternate",
-            r"Only user, (?:assistant|system)[\w, ]* roles are supported",
         ),
     ),
     (
-        "developer",
-        True,
+        {"developer": True},
         _words(
             r"unknown variant `developer`",
             r"developer.{0,40}(?:not one of|is not|unsupported|invalid)",
-            r"(?:unknown|unexpected|invalid|unsupported) (?:message )?role\W{1,3}developer",
-            r"Unexpected message role",
-            r"Only user, (?:assistant|system)[\w, ]* roles are supported",
         ),
     ),
-    ("alternate", True, _words(r"roles must alternate", r"alternate between .{0,12}user")),
-    ("after_results", True, _words(r"Unexpected role '?user'? after role '?tool'?", r"roles must alternate")),
     (
-        "ids",
-        "alphanumeric9",
+        {"developer": True, "system": "folded"},
+        _words(rf"{_WRONG_ROLE}\W{{1,3}}(?:developer|system)", r"(?:unexpected|invalid) message role", _ROLES),
+    ),
+    ({"after_results": True}, _words(r"Unexpected role '?user'? after role '?tool'?")),
+    (
+        {"ids": "alphanumeric9"},
         _words(r"nine alphanumeric", r"alphanumeric strings with length 9", r"a-z, A-Z, 0-9, with a length of 9"),
     ),
     (
-        "ids",
-        "short",
+        {"ids": "short"},
         _words(
             r"(?:tool_calls\W+\d+\W+id|call_id|input\[\d+\]\.(?:call_)?id)\W.{0,30}(?:too long|maximum length|pattern)"
         ),
     ),
     (
-        "names",
-        True,
+        {"names": True},
         _words(
             r"function\W{1,3}name\W.{0,80}(?:pattern|too long|maximum length|a-z)",
             r"Function name was .{0,100}must be",
@@ -93,19 +95,27 @@ _ROWS: tuple[tuple[str, Any, re.Pattern[str]], ...] = (
         ),
     ),
     (
-        "text",
-        True,
+        {"nulls": True},
         _words(
-            r"can only concatenate str",
-            r"unsupported operand type\(s\) for \+",
-            r"cannot unmarshal array into Go struct field .{0,40}content",
-            r"content\W.{0,40}(?:must be|expected) a? ?string",
-            r"expected (?:a )?string.{0,20} got (?:a )?list",
+            r"NoneType",
+            r"'None' has no attribute|has no attribute 'content'",
+            r"(?:invalid|unrecognized|unknown) content type|(?:None|list object) has no element",
+            r"content\W.{0,60}(?:must|can|may)(?: not|not) be (?:null|none)",
         ),
     ),
     (
-        "results",
-        True,
+        {"text": True},
+        _words(
+            r"can only concatenate (?:str \(not \W?list|list)",
+            r"unsupported operand type\(s\) for \+.{0,30}list|'list(?: object)?' has no attribute",
+            r"cannot unmarshal array into Go struct field .{0,40}content",
+            r"content\W.{0,40}(?:must be|expected) a? ?string",
+            r"expected (?:a )?string.{0,20} got (?:a )?list|Invalid (?:system|user|assistant) message",
+        ),
+    ),
+    ({"single": True}, _words(r"single tool.?calls? at once|only (?:supports? )?(?:one|a single) tool call")),
+    (
+        {"results": True},
         _words(
             r"must be followed by tool messages",
             r"must be a response to a prece+ding message with '?tool_calls",
@@ -117,17 +127,19 @@ _ROWS: tuple[tuple[str, Any, re.Pattern[str]], ...] = (
         ),
     ),
     (
-        "empty",
-        True,
+        {"empty": True},
         _words(
-            r"must have either content or tool_calls",
+            r"must have .{0,60}content or .{0,20}tool.?calls",
             r"content.{0,30}(?:must not|cannot) be empty",
             r"all messages must have non-empty content|message.{0,20}must not be empty",
         ),
     ),
     (
-        "choice",
-        True,
+        {"something": "first"},
+        _words(r"No user query found|no first user message|first message must (?:be|use).{0,20}user"),
+    ),
+    (
+        {"choice": True},
         _words(
             r"does not support (?:this|required|the)? ?tool_choice",
             r"tool_choice.{0,40}(?:not supported|unsupported)",
@@ -135,8 +147,7 @@ _ROWS: tuple[tuple[str, Any, re.Pattern[str]], ...] = (
         ),
     ),
     (
-        "images",
-        "noted",
+        {"images": "noted"},
         _words(
             r"(?:image|vision|multi-?modal).{0,60}(?:not|n't|un)\s?(?:be )?(?:support|allow|accept|enabled)",
             r"(?:not|n't) (?:support|accept|have|take).{0,40}(?:image|vision|multi-?modal)",
@@ -144,8 +155,7 @@ _ROWS: tuple[tuple[str, Any, re.Pattern[str]], ...] = (
         ),
     ),
     (
-        "thinking",
-        "unsaid",
+        {"thinking": "unsaid"},
         _words(
             r"(?:think|reasoning|effort|encrypted content).{0,80}(?:not|n't|un)\s?(?:be )?"
             r"(?:support|allow|accept|enabled)"
@@ -153,8 +163,23 @@ _ROWS: tuple[tuple[str, Any, re.Pattern[str]], ...] = (
             r"|when thinking is enabled|'enabled' or 'disabled'"
         ),
     ),
+    (
+        {PROMPT: True},
+        _words(
+            r"peg-native format",
+            _ALTERNATE,
+            _ROLES,
+            rf"{_WRONG_ROLE}\W{{1,3}}tool\b(?!\W{{0,3}}after)",
+            r"single tool.?calls? at once",
+            r"not \W?dict\W{0,3} to str|unsupported operand type\(s\) for \+.{0,30}dict",
+        ),
+    ),
 )
-"""The first that fits and is not known yet counts; where it changes nothing, the next."""
+"""The first that fits and holds a step that is not known yet counts; where it changes nothing, the next. Templates
+raise the same words for several reasons: what helps most of them, and costs least, comes first."""
+
+_MORE = {"folded": "user", "grammar": "plain", "short": "alphanumeric9"}
+"""By the value of a step, the one that does the same and more: what teaches both must not go from one to the other."""
 
 
 GRAMMARS = ("constrain", "strict")
@@ -167,10 +192,9 @@ _NOT_UNDERSTOOD = (400, 422, 501)
 
 
 class Lesson(NamedTuple):
-    """The step that a refusal teaches, by name and value."""
+    """The steps that a refusal teaches, by name."""
 
-    step: str
-    value: Any
+    steps: Mapping[str, Any]
     once: int | None = None
     """For this request the limit on its reply: so many tokens are left."""
 
@@ -183,16 +207,18 @@ def lesson(status: int, words: str, known: Mapping[str, Any]) -> Lesson | None:
     if window and given and _LIMIT.search(words):
         # What is left is known for this request; for others it is estimated.
         left = int(window[1]) - int(given[1] or given[2])
-        return Lesson("context", int(window[1]), left) if left > 0 else None
+        return Lesson({"context": int(window[1])}, left) if left > 0 else None
     least = _LEAST.search(words)
     if least and _LIMIT.search(words):
-        return Lesson("max_tokens", False, int(least[1]))
+        return Lesson({"max_tokens": False}, int(least[1]))
     if (most := _MOST.search(words)) and (found := next(filter(None, most.groups()), None)):
-        return Lesson("max_tokens", int(found)) if known.get("max_tokens") != int(found) else None
+        return Lesson({"max_tokens": int(found)}) if known.get("max_tokens") != int(found) else None
     grammar = next((step for step in GRAMMARS if known.get(step)), "")
     if grammar and _OF_GRAMMARS.search(words):
-        return Lesson(grammar, False)
-    rows = ((step, value) for step, value, pattern in _ROWS if pattern.search(words) and known.get(step) != value)
-    found = next((Lesson(step, value) for step, value in rows), None)
+        return Lesson({grammar: False})
+    for steps, pattern in _ROWS:
+        more = {name: value for name, value in steps.items() if known.get(name) not in (value, _MORE.get(value, value))}
+        if more and pattern.search(words):
+            return Lesson(more)
     # A server that does not know the field says so in any words.
-    return found or (Lesson(grammar, False) if grammar and status in _NOT_UNDERSTOOD else None)
+    return Lesson({grammar: False}) if grammar and status in _NOT_UNDERSTOOD else None

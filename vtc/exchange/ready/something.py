@@ -1,7 +1,11 @@
-"""A first message for conversations without any: clients send these to see whether a server is there."""
+"""A message of the user, where a conversation has none or the model speaks first: servers refuse that.
+
+Clients send an empty one to see whether a server is there, and show the model how it greeted.
+"""
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import Any
 
 from msgspec.structs import replace
@@ -12,9 +16,11 @@ from vtc.exchange.ready.given import Given
 SOMETHING = "Hello."
 
 
-def something(asked: Asked, _value: Any, _given: Given) -> tuple[Asked, str]:
-    """Add a message of the user where there is none."""
-    if any(message.role != "system" for message in asked.messages):
+def something(asked: Asked, value: Any, _given: Given) -> tuple[Asked, str]:
+    """Add a message of the user where there is none; `first` also ahead of what the model says first."""
+    opening = len([*takewhile(lambda one: one.role == "system", asked.messages)])
+    head, rest = asked.messages[:opening], asked.messages[opening:]
+    if rest and (value != "first" or rest[0].role == "user"):
         return asked, ""
-    said = Message("user", (SOMETHING,))
-    return replace(asked, messages=(*asked.messages, said)), f"the request has no message: {SOMETHING!r} added"
+    told = "the model speaks first" if rest else "the request has no message"
+    return replace(asked, messages=(*head, Message("user", (SOMETHING,)), *rest)), f"{told}: {SOMETHING!r} added"

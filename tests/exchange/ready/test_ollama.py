@@ -1,0 +1,159 @@
+"""An Ollama that leaves out what does not fit in its window without a word: told how long it is, and noticed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.apis import chat, ollama, pairs
+from tests.apis.shapes import asked
+from tests.exchange.ready.steps import BY_NAME
+from tests.exchanges import AGENT, fed
+from vtc.exchange import Exchange
+from vtc.profiles.loader import builtin_directory, load
+from vtc.profiles.planner import Planner
+from vtc.profiles.settings import Settings
+
+type Json = dict[str, Any]
+
+WINDOW = 4096
+"""Tokens that it has unless it is told another number."""
+PER_TOKEN = 4
+
+
+class Shown(NamedTuple):
+    """What its model is shown of a request: the messages, and the tokens that it counts; or why it refuses it."""
+
+    messages: list[Json]
+    tokens: int
+    error: str = ""
+
+
+def shown(body: Json, *, own: bool) -> Shown:
+    """Serve a request: only its own API is told the window. It keeps system messages, and the last ones that fit."""
+    window = body.get("options", {}).get("num_ctx", WINDOW) if own else WINDOW
+    messages = body["messages"]
+    for begin in range(len(messages)):
+        kept = [one for at, one in enumerate(messages) if at >= begin or one["role"] == "system"]
+        tokens = _tokens(kept) + _tokens(body.get("tools") or [])
+        if begin and own and body.get("truncate") is False:
+            return Shown([], 0, "the input length exceeds the context length")
+        if tokens <= window:
+            break
+    return Shown(kept, min(tokens, window))  # what is left of a message that is too long fills the window
+
+
+def _tokens(of: list[Json]) -> int:
+    return len(json.dumps(of)) // PER_TOKEN
+
+
+def reply(server: str, tokens: int, *, stream: bool) -> bytes:
+    """What it says, with the number that it counted."""
+    if server == "ollama-chat":
+        return ollama_reply(stream=stream).replace(b'"prompt_eval_count":3', b'"prompt_eval_count":%d' % tokens)
+    usage = {"prompt_tokens": tokens, "completion_tokens": 1, "total_tokens": tokens + 1}
+    if not stream:
+        return chat.encoded({**chat.completion("Hi"), "usage": usage})
+    last = chat.frame({**pairs.USAGE, "id": "x", "usage": usage})
+    return b"".join([chat.ROLE, *chat.said("Hi"), chat.chunk({}, "stop"), last, chat.DONE])
+
+
+def ollama_reply(*, stream: bool) -> bytes:
+    written = pairs.streamed("ollama-chat", ["Hi"]) if stream else pairs.whole("ollama-chat", "Hi")
+    return written.replace(b'"prompt_eval_count": ', b'"prompt_eval_count":')
+
+
+def opened(client: str, server: str, folder: Path, context: int | None, words: int, *, stream: bool) -> Exchange:
+    """A conversation of three turns of so many words each, with a server of which the profile says the window."""
+    ready = f"ready: {{context: {context}}}\n" if context else ""
+    (folder / "mine.yaml").write_text(f"kind: server\nname: mine\nmatch: {{}}\n{ready}")
+    turns = [
+        {"role": role, "content": f"<{at}> {'word ' * words}"} for at, role in enumerate(["user", "assistant"] * 3)
+    ]
+    said = [{"role": "system", "content": "<rules>"}, *turns[:-1]]
+    fields: Json = (
+        {"instructions": "<rules>", "input": turns[:-1]} if client == "openai-responses" else {"messages": said}
+    )
+    planner = Planner(load([builtin_directory(), folder]), Settings(server="mine", upstream_api=(server,)))
+    return Exchange.open(BY_NAME[client], asked(client, **fields, stream=stream), AGENT, planner, "seed")
+
+
+def served(exchange: Exchange, server: str, *, stream: bool) -> tuple[str, str]:
+    """Ask it; return what its model was shown, and what VTC tells people."""
+    found = shown(json.loads(exchange.request()), own=server == "ollama-chat")
+    assert not found.error
+    body = reply(server, found.tokens, stream=stream)
+    if stream:
+        fed(exchange.stream(), body)
+    else:
+        exchange.body(body)
+    return json.dumps(found.messages), ", ".join(exchange.report.request)
+
+
+STREAM = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+SERVERS = pytest.mark.parametrize("server", ["ollama-chat", "openai-chat"])
+
+
+@STREAM
+@SERVERS
+def test_a_prompt_that_it_cut_in_silence_is_told(server: str, stream: bool, tmp_path: Path) -> None:
+    exchange = opened("openai-chat", server, tmp_path, None, 12_000, stream=stream)
+    messages, told = served(exchange, server, stream=stream)
+    assert "<rules>" in messages
+    assert "<0>" not in messages
+    assert "the server cut the prompt: it read 4096 tokens of 300 KB" in told
+
+
+@STREAM
+@SERVERS
+def test_one_that_fits_is_not(server: str, stream: bool, tmp_path: Path) -> None:
+    messages, told = served(opened("openai-chat", server, tmp_path, None, 500, stream=stream), server, stream=stream)
+    assert "<0>" in messages
+    assert "cut" not in told
+
+
+@STREAM
+@SERVERS
+def test_whole_messages_that_it_left_out_are_noticed_where_little_is_left(
+    server: str, stream: bool, tmp_path: Path
+) -> None:
+    """The number that it counted is that of no window then."""
+    exchange = opened("openai-chat", server, tmp_path, None, 2_800, stream=stream)
+    messages, told = served(exchange, server, stream=stream)
+    assert "<4>" in messages
+    assert "<3>" not in messages
+    assert "the server cut the prompt" in told
+
+
+@STREAM
+@pytest.mark.parametrize("client", pairs.NAMES)
+def test_told_the_window_by_the_profile_it_leaves_nothing_out(client: str, stream: bool, tmp_path: Path) -> None:
+    exchange = opened(client, "ollama-chat", tmp_path, 131_072, 12_000, stream=stream)
+    messages, told = served(exchange, "ollama-chat", stream=stream)
+    assert all(f"<{part}>" in messages for part in ("rules", 0, 1, 2, 3, 4))
+    assert "num_ctx 131072 set" in told
+    assert "cut" not in told
+
+
+@pytest.mark.parametrize("client", pairs.NAMES)
+def test_what_is_too_long_for_the_window_of_the_profile_is_an_error_that_the_client_knows(
+    client: str, tmp_path: Path
+) -> None:
+    exchange = opened(client, "ollama-chat", tmp_path, 8192, 12_000, stream=False)
+    error = shown(json.loads(exchange.request()), own=True).error
+    status, body = exchange.failed(chat.encoded({"error": error}), 400) or (0, b"")
+    assert status == 400
+    assert b"prompt is too long: " in body
+
+
+def test_the_server_of_these_tests_cuts_as_ollama_does() -> None:
+    messages = [{"role": "system", "content": "s"}, *(ollama.user(f"{at}" * 9_000) for at in range(3))]
+    assert shown({"messages": messages}, own=True) == Shown(
+        [messages[0], messages[3]], _tokens([messages[0], messages[3]])
+    )
+    assert shown({"messages": messages, "options": {"num_ctx": 8192}}, own=True).messages == messages
+    assert shown({"messages": messages, "options": {"num_ctx": 8192}}, own=False).messages == [messages[0], messages[3]]
+    assert shown({"messages": messages, "truncate": False}, own=True).error
