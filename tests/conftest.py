@@ -47,12 +47,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         item
         for item in items
         if sets[item.nodeid.partition("[")[0]] > MANY
-        and not item.get_closest_marker("every")
-        and crc32(item.nodeid.encode(errors="backslashreplace")) % 3
+        and crc32(item.nodeid.encode(errors="backslashreplace")) % _one_in(item)
     ]
     config.hook.pytest_deselected(items=left_out)
     away = set(map(id, left_out))
     items[:] = [item for item in items if id(item) not in away]
+
+
+def _one_in(item: pytest.Item) -> int:
+    """Of how many sets of parameters a run tries one."""
+    share = item.get_closest_marker("one_in")
+    return 1 if item.get_closest_marker("every") else share.args[0] if share else 3
 
 
 def pytest_collection_finish() -> None:

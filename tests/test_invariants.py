@@ -66,6 +66,7 @@ def writers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Planner]:
     return {dialect: Planner(profiles, Settings(model=f"only {dialect}")) for dialect in DIALECTS}
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("dialect", DIALECTS, scope="module")
 @settings(max_examples=EXAMPLES // 16)
 @given(
@@ -83,6 +84,7 @@ def test_replies_of_every_dialect(
     targets.check_reply(lambda: Exchange(API, request, body, plan, "seed"), text, size, finish)
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("dialect", DIALECTS, scope="module")
 @settings(max_examples=EXAMPLES // 32)
 @given(data=st.data(), size=st.sampled_from(targets.PIECES), reason=st.sampled_from(["end_turn", "max_tokens"]))
@@ -99,6 +101,7 @@ def test_replies_of_messages_in_every_dialect(
     targets.check_messages(opened, ["".join(one) for one in said], size, reason)
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("dialect", DIALECTS, scope="module")
 @settings(max_examples=EXAMPLES // 16)
 @given(data=st.data(), size=st.sampled_from(targets.PIECES), status=st.sampled_from(["completed", "incomplete"]))
@@ -115,6 +118,7 @@ def test_replies_of_responses_in_every_dialect(
     targets.check_responses(opened, ["".join(one) for one in said], size, status)
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("dialect", DIALECTS, scope="module")
 @settings(max_examples=EXAMPLES // 32)
 @given(data=st.data(), size=st.sampled_from(targets.PIECES), reason=st.sampled_from(["stop", "length"]))

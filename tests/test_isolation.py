@@ -152,6 +152,7 @@ BOTH = pytest.mark.parametrize("text_client", [False, True], ids=["native client
 
 
 @BOTH
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("by", ["hermes", "qwen3-coder", "native"])
 @pytest.mark.parametrize("part", OTHERS)
 def test_conversations_that_differ_in_one_part_get_nothing_of_each_other(part: str, by: str, text_client: bool) -> None:

@@ -118,6 +118,7 @@ def squeezed(text: str) -> str:
     return re.sub(r"\s+", "", text)
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("size", [1, 9])
 @pytest.mark.parametrize("stage", REPLY, ids=str)
 async def test_a_stream(
@@ -144,6 +145,7 @@ def stats(lab: Lab) -> Any:
 BODY = [*REPLY, *(Stage(folding, name) for name in ("streamed", "folded"))]
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("stage", BODY, ids=str)
 async def test_a_whole_reply(
     stage: Stage, start: Start, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -236,6 +238,7 @@ async def test_calls_that_upstream_made_itself(
     assert len(faults(caplog)) == (calls() > stage.call)
 
 
+@pytest.mark.one_in(6)
 @pytest.mark.parametrize("stage", [*NATIVE, *REPLY], ids=str)
 async def test_no_fault_of_ours_opens_a_policy(
     stage: Stage, start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
