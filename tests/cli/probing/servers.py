@@ -14,6 +14,7 @@ from typing import Any
 
 from tests.apis import chat, messages, ollama
 from tests.e2e.upstream import JSON, SSE, Reply, Seen
+from vtc.cli.probing.scenarios import SEAL
 
 type Call = tuple[str, dict[str, Any]]
 
@@ -65,6 +66,8 @@ class Server:
     refuses: str = ""
     """The error for a request with `tools`."""
     refuses_schemas: str = ""
+    strict: bool = False
+    """It decodes calls of strict tools by their schemas."""
     """The error for a schema with a pattern."""
     drops: tuple[str, ...] = ()
     """Special tokens that it leaves out of the text, unless it is told not to."""
@@ -162,6 +165,9 @@ class Server:
             return "It is 18 degrees in Paris.", []
         if "Repeat this line" in asked:
             return _text(last).rpartition("\n")[2], []
+        if "red wax" in asked and body.get("tools"):
+            held = self.strict and body["tools"][0].get("function", {}).get("strict")
+            return "", [("seal_letter", {"seal": SEAL if held else "red wax"})]
         if "seal" in asked:
             return json.dumps({"seal": self._constrained(body)}), []
         if "code word" in asked:

@@ -48,10 +48,10 @@ THOUGHT = "The user wants the weather.\n</think>\n"
 
 CASES: dict[str, tuple[Server, int, dict[str, Any], str]] = {
     "vLLM with a parser": (
-        Server(parses=True, parted="reasoning", about={"/version": {"version": "0.33.0"}}),
+        Server(parses=True, strict=True, parted="reasoning", about={"/version": {"version": "0.33.0"}}),
         0,
-        {"server": "vllm", "version": "0.33.0", "tools": "parsed", "reasoning": "parted", "special_tokens": "kept"},
-        "",
+        {"server": "vllm", "tools": "parsed", "reasoning": "parted", "special_tokens": "kept", "strict": "taken"},
+        "vtc_constrain=auto",
     ),
     "vLLM without a parser, which drops special tokens": (
         Server(drops=TOKENS),
@@ -81,7 +81,7 @@ CASES: dict[str, tuple[Server, int, dict[str, Any], str]] = {
             about={"/api/version": {"version": "0.12.1"}, "/api/show": SHOWN},
         ),
         0,
-        {"server": "ollama", "version": "0.12.1", "tools": "parsed", "context": 4096, "api": "openai-chat"},
+        {"server": "ollama", "version": "0.12.1", "tools": "parsed", "context": 4096, "strict": "ignored"},
         "OLLAMA_CONTEXT_LENGTH",
     ),
     "Ollama's own API alone": (

@@ -141,6 +141,19 @@ def _schemas(seen: Seen) -> Iterator[Finding]:
         yield Finding("Can it be held to a JSON Schema?", answer, outcomes.get(word, "seen"), heard.saw)
 
 
+def _strict(seen: Seen) -> Iterator[Finding]:
+    if heard := seen.replies.get(scenarios.STRICT.name):
+        word = words.strict(heard)
+        answers: dict[words.Strict, tuple[str, Outcome]] = {
+            "taken": ("yes", "works"),
+            "ignored": ("no: `strict` has no effect", "seen"),
+            "refused": ("refused", "refused"),
+            "unknown": ("not known", "seen"),
+        }
+        flag = "add `--set vtc_constrain=auto`: all calls of tools with parameters are held to their schemas"
+        yield Finding("Are strict tools held to their schemas?", *answers[word], heard.saw, flag * (word == "taken"))
+
+
 def _tokens(seen: Seen) -> Iterator[Finding]:
     if not seen.marker or seen.native is None or seen.tools is None:
         return
@@ -198,6 +211,7 @@ LOOKS: tuple[Callable[[Seen], Iterator[Finding]], ...] = (
     _stream,
     _choice,
     _schemas,
+    _strict,
     _tokens,
     _thinking,
     _prompted,

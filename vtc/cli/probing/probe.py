@@ -250,7 +250,7 @@ class Probe:
         rows += [scenarios.SINGLE.streamed(), scenarios.FOLLOWED_UP, scenarios.PARALLEL, scenarios.PARALLEL.streamed()]
         rows += [one for one in scenarios.COMPARED if one not in (*rows, scenarios.SINGLE)]
         rows += [scenarios.REQUIRED, scenarios.FORBIDDEN]
-        return [*rows, *([scenarios.SCHEMAS] if seen.way == "native" else []), scenarios.CONSTRAINED]
+        return [*rows, *([scenarios.SCHEMAS, scenarios.STRICT] if seen.way == "native" else []), scenarios.CONSTRAINED]
 
     def _as_proposed(self, seen: Seen, talk: Talk, rows: Sequence[Scenario]) -> None:
         assert seen.proposal

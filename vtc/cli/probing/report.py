@@ -15,7 +15,7 @@ from vtc.cli.probing import words
 from vtc.cli.probing.finding import WORDS, Outcome
 from vtc.cli.probing.findings import findings
 from vtc.cli.probing.probe import Seen
-from vtc.cli.probing.scenarios import COMPARED, CONSTRAINED
+from vtc.cli.probing.scenarios import COMPARED, CONSTRAINED, STRICT
 from vtc.proxy.launch import PORT
 
 CLIENTS = (
@@ -66,7 +66,7 @@ def as_json(seen: Seen, line: str, files: Sequence[Path]) -> dict[str, Any]:
     """Tell all of it to a program."""
     works, reason = seen.verdict()
     server, replied = seen.server, seen.tools is not None
-    constrained = seen.replies.get(CONSTRAINED.name)
+    constrained, strict = seen.replies.get(CONSTRAINED.name), seen.replies.get(STRICT.name)
     return {
         "works": works,
         "reason": reason,
@@ -82,6 +82,7 @@ def as_json(seen: Seen, line: str, files: Sequence[Path]) -> dict[str, Any]:
         "reasoning": seen.thinking.how,
         "special_tokens": seen.tokens,
         "constrain": words.constrained(constrained) if constrained else "unknown",
+        "strict": words.strict(strict) if strict else "unknown",
         "profiles": [str(file) for file in files],
         "command": line if works else None,
         "needs_profiles": seen.needs() if works and not files else [],

@@ -241,6 +241,15 @@ CONSTRAINED = Scenario(
     ),
     contains=(SEAL,),
 )
+LETTER = {"type": "object", "properties": {"seal": {"type": "string", "enum": [SEAL]}}, "required": ["seal"]}
+STRICT = Scenario(
+    "strict-tool",
+    "a strict tool, asked for a value that its schema forbids",
+    _user("Seal the letter with the tool. The seal is `red wax`, exactly so."),
+    (Tool("seal_letter", "Seal a letter.", {**LETTER, "additionalProperties": False}, strict=True),),
+    calls=("seal_letter",),
+    contains=(SEAL,),
+)
 LONG = Scenario(
     "long-prompt",
     "a prompt of about 6,000 tokens, for silent cutting",

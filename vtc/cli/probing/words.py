@@ -18,6 +18,7 @@ type Tools = Literal["parsed", "leaked", "ignored", "refused"]
 type Thoughts = Literal["parted", "raw", "prefilled", "none"]
 type Tokens = Literal["kept", "dropped", "unknown"]
 type Constrained = Literal["schema", "ignored", "refused", "unknown"]
+type Strict = Literal["taken", "ignored", "refused", "unknown"]
 
 
 def tools(heard: Heard) -> Tools | None:
@@ -104,6 +105,15 @@ def constrained(heard: Heard) -> Constrained:
     if heard.problem:
         return "unknown"
     return "schema" if SEAL in heard.direct.message.text else "ignored"
+
+
+def strict(heard: Heard) -> Strict:
+    """Tell whether a strict tool was called by its schema, though the model was asked for another value."""
+    if heard.refused:
+        return "refused"
+    if heard.problem or not heard.through.message.calls:
+        return "unknown"
+    return "taken" if SEAL in heard.through.message.calls[0].arguments else "ignored"
 
 
 def is_cut(heard: Heard) -> bool:
