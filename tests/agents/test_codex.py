@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from subprocess import CompletedProcess
 
@@ -23,6 +24,8 @@ from tests.agents.apis import CHAT, MESSAGES, OLLAMA, RESPONSES, Api, Call
 from tests.agents.conftest import PROMPT, Network, Project
 from tests.agents.model_server import MODEL, ScriptedModel
 from tests.agents.processes import npm_install, run_agent
+from tests.agents.test_several_calls import MARKUP
+from tests.agents.test_several_calls import model as steps
 from tests.apis import pairs
 from tests.apis.responses import check_request
 
@@ -284,3 +287,26 @@ def test_with_vtc_a_tool_of_an_mcp_server_is_called_on_a_chat_server(
     other = ScriptedModel(dialect, Call("mcp__files__read_note", "path", str(project.file)), api=CHAT)
     done = codex(network.vtc(network.model(other), "vtc_upstream_api=openai-chat"), tables=MCP)
     assert (done.returncode, project.word in done.stdout) == (0, True), done
+
+
+def test_with_vtc_a_thinking_model_makes_several_calls_on_a_chat_server(
+    codex: Codex, project: Project, network: Network, catalog: str
+) -> None:
+    """One after the other: a file is read, another is not there, a page full of markup is added and read again."""
+    lines = "".join(f"+{line}\n" for line in MARKUP.splitlines())
+    scripted = steps(
+        [("exec_command", {"cmd": f"cat {project.file}"})],
+        [("exec_command", {"cmd": "cat no-such-file"})],
+        [("apply_patch", {"input": f"*** Begin Patch\n*** Add File: page.html\n{lines}*** End Patch\n"})],
+        [("exec_command", {"cmd": "cat page.html"})],
+    )
+    done = codex(network.vtc(network.model(scripted), "vtc_upstream_api=openai-chat"), settings=catalog)
+    assert (done.returncode, project.word in done.stdout) == (0, True), done
+    assert (project.directory / "page.html").read_text("utf-8") == MARKUP
+    assert len(scripted.requests) == 5
+    results = [entry["content"] for entry in scripted.requests[-1]["messages"] if entry["role"] == "tool"]
+    assert project.word in results[0]
+    assert "No such file" in results[1]
+    assert MARKUP in results[3]
+    for before, after in pairwise(request["messages"] for request in scripted.requests):
+        assert after[: len(before)] == before, "the beginning of the prompt is another"
