@@ -87,6 +87,16 @@ def test_reasoning_comes_back_in_each_turn_with_calls_and_in_the_same_place(clie
     pairs.check_request(server, bodies[-1])
 
 
+@PAIR
+def test_long_reasoning_comes_back_whole(client: str, server: str) -> None:
+    """Among text that says nothing of it, which is not looked at again."""
+    talk = Talk(client, server)
+    talk.ask(*asks(client, "Read it"))
+    thought = "".join(f"Step {number}: é. " for number in range(5000))
+    talk.reply(pairs.streamed(server, [f"Part {number}. " for number in range(1500)], CALLS, reasoning=thought))
+    assert thoughts(server, talk.ask()) == [thought]
+
+
 @SAME
 def test_what_the_client_sends_back_itself_is_left_alone(api: str) -> None:
     talk = Talk(api)

@@ -76,6 +76,10 @@ class Decoder(Protocol):
         """How frames are cut."""
         ...
 
+    def tells_thoughts(self, data: bytes) -> bool:
+        """True if some of these frames may tell what the model thinks; of frames that do not, mostly False."""
+        ...
+
     def decode(self, frame: Frame) -> Decoded | None:
         """Read one frame; None for one that is nothing of this API. May raise where a value has a wrong type."""
         ...

@@ -54,6 +54,9 @@ class Crossed(msgspec.Struct, eq=False):
     def __copy__(self) -> Crossed:
         return replace(self, decoder=copy.copy(self.decoder))
 
+    def tells_thoughts(self, data: bytes) -> bool:
+        return self.decoder.tells_thoughts(data)
+
     @property
     def framing(self) -> Framing:
         return self.decoder.framing
@@ -102,6 +105,9 @@ class Renamed:
 
     def __copy__(self) -> Renamed:
         return Renamed(copy.copy(self._decoder), self._names)
+
+    def tells_thoughts(self, data: bytes) -> bool:
+        return self._decoder.tells_thoughts(data)
 
     @property
     def framing(self) -> Framing:

@@ -25,7 +25,12 @@ class Endings(NamedTuple):
     last: bytes
     """The last bytes of all of them."""
     plain: bytes
-    """The last bytes of those without an escape."""
+    """The last bytes of those without an escape; but for `POINTS`, which are of a number or none."""
+
+
+POINTS = b".,"
+"""What may part a number: most end a clause."""
+DIGITS = b"0123456789"
 
 
 @lru_cache(maxsize=4)
@@ -37,7 +42,7 @@ def of(rule: PlainRule) -> Endings:
     read = written(one for one in rule.endings if not one.isspace())
     told = written(one for one in rule.told if one not in rule.endings)
     every = (*white, *read, *told)
-    plain = bytes({one[-1] for one in every if one[:1] != b"\\"})
+    plain = bytes({one[-1] for one in every if one[:1] != b"\\" and one[-1] not in POINTS})
     return Endings(white, read, told, bytes({one[-1] for one in every}), plain)
 
 

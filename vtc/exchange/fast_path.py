@@ -29,6 +29,7 @@ from vtc.dialects.bounded_cache import COMPILED, PER_CHARACTER
 from vtc.dialects.reading.reader import PlainRule
 from vtc.events import Delta, ReasoningDelta, TextDelta
 from vtc.exchange import endings
+from vtc.exchange.endings import DIGITS, POINTS
 from vtc.exchange.reply import ReplyPipeline
 from vtc.exchange.text_reading import ANYTHING
 from vtc.wire.framing import Frame
@@ -115,10 +116,16 @@ class FastPath:
             return None
         if not self.held:  # mostly the next frame is the same but for its text
             start, end = len(self._before), len(chunk) - len(self._after)
-            same = start < end and chunk[:start] == self._before and chunk[end:] == self._after
-            if same and chunk[end - 1] not in self._endings.plain and self._odd(chunk, start, end) is None:
-                first = chunk[start]
-                if (first != _BLANK or chunk[start + 1] not in b" >") and first != _QUOTE:
+            if start < end and chunk[:start] == self._before and chunk[end:] == self._after:
+                first, last = chunk[start], chunk[end - 1]
+                # A point may part a number, whose first half may stand in the text before.
+                if not (
+                    last in self._endings.plain
+                    or (last in POINTS and (end - start < 2 or chunk[end - 2] in DIGITS))
+                    or self._odd(chunk, start, end)
+                    or first == _QUOTE
+                    or (first == _BLANK and chunk[start + 1] in b" >")
+                ):
                     out = self._passed(chunk, [chunk[start:end]] if self._told else ())
                     if out is not None:
                         self._tail = _OTHER

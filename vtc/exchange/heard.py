@@ -1,7 +1,7 @@
 """Listens to a reply for what the model thought and wrote, and for the calls that the client is given.
 
 Reasoning that the server parts off mostly passes unread, as text does. So it is decoded beside its way, some frames at
-once, and only where it is to be kept.
+once, and only where they tell some and it is to be kept.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Heard:
             self._waiting.append(data)
             self._size += len(data)
             if self._size >= AT_ONCE:
-                self._decode()
+                self._decode(self._whole_frames())
 
     def left(self, said: Iterable[Said], choice: int) -> None:
         """Take what leaves for the client; the end of the message ends the listening."""
@@ -85,7 +85,7 @@ class Heard:
         try:
             calls = [*self._calls, *ToolCallAccumulator(self._pieces).calls()]
             if calls:
-                self._decode()
+                self._decode(b"".join(self._waiting))
             turn = Turn("".join(self._text), self._seal, *self._written())
             if calls and turn != Turn():
                 self._keep(turn, self._field if self._field in FIELDS else "", calls)
@@ -117,8 +117,18 @@ class Heard:
             said = said.replace(text, "")
         return wrote, squeezed(said)
 
-    def _decode(self) -> None:
-        data, self._waiting, self._size = b"".join(self._waiting), [], 0
+    def _whole_frames(self) -> bytes:
+        """Take the frames that are whole. What follows them waits."""
+        data = b"".join(self._waiting)
+        end = data.rfind(b"\n\n") + 2
+        if end < 2:
+            end = data.rfind(b"\n") + 1
+        self._waiting, self._size = [data[end:]], 0
+        return data[:end]
+
+    def _decode(self, data: bytes) -> None:
+        if self._markup is None and not self._decoder.tells_thoughts(data):
+            return  # as are most replies
         try:
             for frame in self._frames.feed(data):
                 decoded = self._decoder.decode(frame)

@@ -62,6 +62,9 @@ class Decoder(msgspec.Struct):
     drop: frozenset[str] = frozenset()
     begun: bool = False
 
+    def tells_thoughts(self, data: bytes) -> bool:
+        return b'"thinking"' in data
+
     def decode(self, frame: Frame) -> Decoded | None:
         line = object_of(frame.data)
         if line and is_error(line):

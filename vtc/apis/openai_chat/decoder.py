@@ -11,6 +11,7 @@ The older form of a call is `{"function_call": {"name": …, "arguments": …}}`
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
@@ -110,6 +111,10 @@ class _Chunk(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 _decode_chunk = msgspec.json.Decoder(_Chunk).decode
 
 
+_THOUGHT = re.compile(rb'"(?:reasoning(?:_content)?|thinking)"\s*:\s*(?!null|""|\s)')
+"""Some servers say in each chunk that there is none."""
+
+
 class Decoder(msgspec.Struct):
     """The chunks of a streamed reply; `drop` names fields to leave out."""
 
@@ -124,6 +129,9 @@ class Decoder(msgspec.Struct):
     """The fields in which the client is told what the model thinks; none for those of the server."""
     numbers: dict[int, int] = {}
     """By choice, the number that upstream's next call should have."""
+
+    def tells_thoughts(self, data: bytes) -> bool:
+        return (b'"reasoning' in data or b'"thinking"' in data) and _THOUGHT.search(data) is not None
 
     def decode(self, frame: Frame) -> Decoded | None:
         """Read a chunk.

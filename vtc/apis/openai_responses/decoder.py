@@ -127,6 +127,9 @@ class Decoder(msgspec.Struct):
     speaking: bool = False
     """True in a text."""
 
+    def tells_thoughts(self, data: bytes) -> bool:
+        return b"reasoning" in data or b"encrypted_content" in data
+
     def decode(self, frame: Frame) -> Decoded | None:
         """Read an event. Nearly all say a piece of text, of an item and a part that hold some."""
         data = frame.data
