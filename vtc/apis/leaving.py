@@ -51,6 +51,8 @@ class Leaving(msgspec.Struct):
     """The calls that a client of another API was told in pieces, by choice and number."""
     cut: frozenset[int] = frozenset()
     """The choices in which one such was told whole, and lacks its end."""
+    breaks: bool = False
+    """True where the server broke off: a call that lacks its end is text then, as a client may run what it is told."""
     left_out: tuple[str, ...] = ()
     """The kinds of what did not leave, as no encoder or no policy takes it."""
     heed: Callable[[Iterable[Said], int], object] | None = None
@@ -159,10 +161,11 @@ class Leaving(msgspec.Struct):
                 so_far = self.calls.get(key, Nesting())
                 self.calls = {**self.calls, key: so_far.after(one.arguments)}
                 return replace(one, source=None)
-            case Call(call=call) if not call.name:
-                return Rewritten(one.raw, call.arguments)
             case Call(call=call):
-                self.cut |= {choice} if Nesting().after(call.arguments).is_cut else set()
+                is_cut = Nesting().after(call.arguments).is_cut
+                if not call.name or (is_cut and self.breaks):
+                    return Rewritten(one.raw, f"{call.name} {call.arguments}" if call.name else call.arguments)
+                self.cut |= {choice} if is_cut else set()
                 return dataclasses.replace(one, call=dataclasses.replace(call, source=None))
             case Finish():
                 is_cut = choice in self.cut or any(call.is_cut for (of, _), call in self.calls.items() if of == choice)

@@ -26,6 +26,8 @@ type Json = Mapping[str, Any]
 NAME = "openai-responses"
 FRAMING = EventStream(named_by="type")
 ENDS = ("response.completed", "response.incomplete")
+FAILED = ("failed", "cancelled", "canceled")
+"""The states of a response that is none: the server failed, or was told to stop."""
 ADDED, DONE = "response.output_item.added", "response.output_item.done"
 IDS = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
 """How ids of items begin."""
