@@ -190,6 +190,14 @@ class Request(ABC):
         """The media of a message that stand beside its content."""
         return ()
 
+    def declined(self, message: Message) -> str:
+        """The text by which the model declined to answer, where it stands beside the content of a past message."""
+        return ""
+
+    def unsaid(self, message: Message) -> Iterable[str]:
+        """Name the fields of a message that no other API is told."""
+        return ()
+
     def form_with(self, thoughts: tuple[str, ...]) -> Any:
         """Return the `form` for a client that is told what the model thinks in these fields, if its API has several."""
         return self.form

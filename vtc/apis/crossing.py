@@ -65,6 +65,7 @@ def read(
             content=(
                 *_failed(message, failed=message.role == "tool" and request.failed(message)),
                 *(part for part in map(told, message.content) if part is not None),
+                *filter(None, [request.declined(message)]),
                 *(Opaque(media=one) for one in request.beside(message)),
             ),
             calls=tuple(ToolCall(call.name, call.arguments, call.id) for call in message.calls),
@@ -92,6 +93,7 @@ def read(
             *(["more than one choice"] if request.several else []),
             *(f"tool {name}" for name in hosted),
             *unknown,
+            *dict.fromkeys(name for message in messages for name in request.unsaid(message)),
         ),
     )
 
