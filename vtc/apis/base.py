@@ -171,7 +171,7 @@ class Request(ABC):
     LIMITS: ClassVar[Mapping[str, Sequence[str]]] = {}
     """Where limits and sampling stand, by their names in chat completions: dotted paths, the one to write first."""
     CARRIED: ClassVar[Collection[str]] = ()
-    """The fields that other APIs are told of, and those that mean nothing to them."""
+    """The fields that other APIs are told of, and those that mean nothing to them; parts of objects by dotted paths."""
     refers: str = ""
     """The field by which it refers to a conversation that only its own server has; empty if it has all of it."""
     idle: bool = False
@@ -322,6 +322,8 @@ class Api:
     """True if what it seals of reasoning is for the text of that alone."""
     demands: bool = True
     """True if its requests can demand a call, or forbid one."""
+    any_json: bool = True
+    """True if its requests can ask for JSON without a schema."""
 
     @property
     def framing(self) -> Framing:

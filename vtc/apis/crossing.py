@@ -88,8 +88,7 @@ def read(
         effort=asking.effort(fields),
         answer=asking.answer(fields),
         left_out=(
-            *asking.unlimited(fields, request.LIMITS),
-            *(key for key in fields if key not in request.CARRIED and not _is_nothing(fields[key])),
+            *asking.untold(fields, request.LIMITS, request.CARRIED),
             *(["more than one choice"] if request.several else []),
             *(f"tool {name}" for name in hosted),
             *unknown,
@@ -101,10 +100,6 @@ def read(
 def _failed(message: Message, *, failed: bool) -> Iterator[str]:
     if failed and "error" not in message.text.strip().partition("\n")[0].casefold():
         yield FAILED
-
-
-def _is_nothing(value: object) -> bool:
-    return value is None or value == [] or value == {}
 
 
 def _parameters(tool: Tool) -> Mapping[str, object]:

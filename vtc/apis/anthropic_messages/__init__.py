@@ -23,4 +23,5 @@ API = Api(
     asking.LIMITS,
     call_ids="toolu_",
     signs=True,
+    any_json=False,
 )
