@@ -153,6 +153,8 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
     harmless: bool = False
     ends: bool = False
     """True if it comes after all else that its frame says."""
+    lost: str = ""
+    """What a client of another API lacks without it, in a word for people; empty where that is nothing, or `kind`."""
 
 
 type Reason = Literal["stop", "length", "tool_calls", "halted", "other"]

@@ -54,7 +54,7 @@ class Leaving(msgspec.Struct):
     breaks: bool = False
     """True where the server broke off: a call that lacks its end is text then, as a client may run what it is told."""
     left_out: tuple[str, ...] = ()
-    """The kinds of what did not leave, as no encoder or no policy takes it."""
+    """What did not leave, as no encoder or no policy takes it, for people."""
     heed: Callable[[Iterable[Said], int], object] | None = None
     """Takes what leaves of a choice, but for frames of plain text or reasoning that need not be read."""
 
@@ -147,9 +147,10 @@ class Leaving(msgspec.Struct):
             if own is None or (self.passes and (own.harmless or not self.strict)):
                 yield one
                 continue
-            is_lost = not own.harmless and (self.passes or own is one)
-            if is_lost and own.kind not in self.left_out:
-                self.left_out = (*self.left_out, own.kind)
+            lost = "" if own.harmless or not (self.passes or own is one) else own.kind
+            lost = lost if self.passes else own.lost or lost
+            if lost and lost not in self.left_out:
+                self.left_out = (*self.left_out, lost)
             if own is not one:
                 yield replace(one, own=None)  # type: ignore[type-var]  # a struct that has `own`
 

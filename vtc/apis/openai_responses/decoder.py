@@ -187,7 +187,7 @@ class Decoder(msgspec.Struct):
                 else type_.startswith(f"response.{kind.partition('_')[0]}")
             )
             plain = {key: one for key, one in value.items() if key == "item" or not isinstance(one, dict | list)}
-            yield Origin(NAME, "event", (number if kind else None, plain), harmless=known)
+            yield Origin(NAME, "event", (number if kind else None, plain), harmless=known, lost=kind or type_)
             yield from (Origin(NAME, f"event.{key}", one) for key, one in value.items() if key not in plain)
             return
         if type_ == "keepalive":
@@ -220,7 +220,7 @@ class Decoder(msgspec.Struct):
                 yield self._silent()
             yield Origin(NAME, "text_done", (number, text), harmless=True)
         else:
-            yield Origin(NAME, "annotation", (number, value), harmless=True)
+            yield Origin(NAME, "annotation", (number, value), harmless=True, lost="annotations")
         for key, one in value.items():
             known = key in _READ[type_] or (key in _EVERY_EVENT and not isinstance(one, dict | list))
             if not known:
