@@ -26,6 +26,13 @@ CITED = [
     *(*messages.said(0, "Hi"), messages.stopped(0)),
 ]
 DELTA = {"role": "assistant", "content": "Hi", "annotations": [{"type": "url_citation"}], "odd": 1}
+CHOICES = [
+    chat.ROLE,
+    *chat.said("Hi"),
+    *chat.said("Ho", index=1),
+    chat.chunk({}, "stop"),
+    chat.chunk({}, "stop", index=1),
+]
 TWICE = [*map(chat.chunk, [DELTA, DELTA]), chat.chunk({}, "stop"), chat.DONE]
 REPLIES = [
     ("anthropic-messages", messages.streamed(BLOCKS, messages.text_block(2, "Hi")), f"{USED['type']}, {FOUND['type']}"),
@@ -45,7 +52,7 @@ REPLIES = [
 )
 def test_what_only_the_server_can_tell_is_named(client: str, server: str, frames: list[bytes], named: str) -> None:
     exchange = crossing(client, server, stream=True)
-    assert pairs.read(client, fed(exchange.stream(), *frames), stream=True).text.startswith("Hi")
+    assert pairs.read(client, fed(exchange.stream(), *frames), stream=True).text in ("Hi", "HiHi")
     assert exchange.report.request[-1].endswith(f"not told to the client, whose API has no word for it: {named}")
 
 

@@ -92,7 +92,13 @@ class Leaving(msgspec.Struct):
     def written(
         self, said: Iterable[Said], choice: int, like: Frame | None = None, *, first: bool = True
     ) -> list[bytes]:
-        """Let the encoder write something, in the place of the frame `like` or of a part of it."""
+        """Let the encoder write something, in the place of the frame `like` or of a part of it.
+
+        A client of another API is told one choice: no two APIs have several.
+        """
+        if choice and not self.passes:
+            self._leave_out("more than one choice")
+            return []
         said = [*said]
         if self.heed:
             self.heed(said, choice)
@@ -149,10 +155,13 @@ class Leaving(msgspec.Struct):
                 continue
             lost = "" if own.harmless or not (self.passes or own is one) else own.kind
             lost = lost if self.passes else own.lost or lost
-            if lost and lost not in self.left_out:
-                self.left_out = (*self.left_out, lost)
+            if lost:
+                self._leave_out(lost)
             if own is not one:
                 yield replace(one, own=None)  # type: ignore[type-var]  # a struct that has `own`
+
+    def _leave_out(self, what: str) -> None:
+        self.left_out = self.left_out if what in self.left_out else (*self.left_out, what)
 
     def _crossed(self, one: Said, choice: int) -> Said:
         """Tell a client of another API what its own server would have said."""
