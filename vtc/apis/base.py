@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -282,6 +282,19 @@ class Reply:
     """The name under which the reasoning came, where it is not the API's usual one."""
 
 
+class Question(NamedTuple):
+    """What clients of an API ask besides replies."""
+
+    kind: Literal["alive", "models", "count", "version", "show"]
+    method: str
+    path: str
+    """How its path ends; `/` is all of it."""
+    write: Callable[[Any], Json]
+    """Writes the answer: of the names of models, or of a number of tokens; to any other question it is always this."""
+    sign: Callable[[str, Mapping[str, str]], bool] | None = None
+    """Tells clients of this API, by query and headers, from those of others that ask the same; None for all others."""
+
+
 @dataclass(frozen=True, slots=True)
 class Api:
     """One HTTP shape; a row of the registry (`apis/__init__.py`)."""
@@ -324,6 +337,8 @@ class Api:
     """True if its requests can demand a call, or forbid one."""
     any_json: bool = True
     """True if its requests can ask for JSON without a schema."""
+    questions: Sequence[Question] = ()
+    """What its clients ask besides replies."""
 
     @property
     def framing(self) -> Framing:
