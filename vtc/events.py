@@ -143,7 +143,8 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
     """Data that only one API knows: it reaches an encoder of the same API, and no other.
 
     `kind` says for people what it is. `harmless` is True only for kinds of which the decoder knows that no client can
-    find a call in them (log probabilities, citations); under a strict policy the others do not leave.
+    find a call in them (citations); under a strict policy the others do not leave. One that `ends` comes after all
+    else that its frame says. `lost` is for people what a client of another API lacks without it, if not `kind`.
     """
 
     api: str
@@ -152,12 +153,11 @@ class Origin(msgspec.Struct, frozen=True, gc=False):
     choice: int = 0
     harmless: bool = False
     ends: bool = False
-    """True if it comes after all else that its frame says."""
+    lost: str = ""
 
 
 type Reason = Literal["stop", "length", "tool_calls", "halted", "other"]
-"""Why a message ended: `length` cuts it off, as does a filter or a fault of the server (`halted`). Calls change none of
-these, nor `other` (of an API whose reason does not speak of calls)."""
+"""Why it ended: `length` and `halted` (a filter, a fault) cut it off. Calls change neither of them, nor `other`."""
 CUT_OFF: frozenset[Reason] = frozenset(("length", "halted"))
 """The reasons that cut a message off: a call that is open then is none."""
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from vtc.apis.asking import constrained, effort, limits, placed, thinks, unlimited, wants_json
+from vtc.apis.asking import constrained, effort, limits, placed, thinks, untold, wants_json
 
 SCHEMA = {"type": "object", "properties": {}}
 
@@ -97,8 +97,9 @@ def test_no_limit_is_none() -> None:
 
 
 def test_what_stands_beside_limits_is_named() -> None:
-    assert unlimited({"options": {"num_predict": 5, "num_ctx": 9}, "x": 1}, PATHS) == ["options.num_ctx"]
-    assert unlimited({"options": None}, PATHS) == []
+    fields = {"options": {"num_predict": 5, "num_ctx": 9, "low_vram": None}, "x": 1, "model": "m", "tools": []}
+    assert untold(fields, PATHS, ("model",)) == ["options.num_ctx", "x"]
+    assert untold({"options": None, "think": True}, PATHS, ("think.type",)) == []
 
 
 @pytest.mark.parametrize(

@@ -51,19 +51,13 @@ def test_a_count_is_of_text_tools_and_images_and_not_of_base64() -> None:
     ],
 )
 def test_a_count_of_the_server_is_read(body: bytes, count: int | None) -> None:
-    found = counted(body)
+    found = counted(Aside("count", "anthropic-messages"), body)
     assert found == (None if count is None else b'{"input_tokens":%d}' % count)
 
 
 def test_a_body_that_is_no_request_is_not_counted() -> None:
     with pytest.raises(BadRequest):
         answer(Aside("count", "anthropic-messages"), b"{}")
-
-
-def test_codex_finds_the_list_that_it_demands_and_nothing_in_it() -> None:
-    """An entry would need Codex's own prompt, and replace it."""
-    found = json.loads(listed("openai-responses", ["a"]))
-    assert (found["models"], [one["id"] for one in found["data"]]) == ([], ["a"])
 
 
 @pytest.mark.parametrize("client", ["openai-chat", "openai-responses", "anthropic-messages", "ollama-chat"])

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.apis import chat, messages, pairs, responses
 from tests.apis.named_events import Json
@@ -45,6 +46,28 @@ def test_what_no_other_api_can_be_told_is_named() -> None:
     assert bridged("openai-responses", body).left_out == ("background", "tool web_search")
     body = chat.request(logit_bias={"1": 2}, logprobs=None, user="me")
     assert bridged("openai-chat", body).left_out == ("logit_bias",)
+
+
+def test_fields_of_messages_that_no_other_api_is_told_are_named() -> None:
+    said = [
+        {"role": "user", "name": "bob", "content": "a"},
+        {"role": "assistant", "content": None, "refusal": "I cannot.", "audio": {"id": "x"}, "annotations": []},
+        {"role": "tool", "name": "read", "tool_call_id": "c", "content": "r"},
+    ]
+    found = bridged("openai-chat", chat.request(messages=said))
+    assert found.messages[1].content == ("I cannot.",)
+    assert found.left_out == ("name", "audio")
+
+
+def test_a_past_call_of_a_custom_tool_keeps_its_name_and_raw_input() -> None:
+    call = {"id": "k", "type": "custom", "custom": {"name": "apply_patch", "input": '*** Begin\n"x"'}}
+    said = [{"role": "user", "content": "a"}, {"role": "assistant", "content": None, "tool_calls": [call]}]
+    (found,) = bridged("openai-chat", chat.request(messages=said)).messages[1].calls
+    assert (found.name, json.loads(found.arguments)) == ("apply_patch", {"input": '*** Begin\n"x"'})
+    request = BY_NAME["openai-chat"].request(chat.encoded(chat.request(messages=said)))
+    changed = replace(request.messages[1], content=("Look.",))
+    (entry,) = json.loads(request.encode(messages=[changed]))["messages"]
+    assert entry["tool_calls"] == [call]
 
 
 def test_a_custom_tool_is_a_function_with_one_text() -> None:

@@ -83,3 +83,60 @@ def test_arguments_that_are_no_object_are_text_where_a_call_has_an_object(
     else:
         out = fed(exchange.stream(), body) if stream else exchange.body(body)
         assert json.dumps(arguments)[1:-1].encode() in out
+
+
+def has_whole_call(client: str, body: bytes) -> bool:
+    """True if a client is told that a call is complete, upon which some of them run it."""
+    events = [json.loads(line.removeprefix(b"data: ")) for line in body.splitlines() if line[-1:] == b"}"]
+    match client:
+        case "anthropic-messages":
+            begun = {one["index"] for one in events if one.get("content_block", {}).get("type") == "tool_use"}
+            return any(one["type"] == "content_block_stop" and one["index"] in begun for one in events)
+        case "openai-responses":
+            done = [one["item"] for one in events if one["type"] == "response.output_item.done"]
+            return any(one["type"] == "function_call" for one in done)
+        case "openai-chat":
+            return any(choice["finish_reason"] for one in events for choice in one.get("choices", ()))
+    return b"tool_calls" in body
+
+
+ERRORS = {
+    "openai-chat": chat.frame({"error": {"message": "boom"}}),
+    "anthropic-messages": b"event: error\ndata: " + chat.encoded(messages.error("boom")) + b"\n\n",
+    "openai-responses": responses.numbered([{"type": "error", "code": "server_error", "message": "boom"}])[0],
+}
+
+
+@PAIR
+@pytest.mark.parametrize("error", [True, False], ids=["error", "reset"])
+def test_a_call_in_which_the_server_broke_off_is_never_complete(client: str, server: str, error: bool) -> None:
+    """What there was of it is seen, and the client is told of the error."""
+    frames = called(server, HALF).split(b"\n\n")
+    cut = next(place for place, frame in enumerate(frames) if b"/a" in frame)
+    stream = crossing(client, server, stream=True).stream()
+    out = b"".join(stream.feed(b"\n\n".join([*frames[: cut + 1], b""])))
+    out += b"".join([*stream.feed(ERRORS[server]), *stream.finish()] if error else stream.break_off("reset"))
+    assert not has_whole_call(client, out), out
+    assert b'"done":true' not in out
+    assert b"/a" in out
+    assert (b"boom" if error else b"broke off") in out
+
+
+@pytest.mark.parametrize("client", [name for name in pairs.NAMES if name != "openai-chat"])
+@pytest.mark.parametrize("error", [True, False], ids=["error", "reset"])
+def test_a_call_that_was_held_until_the_server_broke_off_is_text(client: str, error: bool) -> None:
+    """Its pieces lack the `type`, so they wait for what is missing."""
+    stream = crossing(client, "openai-chat", stream=True).stream()
+    out = b"".join(stream.feed(chat.ROLE + call_piece(0, id="a", name="read", arguments=HALF)))
+    out += b"".join([*stream.feed(ERRORS["openai-chat"]), *stream.finish()] if error else stream.break_off("reset"))
+    assert not has_whole_call(client, out), out
+    assert b"read {" in out
+
+
+@pytest.mark.parametrize("client", [name for name in pairs.NAMES if name != "openai-responses"])
+@pytest.mark.parametrize("status", ["failed", "cancelled", "canceled"])
+def test_a_whole_reply_that_the_server_gave_up_is_an_error(client: str, status: str) -> None:
+    body = chat.encoded({**responses.response(responses.message("Hel")), "status": status, "error": None})
+    out = crossing(client, "openai-responses", stream=False).body(body)
+    assert json.loads(out)["error"]
+    assert status.encode() in out

@@ -118,17 +118,32 @@ def test_how_much_to_think_is_told_to_a_server_of_messages(asked: dict[str, Any]
     assert (body.get("thinking"), body.get("output_config")) == (thinking, config)
 
 
+THINK = {"type": "enabled", "budget_tokens": 9}
+TEXT = {"verbosity": "low"}
+
+
 @pytest.mark.parametrize(
     ("client", "server", "fields", "named"),
     [
         ("ollama-chat", "openai-chat", {"options": {"num_ctx": 9, "top_k": 4}}, "options.num_ctx"),
         ("ollama-chat", "openai-responses", {"options": {"top_k": 4}}, "options.top_k"),
         ("anthropic-messages", "openai-responses", {"stop_sequences": ["X"]}, "stop_sequences"),
+        (
+            "anthropic-messages",
+            "openai-chat",
+            {"thinking": {"type": "enabled", "budget_tokens": 9}},
+            "thinking.budget_tokens",
+        ),
+        (
+            "openai-responses",
+            "openai-chat",
+            {"text": {"verbosity": "low"}, "reasoning": {"summary": "auto"}},
+            "text.verbosity",
+        ),
+        ("openai-chat", "anthropic-messages", {"response_format": {"type": "json_object"}}, "JSON without a schema"),
     ],
 )
-def test_each_limit_that_the_server_cannot_be_told_is_named(
-    client: str, server: str, fields: dict[str, Any], named: str
-) -> None:
+def test_what_the_server_cannot_be_told_is_named(client: str, server: str, fields: dict[str, Any], named: str) -> None:
     exchange = crossing(client, server, **fields)
     exchange.request()
     assert exchange.report.request[-1].endswith(f"whose API has no word for it: {named}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from vtc.apis.fields import part_of
@@ -79,12 +79,22 @@ def limits(fields: Mapping[str, Any], paths: Mapping[str, Sequence[str]]) -> dic
     return {**found, "stop": [found["stop"]]} if isinstance(found.get("stop"), str) else found
 
 
-def unlimited(fields: Mapping[str, Any], paths: Mapping[str, Sequence[str]]) -> list[str]:
-    """List what stands beside limits and is none, where they have a place of their own."""
-    known = {path for at in paths.values() for path in at}
-    places = {path.partition(".")[0]: fields.get(path.partition(".")[0]) for path in known if "." in path}
-    found = [f"{place}.{key}" for place, said in places.items() if isinstance(said, Mapping) for key in said]
-    return [path for path in found if path not in known]
+def untold(fields: Mapping[str, Any], limits: Mapping[str, Sequence[str]], carried: Collection[str]) -> list[str]:
+    """List the fields that other APIs are not told: dotted paths in objects of which any part is known."""
+    known = {*carried, *(path for at in limits.values() for path in at)}
+    inside = {path.partition(".")[0] for path in known if "." in path}
+    found: list[str] = []
+    for key, value in fields.items():
+        if key not in inside:
+            found += [key] if key not in known and not _is_nothing(value) else []
+        elif isinstance(value, Mapping):
+            said = (f"{key}.{one}" for one, part in value.items() if not _is_nothing(part))
+            found += [path for path in said if path not in known]
+    return found
+
+
+def _is_nothing(value: object) -> bool:
+    return value is None or value == [] or value == {}
 
 
 def placed(limits: Mapping[str, Any], paths: Mapping[str, Sequence[str]]) -> dict[str, Any]:

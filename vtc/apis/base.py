@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
@@ -175,7 +175,7 @@ class Request(ABC):
     LIMITS: ClassVar[Mapping[str, Sequence[str]]] = {}
     """Where limits and sampling stand, by their names in chat completions: dotted paths, the one to write first."""
     CARRIED: ClassVar[Collection[str]] = ()
-    """The fields that other APIs are told of, and those that mean nothing to them."""
+    """The fields that other APIs are told of, and those that mean nothing to them; parts of objects by dotted paths."""
     refers: str = ""
     """The field by which it refers to a conversation that only its own server has; empty if it has all of it."""
     idle: bool = False
@@ -192,6 +192,14 @@ class Request(ABC):
 
     def beside(self, message: Message) -> Sequence[Media]:
         """The media of a message that stand beside its content."""
+        return ()
+
+    def declined(self, message: Message) -> str:
+        """The text by which the model declined to answer, where it stands beside the content of a past message."""
+        return ""
+
+    def unsaid(self, message: Message) -> Iterable[str]:
+        """Name the fields of a message that no other API is told."""
         return ()
 
     def form_with(self, thoughts: tuple[str, ...]) -> Any:
@@ -282,6 +290,19 @@ class Reply:
     """The name under which the reasoning came, where it is not the API's usual one."""
 
 
+class Question(NamedTuple):
+    """What clients of an API ask besides replies."""
+
+    kind: Literal["alive", "models", "count", "version", "show"]
+    method: str
+    path: str
+    """How its path ends; `/` is all of it."""
+    write: Callable[[Any], Json]
+    """Writes the answer: of the names of models, or of a number of tokens; to any other question it is always this."""
+    sign: Callable[[str, Mapping[str, str]], bool] | None = None
+    """Tells clients of this API, by query and headers, from those of others that ask the same; None for all others."""
+
+
 @dataclass(frozen=True, slots=True)
 class Api:
     """One HTTP shape; a row of the registry (`apis/__init__.py`)."""
@@ -322,6 +343,10 @@ class Api:
     """True if what it seals of reasoning is for the text of that alone."""
     demands: bool = True
     """True if its requests can demand a call, or forbid one."""
+    any_json: bool = True
+    """True if its requests can ask for JSON without a schema."""
+    questions: Sequence[Question] = ()
+    """What its clients ask besides replies."""
 
     @property
     def framing(self) -> Framing:

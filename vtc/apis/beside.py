@@ -1,4 +1,4 @@
-"""What clients ask besides replies, in the form of their API, where the server speaks another one.
+"""What clients ask besides replies, in the form of their API (`Api.questions`), where the server speaks another one.
 
 HEAD /                                a sign of life
 GET /v1/models, GET /api/tags         the models that the server has (Codex says its version)
@@ -9,13 +9,13 @@ GET /api/version, POST /api/show      what Ollama's clients look at first
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from vtc.apis import anthropic_messages, crossing, ollama_chat, openai_chat, openai_responses, plain_path
+from vtc.apis import APIS, crossing, openai_chat, plain_path
+from vtc.apis.base import Question
 from vtc.events import Asked, Opaque
 from vtc.json_text import decode, encode
 
@@ -23,7 +23,6 @@ PER_TOKEN = 3.5
 """Bytes of text a token, about: less for code, more for prose."""
 PER_IMAGE = 1500
 """Tokens of an image, about."""
-COUNT = "/v1/messages/count_tokens"
 TOKENIZE = "/tokenize"
 """Where vLLM and llama.cpp count tokens."""
 MODELS = "/v1/models"
@@ -33,28 +32,34 @@ MODELS = "/v1/models"
 class Aside(NamedTuple):
     """A question besides replies, and the API of the client that asks it."""
 
-    kind: Literal["alive", "models", "count", "version", "show"]
+    kind: str
     client: str
+
+    @property
+    def _question(self) -> Question:
+        (found,) = (one for api in APIS if api.name == self.client for one in api.questions if one.kind == self.kind)
+        return found
+
+    def written(self, answer: object = None) -> bytes:
+        """Write the answer in the form of the client's API."""
+        return encode(self._question.write(answer))
+
+    def path_at(self, path: str, end: str) -> str:
+        """Return the path of the question with another end, at which the server is asked."""
+        return f"{path.partition('?')[0].removesuffix('/').removesuffix(self._question.path)}{end}"
 
 
 def asked(method: str, path: str, headers: Mapping[str, str]) -> Aside | None:
     """Find what a request asks; None for any other. `headers` have names in lower case."""
-    plain = f"/{plain_path(path)}"
-    messages, ollama = anthropic_messages.API.name, ollama_chat.API.name
-    if method == "HEAD" and plain == "/":
-        return Aside("alive", messages if "claude" in headers.get("user-agent", "").casefold() else ollama)
-    if method == "GET" and plain.endswith(MODELS):
-        others = openai_responses if "client_version=" in path.partition("?")[2] else openai_chat
-        return Aside("models", messages if "anthropic-version" in headers else others.API.name)
-    if method == "POST" and plain.endswith(COUNT):
-        return Aside("count", messages)
-    ollamas: dict[tuple[str, str], Literal["models", "version", "show"]] = {
-        ("GET", "/api/tags"): "models",
-        ("GET", "/api/version"): "version",
-        ("POST", "/api/show"): "show",
-    }
-    found = next((kind for (verb, end), kind in ollamas.items() if method == verb and plain.endswith(end)), None)
-    return Aside(found, ollama) if found else None
+    plain, query = f"/{plain_path(path)}", path.partition("?")[2]
+    found = [
+        (one, api.name)
+        for api in APIS
+        for one in api.questions
+        if method == one.method and (plain == one.path or (one.path != "/" and plain.endswith(one.path)))
+    ]
+    signed = (Aside(one.kind, name) for one, name in found if one.sign and one.sign(query, headers))
+    return next(signed, None) or next((Aside(one.kind, name) for one, name in found if not one.sign), None)
 
 
 def answer(aside: Aside, body: bytes) -> bytes | None:
@@ -62,27 +67,25 @@ def answer(aside: Aside, body: bytes) -> bytes | None:
     match aside.kind:
         case "alive":
             return b""
+        case "models":
+            return None
         case "count":
-            return encode({"input_tokens": _count(body)})
-        case "version":
-            return encode({"version": "0.0.0"})
-        case "show":
-            return encode({"details": {}, "model_info": {}, "capabilities": ["completion", "tools"]})
-    return None
+            return aside.written(_count(_read(aside, body)))
+    return aside.written()
 
 
-def question(body: bytes, model: Callable[[str], str]) -> bytes:
+def question(aside: Aside, body: bytes, model: Callable[[str], str]) -> bytes:
     """Ask a server how long a conversation is, by `TOKENIZE`. Raises `BadRequest`.
 
     vLLM takes messages and tools, llama.cpp the text. `model` tells by which name the server knows one.
     """
-    found = _read(body)
+    found = _read(aside, body)
     fields = openai_chat.API.ask(replace(found, model=model(found.model) or found.model))
     kept = {key: fields[key] for key in ("model", "messages", "tools") if key in fields}
     return encode({**kept, "content": _text(found), "add_special": True})
 
 
-def counted(body: bytes) -> bytes | None:
+def counted(aside: Aside, body: bytes) -> bytes | None:
     """Read the server's answer to that, and write it for the client; None if it is none."""
     try:
         found = decode(body)
@@ -91,17 +94,17 @@ def counted(body: bytes) -> bytes | None:
     fields = found if isinstance(found, dict) else {}
     tokens = fields.get("tokens")
     count = fields.get("count", len(tokens) if isinstance(tokens, list) else None)
-    return encode({"input_tokens": count}) if isinstance(count, int) and count > 0 else None
+    return aside.written(count) if isinstance(count, int) and count > 0 else None
 
 
-def _read(body: bytes) -> Asked:
-    request = anthropic_messages.API.request(body)
+def _read(aside: Aside, body: bytes) -> Asked:
+    (api,) = (one for one in APIS if one.name == aside.client)
+    request = api.request(body)
     return crossing.read(request, request.messages, request.tools, "auto")
 
 
-def _count(body: bytes) -> int:
+def _count(found: Asked) -> int:
     """Estimate the tokens of a request, its tools and results among them."""
-    found = _read(body)
     return max(1, round(len(_text(found).encode(errors="replace")) / PER_TOKEN) + PER_IMAGE * _images(found))
 
 
@@ -129,16 +132,4 @@ def names_of(body: bytes) -> list[str]:
 
 def listed(client: str, names: Iterable[str]) -> bytes:
     """Write a list of models for the clients of an API."""
-    unknown = datetime.fromtimestamp(0, UTC).isoformat().replace("+00:00", "Z")
-    kept = [*dict.fromkeys(names)]
-    if client == anthropic_messages.API.name:
-        data = [{"type": "model", "id": one, "display_name": one, "created_at": unknown} for one in kept]
-        ends: Sequence[str | None] = kept or (None,)
-        return encode({"data": data, "has_more": False, "first_id": ends[0], "last_id": ends[-1]})
-    if client == ollama_chat.API.name:
-        entry: dict[str, Any] = {"modified_at": unknown, "size": 0, "digest": "", "details": {}}
-        return encode({"models": [{"name": one, "model": one, **entry} for one in kept]})
-    entries = [{"id": one, "object": "model", "created": 0, "owned_by": "vtc"} for one in kept]
-    # Codex reads another list, and none of it would be right: an entry there replaces its prompt.
-    own: dict[str, Any] = {"models": []} if client == openai_responses.API.name else {}
-    return encode({"object": "list", "data": entries, **own})
+    return Aside("models", client).written([*dict.fromkeys(names)])

@@ -65,6 +65,7 @@ def read(
             content=(
                 *_failed(message, failed=message.role == "tool" and request.failed(message)),
                 *(part for part in map(told, message.content) if part is not None),
+                *filter(None, [request.declined(message)]),
                 *(Opaque(media=one) for one in request.beside(message)),
             ),
             calls=tuple(ToolCall(call.name, call.arguments, call.id) for call in message.calls),
@@ -87,11 +88,11 @@ def read(
         effort=asking.effort(fields),
         answer=asking.answer(fields),
         left_out=(
-            *asking.unlimited(fields, request.LIMITS),
-            *(key for key in fields if key not in request.CARRIED and not _is_nothing(fields[key])),
+            *asking.untold(fields, request.LIMITS, request.CARRIED),
             *(["more than one choice"] if request.several else []),
             *(f"tool {name}" for name in hosted),
             *unknown,
+            *dict.fromkeys(name for message in messages for name in request.unsaid(message)),
         ),
     )
 
@@ -99,10 +100,6 @@ def read(
 def _failed(message: Message, *, failed: bool) -> Iterator[str]:
     if failed and "error" not in message.text.strip().partition("\n")[0].casefold():
         yield FAILED
-
-
-def _is_nothing(value: object) -> bool:
-    return value is None or value == [] or value == {}
 
 
 def _parameters(tool: Tool) -> Mapping[str, object]:

@@ -51,8 +51,10 @@ class Leaving(msgspec.Struct):
     """The calls that a client of another API was told in pieces, by choice and number."""
     cut: frozenset[int] = frozenset()
     """The choices in which one such was told whole, and lacks its end."""
+    breaks: bool = False
+    """True where the server broke off: a call that lacks its end is text then, as a client may run what it is told."""
     left_out: tuple[str, ...] = ()
-    """The kinds of what did not leave, as no encoder or no policy takes it."""
+    """What did not leave, as no encoder or no policy takes it, for people."""
     heed: Callable[[Iterable[Said], int], object] | None = None
     """Takes what leaves of a choice, but for frames of plain text or reasoning that need not be read."""
 
@@ -90,7 +92,13 @@ class Leaving(msgspec.Struct):
     def written(
         self, said: Iterable[Said], choice: int, like: Frame | None = None, *, first: bool = True
     ) -> list[bytes]:
-        """Let the encoder write something, in the place of the frame `like` or of a part of it."""
+        """Let the encoder write something, in the place of the frame `like` or of a part of it.
+
+        A client of another API is told one choice: no two APIs have several.
+        """
+        if choice and not self.passes:
+            self._leave_out("more than one choice")
+            return []
         said = [*said]
         if self.heed:
             self.heed(said, choice)
@@ -145,11 +153,15 @@ class Leaving(msgspec.Struct):
             if own is None or (self.passes and (own.harmless or not self.strict)):
                 yield one
                 continue
-            is_lost = not own.harmless and (self.passes or own is one)
-            if is_lost and own.kind not in self.left_out:
-                self.left_out = (*self.left_out, own.kind)
+            lost = "" if own.harmless or not (self.passes or own is one) else own.kind
+            lost = lost if self.passes else own.lost or lost
+            if lost:
+                self._leave_out(lost)
             if own is not one:
                 yield replace(one, own=None)  # type: ignore[type-var]  # a struct that has `own`
+
+    def _leave_out(self, what: str) -> None:
+        self.left_out = self.left_out if what in self.left_out else (*self.left_out, what)
 
     def _crossed(self, one: Said, choice: int) -> Said:
         """Tell a client of another API what its own server would have said."""
@@ -159,10 +171,11 @@ class Leaving(msgspec.Struct):
                 so_far = self.calls.get(key, Nesting())
                 self.calls = {**self.calls, key: so_far.after(one.arguments)}
                 return replace(one, source=None)
-            case Call(call=call) if not call.name:
-                return Rewritten(one.raw, call.arguments)
             case Call(call=call):
-                self.cut |= {choice} if Nesting().after(call.arguments).is_cut else set()
+                is_cut = Nesting().after(call.arguments).is_cut
+                if not call.name or (is_cut and self.breaks):
+                    return Rewritten(one.raw, f"{call.name} {call.arguments}" if call.name else call.arguments)
+                self.cut |= {choice} if is_cut else set()
                 return dataclasses.replace(one, call=dataclasses.replace(call, source=None))
             case Finish():
                 is_cut = choice in self.cut or any(call.is_cut for (of, _), call in self.calls.items() if of == choice)

@@ -220,6 +220,7 @@ class Relay[P: Pipeline]:
         """End the choices that upstream did not finish; one that got calls gets a reason, unless it breaks off."""
         out: list[bytes] = []
         after: list[Choice] = []
+        leaving.breaks = breaks
         for choice in self._choices.values():
             if choice.ended:
                 continue

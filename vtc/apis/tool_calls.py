@@ -24,6 +24,16 @@ def arguments_text(arguments: Any) -> str:
     return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False) if arguments else ""
 
 
+def raw_input(arguments: str) -> str:
+    """Read the raw input of a custom tool from its arguments, `{"input": …}`; what is no such object is the input."""
+    try:
+        decoded = json.loads(arguments)
+    except ValueError:
+        return arguments
+    found = decoded.get("input") if isinstance(decoded, dict) else None
+    return found if isinstance(found, str) else arguments
+
+
 def object_in(arguments: str) -> dict[str, Any] | None:
     """Read the arguments of a call; None if they are no JSON object."""
     try:

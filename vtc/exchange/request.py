@@ -235,7 +235,8 @@ def crossed(
     kept = {key: value for key, value in fields.items() if key not in plan.drop}
     limits = (request.LIMITS.get(name, (name,))[0] for name in asked.limits if name not in given.server.limits)
     told = [*took.values()]
-    if left_out := [*asked.left_out, *limits]:
+    loose = bool(asked.answer and not asked.answer.schema and not given.server.any_json)
+    if left_out := [*asked.left_out, *limits, *(["JSON without a schema"] if loose else [])]:
         told = [*told, f"not told to the server, whose API has no word for it: {', '.join(left_out)}"]
     body = changed(kept, plan.drop, plan.set)
     return Encoded(body, told, asked.messages, asked.tools, took, asked.constraint is not None)

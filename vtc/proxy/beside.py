@@ -19,7 +19,7 @@ class Beside:
     def __init__(self) -> None:
         self._lists: WeakKeyDictionary[http.HTTPFlow, tuple[Aside, list[str]]] = WeakKeyDictionary()
         """Lists of models that are under way, and the names that stand for others."""
-        self._counts: WeakKeyDictionary[http.HTTPFlow, bytes] = WeakKeyDictionary()
+        self._counts: WeakKeyDictionary[http.HTTPFlow, tuple[Aside, bytes]] = WeakKeyDictionary()
         """Counts of tokens that are under way, each with the answer if the server has none."""
 
     def take(self, flow: http.HTTPFlow, planner: Planner) -> bool:
@@ -33,16 +33,17 @@ class Beside:
             answer = beside.answer(aside, body)
         except (BadRequest, ValueError):
             return False
-        path = request.path.partition("?")[0].removesuffix("/")
         if answer is None:
-            request.path = f"{path.removesuffix('/api/tags').removesuffix(beside.MODELS)}{beside.MODELS}"
+            request.path = aside.path_at(request.path, beside.MODELS)
             request.headers["accept-encoding"] = "identity"
             self._lists[flow] = aside, planner.models(facts)
         elif aside.kind == "count" and planner.tokenizes(facts):
-            request.path = f"{path.removesuffix(beside.COUNT)}{beside.TOKENIZE}"
-            request.content = beside.question(body, lambda model: planner.server_model(replace(facts, model=model)))
+            request.path = aside.path_at(request.path, beside.TOKENIZE)
+            request.content = beside.question(
+                aside, body, lambda model: planner.server_model(replace(facts, model=model))
+            )
             request.headers["accept-encoding"] = "identity"
-            self._counts[flow] = answer
+            self._counts[flow] = aside, answer
         else:
             flow.response = http.Response.make(200, answer, {"content-type": "application/json"})
         flow.comment = f"vtc: {aside.kind}, as {aside.client} has it"
@@ -50,13 +51,15 @@ class Beside:
 
     def response(self, flow: http.HTTPFlow) -> None:
         """Write a list of models, or a count of tokens, in the form of the client's API."""
-        if (estimate := self._counts.pop(flow, None)) and flow.response is not None:
-            found = flow.response.status_code == 200 and beside.counted(flow.response.get_content(strict=False) or b"")
+        if (counting := self._counts.pop(flow, None)) and flow.response is not None:
+            (aside, estimate), body = counting, flow.response.get_content(strict=False) or b""
+            found = flow.response.status_code == 200 and beside.counted(aside, body)
             flow.response.status_code, flow.response.reason = 200, "OK"
             bodies.replace(flow.response, found or estimate, "application/json")
             return
-        aside, more = self._lists.pop(flow, (None, []))
-        if aside is None or flow.response is None or flow.response.status_code != 200:
+        listing = self._lists.pop(flow, None)
+        if listing is None or flow.response is None or flow.response.status_code != 200:
             return
+        aside, more = listing
         names = beside.names_of(flow.response.get_content(strict=False) or b"")
         bodies.replace(flow.response, beside.listed(aside.client, [*more, *names]), "application/json")

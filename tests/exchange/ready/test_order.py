@@ -30,8 +30,8 @@ CALL, OTHER = ToolCall("read", "{}", "c1"), ToolCall("list", "{}", "c2")
         ),
         ([said("assistant", "", CALL), said("user", "x")], [("assistant", ""), ("tool", NO_RESULT), ("user", "x")]),
         (
-            [said("assistant", "", CALL), result("1"), result("again"), said("user", "x")],
-            [("assistant", ""), ("tool", "1"), ("user", "x")],
+            [said("assistant", "", CALL), result("1"), result("1"), result("2"), said("user", "x")],
+            [("assistant", ""), ("tool", "1"), ("user", "Result:\n2\nx")],
         ),
         (
             [said("assistant", "a", CALL), said("assistant", "b", OTHER), result("1"), result("2", "c2")],

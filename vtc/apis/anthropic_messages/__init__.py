@@ -4,6 +4,7 @@ from vtc.apis.anthropic_messages import asking
 from vtc.apis.anthropic_messages.answer import answer, folded, unfolded
 from vtc.apis.anthropic_messages.decoder import Decoder
 from vtc.apis.anthropic_messages.encoder import Encoder
+from vtc.apis.anthropic_messages.questions import QUESTIONS
 from vtc.apis.anthropic_messages.request import Request
 from vtc.apis.anthropic_messages.words import NAME
 from vtc.apis.base import Api
@@ -23,4 +24,6 @@ API = Api(
     asking.LIMITS,
     call_ids="toolu_",
     signs=True,
+    any_json=False,
+    questions=QUESTIONS,
 )

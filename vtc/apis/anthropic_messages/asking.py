@@ -20,7 +20,8 @@ LIMITS: Mapping[str, Sequence[str]] = {
     "stop": ("stop_sequences",),
 }
 CARRIED: Sequence[str] = (
-    *("model", "messages", "system", "stream", "tools", "tool_choice", "thinking", "output_config", "output_format"),
+    *("model", "messages", "system", "stream", "tools", "tool_choice", "thinking.type", "thinking.display"),
+    *("output_config.effort", "output_config.format", "output_format"),
     *("max_tokens", "temperature", "top_p", "top_k", "stop_sequences", "metadata", "cache_control"),
 )
 MOST_TOKENS = 8192

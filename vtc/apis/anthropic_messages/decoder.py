@@ -184,7 +184,8 @@ class Decoder(msgspec.Struct):
                 call = CallDelta(number, block.get("id"), str(block.get("name") or ""), source=block)
                 return Decoded((call,), (*_more(event),))
         # Even without any text in it: the text before is complete.
-        return Decoded((TextDelta(""),), (Origin(NAME, kind, event, harmless=kind in _HARMLESS),))
+        own = Origin(NAME, kind, event, harmless=kind in _HARMLESS, lost=kind)
+        return Decoded((TextDelta(""),), (own,))
 
     def _delta(self, event: Json, number: int, delta: Json) -> Decoded:
         kind, said = self.kinds.get(number, ""), str(delta.get("type") or "")
@@ -206,7 +207,8 @@ class Decoder(msgspec.Struct):
                     self.inputs = {**self.inputs, number: None}
                 return Decoded((CallDelta(number, arguments=arguments),), more)
         known = kind in _HARMLESS or (said in ("citations_delta", *_KNOWN) and not more)
-        return Decoded((), (Origin(NAME, said, event, harmless=known),))
+        lost = "citations" if said == "citations_delta" else ""
+        return Decoded((), (Origin(NAME, said, event, harmless=known, lost=lost),))
 
     def _stop(self, event: Json, number: int) -> Decoded:
         kind = self.kinds.get(number, "")

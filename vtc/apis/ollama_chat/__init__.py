@@ -1,6 +1,7 @@
 """Ollama's own chat API (`POST …/api/chat`)."""
 
 from vtc.apis.base import Api
+from vtc.apis.ollama_chat.questions import QUESTIONS
 from vtc.apis.ollama_chat.reply import Decoder, Encoder, answer, folded, unfolded
 from vtc.apis.ollama_chat.request import LIMITS, NAME, Request, ask, constrain, error
 
@@ -20,4 +21,5 @@ API = Api(
     constrain,
     in_pieces=False,
     demands=False,
+    questions=QUESTIONS,
 )

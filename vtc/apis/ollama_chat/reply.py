@@ -105,7 +105,7 @@ class Encoder(msgspec.Struct):
     finish: Finish | None = None
     """The end of a reply of another API, which may be told before the tokens used."""
     over: bool = False
-    """True after the last line of a reply of another API."""
+    """True after the last line of a reply of another API, or after its error."""
     pieces: tuple[CallDelta, ...] = ()
     """Those of calls that are not whole: this API has whole calls alone."""
 
@@ -151,7 +151,8 @@ class Encoder(msgspec.Struct):
                 case events.Text(text) | events.Rewritten(text=text) | Refused(text) if text:
                     lines.append(self._part(content=text))
                 case Failure(message=message):
-                    lines.append({"error": message})
+                    lines += [*self._gathered(), {"error": message}]
+                    self.over = not self.native
         if end:
             lines += self._gathered()
             self.finish = end

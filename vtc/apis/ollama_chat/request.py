@@ -38,6 +38,7 @@ class Request(openai_chat.Request):
     NAME = "chat request of Ollama"
     LIMITS = LIMITS
     CARRIED = CARRIED
+    SAID = ("images", "tool_name")
 
     def _decode(self) -> None:
         super()._decode()

@@ -5,6 +5,7 @@ from vtc.apis.openai_chat import asking
 from vtc.apis.openai_chat.answer import answer, folded, unfolded
 from vtc.apis.openai_chat.decoder import Decoder
 from vtc.apis.openai_chat.encoder import Encoder
+from vtc.apis.openai_chat.questions import QUESTIONS
 from vtc.apis.openai_chat.request import Request
 from vtc.apis.openai_chat.words import NAME, Form
 
@@ -22,4 +23,5 @@ API = Api(
     asking.error,
     asking.LIMITS,
     asking.constrain,
+    questions=QUESTIONS,
 )

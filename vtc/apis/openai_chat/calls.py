@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from vtc.apis.tool_calls import arguments_text
+from vtc.apis.tool_calls import arguments_text, raw_input
 from vtc.events import CallDelta, ToolCall
 
 LEGACY = -1
@@ -52,5 +52,6 @@ def entry_of(call: ToolCall) -> dict[str, Any]:
     source = call.source if isinstance(call.source, dict) else {}
     rest = {key: value for key, value in source.items() if key not in _KNOWN}
     if "custom" in source:
-        return {**rest, "id": call.id, "type": "custom", "custom": {"name": call.name, "input": call.arguments}}
+        said = {"name": call.name, "input": raw_input(call.arguments)}
+        return {**rest, "id": call.id, "type": "custom", "custom": said}
     return {**rest, **call.as_openai()}

@@ -71,6 +71,8 @@ _READ = {
     "choice": {"index", "delta", "finish_reason"},
     "delta": {"content", "role", "reasoning", "reasoning_content", "refusal", "tool_calls", "function_call"},
 }
+_TOLD = ("annotations", "audio", "logprobs", "images", "citations")
+"""Fields that tell a client more of the reply."""
 _PARTS = ("image_url", "reference")
 """The types of parts of a message in which no client finds a call."""
 
@@ -266,7 +268,7 @@ def _beside(chunk: Json) -> Iterator[Beside]:
         parts = [one for one in _parts(delta.get("content")) if isinstance(one, dict) and not one.get("text")]
         if parts := [one for one in parts if one.get("type") != "thinking"]:
             harmless = all(one.get("type") in _PARTS for one in parts)
-            yield Origin(NAME, "delta.content", parts, index, harmless)
+            yield Origin(NAME, "delta.content", parts, index, harmless, lost=str(parts[0].get("type") or "part"))
     if isinstance(usage := chunk.get("usage"), Mapping):
         cached = count_of(part_of(usage, "prompt_tokens_details"), "cached_tokens")
         thoughts = count_of(part_of(usage, "completion_tokens_details"), "reasoning_tokens")
@@ -278,7 +280,8 @@ def _origins(place: str, fields: Json, choice: int) -> Iterator[Origin]:
     """Take fields that only this API knows, as `place.field`."""
     for key, value in fields.items():
         if key not in _READ[place] and value is not None:
-            yield Origin(NAME, f"{place}.{key}", value, choice, key in _HARMLESS[place])
+            lost = key if key in _TOLD and value else ""
+            yield Origin(NAME, f"{place}.{key}", value, choice, key in _HARMLESS[place], lost=lost)
 
 
 def _text(content: Any) -> str:

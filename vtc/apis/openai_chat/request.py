@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, ClassVar
 
 from msgspec.structs import replace
 
@@ -30,6 +30,8 @@ class Request(request.Request):
     NAME = "chat completion request"
     LIMITS = asking.LIMITS
     CARRIED = asking.CARRIED
+    SAID: ClassVar[Collection[str]] = ("refusal", "reasoning_details", "cache_control")
+    """Fields of a message besides those of every one, that other APIs are told of, or that mean nothing to them."""
     meaning = staticmethod(asking.meaning)
 
     def _decode(self) -> None:
@@ -48,6 +50,17 @@ class Request(request.Request):
 
     def form_with(self, thoughts: tuple[str, ...]) -> Any:
         return replace(self.form, thoughts=thoughts) if isinstance(self.form, Form) else self.form
+
+    def declined(self, message: Message) -> str:
+        said = message.source.get("refusal") if isinstance(message.source, dict) else None
+        return said if isinstance(said, str) else ""
+
+    def unsaid(self, message: Message) -> Iterable[str]:
+        source = message.source if isinstance(message.source, dict) else {}
+        told = {*OWN_FIELDS, *THOUGHTS, *self.SAID}
+        if message.role != "tool" and source.get("name"):
+            yield "name"
+        yield from (key for key, one in source.items() if key not in told and one)
 
     def has_thoughts(self, message: Message) -> bool:
         source = message.source if isinstance(message.source, dict) else {}
@@ -107,7 +120,7 @@ class Request(request.Request):
 def _message(entry: Mapping[str, Any]) -> Message:
     """Read a message, with the fields that Ollama has for the same."""
     role, legacy = str(entry.get("role") or ""), entry.get("function_call")
-    calls = [_call(part_of(one, "function"), one) for one in entry.get("tool_calls") or ()]
+    calls = [_call(function_of(one), one) for one in entry.get("tool_calls") or ()]
     if legacy:
         calls.append(_call(legacy))
     thought = next((entry[key] for key in THOUGHTS if entry.get(key)), None)
@@ -123,8 +136,10 @@ def _message(entry: Mapping[str, Any]) -> Message:
 
 
 def _call(function: Mapping[str, Any], entry: Mapping[str, Any] | None = None) -> ToolCall:
+    """Read a call; that of a custom tool has its raw input as the one argument."""
     id_ = entry.get("id") if entry else None
-    return ToolCall(str(function.get("name")), arguments_text(function.get("arguments")) or "{}", id_, entry)
+    said = {"input": function.get("input") or ""} if entry and entry.get("custom") else function.get("arguments")
+    return ToolCall(str(function.get("name")), arguments_text(said) or "{}", id_, entry)
 
 
 def _encoded(message: Message) -> dict[str, Any]:

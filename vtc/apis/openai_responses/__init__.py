@@ -6,6 +6,7 @@ from vtc.apis.openai_responses.answer import answer, folded, unfolded
 from vtc.apis.openai_responses.decoder import Decoder
 from vtc.apis.openai_responses.encoder import Encoder
 from vtc.apis.openai_responses.items import NAME, Form
+from vtc.apis.openai_responses.questions import QUESTIONS
 from vtc.apis.openai_responses.request import Request
 
 API = Api(
@@ -21,4 +22,5 @@ API = Api(
     asking.ask,
     asking.error,
     asking.LIMITS,
+    questions=QUESTIONS,
 )

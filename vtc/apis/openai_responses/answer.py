@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from vtc.apis.base import Json, Request
-from vtc.apis.openai_responses.items import ENDS, events_of, head_of, own_item, usage_of
+from vtc.apis.openai_responses.items import ENDS, FAILED, events_of, head_of, own_item, usage_of
 from vtc.events import Usage
 
 
@@ -25,13 +25,14 @@ def _events(reply: Any) -> Iterator[dict[str, Any]]:
         yield from events_of(item, index)
         output.append(item)
     status = reply.get("status")
-    status = status if status in ("incomplete", "failed") else "completed"
+    status = status if status in ("incomplete", *FAILED) else "completed"
     yield {"type": f"response.{status}", "response": {**reply, "status": status, "output": output}}
 
 
 def folded(events: Iterable[Json]) -> Json:
     """The whole reply, which the last event of a stream repeats."""
-    return next(event["response"] for event in events if event["type"] in (*ENDS, "response.failed"))
+    last = (*ENDS, *(f"response.{status}" for status in FAILED))
+    return next(event["response"] for event in events if event["type"] in last)
 
 
 def answer(request: Request, text: str, digest: str, created: int) -> Json:

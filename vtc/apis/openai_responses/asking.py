@@ -24,7 +24,8 @@ LIMITS: Mapping[str, Sequence[str]] = {
 }
 CARRIED: Sequence[str] = (
     *("model", "input", "instructions", "stream", "stream_options", "tools", "tool_choice", "parallel_tool_calls"),
-    *("max_output_tokens", "temperature", "top_p", "reasoning", "text", "store", "include", "metadata", "user"),
+    *("max_output_tokens", "temperature", "top_p", "reasoning.effort", "reasoning.summary", "text.format"),
+    *("store", "include", "metadata", "user"),
     *("prompt_cache_key", "client_metadata", "safety_identifier", "service_tier", "truncation"),
 )
 

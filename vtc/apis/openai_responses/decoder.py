@@ -24,6 +24,7 @@ from vtc.apis.openai_responses.items import (
     CALLS,
     DONE,
     ENDS,
+    FAILED,
     FRAMING,
     NAME,
     PARTS,
@@ -60,7 +61,7 @@ TEXT = "response.output_text.delta"
 _THOUGHTS = ("response.reasoning_text.delta", "response.reasoning_summary_text.delta")
 _PARTS = ("response.content_part", "response.reasoning_summary_part")
 _TEXTS = tuple(f"response.{events}" for _, events, _ in PARTS.values())
-_FAILURES = ("error", "response.failed", "response.cancelled", "response.canceled")
+_FAILURES = ("error", *(f"response.{status}" for status in FAILED))
 
 _BESIDE = (Origin, Start, BlockStart, Seal, Refused, Usage)
 _NEEDED = {"type", "role", "error", "item_id", "content", "delta", "response", "output", "item", "part"}
@@ -189,7 +190,7 @@ class Decoder(msgspec.Struct):
                 else type_.startswith(f"response.{kind.partition('_')[0]}")
             )
             plain = {key: one for key, one in value.items() if key == "item" or not isinstance(one, dict | list)}
-            yield Origin(NAME, "event", (number if kind else None, plain), harmless=known)
+            yield Origin(NAME, "event", (number if kind else None, plain), harmless=known, lost=kind or type_)
             yield from (Origin(NAME, f"event.{key}", one) for key, one in value.items() if key not in plain)
             return
         if type_ == "keepalive":
@@ -222,7 +223,7 @@ class Decoder(msgspec.Struct):
                 yield self._silent()
             yield Origin(NAME, "text_done", (number, text), harmless=True)
         else:
-            yield Origin(NAME, "annotation", (number, value), harmless=True)
+            yield Origin(NAME, "annotation", (number, value), harmless=True, lost="annotations")
         for key, one in value.items():
             known = key in _READ[type_] or (key in _EVERY_EVENT and not isinstance(one, dict | list))
             if not known:
@@ -363,7 +364,8 @@ def _failure(value: Json) -> Failure:
     own |= {"error": {**error}} if part_of(value, "error") else {}
     kind = str(error.get("code") or error.get("type") or "")
     harmless = value["type"] == "error"
-    said = str(error.get("message") or response.get("status") or "the server failed")
+    status = str(response.get("status") or "failed")
+    said = str(error.get("message") or f"The server ended the reply as {status}, and did not say why.")
     return Failure(
         said, "" if kind == "error" else kind, own=Origin(NAME, "error", own, harmless=True) if harmless else None
     )

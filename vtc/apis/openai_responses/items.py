@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from vtc.apis.tool_calls import Nesting, arguments_text
+from vtc.apis.tool_calls import Nesting, arguments_text, raw_input
 from vtc.events import ToolCall, Usage
 from vtc.wire.sse import EventStream
 
@@ -26,6 +26,8 @@ type Json = Mapping[str, Any]
 NAME = "openai-responses"
 FRAMING = EventStream(named_by="type")
 ENDS = ("response.completed", "response.incomplete")
+FAILED = ("failed", "cancelled", "canceled")
+"""The states of a response that is none: the server failed, or was told to stop."""
 ADDED, DONE = "response.output_item.added", "response.output_item.done"
 IDS = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
 """How ids of items begin."""
@@ -132,15 +134,6 @@ def _acting(item: Json, arguments: str) -> dict[str, Any]:
         return {**item}
     field = next((key for key in _ACTIONS if isinstance(item.get(key), dict)), None)
     return {**item, field: json.loads(arguments)} if field else {**item, **json.loads(arguments)}
-
-
-def raw_input(arguments: str) -> str:
-    try:
-        decoded = json.loads(arguments)
-    except ValueError:
-        return arguments
-    found = decoded.get("input") if isinstance(decoded, dict) else None
-    return found if isinstance(found, str) else arguments
 
 
 def done_item(call: ToolCall, form: Form) -> dict[str, Any]:

@@ -23,9 +23,9 @@ from vtc.apis.openai_responses.items import (
     essence,
     id_of,
     item_of,
-    raw_input,
 )
 from vtc.apis.openai_responses.pieces import Pieces
+from vtc.apis.tool_calls import raw_input
 from vtc.events import ToolCall
 
 _SAYING = ("message", "reasoning")

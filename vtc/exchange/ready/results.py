@@ -17,7 +17,10 @@ DONE = "Done."
 
 
 def results(asked: Asked, _value: Any, _given: Given) -> tuple[Asked, str]:
-    """Put results right after their calls, in their order, one for each; one of no call is said by the user."""
+    """Put results right after their calls, in their order, one for each.
+
+    One of no call is said by the user, as is a second one of the same call that says something else.
+    """
     messages = tuple(_answered(asked.messages))
     came = asked.messages
     if len(messages) == len(came) and all(one is other for one, other in zip(messages, came, strict=True)):
@@ -62,7 +65,7 @@ def _answered(messages: Sequence[Message]) -> Iterator[Message]:
         for one in after:
             if one.role != "tool":
                 yield one
-            elif one.call_id not in found:
+            elif one.call_id not in found or found[one.call_id].content != one.content:
                 yield _orphan(one)
 
 

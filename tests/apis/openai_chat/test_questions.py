@@ -1,0 +1,11 @@
+"""The list of models that clients of chat completions read."""
+
+from __future__ import annotations
+
+from openai.types import Model
+
+from vtc.apis.openai_chat.questions import listed
+
+
+def test_the_sdk_reads_each_model() -> None:
+    assert [Model.model_validate(one, strict=True).id for one in listed(["a", "b"])["data"]] == ["a", "b"]

@@ -1,0 +1,11 @@
+"""The list of models that Codex reads."""
+
+from __future__ import annotations
+
+from vtc.apis.openai_responses.questions import listed
+
+
+def test_codex_finds_the_list_that_it_demands_and_nothing_in_it() -> None:
+    """An entry would need Codex's own prompt, and replace it."""
+    found = listed(["a"])
+    assert (found["models"], [one["id"] for one in found["data"]]) == ([], ["a"])

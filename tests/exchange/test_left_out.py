@@ -1,0 +1,63 @@
+"""What a server tells besides and the client's API has no word for: each is named once in the report."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.apis import chat, messages, pairs, responses
+from tests.exchange.test_pairs import PAIR, crossing
+from tests.exchanges import fed
+
+SEARCH = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "q"}}
+SEARCHED = [
+    {"type": "response.output_item.added", "output_index": 0, "item": SEARCH},
+    {"type": "response.web_search_call.searching", "output_index": 0, "item_id": "ws_1"},
+    {"type": "response.output_item.done", "output_index": 0, "item": SEARCH},
+]
+USED = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}
+FOUND = {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}
+BLOCKS = [
+    *(messages.started(0, USED), messages.delta(0, "input_json_delta", partial_json='{"query": "q"}')),
+    *(messages.stopped(0), messages.started(1, FOUND), messages.stopped(1)),
+]
+CITED = [
+    messages.started(0, {"type": "text", "text": ""}),
+    messages.delta(0, "citations_delta", citation={"type": "char_location", "cited_text": "c"}),
+    *(*messages.said(0, "Hi"), messages.stopped(0)),
+]
+DELTA = {"role": "assistant", "content": "Hi", "annotations": [{"type": "url_citation"}], "odd": 1}
+CHOICES = [
+    chat.ROLE,
+    *chat.said("Hi"),
+    *chat.said("Ho", index=1),
+    chat.chunk({}, "stop"),
+    chat.chunk({}, "stop", index=1),
+]
+TWICE = [*map(chat.chunk, [DELTA, DELTA]), chat.chunk({}, "stop"), chat.DONE]
+REPLIES = [
+    ("anthropic-messages", messages.streamed(BLOCKS, messages.text_block(2, "Hi")), f"{USED['type']}, {FOUND['type']}"),
+    ("anthropic-messages", messages.streamed(CITED), "citations"),
+    ("openai-responses", responses.streamed(SEARCHED, responses.text_events("Hi")), "web_search_call"),
+    (
+        "openai-chat",
+        TWICE,
+        "annotations, delta.odd",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("client", "server", "frames", "named"),
+    [(client, *reply) for reply in REPLIES for client in pairs.NAMES if client != reply[0]],
+)
+def test_what_only_the_server_can_tell_is_named(client: str, server: str, frames: list[bytes], named: str) -> None:
+    exchange = crossing(client, server, stream=True)
+    assert pairs.read(client, fed(exchange.stream(), *frames), stream=True).text in ("Hi", "HiHi")
+    assert exchange.report.request[-1].endswith(f"not told to the client, whose API has no word for it: {named}")
+
+
+@PAIR
+def test_of_a_plain_reply_nothing_is_named(client: str, server: str) -> None:
+    exchange = crossing(client, server, stream=True)
+    fed(exchange.stream(), pairs.streamed(server, ["Hi"], pairs.READ, reasoning="Hm."))
+    assert not any("not told" in line for line in exchange.report.request)
