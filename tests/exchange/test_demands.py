@@ -120,12 +120,20 @@ def test_how_much_to_think_is_told_to_a_server_of_messages(asked: dict[str, Any]
 
 THINK = {"type": "enabled", "budget_tokens": 9}
 TEXT = {"verbosity": "low"}
+STRICT: Any = [{"type": "function", "function": {**chat.tool("read")["function"], "strict": True}}]
 
 
 @pytest.mark.parametrize(
     ("client", "server", "fields", "named"),
     [
         ("ollama-chat", "openai-chat", {"options": {"num_ctx": 9, "top_k": 4}}, "options.num_ctx"),
+        ("openai-chat", "openai-responses", {"tools": STRICT}, "strict of tools"),
+        (
+            "openai-responses",
+            "openai-chat",
+            {"tools": [{"type": "function", **STRICT[0]["function"]}]},
+            "strict of tools",
+        ),
         ("ollama-chat", "openai-responses", {"options": {"top_k": 4}}, "options.top_k"),
         ("anthropic-messages", "openai-responses", {"stop_sequences": ["X"]}, "stop_sequences"),
         (

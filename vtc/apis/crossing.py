@@ -91,6 +91,7 @@ def read(
             *asking.untold(fields, request.LIMITS, request.CARRIED),
             *(["more than one choice"] if request.several else []),
             *(f"tool {name}" for name in hosted),
+            *(["strict of tools"] if any(_is_strict(one) for one in fields.get("tools") or ()) else []),
             *unknown,
             *dict.fromkeys(name for message in messages for name in request.unsaid(message)),
         ),
@@ -100,6 +101,12 @@ def read(
 def _failed(message: Message, *, failed: bool) -> Iterator[str]:
     if failed and "error" not in message.text.strip().partition("\n")[0].casefold():
         yield FAILED
+
+
+def _is_strict(tool: object) -> bool:
+    """True if the server is to hold calls of a tool to its schema; what it is sent may be simpler than that."""
+    said = [tool, tool.get("function")] if isinstance(tool, Mapping) else []
+    return any(isinstance(one, Mapping) and one.get("strict") is True for one in said)
 
 
 def _parameters(tool: Tool) -> Mapping[str, object]:
