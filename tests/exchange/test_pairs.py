@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.apis import chat, pairs
@@ -330,6 +330,7 @@ CALLS = st.lists(
 )
 
 
+@example(("anthropic-messages", "openai-chat"), [" "], [], 0)
 @given(st.sampled_from(CROSSED), st.lists(st.text(min_size=1, max_size=12), max_size=3), CALLS, st.integers(0, 40))
 def test_any_reply_streamed_is_the_whole_one(pair: tuple[str, str], pieces: list[str], calls: Any, cuts: int) -> None:
     client, server = pair

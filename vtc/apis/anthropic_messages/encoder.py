@@ -77,8 +77,9 @@ class Encoder(Told):
                 self.noted = _needed((*self.noted, one))
             case Text(text) | Rewritten(text=text) | Refused(text) if text:
                 self.refused = self.refused or isinstance(one, Refused)
-                yield from self._to("text")
-                yield self._piece("text", text)
+                if text := self._unblank(text):
+                    yield from self._to("text")
+                    yield self._piece("text", text)
             case Reasoning(text) | ReasoningDelta(text) if text and self._shows(one):
                 yield from self._to("reasoning")
                 yield self._piece("thinking", text)
@@ -109,6 +110,15 @@ class Encoder(Told):
                     yield from self._say(part)
                 self.ended = self.in_step = True
                 yield one.own.value if one.own else error_of(one)
+
+    def _unblank(self, text: str) -> str:
+        """Keep white space that would begin a block of another API's: Anthropic's server takes no blank one back."""
+        start = self._noted("text")
+        if (self.open and self.open.kind == "text" and start is None) or (start and start.own):
+            return text
+        text = self.blank + text
+        self.blank = text if text.isspace() else ""
+        return "" if self.blank else text
 
     def _start(self, start: Start) -> Sequence[Json]:
         if self.started:

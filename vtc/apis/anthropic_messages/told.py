@@ -75,6 +75,8 @@ class Told(msgspec.Struct):
     calls: CallsInOrder = msgspec.field(default_factory=CallsInOrder)
     called: bool = False
     refused: bool = False
+    blank: str = ""
+    """White space that waits for the text after it."""
     usage: Json = {}
     closing: Json = {}
     """Upstream's last event but one, whose other fields leave with the reason."""
