@@ -12,6 +12,7 @@ import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -187,6 +188,17 @@ class Finder(Protocol):
     def match(self, text: str, at: int = 0, /) -> re.Match[str] | None: ...
 
 
+_patterns: WeakValueDictionary[str, re.Pattern[str]] = WeakValueDictionary()
+
+
+def _compiled(expression: str) -> re.Pattern[str]:
+    """Compile an expression, or get what another scan has of it: grammars that share a dialect share its states."""
+    pattern = _patterns.get(expression)
+    if pattern is None:
+        pattern = _patterns[expression] = re.compile(expression, re.MULTILINE)
+    return pattern
+
+
 class Scan:
     """One state's expressions: `while_open` knows a group `hold` for what may still become a token.
 
@@ -215,11 +227,11 @@ class Scan:
 
     @cached_property
     def while_open(self) -> Finder:
-        return re.compile(self._while_open, re.MULTILINE)
+        return _compiled(self._while_open)
 
     @cached_property
     def at_end(self) -> Finder:
-        return re.compile(self._at_end, re.MULTILINE)
+        return _compiled(self._at_end)
 
     @cached_property
     def unnamed(self) -> Scan | None:
