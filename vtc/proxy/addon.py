@@ -340,9 +340,9 @@ class VirtualToolCalling:
         self.forget()
 
     def forget(self) -> None:
-        """Drop compiled patterns if `vtc_cache=off`. Exchanges on their way compile theirs again."""
+        """Drop compiled patterns with names in them if `vtc_cache=off`. Exchanges on their way compile theirs again."""
         if self.memory is None:
-            COMPILED.clear()
+            COMPILED.forget()
 
     def _measure(self, flow: http.HTTPFlow, live: Live, report: Report) -> None:
         """Put sizes and times into the report, and with the flow the reply as it came and, if streamed, as it went."""
