@@ -74,6 +74,14 @@ def test_an_eviction_is_told_to_the_owner() -> None:
     assert evictions == [ENTRY + 1, ENTRY + 1, 0]
 
 
+def test_what_is_lasting_is_not_forgotten() -> None:
+    cache = BoundedCache(1 << 20)
+    for key, lasting in (("said", False), ("fixed", True)):
+        cache.get_or_make(key, lambda: "value", len, lasting=lasting)
+    cache.forget()
+    assert (cache.get("said"), cache.get("fixed"), cache.size) == (None, "value", len("value") + ENTRY)
+
+
 # Compiled patterns
 
 

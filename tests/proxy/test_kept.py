@@ -250,7 +250,7 @@ def test_without_an_addon_only_names_stay_in_compiled_patterns() -> None:
         fed(stream, *chat.streamed(replies(0)[0]))
     del opened, stream
     assert COMPILED.size > 0
-    COMPILED.clear()
+    COMPILED.forget()
     assert left() == []
 
 

@@ -114,7 +114,8 @@ def test_clients_are_told_where_to_connect(
 ) -> None:
     context.master.addons.add(addon := VirtualToolCalling())
     context.configure(addon, vtc_mode="observe")
-    who, where = startup.greeting([(ProxyMode.parse(mode), [address])])
+    assert addon.planner
+    who, where = startup.greeting(addon.planner.profiles, [(ProxyMode.parse(mode), [address])])
     assert who.startswith(f"VTC {__version__}, mode observe: ")
     assert where.endswith(said)
 
@@ -122,5 +123,6 @@ def test_clients_are_told_where_to_connect(
 def test_your_own_profiles_are_named(context: taddons.context, tmp_path: Any) -> None:
     context.master.addons.add(addon := VirtualToolCalling())
     context.configure(addon, vtc_profiles=[str(tmp_path)])
-    (who,) = startup.greeting([])
+    assert addon.planner
+    (who,) = startup.greeting(addon.planner.profiles, [])
     assert who.endswith(f"dialects, yours from {tmp_path}")

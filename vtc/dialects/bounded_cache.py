@@ -20,6 +20,7 @@ ENTRY = 512
 class _Entry(NamedTuple):
     value: object
     size: int
+    lasting: bool = False
 
 
 class BoundedCache:
@@ -36,10 +37,13 @@ class BoundedCache:
         self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
         self._lock = Lock()
 
-    def get_or_make[T](self, key: Hashable, make: Callable[[], T], size_of: Callable[[T], int]) -> T:
+    def get_or_make[T](
+        self, key: Hashable, make: Callable[[], T], size_of: Callable[[T], int], *, lasting: bool = False
+    ) -> T:
         """Get the value for `key`, or make and keep it. It is shared and must not be changed.
 
-        `size_of` gives its bytes. A value that is larger than the cache is made each time.
+        `size_of` gives its bytes. A value that is larger than the cache is made each time. A `lasting` one holds
+        nothing that a client or a model said: `forget` leaves it.
         """
         with self._lock:
             entry = self._entries.get(key)
@@ -50,7 +54,7 @@ class BoundedCache:
         size = size_of(value) + ENTRY
         with self._lock:
             if size <= self.most_bytes:
-                self._put(key, _Entry(value, size))
+                self._put(key, _Entry(value, size, lasting))
             full = self.size > self.most_bytes
             while self.size > self.most_bytes:
                 self._evict()
@@ -81,6 +85,13 @@ class BoundedCache:
         with self._lock:
             self._entries.clear()
             self.size = 0
+        self._on_evict()
+
+    def forget(self) -> None:
+        """Evict all entries that are not lasting."""
+        with self._lock:
+            for key in [key for key, entry in self._entries.items() if not entry.lasting]:
+                self.size -= self._entries.pop(key).size
         self._on_evict()
 
     def _put(self, key: Hashable, entry: _Entry) -> None:

@@ -11,6 +11,7 @@ import gc
 import logging
 import time
 from collections.abc import Callable
+from functools import cache
 from weakref import WeakKeyDictionary
 
 from mitmproxy import ctx, http
@@ -67,6 +68,14 @@ SLOW = 0.1
 """Seconds of work on one exchange beyond which it is a warning, if they are also more than a 50th of its time."""
 
 
+@cache
+def _freeze() -> None:
+    """Keep Python's collector, once, from going through mitmproxy's modules and the profiles again and again: they
+    stay, and that takes 50 ms each time, for which all streams wait.
+    """
+    gc.freeze()
+
+
 class VirtualToolCalling:
     """Rewrites tool calls between LLM clients and model servers."""
 
@@ -87,7 +96,7 @@ class VirtualToolCalling:
         self._log = Log()
         page = Page(self._stats)
         commands = Commands(self, reloader, self._stats, page)
-        self.addons = [Startup(), reloader, commands, self._log, Metrics(self._stats), page, Turns(), self._beside]
+        self.addons = [Startup(self), reloader, commands, self._log, Metrics(self._stats), page, Turns(), self._beside]
 
     def load(self, loader: Loader) -> None:
         options.add(loader)
@@ -95,10 +104,7 @@ class VirtualToolCalling:
         breaking_off.HOLDERS.add(self)
 
     def running(self) -> None:
-        # mitmproxy's modules and the profiles stay: Python's collector need not go through them again and again,
-        # which takes 50 ms each time, and all streams wait for that.
-        if not gc.get_freeze_count():
-            gc.freeze()
+        _freeze()
 
     def done(self) -> None:
         for line in self._stats.summary():
@@ -334,9 +340,9 @@ class VirtualToolCalling:
         self.forget()
 
     def forget(self) -> None:
-        """Drop compiled patterns if `vtc_cache=off`. Exchanges on their way compile theirs again."""
+        """Drop compiled patterns with names in them if `vtc_cache=off`. Exchanges on their way compile theirs again."""
         if self.memory is None:
-            COMPILED.clear()
+            COMPILED.forget()
 
     def _measure(self, flow: http.HTTPFlow, live: Live, report: Report) -> None:
         """Put sizes and times into the report, and with the flow the reply as it came and, if streamed, as it went."""

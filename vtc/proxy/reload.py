@@ -23,7 +23,7 @@ INTERVAL = 1.0
 """Seconds between two looks at the files; one takes about 1 ms."""
 
 
-class _Planned(Protocol):
+class Planned(Protocol):
     planner: Planner | None
     memory: Memory | None
 
@@ -35,7 +35,7 @@ class Reloader:
 
     name = "vtc-reload"
 
-    def __init__(self, addon: _Planned) -> None:
+    def __init__(self, addon: Planned) -> None:
         self._addon = addon
         self._seen: object = None
         self._task: asyncio.Task[None] | None = None

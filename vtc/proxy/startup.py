@@ -20,8 +20,8 @@ from mitmproxy.proxy.mode_specs import ProxyMode, ReverseMode
 
 from vtc import __version__
 from vtc.profiles import validation
-from vtc.profiles.planner import Planner
-from vtc.proxy import options
+from vtc.profiles.loader import Profiles
+from vtc.proxy.reload import Planned
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +36,9 @@ class Startup:
     """Speaks once, when the proxy listens."""
 
     name = "vtc-startup"
+
+    def __init__(self, addon: Planned) -> None:
+        self._addon = addon
 
     def load(self, loader: Loader) -> None:
         if isinstance(sys.stdout, io.TextIOWrapper):
@@ -60,8 +63,8 @@ class Startup:
 
     def running(self) -> None:
         server = ctx.master.addons.get("proxyserver")
-        if isinstance(server, Proxyserver):
-            said = greeting([(one.mode, one.listen_addrs) for one in server.servers])
+        if isinstance(server, Proxyserver) and self._addon.planner:
+            said = greeting(self._addon.planner.profiles, [(one.mode, one.listen_addrs) for one in server.servers])
             for line in said:
                 logger.info("vtc: %s", line)
             if any(address[0] in EVERYWHERE for address in server.listen_addrs()):
@@ -101,12 +104,11 @@ def _is_number(given: object) -> bool:
     return True
 
 
-def greeting(servers: Sequence[tuple[ProxyMode, Sequence[tuple[str | int, ...]]]]) -> Iterator[str]:
+def greeting(profiles: Profiles, servers: Sequence[tuple[ProxyMode, Sequence[tuple[str | int, ...]]]]) -> Iterator[str]:
     """Who speaks, with what, and for each server of mitmproxy what clients are given as their base URL."""
-    planner: Planner = options.planner()
     yours = [str(one) for one in ctx.options.vtc_profiles]
     of = f", yours from {', '.join(yours)}" if yours else ""
-    yield f"VTC {__version__}, mode {ctx.options.vtc_mode}: {planner.profiles.counted()}{of}"
+    yield f"VTC {__version__}, mode {ctx.options.vtc_mode}: {profiles.counted()}{of}"
     for mode, addresses in servers:
         for host, port, *_ in addresses[:1]:
             here = f"http://{'127.0.0.1' if host in EVERYWHERE else f'[{host}]' if ':' in str(host) else host}:{port}"

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from vtc.dialects.syntax.parts import Chars, Group, Lit, Maybe, OneOf, Part, Space, beginning_of, whole_of
+from vtc.dialects.syntax.parts import Chars, Group, Lit, Maybe, OneOf, Part, Space, beginning, whole_of
 
 
 @pytest.mark.parametrize(
@@ -24,8 +24,8 @@ def test_what_a_part_is_and_how_it_begins(
     part: Part, whole: list[str], beginnings: list[str], neither: list[str]
 ) -> None:
     assert all(re.fullmatch(whole_of(part), text) for text in whole)
-    assert all(re.fullmatch(beginning_of(part), text) for text in beginnings)
-    assert not any(re.fullmatch(f"{whole_of(part)}|{beginning_of(part)}", text) for text in neither)
+    assert all(re.fullmatch(beginning((part,)), text) for text in beginnings)
+    assert not any(re.fullmatch(f"{whole_of(part)}|{beginning((part,))}", text) for text in neither)
 
 
 def test_a_group_has_a_name_only_in_a_token() -> None:

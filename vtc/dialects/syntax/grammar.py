@@ -376,4 +376,4 @@ def compiled(
     def make() -> Grammar:
         return Grammar(dialects, reasoning, markers, answer)
 
-    return COMPILED.get_or_make((dialects, reasoning, markers, answer), make, Grammar.size)
+    return COMPILED.get_or_make((dialects, reasoning, markers, answer), make, Grammar.size, lasting=True)

@@ -12,6 +12,7 @@ import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -20,7 +21,8 @@ from vtc.dialects.syntax.parts import (
     SPACE,
     Lit,
     Part,
-    beginning_of,
+    atoms,
+    beginning,
     holds,
     whole_of,
 )
@@ -187,6 +189,17 @@ class Finder(Protocol):
     def match(self, text: str, at: int = 0, /) -> re.Match[str] | None: ...
 
 
+_patterns: WeakValueDictionary[str, re.Pattern[str]] = WeakValueDictionary()
+
+
+def _compiled(expression: str) -> re.Pattern[str]:
+    """Compile an expression, or get what another scan has of it: grammars that share a dialect share its states."""
+    pattern = _patterns.get(expression)
+    if pattern is None:
+        pattern = _patterns[expression] = re.compile(expression, re.MULTILINE)
+    return pattern
+
+
 class Scan:
     """One state's expressions: `while_open` knows a group `hold` for what may still become a token.
 
@@ -215,11 +228,11 @@ class Scan:
 
     @cached_property
     def while_open(self) -> Finder:
-        return re.compile(self._while_open, re.MULTILINE)
+        return _compiled(self._while_open)
 
     @cached_property
     def at_end(self) -> Finder:
-        return re.compile(self._at_end, re.MULTILINE)
+        return _compiled(self._at_end)
 
     @cached_property
     def unnamed(self) -> Scan | None:
@@ -269,10 +282,10 @@ def _search(tokens: Sequence[Token], at_end: Sequence[Token], *, hold: bool) -> 
     by_first: dict[str, list[_Sought]] = {}
     for token, end in [*((token, "") for token in tokens), *((token, r"\s*\Z") for token in at_end)]:
         start = LINE_START.replace("%s", re.escape(token.first)) if token.line_start else ""
-        by_first.setdefault(token.first, []).append(_Sought(token.name, _atoms(token.rest), start, end))
+        by_first.setdefault(token.first, []).append(_Sought(token.name, token.rest, atoms(token.rest), start, end))
     choices: list[str] = []
     for first, group in by_first.items():
-        ahead = [rf"(?P<hold{len(choices)}>{_held_of(group)}\Z)"] if hold else []
+        ahead = [rf"(?P<hold{len(choices)}>{_held(group)}\Z)"] if hold else []
         choice = "|".join([*ahead, *_found(group)])
         choices.append(f"(?<={re.escape(first)})(?:{choice})" if first else choice)
     if not choices:
@@ -284,14 +297,11 @@ def _search(tokens: Sequence[Token], at_end: Sequence[Token], *, hold: bool) -> 
     return "|".join(filter(None, (anchored, unanchored)))
 
 
-# Dozens of dialects begin alike (`<tool_call>`, `<|`). Their literal characters are shared as in a trie, so that an
-# expression grows with what is different about them, and one look at a character tells most of them from the text.
-
-
 class _Sought(msgspec.Struct, frozen=True):
-    """A token after its first character, literals as single characters; `start` and `end` are asserted there."""
+    """A token after its first character, as a sequence and as its atoms; `start` and `end` are asserted there."""
 
     name: str
+    parts: tuple[Part, ...]
     atoms: tuple[str | Part, ...]
     start: str
     end: str
@@ -301,10 +311,6 @@ class _Sought(msgspec.Struct, frozen=True):
         atoms = self.atoms[count:]
         rest = "".join(re.escape(one) if isinstance(one, str) else whole_of(one, self.name) for one in atoms)
         return f"({f'?P<{self.name}>' if self.name else '?:'}{self.start}{rest}{self.end})"
-
-
-def _atoms(parts: Sequence[Part]) -> tuple[str | Part, ...]:
-    return tuple(atom for part in parts for atom in (part.text if isinstance(part, Lit) else (part,)))
 
 
 def _found(group: Sequence[_Sought], depth: int = 0) -> list[str]:
@@ -329,26 +335,11 @@ def _characters(run: dict[str, list[_Sought]], depth: int) -> list[str]:
     return choices
 
 
-type _Trie = dict[str | Part, _Trie]
-
-
-def _held_of(group: Sequence[_Sought]) -> str:
+def _held(group: Sequence[_Sought]) -> str:
     """The expression for every beginning of these tokens."""
-    tries: dict[str, _Trie] = {}
+    sequences: dict[str, list[tuple[Part, ...]]] = {}
     for sought in group:
-        node = tries.setdefault(sought.start, {})
-        for atom in sought.atoms:
-            node = node.setdefault(atom, {})
-    choices = [start + _held(trie) for start, trie in tries.items() if trie]
+        if sought.parts:
+            sequences.setdefault(sought.start, []).append(sought.parts)
+    choices = [start + beginning(*parts) for start, parts in sequences.items()]
     return f"(?:{'|'.join(choices)})" if choices else "(?!)"
-
-
-def _held(trie: _Trie) -> str:
-    """The expression for what ends before a leaf of the trie."""
-    choices = []
-    for atom, inner in trie.items():
-        if isinstance(atom, str):
-            choices += [re.escape(atom) + _held(inner)] * bool(inner)
-        else:
-            choices += [whole_of(atom) + _held(inner)] * bool(inner) + [beginning_of(atom)]
-    return f"(?:{'|'.join(choices)}|)" if choices else ""

@@ -56,7 +56,7 @@ class _ByBeginning(Scan):
         """Get the scan for the tokens that begin so, or make and keep it: one for all grammars that have the same."""
         if (number := self._numbers.get(beginning)) is None:
             number = self._numbers[beginning] = _number(self.one_step, tuple(tokens()))
-        return COMPILED.get_or_make(("tokens", number), lambda: self.one_step(tokens()), Scan.size)
+        return COMPILED.get_or_make(("tokens", number), lambda: self.one_step(tokens()), Scan.size, lasting=True)
 
 
 class _Steps:
