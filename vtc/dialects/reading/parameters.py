@@ -36,6 +36,7 @@ class Parameters:
     __slots__ = (
         "_begun",
         "_broken",
+        "_doubtful",
         "_half_escaped",
         "_lenient",
         "_named",
@@ -73,6 +74,7 @@ class Parameters:
         self._half_escaped = False
         self._twice = ""
         self._broken = ""
+        self._doubtful = ""
         self.pieces: TaggedPieces | TextPieces | None = None
         """Takes them as they come, where they leave so."""
 
@@ -158,7 +160,11 @@ class Parameters:
         self._split_absorbed(body)
 
     def check_values(self) -> None:
-        """Raise `envelope.NotACall` if only a part of a value is escaped, or its tags are neither list nor object."""
+        """Raise `envelope.NotACall` if only a part of a value is escaped, or its tags are neither list nor object, or
+        nothing tells whether its quotes are escaped.
+        """
+        if self._doubtful:
+            raise envelope.NotACall(f"whether the quotes in {self._doubtful!r} are escaped cannot be told")
         if self._broken:
             raise envelope.NotACall(f"{self._broken!r} is neither a list nor an object")
         if self._half_escaped:
@@ -188,7 +194,7 @@ class Parameters:
     def split(self, body: str) -> bool:
         """Read those of a body whose closers are missing or wrong; False if that cannot be told."""
         syntax, declared = self._syntax, self._named.declared
-        if not declared:
+        if not declared or syntax.ends_with_quote:  # a value may hold what looks like its end
             return False
         escaped, unescaped = syntax.dialect.escaped, syntax.dialect.unescaped
         following = map(unescaped, syntax.next_params(body))
@@ -216,6 +222,8 @@ class Parameters:
         """Read a value from the text between its tags."""
         syntax, dialect = self._syntax, self._syntax.dialect
         text = unframed(text, syntax.frame(pattern), syntax.params[pattern])
+        if syntax.ends_with_quote and "\\" in text and ('"' in text or "'" in text):
+            self._doubtful = key
         if self.escaped:
             plain = repairs.unescaped(text)
             self._half_escaped |= plain is None

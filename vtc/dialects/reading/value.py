@@ -174,8 +174,8 @@ class InValue:
         return None
 
     def closer_again(self, found: Found) -> Content | None:
-        """Read one more closer: a run of them is one closer."""
-        if self._paired or self._closers == MOST_CLOSERS:
+        """Read one more closer: a run of them is one closer, but for quotation marks, with which a value may end."""
+        if self._paired or self._closers == MOST_CLOSERS or self.call.syntax.ends_with_quote:
             return self.content()
         self._closers += 1
         self.context.cursor.seek = found.end()
@@ -245,7 +245,8 @@ class InValue:
     def content_or_end(self) -> Ended | Content:
         """Read text after a closer, or the end of the reply, where only closers of the call are missing."""
         cursor = self.context.cursor
-        ended = cursor.final and cursor.is_blank(cursor.seek) and not (self._paired or self._guess)
+        in_doubt = self._paired or self._guess or self.call.syntax.ends_with_quote
+        ended = cursor.final and cursor.is_blank(cursor.seek) and not in_doubt
         if not ended or not mends(self.context, self.call, Repair.MISSING_CLOSER):
             return self.content()
         self._close()

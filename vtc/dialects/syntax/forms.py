@@ -84,6 +84,12 @@ class CallSyntax:
         """True if a value may stand in a CDATA section that only sets it off."""
         return self.dialect.cdata or any("{string}" in text for text in self.dialect.params[:1])
 
+    @cached_property
+    def ends_with_quote(self) -> bool:
+        """True if all that ends a value is a quotation mark, which values hold themselves."""
+        ends = (pattern.split(pattern.parse(text, "param"), ("value",))[1] for text in self.dialect.params[:1])
+        return any("".join(map(str, end)).strip() in ("'", '"') for end in ends)
+
     @property
     def names_the_tag(self) -> bool:
         """True if a call's tag is nothing but the tool's name."""
