@@ -6,8 +6,8 @@ import gc
 import os
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from zlib import crc32
 
 import pytest
@@ -28,6 +28,8 @@ COMPILED.most_bytes = 256 << 20
 
 MANY = 24
 """Sets of parameters of one test, of more of which each run tries a third."""
+SOME = 8
+"""Sets of parameters of one test, of more of which each run tries so many that each value occurs."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -35,29 +37,46 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Choose a third of the sets of parameters where a test has many: those of the next test are others.
+    """Choose among the sets of parameters where a test has many.
 
-    So each dialect, API and policy is tried by many tests, if not by each. A test that is named on the command line
-    is run with all.
+    Up to `MANY` sets, each value of each parameter is tried, if not each with each: a list of cases is tried whole. Of
+    more, a third is, and those of the next test are others: so each dialect, API and policy is tried by many tests. A
+    test that is named on the command line is run with all.
     """
     if config.getoption("--all") or any("::" in name for name in config.args):
         return
-    sets = Counter(item.nodeid.partition("[")[0] for item in items)
-    left_out = [
-        item
-        for item in items
-        if sets[item.nodeid.partition("[")[0]] > MANY
-        and crc32(item.nodeid.encode(errors="backslashreplace")) % _one_in(item)
-    ]
-    config.hook.pytest_deselected(items=left_out)
-    away = set(map(id, left_out))
-    items[:] = [item for item in items if id(item) not in away]
+    sets: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        sets[item.nodeid.partition("[")[0]].append(item)
+    chosen = {id(item) for same in sets.values() for item in _chosen(same)}
+    config.hook.pytest_deselected(items=[item for item in items if id(item) not in chosen])
+    items[:] = [item for item in items if id(item) in chosen]
 
 
-def _one_in(item: pytest.Item) -> int:
-    """Of how many sets of parameters a run tries one."""
-    share = item.get_closest_marker("one_in")
-    return 1 if item.get_closest_marker("every") else share.args[0] if share else 3
+def _chosen(items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
+    """Choose among the sets of parameters of one test."""
+    if len(items) <= SOME or items[0].get_closest_marker("every"):
+        yield from items
+    elif len(items) > MANY:
+        share = items[0].get_closest_marker("one_in")
+        yield from (item for item in items if not _number(item) % (share.args[0] if share else 3))
+    else:
+        tried: set[tuple[str, object]] = set()
+        for item in sorted(items, key=_number):
+            assert isinstance(item, pytest.Function)
+            # Of what is no plain value, two are alike only if they are the same.
+            values = {
+                (name, value if isinstance(value, str | int | None) else id(value))
+                for name, value in item.callspec.params.items()
+            }
+            if values - tried:
+                tried |= values
+                yield item
+
+
+def _number(item: pytest.Item) -> int:
+    """Number a set of parameters: the same in each run, and in no order."""
+    return crc32(item.nodeid.encode(errors="backslashreplace"))
 
 
 def pytest_collection_finish() -> None:
