@@ -216,6 +216,20 @@ def test_the_answer_itself_is_no_field_to_drop(tmp_path: Path) -> None:
     assert line.startswith(f"{tmp_path}/x.yaml:4: response: drop: 'content' is the answer itself")
 
 
+@pytest.mark.parametrize(
+    ("key", "problem"),
+    [
+        ("markers: ['{name}<|message|>']", "markers: '{name}<|message|>' must begin with literal text"),
+        ("markers: ['<|to={tool}|>']", "markers: '<|to={tool}|>': {tool} is no placeholder here; there are {name}"),
+        ("answer: {open: ['<a{']}", "answer: '<a{': "),
+    ],
+)
+def test_a_marker_begins_with_text_and_holds_at_most_names(tmp_path: Path, key: str, problem: str) -> None:
+    write(tmp_path, x=f"kind: model\nname: x\nmatch: {{model: x}}\n{key}\n")
+    (line,) = problems_of(tmp_path)
+    assert problem in line
+
+
 def test_a_file_may_be_named_and_examples_hold_only_then(tmp_path: Path) -> None:
     examples = write(tmp_path / "examples", p=POLICY + "  denied_tools: a\n")
     assert load([tmp_path]).policies == {}

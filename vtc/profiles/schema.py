@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 
 from vtc.apis.fields import ANSWER
+from vtc.dialects.syntax.openings import marker
 from vtc.dialects.text_client.documented_tools import TOOL_SECTIONS
 from vtc.guards.chain import Guards
 from vtc.guards.patterns import expression, naming
@@ -267,7 +268,8 @@ class ModelProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=T
     ready: Ready = Ready()
     """Steps that make requests ready for its chat template, unless the server's profile says otherwise."""
     markers: tuple[str, ...] = ()
-    """Texts that are no part of what it says (`<|im_end|>`, `<response>`); they are taken out."""
+    """Texts that are no part of what it says (`<|im_end|>`, `<response>`), with `{name}` for the name of a tool
+    (` to={name}<|message|>`); they are taken out. Braces are doubled."""
     answer: Answer = Answer()
     """The markers around an answer, which are taken out, too: nothing between them is a call."""
     promote: bool = False
@@ -286,6 +288,12 @@ class ModelProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=T
     """What becomes of a call of a tool that was not offered. `allow`: if it is whole and framed by markers it leaves as
     written, so that the client answers that there is no such tool and its agent goes on; for a client that reads calls
     out of the text, as `text`."""
+
+    def __post_init__(self) -> None:
+        for key, texts in (("markers", self.markers), ("answer", (*self.answer.open, *self.answer.close))):
+            with naming(key):
+                for text in texts:
+                    marker(text)
 
 
 class PolicyProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=True):

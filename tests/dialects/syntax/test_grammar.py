@@ -107,6 +107,14 @@ def test_markers_are_found_in_text() -> None:
     assert found.lastgroup == "marker0"
 
 
+def test_a_marker_holds_the_name_of_any_tool() -> None:
+    grammar = Grammar([], (), [" to={name}<|message|>"])
+    found = grammar.text.at_end.search("a to=get_weather<|message|>b")
+    assert found is not None
+    assert found.group() == " to=get_weather<|message|>"
+    assert grammar.text.at_end.search("a to=<|message|>b") is None
+
+
 def test_a_section_that_must_be_the_whole_reply_counts_only_at_its_start() -> None:
     text = '```json\n{"name": "bash"'
     assert begins(ALL, text) is None

@@ -118,6 +118,7 @@ class CallSyntax:
             "id": (Space(), Chars(r"\w.:\-", 128, "id"), Space()),
             "index": (Chars(r"\d", 9, "index"), Space()),
             "number": (Chars(r"\d", 9),),
+            "noise": (Maybe((Chars(r"^<>{}\n", 64),)),),
         }
         parts = spaced(markup(before, self.dialect, slots))
         if self.section:

@@ -24,7 +24,7 @@ from vtc.dialects.syntax.forms import (
 )
 from vtc.dialects.syntax.heads import next_heads, openings
 from vtc.dialects.syntax.markup import QUOTES, literal, loosened, trimmed
-from vtc.dialects.syntax.openings import ENCODED_TWICE, opening_of_json
+from vtc.dialects.syntax.openings import ENCODED_TWICE, marker, opening_of_json
 from vtc.dialects.syntax.parts import SPACE, Chars, Group, Lit, Maybe, OneOf, Part, Space
 from vtc.dialects.syntax.pattern import Scan, Token, expecting, searching
 from vtc.dialects.syntax.prefilter import Expected, Following, Prefilter
@@ -95,13 +95,13 @@ class Grammar:
         think = [Token(f"think{i}", (Lit(tag),)) for i, (tag, _) in enumerate(reasoning)]
         stray = [Token("stray", (Lit(tag),)) for _, tag in reasoning[:1]]
         self._speech_ends = [token.parts for token in stray]
-        dropped = [Token(f"marker{i}", (Lit(marker),)) for i, marker in enumerate(markers)]
+        dropped = [Token(f"marker{i}", marker(text)) for i, text in enumerate(markers)]
         opens, ends = answer
-        self.answer = searching([Token(f"answered{i}", (Lit(marker),)) for i, marker in enumerate(ends)])
+        self.answer = searching([Token(f"answered{i}", marker(text)) for i, text in enumerate(ends)])
         begun = {one.prompted for one in dialects if one.prompted}
-        begins = [(Lit(marker.removeprefix(text)),) for marker in markers for text in begun if marker.startswith(text)]
+        begins = [marker(text.removeprefix(one)) for text in markers for one in begun if text.startswith(one)]
         prompted += [Token(f"marker{len(dropped) + i}", parts) for i, parts in enumerate(begins)]
-        dropped += [Token(f"answer{i}", (Lit(marker),)) for i, marker in enumerate(opens)]
+        dropped += [Token(f"answer{i}", marker(text)) for i, text in enumerate(opens)]
         whole = [head.token for head in self.heads.values() if head.syntax.whole_reply]
         closed = [Token(f"closed{i}", (Lit(tag),)) for i, (_, tag) in enumerate(reasoning)]
         self.start = Expected([*think, *closed, *whole, *dropped, *prompted, FIRST_LINE])
@@ -127,7 +127,7 @@ class Grammar:
         results = sorted({opening for one in armed if (opening := one.result_opening)})
         self._results = [Token(f"invented{i}", (Lit(opening),)) for i, opening in enumerate(results)]
         self._markers = dropped
-        endings = [(Lit(one),) for one in dict.fromkeys((*TURN_ENDS, *markers, *ends))]
+        endings = [marker(one) for one in dict.fromkeys((*TURN_ENDS, *markers, *ends))]
         self.whole_end = expecting([Token(f"ending{i}", one) for i, one in enumerate(endings)], r"\s*+", end="end")
         # Bounded, as names and keys are what a model writes.
         kept = self._kept

@@ -56,6 +56,15 @@ def declared_envelopes(dialect: Description) -> list[tuple[Part, ...]]:
     ]
 
 
+def marker(text: str) -> tuple[Part, ...]:
+    """The markup of a model's marker, in which `{name}` is the name of any tool; raises `PatternError`."""
+    parts = pattern.parse(text, "markers")
+    if not (parts and isinstance(parts[0], str)):
+        message = f"{text!r} must begin with literal text, so that it can be found in a reply"
+        raise pattern.PatternError("markers", message)
+    return tuple(Chars(NAME, MOST_NAME) if isinstance(part, Slot) else Lit(part) for part in parts)
+
+
 def spaced_name(dialect: Description, name: str, before: Sequence[str | Slot]) -> tuple[Part, ...]:
     """A name with the white space that models write around it; a tag that is a tool's name begins with that."""
     at = before.index(Slot("name")) if Slot("name") in before else 0

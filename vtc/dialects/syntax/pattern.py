@@ -29,10 +29,11 @@ from vtc.dialects.syntax.parts import (
 
 BODIES = ("json", "args", "params", "kwargs")
 SLOTS = {
-    "call": {"name", "id", "index", "number", *BODIES},
+    "call": {"name", "id", "index", "number", "noise", *BODIES},
     "param": {"key", "value", "string", "type"},
     "section": {"calls"},
     "result": {"name", "id", "result"},
+    "markers": {"name"},
 }
 
 INDENT = 8
@@ -72,7 +73,7 @@ def _parsed(text: str, key: str) -> tuple[str | Slot, ...]:
             known = ", ".join("{" + slot + "}" for slot in sorted(SLOTS[key]))
             raise PatternError(key, f"{text!r}: {{{name}}} is no placeholder here; there are {known}")
         parts.append(Slot(name))
-    needed = {"param": ("key", "value"), "section": ("calls",), "call": (), "result": ("result",)}[key]
+    needed = {"param": ("key", "value"), "section": ("calls",), "result": ("result",)}.get(key, ())
     for name in needed:
         if Slot(name) not in parts:
             raise PatternError(key, f"{text!r}: {{{name}}} is missing")

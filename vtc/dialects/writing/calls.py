@@ -50,7 +50,7 @@ def _call(call: ToolCall, dialect: Description, index: int, proof: RoundTrip, be
     arguments = _object(call.arguments)
     syntax = dialect.calls[0]
     id_ = dialect.id.replace("{name}", call.name).replace("{index}", str(index)) or call.id or ""
-    slots = {"name": call.name, "id": id_, "index": str(index), "number": str(index + 1)}
+    slots = {"name": call.name, "id": id_, "index": str(index), "number": str(index + 1), "noise": ""}
     kind = pattern.body(syntax)
     if kind == "json":
         keys = dialect.json
