@@ -237,3 +237,19 @@ def test_a_call_of_gemma_that_ends_early_is_no_call_with_less_in_it(
     for end in range(len(text)):
         found = calls(read([text[:end]], [DIALECTS[name]], {"save": tool}))
         assert not found or typed(found) == typed([("save", arguments)]), text[:end]
+
+
+@pytest.mark.every
+@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize(
+    "arguments", [{"cmd": "ls"}, {"cmd": "bash", "command": "rm -rf /"}, {"bash": {"command": "x"}}]
+)
+def test_a_call_of_a_tool_that_is_not_offered_is_none_of_one_that_its_arguments_name(
+    name: str, arguments: dict[str, Any]
+) -> None:
+    offered = {
+        "ls": Tool("ls", parameters={"type": "object"}),
+        "bash": Tool("bash", parameters={"type": "object", "properties": {"command": {"type": "string"}}}),
+    }
+    text = write_calls([ToolCall("shell", json.dumps(arguments))], DIALECTS[name], offered)
+    assert {call.name for call in calls(read([text], [DIALECTS[name]], offered))} <= {"shell"}

@@ -34,6 +34,8 @@ class Read(NamedTuple):
 
 DECLARATION = "it declares a tool, as the list of tools does"
 _ABOUT_THE_CALL = ("id", "type", "index", *AROUND)
+_NAMES = ("tool", "tool_name", "function", "function_name", "func", "action", "method", "call")
+"""Keys that models write for that of the name."""
 _KINDS = ('"function"', '"tool_use"', '"tool_call"', '"function_call"')
 """What `type` says of a call, as JSON."""
 
@@ -156,10 +158,13 @@ def _named(
 ) -> tuple[dict[str, Any], dict[str, str], str]:
     """Find the name of a call under another key: the one value that is a tool's name, or the only key.
 
-    Return the call with the key that holds it; that is empty if there is none, or several could be meant.
+    A key that is none of the usual ones holds it only beside arguments: else the object may be the arguments of a call
+    without a name, `{"status": "now"}`. Return the call with the key that holds it; that is empty if there is none, or
+    several could be meant.
     """
     found = [key for key, value in call.items() if isinstance(value, str) and offered(value) is not None]
-    if len(found) == 1:
+    told = any(isinstance(call.get(key), dict) for key in (*keys.arguments, *SYNONYMS))
+    if len(found) == 1 and (told or found[0] in _NAMES):
         return call, fields, found[0]
     if len(call) == 1 and isinstance(value := call[name := next(iter(call))], dict) and offered(name) is not None:
         key, at = keys.name[0], keys.arguments[0]

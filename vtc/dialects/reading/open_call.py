@@ -349,8 +349,9 @@ class OpenCall:
         if len(bodies) > 1:
             raise envelope.NotACall("its arguments are several objects")
         if named.tool is None:
-            with contextlib.suppress(envelope.NotACall):  # Kimi: an id stands for the name, which the arguments hold
-                return [envelope.read(body, _PLAIN, needs_arguments=False, offered=offered) for body in bodies]
+            if tool_names.is_bare_id(self.written):  # Kimi: an id stands for the name, which the arguments hold
+                with contextlib.suppress(envelope.NotACall):
+                    return [envelope.read(body, _PLAIN, needs_arguments=True, offered=offered) for body in bodies]
             if found := self._by_arguments(bodies[0]):
                 return [found]
         return [envelope.read_arguments(self.written, body, named.tool) for body in bodies]
