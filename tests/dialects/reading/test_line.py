@@ -22,6 +22,16 @@ def before(text: str) -> Place:
             "2025-01-02 ",
             "2025-01-02T10:11:12Z ",
             "a\n2025-01-02 10:11:12,1 ",
+            "Nov 22 10:00:01 ",
+            "Nov  2 10:00:01 ",
+            "Sun Nov 22 10:00:01 2026 ",
+            "Sun, 22 Nov 2026 10:00:01 +0000 ",
+            "2026/11/22 10:00:01 ",
+            "22.11.2026 10:00:01 ",
+            "11/22/26 10:00 ",
+            "[22/Nov/2026:10:00:01 +0000] ",
+            "20261122T100001Z ",
+            "(10:00:01) ",
         ),
     ],
 )
@@ -31,7 +41,22 @@ def test_a_line_of_a_file_is_known_by_its_beginning(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["Look: ", "1. ", "* ", "a - ", "C#", "12 apples: ", "at 10:11 ", "1 + ", "x->", "a\n12 ", ""]
+    "text",
+    [
+        "Look: ",
+        "1. ",
+        "* ",
+        "a - ",
+        "C#",
+        "12 apples: ",
+        "at 10:11 ",
+        "1 + ",
+        "x->",
+        "a\n12 ",
+        "INFO ",
+        "1.2 ",
+        "",
+    ],
 )
 def test_prose_is_none(text: str) -> None:
     assert not before(text).of_file
@@ -43,6 +68,8 @@ def test_a_quotation_mark_directly_before_is_known_with_its_end() -> None:
     assert place('"', 1, in_line=False, follows_call=False) == Place()
 
 
-@pytest.mark.parametrize("text", ["#" * 100 + "a", "1:" * 60 + "x", "10:10:" * 20 + "x", "+ " * 60 + "x"])
+@pytest.mark.parametrize(
+    "text", ["#" * 100 + "a", "1:" * 60 + "x", "10:10:" * 20 + "x", "+ " * 60 + "x", "1/1/11 " * 9 + "x"]
+)
 def test_what_could_be_the_beginning_in_many_ways_is_given_up(text: str) -> None:
     assert not before(text).of_file
