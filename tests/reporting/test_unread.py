@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tests.dialects.material import DIALECTS
+from vtc.dialects.writing.calls import write_calls
+from vtc.events import Tool, ToolCall
 from vtc.reporting.unread import possible_call
 
 TOOLS = ("read_file", "ls")
@@ -63,6 +66,14 @@ def test_what_may_be_a_call_of_a_tool_is_told_with_its_name(text: str) -> None:
 )
 def test_prose_and_code_are_not(text: str) -> None:
     assert possible_call(text, TOOLS) == ""
+
+
+@pytest.mark.every
+@pytest.mark.parametrize("name", [name for name, dialect in DIALECTS.items() if dialect.is_framed])
+def test_a_call_in_a_block_that_ends_the_reply_is_told_in_every_framed_dialect(name: str) -> None:
+    tool = Tool("bash", parameters={"type": "object", "properties": {"command": {"type": "string"}}})
+    text = write_calls([ToolCall("bash", '{"command": "ls"}', id="c1")], DIALECTS[name], {"bash": tool})
+    assert "bash" in possible_call(f"I list them:\n````\n{text}\n````", ["bash"])
 
 
 def test_without_tools_there_is_no_call() -> None:

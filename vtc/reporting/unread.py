@@ -14,9 +14,9 @@ MOST = 1 << 14
 """Characters at the end of a reply that are looked at."""
 
 _QUOTED = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
-_LAST_BLOCK = re.compile(r"```[^\n`]*\n((?:(?!```).)*)(?:```)?\s*\Z", re.DOTALL)
+_LAST_BLOCK = re.compile(r"(`{3,})[^\n`]*\n((?:(?!\1).)*)(?:\1)?\s*\Z", re.DOTALL)
 _ARGUMENTS = r"""["'](?:arguments|parameters|params|args|input|kwargs)["']\s*:"""
-_NAMED = r"(?<![\w.-])(?:{names})(?![\w-])"
+_NAMED = r"(?:(?<![\w.-])|(?<=functions\.))(?:{names})(?![\w-])"
 _FORMS = (
     r"""[<\[{{(@|="'#:>/✿$]\s?{name}["']?\s*[>\](){{}}|:,=@\n]""",  # <read_file>  @@read_file(  "read_file",
     r"""{name}["']?\s*\([^()\n]{{0,200}}[=:"'{{]""",  # read_file(path="a")
@@ -31,8 +31,9 @@ _IN_BLOCK = (
     r"""["']{name}["']\s*[,}}]\s*(?:"\w+":\s*"[^"\n]*",\s*)?""" + _ARGUMENTS,
     _ARGUMENTS + r"""[^`]{{0,400}}["']{name}["']""",
     r"""<(?:[\w:.-]+[\s=]+)?(?:name\s*=\s*)?["']?{name}["']?\s*/?>""",
-    r"""<tool_call>[^<>]{{0,40}}{name}""",
-    r"""\[TOOL_CALLS?\][^\n]{{0,40}}{name}""",
+    r"""<[^<>\n]*(?:[|｜]|tool|call|func|invoke)[^<>\n]*>[^`]{{0,60}}{name}""",  # <|tool_call_start|>[read_file(
+    r"""<[^<>\n]*(?:[|｜]|tool|call|func|invoke)[^<>\n]*["'\s]{name}["'\s][^<>\n]*>""",  # <a:invoke name="read_file">
+    r"""(?:\[TOOL_CALLS?\]|\[Calling tool:|✿FUNCTION✿)[^`]{{0,40}}{name}""",
 )
 """The same in a code block that ends a reply: there most names are those of functions."""
 
@@ -48,7 +49,7 @@ def possible_call(text: str, tools: Iterable[str]) -> str:
         return ""
     name = _NAMED.format(names="|".join(map(re.escape, known)))
     last = _LAST_BLOCK.search(text)
-    return _found(_QUOTED.sub(" ", text), _FORMS, name) or (_found(last[1], _IN_BLOCK, name) if last else "")
+    return _found(_QUOTED.sub(" ", text), _FORMS, name) or (_found(last[2], _IN_BLOCK, name) if last else "")
 
 
 def _found(text: str, forms: Iterable[str], name: str) -> str:
