@@ -3,6 +3,9 @@ PYTHON := .venv/bin/python
 FUZZ_SECONDS ?= 60
 DEMO_FLAGS := $(if $(filter 1,$(WEB)),--web)
 
+# Tests start programs by the hundred, which would compile all modules anew: empty is as if it were not set.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all test-agents test-install test-templates test-engines fuzz attack load lint types format bench clean
 
@@ -17,10 +20,10 @@ demo: ## run the demonstration; WEB=1 shows it in mitmweb
 	$(PYTHON) -m vtc demo $(DEMO_FLAGS)
 
 test: setup ## run the test suite, in about four minutes on two cores
-	$(PYTHON) -m pytest -n auto
+	$(PYTHON) -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 test-all: setup ## run it with each dialect, API and policy in each test, in about three times that
-	$(PYTHON) -m pytest -n auto --all
+	$(PYTHON) -m pytest -n auto --dist loadfile --no-loadscope-reorder --all
 
 test-agents: setup ## run the tests with real coding agents (needs Node)
 	@command -v npm >/dev/null || { echo "make test-agents needs Node and npm: install Node 20 or newer" >&2; exit 1; }

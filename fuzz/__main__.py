@@ -12,7 +12,8 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -124,12 +125,11 @@ def seeds(target: str) -> Iterator[bytes]:
             yield bytes([number, 0]) + chat.encoded(chat.request(tools=[chat.READ]))
 
 
-def _texts(directory: Path) -> Iterator[str]:
-    import yaml
+@cache
+def _texts(directory: Path) -> Sequence[str]:
+    from tests.dialects.material import plain
 
-    for file in sorted(directory.glob("*.yaml")):
-        for case in yaml.safe_load(file.read_text("utf-8")):
-            yield case["text"]
+    return [case["text"] for file in sorted(directory.glob("*.yaml")) for case in plain(file.read_text("utf-8"))]
 
 
 def _string(text: str) -> bytes:

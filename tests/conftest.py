@@ -18,10 +18,10 @@ from vtc.dialects.bounded_cache import COMPILED
 
 # No deadline: how long one example takes says something about the machine, not about the code.
 settings.register_profile("default", deadline=None)
+# Each run draws others: what one of a hundred examples shows, a few runs show, and `make test-all` at once.
+settings.register_profile("quick", deadline=None, max_examples=40)
 # For a night's search: `pytest --hypothesis-profile=thorough`.
 settings.register_profile("thorough", deadline=None, max_examples=5_000)
-settings.load_profile("default")
-
 # One run meets more dialects than any proxy does: compiling their patterns again would take most of its time.
 COMPILED.most_bytes = 256 << 20
 
@@ -36,6 +36,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="run each test with all its parameters (`make test-all`)")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Draw fewer examples of each property where a run takes fewer sets of parameters of each test."""
+    if not config.getoption("--hypothesis-profile"):
+        settings.load_profile("default" if _all(config) else "quick")
+
+
+def _all(config: pytest.Config) -> bool:
+    return bool(config.getoption("--all")) or any("::" in name for name in config.args)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Choose among the sets of parameters where a test has many.
 
@@ -43,7 +53,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     more, a third is, and those of the next test are others: so each dialect, API and policy is tried by many tests. A
     test that is named on the command line is run with all.
     """
-    if config.getoption("--all") or any("::" in name for name in config.args):
+    if _all(config):
         return
     sets: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:

@@ -10,6 +10,7 @@ import ast
 import re
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -66,7 +67,11 @@ REGISTRY = re.compile(
 def modules(tree: Tree) -> Iterator[tuple[str, ast.Module]]:
     for path, source in tree.items():
         if path.startswith("vtc/") and path.endswith(".py"):
-            yield path, ast.parse(source, path)
+            yield path, _parsed(source, path)
+
+
+# Each rule looks at all modules.
+_parsed = lru_cache(maxsize=1024)(ast.parse)
 
 
 def layer(path: str) -> str:
@@ -80,14 +85,19 @@ def layer(path: str) -> str:
     return parts[0]
 
 
+@lru_cache(maxsize=1024)
+def _imports(module: ast.Module) -> list[ast.Import | ast.ImportFrom]:
+    return [node for node in ast.walk(module) if isinstance(node, ast.Import | ast.ImportFrom)]
+
+
 def imports(path: str, module: ast.Module, tree: Tree) -> Iterator[tuple[int, str]]:
     """The line and absolute name of every module imported; `from package import module` names the module."""
     package = PurePosixPath(path).parent.parts
-    for node in ast.walk(module):
+    for node in _imports(module):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name
-        elif isinstance(node, ast.ImportFrom):
+        else:
             above = package[: len(package) - node.level + 1] if node.level else ()
             base = ".".join((*above, *(node.module or "").split("."))).strip(".")
             for alias in node.names:

@@ -11,9 +11,8 @@ from typing import Any, Literal
 
 import msgspec
 import pytest
-import yaml
 
-from tests.dialects.material import CASES, calls, content, merged, random_cuts, raw, typed
+from tests.dialects.material import CASES, calls, content, merged, plain, random_cuts, raw, typed
 from tests.exchanges import opened
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.grammar import compiled
@@ -23,7 +22,7 @@ from vtc.profiles.plan import ReadingPlan
 HERE = CASES / "forms"
 TOOLS = [
     {"type": "function", "function": {"name": name, "parameters": {"type": "object", **parameters}}}
-    for name, parameters in yaml.safe_load((CASES / "tools.yaml").read_text("utf-8"))["coding"].items()
+    for name, parameters in plain((CASES / "tools.yaml").read_text("utf-8"))["coding"].items()
 ]
 
 
@@ -70,7 +69,7 @@ def _plan(model: str) -> ReadingPlan:
 FORMS = [
     pytest.param(form, id=f"{path.stem} {place}: {form.form}, {form.model}")
     for path in sorted(HERE.glob("*.yaml"))
-    for place, form in enumerate(msgspec.convert(yaml.safe_load(path.read_text("utf-8")), list[Form]))
+    for place, form in enumerate(msgspec.convert(plain(path.read_text("utf-8")), list[Form]))
 ]
 
 

@@ -9,16 +9,15 @@ from typing import Any
 
 import msgspec
 import pytest
-import yaml
 
 from tests.apis import chat
-from tests.dialects.material import CASES
+from tests.dialects.material import CASES, plain
 from tests.exchanges import fed, opened
 from vtc.exchange import Exchange
 
 pytestmark = pytest.mark.every
 
-FILE = yaml.safe_load((CASES / "lines.yaml").read_text("utf-8"))
+FILE = plain((CASES / "lines.yaml").read_text("utf-8"))
 TOOLS = [chat.tool("bash", command="string"), chat.tool("read_file", path="string"), chat.tool("now", ())]
 SIZES = (1, 3, 7, 40)
 """Characters of a text in each frame of a stream."""
