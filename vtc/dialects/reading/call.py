@@ -36,6 +36,7 @@ from vtc.dialects.syntax.pattern import Scan
 from vtc.events import Event
 
 ENDS = "the reply ends inside it"
+NO_CLOSER = "its closing tag is missing"
 MOST_ENDS = 16
 """Places at which an opening tag with attributes is taken to end."""
 
@@ -246,7 +247,7 @@ class InCall:
     def wrong_closer(self, found: Found) -> tuple[None, OpenCall] | Refused:
         """Read a closing tag of another kind: it ends the call unless the call's own comes later."""
         if not self.context.lenient or self.call.text.spilled:
-            return refuse(self.context, self.call, "its closing tag is missing")
+            return refuse(self.context, self.call, NO_CLOSER)
         self.call.ends_wrongly(found[0])
         return None, self.call
 
@@ -254,9 +255,18 @@ class InCall:
         """End a call without closers, as the next one follows at once."""
         return self._repaired(Repair.MISSING_CLOSER, None)
 
+    def another(self, found: Found) -> BeginsJson | Refused:
+        """Go on with another object, before the call's closers: each is a call."""
+        context, call = self.context, self.call
+        if not context.lenient:
+            return refuse(context, call, NO_CLOSER)
+        hold(context, call, context.cursor.take(found.start(f"json_{found.lastgroup}")))
+        call.next_object(_body(call.syntax, lenient=True))
+        return Verdict.JSON, call
+
     def _repaired(self, repair: Repair, found: Found | None) -> Ended:
         if not self.context.lenient:
-            return refuse(self.context, self.call, "its closing tag is missing")
+            return refuse(self.context, self.call, NO_CLOSER)
         self.call.repairs[repair] = None
         return complete(self.context, self.call, found)
 
@@ -269,7 +279,7 @@ class InCall:
         if self.context.lenient and closed and not call.place.in_line and _PROSE.match(cursor.text, cursor.at):
             return self._repaired(Repair.MISSING_CLOSER, None)
         closes = closed or call.syntax.whole_line
-        reason = "its closing tag is missing" if closes else "a quote follows its JSON"
+        reason = NO_CLOSER if closes else "a quote follows its JSON"
         if self.context.lenient and not call.text.spilled and not call.syntax.whole_line:
             return damage(call, reason)
         return refuse(self.context, call, reason)

@@ -37,6 +37,7 @@ class OpenCall:
         "_index",
         "_lenient",
         "_next",
+        "_others",
         "_swallowed",
         "_wrong_end",
         "earlier",
@@ -64,6 +65,8 @@ class OpenCall:
         self.syntax = syntax
         self.json: JsonBody | KwargsBody | GemmaBody | None = None
         """Reads the arguments, where they are not between tags."""
+        self._others: list[JsonBody | KwargsBody | GemmaBody] = []
+        """Those of the objects before them, where several stand in one call's tags."""
         self.repairs: dict[str, None] = {}
         self.fault = ""
         """Why the strict reading failed."""
@@ -140,6 +143,14 @@ class OpenCall:
         elif tool:
             self.pieces = self.parameters.pieces = TaggedPieces(syntax, self.written, tool, self._id)
 
+    def next_object(self, body: JsonBody | KwargsBody | GemmaBody) -> None:
+        """Begin another object after the one that is read."""
+        assert self.json is not None
+        if not self.text.spilled:
+            self._others.append(self.json)
+        self.json = body
+        self.wait()
+
     def piece(self) -> CallPiece | None:
         """Take what may leave of it now."""
         one = self.pieces
@@ -159,6 +170,7 @@ class OpenCall:
         """Keep none of its text, and none of what follows: it is given back."""
         self.text.spill()
         self.parameters.spill()
+        self._others.clear()
 
     @property
     def may_be_empty(self) -> bool:
@@ -244,14 +256,19 @@ class OpenCall:
         if self.json is None:
             self.parameters.complete(self.text.body)
             return self._events([], unknown_tools)
-        self.repairs |= self.json.repairs
-        text = self.json.text()
-        if self.syntax.body == "json" and text.startswith("{"):
-            text = envelope.listed(text) or text
-        if not text.startswith("["):
-            return self._events([text], unknown_tools)
-        self.repairs[Repair.ARRAY_OF_CALLS] = None
-        return self._events(items(text), unknown_tools)
+        bodies: list[str] = []
+        for one in (*self._others, self.json):
+            self.repairs |= one.repairs
+            text = one.text()
+            if self.syntax.body == "json" and text.startswith("{"):
+                text = envelope.listed(text) or text
+            if text.startswith("["):
+                self.repairs[Repair.ARRAY_OF_CALLS] = None
+            bodies += items(text) if text.startswith("[") else [text]
+        if not self._others:
+            return self._events(bodies, unknown_tools)
+        self.repairs[Repair.SEVERAL_OBJECTS] = None
+        return self._checked(self._events(bodies, unknown_tools), "several objects stand in it")
 
     def repaired(self, unknown_tools: str) -> tuple[list[Call], str]:
         """The events for what the strict reading failed on, and the text after it; no events if it cannot be told."""
@@ -295,14 +312,16 @@ class OpenCall:
             self.repairs |= dict.fromkeys(found.repairs)
             rest = body[found.end :]
             self.text.replace_body(body[: found.end])
-            events = self._events(found.values, unknown_tools)
-            for event in events:
-                checks.repaired(event, self.named.tools, self.text.body, self.fault)
-            return events, rest
+            return self._checked(self._events(found.values, unknown_tools), self.fault), rest
         except envelope.NotACall as error:
             self.text.replace_body(body)
             self.fault = str(error)
             return [], ""
+
+    def _checked(self, events: list[Call], fault: str) -> list[Call]:
+        for event in events:
+            checks.repaired(event, self.named.tools, self.text.body, fault)
+        return events
 
     def _events(self, bodies: Sequence[str], unknown_tools: str) -> list[Call]:
         """A call for each JSON body, or one for the tagged parameters; the first stands for all the characters."""

@@ -272,12 +272,7 @@ TABLE: Mapping[State, Row[Any]] = {
         text=Step(InCall.sole_value, State.SOLE, _REFUSED),
         end=_END_IN_CALL,
     ),
-    State.CLOSED: Row(
-        InCall,
-        lambda _: None,
-        Tokens(),
-        otherwise=Step(InCall.closed, State.AFTER, _NO_CALL),
-    ),
+    State.CLOSED: Row(InCall, lambda _: None, Tokens(), otherwise=Step(InCall.closed, State.AFTER, _NO_CALL)),
     State.ATTRIBUTES: Row(
         InCall,
         lambda inside: inside.attributes,
@@ -348,6 +343,7 @@ TABLE: Mapping[State, Row[Any]] = {
             extra=Step(InCall.extra, State.AFTER, _NO_CALL),
             wrong=Step(InCall.wrong_closer, State.DAMAGED, _REFUSED),
             m=Step(InCall.next_call, State.AFTER, _NO_CALL),
+            another=Step(InCall.another, State.JSON, {**_REFUSED, Verdict.JSON: State.JSON}),
         ),
         otherwise=Step(InCall.no_tail, State.AFTER, {**_NO_CALL, Verdict.DAMAGED: State.DAMAGED}),
     ),
