@@ -37,6 +37,7 @@ from vtc.events import Event
 
 ENDS = "the reply ends inside it"
 NO_CLOSER = "its closing tag is missing"
+MORE_ON_LINE = "more stands on its line"
 MOST_ENDS = 16
 """Places at which an opening tag with attributes is taken to end."""
 
@@ -278,8 +279,7 @@ class InCall:
         closed = bool(call.syntax.tail(""))
         if self.context.lenient and closed and not call.place.in_line and _PROSE.match(cursor.text, cursor.at):
             return self._repaired(Repair.MISSING_CLOSER, None)
-        closes = closed or call.syntax.whole_line
-        reason = NO_CLOSER if closes else "a quote follows its JSON"
+        reason = NO_CLOSER if closed else MORE_ON_LINE if call.syntax.whole_line else "a quote follows its JSON"
         if self.context.lenient and not call.text.spilled and not call.syntax.whole_line:
             return damage(call, reason)
         return refuse(self.context, call, reason)

@@ -42,7 +42,9 @@ class OpenCall:
         "_wrong_end",
         "earlier",
         "fault",
+        "is_listed",
         "json",
+        "list_fault",
         "named",
         "parameters",
         "pieces",
@@ -74,6 +76,10 @@ class OpenCall:
         self.earlier: list[Call | str] = []
         """The calls before it that share its fate: in a section that must be the whole reply, or on its line, with what
         stands between them."""
+        self.is_listed = False
+        """True if a comma stands between them and it: either all of them are calls, or none."""
+        self.list_fault = ""
+        """Why one of them is none, if so."""
         self.text = HeldText()
         self.pieces: Pieces | None = None
         """What of it leaves as it is read; None if it is delivered whole."""

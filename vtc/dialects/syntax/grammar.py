@@ -296,7 +296,11 @@ class Grammar:
             return expecting(tokens)
         if syntax.body == "kwargs" or (syntax.whole_reply and not syntax.whole_line):
             return NOTHING
-        return END_OF_LINE if syntax.whole_line else NO_QUOTE
+        if not syntax.whole_line:
+            return NO_QUOTE
+        between = (OneOf((",", ";")), Maybe((Chars(" \\t\\r", 16),)), Lit("\n"), Space())
+        listed = [Token(f"listed{i}", (*between, *parts)) for i, parts in enumerate(next_heads(syntax))]
+        return END_OF_LINE.or_else(expecting(listed, r"[ \t\r]{0,256}"))
 
     def _after(self, syntax: CallSyntax) -> Scan:
         """Behind a call: closers that may still come, and in a section its next call."""
