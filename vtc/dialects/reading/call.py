@@ -37,6 +37,7 @@ from vtc.events import Event
 
 ENDS = "the reply ends inside it"
 NO_CLOSER = "its closing tag is missing"
+SOLE_LINES = "lines without tags may be several parameters of its tool"
 MORE_ON_LINE = "more stands on its line"
 MOST_ENDS = 16
 """Places at which an opening tag with attributes is taken to end."""
@@ -167,6 +168,9 @@ class InCall:
         """End a call whose one parameter has no tags."""
         if verdict := self.sole_value(found.start()):
             return verdict
+        several = self.call.syntax.names_the_tag and len(self.call.named.declared) > 1
+        if several and "\n" in self.call.text.body.strip():
+            return refuse(self.context, self.call, SOLE_LINES)
         self.call.end_parameter()
         self.call.repairs[Repair.SOLE_PARAMETER] = None
         return complete(self.context, self.call, found)

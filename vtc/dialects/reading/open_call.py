@@ -76,8 +76,7 @@ class OpenCall:
         self.earlier: list[Call | str] = []
         """The calls before it that share its fate: in a section that must be the whole reply, or on its line, with what
         stands between them."""
-        self.is_listed = False
-        """True if a comma stands between them and it: either all of them are calls, or none."""
+        self.is_listed = False  # a comma stands between them and it: all of them are calls, or none
         self.list_fault = ""
         """Why one of them is none, if so."""
         self.text = HeldText()
@@ -181,9 +180,7 @@ class OpenCall:
     @property
     def may_be_empty(self) -> bool:
         """Whether a call without any parameter is one."""
-        if self.syntax.dialect.names == "any":
-            return True
-        return self.needs_nothing
+        return self.syntax.dialect.names == "any" or self.needs_nothing
 
     @property
     def needs_nothing(self) -> bool:
@@ -202,6 +199,12 @@ class OpenCall:
         if tool is None or dialect.names == "any" or dialect.ends_reply or self.place.in_line or not dialect.json_body:
             return None
         return values.sole(self.named.schema)
+
+    @property
+    def only_parameter(self) -> str | None:
+        """The one parameter of its tool, which a single value is, whatever it is called; None if it may be another."""
+        sure = self._lenient and self.named.tool and not (self.syntax.dialect.ends_reply or self.place.in_line)
+        return fitting.only(self.named.schema) if sure and not self.parameters.given else None
 
     def end_parameter(self, *, doubled: bool = False) -> None:
         """Take the value of the parameter, which is complete; `doubled` if it has several closers."""
@@ -343,8 +346,10 @@ class OpenCall:
                 notes = (*notes, Repair.UNKNOWN_TOOL) if self.named.tools else notes
             elif self.json or read.repairs:
                 schema = read.tool.parameters
-                text, fitted = fitting.fitted_text(text, read.arguments, schema, lenient=self._lenient)
-                notes = (*notes, *fitted, *(fitting.undeclared(read.arguments, schema) if self.json else ()))
+                renames = self._lenient and self.json
+                text, arguments, named = fitting.renamed(text, read.arguments, schema if renames else {})
+                text, fitted = fitting.fitted_text(text, arguments, schema, lenient=self._lenient)
+                notes = (*notes, *named, *fitted, *(fitting.undeclared(arguments, schema) if self.json else ()))
             if dialect.names == "declared" and self.syntax.whole_reply:
                 checks.answer(read.arguments, self.named.tools[name])
             events.append(
