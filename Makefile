@@ -7,7 +7,7 @@ DEMO_FLAGS := $(if $(filter 1,$(WEB)),--web)
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-agents test-install test-templates test-engines fuzz attack load lint types format bench clean
+.PHONY: help setup demo test test-all test-agents test-install test-templates test-engines fuzz attack load lint types format bench bench-model clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -66,6 +66,10 @@ format: setup ## put the code into the project's format
 
 bench: setup ## run the benchmarks
 	$(PYTHON) -m benchmarks
+
+bench-model: setup ## let a small model do the tasks, free and constrained (needs Node; loads 0.5 GB once); MODEL=… is another
+	@$(PYTHON) -m pip --version >/dev/null 2>&1 || $(PYTHON) -m ensurepip >/dev/null
+	$(PYTHON) -m benchmarks.tasks.model $(if $(MODEL),--model $(MODEL))
 
 clean: ## remove .venv, caches and builds
 	rm -rf .venv .uv .pytest_cache .hypothesis .mypy_cache .ruff_cache dist build

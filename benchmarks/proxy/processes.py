@@ -54,11 +54,13 @@ def cpus() -> tuple[Collection[int], Collection[int]]:
 
 
 @contextmanager
-def running(command: Sequence[str], on: Collection[int] = (), root: Path = ROOT) -> Iterator[Process]:
-    """Run a process; `on` are the CPUs that it may run on, if empty any, and `root` is where its `vtc` lies."""
+def running(
+    command: Sequence[str], on: Collection[int] = (), root: Path = ROOT, folder: Path = ROOT
+) -> Iterator[Process]:
+    """Run a process in a folder; `on` are the CPUs that it may run on, if empty any; `root` is where its `vtc` lies."""
     environment = {**os.environ, "PYTHONPATH": str(root)}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, cwd=ROOT, bufsize=1, env=environment, **pipes) as process:
+    with subprocess.Popen(command, text=True, cwd=folder, bufsize=1, env=environment, **pipes) as process:
         if on and sys.platform == "linux":
             os.sched_setaffinity(process.pid, on)
         try:

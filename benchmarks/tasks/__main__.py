@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.tasks.agent import Agent, Attempt
 from benchmarks.tasks.catalog import TASKS, Task
-from benchmarks.tasks.setups import DEFAULT, DIRECT, USUAL, client
+from benchmarks.tasks.setups import CONSTRAINED, DEFAULT, DIRECT, HOW, USUAL, client
 from benchmarks.tasks.table import table
 from vtc.profiles import loader
 
@@ -24,6 +24,9 @@ set-ups:
   direct     without VTC: what the server makes of `tools` itself
   default    with VTC, which picks by the model's name
   DIALECT    with VTC, tools written into the prompt in that dialect; globs: '*' are all of them
+  DIALECT+required, DIALECT+auto
+             the same, and the server decodes by a grammar as llama.cpp does: with `required` a call is demanded in
+             the first reply of a task that needs tools, with `auto` text and calls are free to choose
 
 columns, the most that a number can be after the name:
   call       the first reply holds a call
@@ -52,9 +55,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--json", type=Path, default=Path("build/tasks.json"), help="where all replies go")
     given = parser.parse_args(arguments)
     dialects = loader.load([loader.builtin_directory(), *given.profiles]).dialects
-    known = [DIRECT, DEFAULT, *sorted(name for name, dialect in dialects.items() if dialect.prompt)]
-    setups = [name for glob in given.setup for name in known if fnmatch(name, glob)]
-    if unknown := [glob for glob in given.setup if not any(fnmatch(name, glob) for name in known)]:
+    prompted = sorted(name for name, dialect in dialects.items() if dialect.prompt)
+    constrained = [f"{name}{CONSTRAINED}{how}" for name in prompted for how in HOW]
+    known = [DIRECT, DEFAULT, *prompted]
+    found = {
+        glob: [name for name in (constrained if CONSTRAINED in glob else known) if fnmatch(name, glob)]
+        for glob in given.setup
+    }
+    setups = [name for names in found.values() for name in names]
+    if unknown := [glob for glob, names in found.items() if not names]:
         parser.error(f"no such set-up: {', '.join(unknown)}; there are {', '.join(known)}")
     tasks = [task for task in TASKS if any(fnmatch(task.name, glob) for glob in given.task)]
     if not tasks:
@@ -62,7 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows: dict[str, list[Attempt]] = {}
     for setup in dict.fromkeys(setups):
         with client(setup, given.url, given.profiles) as sdk:
-            rows[setup] = _attempts(Agent(sdk, given.model, given.turns, given.tokens), setup, tasks)
+            agent = Agent(sdk, given.model, given.turns, given.tokens, demands=setup.endswith(HOW[0]))
+            rows[setup] = _attempts(agent, setup, tasks)
     print(table(rows))
     given.json.parent.mkdir(parents=True, exist_ok=True)
     all_of_it = {setup: [attempt.as_dict() for attempt in attempts] for setup, attempts in rows.items()}

@@ -73,6 +73,8 @@ class Agent:
     turns: int = 4
     max_tokens: int = 120
     """Of each reply."""
+    demands: bool = False
+    """A call is demanded in the first reply of a task that needs tools."""
 
     def attempt(self, task: Task) -> Attempt:
         """Let the model do one task in a folder of its own."""
@@ -97,11 +99,13 @@ class Agent:
             {"role": "system", "content": SYSTEM},
             {"role": "user", "content": attempt.task.ask},
         ]
-        for _ in range(self.turns):
+        for turn in range(self.turns):
+            demanded = self.demands and turn == 0 and attempt.task.needs_tools
             completion = self.client.chat.completions.create(
                 model=self.model,
                 messages=messages,
                 tools=DECLARED,  # type: ignore[arg-type]
+                tool_choice="required" if demanded else openai.omit,
                 temperature=0,
                 max_tokens=self.max_tokens,
             )

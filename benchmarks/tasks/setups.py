@@ -16,6 +16,9 @@ from benchmarks.proxy.processes import ADDON, mitmdump, running
 DIRECT, DEFAULT = "direct", "default"
 USUAL = (DIRECT, DEFAULT, "hermes", "bare-json", "json-in-tags", "llama3", "invoke", "qwen3-coder", "tag")
 """Both, and dialects of plain text in which models are prompted that have no special tokens of their own."""
+CONSTRAINED = "+"
+"""Stands before the value of `vtc_constrain`."""
+HOW = ("required", "auto")
 PATIENCE = 600
 """Seconds for one reply; a small machine reads a long prompt first."""
 
@@ -24,8 +27,8 @@ PATIENCE = 600
 def client(setup: str, url: str, profiles: Sequence[Path] = ()) -> Iterator[openai.OpenAI]:
     """Open a client of the server at `url`, an OpenAI-compatible base such as `http://127.0.0.1:8000/v1`.
 
-    `setup` is `direct`, `default` or the dialect that the model is prompted in; `profiles` are folders with more of
-    them.
+    `setup` is `direct`, `default` or the dialect that the model is prompted in, with `+required` or `+auto` where its
+    server decodes by a grammar as llama.cpp does; `profiles` are folders with more of them.
     """
     if setup == DIRECT:
         with _sdk(url) as sdk:
@@ -33,8 +36,11 @@ def client(setup: str, url: str, profiles: Sequence[Path] = ()) -> Iterator[open
         return
     parts = urlsplit(url)
     settings = [f"vtc_profiles={folder.resolve()}" for folder in profiles]
+    dialect, _, constrained = setup.partition(CONSTRAINED)
     if setup != DEFAULT:
-        settings += ["vtc_tools=prompt", f"vtc_dialect={setup}"]
+        settings += ["vtc_tools=prompt", f"vtc_dialect={dialect}"]
+    if constrained:
+        settings += ["vtc_server=llama.cpp", f"vtc_constrain={constrained}"]
     with tempfile.TemporaryDirectory() as confdir:
         command = mitmdump(ADDON, f"{parts.scheme}://{parts.netloc}", Path(confdir), *settings)
         with running(command) as proxy, _sdk(f"http://127.0.0.1:{proxy.read()['port']}{parts.path}") as sdk:

@@ -303,9 +303,30 @@ def test_vtc_makes_the_difference_to_a_model_that_writes_its_calls_as_text(
     assert all(attempt["solved"] for attempt in attempts)
 
 
+def test_a_grammar_is_sent_where_a_set_up_says_so(tmp_path: Path) -> None:
+    """With `required` only in the first reply of a task that needs tools, with `auto` in each."""
+    grammars: dict[str, list[bool]] = {}
+    for setup in ("hermes", "hermes+required", "hermes+auto"):
+        seen = grammars.setdefault(setup, [])
+
+        def script(task: Task, turn: int, asked: Mapping[str, Any], seen: list[bool] = seen) -> Mapping[str, Any]:
+            seen.append("grammar" in asked)
+            return in_text(task, turn, asked)
+
+        with served(script) as url:
+            wanted = ["--setup", setup, "--task", READ.name, HELLO.name, "--json", str(tmp_path / "tasks.json")]
+            main(["--url", url, "--model", "qwen2.5-7b", *wanted])
+    assert grammars == {
+        "hermes": [False, False, False],
+        "hermes+required": [True, False, False],
+        "hermes+auto": [True, True, True],
+    }
+
+
 @pytest.mark.parametrize(
     ("arguments", "error"),
     [
+        (["--setup", "hermes+never"], "no such set-up: hermes+never"),
         (["--setup", "nonsense"], "no such set-up: nonsense"),
         (["--task", "nonsense"], "no such task"),
     ],

@@ -532,6 +532,26 @@ async def test_the_model_is_asked_again_about_a_call_that_cannot_be_read(
     assert "retry asked" in flow.comment
 
 
+USAGES = [
+    ("hermes", BROKEN, '<tool_call>\n{"name": "read", "arguments": {"filePath": "notes.txt"}}\n</tool_call>'),
+    ("tag", "<read>\n<file>a</file>\n<b>\n</read>", "<read>\n<filePath>notes.txt</filePath>\n</read>"),
+    ("qwen3-coder", "<function=read>\na b\n</function>", "<parameter=filePath>\nnotes.txt\n</parameter>"),
+]
+
+
+@STREAM
+@pytest.mark.parametrize(("dialect", "broken", "usage"), USAGES, ids=[one[0] for one in USAGES])
+async def test_a_model_that_is_prompted_is_shown_how_the_call_that_failed_is_written(
+    stream: bool, dialect: str, broken: str, usage: str, start: Start, tmp_path: Path
+) -> None:
+    answers = by_turn(whole(broken), whole("No."))
+    lab = await start(answers, vtc_profiles=policy(tmp_path, retry={}), vtc_tools="prompt", vtc_dialect=dialect)
+    await lab.post(chat.request(stream=stream))
+    question = lab.upstream.seen[1].json["messages"][-1]["content"]
+    assert usage in question
+    assert question.endswith("Write your call again like that, filled in.")
+
+
 @STREAM
 async def test_asking_again_quotes_arguments_to_the_model_and_not_in_the_report(
     stream: bool, start: Start, tmp_path: Path

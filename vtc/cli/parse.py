@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from rich.markup import escape
 from vtc.apis import APIS
 from vtc.apis.openai_chat.words import REASONS
 from vtc.cli.common import completing, loaded, profile_directories, read_text
+from vtc.dialects.arguments import fitting
 from vtc.dialects.reading.reader import Own, Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
@@ -111,6 +112,7 @@ def parse(
                     "arguments": json.loads(event.call.arguments),
                     "dialect": event.dialect,
                     "repairs": list(event.repairs),
+                    **_lacking(event, tools),
                 }
                 for event in events
                 if isinstance(event, Call)
@@ -125,6 +127,13 @@ def parse(
         else:
             _show(console, found)
     raise SystemExit(1 if refused else 0)
+
+
+def _lacking(event: Call, tools: Mapping[str, Tool]) -> dict[str, list[str]]:
+    """Tell which required parameters a call lacks, if any."""
+    tool = tools.get(event.call.name)
+    lacks = fitting.missing(json.loads(event.call.arguments), tool.parameters) if tool else []
+    return {"lacks": lacks} if lacks else {}
 
 
 def _dialects(profiles: Profiles, names: tuple[str, ...], model: ModelProfile) -> tuple[Description, ...]:
@@ -194,6 +203,8 @@ def _show(console: Console, found: dict[str, Any]) -> None:
             _print_as_it_is(console, f"  {key}: {json.dumps(value, ensure_ascii=False)}")
         for repair in call["repairs"]:
             console.print(f"  [yellow]repaired: {escape(repair)}[/yellow]")
+        for parameter in call.get("lacks", ()):
+            console.print(f"  [yellow]lacks: {escape(parameter)}, which the tool requires[/yellow]")
     for refusal in found["refusals"]:
         name = f" {escape(refusal['name'])}" if refusal["name"] else ""
         console.print(f"[bold red]{fate(refusal)}[/bold red]{name}: {escape(refusal['reason'])}")

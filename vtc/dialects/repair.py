@@ -94,6 +94,10 @@ class Repair(StrEnum):
     CALL_IN_NAME = "call-in-name", "The text of the call stands in the name of a server's own call."
     WRITTEN_TWICE = "written-twice", "The arguments stand there several times, each time the same."
     SOLE_PARAMETER = "sole-parameter", "The arguments are the text of the one parameter that the tool requires."
+    ONLY_PARAMETER = (
+        "only-parameter",
+        "The one argument has no name or one that is not declared; it is the one parameter that the tool declares.",
+    )
     PARAMETER_NAME = "parameter-name", "The name of a parameter has markup after it."
     TYPED = "typed", "A number, a list or the like is written as text, and the tool's schema allows no text there."
     UNKNOWN_TOOL = "unknown-tool", "No tool of this name is offered; the call leaves as written."

@@ -32,6 +32,7 @@ from vtc.exchange.past import Past, Planned, planning
 from vtc.exchange.reply import ReplyPipeline, WholeReply
 from vtc.exchange.request import as_it_came
 from vtc.exchange.sending import Sending
+from vtc.exchange.stages import Fault
 from vtc.exchange.stream import Stream
 from vtc.exchange.way import Way
 from vtc.json_text import encode, is_proper
@@ -312,7 +313,7 @@ class Exchange:
             if not wrong:
                 break
             try:
-                body = await ask(self._correction(body, [fault.quoted or fault.reason for fault in wrong]))
+                body = await ask(self._correction(body, wrong))
             except NoAnswer as error:
                 self.report.intervened("retry", "failed", "", str(error))
                 break
@@ -395,6 +396,5 @@ class Exchange:
                 self.report.failures.append(f"{type(error).__name__}: {error}")
         return body
 
-    def _correction(self, body: bytes, reasons: Sequence[str]) -> bytes:
-        """Write the request again, with the model's reply and what is wrong with it."""
-        return self._sending.corrected(self._rewritten().messages, summary.text(self._server, body), reasons)
+    def _correction(self, body: bytes, faults: Sequence[Fault]) -> bytes:  # the reply, and what is wrong with it
+        return self._sending.corrected(self._rewritten().messages, summary.text(self._server, body), faults)

@@ -10,6 +10,8 @@ from typing import Any
 from vtc.apis import Api, Request
 from vtc.apis.base import FULL
 from vtc.apis.crossing import Names
+from vtc.dialects.syntax import tool_names
+from vtc.dialects.writing.sample import usage
 from vtc.events import Failure, Message, Tool
 from vtc.exchange import request as outgoing
 from vtc.exchange.held import Held
@@ -17,6 +19,7 @@ from vtc.exchange.ready import BRIDGED, Given
 from vtc.exchange.ready.context import size
 from vtc.exchange.ready.refusals import GRAMMARS, lesson
 from vtc.exchange.ready.window import LEAST, PLAIN, cut, full
+from vtc.exchange.stages import Fault
 from vtc.exchange.way import Way
 from vtc.profiles.plan import Plan
 from vtc.profiles.planner import PROMPT
@@ -115,12 +118,21 @@ class Sending:
                 break
         return None
 
-    def corrected(self, messages: Sequence[Message] | None, reply: str, reasons: Sequence[str]) -> bytes:
-        """Encode it with the model's reply and what is wrong with it."""
-        faults = "\n".join(f"- {reason}" for reason in dict.fromkeys(reasons))
-        question = f"Nothing of your last reply was carried out:\n{faults}\nWrite the whole reply again, corrected."
+    def corrected(self, messages: Sequence[Message] | None, reply: str, faults: Sequence[Fault]) -> bytes:
+        """Encode it with the model's reply, what is wrong with it, and how the calls that failed are written."""
+        listed = "".join(f"\n- {reason}" for reason in dict.fromkeys(fault.quoted or fault.reason for fault in faults))
+        usages = dict.fromkeys(filter(None, map(self._usage, faults)))
+        shown = "".join(f"\nA call is written like this:\n{usage}" for usage in usages)
+        again = "Write your call again like that, filled in." if usages else "Write the whole reply again, corrected."
+        question = f"Nothing of your last reply was carried out:{listed}{shown}\n{again}"
         said = Message("assistant", (reply or "(nothing)",)), Message("user", (question,))
         return self.encoded([*(self._request.messages if messages is None else messages), *said])
+
+    def _usage(self, fault: Fault) -> str:
+        """Write a call of the tool whose call failed, as the model is told to write it; empty if that is not known."""
+        write, tools = self._plan.request.write, {tool.name: tool for tool in self._request.tools}
+        tool = tools.get(tool_names.resolve(fault.tool, tools) or "") if fault.tool and write else None
+        return usage(write, tool) if write and tool else ""
 
     def forget(self) -> None:
         """Keep nothing of the conversation."""

@@ -60,6 +60,7 @@ class Fault(NamedTuple):
     """For people, in logs: it holds no value of an argument."""
     quoted: str = ""
     """For the model, where more can be said to it."""
+    tool: str = ""  # the one that was called
 
 
 class Stage(Protocol):
@@ -160,7 +161,8 @@ class Record:
 
     def _refused(self, event: Refusal) -> None:
         if event.malformed:
-            self.faults.append(Fault("malformed", event.reason))
+            named = (tool for tool in self._tools if f'"{tool}"' in event.excerpt)  # in JSON that is broken
+            self.faults.append(Fault("malformed", event.reason, tool=event.name or next(named, "")))
         told = (event.reason, event.name, event.excerpt)
         last = self._report.refusals[-1:]
         if not any((one["reason"], one["name"], one["excerpt"]) == told for one in last):
@@ -171,8 +173,8 @@ class Record:
         """Note what a policy did."""
         self._report.intervened(event.policy, event.action, event.tool, event.reason, event.detail)
         if event.policy == "arguments" and event.action in ("passed", "refused"):
-            told = f"the arguments of `{event.tool}`: "
-            self.faults.append(Fault("arguments", told + event.reason, told + (event.detail or event.reason)))
+            told, detail = f"the arguments of `{event.tool}`: ", event.detail or event.reason
+            self.faults.append(Fault("arguments", told + event.reason, told + detail, event.tool))
         elif event.action == "refused":
             self.faults.append(Fault("denied", f"the call of `{event.tool}`: {event.reason}"))
 

@@ -151,9 +151,33 @@ def test_what_is_discarded_is_not_in_the_text() -> None:
     assert "long" not in body.text()
 
 
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ('{{"a": {"b": 1}}}', '{"a":{"b":1}}'),
+        ('{{"a": {{"b": "}}"}}, "c": [{{}}]}}', '{"a":{"b":"}}"},"c":[{}]}'),
+    ],
+)
+def test_braces_that_are_doubled_count_once(text: str, read: str) -> None:
+    whole, piecewise = JsonBody(), JsonBody()
+    assert whole.feed(text + "}", 0, final=True) == len(text)
+    at = 0
+    for end in range(1, len(text) + 1):
+        at = piecewise.feed(text[:end], at)
+    for body in (whole, piecewise):
+        assert (body.done, body.text(), [*body.repairs]) == (True, read, ["doubled-braces"])
+
+
+@pytest.mark.parametrize("text", ['{{"a": 1}', '{{"a": 1}, 2}', '{{{"a": 1}}}', '{{"a": 1} x}'])
+def test_braces_that_are_doubled_at_one_end_only_are_no_object(text: str) -> None:
+    body = JsonBody()
+    body.feed(text, 0, final=True)
+    assert not body.done
+
+
 def test_the_grammar_leads_only_to_states_that_it_has() -> None:
     reached = {state for moves in GRAMMAR.values() for state in moves.values()}
-    assert reached - {"done", "end"} | {"value", "comma in {", "comma in ["} == set(GRAMMAR)
+    assert reached - {"done", "end"} | {"value", "comma in {", "comma in [", "second brace"} == set(GRAMMAR)
 
 
 json_values = st.recursive(

@@ -38,7 +38,7 @@ def test_a_code_block_counts_only_as_the_whole_reply(behind: str, found: int) ->
     assert kinds(events).count("Call") == found
     assert "".join(event.raw for event in events) == text
     reasons = [event.reason for event in events if isinstance(event, Refusal)]
-    assert reasons == [] if found else reasons == ["it is not the whole reply"]
+    assert reasons == [] if found else reasons == ["its code block is not the whole reply"]
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,29 @@ def fitted(
     return found, notes
 
 
+def only(schema: Mapping[str, Any]) -> str | None:
+    """Return the parameter that a single argument is, whatever it is called; None if it may be another.
+
+    It is required text, and the tool takes nothing else.
+    """
+    takes_more = len(values.properties(schema)) > 1 or schema.get("additionalProperties")
+    return None if takes_more else values.sole(schema)
+
+
+def renamed(
+    text: str, arguments: Mapping[str, Any], schema: Mapping[str, Any]
+) -> tuple[str, Mapping[str, Any], list[str]]:
+    """Give a single argument that is not declared the name of the tool's only parameter, if that is text; else keep it.
+
+    Return the JSON text, the arguments and the repairs.
+    """
+    name, ((key, value), *more) = only(schema), arguments.items() or [("", None)]
+    stem = _NAME.match(key.strip())
+    if name is None or more or not isinstance(value, str) or (stem and stem[0] == name):
+        return text, arguments, []
+    return encodable(written({name: members(text)[key]})), {name: value}, [Repair.ONLY_PARAMETER.of(name)]
+
+
 def undeclared(arguments: Collection[str], schema: Mapping[str, Any]) -> list[str]:
     """List the repairs for parameters that a tool does not declare, unless its schema says that there may be more."""
     declared = values.properties(schema)

@@ -26,12 +26,15 @@ GRAMMAR: dict[str, dict[str, str]] = {
     "value": {'"': "done", "word": "done", "{": "first key", "[": "first item"},
     "first item": {'"': "done", "word": "done", "{": "first key", "[": "first item", "]": "end"},
     "next item": {'"': "done", "word": "done", "{": "first key", "[": "first item", "]": "end"},
-    "first key": {'"': "colon", "}": "end"},
+    "first key": {'"': "colon", "}": "end", "{": "first key"},
     "next key": {'"': "colon", "}": "end"},
     "colon": {":": "value"},
     "comma in {": {",": "next key", "}": "end"},
     "comma in [": {",": "next item", "]": "end"},
+    "second brace": {"}": "end"},
 }
+DOUBLED = "{{"
+"""What opens an object whose braces stand there twice, as in the template of a prompt."""
 LITERALS = {"true": "true", "false": "false", "null": "null", "True": "true", "False": "false", "None": "null"}
 
 _TOKEN = re.compile(r"""\s*(?:(?P<mark>[{}\[\],:"])|(?P<word>[-+.\w]{1,400})|(?P<end>\Z)|(?P<other>.))""", re.DOTALL)
@@ -159,7 +162,7 @@ class JsonBody:
             self._out.append('"')
         if self.in_string or not self._expect.startswith(("comma", "first")):
             return False
-        self._out += ["}" if opened == "{" else "]" for opened in reversed(self._containers)]
+        self._out += ["]" if opened == "[" else "}" for opened in reversed(self._containers)]
         self._containers.clear()
         self.done = True
         return True
@@ -241,6 +244,11 @@ class JsonBody:
         else:
             token = piece = found[kind or 0]
         state = GRAMMAR[self._expect].get(token)
+        if self._expect == "first key" and token == "{":
+            if self._containers[-1] != DOUBLED and self._note(Repair.DOUBLED_BRACES):
+                self._containers[-1] = DOUBLED
+                return found.end()
+            state = None
         if state is None or not piece:
             shown = "a word" if kind == "word" else repr(piece)  # which may be a value
             self.error = self.error or f"{shown} where JSON has {self._expect.split(' in')[0]}"
@@ -248,6 +256,9 @@ class JsonBody:
         if state == "end":
             if self._expect.startswith("next") and not self._mend(Repair.JSON_TRAILING_COMMA, ""):
                 return at
+            if self._containers[-1] == DOUBLED:
+                self._containers[-1], self._expect = "{", "second brace"
+                return found.end()
         elif self._expect.startswith("next"):
             self._out.append(",")  # written only now, so that a trailing comma never is
         if token != ",":
@@ -264,7 +275,7 @@ class JsonBody:
             state = "done"
         if state == "done":
             self.done = not (self._containers or self.in_string)
-            state = f"comma in {self._containers[-1]}" if self._containers else "done"
+            state = f"comma in {self._containers[-1][0]}" if self._containers else "done"
         self._expect = state
         return found.end()
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, Protocol
 
-from vtc.dialects.reading.after_call import AfterCall, Made, hold, in_pieces
-from vtc.dialects.reading.call import BeginsJson, open_json
+from vtc.dialects.reading.after_call import AfterCall, Made, hold, in_pieces, listed
+from vtc.dialects.reading.call import MORE_ON_LINE, BeginsJson, InCall, open_json
 from vtc.dialects.reading.context import Context, Verdict
 from vtc.dialects.reading.cursor import Found
 from vtc.dialects.reading.line import place
@@ -43,6 +43,20 @@ def begin_call(inside: HasContext, found: Found) -> Begun:
 def next_call(after: AfterCall, found: Found) -> BeginsNext:
     """Begin the next call of a section; without a verdict its parameters follow."""
     return _open(after.context, found, after.syntax, after.made)
+
+
+def next_listed(inside: InCall, found: Found) -> BeginsJson:
+    """Begin another call after one with a comma at the end of its line: all calls of such a list are carried out, or
+    none, as each may count on those before it.
+    """
+    context, call = inside.context, inside.call
+    call.repairs[Repair.SEVERAL_OBJECTS] = None
+    calls, fault = listed(context, call)
+    begun, opened = _open(context, found, call.syntax, Made(call.syntax, calls, call.text.size))
+    assert begun is not None
+    opened.repairs[Repair.SEVERAL_OBJECTS] = None
+    opened.is_listed, opened.list_fault = True, fault if context.lenient else MORE_ON_LINE
+    return begun, opened
 
 
 def next_in_line(after: Undecided, found: Found) -> BeginsNext | tuple[Literal[Verdict.CONTENT], Made]:

@@ -36,6 +36,9 @@ from vtc.dialects.syntax.pattern import Scan
 from vtc.events import Event
 
 ENDS = "the reply ends inside it"
+NO_CLOSER = "its closing tag is missing"
+SOLE_LINES = "lines without tags may be several parameters of its tool"
+MORE_ON_LINE = "more stands on its line"
 MOST_ENDS = 16
 """Places at which an opening tag with attributes is taken to end."""
 
@@ -165,6 +168,9 @@ class InCall:
         """End a call whose one parameter has no tags."""
         if verdict := self.sole_value(found.start()):
             return verdict
+        several = self.call.syntax.names_the_tag and len(self.call.named.declared) > 1
+        if several and "\n" in self.call.text.body.strip():
+            return refuse(self.context, self.call, SOLE_LINES)
         self.call.end_parameter()
         self.call.repairs[Repair.SOLE_PARAMETER] = None
         return complete(self.context, self.call, found)
@@ -246,7 +252,7 @@ class InCall:
     def wrong_closer(self, found: Found) -> tuple[None, OpenCall] | Refused:
         """Read a closing tag of another kind: it ends the call unless the call's own comes later."""
         if not self.context.lenient or self.call.text.spilled:
-            return refuse(self.context, self.call, "its closing tag is missing")
+            return refuse(self.context, self.call, NO_CLOSER)
         self.call.ends_wrongly(found[0])
         return None, self.call
 
@@ -254,9 +260,18 @@ class InCall:
         """End a call without closers, as the next one follows at once."""
         return self._repaired(Repair.MISSING_CLOSER, None)
 
+    def another(self, found: Found) -> BeginsJson | Refused:
+        """Go on with another object, before the call's closers: each is a call."""
+        context, call = self.context, self.call
+        if not context.lenient:
+            return refuse(context, call, NO_CLOSER)
+        hold(context, call, context.cursor.take(found.start(f"json_{found.lastgroup}")))
+        call.next_object(_body(call.syntax, lenient=True))
+        return Verdict.JSON, call
+
     def _repaired(self, repair: Repair, found: Found | None) -> Ended:
         if not self.context.lenient:
-            return refuse(self.context, self.call, "its closing tag is missing")
+            return refuse(self.context, self.call, NO_CLOSER)
         self.call.repairs[repair] = None
         return complete(self.context, self.call, found)
 
@@ -268,8 +283,7 @@ class InCall:
         closed = bool(call.syntax.tail(""))
         if self.context.lenient and closed and not call.place.in_line and _PROSE.match(cursor.text, cursor.at):
             return self._repaired(Repair.MISSING_CLOSER, None)
-        closes = closed or call.syntax.whole_line
-        reason = "its closing tag is missing" if closes else "a quote follows its JSON"
+        reason = NO_CLOSER if closed else MORE_ON_LINE if call.syntax.whole_line else "a quote follows its JSON"
         if self.context.lenient and not call.text.spilled and not call.syntax.whole_line:
             return damage(call, reason)
         return refuse(self.context, call, reason)

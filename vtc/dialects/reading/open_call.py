@@ -37,11 +37,14 @@ class OpenCall:
         "_index",
         "_lenient",
         "_next",
+        "_others",
         "_swallowed",
         "_wrong_end",
         "earlier",
         "fault",
+        "is_listed",
         "json",
+        "list_fault",
         "named",
         "parameters",
         "pieces",
@@ -64,6 +67,8 @@ class OpenCall:
         self.syntax = syntax
         self.json: JsonBody | KwargsBody | GemmaBody | None = None
         """Reads the arguments, where they are not between tags."""
+        self._others: list[JsonBody | KwargsBody | GemmaBody] = []
+        """Those of the objects before them, where several stand in one call's tags."""
         self.repairs: dict[str, None] = {}
         self.fault = ""
         """Why the strict reading failed."""
@@ -71,6 +76,9 @@ class OpenCall:
         self.earlier: list[Call | str] = []
         """The calls before it that share its fate: in a section that must be the whole reply, or on its line, with what
         stands between them."""
+        self.is_listed = False  # a comma stands between them and it: all of them are calls, or none
+        self.list_fault = ""
+        """Why one of them is none, if so."""
         self.text = HeldText()
         self.pieces: Pieces | None = None
         """What of it leaves as it is read; None if it is delivered whole."""
@@ -140,6 +148,14 @@ class OpenCall:
         elif tool:
             self.pieces = self.parameters.pieces = TaggedPieces(syntax, self.written, tool, self._id)
 
+    def next_object(self, body: JsonBody | KwargsBody | GemmaBody) -> None:
+        """Begin another object after the one that is read."""
+        assert self.json is not None
+        if not self.text.spilled:
+            self._others.append(self.json)
+        self.json = body
+        self.wait()
+
     def piece(self) -> CallPiece | None:
         """Take what may leave of it now."""
         one = self.pieces
@@ -159,13 +175,12 @@ class OpenCall:
         """Keep none of its text, and none of what follows: it is given back."""
         self.text.spill()
         self.parameters.spill()
+        self._others.clear()
 
     @property
     def may_be_empty(self) -> bool:
         """Whether a call without any parameter is one."""
-        if self.syntax.dialect.names == "any":
-            return True
-        return self.needs_nothing
+        return self.syntax.dialect.names == "any" or self.needs_nothing
 
     @property
     def needs_nothing(self) -> bool:
@@ -184,6 +199,12 @@ class OpenCall:
         if tool is None or dialect.names == "any" or dialect.ends_reply or self.place.in_line or not dialect.json_body:
             return None
         return values.sole(self.named.schema)
+
+    @property
+    def only_parameter(self) -> str | None:
+        """The one parameter of its tool, which a single value is, whatever it is called; None if it may be another."""
+        sure = self._lenient and self.named.tool and not (self.syntax.dialect.ends_reply or self.place.in_line)
+        return fitting.only(self.named.schema) if sure and not self.parameters.given else None
 
     def end_parameter(self, *, doubled: bool = False) -> None:
         """Take the value of the parameter, which is complete; `doubled` if it has several closers."""
@@ -244,14 +265,19 @@ class OpenCall:
         if self.json is None:
             self.parameters.complete(self.text.body)
             return self._events([], unknown_tools)
-        self.repairs |= self.json.repairs
-        text = self.json.text()
-        if self.syntax.body == "json" and text.startswith("{"):
-            text = envelope.listed(text) or text
-        if not text.startswith("["):
-            return self._events([text], unknown_tools)
-        self.repairs[Repair.ARRAY_OF_CALLS] = None
-        return self._events(items(text), unknown_tools)
+        bodies: list[str] = []
+        for one in (*self._others, self.json):
+            self.repairs |= one.repairs
+            text = one.text()
+            if self.syntax.body == "json" and text.startswith("{"):
+                text = envelope.listed(text) or text
+            if text.startswith("["):
+                self.repairs[Repair.ARRAY_OF_CALLS] = None
+            bodies += items(text) if text.startswith("[") else [text]
+        if not self._others:
+            return self._events(bodies, unknown_tools)
+        self.repairs[Repair.SEVERAL_OBJECTS] = None
+        return self._checked(self._events(bodies, unknown_tools), "several objects stand in it")
 
     def repaired(self, unknown_tools: str) -> tuple[list[Call], str]:
         """The events for what the strict reading failed on, and the text after it; no events if it cannot be told."""
@@ -295,14 +321,16 @@ class OpenCall:
             self.repairs |= dict.fromkeys(found.repairs)
             rest = body[found.end :]
             self.text.replace_body(body[: found.end])
-            events = self._events(found.values, unknown_tools)
-            for event in events:
-                checks.repaired(event, self.named.tools, self.text.body, self.fault)
-            return events, rest
+            return self._checked(self._events(found.values, unknown_tools), self.fault), rest
         except envelope.NotACall as error:
             self.text.replace_body(body)
             self.fault = str(error)
             return [], ""
+
+    def _checked(self, events: list[Call], fault: str) -> list[Call]:
+        for event in events:
+            checks.repaired(event, self.named.tools, self.text.body, fault)
+        return events
 
     def _events(self, bodies: Sequence[str], unknown_tools: str) -> list[Call]:
         """A call for each JSON body, or one for the tagged parameters; the first stands for all the characters."""
@@ -318,8 +346,10 @@ class OpenCall:
                 notes = (*notes, Repair.UNKNOWN_TOOL) if self.named.tools else notes
             elif self.json or read.repairs:
                 schema = read.tool.parameters
-                text, fitted = fitting.fitted_text(text, read.arguments, schema, lenient=self._lenient)
-                notes = (*notes, *fitted, *(fitting.undeclared(read.arguments, schema) if self.json else ()))
+                renames = self._lenient and self.json
+                text, arguments, named = fitting.renamed(text, read.arguments, schema if renames else {})
+                text, fitted = fitting.fitted_text(text, arguments, schema, lenient=self._lenient)
+                notes = (*notes, *named, *fitted, *(fitting.undeclared(arguments, schema) if self.json else ()))
             if dialect.names == "declared" and self.syntax.whole_reply:
                 checks.answer(read.arguments, self.named.tools[name])
             events.append(
@@ -351,7 +381,7 @@ class OpenCall:
         if named.tool is None:
             if tool_names.is_bare_id(self.written):  # Kimi: an id stands for the name, which the arguments hold
                 with contextlib.suppress(envelope.NotACall):
-                    return [envelope.read(body, _PLAIN, needs_arguments=True, offered=offered) for body in bodies]
+                    return [envelope.read(body, Envelope(), needs_arguments=True, offered=offered) for body in bodies]
             if found := self._by_arguments(bodies[0]):
                 return [found]
         return [envelope.read_arguments(self.written, body, named.tool) for body in bodies]
@@ -367,5 +397,4 @@ class OpenCall:
         return read._replace(name=fits[0].name, tool=fits[0], repairs=(*read.repairs, Repair.TOOL_BY_ARGUMENTS))
 
 
-_PLAIN = Envelope()
 _JSON = re.compile(r'\s*\{\s*"')

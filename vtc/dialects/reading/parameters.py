@@ -85,6 +85,13 @@ class Parameters:
         if self.pieces:
             self.pieces.begin(key, pattern, is_string=is_string)
 
+    def rename(self, key: str) -> None:
+        """Give the parameter that has begun the name of another, unless that is its own, or it is declared."""
+        if self._begun.key not in self._named.declared:
+            self._begun.key = key
+            self.undeclared -= 1
+            self._repairs[Repair.ONLY_PARAMETER.of(key)] = None
+
     def add(self, text: str) -> None:
         """Take more of the value of the parameter that has begun."""
         self._begun.value.append(text)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from vtc.dialects.reading.after_call import NEVER, AfterCall, Invented, Spilled
-from vtc.dialects.reading.beginning import next_call, next_closed, next_in_line
+from vtc.dialects.reading.beginning import next_call, next_closed, next_in_line, next_listed
 from vtc.dialects.reading.call import InCall, InJson, ends, value_ends
 from vtc.dialects.reading.code import InCode, begin_first_line, begin_in_text, begin_line, open_code
 from vtc.dialects.reading.context import Inside, Outcome, Verdict
@@ -272,12 +272,7 @@ TABLE: Mapping[State, Row[Any]] = {
         text=Step(InCall.sole_value, State.SOLE, _REFUSED),
         end=_END_IN_CALL,
     ),
-    State.CLOSED: Row(
-        InCall,
-        lambda _: None,
-        Tokens(),
-        otherwise=Step(InCall.closed, State.AFTER, _NO_CALL),
-    ),
+    State.CLOSED: Row(InCall, lambda _: None, Tokens(), otherwise=Step(InCall.closed, State.AFTER, _NO_CALL)),
     State.ATTRIBUTES: Row(
         InCall,
         lambda inside: inside.attributes,
@@ -348,6 +343,8 @@ TABLE: Mapping[State, Row[Any]] = {
             extra=Step(InCall.extra, State.AFTER, _NO_CALL),
             wrong=Step(InCall.wrong_closer, State.DAMAGED, _REFUSED),
             m=Step(InCall.next_call, State.AFTER, _NO_CALL),
+            another=Step(InCall.another, State.JSON, {**_REFUSED, Verdict.JSON: State.JSON}),
+            listed=Step(next_listed, State.JSON, {Verdict.JSON: State.JSON}),
         ),
         otherwise=Step(InCall.no_tail, State.AFTER, {**_NO_CALL, Verdict.DAMAGED: State.DAMAGED}),
     ),

@@ -41,6 +41,8 @@ class OpenParam(NamedTuple):
     """Its name, where its closing tag holds that; else empty."""
     guess: bool
     """It may be none: a dialect of bare tags, and no declared parameter was read yet."""
+    only: str | None
+    """The tool's one parameter, which it is if no other follows; None if it may be another."""
 
 
 def open_value(context: Context, call: OpenCall, found: Found) -> Opened:
@@ -49,15 +51,20 @@ def open_value(context: Context, call: OpenCall, found: Found) -> Opened:
     key, param = call.syntax.dialect.unescaped(groups[f"key_{token}"]), int(token[1:])
     guess = call.parameters.begins_with_a_guess(key)
     element = call.syntax.is_element(param)
-    if (guess and not call.named.declared) or (element and key not in call.named.declared):
+    unknown = element and key not in call.named.declared
+    if (guess and not call.named.declared) or (unknown and not call.only_parameter):
         return no_arguments(context, call)
+    # Where every tag might be one, a document of another kind is set in.
+    set_in = found[0].lstrip("\r\n")[:1].isspace()
+    only = None if guess and set_in else call.only_parameter
+    guess = guess or unknown
     hold(context, call, context.cursor.take(found.end()))
     said = groups.get(f"string_{token}") or groups.get(f"type_{token}")
     call.parameters.begin(key, param, said in ("true", "string", "raw") if said else None)
     if call.parameters.undeclared > MOST_UNDECLARED and not call.syntax.closers_alike:
         return refuse(context, call, f"it has more than {MOST_UNDECLARED} parameters that its tool does not declare")
     alike = call.syntax.closers_alike and not element
-    opened = OpenParam(call, param, "" if alike else key, guess)
+    opened = OpenParam(call, param, "" if alike else key, guess, only)
     return (Verdict.GUESS, opened) if guess else (None, opened)
 
 
@@ -68,11 +75,11 @@ def no_arguments(context: Context, call: OpenCall) -> Refused:
 class InValue:
     """One parameter, from its opening tag to a closing tag with structure after it."""
 
-    __slots__ = ("_closers", "_guess", "_key", "_nesting", "_paired", "_param", "_size", "call", "context")
+    __slots__ = ("_closers", "_guess", "_key", "_nesting", "_only", "_paired", "_param", "_size", "call", "context")
 
     def __init__(self, context: Context, param: OpenParam) -> None:
         self.context = context
-        self.call, self._param, self._key, self._guess = param
+        self.call, self._param, self._key, self._guess, self._only = param
         self._nesting = Nesting()
         self._size = 0
         """Characters of a value that may be none."""
@@ -212,6 +219,8 @@ class InValue:
         param = int((found.lastgroup or "p0")[1:])
         key = self.call.syntax.dialect.unescaped(found[f"key_{found.lastgroup}"])
         undeclared = self.call.syntax.is_element(param) and key not in self.call.named.declared
+        if self._guess and self.call.syntax.is_element(self._param):
+            return no_arguments(self.context, self.call)
         if undeclared or self.call.parameters.quotes(key):
             return self.content()
         self._close()
@@ -219,12 +228,12 @@ class InValue:
 
     def call_closer(self, found: Found) -> Ended | Content:
         """End the call: even if an opener in the value pairs with the closer, as long as it quotes no open call."""
-        if self._guess:
+        if self._guess and not self._only:
             return no_arguments(self.context, self.call)
         if self._paired and self._nesting.calls:
             return self.content()
         self.call.parameters.unsure |= self._paired and self._nesting.adjacent
-        self._close()
+        self._close(last=True)
         return complete(self.context, self.call, found)
 
     def last_tag(self, found: Found) -> Ended | Content:
@@ -232,7 +241,7 @@ class InValue:
         if self._closers == 1 or self._guess or not self.context.lenient:
             return self.content()
         self.call.repairs[Repair.WRONG_CLOSER] = None
-        self._close()
+        self._close(last=True)
         return complete(self.context, self.call, found)
 
     def wrong_wrapper(self, found: Found) -> Ended | Content:
@@ -249,11 +258,13 @@ class InValue:
         ended = cursor.final and cursor.is_blank(cursor.seek) and not in_doubt
         if not ended or not mends(self.context, self.call, Repair.MISSING_CLOSER):
             return self.content()
-        self._close()
+        self._close(last=True)
         hold(self.context, self.call, cursor.take_all())
         return complete(self.context, self.call, None)
 
-    def _close(self) -> None:
+    def _close(self, *, last: bool = False) -> None:
+        if last and self._only:
+            self.call.parameters.rename(self._only)
         # The closer that ends the value is not one that it holds.
         self.call.parameters.balance += self._nesting.balance + 1
         self.call.end_parameter(doubled=self._closers > 1)

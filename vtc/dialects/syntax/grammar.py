@@ -282,17 +282,25 @@ class Grammar:
 
     def _tail(self, syntax: CallSyntax, name: str) -> Scan:
         """Behind a JSON body: the call's closers, also with a brace too many or the fence of a code block before them;
-        a closing tag of another kind; the next call; or the end of the line.
+        a closing tag of another kind; the next call; another object; or the end of the line.
         """
         if parts := syntax.tail(name):
             around = Token("tail1", (*AROUND_END, *parts))
             brace, fence = Token("extra0", (Lit("}"), Space(), *parts)), Token("extra1", (Lit("```"), Space(), *parts))
             wrong = Token("wrong", (Lit("</"), Chars(r"\w:.\-", 64), Lit(">")))
             following = self._heads_of(syntax.dialect, "m") if parts == syntax.written_tail(name) else []
-            return expecting([Token("tail0", parts), around, brace, fence, wrong, *following])
+            tokens = [Token("tail0", parts), around, brace, fence, wrong, *following]
+            if syntax.body == "json":
+                comma = Maybe((OneOf((",", ";")), Space()))
+                tokens.append(Token("another", (comma, Group((Lit("{"),), "json"))))
+            return expecting(tokens)
         if syntax.body == "kwargs" or (syntax.whole_reply and not syntax.whole_line):
             return NOTHING
-        return END_OF_LINE if syntax.whole_line else NO_QUOTE
+        if not syntax.whole_line:
+            return NO_QUOTE
+        between = (OneOf((",", ";")), Maybe((Chars(" \\t\\r", 16),)), Lit("\n"), Space())
+        listed = [Token(f"listed{i}", (*between, *parts)) for i, parts in enumerate(next_heads(syntax))]
+        return END_OF_LINE.or_else(expecting(listed, r"[ \t\r]{0,256}"))
 
     def _after(self, syntax: CallSyntax) -> Scan:
         """Behind a call: closers that may still come, and in a section its next call."""

@@ -227,6 +227,15 @@ class Scan:
         """Measure both expressions, compiled, in bytes."""
         return (len(self._while_open) + len(self._at_end)) * PER_CHARACTER
 
+    def or_else(self, other: Scan) -> Scan:
+        """Make a scan that finds a token of the other one where it finds none; neither is searched with."""
+        unnamed = other._unnamed
+        return Scan(
+            f"{self._while_open}|{other._while_open}",
+            f"{self._at_end}|{other._at_end}",
+            unnamed=(lambda: self.or_else(unnamed())) if unnamed else None,
+        )
+
     @cached_property
     def while_open(self) -> Finder:
         return _compiled(self._while_open)

@@ -37,19 +37,19 @@ def example(dialect: Description, tools: Sequence[Tool]) -> str:
     tool = NAMELESS if is_object else max(tools, key=_fitness)
     # Where an id is no part of the text, as in JSON, no model has to think of one.
     id_ = ID if "{id}" in dialect.calls[0] else ""
-    call = ToolCall(tool.name, dumped(dict.fromkeys(_shown(tool), BLANK)), id_)
+    call = ToolCall(tool.name, dumped(dict.fromkeys(shown(tool), BLANK)), id_)
     # `...` is read back as what it is in every dialect, so that need not be proved for each set of tools.
     return write_calls([call], replace(dialect, json_body=False), {tool.name: tool}).strip()
 
 
 def _fitness(tool: Tool) -> int:
     """Count the texts in its call, but no more than enough, less the values that are no text."""
-    declared, shown = values.properties(tool.parameters), _shown(tool)
-    texts = sum(values.is_text(declared[name], tool.parameters) for name in shown)
-    return min(texts, ENOUGH) - (len(shown) - texts)
+    declared, names = values.properties(tool.parameters), shown(tool)
+    texts = sum(values.is_text(declared[name], tool.parameters) for name in names)
+    return min(texts, ENOUGH) - (len(names) - texts)
 
 
-def _shown(tool: Tool) -> list[str]:
+def shown(tool: Tool) -> list[str]:
     """The parameters that it requires, or all that it has if it requires none."""
     declared, required = values.properties(tool.parameters), values.required(tool.parameters)
     return [name for name in declared if name in required] or list(declared)

@@ -1,0 +1,57 @@
+"""A call that is filled in: of an offered tool, as every dialect reads it, with values that the schema allows."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tests.dialects.material import AGENT, DIALECTS, TOOLS, calls, read
+from vtc.dialects.arguments import fitting
+from vtc.dialects.writing.sample import filled, usage
+from vtc.events import Tool
+
+TEXT = {"type": "string"}
+
+
+def test_a_value_is_one_that_the_schema_allows() -> None:
+    properties: dict[str, Any] = {
+        "mode": {"type": "string", "enum": ["fast", "slow"]},
+        "steps": {"type": "array", "items": {"type": "object", "properties": {"do": TEXT}, "required": ["do"]}},
+        "sure": {"type": "boolean"},
+        "size": {"type": "integer", "minimum": 7},
+        "ratio": {"type": ["null", "number"]},
+        "kind": {"$ref": "#/$defs/kind"},
+        "unit": {"type": "string", "default": "</parameter> x"},
+        "any": {},
+    }
+    defined = {"kind": {"type": "string", "const": "note"}}
+    one = Tool("all", parameters={"type": "object", "properties": properties, "$defs": defined})
+    arguments = json.loads(filled(one).arguments)
+    assert {"mode": "fast", "sure": True, "size": 7, "kind": "note"}.items() <= arguments.items()
+    jsonschema.validate(arguments, dict(one.parameters))
+    assert "<" not in arguments["unit"]
+
+
+@pytest.mark.parametrize(
+    "schema", [{}, {"properties": 1}, {"required": 1}, {"properties": {"a": 1}, "required": ["a"]}]
+)
+def test_a_schema_that_is_none_costs_nothing_but_its_arguments(schema: dict[str, Any]) -> None:
+    assert json.loads(filled(Tool("f", parameters=schema)).arguments) in ({}, {"a": "apple"})
+
+
+@pytest.mark.parametrize("name", [name for name, dialect in DIALECTS.items() if dialect.prompt])
+@pytest.mark.parametrize("tools", [AGENT, TOOLS["typed"], TOOLS["coding"]], ids=["agent", "typed", "coding"])
+def test_a_usage_is_a_whole_call_of_its_tool(name: str, tools: dict[str, Tool]) -> None:
+    """With all that the tool requires and nothing that it does not declare; none where no such tool is offered."""
+    for one in tools.values():
+        text = usage(DIALECTS[name], one)
+        ((called, arguments),) = calls(read([text], [DIALECTS[name]], tools))
+        assert called == one.name
+        assert fitting.missing(arguments, one.parameters) == []
+        assert fitting.undeclared(arguments, one.parameters) == []
+        assert "..." not in text
+        jsonschema.validate(arguments, dict(one.parameters))
+        assert not calls(read([text], [DIALECTS[name]], {"other": Tool("other")}))
