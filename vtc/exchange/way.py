@@ -16,6 +16,7 @@ from vtc.dialects.reading.reader import Begins, Own, Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.grammar import compiled
 from vtc.dialects.text_client import conversation
+from vtc.dialects.writing.example import BLANK
 from vtc.events import Tool
 from vtc.exchange import echoes
 from vtc.exchange.call_in_name import reader_of_names
@@ -69,7 +70,8 @@ class Way:
         form = alphanumeric9 if plan.reply.ids == "alphanumeric9" else client.call_id
         self._ids = Ids(seed, request.call_ids, form)
         self._budget = Budget()
-        self._own = Own(plan.reading.own, self._echoes(request), plan.reading.echo == "steer")
+        blank = BLANK if plan.request.prompt_tools else ""
+        self._own = Own(plan.reading.own, self._echoes(request), plan.reading.echo == "steer", blank)
 
     def _echoes(self, request: Request) -> Echoes | None:
         """Look for calls in the results of the request."""

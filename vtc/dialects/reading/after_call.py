@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Literal, NamedTuple
 
 from vtc.dialects.arguments import envelope
-from vtc.dialects.reading import repairs
+from vtc.dialects.reading import checks, repairs
 from vtc.dialects.reading.context import Context, Refused, SaysText, Verdict
 from vtc.dialects.reading.cursor import WHITE, Found
 from vtc.dialects.reading.open_call import OpenCall
@@ -195,6 +195,8 @@ def accept(context: Context, call: OpenCall, events: list[Call]) -> Completed | 
     echoes = context.own.echoes
     if echoes and (tool := echoes.of(call.text.raw, [event.call for event in events])):
         return _echoed(context, call, events[0].call, tool)
+    if not call.text.told and (key := checks.unfilled(events, context.own.blank)):
+        return refuse(context, call, f"its {key!r} is {context.own.blank!r}, as the example in the prompt has it")
     if syntax.whole_reply:
         return None, Made(syntax, [*call.earlier, *events], call.text.size)
     if call.text.told and call.pieces:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from vtc.dialects.arguments import values
 from vtc.dialects.arguments.envelope import NotACall
@@ -23,6 +23,14 @@ def repaired(event: Call, tools: Mapping[str, Tool], body: str, fault: str) -> N
         raise NotACall(f"{fault}, and its arguments are missing")
     if lost := set(values.required(schema)) - keys:
         raise NotACall(f"{fault}, and {min(lost)!r} is missing")
+
+
+def unfilled(events: Iterable[Call], blank: str) -> str:
+    """Find an argument that is still the `blank` of the example that the model was shown; empty if there is none."""
+    given = (
+        json.loads(event.call.arguments) for event in events if blank and json.dumps(blank) in event.call.arguments
+    )
+    return next((key for arguments in given for key, value in arguments.items() if value == blank), "")
 
 
 def answer(arguments: Collection[str], tool: Tool) -> None:

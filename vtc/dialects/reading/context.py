@@ -83,6 +83,8 @@ class Own(NamedTuple):
     echoes: Echoes | None = None
     steers: bool = False
     """A message stands in the place of an echo."""
+    blank: str = ""
+    """The text that stands for each value in the example of a call that VTC wrote into the prompt."""
 
 
 KNOWN_NOTHING = Own()

@@ -1,0 +1,49 @@
+"""The example of a call in the prompt that VTC writes: a model that copies it, or a part of it, has called nothing."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.apis import chat
+from tests.dialects.material import DIALECTS
+from tests.exchanges import fed, opened
+from vtc.dialects.writing.calls import write_calls
+from vtc.dialects.writing.example import BLANK
+from vtc.events import Tool, ToolCall
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"path": {"type": "string"}, "content": {"type": "string"}},
+    "required": ["path", "content"],
+}
+SAVE = {"type": "function", "function": {"name": "write_file", "description": "Writes.", "parameters": SCHEMA}}
+
+
+def read(dialect: str, size: int, **arguments: str) -> tuple[int, list[Any]]:
+    """A reply with a call, in frames of `size` characters: how many calls the client gets, and the refusals."""
+    tool = Tool("write_file", parameters=SCHEMA)
+    text = write_calls([ToolCall("write_file", json.dumps(arguments), "call_1")], DIALECTS[dialect], {tool.name: tool})
+    exchange = opened(settings={"tools": "prompt", "dialect": dialect}, tools=[SAVE])
+    frames = chat.streamed(*(text[at : at + size] for at in range(0, len(text), size)))
+    found = chat.read(fed(exchange.stream(), *frames))
+    return len(found.calls), [refusal["reason"] for refusal in exchange.report.refusals]
+
+
+@pytest.mark.every
+@pytest.mark.parametrize("dialect", ["bare-json", "hermes", "invoke", "json-in-tags", "qwen3-coder", "tag"])
+@pytest.mark.parametrize("size", [3, 1 << 20])
+def test_a_call_with_a_value_of_the_example_is_none_and_the_report_says_why(dialect: str, size: int) -> None:
+    calls, refused = read(dialect, size, path="a.txt", content=BLANK)
+    assert calls == 0
+    assert "its 'content' is '...', as the example in the prompt has it" in refused
+    assert read(dialect, size, path="a.txt", content=f"a{BLANK}")[0] == 1
+
+
+def test_where_the_prompt_is_the_clients_own_a_value_may_be_anything() -> None:
+    exchange = opened(tools=[SAVE])
+    call = json.dumps({"name": "write_file", "arguments": {"path": "a.txt", "content": BLANK}})
+    found = chat.read(fed(exchange.stream(), *chat.streamed(f"<tool_call>\n{call}\n</tool_call>")))
+    assert len(found.calls) == 1
