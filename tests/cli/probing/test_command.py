@@ -9,6 +9,7 @@ import socket
 import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -256,7 +257,8 @@ async def test_ctrl_c_ends_the_asking_with_a_report_and_writes_nothing(tmp_path:
 
     async with serving(script) as upstream:
         command = [sys.executable, "-m", "vtc", "probe", upstream.url, "--write", str(tmp_path / "new")]
-        process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE)
+        heeds = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it
+        process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE, preexec_fn=heeds)
         async with asyncio.timeout(PATIENCE):
             await reached.wait()
             process.send_signal(signal.SIGINT)
