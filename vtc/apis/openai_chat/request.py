@@ -13,6 +13,7 @@ from vtc.apis.fields import part_of
 from vtc.apis.openai_chat import asking
 from vtc.apis.openai_chat.calls import entry_of, function_of
 from vtc.apis.openai_chat.words import Form
+from vtc.apis.raw_input import freeform
 from vtc.apis.tool_calls import arguments_text
 from vtc.events import Message, Tool, ToolCall
 
@@ -39,7 +40,8 @@ class Request(request.Request):
         self.call_ids = frozenset(one["id"] for one in calls if isinstance(one.get("id"), str))
         legacy = not self.fields.get("tools") and bool(self.fields.get("functions"))
         told = not self.stream or part_of(self.fields, "stream_options").get("include_usage") is True
-        self.form: Any = Form(legacy, told)
+        custom = frozenset(tool.name for tool in map(_custom, self.fields.get("tools") or ()) if tool)
+        self.form: Any = Form(legacy, told, custom=custom)
         self.parallel = self.parallel and not legacy
 
     def _read(self) -> Iterator[request.Group]:
@@ -72,12 +74,11 @@ class Request(request.Request):
 
     @staticmethod
     def _tools(fields: Mapping[str, Any]) -> list[Tool]:
-        tools = (one for one in fields.get("tools") or () if one.get("type", "function") == "function")
-        return [
-            Tool(entry["name"], str(entry.get("description") or ""), part_of(entry, "parameters"))
-            for entry in [*(one.get("function") for one in tools), *(fields.get("functions") or ())]
-            if isinstance(entry, dict) and isinstance(entry.get("name"), str)
+        tools = [
+            _custom(one) or _function(one.get("function") if one.get("type", "function") == "function" else None)
+            for one in fields.get("tools") or ()
         ]
+        return [tool for tool in (*tools, *map(_function, fields.get("functions") or ())) if tool]
 
     @staticmethod
     def _name(entry: Any) -> str | None:
@@ -93,6 +94,8 @@ class Request(request.Request):
         if tool is None:
             return None
         function = entry.get("function")
+        if _custom(entry):
+            return {**entry, "custom": {**entry["custom"], "name": tool.name}}
         said = {"name": tool.name, "parameters": tool.parameters, **({"strict": True} if tool.strict else {})}
         return {**entry, "function": {**function, **said}} if isinstance(function, dict) else {**entry, **said}
 
@@ -115,6 +118,20 @@ class Request(request.Request):
         if not isinstance(message.source, dict):
             return super().is_null(message)
         return not message.content and message.source.get("content") is None
+
+
+def _function(entry: Any) -> Tool | None:
+    """Read the declaration of a function; None if it is none."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+        return None
+    return Tool(entry["name"], str(entry.get("description") or ""), part_of(entry, "parameters"))
+
+
+def _custom(entry: Mapping[str, Any]) -> Tool | None:
+    """Read the declaration of a custom tool; None if it is another."""
+    said = _function(entry.get("custom")) if entry.get("type") == "custom" else None
+    grammar = part_of(part_of(part_of(entry, "custom"), "format"), "grammar")
+    return freeform(said.name, said.description, grammar.get("definition")) if said else None
 
 
 def _message(entry: Mapping[str, Any]) -> Message:

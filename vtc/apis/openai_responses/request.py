@@ -18,6 +18,7 @@ from vtc.apis import content, request
 from vtc.apis.fields import part_of
 from vtc.apis.openai_responses import asking
 from vtc.apis.openai_responses.items import BARE, CALLS, Form, Json, call_of, item_of
+from vtc.apis.raw_input import freeform
 from vtc.events import Message, Opaque, Tool
 from vtc.json_text import decode, encode
 
@@ -29,8 +30,6 @@ KEPT = (
     "the server keeps the conversation (`{}`), and would not know of a call that it did not make: none is read from "
     "the text"
 )
-INPUT = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
-"""The parameters of a custom tool: raw text."""
 _OFFERED = ("function", "custom", "namespace")
 _DECLARES = "additional_tools"
 """The kind of an item that declares tools."""
@@ -76,7 +75,7 @@ class Request(request.Request):
     @staticmethod
     def _tools(fields: Mapping[str, Any]) -> list[Tool]:
         return [
-            Tool(name, _told(one), INPUT if one["type"] == "custom" else part_of(one, "parameters"))
+            _tool(name, one)
             for entries in (fields.get("tools"), *_declaring(fields))
             for name, _, own, one in _flat(entries)
             if own and one.get("type") in ("function", "custom")
@@ -209,10 +208,11 @@ def _flat_names(declared: Sequence[tuple[str, str, str, Json]]) -> Mapping[str, 
     }
 
 
-def _told(entry: Json) -> str:
-    """The description of a tool, with the grammar of its input if it has one."""
-    said, definition = str(entry.get("description") or ""), part_of(entry, "format").get("definition")
-    return f"{said}\n\nThe input follows this grammar:\n{definition}".lstrip() if definition else said
+def _tool(name: str, entry: Json) -> Tool:
+    said = str(entry.get("description") or "")
+    if entry["type"] == "custom":
+        return freeform(name, said, part_of(entry, "format").get("definition"))
+    return Tool(name, said, part_of(entry, "parameters"))
 
 
 # Reading
