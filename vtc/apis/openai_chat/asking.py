@@ -8,6 +8,7 @@ from typing import Any
 from vtc.apis import media
 from vtc.apis.asking import placed
 from vtc.apis.base import FULL, Json
+from vtc.apis.openai_chat import details
 from vtc.events import Asked, Failure, Media, Message
 
 LIMITS: Mapping[str, Sequence[str]] = {
@@ -103,12 +104,18 @@ def _entry(message: Message, thoughts: str) -> Mapping[str, Any]:
         {"type": "text", "text": part} if isinstance(part, str) else _part(part) for part in media.parts_of(message)
     ]
     entry: dict[str, Any] = {"role": message.role, "content": _text(message) if plain else parts}
-    if message.reasoning:
+    if found := [*details.past(message)]:
+        entry[details.FIELD] = found
+    if message.reasoning and _squeezed(details.text_of(found)) != _squeezed(message.reasoning):
         entry[thoughts] = message.reasoning
     if message.calls:
         entry["tool_calls"] = [call.as_openai() for call in message.calls]
         entry["content"] = entry["content"] or ("" if message.content == ("",) else None)
     return entry
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.split())
 
 
 def _text(message: Message) -> str:

@@ -9,6 +9,7 @@ import msgspec
 
 from vtc.apis.base import Json, Said
 from vtc.apis.crossing import FIELDS
+from vtc.apis.openai_chat import details
 from vtc.apis.openai_chat.calls import LEGACY, entry_of
 from vtc.apis.openai_chat.words import FRAMING, NAME, REASONS, Form
 from vtc.apis.raw_input import RawInput
@@ -129,8 +130,9 @@ class Encoder(msgspec.Struct):
 
     def _tells(self, said: Said) -> bool:
         """True for reasoning that is not told as the server's own."""
-        is_own = isinstance(said, ReasoningDelta) and said.own is not None and not self._renamed(said)
-        return not is_own and FIELDS[0] not in self.drop
+        own = said.own if isinstance(said, ReasoningDelta) else None
+        in_details = bool(self.form.thoughts) and own is not None and own.kind == f"delta.{details.FIELD}"
+        return (own is None or in_details or self._renamed(said)) and FIELDS[0] not in self.drop
 
     def _start(self, start: Start) -> None:
         if not self.head:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from vtc.apis import content, request
 from vtc.apis.crossing import FIELDS
 from vtc.apis.fields import part_of
-from vtc.apis.openai_chat import asking
+from vtc.apis.openai_chat import asking, details
 from vtc.apis.openai_chat.calls import entry_of, function_of
 from vtc.apis.openai_chat.words import Form
 from vtc.apis.raw_input import freeform
@@ -31,7 +31,7 @@ class Request(request.Request):
     NAME = "chat completion request"
     LIMITS = asking.LIMITS
     CARRIED = asking.CARRIED
-    SAID: ClassVar[Collection[str]] = ("refusal", "reasoning_details", "cache_control")
+    SAID: ClassVar[Collection[str]] = ("refusal", details.FIELD, "cache_control")
     """Fields of a message besides those of every one, that other APIs are told of, or that mean nothing to them."""
     meaning = staticmethod(asking.meaning)
 
@@ -66,10 +66,12 @@ class Request(request.Request):
 
     def has_thoughts(self, message: Message) -> bool:
         source = message.source if isinstance(message.source, dict) else {}
-        return any(source.get(key) for key in (*THOUGHTS, "reasoning_details"))
+        return any(source.get(key) for key in (*THOUGHTS, details.FIELD))
 
     def with_thoughts(self, message: Message, field: str) -> Message:
         source = message.source if isinstance(message.source, dict) else {}
+        if found := [*details.past(message)]:
+            return replace(message, source={**source, details.FIELD: found})
         return replace(message, source={**source, field: message.reasoning})
 
     @staticmethod
@@ -140,7 +142,9 @@ def _message(entry: Mapping[str, Any]) -> Message:
     calls = [_call(function_of(one), one) for one in entry.get("tool_calls") or ()]
     if legacy:
         calls.append(_call(legacy))
-    thought = next((entry[key] for key in THOUGHTS if entry.get(key)), None)
+    thought = next((entry[key] for key in THOUGHTS if entry.get(key)), None) or details.text_of(
+        details.entries_of(entry)
+    )
     return Message(
         role=ROLES.get(role, role),
         content=content.read(entry.get("content")),
