@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from vtc.apis import asking
 from vtc.apis.base import Request
+from vtc.apis.media import file_of, missing
 from vtc.apis.sealed import opened
 from vtc.events import Asked, Media, Message, Opaque, Seal, Tool, ToolCall
 
@@ -48,7 +49,7 @@ def read(
     fields = request.fields
     unknown: dict[str, None] = {}
 
-    def told(part: str | Opaque) -> str | Opaque | None:
+    def told(part: str | Opaque, role: str) -> str | Opaque | None:
         found = part if isinstance(part, str) else request.meaning(part.part)
         if isinstance(found, Media):
             return Opaque(media=found)
@@ -56,7 +57,9 @@ def read(
             thought = opened(found.signature or found.encrypted, origin)
             return Opaque(thought=thought) if thought else None
         if found is None and isinstance(part, Opaque) and (kind := request.kind(part.part)):
-            unknown[kind] = None
+            where = "by file_id " * bool(file_id := file_of(part.part))
+            unknown[f"{kind} {where}".strip()] = None
+            return missing(f"{kind} {file_id}".strip()) if role in ("user", "tool") else None
         return found or None
 
     plain = tuple(
@@ -64,7 +67,7 @@ def read(
             message,
             content=(
                 *_failed(message, failed=message.role == "tool" and request.failed(message)),
-                *(part for part in map(told, message.content) if part is not None),
+                *(part for one in message.content if (part := told(one, message.role)) is not None),
                 *filter(None, [request.declined(message)]),
                 *(Opaque(media=one) for one in request.beside(message)),
             ),

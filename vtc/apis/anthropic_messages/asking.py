@@ -132,6 +132,12 @@ def meaning(part: Any) -> str | Media | Seal | None:
             return media.from_url(kind, url, str(part.get("title") or ""))
         case {"type": "document", "source": {"type": "text", "data": str(text)}}:
             return text
+        case {"type": "document", "source": {"type": "content", "content": str(text)}}:
+            return text
+        case {"type": "document", "source": {"type": "content", "content": list(found)}} if all(
+            isinstance(one, dict) and one.get("type") == "text" for one in found
+        ):
+            return "\n".join(str(one.get("text") or "") for one in found)
         case {"type": "search_result", "content": list(found)}:
             return "\n".join(str(one.get("text") or "") for one in found if isinstance(one, dict))
         case {"type": "tool_reference", "tool_name": str(name)}:
