@@ -232,8 +232,3 @@ def test_a_document_that_is_text_is_told_as_text(content: Any) -> None:
     part = {"type": "document", "source": {"type": "content", "content": content}}
     found = bridged("anthropic-messages", messages.request(messages=[messages.user([part])]))
     assert (found.messages[-1].text, found.left_out) == ("a\nb", ())
-
-
-def test_that_tools_are_strict_is_named_only_where_the_server_is_not_told() -> None:
-    strict = [{**chat.READ, "function": {**chat.READ["function"], "strict": True}}]
-    assert "strict of tools" in bridged("openai-chat", chat.request(tools=strict)).left_out

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from vtc.apis import asking
 from vtc.apis.base import Request
+from vtc.apis.fields import part_of
 from vtc.apis.media import file_of, missing
 from vtc.apis.sealed import opened
 from vtc.events import Asked, Media, Message, Opaque, Seal, Tool, ToolCall
@@ -94,7 +95,6 @@ def read(
             *asking.untold(fields, request.LIMITS, request.CARRIED),
             *(["more than one choice"] if request.several else []),
             *(f"tool {name}" for name in hosted),
-            *(["strict of tools"] if any(_is_strict(one) for one in fields.get("tools") or ()) else []),
             *unknown,
             *dict.fromkeys(name for message in messages for name in request.unsaid(message)),
         ),
@@ -106,10 +106,10 @@ def _failed(message: Message, *, failed: bool) -> Iterator[str]:
         yield FAILED
 
 
-def _is_strict(tool: object) -> bool:
-    """True if the server is to hold calls of a tool to its schema; what it is sent may be simpler than that."""
-    said = [tool, tool.get("function")] if isinstance(tool, Mapping) else []
-    return any(isinstance(one, Mapping) and one.get("strict") is True for one in said)
+def strict_tools(request: Request) -> set[str]:
+    """Name the tools whose calls the server is to hold to their schema; what it is sent may be simpler than that."""
+    said = (one for tool in request.fields.get("tools") or () for one in (tool, part_of(tool, "function")))
+    return {str(one.get("name")) for one in said if isinstance(one, Mapping) and one.get("strict") is True}
 
 
 def _parameters(tool: Tool) -> Mapping[str, object]:

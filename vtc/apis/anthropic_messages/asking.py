@@ -53,7 +53,12 @@ def ask(asked: Asked) -> Json:
     fields["stream"] = asked.stream
     if asked.tools:
         fields["tools"] = [
-            {"name": one.name, "description": one.description, "input_schema": dict(one.parameters)}
+            {
+                "name": one.name,
+                "description": one.description,
+                "input_schema": dict(one.parameters),
+                **({"strict": True} if one.strict else {}),
+            }
             for one in asked.tools
         ]
         choice: dict[str, Any] = {"type": {"required": "any"}.get(asked.choice, asked.choice)}

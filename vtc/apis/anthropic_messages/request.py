@@ -74,7 +74,10 @@ class Request(request.Request):
 
     def _redeclared(self, entry: Any, tools: Mapping[str, Tool]) -> Block | None:
         tool = tools.get(self._name(entry) or "")
-        return None if tool is None else {**entry, "name": tool.name, "input_schema": tool.parameters}
+        if tool is None:
+            return None
+        strict = {"strict": True} if tool.strict else {}
+        return {**entry, "name": tool.name, "input_schema": tool.parameters, **strict}
 
     def _read(self) -> Iterator[request.Group]:
         return ((_messages(entry), (place,)) for place, entry in enumerate(self._conversation))

@@ -41,7 +41,8 @@ def ask(asked: Asked) -> Json:
     fields |= {"input": [item for message in rest for item in _items(message)], **placed(asked.limits, LIMITS)}
     fields |= {"stream": asked.stream, "store": False}
     if asked.tools:
-        fields["tools"] = [{"type": "function", **one.as_openai()["function"], "strict": False} for one in asked.tools]
+        declared = ({**one.as_openai()["function"], "strict": one.strict} for one in asked.tools)
+        fields["tools"] = [{"type": "function", **one} for one in declared]
         if asked.choice != "auto":
             is_word = asked.choice in ("none", "required")
             fields["tool_choice"] = asked.choice if is_word else {"type": "function", "name": asked.choice}

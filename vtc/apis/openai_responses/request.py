@@ -104,7 +104,9 @@ class Request(request.Request):
         """Names in a namespace stay; a custom tool has no parameters."""
         found = [(tools.get(name), own, one) for name, _, own, one in _flat([entry])]
         written = [
-            {**one, "parameters": tool.parameters} if tool and one.get("type") == "function" else one
+            {**one, "parameters": tool.parameters, **({"strict": True} if tool.strict else {})}
+            if tool and one.get("type") == "function"
+            else one
             for tool, _, one in found
         ]
         if entry.get("type") == "namespace":
