@@ -95,6 +95,7 @@ def read(
             *asking.untold(fields, request.LIMITS, request.CARRIED),
             *(["more than one choice"] if request.several else []),
             *(f"tool {name}" for name in hosted),
+            *_unsaid_of_tools(request),
             *unknown,
             *dict.fromkeys(name for message in messages for name in request.unsaid(message)),
         ),
@@ -104,6 +105,21 @@ def read(
 def _failed(message: Message, *, failed: bool) -> Iterator[str]:
     if failed and "error" not in message.text.strip().partition("\n")[0].casefold():
         yield FAILED
+
+
+_OF_TOOLS = (
+    *("type", "name", "description", "parameters", "input_schema", "strict", "function", "custom", "format", "tools"),
+    *("cache_control", "defer_loading", "eager_input_streaming"),
+)
+"""Fields of tools that are told, or mean nothing to servers of other APIs."""
+
+
+def _unsaid_of_tools(request: Request) -> dict[str, None]:
+    """Name the fields of tools that no other API is told."""
+    names = {tool.name for tool in request.tools}
+    entries = [one for one in request.fields.get("tools") or () if isinstance(one, Mapping)]
+    own = [one for one in entries if (part_of(one, "function") or one).get("name") in names]
+    return {f"{key} of tools": None for one in own for key, said in one.items() if key not in _OF_TOOLS and said}
 
 
 def strict_tools(request: Request) -> set[str]:

@@ -8,14 +8,15 @@ from typing import Literal
 from vtc.events import Media, Message, Opaque
 
 
-def from_url(kind: Literal["image", "document"], url: object, name: str = "") -> Media | None:
+def from_url(kind: Literal["image", "document"], url: object, name: str = "", detail: object = "") -> Media | None:
     """Read a URL; None if it is none."""
+    closely = detail if isinstance(detail, str) else ""
     if not isinstance(url, str) or not url:
         return None
     head, comma, data = url.partition(",")
     if head.startswith("data:") and comma and head.endswith(";base64"):
-        return Media(kind, head[5:].partition(";")[0], data, name=name)
-    return Media(kind, url=url, name=name)
+        return Media(kind, head[5:].partition(";")[0], data, name=name, detail=closely)
+    return Media(kind, url=url, name=name, detail=closely)
 
 
 def to_url(media: Media) -> str:

@@ -55,6 +55,9 @@ class Request(request.Request):
     def with_thoughts(self, message: Message, field: str) -> Message:
         return replace(message, content=(Opaque(asking.thinking(message)), *message.content))
 
+    def unsaid(self, message: Message) -> Iterable[str]:
+        return (name for one in message.content if isinstance(one, Opaque) for name in asking.unsaid(one.part))
+
     def failed(self, message: Message) -> bool:
         return isinstance(message.source, dict) and message.source.get("is_error") is True
 

@@ -124,7 +124,8 @@ def _text(message: Message) -> str:
 
 def _part(one: Media) -> Mapping[str, Any]:
     if one.kind == "image":
-        return {"type": "image_url", "image_url": {"url": media.to_url(one)}}
+        detail = {"detail": one.detail} if one.detail else {}
+        return {"type": "image_url", "image_url": {"url": media.to_url(one), **detail}}
     if one.data:
         return {"type": "file", "file": {"filename": one.name or "document.pdf", "file_data": media.to_url(one)}}
     return {"type": "text", "text": media.note(one)}
@@ -135,7 +136,9 @@ def meaning(part: Any) -> str | Media | None:
     match part:
         case str():
             return part
-        case {"type": "image_url", "image_url": {"url": url}} | {"type": "image_url", "image_url": str(url)}:
+        case {"type": "image_url", "image_url": {"url": url, **rest}}:
+            return media.from_url("image", url, detail=rest.get("detail"))
+        case {"type": "image_url", "image_url": str(url)}:
             return media.from_url("image", url)
         case {"type": "file", "file": {"file_data": url, **rest}}:
             return media.from_url("document", url, str(rest.get("filename") or ""))

@@ -26,7 +26,7 @@ CARRIED: Sequence[str] = (
     *("model", "input", "instructions", "stream", "stream_options", "tools", "tool_choice", "parallel_tool_calls"),
     *("max_output_tokens", "temperature", "top_p", "reasoning.effort", "reasoning.summary", "text.format"),
     *("store", "include", "metadata", "user"),
-    *("prompt_cache_key", "client_metadata", "safety_identifier", "service_tier", "truncation"),
+    *("prompt_cache_key", "client_metadata", "safety_identifier", "service_tier"),
 )
 
 
@@ -97,7 +97,7 @@ def _parts(message: Message, kind: str) -> list[Json]:
 
 def _part(one: Media) -> Json:
     if one.kind == "image":
-        return {"type": "input_image", "image_url": media.to_url(one)}
+        return {"type": "input_image", "image_url": media.to_url(one), **({"detail": one.detail} if one.detail else {})}
     if one.url:
         return {"type": "input_file", "file_url": one.url}
     return {"type": "input_file", "filename": one.name or "document.pdf", "file_data": media.to_url(one)}
@@ -108,8 +108,8 @@ def meaning(part: Any) -> str | Media | Seal | None:
     match part:
         case str():
             return part
-        case {"type": "input_image", "image_url": url}:
-            return media.from_url("image", url)
+        case {"type": "input_image", "image_url": url, **rest}:
+            return media.from_url("image", url, detail=rest.get("detail"))
         case {"type": "input_file", **rest}:
             url = rest.get("file_data") or rest.get("file_url")
             return media.from_url("document", url, str(rest.get("filename") or ""))

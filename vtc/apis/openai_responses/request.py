@@ -26,6 +26,8 @@ OUTPUTS = {f"{kind}_output": kind for kind in CALLS}
 """The kinds of results, each with that of its call."""
 ROLES = {"developer": "system"}
 STATE = ("previous_response_id", "conversation")
+REFERENCE = "item_reference"
+"""The kind of an item that stands for one which the server keeps."""
 KEPT = (
     "the server keeps the conversation (`{}`), and would not know of a call that it did not make: none is read from "
     "the text"
@@ -67,8 +69,9 @@ class Request(request.Request):
             most if isinstance(most, int) else None,
             self.model,
         )
-        self.refers = next((key for key in STATE if self.fields.get(key)), "")
-        self.unliftable = KEPT.format(self.refers) if self.refers else ""
+        kept = next((key for key in STATE if self.fields.get(key)), "")
+        self.unliftable = KEPT.format(kept) if kept else ""
+        self.refers = kept or next((REFERENCE for one in self._conversation if one.get("type") == REFERENCE), "")
 
     # Tools
 
