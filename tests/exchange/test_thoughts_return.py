@@ -243,3 +243,25 @@ def test_entries_pass_a_client_of_chat_completions_as_they_came(
     exchange = Exchange.open(BY_NAME["openai-chat"], body, AGENT, planner(), "seed")
     reply = of_chat(entries, named=named, stream=stream)
     assert (fed(exchange.stream(), reply) if stream else exchange.body(reply)) == reply
+
+
+@STREAM
+@pytest.mark.parametrize("client", [M, R])
+@pytest.mark.parametrize("thought", ["", "Hm."])
+@pytest.mark.parametrize("id_", ["toolu_1", ""])
+def test_what_google_signs_on_a_call_comes_back_on_it(client: str, stream: bool, thought: str, id_: str) -> None:
+    """Without it the next turn is refused."""
+    extra = {"extra_content": {"google": {"thought_signature": "SIG"}}}
+    call = {"id": id_, "type": "function", "function": {"name": "read", "arguments": READ}, **extra}
+    message = {"tool_calls": [call], **({"reasoning_content": thought} if thought else {})}
+    reply = chat.encoded(chat.completion(None, "tool_calls", message=message))
+    if stream:
+        told = [chat.chunk({"reasoning_content": thought})] if thought else []
+        frames = [*told, chat.chunk({"tool_calls": [{**call, "index": 0}]}), chat.chunk({}, "tool_calls")]
+        reply = b"".join([chat.ROLE, *frames, chat.DONE])
+    body = next_turn(client, "openai-chat", reply, stream=stream)
+    (past,) = [one for one in body["messages"] if one["role"] == "assistant"]
+    assert [{**one, "id": id_} for one in past["tool_calls"]] == [call]
+    assert "reasoning_details" not in past
+    elsewhere = next_turn(client, "openai-chat", reply, stream=stream, host="elsewhere")
+    assert "SIG" not in json.dumps(elsewhere)

@@ -104,12 +104,13 @@ def _entry(message: Message, thoughts: str) -> Mapping[str, Any]:
         {"type": "text", "text": part} if isinstance(part, str) else _part(part) for part in media.parts_of(message)
     ]
     entry: dict[str, Any] = {"role": message.role, "content": _text(message) if plain else parts}
-    if found := [*details.past(message)]:
+    past = [*details.past(message)]
+    if found := [one for one in past if one.get("type") != details.CALL]:
         entry[details.FIELD] = found
     if message.reasoning and _squeezed(details.text_of(found)) != _squeezed(message.reasoning):
         entry[thoughts] = message.reasoning
     if message.calls:
-        entry["tool_calls"] = [call.as_openai() for call in message.calls]
+        entry["tool_calls"] = details.on_calls([call.as_openai() for call in message.calls], past)
         entry["content"] = entry["content"] or ("" if message.content == ("",) else None)
     return entry
 

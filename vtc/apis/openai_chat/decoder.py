@@ -240,6 +240,9 @@ class Decoder(msgspec.Struct):
             self.details = {**self.details, choice: None if is_sealed else came}
             if is_sealed:
                 yield Seal(encrypted=details.sealed(came), choice=choice)
+        if signed := details.of_calls(part):
+            yield BlockStart("reasoning", -1, choice=choice)
+            yield Seal(encrypted=details.sealed((None, signed)), choice=choice)
 
     def _starts(self, chunk: Json) -> Iterator[Beside]:
         """Tell which choices begin with this chunk."""

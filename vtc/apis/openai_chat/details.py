@@ -4,6 +4,9 @@
     {"type": "reasoning.summary", "summary": …, …}
     {"type": "reasoning.encrypted", "data": …, …}
 
+Google has a signature of what was thought on a call (`extra_content`), which must come back there. It crosses as an
+entry of our own, `{"type": "call", "id": …, "extra_content": …}`.
+
 In a stream an entry comes in pieces, of one type and index. One with a signature, or encrypted, must come back, with
 all entries before it; so they are one seal. The others are text, as a field of their own mostly says, too.
 """
@@ -19,6 +22,8 @@ from vtc.json_text import decode, encode
 FIELD = "reasoning_details"
 _TEXTS = ("text", "summary")
 _SEALS = ("signature", "data")
+CALL = "call"
+EXTRA = "extra_content"
 type Json = Mapping[str, Any]
 type Pieces = tuple[Any, Sequence[Json]] | None
 """The entries of a chunk, after those that came before."""
@@ -71,6 +76,19 @@ def opened(value: str) -> list[Json]:
     except ValueError:
         return []
     return entries_of({FIELD: found})
+
+
+def of_calls(message: Json) -> list[Json]:
+    """What stands on the calls of a delta and must come back with them, as entries."""
+    calls = message.get("tool_calls")
+    found = [one for one in calls if isinstance(one, dict)] if isinstance(calls, list) else []
+    return [{"type": CALL, "id": one.get("id"), EXTRA: one[EXTRA]} for one in found if one.get(EXTRA)]
+
+
+def on_calls(calls: Sequence[Json], entries: Sequence[Json]) -> list[Json]:
+    """Write calls with what stood on them; on the first what stood on one without an id."""
+    extras = {one.get("id") or calls[0]["id"]: one[EXTRA] for one in entries if one.get("type") == CALL}
+    return [{**call, EXTRA: extras[call["id"]]} if call["id"] in extras else call for call in calls]
 
 
 def past(message: Message) -> Iterator[Json]:

@@ -70,7 +70,7 @@ class Request(request.Request):
 
     def with_thoughts(self, message: Message, field: str) -> Message:
         source = message.source if isinstance(message.source, dict) else {}
-        if found := [*details.past(message)]:
+        if found := [one for one in details.past(message) if one.get("type") != details.CALL]:
             return replace(message, source={**source, details.FIELD: found})
         return replace(message, source={**source, field: message.reasoning})
 
