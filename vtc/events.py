@@ -63,6 +63,8 @@ class Media(msgspec.Struct, frozen=True):
     data: str = ""
     url: str = ""
     name: str = ""
+    detail: str = ""
+    """How closely to look, in the words of the APIs of OpenAI."""
 
 
 class Thought(msgspec.Struct, frozen=True, array_like=True):

@@ -225,3 +225,52 @@ def test_what_leaves_in_one_turn_begins_what_leaves_in_the_next(client: str, ser
         kept = before[key][:-1]
         assert json.dumps(after[key][: len(kept)]) == json.dumps(kept)
         assert json.dumps(after["tools"]) == json.dumps(before["tools"])
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"type": "content", "content": "a\nb"},
+        {"type": "content", "content": [messages.text("a"), messages.text("b")]},
+        {"type": "text", "media_type": "text/plain", "data": "a\nb"},
+    ],
+)
+def test_a_document_that_is_text_is_told_as_text_with_what_is_said_of_it(source: Any) -> None:
+    part = {"type": "document", "source": source}
+    found = bridged("anthropic-messages", messages.request(messages=[messages.user([part])]))
+    assert (found.messages[-1].text, found.left_out) == ("a\nb", ())
+    part |= {"title": "T", "context": "From the web.", "citations": {"enabled": True}}
+    found = bridged("anthropic-messages", messages.request(messages=[messages.user([part])]))
+    assert (found.messages[-1].text, found.left_out) == ("T\nFrom the web.\na\nb", ("citations",))
+
+
+def test_what_is_said_of_a_document_that_is_no_text_is_named() -> None:
+    source = {"type": "base64", "media_type": "application/pdf", "data": "AAAA"}
+    part = {"type": "document", "source": source, "context": "From the web.", "citations": {"enabled": False}}
+    found = bridged("anthropic-messages", messages.request(messages=[messages.user([part])]))
+    assert found.left_out == ("context of documents",)
+
+
+def test_fields_of_tools_that_no_other_api_is_told_are_named() -> None:
+    tool = {**messages.READ, "input_examples": [{"filePath": "/a"}], "cache_control": {"type": "ephemeral"}}
+    hosted = {"type": "web_search_20250305", "name": "web_search", "max_uses": 3}
+    found = bridged("anthropic-messages", messages.request(tools=[tool, hosted]))
+    assert found.left_out == ("tool web_search", "input_examples of tools")
+    chosen = {**chat.READ, "odd": 1}
+    assert bridged("openai-chat", chat.request(tools=[chosen])).left_out == ("odd of tools",)
+
+
+def test_that_the_server_is_to_cut_the_conversation_is_named() -> None:
+    assert bridged("openai-responses", responses.request(truncation="auto")).left_out == ("truncation",)
+
+
+@pytest.mark.parametrize("url", ["https://localhost/a.png", "data:image/png;base64,AAAA"])
+def test_how_closely_to_look_at_an_image_is_told_where_both_have_a_word_for_it(url: str) -> None:
+    part = {"type": "image_url", "image_url": {"url": url, "detail": "low"}}
+    found = bridged("openai-chat", chat.request(messages=[{"role": "user", "content": [part]}]))
+    body: Any = BY_NAME["openai-responses"].ask(found)
+    (told,) = body["input"][0]["content"]
+    assert told == {"type": "input_image", "image_url": url, "detail": "low"}
+    back = bridged("openai-responses", responses.request(input=body["input"]))
+    body = BY_NAME["openai-chat"].ask(back)
+    assert body["messages"][0]["content"] == [part]

@@ -46,3 +46,19 @@ def test_parts_of_a_message_are_its_text_and_its_media() -> None:
     image = Media("image", "image/png", "AA")
     message = Message("user", ("a", Opaque({"type": "x"}), Opaque(media=image), ""))
     assert media.parts_of(message) == ["a", image]
+
+
+@pytest.mark.parametrize(
+    ("part", "named"),
+    [
+        ({"type": "file", "file": {"file_id": "file-1"}}, "file-1"),
+        ({"type": "file", "file": {"file_id": "file-1", "filename": "a.pdf"}}, "a.pdf"),
+        ({"type": "input_image", "file_id": "file-1"}, "file-1"),
+        ({"type": "document", "title": "A", "source": {"type": "file", "file_id": "file-1"}}, "A"),
+        ({"type": "input_audio", "input_audio": {}, "filename": "a.wav"}, ""),
+        ("bare", ""),
+        ({"file": 5}, ""),
+    ],
+)
+def test_a_file_that_the_server_keeps_has_a_name(part: Any, named: str) -> None:
+    assert media.file_of(part) == named

@@ -296,12 +296,21 @@ async def test_where_it_is_only_observed_nothing_is_translated(start: Start) -> 
     assert (answer.status, lab.upstream.seen[0].path) == (200, messages.PATH)
 
 
-async def test_a_conversation_that_only_its_server_knows_is_an_error(start: Start) -> None:
+@pytest.mark.parametrize(
+    ("named", "fields"),
+    [
+        ("previous_response_id", {"previous_response_id": "resp_1"}),
+        ("item_reference", {"input": [{"type": "item_reference", "id": "msg_1"}, responses.said("user", "x")]}),
+    ],
+)
+async def test_a_conversation_that_only_its_server_knows_is_an_error(
+    named: str, fields: dict[str, Any], start: Start
+) -> None:
     """Never a reply as if it had been read."""
     lab = await start(serving("openai-chat"), vtc_upstream_api="openai-chat")
-    answer = await lab.post(responses.request(previous_response_id="resp_1"), path=responses.PATH)
+    answer = await lab.post(responses.request(**fields), path=responses.PATH)
     assert answer.status == 400
-    assert "previous_response_id" in json.loads(answer.body)["error"]["message"]
+    assert named in json.loads(answer.body)["error"]["message"]
     assert lab.upstream.seen == []
 
 

@@ -68,6 +68,29 @@ async def test_a_refused_grammar_is_asked_for_once(stream: bool, status: int, st
     assert any("the server refused to decode by a grammar" in flow.comment for flow in flows)
 
 
+@STREAM
+@pytest.mark.parametrize("words", ["Failed to parse grammar", "The model is overloaded"])
+async def test_an_error_in_a_reply_of_status_200_teaches_what_follows(stream: bool, words: str, start: Start) -> None:
+    """A client of a stream has the status 200 by then, so it gets the error; as it asks again, there is no grammar."""
+
+    def script(seen: Seen) -> Reply:
+        if "grammar" not in seen.json:
+            return writing(CALL)(seen)
+        error = {"error": {"code": 400, "message": words}}
+        return Reply([chat.frame(error)], SSE) if seen.json.get("stream") else Reply([chat.encoded(error)], JSON)
+
+    lab = await start(script, **PROMPTED)
+    body = chat.request(stream=stream, **ASKED)
+    answer, about_grammar = await lab.post(body), "grammar" in words
+    if stream or not about_grammar:
+        assert words in answer.body.decode()
+        assert len(lab.upstream.seen) == 1
+        assert ("asked without" in (await lab.flow()).comment) == about_grammar
+        answer = await lab.post(body)
+    assert ("grammar" in lab.upstream.seen[1].json) == (not about_grammar)
+    assert not about_grammar or pairs.read("openai-chat", answer.body, stream=stream).calls == MADE
+
+
 async def test_another_error_stays_what_it_is(start: Start) -> None:
     lab = await start(writing(CALL, 429), **PROMPTED)
     answer = await lab.post(chat.request(**ASKED))

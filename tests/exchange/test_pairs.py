@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.apis import chat, pairs
+from tests.apis import chat, pairs, responses
 from tests.apis.named_events import StreamError
 from tests.apis.pairs import CROSSED, READ, Calls, said
 from tests.apis.shapes import SHAPES, asked
@@ -339,3 +339,42 @@ def test_any_reply_streamed_is_the_whole_one(pair: tuple[str, str], pieces: list
     one = told(streamed_, client, pairs.streamed(server, pieces, calls), stream=True, cuts=cuts)
     other = told(whole, client, pairs.whole(server, "".join(pieces), calls), stream=False)
     assert one == other
+
+
+KEPT: dict[str, Any] = {
+    "openai-chat": {"type": "file", "file": {"file_id": "file-1"}},
+    "anthropic-messages": {"type": "image", "source": {"type": "file", "file_id": "file-1"}},
+    "openai-responses": {"type": "input_image", "file_id": "file-1"},
+}
+HEARD: dict[str, Any] = {
+    "openai-chat": {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
+    "anthropic-messages": {"type": "container_upload", "file_id": "file-1"},
+    "openai-responses": {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
+}
+
+
+@pytest.mark.parametrize(("client", "server"), [pair for pair in CROSSED if pair[0] in KEPT])
+@pytest.mark.parametrize("parts", [KEPT, HEARD], ids=["file", "other"])
+def test_what_no_other_server_can_be_given_leaves_a_note_and_is_named(client: str, server: str, parts: Any) -> None:
+    """The model must know that something was there: it would answer about nothing."""
+    part, text = parts[client], {"type": "input_text" if client == "openai-responses" else "text", "text": "See this."}
+    key = "input" if client == "openai-responses" else "messages"
+    exchange = crossing(client, server, **{key: [{"role": "user", "content": [text, part]}]})
+    said_ = BY_NAME[server].request(exchange.request()).messages[-1].text
+    of_file = "file_id" in json.dumps(part)
+    assert "See this." in said_
+    assert f"[{part['type']}{' file-1' * of_file}: left out, as this server cannot be given it]" in said_
+    (line,) = [one for one in exchange.report.request if "not told to the server" in one]
+    assert line.endswith(f": {part['type']}{' by file_id' * of_file}")
+
+
+@pytest.mark.parametrize("server", [name for name in pairs.NAMES if name != "openai-responses"])
+def test_a_file_in_a_result_leaves_a_note_in_the_result(server: str) -> None:
+    history = [responses.said("user", "x"), responses.call("read", filePath="/a")]
+    output = {**responses.output("x"), "output": [KEPT["openai-responses"]]}
+    exchange = crossing("openai-responses", server, input=[*history, output])
+    result = BY_NAME[server].request(exchange.request()).messages[-1]
+    assert (result.role, result.text) == (
+        "tool",
+        "[input_image file-1: left out, as this server cannot be given it]",
+    )

@@ -97,6 +97,23 @@ def test_long_reasoning_comes_back_whole(client: str, server: str) -> None:
     assert thoughts(server, talk.ask()) == [thought]
 
 
+@pytest.mark.parametrize("client", [*BY_NAME])
+@pytest.mark.parametrize("several", [False, True])
+def test_entries_of_reasoning_come_back_as_they_were(client: str, several: bool) -> None:
+    """All under one seal, as OpenRouter has them; of several seals the last would not be all."""
+    talk = Talk(client, "openai-chat")
+    talk.ask(*asks(client, "Read it"))
+    entry = {"type": "reasoning.text", "text": "Hm.", "signature": "sig", "index": 0}
+    more = chat.chunk({"reasoning_details": [{"type": "reasoning.encrypted", "data": "x", "index": 1}]})
+    reply = pairs.streamed("openai-chat", ["I look."], CALLS)
+    head, _, rest = reply.partition(b"\n\n")
+    told_ = chat.chunk({"reasoning_details": [entry]}) + more * several
+    talk.reply(head + b"\n\n" + told_ + rest)
+    past = talk.ask()["messages"][1]
+    assert past.get("reasoning_details") == (None if several else [entry])
+    assert not past.keys() & {"reasoning", "reasoning_content"}
+
+
 @SAME
 def test_what_the_client_sends_back_itself_is_left_alone(api: str) -> None:
     talk = Talk(api)

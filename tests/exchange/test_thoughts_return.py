@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.apis import chat, messages, responses
+from tests.apis import chat, messages, ollama, responses
 from tests.exchange.test_pairs import BY_NAME, STREAM
 from tests.exchanges import AGENT, fed, planner
 from vtc.exchange import Exchange
@@ -134,3 +134,134 @@ def test_servers_of_open_models_are_told_the_text_alone(server: str) -> None:
     body = opened(M, server, messages=history).request().decode()
     assert "Hm." in body
     assert "sig" not in body
+
+
+# OpenRouter: entries of a chat server, of which some are signed or encrypted
+
+ABOUT = {"format": "anthropic-claude-v1"}
+ENTRIES = st.lists(
+    st.builds(lambda text, sig: {"type": "reasoning.text", "text": text, "signature": sig}, TEXTS, TEXTS)
+    | st.builds(lambda text: {"type": "reasoning.text", "text": text, "signature": None}, TEXTS)
+    | st.builds(lambda text: {"type": "reasoning.summary", "summary": text}, TEXTS)
+    | st.builds(lambda data: {"type": "reasoning.encrypted", "data": data, "id": "rs_1"}, TEXTS),
+    max_size=3,
+).map(lambda found: [{**one, **ABOUT, "index": at} for at, one in enumerate(found)])
+LAST = {"type": "reasoning.encrypted", "data": "enc", "id": "rs_2", **ABOUT, "index": 9}
+
+
+def text_of(entries: list[dict[str, Any]]) -> str:
+    return "".join(one.get("text") or one.get("summary") or "" for one in entries)
+
+
+def in_pieces(entry: dict[str, Any]) -> list[dict[str, Any]]:
+    """An entry as it streams: its text in pieces, then its signature."""
+    key = next((key for key in ("text", "summary") if key in entry), "")
+    if not key:
+        return [entry]
+    rest = {name: one for name, one in entry.items() if name not in (key, "signature")}
+    pieces: list[dict[str, Any]] = [{**rest, key: one} for one in entry[key]]
+    return [*pieces, {**rest, "signature": entry["signature"]}] if entry.get("signature") else pieces
+
+
+def of_chat(entries: list[dict[str, Any]], *, named: bool, stream: bool) -> bytes:
+    """A reply with these entries, and with the same text in a field of its own where that is `named`."""
+    if not stream:
+        call = {"id": "toolu_1", "type": "function", "function": {"name": "read", "arguments": READ}}
+        own = {"reasoning": text_of(entries)} if named else {}
+        message = {**own, "reasoning_details": entries, "tool_calls": [call]}
+        return chat.encoded(chat.completion(None, "tool_calls", message=message))
+    pieces = [piece for entry in entries for piece in in_pieces(entry)]
+    frames = [
+        chat.chunk({"content": "", "reasoning_details": [one], **({"reasoning": text_of([one])} if named else {})})
+        for one in pieces
+    ]
+    called = chat.chunk({"tool_calls": [chat.native(0, id="toolu_1", name="read", arguments=READ)]})
+    return b"".join([chat.ROLE, *frames, called, chat.chunk({}, "tool_calls"), chat.DONE])
+
+
+def merged(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{key: one for key, one in entry.items() if one is not None} for entry in entries]
+
+
+@given(ENTRIES, st.booleans(), st.booleans(), st.sampled_from([M, R]))
+def test_entries_of_a_chat_server_are_reasoning_once_and_come_back(
+    entries: list[dict[str, Any]], named: bool, stream: bool, client: str
+) -> None:
+    """All of them, as they were, also through Codex, which sends back no text."""
+    entries = [*entries, LAST]
+    reply = of_chat(entries, named=named, stream=stream)
+    exchange = opened(client, "openai-chat", stream=stream)
+    out = fed(exchange.stream(), reply) if stream else exchange.body(reply)
+    found = messages.read(out) if client == M else responses.read(out)
+    assert found.reasoning == text_of(entries)
+    body = next_turn(client, "openai-chat", reply, stream=stream)
+    (past,) = [one for one in body["messages"] if one["role"] == "assistant"]
+    assert merged(past["reasoning_details"]) == merged(entries)
+    assert not past.keys() & {"reasoning", "reasoning_content"}
+    elsewhere = next_turn(client, "openai-chat", reply, stream=stream, host="elsewhere")
+    assert "reasoning_details" not in json.dumps(elsewhere["messages"])
+
+
+@STREAM
+@pytest.mark.parametrize("named", [True, False])
+def test_entries_that_nothing_seals_come_back_as_text(stream: bool, named: bool) -> None:
+    entries = [{"type": "reasoning.text", "text": "Hm. ", "index": 0}, {"type": "reasoning.summary", "summary": "So."}]
+    body = next_turn(M, "openai-chat", of_chat(entries, named=named, stream=stream), stream=stream)
+    (past,) = [one for one in body["messages"] if one["role"] == "assistant"]
+    assert past["reasoning_content"] == "Hm. So."
+    assert "reasoning_details" not in past
+
+
+@STREAM
+def test_entries_reach_clients_of_ollama_as_thinking(stream: bool) -> None:
+    entries = [{"type": "reasoning.text", "text": "Hm.", "signature": "sig", "index": 0}, LAST]
+    fields = {"messages": [{"role": "user", "content": "x"}], "stream": stream}
+    body = chat.encoded(ollama.request(**fields))
+    exchange = Exchange.open(BY_NAME["ollama-chat"], body, AGENT, planner(upstream_api=("openai-chat",)), "seed")
+    reply = of_chat(entries, named=False, stream=stream)
+    out = fed(exchange.stream(), reply) if stream else exchange.body(reply)
+    assert ollama.read(out, stream=stream).reasoning == "Hm."
+
+
+def test_past_entries_of_a_client_are_reasoning_for_a_server_of_another_api() -> None:
+    details = [{"type": "reasoning.summary", "summary": "Hm.", "index": 0}]
+    history = [
+        {"role": "user", "content": "x"},
+        {"role": "assistant", "content": "A", "reasoning_details": details},
+        {"role": "user", "content": "y"},
+    ]
+    body = chat.encoded(chat.request(messages=history))
+    exchange = Exchange.open(BY_NAME["openai-chat"], body, AGENT, planner(upstream_api=("ollama-chat",)), "seed")
+    assert json.loads(exchange.request())["messages"][1]["thinking"] == "Hm."
+
+
+@given(ENTRIES, st.booleans(), st.booleans())
+def test_entries_pass_a_client_of_chat_completions_as_they_came(
+    entries: list[dict[str, Any]], named: bool, stream: bool
+) -> None:
+    body = chat.encoded(chat.request(stream=stream))
+    exchange = Exchange.open(BY_NAME["openai-chat"], body, AGENT, planner(), "seed")
+    reply = of_chat(entries, named=named, stream=stream)
+    assert (fed(exchange.stream(), reply) if stream else exchange.body(reply)) == reply
+
+
+@STREAM
+@pytest.mark.parametrize("client", [M, R])
+@pytest.mark.parametrize("thought", ["", "Hm."])
+@pytest.mark.parametrize("id_", ["toolu_1", ""])
+def test_what_google_signs_on_a_call_comes_back_on_it(client: str, stream: bool, thought: str, id_: str) -> None:
+    """Without it the next turn is refused."""
+    extra = {"extra_content": {"google": {"thought_signature": "SIG"}}}
+    call = {"id": id_, "type": "function", "function": {"name": "read", "arguments": READ}, **extra}
+    message = {"tool_calls": [call], **({"reasoning_content": thought} if thought else {})}
+    reply = chat.encoded(chat.completion(None, "tool_calls", message=message))
+    if stream:
+        told = [chat.chunk({"reasoning_content": thought})] if thought else []
+        frames = [*told, chat.chunk({"tool_calls": [{**call, "index": 0}]}), chat.chunk({}, "tool_calls")]
+        reply = b"".join([chat.ROLE, *frames, chat.DONE])
+    body = next_turn(client, "openai-chat", reply, stream=stream)
+    (past,) = [one for one in body["messages"] if one["role"] == "assistant"]
+    assert [{**one, "id": id_} for one in past["tool_calls"]] == [call]
+    assert "reasoning_details" not in past
+    elsewhere = next_turn(client, "openai-chat", reply, stream=stream, host="elsewhere")
+    assert "SIG" not in json.dumps(elsewhere)

@@ -17,6 +17,8 @@ from msgspec.structs import replace
 
 from vtc.apis import asking
 from vtc.apis.base import Request
+from vtc.apis.fields import part_of
+from vtc.apis.media import file_of, missing
 from vtc.apis.sealed import opened
 from vtc.events import Asked, Media, Message, Opaque, Seal, Tool, ToolCall
 
@@ -48,7 +50,7 @@ def read(
     fields = request.fields
     unknown: dict[str, None] = {}
 
-    def told(part: str | Opaque) -> str | Opaque | None:
+    def told(part: str | Opaque, role: str) -> str | Opaque | None:
         found = part if isinstance(part, str) else request.meaning(part.part)
         if isinstance(found, Media):
             return Opaque(media=found)
@@ -56,7 +58,9 @@ def read(
             thought = opened(found.signature or found.encrypted, origin)
             return Opaque(thought=thought) if thought else None
         if found is None and isinstance(part, Opaque) and (kind := request.kind(part.part)):
-            unknown[kind] = None
+            where = "by file_id " * bool(file_id := file_of(part.part))
+            unknown[f"{kind} {where}".strip()] = None
+            return missing(f"{kind} {file_id}".strip()) if role in ("user", "tool") else None
         return found or None
 
     plain = tuple(
@@ -64,7 +68,7 @@ def read(
             message,
             content=(
                 *_failed(message, failed=message.role == "tool" and request.failed(message)),
-                *(part for part in map(told, message.content) if part is not None),
+                *(part for one in message.content if (part := told(one, message.role)) is not None),
                 *filter(None, [request.declined(message)]),
                 *(Opaque(media=one) for one in request.beside(message)),
             ),
@@ -91,7 +95,7 @@ def read(
             *asking.untold(fields, request.LIMITS, request.CARRIED),
             *(["more than one choice"] if request.several else []),
             *(f"tool {name}" for name in hosted),
-            *(["strict of tools"] if any(_is_strict(one) for one in fields.get("tools") or ()) else []),
+            *_unsaid_of_tools(request),
             *unknown,
             *dict.fromkeys(name for message in messages for name in request.unsaid(message)),
         ),
@@ -103,10 +107,25 @@ def _failed(message: Message, *, failed: bool) -> Iterator[str]:
         yield FAILED
 
 
-def _is_strict(tool: object) -> bool:
-    """True if the server is to hold calls of a tool to its schema; what it is sent may be simpler than that."""
-    said = [tool, tool.get("function")] if isinstance(tool, Mapping) else []
-    return any(isinstance(one, Mapping) and one.get("strict") is True for one in said)
+_OF_TOOLS = (
+    *("type", "name", "description", "parameters", "input_schema", "strict", "function", "custom", "format", "tools"),
+    *("cache_control", "defer_loading", "eager_input_streaming"),
+)
+"""Fields of tools that are told, or mean nothing to servers of other APIs."""
+
+
+def _unsaid_of_tools(request: Request) -> dict[str, None]:
+    """Name the fields of tools that no other API is told."""
+    names = {tool.name for tool in request.tools}
+    entries = [one for one in request.fields.get("tools") or () if isinstance(one, Mapping)]
+    own = [one for one in entries if (part_of(one, "function") or one).get("name") in names]
+    return {f"{key} of tools": None for one in own for key, said in one.items() if key not in _OF_TOOLS and said}
+
+
+def strict_tools(request: Request) -> set[str]:
+    """Name the tools whose calls the server is to hold to their schema; what it is sent may be simpler than that."""
+    said = (one for tool in request.fields.get("tools") or () for one in (tool, part_of(tool, "function")))
+    return {str(one.get("name")) for one in said if isinstance(one, Mapping) and one.get("strict") is True}
 
 
 def _parameters(tool: Tool) -> Mapping[str, object]:

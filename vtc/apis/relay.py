@@ -71,6 +71,8 @@ class Relay[P: Pipeline]:
         """The last frame, its one delta and what left for it, if all of that left and none of the choice waits."""
         self.counted: Callable[[int], None] | None = None
         """Takes the tokens that the server counted of the prompt."""
+        self.refused: Callable[[bytes], None] | None = None
+        """Takes an error of the server's amid the reply."""
 
     def feed(self, frame: Frame) -> list[bytes]:
         """Take a frame; return what may leave now. Raises `Unread` if it is strict, and then nothing has changed."""
@@ -87,6 +89,8 @@ class Relay[P: Pipeline]:
         failure = last if isinstance(last, Failure) else None
         if failure:
             self.error, deltas = frame.data or b"", deltas[:-1]
+            if self.refused:
+                self.refused(self.error)
             last = deltas[-1] if deltas else failure
         if isinstance(last, End | Failure):
             out, after = self._end(leaving, complete=isinstance(last, End), breaks=isinstance(last, Failure))

@@ -190,6 +190,8 @@ class ToolCallAccumulator:
         written = ["".join(call.arguments) for call in calls]
         if any(not text and "function" in call.source for text, call in zip(written, calls, strict=True)):
             self.clean = False
-        return [
-            ToolCall(call.name, text or "{}", call.id, call.source) for text, call in zip(written, calls, strict=True)
+        said = [
+            arguments_text({"input": text}) if "custom" in call.source else text or "{}"  # of chat completions: raw
+            for text, call in zip(written, calls, strict=True)
         ]
+        return [ToolCall(call.name, text, call.id, call.source) for text, call in zip(said, calls, strict=True)]

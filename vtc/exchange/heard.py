@@ -143,6 +143,8 @@ class Heard:
                         self._length += len(delta.text)
                 for one in decoded.beside:
                     if isinstance(one, Seal) and not one.choice:
+                        if self._seal != Seal():  # no one message can have two
+                            self.stop()
                         self._seal = one
         except Exception:  # the way of the reply says what is wrong with it
             self.stop()

@@ -236,7 +236,9 @@ def crossed(
     limits = (request.LIMITS.get(name, (name,))[0] for name in asked.limits if name not in given.server.limits)
     told = [*took.values()]
     loose = bool(asked.answer and not asked.answer.schema and not given.server.any_json)
-    if left_out := [*asked.left_out, *limits, *(["JSON without a schema"] if loose else [])]:
+    held = {given.names.back(tool.name) for tool in asked.tools if tool.strict}
+    untold = ["strict of tools"] * bool(crossing.strict_tools(request) & {tool.name for tool in tools} - held)
+    if left_out := [*asked.left_out, *untold, *limits, *(["JSON without a schema"] if loose else [])]:
         told = [*told, f"not told to the server, whose API has no word for it: {', '.join(left_out)}"]
     body = changed(kept, plan.drop, plan.set)
     return Encoded(body, told, asked.messages, asked.tools, took, asked.constraint is not None)

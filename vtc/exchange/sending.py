@@ -82,6 +82,7 @@ class Sending:
         self._way.names = given.names if given.names.changed else None
         strict = {given.names.back(tool.name): tool for tool in went.tools if tool.strict}
         self._way.held = Held(went.constrained, strict)
+        self._way.refused = self._refused if went.constrained or strict else None
         if not plan.as_is:
             sent = size(request.messages if messages is None else messages, plan.offered)
             self._way.counted = partial(self._counted, sent) if sent > LEAST * PLAIN else None
@@ -96,6 +97,15 @@ class Sending:
         told = cut(tokens, size, window if isinstance(window, int) else None)
         if told and told not in self._report.request:
             self._report.request.append(told)
+
+    def _refused(self, error: bytes) -> None:
+        """Learn from an error amid a reply that no grammar can be had: the client has its status and cannot wait."""
+        found = lesson(200, hints.words_of(error, WORDS), self._steps)
+        if steps := {step: value for step, value in (found.steps if found else {}).items() if step in GRAMMARS}:
+            self._plan.request.lessons.learn(steps)
+            told = "the server refused to decode by a grammar, amid its reply: all that follows is asked without"
+            self._report.request.append(told)
+            logger.warning("vtc: %s", told)
 
     def again(self, messages: Sequence[Message] | None, error: bytes, status: int) -> bytes | None:
         """Encode it with what the server's error teaches; None if that is nothing, or changes nothing.

@@ -61,6 +61,8 @@ class Way:
         """The grammar that the server was to decode by."""
         self.counted: Callable[[int], None] | None = None
         """Takes the tokens that the server counted of the prompt."""
+        self.refused: Callable[[bytes], None] | None = None
+        """Takes an error of the server's amid its reply."""
         self._tools = {tool.name: tool for tool in plan.tools}
         self._several = request.several
         self._form = request.form_with(plan.reply.thoughts)
@@ -110,7 +112,7 @@ class Way:
             decoder_ = Renamed(decoder_, self.names)
         passes = not (crosses or self.names)
         relay = Relay(decoder_, self._client.encoder(form, drop), pipeline, passes=passes, strict=strict)
-        relay.counted = self.counted
+        relay.counted, relay.refused = self.counted, self.refused
         kind = Stream if isinstance(decoder, compression.Identity) else partial(CodedStream, decoder)
         heard = self._heard(self._thoughts) if self._thoughts else None
         return kind(relay, report, clock, whole=as_one, heard=heard)

@@ -18,6 +18,7 @@ from mitmproxy import ctx, http
 from mitmproxy.addonmanager import Loader
 
 from vtc.apis import Api, BadRequest
+from vtc.apis.fields import is_error, object_of
 from vtc.dialects.bounded_cache import COMPILED
 from vtc.exchange import Exchange
 from vtc.profiles.memory import Memory
@@ -239,13 +240,13 @@ class VirtualToolCalling:
     async def _unstreamed(self, flow: http.HTTPFlow, live: Live, response: http.Response) -> None:
         """Deal with a whole reply, and with an error, which is looked at only where nothing may leave unread."""
         exchange, status, told = live.exchange, response.status_code, ""
-        if status >= 400:
-            if exchange.reads and answer_error(flow, live, response):
+        if status >= 400 or (not response.stream and is_error(object_of(bodies.beginning(response)) or {})):
+            if status >= 400 and exchange.reads and answer_error(flow, live, response):
                 return
+            if await asked_again(flow, live, response, bodies.beginning(response)):
+                return
+        if (status := response.status_code) >= 400:
             beginning = bodies.beginning(response)
-            if await asked_again(flow, live, response, beginning):
-                return
-            status, beginning = response.status_code, bodies.beginning(response)
             told = hints.explained(status, beginning, flows.asked_path(flow))
             if ctx.options.vtc_mode == "rewrite" and (went := exchange.failed(beginning, status)):
                 live.came.add(response.raw_content or b"")

@@ -105,9 +105,20 @@ def test_text_that_is_only_in_an_event_that_repeats_it_does_not_leave_under_stri
     assert (responses.read(left).content, MARK.encode() in left) == ("Hi", False)
 
 
-def test_a_call_that_only_the_last_event_tells_of_does_not_leave_under_strict() -> None:
+def test_a_call_that_only_the_last_event_tells_of_goes_through_the_policies_under_strict() -> None:
+    """As one that was told by events of its own: it leaves by such, or not at all."""
     events_ = responses.all_events(responses.text_events("Hi"))
     events_[-1]["response"]["output"].append(responses.call("evil"))
+    found = responses.read(strict(*responses.numbered(events_)))
+    assert (found.content, [name for name, _ in found.calls]) == ("Hi", ["evil"])
+    events_[-1]["response"]["output"][-1]["name"] = "bad"
+    assert b'"bad"' not in strict(*responses.numbered(events_), guarded=True)
+
+
+def test_a_call_that_another_end_hides_does_not_leave_under_strict() -> None:
+    """Where the items that were told are others than those that the last event repeats."""
+    events_ = responses.all_events(responses.text_events("Hi"))
+    events_[-1]["response"]["output"].insert(0, responses.call("evil"))
     assert b"evil" not in strict(*responses.numbered(events_))
 
 

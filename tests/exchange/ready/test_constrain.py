@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.apis import chat
+from tests.apis import chat, pairs
+from tests.apis.shapes import asked
+from tests.exchange.ready.steps import BY_NAME
 from tests.exchanges import AGENT, API, planner
 from vtc.exchange import Exchange
 from vtc.exchange.ready.constrain import closed
@@ -85,6 +87,34 @@ def test_tools_become_strict_and_closed() -> None:
     assert (read["strict"], read["parameters"]["additionalProperties"]) == (True, False)
     assert "strict" not in now  # grammars of nothing loop
     assert "1 tool declared as strict" in told
+
+
+def strict_of(body: dict[str, Any], name: str) -> Any:
+    found = (tool.get("function", tool) for tool in body["tools"])
+    return next(tool.get("strict") for tool in found if tool["name"] == name)
+
+
+@pytest.mark.parametrize(("client", "server"), [pair for pair in pairs.PAIRS if pair[0] != "ollama-chat"])
+@pytest.mark.parametrize("constrain", ["auto", "off"])
+def test_every_api_declares_strict_tools_and_names_what_it_does_not(client: str, server: str, constrain: str) -> None:
+    """A client that demands it is told so only where the server is not."""
+    fields = json.loads(asked(client))
+    for tool in fields["tools"]:
+        tool.get("function", tool)["strict"] = True
+    upstream: Any = {"upstream_api": (server,)} if client != server else {}
+    plans = planner(server="vllm", tools="native", constrain=constrain, **upstream)
+    exchange = Exchange.open(BY_NAME[client], chat.encoded(fields), AGENT, plans, "seed")
+    body = json.loads(exchange.request())
+    told = constrain == "auto" or client == server
+    assert bool(strict_of(body, "read")) == told
+    assert any("strict of tools" in line for line in exchange.report.request) == (not told)
+
+
+@pytest.mark.parametrize("api", [name for name in pairs.NAMES if name != "ollama-chat"])
+def test_a_client_that_asks_for_nothing_has_strict_tools_in_its_own_api(api: str) -> None:
+    plans = planner(server="vllm", tools="native", constrain="auto")
+    exchange = Exchange.open(BY_NAME[api], asked(api), AGENT, plans, "seed")
+    assert strict_of(json.loads(exchange.request()), "read") is True
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,12 @@ import sys
 import zipfile
 from pathlib import Path
 
+import jinja2
 import pytest
 
 from tests.exchange.ready.conversations import CONVERSATIONS, taken
-from tests.exchange.ready.templates import Contents, template
+from tests.exchange.ready.templates import Contents, environment, goes_through_parts, template
+from tests.exchange.ready.test_developer import roles
 
 WHEEL = "axolotl==0.19.0"
 FAMILIES = {
@@ -47,6 +49,36 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     with zipfile.ZipFile(wheel) as archive:
         paths = [Path(name) for name in archive.namelist() if name.endswith(".jinja")]
         return {path.stem: archive.read(path.as_posix()).decode() for path in paths}
+
+
+DEVELOPER = {
+    "qwen_25": "qwen2.5:7b",
+    "qwen3": "qwen3:8b",
+    "qwen3_5": "qwen3.5:9b",
+    "phi_4": "phi4:14b",
+    **dict.fromkeys(("deepseek_v2", "deepseek_v3"), "deepseek-v3:671b"),
+    **dict.fromkeys(("command_a", "command_a_rag", "command_a_tool_use"), "command-a:111b"),
+    **dict.fromkeys(("alpaca", "metharme", "phi_3", "phi_35"), ""),
+}
+"""Templates that leave out the role `developer` without a word; a model with each, none where we have no profile."""
+
+
+def leaves_out(source: str, role: str) -> bool:
+    """True for a template that renders a first message of a role without its text, and raises nothing."""
+    said = [{"role": role, "content": "RULES"}, {"role": "user", "content": "Go."}]
+    made = environment()
+    if goes_through_parts(made.parse(source)):
+        said = [{**one, "content": [{"type": "text", "text": one["content"]}]} for one in said]
+    try:
+        return "RULES" not in made.from_string(source).render(messages=said, bos_token="", eos_token="")
+    except jinja2.TemplateError:
+        return False
+
+
+def test_models_whose_template_leaves_out_the_developer_say_so(sources: dict[str, str]) -> None:
+    assert {name for name, source in sources.items() if leaves_out(source, "developer")} == {*DEVELOPER}
+    assert not any(leaves_out(source, "system") for source in sources.values())
+    assert all(roles(model) == ["system", "user"] for model in DEVELOPER.values() if model)
 
 
 def test_none_is_left_out(sources: dict[str, str]) -> None:

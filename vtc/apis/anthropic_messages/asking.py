@@ -53,7 +53,12 @@ def ask(asked: Asked) -> Json:
     fields["stream"] = asked.stream
     if asked.tools:
         fields["tools"] = [
-            {"name": one.name, "description": one.description, "input_schema": dict(one.parameters)}
+            {
+                "name": one.name,
+                "description": one.description,
+                "input_schema": dict(one.parameters),
+                **({"strict": True} if one.strict else {}),
+            }
             for one in asked.tools
         ]
         choice: dict[str, Any] = {"type": {"required": "any"}.get(asked.choice, asked.choice)}
@@ -131,7 +136,13 @@ def meaning(part: Any) -> str | Media | Seal | None:
         case {"type": ("image" | "document") as kind, "source": {"type": "url", "url": url}}:
             return media.from_url(kind, url, str(part.get("title") or ""))
         case {"type": "document", "source": {"type": "text", "data": str(text)}}:
-            return text
+            return _about(part, text)
+        case {"type": "document", "source": {"type": "content", "content": str(text)}}:
+            return _about(part, text)
+        case {"type": "document", "source": {"type": "content", "content": list(found)}} if all(
+            isinstance(one, dict) and one.get("type") == "text" for one in found
+        ):
+            return _about(part, "\n".join(str(one.get("text") or "") for one in found))
         case {"type": "search_result", "content": list(found)}:
             return "\n".join(str(one.get("text") or "") for one in found if isinstance(one, dict))
         case {"type": "tool_reference", "tool_name": str(name)}:
@@ -141,6 +152,20 @@ def meaning(part: Any) -> str | Media | Seal | None:
         case {"type": "thinking", "signature": str(value)} | {"type": "redacted_thinking", "data": str(value)}:
             return Seal(value)
     return None
+
+
+def _about(document: Json, text: str) -> str:
+    """Tell the text of a document, with what its fields say of it."""
+    return "\n".join(said for said in (document.get("title"), document.get("context"), text) if isinstance(said, str))
+
+
+def unsaid(part: Any) -> Iterator[str]:
+    """Name the fields of a document that no other API has a word for."""
+    if isinstance(part, dict) and part.get("type") == "document":
+        if isinstance(citations := part.get("citations"), dict) and citations.get("enabled"):
+            yield "citations"
+        if part.get("context") and not isinstance(meaning(part), str):
+            yield "context of documents"
 
 
 def kind(part: Any) -> str:

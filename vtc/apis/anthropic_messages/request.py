@@ -55,6 +55,9 @@ class Request(request.Request):
     def with_thoughts(self, message: Message, field: str) -> Message:
         return replace(message, content=(Opaque(asking.thinking(message)), *message.content))
 
+    def unsaid(self, message: Message) -> Iterable[str]:
+        return (name for one in message.content if isinstance(one, Opaque) for name in asking.unsaid(one.part))
+
     def failed(self, message: Message) -> bool:
         return isinstance(message.source, dict) and message.source.get("is_error") is True
 
@@ -74,7 +77,10 @@ class Request(request.Request):
 
     def _redeclared(self, entry: Any, tools: Mapping[str, Tool]) -> Block | None:
         tool = tools.get(self._name(entry) or "")
-        return None if tool is None else {**entry, "name": tool.name, "input_schema": tool.parameters}
+        if tool is None:
+            return None
+        strict = {"strict": True} if tool.strict else {}
+        return {**entry, "name": tool.name, "input_schema": tool.parameters, **strict}
 
     def _read(self) -> Iterator[request.Group]:
         return ((_messages(entry), (place,)) for place, entry in enumerate(self._conversation))

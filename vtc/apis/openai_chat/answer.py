@@ -12,8 +12,9 @@ from typing import Any
 from vtc.apis.base import Request
 from vtc.apis.crossing import FIELDS
 from vtc.apis.folding import add
+from vtc.apis.openai_chat import details
 
-SAID = ("role", "content", "reasoning", "reasoning_content", "tool_calls")
+SAID = ("role", "content", *FIELDS, details.FIELD, "tool_calls")
 """Fields of a message that get chunks of their own; the others share one."""
 
 
@@ -81,7 +82,7 @@ def _choices(entry: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     index = entry.get("index", 0)
     others = {key: value for key, value in message.items() if key not in SAID and value not in (None, [])}
     deltas: list[dict[str, Any]] = [{"role": message.get("role") or "assistant", "content": ""}]
-    thoughts: dict[str, Any] = {key: message[key] for key in FIELDS if message.get(key)}
+    thoughts: dict[str, Any] = {key: message[key] for key in (*FIELDS, details.FIELD) if message.get(key)}
     deltas += [thoughts] if thoughts else []  # one thing, whatever its names
     deltas += [{"content": message["content"]}] if message.get("content") else []
     deltas += [others] if others else []

@@ -8,6 +8,7 @@ from typing import Any
 from vtc.apis import media
 from vtc.apis.asking import placed
 from vtc.apis.base import FULL, Json
+from vtc.apis.openai_chat import details
 from vtc.events import Asked, Failure, Media, Message
 
 LIMITS: Mapping[str, Sequence[str]] = {
@@ -103,12 +104,19 @@ def _entry(message: Message, thoughts: str) -> Mapping[str, Any]:
         {"type": "text", "text": part} if isinstance(part, str) else _part(part) for part in media.parts_of(message)
     ]
     entry: dict[str, Any] = {"role": message.role, "content": _text(message) if plain else parts}
-    if message.reasoning:
+    past = [*details.past(message)]
+    if found := [one for one in past if one.get("type") != details.CALL]:
+        entry[details.FIELD] = found
+    if message.reasoning and _squeezed(details.text_of(found)) != _squeezed(message.reasoning):
         entry[thoughts] = message.reasoning
     if message.calls:
-        entry["tool_calls"] = [call.as_openai() for call in message.calls]
+        entry["tool_calls"] = details.on_calls([call.as_openai() for call in message.calls], past)
         entry["content"] = entry["content"] or ("" if message.content == ("",) else None)
     return entry
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.split())
 
 
 def _text(message: Message) -> str:
@@ -117,7 +125,8 @@ def _text(message: Message) -> str:
 
 def _part(one: Media) -> Mapping[str, Any]:
     if one.kind == "image":
-        return {"type": "image_url", "image_url": {"url": media.to_url(one)}}
+        detail = {"detail": one.detail} if one.detail else {}
+        return {"type": "image_url", "image_url": {"url": media.to_url(one), **detail}}
     if one.data:
         return {"type": "file", "file": {"filename": one.name or "document.pdf", "file_data": media.to_url(one)}}
     return {"type": "text", "text": media.note(one)}
@@ -128,7 +137,9 @@ def meaning(part: Any) -> str | Media | None:
     match part:
         case str():
             return part
-        case {"type": "image_url", "image_url": {"url": url}} | {"type": "image_url", "image_url": str(url)}:
+        case {"type": "image_url", "image_url": {"url": url, **rest}}:
+            return media.from_url("image", url, detail=rest.get("detail"))
+        case {"type": "image_url", "image_url": str(url)}:
             return media.from_url("image", url)
         case {"type": "file", "file": {"file_data": url, **rest}}:
             return media.from_url("document", url, str(rest.get("filename") or ""))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from vtc.apis.tool_calls import arguments_text, raw_input
@@ -47,11 +47,14 @@ def function_of(entry: Mapping[str, Any]) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
-def entry_of(call: ToolCall) -> dict[str, Any]:
-    """Write a call as an entry of `tool_calls`, with the fields that VTC does not know (thought signatures)."""
+def entry_of(call: ToolCall, custom: Collection[str] = ()) -> dict[str, Any]:
+    """Write a call as an entry of `tool_calls`, with the fields that VTC does not know (thought signatures).
+
+    `custom` are the names of custom tools.
+    """
     source = call.source if isinstance(call.source, dict) else {}
     rest = {key: value for key, value in source.items() if key not in _KNOWN}
-    if "custom" in source:
+    if "custom" in source or call.name in custom:
         said = {"name": call.name, "input": raw_input(call.arguments)}
         return {**rest, "id": call.id, "type": "custom", "custom": said}
     return {**rest, **call.as_openai()}

@@ -21,10 +21,13 @@ from msgspec.structs import replace
 from vtc.apis.base import Decoded, Json
 from vtc.apis.crossing import FIELDS
 from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of
+from vtc.apis.openai_chat import details
 from vtc.apis.openai_chat.calls import LEGACY, read_call, read_function_call
+from vtc.apis.openai_chat.details import Pieces
 from vtc.apis.openai_chat.words import FRAMING, NAME, REASONS
 from vtc.events import (
     Beside,
+    BlockStart,
     CallDelta,
     Delta,
     End,
@@ -33,6 +36,7 @@ from vtc.events import (
     Origin,
     ReasoningDelta,
     Refused,
+    Seal,
     Start,
     TextDelta,
     Usage,
@@ -63,7 +67,7 @@ _HARMLESS = {
         "hidden_states",
         "content_filter_results",
     },
-    "delta": {"annotations", "reasoning_details", "token_ids"},
+    "delta": {"annotations", details.FIELD, "token_ids"},
 }
 """Fields in which no client finds a call, by where they stand."""
 _READ = {
@@ -113,7 +117,7 @@ class _Chunk(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 _decode_chunk = msgspec.json.Decoder(_Chunk).decode
 
 
-_THOUGHT = re.compile(rb'"(?:reasoning(?:_content)?|thinking)"\s*:\s*(?!null|""|\s)')
+_THOUGHT = re.compile(rb'"(?:reasoning(?:_content|_details)?|thinking)"\s*:\s*(?!null|""|\[\s*\]|\s)')
 """Some servers say in each chunk that there is none."""
 
 
@@ -131,6 +135,10 @@ class Decoder(msgspec.Struct):
     """The fields in which the client is told what the model thinks; none for those of the server."""
     numbers: dict[int, int] = {}
     """By choice, the number that upstream's next call should have."""
+    named: frozenset[int] = frozenset()
+    """The choices whose reasoning has a field of its own: their `reasoning_details` say the same."""
+    details: dict[int, Pieces] = {}
+    """By choice, the `reasoning_details` since the last seal."""
 
     def tells_thoughts(self, data: bytes) -> bool:
         return (b'"reasoning' in data or b'"thinking"' in data) and _THOUGHT.search(data) is not None
@@ -166,6 +174,8 @@ class Decoder(msgspec.Struct):
             return self._decode_any(frame, data)
         if delta.content:
             return Decoded((TextDelta(delta.content, index),))
+        if index not in self.named:
+            self.named |= {index}
         return Decoded((_reasoning("reasoning_content" if delta.reasoning_content else "reasoning", thought, index),))
 
     def _decode_any(self, frame: Frame, data: bytes) -> Decoded | None:
@@ -179,7 +189,8 @@ class Decoder(msgspec.Struct):
             return Decoded(failed, (*_origins("chunk", others, 0),))
         if not (chunk and isinstance(entries, list)) or not {*map(type, entries)} <= {dict}:
             return None
-        deltas = [delta for entry in entries for delta in _deltas(entry.get("index") or 0, entry, entry.get("delta"))]
+        seals = [seal for entry in entries for seal in self._seals(entry.get("index") or 0, part_of(entry, "delta"))]
+        deltas = [delta for entry in entries for delta in self._deltas(entry)]
         deltas = [self._counted(delta) if isinstance(delta, CallDelta) else delta for delta in deltas]
         came, (frame, chunk) = frame, cleaned(frame, self._named(chunk), self.drop, self.framing, chunk)
         starts = [*self._starts(chunk)]
@@ -187,6 +198,7 @@ class Decoder(msgspec.Struct):
         beside = [
             *starts,
             *(Origin(NAME, f"chunk.{key}", one, harmless=True) for key, one in news.items()),
+            *seals,
             *_beside(chunk),
         ]
         return Decoded((*deltas, *failed), (*beside,), None if frame is came else frame)
@@ -198,11 +210,39 @@ class Decoder(msgspec.Struct):
         entries = []
         for entry in chunk["choices"]:
             part = part_of(entry, "delta")
-            found = next((part[key] for key in FIELDS if part.get(key)), None)
+            found = next((part[key] for key in FIELDS if part.get(key)), None) or details.text_of(
+                details.entries_of(part)
+            )
             rest = {key: one for key, one in part.items() if key not in FIELDS}
             told = {**rest, **dict.fromkeys(self.thoughts, found)} if found else part
             entries.append({**entry, "delta": told} if told != part else entry)
         return {**chunk, "choices": entries}
+
+    def _deltas(self, entry: Json) -> list[Delta]:
+        """Read one choice of a chunk."""
+        index, part = entry.get("index") or 0, part_of(entry, "delta")
+        deltas = _deltas(index, entry, part)
+        if index not in self.named and (text := details.text_of(details.entries_of(part))):
+            return [ReasoningDelta(text, index, _IN_DETAILS), *deltas]
+        return deltas
+
+    def _seals(self, choice: int, part: Json) -> Iterator[BlockStart | Seal]:
+        """Take the `reasoning_details` of a delta; tell those that must come back, once they are whole.
+
+        What follows a seal is another block.
+        """
+        if choice not in self.named and any(part.get(key) for key in FIELDS):
+            self.named |= {choice}
+        if entries := details.entries_of(part):
+            is_sealed, came = details.is_sealed(entries), (self.details.get(choice), entries)
+            if choice in self.details and came[0] is None:
+                yield BlockStart("reasoning", -1, choice=choice)
+            self.details = {**self.details, choice: None if is_sealed else came}
+            if is_sealed:
+                yield Seal(encrypted=details.sealed(came), choice=choice)
+        if signed := details.of_calls(part):
+            yield BlockStart("reasoning", -1, choice=choice)
+            yield Seal(encrypted=details.sealed((None, signed)), choice=choice)
 
     def _starts(self, chunk: Json) -> Iterator[Beside]:
         """Tell which choices begin with this chunk."""
@@ -224,6 +264,10 @@ class Decoder(msgspec.Struct):
         return replace(piece, clean=False) if piece.index != next_ else piece
 
 
+_IN_DETAILS = Origin(NAME, f"delta.{details.FIELD}", [], harmless=True)
+"""Stands for reasoning in entries, which stand beside it."""
+
+
 def _failure(chunk: Json) -> Failure:
     """Read an error; OpenRouter sends one beside the end of a choice."""
     error = part_of(chunk, "error") or chunk
@@ -231,9 +275,8 @@ def _failure(chunk: Json) -> Failure:
     return Failure(str(said), str(error.get("type") or ""))
 
 
-def _deltas(choice: int, entry: Json, part: Any) -> list[Delta]:
+def _deltas(choice: int, entry: Json, part: Json) -> list[Delta]:
     """Read one choice of a chunk; `part` is its delta."""
-    part = part if isinstance(part, Mapping) else {}
     deltas: list[Delta] = []
     for key in FIELDS:
         if part.get(key):

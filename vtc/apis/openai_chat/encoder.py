@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 import msgspec
 
 from vtc.apis.base import Json, Said
 from vtc.apis.crossing import FIELDS
+from vtc.apis.openai_chat import details
 from vtc.apis.openai_chat.calls import LEGACY, entry_of
 from vtc.apis.openai_chat.words import FRAMING, NAME, REASONS, Form
+from vtc.apis.raw_input import RawInput
+from vtc.apis.tool_calls import raw_input
 from vtc.events import (
     Call,
     CallDelta,
@@ -46,6 +49,8 @@ class Encoder(msgspec.Struct):
     """By choice, how many calls the client was told of."""
     places: dict[tuple[int, int | None], int] = {}
     """The client's numbers of upstream's calls, by choice and upstream's number."""
+    inputs: dict[tuple[int, int], RawInput] = {}
+    """Of calls of custom tools that the server makes as functions: by choice and the client's number."""
 
     def follow(self, said: Sequence[Said], choice: int) -> bool:
         self.in_step = True
@@ -96,8 +101,11 @@ class Encoder(msgspec.Struct):
                     for delta in self._call(call, choice):
                         say(delta)
                 case CallDelta() if one.name or one.arguments or one.source:
-                    say(self._piece(one, choice))
+                    if delta := self._piece(one, choice):
+                        say(delta)
                 case Finish():
+                    for rest in self._rests(choice):
+                        say(rest)
                     say({}, self._reason(one, choice), **own.get("choice", {}))
                     out[-1].update(own.get("chunk", {}))
                 case Usage() if one.own or self.form.usage:
@@ -122,8 +130,9 @@ class Encoder(msgspec.Struct):
 
     def _tells(self, said: Said) -> bool:
         """True for reasoning that is not told as the server's own."""
-        is_own = isinstance(said, ReasoningDelta) and said.own is not None and not self._renamed(said)
-        return not is_own and FIELDS[0] not in self.drop
+        own = said.own if isinstance(said, ReasoningDelta) else None
+        in_details = bool(self.form.thoughts) and own is not None and own.kind == f"delta.{details.FIELD}"
+        return (own is None or in_details or self._renamed(said)) and FIELDS[0] not in self.drop
 
     def _start(self, start: Start) -> None:
         if not self.head:
@@ -137,21 +146,39 @@ class Encoder(msgspec.Struct):
         if self.form.legacy:
             head = {"name": call.name, "arguments": ""}
             return {"function_call": head}, {"function_call": {"arguments": call.arguments}}
-        entry = entry_of(ToolCall(call.name, "", call.id, call.source))
-        kind, field = ("custom", "input") if "custom" in entry else ("function", "arguments")
-        rest = {"index": index, kind: {field: call.arguments}}
+        entry = entry_of(ToolCall(call.name, "", call.id, call.source), self.form.custom)
+        said = {"custom": {"input": raw_input(call.arguments)}} if "custom" in entry else None
+        rest = {"index": index, **(said or {"function": {"arguments": call.arguments}})}
         return {"tool_calls": [{**entry, "index": index}]}, {"tool_calls": [rest]}
 
     def _piece(self, piece: CallDelta, choice: int) -> Json:
         """Write a piece of a call that upstream made."""
         if self.form.legacy or piece.index == LEGACY:
             return {"function_call": {**({"name": piece.name} if piece.name else {}), "arguments": piece.arguments}}
-        call = ToolCall(piece.name, piece.arguments, piece.id, piece.source)
-        entry = entry_of(call)
+        place = choice, self._place(piece, choice)
+        if piece.name in self.form.custom and "custom" not in (piece.source or ()):
+            self.inputs = {**self.inputs, place: RawInput()}
+        if place in self.inputs:
+            raw, text = self.inputs[place].more(piece.arguments)
+            self.inputs = {**self.inputs, place: raw}
+            return self._input(place[1], text, piece.id, piece.name) if text or piece.name else {}
+        entry = entry_of(ToolCall(piece.name, piece.arguments, piece.id, piece.source))
         if not piece.name:
             entry = {key: value for key, value in entry.items() if key not in ("id", "type")}
             entry["custom" if "custom" in entry else "function"].pop("name")
-        return {"tool_calls": [{"index": self._place(piece, choice), **entry}]}
+        return {"tool_calls": [{"index": place[1], **entry}]}
+
+    def _input(self, index: int, text: str, id: str | None = None, name: str = "") -> Json:
+        """Write a piece of the raw input of a custom tool."""
+        if not name:
+            return {"tool_calls": [{"index": index, "custom": {"input": text}}]}
+        return {"tool_calls": [{"index": index, "id": id, "type": "custom", "custom": {"name": name, "input": text}}]}
+
+    def _rests(self, choice: int) -> Iterator[Json]:
+        """Write what is missing of raw inputs at the end."""
+        ended = {place: raw for place, raw in self.inputs.items() if place[0] == choice}
+        self.inputs = {place: raw for place, raw in self.inputs.items() if place not in ended}
+        yield from (self._input(index, rest) for (_, index), raw in ended.items() if (rest := raw.rest))
 
     def _next(self, choice: int) -> int:
         """Take the next number of a call."""

@@ -10,9 +10,10 @@ from msgspec.structs import replace
 from vtc.apis import content, request
 from vtc.apis.crossing import FIELDS
 from vtc.apis.fields import part_of
-from vtc.apis.openai_chat import asking
+from vtc.apis.openai_chat import asking, details
 from vtc.apis.openai_chat.calls import entry_of, function_of
 from vtc.apis.openai_chat.words import Form
+from vtc.apis.raw_input import freeform
 from vtc.apis.tool_calls import arguments_text
 from vtc.events import Message, Tool, ToolCall
 
@@ -30,7 +31,7 @@ class Request(request.Request):
     NAME = "chat completion request"
     LIMITS = asking.LIMITS
     CARRIED = asking.CARRIED
-    SAID: ClassVar[Collection[str]] = ("refusal", "reasoning_details", "cache_control")
+    SAID: ClassVar[Collection[str]] = ("refusal", details.FIELD, "cache_control")
     """Fields of a message besides those of every one, that other APIs are told of, or that mean nothing to them."""
     meaning = staticmethod(asking.meaning)
 
@@ -39,7 +40,8 @@ class Request(request.Request):
         self.call_ids = frozenset(one["id"] for one in calls if isinstance(one.get("id"), str))
         legacy = not self.fields.get("tools") and bool(self.fields.get("functions"))
         told = not self.stream or part_of(self.fields, "stream_options").get("include_usage") is True
-        self.form: Any = Form(legacy, told)
+        custom = frozenset(tool.name for tool in map(_custom, self.fields.get("tools") or ()) if tool)
+        self.form: Any = Form(legacy, told, custom=custom)
         self.parallel = self.parallel and not legacy
 
     def _read(self) -> Iterator[request.Group]:
@@ -64,20 +66,21 @@ class Request(request.Request):
 
     def has_thoughts(self, message: Message) -> bool:
         source = message.source if isinstance(message.source, dict) else {}
-        return any(source.get(key) for key in (*THOUGHTS, "reasoning_details"))
+        return any(source.get(key) for key in (*THOUGHTS, details.FIELD))
 
     def with_thoughts(self, message: Message, field: str) -> Message:
         source = message.source if isinstance(message.source, dict) else {}
+        if found := [one for one in details.past(message) if one.get("type") != details.CALL]:
+            return replace(message, source={**source, details.FIELD: found})
         return replace(message, source={**source, field: message.reasoning})
 
     @staticmethod
     def _tools(fields: Mapping[str, Any]) -> list[Tool]:
-        tools = (one for one in fields.get("tools") or () if one.get("type", "function") == "function")
-        return [
-            Tool(entry["name"], str(entry.get("description") or ""), part_of(entry, "parameters"))
-            for entry in [*(one.get("function") for one in tools), *(fields.get("functions") or ())]
-            if isinstance(entry, dict) and isinstance(entry.get("name"), str)
+        tools = [
+            _custom(one) or _function(one.get("function") if one.get("type", "function") == "function" else None)
+            for one in fields.get("tools") or ()
         ]
+        return [tool for tool in (*tools, *map(_function, fields.get("functions") or ())) if tool]
 
     @staticmethod
     def _name(entry: Any) -> str | None:
@@ -93,6 +96,8 @@ class Request(request.Request):
         if tool is None:
             return None
         function = entry.get("function")
+        if _custom(entry):
+            return {**entry, "custom": {**entry["custom"], "name": tool.name}}
         said = {"name": tool.name, "parameters": tool.parameters, **({"strict": True} if tool.strict else {})}
         return {**entry, "function": {**function, **said}} if isinstance(function, dict) else {**entry, **said}
 
@@ -117,13 +122,29 @@ class Request(request.Request):
         return not message.content and message.source.get("content") is None
 
 
+def _function(entry: Any) -> Tool | None:
+    """Read the declaration of a function; None if it is none."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
+        return None
+    return Tool(entry["name"], str(entry.get("description") or ""), part_of(entry, "parameters"))
+
+
+def _custom(entry: Mapping[str, Any]) -> Tool | None:
+    """Read the declaration of a custom tool; None if it is another."""
+    said = _function(entry.get("custom")) if entry.get("type") == "custom" else None
+    grammar = part_of(part_of(part_of(entry, "custom"), "format"), "grammar")
+    return freeform(said.name, said.description, grammar.get("definition")) if said else None
+
+
 def _message(entry: Mapping[str, Any]) -> Message:
     """Read a message, with the fields that Ollama has for the same."""
     role, legacy = str(entry.get("role") or ""), entry.get("function_call")
     calls = [_call(function_of(one), one) for one in entry.get("tool_calls") or ()]
     if legacy:
         calls.append(_call(legacy))
-    thought = next((entry[key] for key in THOUGHTS if entry.get(key)), None)
+    thought = next((entry[key] for key in THOUGHTS if entry.get(key)), None) or details.text_of(
+        details.entries_of(entry)
+    )
     return Message(
         role=ROLES.get(role, role),
         content=content.read(entry.get("content")),

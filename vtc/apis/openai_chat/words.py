@@ -19,6 +19,8 @@ class Form(msgspec.Struct, frozen=True):
     """The client asks how many tokens were used, or for a whole reply, which says it."""
     thoughts: tuple[str, ...] = ()
     """The fields in which the client is told what the model thinks; none for those of the server."""
+    custom: frozenset[str] = frozenset()
+    """Names of custom tools."""
 
 
 FRAMING = EventStream(last=b"data: [DONE]\n\n")

@@ -26,7 +26,7 @@ CARRIED: Sequence[str] = (
     *("model", "input", "instructions", "stream", "stream_options", "tools", "tool_choice", "parallel_tool_calls"),
     *("max_output_tokens", "temperature", "top_p", "reasoning.effort", "reasoning.summary", "text.format"),
     *("store", "include", "metadata", "user"),
-    *("prompt_cache_key", "client_metadata", "safety_identifier", "service_tier", "truncation"),
+    *("prompt_cache_key", "client_metadata", "safety_identifier", "service_tier"),
 )
 
 
@@ -41,7 +41,8 @@ def ask(asked: Asked) -> Json:
     fields |= {"input": [item for message in rest for item in _items(message)], **placed(asked.limits, LIMITS)}
     fields |= {"stream": asked.stream, "store": False}
     if asked.tools:
-        fields["tools"] = [{"type": "function", **one.as_openai()["function"], "strict": False} for one in asked.tools]
+        declared = ({**one.as_openai()["function"], "strict": one.strict} for one in asked.tools)
+        fields["tools"] = [{"type": "function", **one} for one in declared]
         if asked.choice != "auto":
             is_word = asked.choice in ("none", "required")
             fields["tool_choice"] = asked.choice if is_word else {"type": "function", "name": asked.choice}
@@ -96,7 +97,7 @@ def _parts(message: Message, kind: str) -> list[Json]:
 
 def _part(one: Media) -> Json:
     if one.kind == "image":
-        return {"type": "input_image", "image_url": media.to_url(one)}
+        return {"type": "input_image", "image_url": media.to_url(one), **({"detail": one.detail} if one.detail else {})}
     if one.url:
         return {"type": "input_file", "file_url": one.url}
     return {"type": "input_file", "filename": one.name or "document.pdf", "file_data": media.to_url(one)}
@@ -107,8 +108,8 @@ def meaning(part: Any) -> str | Media | Seal | None:
     match part:
         case str():
             return part
-        case {"type": "input_image", "image_url": url}:
-            return media.from_url("image", url)
+        case {"type": "input_image", "image_url": url, **rest}:
+            return media.from_url("image", url, detail=rest.get("detail"))
         case {"type": "input_file", **rest}:
             url = rest.get("file_data") or rest.get("file_url")
             return media.from_url("document", url, str(rest.get("filename") or ""))

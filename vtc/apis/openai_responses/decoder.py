@@ -11,7 +11,7 @@ Items are told apart by the order in which they began: some servers number none,
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Literal
 
 import msgspec
@@ -19,6 +19,8 @@ import msgspec
 from vtc.apis.base import Decoded, Json
 from vtc.apis.chain import Chain, joined
 from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of
+from vtc.apis.openai_responses import unbegun
+from vtc.apis.openai_responses.ending import failure_in, usage_in
 from vtc.apis.openai_responses.items import (
     ADDED,
     CALLS,
@@ -43,7 +45,6 @@ from vtc.events import (
     CallDelta,
     Delta,
     End,
-    Failure,
     Finish,
     Origin,
     Reason,
@@ -127,6 +128,8 @@ class Decoder(msgspec.Struct):
     """By item, the arguments of a call."""
     speaking: bool = False
     """True in a text."""
+    ended: int = 0
+    """Items that are done."""
 
     def tells_thoughts(self, data: bytes) -> bool:
         return b"reasoning" in data or b"encrypted_content" in data
@@ -150,10 +153,12 @@ class Decoder(msgspec.Struct):
         value = object_of(data)
         if value is None or not isinstance(value.get("type"), str):
             if value and is_error(value):
-                return Decoded((_failure({**value, "type": "error"}),))
+                return Decoded((failure_in({**value, "type": "error"}),))
             return Decoded((End(),)) if data.strip() == b"[DONE]" else None
         came, (frame, value) = frame, cleaned(frame, value, self.drop - _NEEDED, FRAMING)
         type_, about = value["type"], bool(value.keys() & {"item_id", "item", "output_index"})
+        if said := self._unbegun(value, type_):
+            return _decoded(said, frame, came)
         if type_ == ADDED or (type_ == TEXT and not (about and self._kind(value) == "message")):
             of = str(part_of(value, "item").get("type") or "message")
             self.names = {**self.names, **dict.fromkeys(_names(value), len(self.items))}
@@ -161,9 +166,21 @@ class Decoder(msgspec.Struct):
         if not (about or "sequence_number" in value or type_.startswith("response.") or type_ in _FAILURES):
             return None
         said = [*self._said(value, self._number(value), self._kind(value) if about else "")]
-        deltas = [one for one in said if not isinstance(one, _BESIDE)]
-        beside = [one for one in said if isinstance(one, _BESIDE)]
-        return Decoded((*deltas,), (*beside,), None if frame is came else frame)
+        return _decoded(said, frame, came)
+
+    def _unbegun(self, value: Json, type_: str) -> list[Delta | Beside]:
+        """Tell items that no event began, and what this one says besides; nothing if it holds none."""
+        if type_ == DONE:
+            is_new = not any(name in self.names for name in _names(value)) and self.ended == len(self.items)
+            self.ended += 1
+            items = [part_of(value, "item")] if is_new else []
+        else:
+            items = unbegun.left(part_of(value, "response").get("output"), self.items) if type_ in ENDS else []
+        said: list[Delta | Beside] = [self._silent()] if items and self.speaking else []
+        for item in items:
+            said += unbegun.told(item, len(self.items), self.form)
+            self.items = (*self.items, str(item.get("type") or "message"))
+        return [*said, *self._of_response(value, type_)] if items and type_ in ENDS else said
 
     def _number(self, value: Json) -> int:
         """Find the item that an event is about: the last one, if nothing tells."""
@@ -176,7 +193,7 @@ class Decoder(msgspec.Struct):
         type_, (name, _, what) = value["type"], value["type"].rpartition(".")
         place = number if value.get("output_index") == number else -1
         if type_ in _FAILURES:
-            yield _failure(value)
+            yield failure_in(value)
             return
         if self.speaking and type_ == ADDED:
             yield self._silent()
@@ -294,7 +311,7 @@ class Decoder(msgspec.Struct):
             del known["output"]  # nothing was said yet
         if type_ in ENDS:
             yield self._finish(response)
-            yield from _usage(response.get("usage"))
+            yield from usage_in(response.get("usage"))
             yield Origin(NAME, "end", (0, known), harmless=True)
             yield from self._output(response.get("output"))
         elif type_ == "response.created":
@@ -331,6 +348,12 @@ class Decoder(msgspec.Struct):
         return Finish(reason, said=f"{status} ({why})" if why else status)
 
 
+def _decoded(said: Sequence[Delta | Beside], frame: Frame, came: Frame) -> Decoded:
+    deltas = tuple(one for one in said if not isinstance(one, _BESIDE))
+    beside = tuple(one for one in said if isinstance(one, _BESIDE))
+    return Decoded(deltas, beside, None if frame is came else frame)
+
+
 def _block(kind: str, number: int, id_: str, place: str, at: Any, fields: Json) -> Iterator[Beside]:
     """Read the beginning of an item or of a part of it."""
     known = {key: one for key, one in fields.items() if key in _FIELDS[place]}
@@ -346,29 +369,6 @@ def _noted(place: str, number: int, fields: Json) -> Iterator[Origin]:
     known = {key: one for key, one in fields.items() if key in _FIELDS[place]}
     yield Origin(NAME, f"{place}_done", (number, known), harmless=True)
     yield from (Origin(NAME, f"{place}_done.{key}", one) for key, one in fields.items() if key not in known)
-
-
-def _usage(usage: Any) -> Iterator[Usage]:
-    if isinstance(usage, Mapping):
-        cached = count_of(part_of(usage, "input_tokens_details"), "cached_tokens")
-        thoughts = count_of(part_of(usage, "output_tokens_details"), "reasoning_tokens")
-        own = Origin(NAME, "usage", usage, harmless=True)
-        yield Usage(count_of(usage, "input_tokens"), count_of(usage, "output_tokens"), cached, thoughts, own=own)
-
-
-def _failure(value: Json) -> Failure:
-    """Read an error, which some servers put under `error`."""
-    response = part_of(value, "response")
-    error = part_of(response, "error") or part_of(value, "error") or value
-    own = {key: value[key] for key in ("type", "code", "message", "param") if key in value}
-    own |= {"error": {**error}} if part_of(value, "error") else {}
-    kind = str(error.get("code") or error.get("type") or "")
-    harmless = value["type"] == "error"
-    status = str(response.get("status") or "failed")
-    said = str(error.get("message") or f"The server ended the reply as {status}, and did not say why.")
-    return Failure(
-        said, "" if kind == "error" else kind, own=Origin(NAME, "error", own, harmless=True) if harmless else None
-    )
 
 
 def _names(value: Json) -> list[str | int]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,16 +23,12 @@ from vtc.apis.openai_responses.items import (
     item_of,
 )
 from vtc.apis.openai_responses.pieces import Pieces
+from vtc.apis.raw_input import RawInput
 from vtc.apis.tool_calls import raw_input
 from vtc.events import ToolCall
 
 _SAYING = ("message", "reasoning")
 """Kinds of items that hold text."""
-_INPUT = re.compile(r'\s*\{\s*"input"\s*:\s*"')
-_RUN = re.compile(
-    r'(?:[^"\\]|\\["\\/bfnrt]|\\u(?![dD][89abAB])[0-9a-fA-F]{4}|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[0-9a-fA-F]{4})*+'
-)
-"""Characters of a JSON string that are whole: none is cut in an escape, or between two that are one character."""
 _LISTS = {"reasoning_summary_part": "summary", "content_part": "content"}
 
 
@@ -80,10 +74,8 @@ class Opened(msgspec.Struct):
     open: Item | None = None
     said: Chain = None
     """The text of the open part, or what was told of the open call's arguments."""
-    tail: str = ""
-    """The end of a custom call's arguments, which is no raw input yet."""
-    in_input: bool = False
-    """True in the raw input of a custom call."""
+    raw: RawInput = RawInput()
+    """That of the open call, if it is one of a custom tool."""
     calls: dict[int, Pieces] = {}
     """Calls that came in pieces and are not done."""
     notes: dict[str, Json] = {}
@@ -173,7 +165,7 @@ class Opened(msgspec.Struct):
             item[CALLS[item["type"]][1]] = ""
         item = {**item, "id": item.get("id") or id_of(item), "status": "in_progress"}
         self.open, self.count = Item(item["type"], call.number, self.count, item), self.count + 1
-        self.said, self.tail, self.in_input = None, "", False
+        self.said, self.raw = None, RawInput()
         yield {"type": ADDED, "output_index": self.open.index, "item": item}
         if call.nesting.begun:
             yield from self._argue(joined(call.said))
@@ -181,22 +173,12 @@ class Opened(msgspec.Struct):
     def _argue(self, arguments: str) -> Iterator[Json]:
         """Write a piece of the open call's arguments, of a custom tool what that has of its raw input."""
         assert self.open is not None
-        piece = self._raw(arguments) if self.open.kind == "custom_tool_call" else arguments
+        piece = arguments
+        if self.open.kind == "custom_tool_call":
+            self.raw, piece = self.raw.more(arguments)
         if self.open.kind in CALLS and piece:
             self.said = (self.said, piece)
             yield {"type": f"response.{CALLS[self.open.kind][0]}.delta", **self.open.at, "delta": piece}
-
-    def _raw(self, arguments: str) -> str:
-        text = self.tail + arguments
-        if not self.in_input:
-            if (found := _INPUT.match(text)) is None:
-                self.tail = text
-                return ""
-            text, self.in_input = text[found.end() :], True
-        found = _RUN.match(text)
-        assert found is not None
-        self.tail = text[found.end() :]
-        return str(json.loads(f'"{found[0]}"', strict=False))
 
     def _end_call(self) -> Iterator[Json]:
         open_ = self.open

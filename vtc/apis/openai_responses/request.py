@@ -18,6 +18,7 @@ from vtc.apis import content, request
 from vtc.apis.fields import part_of
 from vtc.apis.openai_responses import asking
 from vtc.apis.openai_responses.items import BARE, CALLS, Form, Json, call_of, item_of
+from vtc.apis.raw_input import freeform
 from vtc.events import Message, Opaque, Tool
 from vtc.json_text import decode, encode
 
@@ -25,12 +26,12 @@ OUTPUTS = {f"{kind}_output": kind for kind in CALLS}
 """The kinds of results, each with that of its call."""
 ROLES = {"developer": "system"}
 STATE = ("previous_response_id", "conversation")
+REFERENCE = "item_reference"
+"""The kind of an item that stands for one which the server keeps."""
 KEPT = (
     "the server keeps the conversation (`{}`), and would not know of a call that it did not make: none is read from "
     "the text"
 )
-INPUT = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
-"""The parameters of a custom tool: raw text."""
 _OFFERED = ("function", "custom", "namespace")
 _DECLARES = "additional_tools"
 """The kind of an item that declares tools."""
@@ -68,15 +69,16 @@ class Request(request.Request):
             most if isinstance(most, int) else None,
             self.model,
         )
-        self.refers = next((key for key in STATE if self.fields.get(key)), "")
-        self.unliftable = KEPT.format(self.refers) if self.refers else ""
+        kept = next((key for key in STATE if self.fields.get(key)), "")
+        self.unliftable = KEPT.format(kept) if kept else ""
+        self.refers = kept or next((REFERENCE for one in self._conversation if one.get("type") == REFERENCE), "")
 
     # Tools
 
     @staticmethod
     def _tools(fields: Mapping[str, Any]) -> list[Tool]:
         return [
-            Tool(name, _told(one), INPUT if one["type"] == "custom" else part_of(one, "parameters"))
+            _tool(name, one)
             for entries in (fields.get("tools"), *_declaring(fields))
             for name, _, own, one in _flat(entries)
             if own and one.get("type") in ("function", "custom")
@@ -105,7 +107,9 @@ class Request(request.Request):
         """Names in a namespace stay; a custom tool has no parameters."""
         found = [(tools.get(name), own, one) for name, _, own, one in _flat([entry])]
         written = [
-            {**one, "parameters": tool.parameters} if tool and one.get("type") == "function" else one
+            {**one, "parameters": tool.parameters, **({"strict": True} if tool.strict else {})}
+            if tool and one.get("type") == "function"
+            else one
             for tool, _, one in found
         ]
         if entry.get("type") == "namespace":
@@ -209,10 +213,11 @@ def _flat_names(declared: Sequence[tuple[str, str, str, Json]]) -> Mapping[str, 
     }
 
 
-def _told(entry: Json) -> str:
-    """The description of a tool, with the grammar of its input if it has one."""
-    said, definition = str(entry.get("description") or ""), part_of(entry, "format").get("definition")
-    return f"{said}\n\nThe input follows this grammar:\n{definition}".lstrip() if definition else said
+def _tool(name: str, entry: Json) -> Tool:
+    said = str(entry.get("description") or "")
+    if entry["type"] == "custom":
+        return freeform(name, said, part_of(entry, "format").get("definition"))
+    return Tool(name, said, part_of(entry, "parameters"))
 
 
 # Reading

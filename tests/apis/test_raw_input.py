@@ -1,0 +1,51 @@
+"""The raw input of a custom tool, out of the JSON of a call's arguments in any cut."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from vtc.apis.raw_input import INPUT, RawInput, freeform
+from vtc.events import Tool
+
+
+def fed(*pieces: str) -> tuple[str, str]:
+    """Return what was told at once, and what at the end."""
+    raw, told = RawInput(), ""
+    for piece in pieces:
+        raw, more = raw.more(piece)
+        told += more
+    return told, raw.rest
+
+
+@given(st.text(), st.integers(1, 7), st.booleans())
+def test_the_input_is_told_as_it_comes_in_any_cut(text: str, size: int, plain: bool) -> None:
+    written = json.dumps({"input": text}, ensure_ascii=plain)
+    assert fed(*(written[at : at + size] for at in range(0, len(written), size))) == (text, "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("", "{}"),
+        ("*** Begin", "*** Begin"),
+        ('{"patch": "x"}', '{"patch": "x"}'),
+        ('{"input": 5}', '{"input": 5}'),
+        ('{"a": 1, "input": "x"}', "x"),
+        ('{"input": "cut of', "cut of"),
+        ('{"input": "x\\', "x"),
+        ('{"input": "x", "more": 1}', "x"),
+    ],
+)
+def test_arguments_of_another_form_are_told_at_the_end(arguments: str, said: str) -> None:
+    assert "".join(fed(*arguments)) == said
+
+
+def test_a_custom_tool_is_a_function_with_one_text() -> None:
+    assert freeform("patch", "Edits.", None) == Tool("patch", "Edits.", INPUT)
+    told = freeform("patch", "Edits.", 'start: "x"').description
+    assert told == 'Edits.\n\nThe input follows this grammar:\nstart: "x"'
+    assert freeform("patch", "", "s").description.startswith("The input follows")

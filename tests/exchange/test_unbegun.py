@@ -1,0 +1,102 @@
+"""A server of Responses that tells items by their end alone, or by that of the reply: none is lost, or told twice."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.apis import pairs, responses
+from tests.apis.pairs import READ, said
+from tests.apis.shapes import asked
+from tests.exchange.test_pairs import BY_NAME, IN_TEXT, crossing, told
+from tests.exchanges import AGENT, fed
+from vtc.exchange import Exchange
+from vtc.profiles.loader import builtin_directory, load
+from vtc.profiles.planner import Planner
+from vtc.profiles.settings import Settings
+
+CLIENTS = pytest.mark.parametrize("client", pairs.NAMES)
+OTHERS = pytest.mark.parametrize("client", [name for name in pairs.NAMES if name != "openai-responses"])
+CALLED = responses.call("read", "fc_1", "call_1", filePath="/a")
+TEXT = responses.message("Hi")
+REFUSED = {**TEXT, "content": [{"type": "refusal", "refusal": "No."}]}
+SEARCH = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
+
+
+def streamed(*ended: Any, output: Any) -> bytes:
+    """A reply of which these items are told by their end, and these at the end of all."""
+    response = responses.response(*output)
+    begun = {**response, "output": [], "status": "in_progress", "usage": None}
+    events: list[Any] = [{"type": "response.created", "response": begun}]
+    events += [{"type": "response.output_item.done", "item": item} for item in ended]
+    events += [{"type": "response.completed", "response": response}]
+    made = ({**event, "sequence_number": number} for number, event in enumerate(events))
+    return b"".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n".encode() for one in made)
+
+
+def opened(client: str) -> Any:
+    fields: dict[str, Any] = {"thinking": {"type": "adaptive"}} if client == "anthropic-messages" else {}
+    return crossing(client, "openai-responses", stream=True, **fields)
+
+
+@CLIENTS
+@pytest.mark.parametrize("ended", [0, 1, 2, 3])
+def test_each_item_is_told_once(client: str, ended: int) -> None:
+    items = [responses.reasoning("Hm."), TEXT, CALLED]
+    body = streamed(*items[:ended], output=items)
+    assert told(opened(client), client, body, stream=True) == said("Hi", READ, reasoning="Hm.")
+    assert told(opened(client), client, body, stream=True, cuts=7) == said("Hi", READ, reasoning="Hm.")
+
+
+@CLIENTS
+def test_an_item_that_goes_on_under_another_id_is_told_once(client: str) -> None:
+    """As that of Copilot does."""
+    frames = responses.streamed(responses.text_events("Hi"), responses.call_events("read", '{"filePath": "/a"}'))
+    out: list[bytes] = []
+    for number, frame in enumerate(frames):
+        event = json.loads(frame.partition(b"data: ")[2])
+        event.pop("output_index", None)
+        for of in (event, event.get("item", {})):
+            of.update({key: f"id_{number}" for key in ("id", "item_id") if key in of})
+        out.append(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+    assert told(opened(client), client, b"".join(out), stream=True) == said("Hi", READ)
+
+
+@OTHERS
+def test_a_refusal_is_told_and_what_the_server_ran_is_named(client: str) -> None:
+    exchange = opened(client)
+    out = fed(exchange.stream(), streamed(output=[SEARCH, REFUSED]))
+    assert b"No." in out
+    assert any("whose API has no word for it: web_search_call" in line for line in exchange.report.request)
+
+
+@OTHERS
+def test_a_custom_tool_and_one_of_the_server_are_calls(client: str) -> None:
+    raw = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "call_2", "name": "read", "input": 'a"b'}
+    shell = {"type": "local_shell_call", "id": "l", "call_id": "call_3", "action": {"command": ["ls"]}}
+    found = told(opened(client), client, streamed(raw, output=[raw, shell]), stream=True)
+    assert [name for name, _ in found.calls] == ["read", "local_shell"]
+    assert [json.loads(one) for _, one in found.calls] == [{"input": 'a"b'}, {"command": ["ls"]}]
+
+
+@pytest.mark.parametrize("client", pairs.NAMES)
+@pytest.mark.parametrize("ended", [0, 2])
+def test_a_policy_sees_such_a_call_before_it_leaves(client: str, ended: int, tmp_path: Path) -> None:
+    policy = "kind: policy\nname: mine\nmatch: {}\nguards: {denied_tools: [read]}\n"
+    (tmp_path / "mine.yaml").write_text(policy)
+    strict = Planner(load([builtin_directory(), tmp_path]), Settings(upstream_api=("openai-responses",)))
+    exchange = Exchange.open(BY_NAME[client], asked(client, stream=True), AGENT, strict, "seed")
+    exchange.request()
+    items = [TEXT, CALLED]
+    found = told(exchange, client, streamed(*items[:ended], output=items), stream=True)
+    assert (found.text[:2], found.calls) == ("Hi", ())
+
+
+@pytest.mark.parametrize("text", ["Hi", IN_TEXT])
+def test_text_that_is_only_in_the_last_event_is_read(text: str) -> None:
+    exchange = crossing("openai-chat", "openai-responses", stream=True)
+    body = streamed(output=[responses.message(text)])
+    assert told(exchange, "openai-chat", body, stream=True) == (said(text) if text == "Hi" else said("", READ))

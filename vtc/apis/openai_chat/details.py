@@ -1,0 +1,104 @@
+"""What a model thought, as OpenRouter tells it and wants it back: `reasoning_details`.
+
+    {"type": "reasoning.text", "text": …, "signature": …, "format": …, "index": 0}
+    {"type": "reasoning.summary", "summary": …, …}
+    {"type": "reasoning.encrypted", "data": …, …}
+
+Google has a signature of what was thought on a call (`extra_content`), which must come back there. It crosses as an
+entry of our own, `{"type": "call", "id": …, "extra_content": …}`.
+
+In a stream an entry comes in pieces, of one type and index. One with a signature, or encrypted, must come back, with
+all entries before it; so they are one seal. The others are text, as a field of their own mostly says, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from vtc.events import Message, Opaque
+from vtc.json_text import decode, encode
+
+FIELD = "reasoning_details"
+_TEXTS = ("text", "summary")
+_SEALS = ("signature", "data")
+CALL = "call"
+EXTRA = "extra_content"
+type Json = Mapping[str, Any]
+type Pieces = tuple[Any, Sequence[Json]] | None
+"""The entries of a chunk, after those that came before."""
+
+
+def entries_of(message: Json) -> list[Json]:
+    """The entries of a message, or of a delta."""
+    found = message.get(FIELD)
+    return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+
+
+def text_of(entries: Sequence[Json]) -> str:
+    """The text of entries."""
+    return "".join(one[key] for one in entries for key in _TEXTS if isinstance(one.get(key), str))
+
+
+def is_sealed(entries: Sequence[Json]) -> bool:
+    """True if one of them must come back as it is."""
+    return any(one.get(key) for one in entries for key in _SEALS)
+
+
+def sealed(pieces: Pieces) -> str:
+    """Write all entries so far as one value."""
+    chunks: list[Sequence[Json]] = []
+    while pieces:
+        pieces, entries = pieces
+        chunks.append(entries)
+    whole: list[dict[str, Any]] = []
+    texts: list[str] = []
+    for one in (one for entries in reversed(chunks) for one in entries):
+        key = next((key for key in _TEXTS if isinstance(one.get(key), str)), "")
+        last = whole[-1] if whole else {}
+        if last and _about(last) == _about(one) and not is_sealed([last]) and not one.get("data"):
+            last |= {name: value for name, value in one.items() if value is not None and name not in _TEXTS}
+        else:
+            whole.append({**one})
+            texts = []
+        if key:
+            texts.append(one[key])
+            whole[-1][key] = texts  # joined once, as there may be thousands
+    for one in whole:
+        one |= {key: "".join(one[key]) for key in _TEXTS if isinstance(one.get(key), list)}
+    return encode(whole).decode()
+
+
+def opened(value: str) -> list[Json]:
+    """Read entries that were written as one value; none if it is no such."""
+    try:
+        found = decode(value.encode())
+    except ValueError:
+        return []
+    return entries_of({FIELD: found})
+
+
+def of_calls(message: Json) -> list[Json]:
+    """What stands on the calls of a delta and must come back with them, as entries."""
+    calls = message.get("tool_calls")
+    found = [one for one in calls if isinstance(one, dict)] if isinstance(calls, list) else []
+    return [{"type": CALL, "id": one.get("id"), EXTRA: one[EXTRA]} for one in found if one.get(EXTRA)]
+
+
+def on_calls(calls: Sequence[Json], entries: Sequence[Json]) -> list[Json]:
+    """Write calls with what stood on them; on the first what stood on one without an id."""
+    extras = {one.get("id") or calls[0]["id"]: one[EXTRA] for one in entries if one.get("type") == CALL}
+    return [{**call, EXTRA: extras[call["id"]]} if call["id"] in extras else call for call in calls]
+
+
+def past(message: Message) -> Iterator[Json]:
+    """The entries of a past message that must come back."""
+    if message.seal:
+        yield from opened(message.seal.encrypted)
+    for part in message.content:
+        if isinstance(part, Opaque) and part.thought:
+            yield from opened(part.thought.encrypted)
+
+
+def _about(entry: Json) -> tuple[Any, Any]:
+    return entry.get("type"), entry.get("index")
