@@ -63,8 +63,7 @@ class Media(msgspec.Struct, frozen=True):
     data: str = ""
     url: str = ""
     name: str = ""
-    detail: str = ""
-    """How closely to look, in the words of the APIs of OpenAI."""
+    detail: str = ""  # how closely to look, in OpenAI's words
 
 
 class Thought(msgspec.Struct, frozen=True, array_like=True):
@@ -330,10 +329,7 @@ class Call:
 
 
 class CallPiece(msgspec.Struct, frozen=True, gc=False):
-    """A piece of a call that is still being read.
-
-    The first has the name. The last is a `Call` with a `rest`; none follows if the call breaks.
-    """
+    """A piece of a call that is being read. The first has the name; the last is a `Call` with a `rest`, if whole."""
 
     raw: str
     name: str = ""
