@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 import sys
+from itertools import product
+from json import dumps
 from typing import Any
 
 import pytest
@@ -11,7 +13,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.dialects.damages import DAMAGES, TOOLS, WRITTEN, Call, damaged, outcome, printed, table
-from tests.dialects.material import DIALECTS, calls, read
+from tests.dialects.material import DIALECTS, calls, merged, random_cuts, read
+from vtc.dialects.writing.calls import write_calls
+from vtc.events import ToolCall
 
 PIECES = [
     *(
@@ -176,3 +180,44 @@ def test_json_without_a_closer_that_seems_to_end_in_a_string(dialect: str, conte
     text = damaged(call, "inner quotes not escaped", dialect, random.Random(1))
     for cuts in (0, 1):
         assert outcome(call, text, dialect, cuts=cuts) == "right"
+
+
+SPACES = ["", "\n", "\n\n", "\r\n", "  ", "\t", "\n  ", " \n", "\n \n"]
+
+
+def without_closer(dialect: str, space: str, order: tuple[str, ...]) -> tuple[Call, str]:
+    """A call without the closing tag of `content`, the line break before it that is none of the value included, and
+    its text; empty if the dialect writes no tags around values, or the value not so.
+    """
+    call = ("write_file", {key: f"  x{space}" if key == "content" else "a.py" for key in order})
+    param = next(iter(DIALECTS[dialect].params), "")
+    text = write_calls([ToolCall(call[0], dumps(call[1]))], DIALECTS[dialect], TOOLS)
+    closer = param.partition("{value}")[2].rstrip().replace("{key}", "content")
+    before, found, after = text.partition(call[1]["content"])
+    multiline = DIALECTS[dialect].frame == "multiline" and "\n" in space
+    closer = "\n" * multiline + closer
+    return call, before + found + after.removeprefix(closer) if len(closer) > 1 and after.startswith(closer) else ""
+
+
+TAGGED = [name for name in DIALECTS if without_closer(name, "", ("path", "content"))[1]]
+ORDERS = [("path", "content"), ("content", "path"), ("path", "content", "mode")]
+
+
+@pytest.mark.every
+@pytest.mark.parametrize("dialect", TAGGED)
+def test_a_value_without_its_closer_keeps_its_white_space_or_is_none(dialect: str) -> None:
+    """Where the closer has a line of its own, a line break at the end of the value may be what is left of that."""
+    own_line = DIALECTS[dialect].frame == "multiline" or "{value}\n" in DIALECTS[dialect].params[0]
+    for space, order in product(SPACES, ORDERS):
+        call, text = without_closer(dialect, space, order)
+        expected = "refused" if own_line and space.endswith("\n") else "right"
+        assert [outcome(call, text, dialect, cuts=cuts) for cuts in (0, 1, 7)] == [expected] * 3, text
+        whole = merged(read([text], [DIALECTS[dialect]], TOOLS))
+        assert all(merged(read(cut, [DIALECTS[dialect]], TOOLS)) == whole for cut in random_cuts(text)), text
+
+
+@pytest.mark.parametrize("dialect", ["qwen3-coder", "tag", "glm-4.5", "invoke"])
+def test_blanks_before_the_tag_after_a_value_without_closer_may_be_its_own(dialect: str) -> None:
+    for order in ORDERS:
+        call, text = without_closer(dialect, "", order)
+        assert outcome(call, text.replace("  x\n", "  x\n  "), dialect) == "refused"

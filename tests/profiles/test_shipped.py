@@ -312,6 +312,11 @@ def test_every_model_profile_has_a_name_that_matches_it() -> None:
     assert {profile for _, profile in MODELS} == set(SHIPPED.models) - {"qwen3"}
 
 
+def test_a_model_that_says_special_tokens_has_a_dialect_that_names_them() -> None:
+    said = {name: model.accept for name, model in SHIPPED.models.items() if model.special_tokens}
+    assert [name for name, own in said.items() if not any(DIALECTS[one].tokens for one in own)] == []
+
+
 def test_every_dialect_is_some_models_or_some_clients() -> None:
     used = {name for model in SHIPPED.models.values() for name in (model.dialect, *model.accept)}
     used |= {client.dialect for client in SHIPPED.clients.values() if client.dialect}

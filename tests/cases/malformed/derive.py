@@ -104,6 +104,15 @@ def without(pieces: Sequence[tuple[str, str]], *at: int) -> list[tuple[str, str]
     return [piece for i, piece in enumerate(pieces) if i not in at]
 
 
+def without_lines(pieces: Sequence[tuple[str, str]], *at: int) -> list[tuple[str, str]]:
+    """The same without these closing tags, each of which takes its line with it if it has one of its own."""
+    shorter = [
+        (role, piece.removesuffix("\n") if role == "value" and i + 1 in at else piece)
+        for i, (role, piece) in enumerate(pieces)
+    ]
+    return without(shorter, *at)
+
+
 def other(pieces: Sequence[tuple[str, str]], at: int, text: str) -> list[tuple[str, str]]:
     return [(role, text if i == at else piece) for i, (role, piece) in enumerate(pieces)]
 
@@ -136,12 +145,17 @@ def _closers(dialect: str, tags: Tags, sample: tuple[str, Json]) -> Iterator[Jso
     closing = [i for i, (role, _) in enumerate(pieces) if role in ("closer", "unwrap")]
     for which, at in enumerate(ends, 1):
         # The next parameter's opener, or the closer of the call, says where the value ends.
-        yield case(f"{name}: closer {which} missing", dialect, joined(without(pieces, at)), [sample])
+        yield case(f"{name}: closer {which} missing", dialect, joined(without_lines(pieces, at)), [sample])
+        empty = joined(without(pieces, at))
+        if empty != joined(without_lines(pieces, at)):
+            # An empty line may be the value's, unless that is a number.
+            doubtful = isinstance(list(arguments.values())[which - 1], str)
+            yield case(f"{name}: closer {which} is an empty line", dialect, empty, None if doubtful else [sample])
         for how, text in garbled(pieces[at][1]):
             yield case(f"{name}: closer {which} {how}", dialect, joined(other(pieces, at, text)), [sample])
         for wrong in ("</value>", "</arg>"):
             yield case(f"{name}: closer {which} is {wrong}", dialect, joined(other(pieces, at, wrong)), [sample])
-    yield case(f"{name}: all closers of parameters missing", dialect, joined(without(pieces, *ends)), [sample])
+    yield case(f"{name}: all closers of parameters missing", dialect, joined(without_lines(pieces, *ends)), [sample])
     yield case(f"{name}: call not closed", dialect, joined(without(pieces, *closing)), [sample])
     last = ends[-1]
     yield case(f"{name}: nothing closed at the end", dialect, joined(without(pieces, last, *closing)), None)

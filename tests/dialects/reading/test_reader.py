@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.dialects.material import AGENT, COMMON, DIALECTS, calls, content, described, merged, raw, read
-from vtc.dialects.reading.reader import Reader
+from vtc.dialects.reading.reader import Own, Reader
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.doubtful import WRAPPERS
 from vtc.dialects.syntax.grammar import ELEMENTS, TURN_ENDS, compiled
@@ -32,6 +32,31 @@ CALL = "<bash>\n<command>ls</command>\n</bash>"
 
 def reader(dialect: str = "tag", **options: Any) -> Reader:
     return Reader(compiled((DIALECTS[dialect],), THINK), AGENT, **options)
+
+
+# A call in special tokens, next to code
+
+
+OWN = [name for name, dialect in DIALECTS.items() if dialect.tokens]
+BLOCK = "```sh\nls\n```"
+
+
+@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize(
+    "before", [f"{BLOCK}\n", f"\n{BLOCK}\n\n", f"{BLOCK}\n~~~\nx\n~~~\n", "<think>a</think>\n~~~\nx\n~~~\n"]
+)
+def test_a_call_in_special_tokens_after_a_closed_block_is_one(name: str, before: str) -> None:
+    dialect = msgspec.structs.replace(DIALECTS[name], fenced=True)  # as a model's own are read
+    text = before + write_calls([ToolCall("bash", '{"command": "ls"}')], dialect, AGENT)
+
+    def events(*chunks: str) -> Any:
+        return merged(read(chunks, [dialect, DIALECTS["hermes"]], tags=THINK, own=Own(frozenset({name}))))
+
+    whole = read([text], [dialect, DIALECTS["hermes"]], tags=THINK, own=Own(frozenset({name})))
+    assert calls(whole) == [("bash", {"command": "ls"})]
+    assert content(whole).strip() == before.removeprefix("<think>a</think>").strip()
+    assert events(*text) == merged(whole)
+    assert all(events(text[:at], text[at:]) == merged(whole) for at in range(1, len(text)))
 
 
 # Any text, and text made of what a dialect's own files are made of

@@ -6,8 +6,7 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from vtc.dialects.arguments import envelope, fitting, parameter, typed_tags, values
-from vtc.dialects.arguments.framing import unframed
+from vtc.dialects.arguments import envelope, fitting, framing, parameter, typed_tags, values
 from vtc.dialects.arguments.json_object import dumped
 from vtc.dialects.reading import repairs
 from vtc.dialects.reading.named_tool import NamedTool
@@ -210,7 +209,7 @@ class Parameters:
         opener = syntax.param_opener(tuple(keys.values()))
         tail = syntax.closing_tags(self._named.written)
         needed = map(escaped, values.required(self._named.schema))
-        found = repairs.tagged(body, opener, closers, tail, needed, syntax.param_beginnings)
+        found = repairs.tagged(body, opener, closers, tail, needed, syntax.param_beginnings, self._unclosed)
         if found is None:
             return False
         self.given.clear()
@@ -221,6 +220,16 @@ class Parameters:
             self._note_undeclared(keys[written])
         return True
 
+    def _unclosed(self, written: str, text: str, last: bool) -> str | None:
+        """A value without closing tag, up to the next parameter or the end of the call; None if that cannot be told."""
+        syntax, schema = self._syntax, self._named.schema
+        declared = self._named.declared.get(syntax.dialect.unescaped(written))
+        if declared is not None and not values.takes_text(declared, schema):
+            return text  # white space around it says nothing
+        after = syntax.call.partition("{params}")[2] if last else ""
+        more = after[: len(after) - len(after.lstrip())]
+        return framing.unclosed(text, syntax.frame(0), syntax.params[0], more)
+
     def _note_undeclared(self, key: str) -> None:
         """Note an undeclared parameter, unless the schema itself says that there may be more than it declares."""
         self._repairs |= dict.fromkeys(fitting.undeclared((key,), self._named.schema))
@@ -228,7 +237,7 @@ class Parameters:
     def _set(self, key: str, text: str, pattern: int = 0, is_string: bool | None = None) -> None:
         """Read a value from the text between its tags."""
         syntax, dialect = self._syntax, self._syntax.dialect
-        text = unframed(text, syntax.frame(pattern), syntax.params[pattern])
+        text = framing.unframed(text, syntax.frame(pattern), syntax.params[pattern])
         if syntax.ends_with_quote and "\\" in text and ('"' in text or "'" in text):
             self._doubtful = key
         if self.escaped:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from vtc.dialects.arguments import broken_json, broken_kwargs
@@ -276,20 +276,24 @@ def tagged(
     tail: Sequence[str],
     required: Iterable[str],
     openings: Sequence[str] = (),
+    unclosed: Callable[[str, str, bool], str | None] = lambda _, text, __: text,
 ) -> tuple[dict[str, str], list[str]] | None:
     """The parameters of a body whose closers are missing or wrong, as they were written; None if that is a guess.
 
     `heads` finds the openers of declared parameters (group 1 is which), which begin with one of `openings`. `closers`
-    are those of each parameter and `tail` the closing tags of the call. Every parameter must open exactly once, every
-    required one must be there, and nothing may stand outside of them.
+    are those of each parameter and `tail` the closing tags of the call. `unclosed` makes a value of the parameter's
+    name, the text up to the next tag, and whether it is the last; None if that is a guess. Every parameter must open
+    exactly once, every required one must be there, and nothing may stand outside of them.
     """
     notes: dict[str, None] = {}
     body = _without_closers(text, tail)
     ended = body != text
+    body = _with_space(body, text)  # a value may end with it
+    garbled = False
     if not ended:
-        rest, ended = without_corrupt_closer(body, tail)
-        body = _with_space(rest, body) if ended else body  # a value may end with it
-        notes.update({Repair.CORRUPT_CLOSER: None} if ended else {})
+        rest, garbled = without_corrupt_closer(body, tail)
+        body = _with_space(rest, body) if garbled else body
+        notes.update({Repair.CORRUPT_CLOSER: None} if garbled else {})
     openers = list(heads.finditer(body))
     keys = [found[1] for found in openers]
     if not openers or body[: openers[0].start()].strip() or len(set(keys)) < len(keys) or set(required) - set(keys):
@@ -298,13 +302,15 @@ def tagged(
     for opener, following in zip(openers, [*openers[1:], None], strict=True):
         piece = body[opener.end() : following.start() if following else None]
         value, note = _closed_value(piece, closers[opener[1]], [] if following else tail, openings)
+        if note == Repair.MISSING_PARAMETER_CLOSER:
+            # The last one is complete only where the call's own end follows it.
+            value = unclosed(opener[1], piece, not following) if following or ended or garbled else None
+            if not following and garbled and value != piece:
+                return None  # the garbled tag may be its own
+        if value is None:
+            return None
         if note:
             notes[note] = None
-        elif value is None:
-            return None
-        if note == Repair.MISSING_PARAMETER_CLOSER and following is None and not ended:
-            return None  # nothing says that the value is complete
-        assert value is not None
         found[opener[1]] = value
     return found, list(notes)
 
@@ -333,7 +339,7 @@ def _closed_value(piece: str, closer: str, tail: Sequence[str], openings: Sequen
         return before, Repair.WRONG_PARAMETER_CLOSER
     if _BEGUN.search(piece.rstrip()):
         return None, ""  # is that content?
-    return (piece if tail else _framed(piece.rstrip(), piece)), Repair.MISSING_PARAMETER_CLOSER
+    return piece, Repair.MISSING_PARAMETER_CLOSER
 
 
 _BEGUN = re.compile(r"</?[\w:.-]{0,64}\Z")
@@ -344,9 +350,3 @@ def _with_space(value: str, piece: str) -> str:
     """A value with the white space that it ends with in `piece`."""
     rest = piece[len(value) :]
     return value + rest[: len(rest) - len(rest.lstrip())]
-
-
-def _framed(value: str, piece: str) -> str:
-    """A value with the newline after it that a closer would stand on a line of its own for."""
-    newline = piece.startswith("\n", len(value)) and piece.startswith("\n")
-    return value + "\n" * newline

@@ -122,6 +122,7 @@ class Grammar:
         self.begun_reasoning = searching([*opened, *closers])
         self.span = Prefilter([*tokens, *FENCES, TICKS, BLANK_LINE])
         self.span_end = searching([*FENCES, TICKS, BLANK_LINE])
+        self._anywhere = anywhere
         self._in_code = in_code
         self._in_line = [head.token for head in anywhere if not head.syntax.dialect.may_be_quoted]
         results = sorted({opening for one in armed if (opening := one.result_opening)})
@@ -172,9 +173,12 @@ class Grammar:
         return kept
 
     def _own(self, own: frozenset[str] | None) -> list[Token]:
-        """The heads of calls that special tokens mark, of some dialects."""
-        heads = self.heads.values() if own else ()
-        return [head.token for head in heads if head.syntax.has_tokens and head.syntax.dialect.name in (own or ())]
+        """The heads of calls that special tokens mark, of some dialects, wherever they stand.
+
+        Those of a code block that is the whole reply are none: its opening fence is the closing one of another block.
+        """
+        found = self._anywhere if own else ()
+        return [head.token for head in found if head.syntax.has_tokens and head.syntax.dialect.name in (own or ())]
 
     def of_tokens(self, own: frozenset[str]) -> Grammar:
         """The same for those of these dialects alone that special tokens mark."""
