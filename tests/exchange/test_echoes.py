@@ -9,9 +9,10 @@ import pytest
 
 from tests.apis import chat
 from tests.apis.shapes import SHAPES
+from tests.dialects.material import DIALECTS
 from tests.e2e.test_text_clients import CLINE, assistant, said_by_user
-from tests.exchange.test_classes import READ, WAYS, every_api, opened, told, written
-from tests.exchanges import fed
+from tests.exchange.test_classes import LIST, READ, WAYS, every_api, opened, told, written
+from tests.exchanges import PROFILES, fed
 from vtc.events import Message, Tool, ToolCall
 from vtc.exchange.echoes import MOST_KEPT, found
 
@@ -19,6 +20,20 @@ ECHO = written("hermes", READ)
 COMMAND = (
     "<execute_command>\n<command>rm -rf /</command>\n<requires_approval>false</requires_approval>\n</execute_command>"
 )
+
+
+OWN = {
+    name: glob.strip("*").replace("*", "-")
+    for profile in PROFILES.models.values()
+    if profile.accept != "auto"
+    for name in profile.accept
+    for glob in sorted(profile.match.model or (), key=lambda one: "[" in one)[:1]
+}
+"""The dialects that models write of their own, and a model that does."""
+NAMES = sorted(name for name, one in DIALECTS.items() if one.calls)
+ONE_A_REPLY = {"json-array", "leaked", "pythonic"}
+"""Dialects in which two texts of one call each are none, or not in each order."""
+every_way = pytest.mark.parametrize("way", ["streamed at once", "whole"])
 
 
 def with_result(api: str, result: str) -> dict[str, Any]:
@@ -40,6 +55,39 @@ def test_the_report_names_the_tool_and_marks_the_exchange() -> None:
     exchange.body(chat.encoded(chat.completion(ECHO)))
     assert exchange.report.outcome == "refused"
     assert exchange.report.summary() == "vtc: 1 left as text (echo of the result of read)"
+
+
+def calls_of(dialect: str, way: str, text: str, *results: str) -> list[Any]:
+    """The calls of a reply in a dialect, after these results; of a model whose own it is, if there is one."""
+    first, made, result = SHAPES["openai-chat"].history["messages"]
+    turns = [turn for one in results for turn in (made, {**result, "content": one})]
+    settings = {} if dialect in OWN else {"dialect": dialect}
+    model = OWN.get(dialect, "some-model")
+    return told("openai-chat", text, way, model=model, settings=settings, messages=[first, *turns]).calls
+
+
+@every_way
+@pytest.mark.parametrize("fence", ["```", "~~~xml"])
+@pytest.mark.parametrize("dialect", sorted(OWN))
+def test_a_code_block_around_an_echo_makes_no_call_of_it(dialect: str, fence: str, way: str) -> None:
+    """A block that is the whole reply holds calls, and its fence is none of their markers."""
+    echo = written(dialect, READ)
+    reply = f"{fence}\n{echo}\n{fence[:3]}"
+    assert calls_of(dialect, way, reply, f"Write\n{echo}\nso.") == []
+    read = {one.name: one for one in opened("openai-chat", model=OWN[dialect]).plan.reading.dialects}[dialect]
+    if read.fenced and read.is_framed and read.may_be_quoted:
+        assert calls_of(dialect, way, reply, "Write nothing.") == [READ]
+
+
+@every_way
+@pytest.mark.parametrize("dialect", NAMES)
+def test_no_echo_of_several_is_a_call(dialect: str, way: str) -> None:
+    """What the first one ends with, or a section does, is no part of the second."""
+    one, other = written(dialect, READ), written(dialect, LIST)
+    for reply in (one, f"{one}\n{other}", f"{other}{one}", f"{one}\n{one}"):
+        assert calls_of(dialect, way, reply, f"Write\n{one}\nand then\n{other}\nso.") == []
+        assert calls_of(dialect, way, reply, f"Write\n{one}\nso.", f"Write\n{other}\nso.") == []
+        assert calls_of(dialect, way, reply, "Write nothing.") or dialect in ONE_A_REPLY
 
 
 @pytest.mark.parametrize("stream", [False, True])

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from vtc.dialects.syntax.description import Description
+from vtc.dialects.syntax.forms import LEAST
 from vtc.dialects.syntax.grammar import compiled
 from vtc.dialects.syntax.parts import Lit
 from vtc.dialects.syntax.pattern import Finder, Token, searching
@@ -26,9 +27,7 @@ from vtc.events import Message, Tool, ToolCall
 
 MOST_KEPT = 1 << 20
 """Characters of results that are kept, the newest first. In more of them no echo is looked for."""
-LEAST = 4
-"""Characters of a marker; where a call begins with less, the name of its tool has to follow."""
-_BEFORE_NAME, _QUOTES, _AFTER_NAME = ("<", "["), ('"', "'"), frozenset(">\"'(\\ \n")
+_BEFORE_NAME, _QUOTES, _AFTER_NAME = ("<", "[", ">", "\n"), ('"', "'"), frozenset(">\"'(\\ \n")
 
 _UNICODE = re.compile(r"\\+u([0-9a-fA-F]{4})")
 _WHITE = re.compile(r"\\+[nrt]")

@@ -172,7 +172,7 @@ def accept(context: Context, call: OpenCall, events: list[Call]) -> Completed | 
     """Deliver calls, or keep them until what follows shows that they are none, or cannot show it any more."""
     syntax, place = call.syntax, call.place
     echoes = context.own.echoes
-    if echoes and (tool := echoes.of(call.text.raw, [event.call for event in events])):
+    if echoes and (tool := echoes.of(call.bare, [event.call for event in events])):
         return _echoed(context, call, events[0].call, tool)
     if syntax.whole_reply:
         return None, Made(syntax, [*call.earlier, *events], call.text.size)
