@@ -67,8 +67,7 @@ class CallSyntax:
 
     @cached_property
     def opening(self) -> re.Pattern[str] | None:
-        """Finds where a call begins, behind all that can be left out: its own marker, or that of its section; None if
-        it has none."""
+        """Finds where a call begins: with its own marker, or that of its section; None if it has none."""
         for section in ("", self.section):
             head = CallSyntax(self.dialect, self.call, section).head()
             if any(isinstance(part, Lit) and len(part.text.strip()) >= LEAST for part in head):
