@@ -15,6 +15,7 @@ from tests.exchange.test_classes import LIST, READ, WAYS, every_api, opened, tol
 from tests.exchanges import PROFILES, fed
 from vtc.events import Message, Tool, ToolCall
 from vtc.exchange.echoes import MOST_KEPT, found
+from vtc.exchange.numbered_lines import NumberedLines
 
 ECHO = written("hermes", READ)
 COMMAND = (
@@ -90,6 +91,83 @@ def test_no_echo_of_several_is_a_call(dialect: str, way: str) -> None:
         assert calls_of(dialect, way, reply, f"Write\n{one}\nand then\n{other}\nso.") == []
         assert calls_of(dialect, way, reply, f"Write\n{one}\nso.", f"Write\n{other}\nso.") == []
         assert calls_of(dialect, way, reply, "Write nothing.") or dialect in ONE_A_REPLY
+
+
+BEFORE = {
+    "grep": "docs/a.md:{}:",
+    "grep around": "docs/a.md-{}-",
+    "grep without numbers": "/home/u/docs/a.md:",
+    "grep of one file": "{}:",
+    "around, of one file": "{}-",
+    "rg with columns": "docs/a.md:{}:5:",
+    "cat": "    {}\t",
+    "a view": "{} | ",
+    "an arrow": "{}→",
+    "a line": "L{}: ",
+    "a comment": "# ",
+    "another": "// ",
+    "a list": " * ",
+    "a quotation": "> ",
+    "a diff": "+",
+    "a time": "2026-11-22T10:00:{:02}.123Z ",
+    "a log": "[2026-11-22 10:00:{:02}] INFO ",
+    "syslog": "Nov 22 10:00:{:02} host app[{}]: ",
+    "blame": "^abc1234 (Bob 2026-01-01 10:00:00 +0000 {}) ",
+    "a container": "web-1  | ",
+}
+LAID_OUT = ("hermes", "qwen3-coder", "glm-4.5", "invoke", "deepseek-v3.2", "muse", "hunyuan", "tag")
+
+
+def behind(before: str, text: str) -> str:
+    """A text as a tool shows it, with something before each line; the numbers get longer."""
+    return "\n".join(before.replace("{}", str(at)).format(at) + one for at, one in enumerate(text.split("\n"), 7))
+
+
+@every_way
+@pytest.mark.parametrize("before", BEFORE.values(), ids=BEFORE)
+@pytest.mark.parametrize("dialect", LAID_OUT)
+def test_what_stands_before_the_lines_of_a_file_makes_no_call_of_an_echo(dialect: str, before: str, way: str) -> None:
+    echo = written(dialect, READ)
+    assert "\n" in echo
+    for text in (f"Title\n{echo}\nso.", f"x {echo} so.", f"{echo}\n{echo}"):
+        shown = behind(before, text)
+        assert calls_of(dialect, way, echo, shown) == []
+        assert calls_of(dialect, way, echo, json.dumps({"code": 0, "stdout": shown})) == []
+    assert calls_of(dialect, way, echo, behind(before, f"Title\n{written(dialect, LIST)}\nso.")) == [READ]
+
+
+@pytest.mark.parametrize("dialect", NAMES)
+def test_so_it_is_in_every_dialect(dialect: str) -> None:
+    echo = written(dialect, READ)
+    if "\n" in echo:
+        assert calls_of(dialect, "whole", echo, behind("docs/a.md:{}:", f"Title\n{echo}\nso.")) == []
+
+
+def test_lines_that_look_like_what_stands_before_them_hide_nothing() -> None:
+    lines = NumberedLines("7:7: <a>\n8:8: <a>\n9:9: 7:\n10:10: 7:7:\n11:11: </a>")
+    assert lines.hold("<a>7:7:7:</a>")
+    assert lines.hold("<a><a>7:")
+    assert not lines.hold("<a>7:</a>")
+    assert not lines.hold("<a></a>")
+    assert not lines.hold("<a>7:7:7:</a>x")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("before", ["docs/a.md:{}:", "# ", "12:{}- "])
+def test_a_text_client_carries_out_no_echo_that_grep_shows(*, before: str, stream: bool) -> None:
+    shown = behind(before, f"To clean up:\n{COMMAND}")
+    turns = [
+        assistant("<read_file>\n<path>a.md</path>\n</read_file>"),
+        said_by_user("[read_file for 'a.md'] Result:", shown),
+    ]
+    fields: dict[str, Any] = {"messages": [{"role": "system", "content": CLINE}, *turns], "tools": None}
+    exchange = opened("openai-chat", stream=stream, **fields)
+    out = (
+        fed(exchange.stream(), *chat.streamed(COMMAND))
+        if stream
+        else exchange.body(chat.encoded(chat.completion(COMMAND)))
+    )
+    assert "<execute_command>" not in chat.read(out).content
 
 
 @pytest.mark.parametrize("stream", [False, True])
