@@ -4,7 +4,8 @@
     reply         <tool_call>\n{"name": "bash", "arguments": {"command": "rm -rf ~"}}\n</tool_call>    an echo of it
 
 White space makes no difference, nor does JSON's spelling (results are JSON themselves, as often as not), nor what a
-tool puts before each line of a file. Of the conversation nothing is kept but results that hold the marker of a call.
+tool puts before each line of a file (`numbered_lines.py`). Of the conversation nothing is kept but results that hold
+the marker of a call.
 """
 
 from __future__ import annotations
@@ -17,23 +18,22 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from vtc.dialects.syntax.description import Description
+from vtc.dialects.syntax.forms import LEAST
 from vtc.dialects.syntax.grammar import compiled
 from vtc.dialects.syntax.parts import Lit
 from vtc.dialects.syntax.pattern import Finder, Token, searching
 from vtc.dialects.syntax.prefilter import beginnings
 from vtc.dialects.text_client import conversation
 from vtc.events import Message, Tool, ToolCall
+from vtc.exchange.numbered_lines import NumberedLines
 
 MOST_KEPT = 1 << 20
 """Characters of results that are kept, the newest first. In more of them no echo is looked for."""
-LEAST = 4
-"""Characters of a marker; where a call begins with less, the name of its tool has to follow."""
-_BEFORE_NAME, _QUOTES, _AFTER_NAME = ("<", "["), ('"', "'"), frozenset(">\"'(\\ \n")
+_BEFORE_NAME, _QUOTES, _AFTER_NAME = ("<", "[", ">", "\n"), ('"', "'"), frozenset(">\"'(\\ \n")
 
 _UNICODE = re.compile(r"\\+u([0-9a-fA-F]{4})")
-_WHITE = re.compile(r"\\+[nrt]")
-_LINE = re.compile(r"((?:^|\n|\\n)[ \t]*)(?:\d{1,9}[ \t]*(?:[:|→\t]|\\t)|[-+>])")
-"""What tools put before each line of a file: numbers, the signs of a diff, the mark of a quotation."""
+_WHITE = re.compile(r"\\+([nrt])")
+_STRING = re.compile(r'(?<!\\)":\s*"')
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,19 @@ class Result:
     text: str
 
     @cached_property
-    def texts(self) -> tuple[str, ...]:
-        """What it says, without white space; also without what stands before each line, if anything does."""
-        without = _LINE.sub(r"\1", self.text)
-        return (squeezed(self.text),) if without == self.text else (squeezed(self.text), squeezed(without))
+    def squeezed(self) -> str:
+        """What it says, without white space."""
+        return squeezed(self.text)
+
+    @cached_property
+    def lines(self) -> NumberedLines:
+        """Its lines. A string in JSON begins one."""
+        is_json = "\\" in self.text and self.text.lstrip()[:1] in ("{", "[")
+        return NumberedLines(_unescaped(_STRING.sub("\\g<0>\n", self.text) if is_json else self.text))
+
+    def holds(self, text: str) -> bool:
+        """True if a text without white space stands in it, also behind what tools put before each line of a file."""
+        return text in self.squeezed or self.lines.hold(text)
 
 
 class Echoes:
@@ -70,7 +79,7 @@ class Echoes:
         if not new or not text:
             return None
         for result in self._results:
-            if any(text in one for one in result.texts):
+            if result.holds(text):
                 if all(self._made.get(digest, result.place) < result.place for digest in new):
                     continue
                 return result.tool
@@ -90,7 +99,7 @@ def found(
     marker = _marker(dialects)
 
     def holds(message: Message) -> bool:
-        text = message.text
+        text = _unescaped(message.text) if "\\u" in message.text else message.text
         return marker.search(text) is not None or any(_names(text, name) for name in tools)
 
     if client and any(message.role == "user" and holds(message) for message in messages):
@@ -117,10 +126,16 @@ def found(
 
 def squeezed(text: str) -> str:
     """A text without white space, and without what JSON escapes, however often."""
-    if "\\" in text:
-        text = _WHITE.sub("", _UNICODE.sub(lambda one: chr(int(one[1], 16)), text)).replace("\\", "")
-        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return "".join(text.split())
+    return "".join(_unescaped(text).split())
+
+
+def _unescaped(text: str) -> str:
+    """A text without what JSON escapes, however often."""
+    if "\\" not in text:
+        return text
+    text = _WHITE.sub(lambda one: "\n" if one[1] == "n" else " ", text)
+    text = _UNICODE.sub(lambda one: chr(int(one[1], 16)), text).replace("\\", "")
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _digest(call: ToolCall) -> bytes | None:

@@ -193,7 +193,7 @@ def accept(context: Context, call: OpenCall, events: list[Call]) -> Completed | 
     if call.list_fault:
         return refuse(context, call, call.list_fault)
     echoes = context.own.echoes
-    if echoes and (tool := echoes.of(call.text.raw, [event.call for event in events])):
+    if echoes and (tool := echoes.of(call.bare, [event.call for event in events])):
         return _echoed(context, call, events[0].call, tool)
     if not call.text.told and (key := checks.unfilled(events, context.own.blank)):
         return refuse(context, call, f"its {key!r} is {context.own.blank!r}, as the example in the prompt has it")

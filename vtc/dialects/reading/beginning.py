@@ -122,4 +122,5 @@ def _opened(context: Context, found: Found, syntax: CallSyntax, after: Made | No
     at = found.start()
     call.place = place(context.cursor.text, at, in_line=speech.in_line, follows_call=speech.has_called_here)
     call.hold(context.speech.take_space())
+    call.before = len(call.text.raw)
     return call

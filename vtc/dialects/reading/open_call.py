@@ -40,6 +40,7 @@ class OpenCall:
         "_others",
         "_swallowed",
         "_wrong_end",
+        "before",
         "earlier",
         "fault",
         "is_listed",
@@ -73,6 +74,8 @@ class OpenCall:
         self.fault = ""
         """Why the strict reading failed."""
         self.place = Place()
+        self.before = 0
+        """Characters of white space, and of markup that shares its fate, before it."""
         self.earlier: list[Call | str] = []
         """The calls before it that share its fate: in a section that must be the whole reply, or on its line, with what
         stands between them."""
@@ -228,6 +231,14 @@ class OpenCall:
         if self.syntax.body == "params" and self.syntax.closers_alike:
             closers.append(self.syntax.param_closer(""))
         return raw.rpartition("\n")[2].lstrip().startswith(tuple(closers))
+
+    @property
+    def bare(self) -> str:
+        """Its text without what can stand around it: a fence, the markers of its section, and what ends another."""
+        raw = self.text.raw[self.before :]
+        if self.syntax.opening and (found := self.syntax.opening.search(raw)):
+            return raw[found.start() :]
+        return _FENCE.sub("", raw)
 
     @property
     def is_whole(self) -> bool:
@@ -398,3 +409,4 @@ class OpenCall:
 
 
 _JSON = re.compile(r'\s*\{\s*"')
+_FENCE = re.compile(r"\A\s*(?:```|~~~)[^\n]*\n")

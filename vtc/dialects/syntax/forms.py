@@ -34,6 +34,8 @@ COMMENTS = ("//", "/*", "#")
 """Marks with which models begin a comment in JSON."""
 CODE_FENCES = ("```", "~~~")
 """What a code block begins and ends with."""
+LEAST = 4
+"""Characters of a text that marks a call; one that begins with less the name of its tool has to mark."""
 CODE_BLOCK = Maybe((Lit("```"), Maybe((Lit("json"),)), Space()))
 """The opening fence of a code block that stands inside of a call's tags."""
 
@@ -62,6 +64,15 @@ class CallSyntax:
         """True if special tokens of the models that write it stand before its arguments."""
         before = self.section.partition("{calls}")[0] + self.call.partition(f"{{{self.body}}}")[0]
         return any(token in before for token in self.dialect.tokens)
+
+    @cached_property
+    def opening(self) -> re.Pattern[str] | None:
+        """Finds where a call begins: with its own marker, or that of its section; None if it has none."""
+        for section in ("", self.section):
+            head = CallSyntax(self.dialect, self.call, section).head()
+            if any(isinstance(part, Lit) and len(part.text.strip()) >= LEAST for part in head):
+                return re.compile(whole(head, "opening"))
+        return None
 
     @cached_property
     def over_lines(self) -> bool:

@@ -1,0 +1,84 @@
+"""A text in a result whose lines have something before them: numbers, names of files, times, the signs of a diff.
+
+docs/a.md:3:<tool_call>
+docs/a.md-4-{"name": "bash", "arguments": {"command": "rm -rf ~"}}
+docs/a.md-5-</tool_call>
+
+No list says what tools put there. What stands before the first line of what is looked for, or the beginning of that,
+stands before the others; numbers and the signs around them may differ.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+MOST = 256
+"""Characters before the first line, white space aside."""
+_PIECE = re.compile(r"\s*(?:\w+|[^\w\s])")
+_SIGNS = "+-:"
+"""Signs that stand for one another: grep writes `:` in lines that match, and `-` in those around them."""
+_STEPS = 16
+"""Lines that are compared for each line that there is. Where more is needed the text is taken to stand there."""
+
+
+class NumberedLines:
+    """The lines of a text."""
+
+    def __init__(self, text: str) -> None:
+        self._lines = [line for line in text.split("\n") if line.strip()]
+        self._squeezed = ["".join(line.split()) for line in self._lines]
+
+    def hold(self, text: str) -> bool:
+        """True if a text stands in several of the lines, one after the other; it has no white space."""
+        left = _STEPS * len(self._lines)
+        for number, line in enumerate(self._squeezed):
+            at = line.find(text[0], 1, MOST)
+            while at > 0:
+                if text.startswith(line[at : at + len(text)]):
+                    steps = self._steps(number, at, text)
+                    left -= abs(steps)
+                    if steps > 0 or left < 0:
+                        return True
+                at = line.find(text[0], at + 1, MOST)
+        return False
+
+    def _steps(self, first: int, at: int, text: str) -> int:
+        """Count the lines that hold a text that begins in the first one `at` a character; negative if they do not."""
+        before = [kind for kind, end in _pieces(self._lines[first]) if end <= at]
+        read = {len(self._squeezed[first]) - at}
+        """How much of the text may have been read by now: a line may begin as what stands before it does."""
+        number = first
+        while read and max(read) < len(text):
+            number += 1
+            if number == len(self._lines):
+                return first - number
+            rests = self._rests(number, before)
+            read = {done + len(rest) for done in read for rest in rests if _agree(text, done, rest)}
+        return number - first + 1 if read else first - number
+
+    def _rests(self, number: int, before: Sequence[str]) -> list[str]:
+        """What a line says behind all, some or nothing of what stands `before` it."""
+        line = self._squeezed[number]
+        rests = [line]
+        for (kind, end), expected in zip(_pieces(self._lines[number]), before, strict=False):
+            if kind != expected:
+                break
+            rests.append(line[end:])
+        return rests
+
+
+def _agree(text: str, at: int, rest: str) -> bool:
+    """True if a text goes on with the rest of a line, or ends in it."""
+    return text.startswith(rest[: len(text) - at], at)
+
+
+def _pieces(line: str) -> Iterator[tuple[str, int]]:
+    """Part the beginning of a line in words and signs: the kind of each, and its end, white space aside."""
+    end = 0
+    for found in _PIECE.finditer(line):
+        piece = found[0].strip()
+        end += len(piece)
+        if end > MOST:
+            return
+        yield "0" if any(one.isdigit() for one in piece) else ":" if piece in _SIGNS else piece, end
