@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Collection, Mapping, Sequence
 
@@ -14,6 +13,7 @@ from vtc.dialects.arguments.kwargs import KwargsBody
 from vtc.dialects.reading import checks, repairs
 from vtc.dialects.reading.cut import json_closers
 from vtc.dialects.reading.held_text import HeldText
+from vtc.dialects.reading.json_bodies import read_bodies
 from vtc.dialects.reading.line import Place
 from vtc.dialects.reading.named_tool import NamedTool
 from vtc.dialects.reading.parameters import Parameters
@@ -21,7 +21,6 @@ from vtc.dialects.reading.pieces import InPieces, JsonPieces, Pieces, TaggedPiec
 from vtc.dialects.reading.text_pieces import TextPieces
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
-from vtc.dialects.syntax.description import Envelope
 from vtc.dialects.syntax.forms import CallSyntax
 from vtc.events import Call, CallPiece, Tool, ToolCall
 
@@ -378,34 +377,13 @@ class OpenCall:
 
     def _reads(self, bodies: Sequence[str]) -> list[envelope.Read]:
         """Read the JSON bodies, or write the tagged parameters as one."""
-        named, offered = self.named, self.named.offered
+        named = self.named
         if self.json is None:
             read = envelope.read_parameters(self.written, self.parameters.given, named.tool, named.declared)
             if read.repairs:
                 self.repairs.pop(Repair.UNDECLARED.of(next(iter(self.parameters.given))), None)
             return [read]
-        if self.syntax.body == "json":
-            keys, bare = self.syntax.dialect.json, self.syntax.dialect.names == "declared"
-            return [envelope.read(body, keys, needs_arguments=bare, offered=offered) for body in bodies]
-        if len(bodies) > 1:
-            raise envelope.NotACall("its arguments are several objects")
-        if named.tool is None:
-            if tool_names.is_bare_id(self.written):  # Kimi: an id stands for the name, which the arguments hold
-                with contextlib.suppress(envelope.NotACall):
-                    return [envelope.read(body, Envelope(), needs_arguments=True, offered=offered) for body in bodies]
-            if found := self._by_arguments(bodies[0]):
-                return [found]
-        return [envelope.read_arguments(self.written, body, named.tool) for body in bodies]
-
-    def _by_arguments(self, body: str) -> envelope.Read | None:
-        """Read a call with a bare id for a name, if its arguments fit only one of the offered tools."""
-        if not (self._lenient and tool_names.is_bare_id(self.written)):
-            return None
-        read = envelope.read_arguments(self.written, body, None)
-        fits = [tool for tool in self.named.tools.values() if fitting.declares(tool, read.arguments)]
-        if not read.arguments or len({tool.name for tool in fits}) != 1:
-            return None
-        return read._replace(name=fits[0].name, tool=fits[0], repairs=(*read.repairs, Repair.TOOL_BY_ARGUMENTS))
+        return read_bodies(self.syntax, named, bodies, lenient=self._lenient)
 
 
 _JSON = re.compile(r'\s*\{\s*"')
