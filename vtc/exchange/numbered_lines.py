@@ -12,14 +12,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 MOST = 256
 """Characters before the first line, white space aside."""
 _PIECE = re.compile(r"\s*(?:\w+|[^\w\s])")
 _SIGNS = "+-:"
 """Signs that stand for one another: grep writes `:` in lines that match, and `-` in those around them."""
-_STEPS = 16
-"""Lines that are compared for each line that there is. Where more is needed the text is taken to stand there."""
+_PIECES = 64
+"""Words and signs before a line that are told apart."""
+_EFFORT, _EACH = 256, 64
+"""Characters that are compared for each that there is, and what a comparison counts for besides. Where more is needed
+the text is taken to stand there."""
 
 
 class NumberedLines:
@@ -27,35 +31,34 @@ class NumberedLines:
 
     def __init__(self, text: str) -> None:
         self._lines = [line for line in text.split("\n") if line.strip()]
+        self._left = 0
         self._squeezed = ["".join(line.split()) for line in self._lines]
 
     def hold(self, text: str) -> bool:
         """True if a text stands in several of the lines, one after the other; it has no white space."""
-        left = _STEPS * len(self._lines)
+        self._left = _EFFORT * sum(len(line) + _EACH for line in self._squeezed)
         for number, line in enumerate(self._squeezed):
             at = line.find(text[0], 1, MOST)
             while at > 0:
-                if text.startswith(line[at : at + len(text)]):
-                    steps = self._steps(number, at, text)
-                    left -= abs(steps)
-                    if steps > 0 or left < 0:
-                        return True
+                if text.startswith(line[at : at + len(text)]) and self._holds(number, at, text):
+                    return True
                 at = line.find(text[0], at + 1, MOST)
         return False
 
-    def _steps(self, first: int, at: int, text: str) -> int:
-        """Count the lines that hold a text that begins in the first one `at` a character; negative if they do not."""
+    def _holds(self, first: int, at: int, text: str) -> bool:
+        """True if the lines hold a text that begins in the first one `at` a character."""
         before = [kind for kind, end in _pieces(self._lines[first]) if end <= at]
         read = {len(self._squeezed[first]) - at}
         """How much of the text may have been read by now: a line may begin as what stands before it does."""
-        number = first
-        while read and max(read) < len(text):
-            number += 1
-            if number == len(self._lines):
-                return first - number
+        for number in range(first + 1, len(self._lines)):
+            if not read or max(read) >= len(text):
+                break
             rests = self._rests(number, before)
+            self._left -= len(rests) * len(read) * (len(rests[0]) + _EACH)
+            if self._left < 0:
+                return True
             read = {done + len(rest) for done in read for rest in rests if _agree(text, done, rest)}
-        return number - first + 1 if read else first - number
+        return bool(read) and max(read) >= len(text)
 
     def _rests(self, number: int, before: Sequence[str]) -> list[str]:
         """What a line says behind all, some or nothing of what stands `before` it."""
@@ -76,9 +79,7 @@ def _agree(text: str, at: int, rest: str) -> bool:
 def _pieces(line: str) -> Iterator[tuple[str, int]]:
     """Part the beginning of a line in words and signs: the kind of each, and its end, white space aside."""
     end = 0
-    for found in _PIECE.finditer(line):
+    for found in islice(_PIECE.finditer(line), _PIECES):
         piece = found[0].strip()
         end += len(piece)
-        if end > MOST:
-            return
         yield "0" if any(one.isdigit() for one in piece) else ":" if piece in _SIGNS else piece, end
