@@ -161,7 +161,7 @@ def test_a_dialect_that_does_not_exist(tools: Path) -> None:
 @pytest.mark.parametrize(
     ("api", "hosted"),
     [
-        ("openai-chat", {"type": "web_search", "web_search": {"name": "bash"}}),
+        ("openai-chat", {"type": "web_search"}),
         ("anthropic-messages", {"type": "bash_20250124", "name": "bash"}),
         ("openai-responses", {"type": "image_generation"}),
     ],
