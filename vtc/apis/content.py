@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from vtc.events import Opaque
+from vtc.events import Message, Opaque
 
 _TEXTS = ("text", "input_text", "output_text")
 BILLING = "x-anthropic-billing-header:"
@@ -60,3 +60,29 @@ def written(content: Sequence[str | Opaque], original: Any, new: Mapping[str, An
     if isinstance(original, list) or any(isinstance(part, Opaque) for part in content):
         return parts(content, original, new)
     return "".join(map(str, content))
+
+
+_ANSWERS = ("_call_output", "_tool_result", "mcp_call")
+"""How the types end of parts and items in which a tool's answer stands that is no message of its own."""
+
+
+def answered(message: Message) -> str:
+    """What tools say in a message: all of a result, and the answers of tools that a server runs in any other."""
+    is_result = message.role == "tool"
+    own = [part.part for part in message.content if isinstance(part, Opaque) and isinstance(part.part, dict)]
+    found = [part for part in own if is_result or str(part.get("type")).endswith(_ANSWERS)]
+    texts = [text for part in found for text in _texts(part)]
+    return "\n".join([message.text, *texts] if is_result else texts)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Find the texts in a part; not what is encoded, as images are."""
+    if isinstance(value, str):
+        if not value.startswith("data:"):
+            yield value
+    elif isinstance(value, list):
+        for one in value:
+            yield from _texts(one)
+    elif isinstance(value, dict) and value.get("type") != "base64":
+        for one in value.values():
+            yield from _texts(one)

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+from vtc.apis.content import answered
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.forms import LEAST
 from vtc.dialects.syntax.grammar import compiled
@@ -98,24 +99,24 @@ def found(
     """
     marker = _marker(dialects)
 
-    def holds(message: Message) -> bool:
-        text = _unescaped(message.text) if "\\u" in message.text else message.text
+    def holds(text: str) -> bool:
+        text = _unescaped(text) if "\\u" in text else text
         return marker.search(text) is not None or any(_names(text, name) for name in tools)
 
-    if client and any(message.role == "user" and holds(message) for message in messages):
+    if client and any(message.role == "user" and holds(message.text) for message in messages):
         messages = conversation.structured(messages, client, tools)
-    places = [place for place, message in enumerate(messages) if message.role == "tool" and holds(message)]
-    if not places:
+    told = {place: text for place, message in enumerate(messages) if (text := answered(message)) and holds(text)}
+    if not told:
         return None
     results: list[Result] = []
     left = MOST_KEPT
     names = {call.id: call.name for message in messages for call in message.calls}
-    for place in reversed(places):
+    for place, text in reversed(told.items()):
         message = messages[place]
-        left -= len(message.text)
+        left -= len(text)
         if left < 0:
             break
-        results.append(Result(place, message.name or names.get(message.call_id) or "a tool", message.text))
+        results.append(Result(place, message.name or names.get(message.call_id) or "a tool", text))
     made: dict[bytes, int] = {}
     for place, message in enumerate(messages):
         for call in message.calls:
