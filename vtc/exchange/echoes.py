@@ -157,7 +157,9 @@ def _names(text: str, name: str) -> bool:
     while at >= 0:
         before, after = text[max(0, at - 16) : at], text[at + len(name) : at + len(name) + 1]
         is_value = before[-1:] in _QUOTES and before.rstrip("\\\"' ").endswith(":")
-        if (is_value or not before or before[-1] in _BEFORE_NAME) and (not after or after in _AFTER_NAME):
+        # With a line to itself it may stand behind what a tool puts before lines.
+        begins = is_value or after == "\n" or not before or before[-1] in _BEFORE_NAME
+        if begins and (not after or after in _AFTER_NAME):
             return True
         at = text.find(name, at + 1)
     return False

@@ -19,11 +19,12 @@ MOST = 256
 _PIECE = re.compile(r"\s*(?:\w+|[^\w\s])")
 _SIGNS = "+-:"
 """Signs that stand for one another: grep writes `:` in lines that match, and `-` in those around them."""
+_NUMBERS = re.compile(r"\w*\d\w*")
 _PIECES = 64
 """Words and signs before a line that are told apart."""
-_EFFORT, _EACH = 256, 64
-"""Characters that are compared for each that there is, and what a comparison counts for besides. Where more is needed
-the text is taken to stand there."""
+_EFFORT, _EACH = 32, 64
+"""Characters that are compared for each that there is, and what a comparison counts for besides: for all the calls of a
+reply. Where more is needed a text is taken to stand there."""
 
 
 class NumberedLines:
@@ -31,19 +32,25 @@ class NumberedLines:
 
     def __init__(self, text: str) -> None:
         self._lines = [line for line in text.split("\n") if line.strip()]
-        self._left = 0
         self._squeezed = ["".join(line.split()) for line in self._lines]
+        self._left = _EFFORT * sum(len(line) + _EACH for line in self._squeezed)
 
     def hold(self, text: str) -> bool:
         """True if a text stands in several of the lines, one after the other; it has no white space."""
-        self._left = _EFFORT * sum(len(line) + _EACH for line in self._squeezed)
         for number, line in enumerate(self._squeezed):
             at = line.find(text[0], 1, MOST)
             while at > 0:
-                if text.startswith(line[at : at + len(text)]) and self._holds(number, at, text):
+                begins = text.startswith(line[at : at + len(text)]) and self._may_go_on(number, at, text)
+                if begins and self._holds(number, at, text):
                     return True
                 at = line.find(text[0], at + 1, MOST)
         return False
+
+    def _may_go_on(self, number: int, at: int, text: str) -> bool:
+        """False if the next line cannot: it lacks the next character, and says more than what stands before it."""
+        line = self._squeezed[number]
+        following = self._squeezed[number + 1] if number + 1 < len(self._squeezed) else ""
+        return text[len(line) - at :][:1] in following or _signs(following) <= _signs(line[:at])
 
     def _holds(self, first: int, at: int, text: str) -> bool:
         """True if the lines hold a text that begins in the first one `at` a character."""
@@ -69,6 +76,11 @@ class NumberedLines:
                 break
             rests.append(line[end:])
         return rests
+
+
+def _signs(text: str) -> int:
+    """Count the characters that are in no number."""
+    return len(_NUMBERS.sub("", text))
 
 
 def _agree(text: str, at: int, rest: str) -> bool:
