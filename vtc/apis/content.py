@@ -67,7 +67,7 @@ _ANSWERS = ("_call_output", "_tool_result", "mcp_call")
 
 
 def answered(message: Message) -> str:
-    """What tools say in a message: all of a result, and the answers of tools that a server runs in any other."""
+    """Return what tools say in a message: all of a result, and in others the answers of tools that a server runs."""
     is_result = message.role == "tool"
     own = [part.part for part in message.content if isinstance(part, Opaque) and isinstance(part.part, dict)]
     found = [part for part in own if is_result or str(part.get("type")).endswith(_ANSWERS)]
