@@ -22,8 +22,8 @@ from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.forms import LEAST
 from vtc.dialects.syntax.grammar import compiled
 from vtc.dialects.syntax.parts import Lit
-from vtc.dialects.syntax.pattern import Finder, Token, searching
 from vtc.dialects.syntax.prefilter import beginnings
+from vtc.dialects.syntax.scan import Finder, Token, searching
 from vtc.dialects.text_client import conversation
 from vtc.events import Message, Tool, ToolCall
 from vtc.exchange.numbered_lines import NumberedLines

@@ -19,8 +19,8 @@ from vtc.dialects.reading.context import Verdict
 from vtc.dialects.reading.states import State
 from vtc.dialects.reading.transitions import TABLE, Row, Step
 from vtc.dialects.syntax.grammar import ATTRIBUTES_END, Grammar
-from vtc.dialects.syntax.pattern import Scan
 from vtc.dialects.syntax.prefilter import Expected, Prefilter
+from vtc.dialects.syntax.scan import OrElse, Scan
 
 PAGE = Path(__file__).parents[3] / "docs" / "reader.md"
 
@@ -72,6 +72,8 @@ def scans(grammar: Grammar) -> Iterator[tuple[State, Scan]]:
 
 def tokens(scan: Scan) -> set[str]:
     """The names of its tokens, without the numbers that tell several of a kind apart."""
+    if isinstance(scan, OrElse):
+        return tokens(scan.one) | tokens(scan.other)
     # Read from the expressions as written: to compile all of them would take far longer than the test.
     scan = scan.one_step(scan.tokens) if isinstance(scan, Prefilter | Expected) else scan
     groups = {*re.findall(r"\(\?P<(\w+)>", scan._while_open + scan._at_end)}

@@ -1,34 +1,25 @@
-"""Single parts; `test_pattern.py` has sequences of them."""
+"""Parts and sequences of them as expressions."""
 
 from __future__ import annotations
 
 import re
 
-import pytest
-
-from vtc.dialects.syntax.parts import Chars, Group, Lit, Maybe, OneOf, Part, Space, beginning, whole_of
-
-
-@pytest.mark.parametrize(
-    ("part", "whole", "beginnings", "neither"),
-    [
-        (Lit("<a>"), ["<a>"], ["", "<", "<a"], ["a>", "<b"]),
-        (Space(), ["", " \n", "\\n"], ["", "\n", "\\"], ["x"]),
-        (Chars("a-z", 3), ["a", "abc"], ["", "ab"], ["abcd", "A"]),
-        (OneOf(("ab", "cd"), any_case=True), ["ab", "CD"], ["", "A", "c"], ["b", "ac"]),
-        (Maybe((Lit("ab"),)), ["", "ab"], ["", "a"], ["b"]),
-        (Group((Lit("a"), Lit("b")), "g"), ["ab"], ["", "a"], ["b"]),
-    ],
-)
-def test_what_a_part_is_and_how_it_begins(
-    part: Part, whole: list[str], beginnings: list[str], neither: list[str]
-) -> None:
-    assert all(re.fullmatch(whole_of(part), text) for text in whole)
-    assert all(re.fullmatch(beginning((part,)), text) for text in beginnings)
-    assert not any(re.fullmatch(f"{whole_of(part)}|{beginning((part,))}", text) for text in neither)
+from vtc.dialects.syntax.parts import Chars, Group, Lit, OneOf, whole, whole_of
 
 
 def test_a_group_has_a_name_only_in_a_token() -> None:
     part = Chars("a-z", 3, "name")
     assert re.compile(whole_of(part)).groupindex == {}
     assert re.compile(whole_of(part, "h1")).groupindex == {"name_h1": 1}
+
+
+def test_groups_are_named_after_their_token() -> None:
+    parts = (Lit("<"), OneOf(("read", "read_all"), "name"), Group((Lit(" "), Lit("x")), "rest"), Chars("0-9", 2))
+    found = re.fullmatch(whole(parts, "h3"), "<read_all x12")
+    assert found is not None
+    assert found.groupdict() == {"name_h3": "read_all", "rest_h3": " x"}
+
+
+def test_a_literal_is_no_expression() -> None:
+    assert re.fullmatch(whole((Lit("a.b*[c]"), OneOf(("x|y", "(z")))), "a.b*[c](z")
+    assert not re.fullmatch(whole((Lit("a.b"),)), "axb")

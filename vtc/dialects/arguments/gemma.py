@@ -13,7 +13,6 @@ from functools import cache
 from typing import Any
 
 from vtc.dialects.arguments.json_object import JsonBody, dumped
-from vtc.dialects.syntax.parts import Lit, beginning
 
 QUOTE = '<|"|>'
 """The token that Gemma 4 writes around a string."""
@@ -31,7 +30,7 @@ def _outside(quote: str) -> re.Pattern[str]:
     """Find the next token outside of strings, which stand between `quote`."""
     bare = r"""[^\s{}\[\]:,<"]{1,400}+"""
     return re.compile(
-        rf"""(?P<space>\s+)|(?P<quote>{re.escape(quote)})|(?P<partial>{beginning((Lit(quote),))}\Z)"""
+        rf"""(?P<space>\s+)|(?P<quote>{re.escape(quote)})|(?P<partial>{_beginning(quote)}\Z)"""
         rf"""|(?P<mark>[{{}}\[\]:,])|(?P<string>")|(?P<key>{bare}(?=\s{{0,256}}:))"""
         rf"""|(?P<word>{bare}(?=\s{{0,256}}+[^\s:]))|(?P<more>{bare}\s{{0,256}}\Z)|(?P<other>.)""",
         re.DOTALL,
@@ -41,8 +40,12 @@ def _outside(quote: str) -> re.Pattern[str]:
 @cache
 def _inside(quote: str) -> re.Pattern[str]:
     """Find the next piece of a string between `quote`."""
-    begins = beginning((Lit(quote),))
-    return re.compile(rf"(?P<run>[^<]+)|(?P<close>{re.escape(quote)})|(?P<partial>{begins}\Z)|(?P<other><)")
+    return re.compile(rf"(?P<run>[^<]+)|(?P<close>{re.escape(quote)})|(?P<partial>{_beginning(quote)}\Z)|(?P<other><)")
+
+
+def _beginning(quote: str) -> str:
+    """The expression for what a text may end in that more could make a quote of."""
+    return f"(?:{'|'.join(re.escape(quote[:end]) for end in range(len(quote)))})"
 
 
 class GemmaBody:

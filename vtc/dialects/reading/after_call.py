@@ -15,7 +15,7 @@ from vtc.dialects.reading.pieces import InPieces, Pieces
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.forms import CallSyntax
-from vtc.dialects.syntax.pattern import Scan
+from vtc.dialects.syntax.scan import Scan
 from vtc.events import Call, Denied, Event, Markup, Refusal, ToolCall
 
 EXCERPT = 200

@@ -32,7 +32,7 @@ from vtc.dialects.reading.value import MOST_GUESS, InValue, Opened, no_arguments
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax.forms import CallSyntax
 from vtc.dialects.syntax.grammar import ATTRIBUTES_END
-from vtc.dialects.syntax.pattern import Scan
+from vtc.dialects.syntax.scan import Scan
 from vtc.events import Event
 
 ENDS = "the reply ends inside it"

@@ -14,7 +14,7 @@ from vtc.dialects.reading.beginning import Begun, begin_call
 from vtc.dialects.reading.context import Context, SaysText, Verdict
 from vtc.dialects.reading.cursor import Found
 from vtc.dialects.reading.text import InText
-from vtc.dialects.syntax.pattern import Scan
+from vtc.dialects.syntax.scan import Scan
 from vtc.events import Markup
 
 INFO = Scan(

@@ -11,7 +11,7 @@ from vtc.dialects.reading.speech import Speech
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.forms import CallSyntax
 from vtc.dialects.syntax.grammar import Grammar
-from vtc.dialects.syntax.pattern import OFFERED, Scan
+from vtc.dialects.syntax.scan import OFFERED, Scan
 from vtc.events import Call, Event, Tool, ToolCall
 
 type Thoughts = Literal["reasoning_content", "keep", "drop"]

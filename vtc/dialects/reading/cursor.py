@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from vtc.dialects.syntax.pattern import INDENT
+from vtc.dialects.syntax.partial import INDENT
 
 CONTEXT = 48
 """Characters that are kept of what was consumed, for a token that must start its line, and for what quotes a call."""

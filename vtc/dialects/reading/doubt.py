@@ -17,7 +17,7 @@ from vtc.dialects.reading.cursor import Found
 from vtc.dialects.reading.speech import Last
 from vtc.dialects.reading.text import InText
 from vtc.dialects.syntax.doubtful import SPECIAL
-from vtc.dialects.syntax.pattern import Scan
+from vtc.dialects.syntax.scan import Scan
 from vtc.events import Markup, Refusal
 
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 from vtc.dialects.reading.context import Context, SaysText, Verdict
 from vtc.dialects.reading.cursor import Found
-from vtc.dialects.syntax.pattern import Scan
+from vtc.dialects.syntax.scan import Scan
 from vtc.events import Event, Markup, Reasoning, Text
 
 _HEAD = re.compile(r"h\d+")

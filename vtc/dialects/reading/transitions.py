@@ -20,7 +20,7 @@ from vtc.dialects.reading.states import State
 from vtc.dialects.reading.text import InReasoning, InText
 from vtc.dialects.reading.undecided import Undecided
 from vtc.dialects.reading.value import InValue
-from vtc.dialects.syntax.pattern import Scan
+from vtc.dialects.syntax.scan import Scan
 
 
 class Step(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Literal
 from vtc.dialects.reading.after_call import AfterCall, Made
 from vtc.dialects.reading.context import Verdict
 from vtc.dialects.reading.cursor import WHITE, Found
-from vtc.dialects.syntax.pattern import Scan
+from vtc.dialects.syntax.scan import Scan
 
 MOST_AFTER = 256
 """Characters after a call that are no words, up to the end of its line."""

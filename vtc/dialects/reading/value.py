@@ -15,7 +15,7 @@ from vtc.dialects.reading.cursor import Found
 from vtc.dialects.reading.nesting import NEXT_CALL, Nesting
 from vtc.dialects.reading.open_call import OpenCall
 from vtc.dialects.repair import Repair
-from vtc.dialects.syntax.pattern import Scan
+from vtc.dialects.syntax.scan import Scan
 from vtc.events import Event
 
 MOST_CLOSERS = 16

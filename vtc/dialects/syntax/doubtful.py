@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.forms import call_syntaxes
 from vtc.dialects.syntax.parts import AnyOf, Lit, Part
-from vtc.dialects.syntax.pattern import Token
+from vtc.dialects.syntax.scan import Token
 
 TURN_ENDS = (
     *("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>", "<|eot|>", "<|eom|>", "<|end_of_text|>"),

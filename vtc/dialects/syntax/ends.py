@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vtc.dialects.syntax.pattern import Scan
+from vtc.dialects.syntax.scan import Scan
 
 END_OF_LINE = Scan(
     r"(?P<hold>(?:[ \t\r]{0,256}|\}\s{0,256})\Z)|(?P<tail>[ \t\r]{0,256}(?=\n))",

@@ -26,7 +26,6 @@ from vtc.dialects.syntax.heads import next_heads, openings
 from vtc.dialects.syntax.markup import QUOTES, literal, loosened, trimmed
 from vtc.dialects.syntax.openings import ENCODED_TWICE, marker, opening_of_json
 from vtc.dialects.syntax.parts import SPACE, Chars, Group, Lit, Maybe, OneOf, Part, Space
-from vtc.dialects.syntax.pattern import Scan, Token, expecting, searching
 from vtc.dialects.syntax.prefilter import Expected, Following, Prefilter
 from vtc.dialects.syntax.quoting import (
     BLANK_LINE,
@@ -41,6 +40,7 @@ from vtc.dialects.syntax.quoting import (
     QUOTING,
     TICKS,
 )
+from vtc.dialects.syntax.scan import OrElse, Scan, Token, expecting, searching
 
 PER_HEAD = 512
 """Bytes that a grammar takes for each way in which a call may begin."""
@@ -304,7 +304,7 @@ class Grammar:
             return NO_QUOTE
         between = (OneOf((",", ";")), Maybe((Chars(" \\t\\r", 16),)), Lit("\n"), Space())
         listed = [Token(f"listed{i}", (*between, *parts)) for i, parts in enumerate(next_heads(syntax))]
-        return END_OF_LINE.or_else(expecting(listed, r"[ \t\r]{0,256}"))
+        return OrElse(END_OF_LINE, expecting(listed, r"[ \t\r]{0,256}"))
 
     def _after(self, syntax: CallSyntax) -> Scan:
         """Behind a call: closers that may still come, and in a section its next call."""

@@ -9,6 +9,7 @@ from vtc.dialects.syntax.description import AROUND, LISTS, Description
 from vtc.dialects.syntax.markup import QUOTES
 from vtc.dialects.syntax.parts import Chars, Group, Lit, Maybe, OneOf, Part, Space
 from vtc.dialects.syntax.pattern import Slot
+from vtc.dialects.syntax.scan import OFFERED
 from vtc.dialects.syntax.tool_names import PREFIXES
 
 ENCODED_TWICE = (Lit('"'), Space(), Lit("{"), Space(), OneOf(('\\"', '}"')))
@@ -78,4 +79,4 @@ def tool_name(dialect: Description, name: str = "") -> Part:
         return Chars(NAME, MOST_NAME, "name")
     if name:
         return Group((Maybe((OneOf(PREFIXES),)), OneOf((name,), any_case=True)), "name")
-    return Group((Group((Chars(r"\w", 1), Maybe((Chars(NAME, MOST_NAME - 1),))), pattern.OFFERED),), "name")
+    return Group((Group((Chars(r"\w", 1), Maybe((Chars(NAME, MOST_NAME - 1),))), OFFERED),), "name")

@@ -1,13 +1,12 @@
 """The parts that markup is made of as it is read, and the expressions for a sequence of them.
 
-A sequence gives two expressions: one for the whole of it, and one for every proper beginning of it that the text so far
-may end in.
+A sequence gives an expression for the whole of it; `partial.py` finds its beginnings.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -102,12 +101,6 @@ def holds(parts: Sequence[Part], group: str) -> bool:
     )
 
 
-# Dozens of dialects begin alike (`<tool_call>`, `<|`). What is alike at the beginning of some sequences is there once,
-# as in a trie, so that an expression grows with what is different about them.
-
-type _Trie = dict[str | Part, _Trie]
-
-
 def atoms(parts: Sequence[Part]) -> tuple[str | Part, ...]:
     """A sequence with its literals as single characters, and white space behind white space as one."""
     found: list[str | Part] = []
@@ -115,55 +108,6 @@ def atoms(parts: Sequence[Part]) -> tuple[str | Part, ...]:
         if not (isinstance(part, Space) and found and found[-1] == part):
             found += part.text if isinstance(part, Lit) else (part,)
     return tuple(found)
-
-
-def beginning(*sequences: Sequence[Part]) -> str:
-    """The expression for every beginning of these sequences that more text could go on with, the empty one included."""
-    trie = _trie(sequences)
-    return _optional(_begun(trie)) if trie else "(?!)"
-
-
-def _trie(sequences: Iterable[Sequence[Part]]) -> _Trie:
-    trie: _Trie = {}
-    for parts in sequences:
-        node = trie
-        for atom in atoms(_without_groups(parts)):
-            node = node.setdefault(atom, {})
-    return trie
-
-
-def _without_groups(parts: Iterable[Part]) -> list[Part]:
-    return [one for part in parts for one in (_without_groups(part.parts) if isinstance(part, Group) else [part])]
-
-
-def _begun(trie: _Trie) -> list[str]:
-    """The choices for what ends before a leaf of the trie, without the empty one."""
-    return [choice for atom, inner in trie.items() for choice in _begun_with(atom, inner)]
-
-
-def _begun_with(atom: str | Part, inner: _Trie) -> list[str]:
-    following = _begun(inner)
-    match atom:
-        case str():
-            return [re.escape(atom) + _optional(following)] if inner else []
-        case Space():  # possessive, so there is one way to go on behind it
-            return [SPACE + _optional([*following, r"\\"])]
-        case Chars(allowed, most, _):
-            return [rf"[{allowed}]{{1,{most}}}{_optional(following)}"]
-        case OneOf(words, _, any_case):
-            partial = _cased("|".join(_begun(_trie((Lit(word),) for word in words))), any_case)
-            begun = [partial] if partial else []
-        case Maybe(parts):
-            begun = _begun(_trie((parts,)))
-        case AnyOf(choices):
-            begun = _begun(_trie(choices))
-        case Lit() | Group():
-            raise AssertionError("no atom")
-    return [whole_of(atom) + _optional(following), *begun] if inner else begun
-
-
-def _optional(choices: Sequence[str]) -> str:
-    return f"(?:{'|'.join(choices)})?" if choices else ""
 
 
 def _cased(expression: str, any_case: bool) -> str:

@@ -16,7 +16,7 @@ from typing import Self
 
 from vtc.dialects.bounded_cache import COMPILED
 from vtc.dialects.syntax.parts import SPACE, Lit, Maybe, OneOf, Part
-from vtc.dialects.syntax.pattern import Finder, Scan, Token, expecting, searching
+from vtc.dialects.syntax.scan import Finder, Scan, Token, expecting, searching
 
 _numbers = itertools.count()
 MOST = 4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vtc.dialects.syntax.parts import Chars, Lit, Maybe, OneOf, Space
-from vtc.dialects.syntax.pattern import Token
+from vtc.dialects.syntax.scan import Token
 
 FENCES = (
     Token("fence", (Lit("```"), Maybe((Chars("`", 61),))), line_start=True),
