@@ -24,6 +24,8 @@ once for every set of tools."""
 
 LINE_START = "(?:" + "|".join(rf"(?<=^[ \t>]{{{n}}}%s)" for n in range(INDENT + 1)) + ")"
 """Says that the character just read is the first of its line, up to an indentation (or `>` quoting)."""
+ON_LINE_START = "(?(1)|(?!))"
+"""Says that it matched: an expression asks it once, in its first group."""
 
 
 class Token(msgspec.Struct, frozen=True):
@@ -259,8 +261,12 @@ def _search(tokens: Sequence[Token], at_end: Sequence[Token] = ()) -> str:
     # Grouped by first character, so that the expression starts with a character class, which
     # is what lets `re` skip through plain text at full speed.
     by_first: dict[str, list[_Sought]] = {}
+    line_start = ""
     for token, end in [*((token, "") for token in tokens), *((token, r"\s*\Z") for token in at_end)]:
-        start = LINE_START.replace("%s", re.escape(token.first)) if token.line_start else ""
+        start = ""
+        if token.line_start:
+            start = ON_LINE_START if token.first else LINE_START.replace("%s", "")
+            line_start += re.escape(token.first)
         by_first.setdefault(token.first, []).append(_Sought(token.name, atoms(token.rest), start, end))
     choices: list[str] = []
     for first, group in by_first.items():
@@ -271,7 +277,8 @@ def _search(tokens: Sequence[Token], at_end: Sequence[Token] = ()) -> str:
     # What may begin with any of many characters is only ever expected, never searched for.
     unanchored = choices.pop(list(by_first).index("")) if "" in by_first else ""
     firsts = "".join(re.escape(first) for first in by_first if first)
-    anchored = f"[{firsts}](?:{'|'.join(choices)})" if choices else ""
+    asked = f"({LINE_START.replace('%s', f'[{line_start}]')})?" if line_start else ""
+    anchored = f"[{firsts}]{asked}(?:{'|'.join(choices)})" if choices else ""
     return "|".join(filter(None, (anchored, unanchored)))
 
 
