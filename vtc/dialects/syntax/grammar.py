@@ -44,6 +44,8 @@ from vtc.dialects.syntax.quoting import (
 
 PER_HEAD = 512
 """Bytes that a grammar takes for each way in which a call may begin."""
+DOUBTFUL = ("ending", "orphan", "wrapper", "bare")
+"""The tokens of markup that is none of the message where a call follows it."""
 AROUND_END = (Lit("</"), OneOf(SYNONYMS), Lit(">"), Space())
 """The end of an element around all parameters."""
 type Answer = tuple[tuple[str, ...], tuple[str, ...]]
@@ -110,7 +112,8 @@ class Grammar:
         in_doubt = doubtful(self._orphans, section_openers(armed))
         self.text = Prefilter([*tokens, *dropped, *in_doubt, *stray, *QUOTING, *LINES, *FENCES, TICKS])
         again = [Token(token.name, token.parts) for token in in_doubt]
-        self.doubtful = Following(self.text, ("h", "ending", "orphan", "wrapper", "bare"), again)
+        self.first_call = Following(self.text, ("h",), ())
+        self.doubtful = Following(self.text, ("h", *DOUBTFUL), again)
         # In backticks a tag is quoted. Models mix them up: <think>…</thinking>.
         closing = list(dict.fromkeys(tag for _, tag in reasoning))
         closers = [Token(f"quoted{i}", (Lit(f"`{tag}`"),)) for i, tag in enumerate(closing)]
