@@ -382,7 +382,10 @@ TABLE: Mapping[State, Row[Any]] = {
     State.DAMAGED: Row(
         InCall,
         lambda inside: inside.damaged,
-        Tokens(d=Step(InCall.damage_end, State.AFTER, _COMPLETE)),
+        Tokens(
+            d=Step(InCall.damage_end, State.AFTER, _COMPLETE),
+            cut=Step(InCall.cut_off, State.TEXT, {**_REFUSED, Verdict.CONTENT: State.DAMAGED}),
+        ),
         otherwise=Step(InCall.damage_end, State.AFTER, _COMPLETE),
         text=Step(InCall.hold, State.DAMAGED),
         flows=True,

@@ -216,7 +216,8 @@ class CallSyntax:
     def is_balanced(self, text: str) -> bool:
         """True if a text closes no parameter that it does not open."""
         closer = re.compile(whole(self.param_tail(0, ""), ""))
-        openers = [re.compile(whole(head, f"o{i}")) for i, head in enumerate(self.param_heads())]
+        heads = [*self.quoted_params(0, ""), *self.quoted_elements(0, "")]
+        openers = [re.compile(whole(head, f"o{i}")) for i, head in enumerate(heads)]
         opened = {found.start(): 1 for opener in openers for found in opener.finditer(text)}
         depth = 0
         for _, step in sorted([*opened.items(), *((found.start(), -1) for found in closer.finditer(text))]):

@@ -271,7 +271,7 @@ class Grammar:
                 *(Token(f"last{i}", parts) for i, parts in enumerate(syntax.last_tags(name))),
                 # Of any name, so that it may look like a closer.
                 *own,
-                *(Token(f"m{i}", head) for i, head in enumerate(syntax.quoted_heads(name))),
+                *(Token(f"m{i}", head) for i, head in enumerate(syntax.next_heads(name))),
                 *(Token(f"garbled{i}", parts) for i, parts in enumerate(syntax.param_openers())),
                 *elements,
                 *self._wrong_tail(syntax, name),
@@ -339,12 +339,14 @@ class Grammar:
         return Following(self.text, ("h",), tokens, IN_LINE if line_end else SPACE)
 
     def _damaged(self, syntax: CallSyntax, name: str) -> Scan:
-        """In a call whose JSON broke: its closer with another call right after it, which only then is one."""
+        """In a call whose JSON broke: its closer with another call right after it, or another one where it broke off."""
         closers = [parts for parts in (syntax.tail(name), syntax.section_tail()) if parts]
-        pairs = itertools.product(closers, self._heads_of(syntax.dialect, "m"))
-        return searching(
-            [Token(f"d{i}", (*closer, Space(), Group(head.parts, "next"))) for i, (closer, head) in enumerate(pairs)]
-        )
+        heads = self._heads_of(syntax.dialect, "cut")
+        pairs = itertools.product(closers, heads)
+        tokens = [
+            Token(f"d{i}", (*closer, Space(), Group(head.parts, "next"))) for i, (closer, head) in enumerate(pairs)
+        ]
+        return searching([*tokens, *heads])
 
     def _heads_of(self, dialect: Description, name: str) -> list[Token]:
         """The heads of a dialect that count anywhere, as tokens of this name."""
