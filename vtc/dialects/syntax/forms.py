@@ -216,8 +216,7 @@ class CallSyntax:
     def is_balanced(self, text: str) -> bool:
         """True if a text closes no parameter that it does not open."""
         closer = re.compile(whole(self.param_tail(0, ""), ""))
-        heads = [*self.quoted_params(0, ""), *self.quoted_elements(0, "")]
-        openers = [re.compile(whole(head, f"o{i}")) for i, head in enumerate(heads)]
+        openers = [re.compile(whole(head, "")) for head in (*self.quoted_params(0, ""), *self.quoted_elements(0, ""))]
         opened = {found.start(): 1 for opener in openers for found in opener.finditer(text)}
         depth = 0
         for _, step in sorted([*opened.items(), *((found.start(), -1) for found in closer.finditer(text))]):

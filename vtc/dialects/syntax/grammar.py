@@ -22,7 +22,7 @@ from vtc.dialects.syntax.forms import (
     closers,
     closing_itself,
 )
-from vtc.dialects.syntax.heads import next_heads, openings
+from vtc.dialects.syntax.heads import heads_after_unclosed, next_heads, openings
 from vtc.dialects.syntax.markup import QUOTES, literal, loosened, trimmed
 from vtc.dialects.syntax.openings import ENCODED_TWICE, marker, opening_of_json
 from vtc.dialects.syntax.parts import SPACE, Chars, Group, Lit, Maybe, OneOf, Part, Space
@@ -271,7 +271,7 @@ class Grammar:
                 *(Token(f"last{i}", parts) for i, parts in enumerate(syntax.last_tags(name))),
                 # Of any name, so that it may look like a closer.
                 *own,
-                *(Token(f"m{i}", head) for i, head in enumerate(syntax.next_heads(name))),
+                *(Token(f"m{i}", head) for i, head in enumerate(heads_after_unclosed(syntax, name))),
                 *(Token(f"garbled{i}", parts) for i, parts in enumerate(syntax.param_openers())),
                 *elements,
                 *self._wrong_tail(syntax, name),
@@ -339,7 +339,7 @@ class Grammar:
         return Following(self.text, ("h",), tokens, IN_LINE if line_end else SPACE)
 
     def _damaged(self, syntax: CallSyntax, name: str) -> Scan:
-        """In a call whose JSON broke: its closer with another call right after it, or another one where it broke off."""
+        """In a call whose JSON broke: another call, right after its closer or where it broke off."""
         closers = [parts for parts in (syntax.tail(name), syntax.section_tail()) if parts]
         heads = self._heads_of(syntax.dialect, "cut")
         pairs = itertools.product(closers, heads)
