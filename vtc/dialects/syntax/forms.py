@@ -19,7 +19,7 @@ from vtc.dialects.syntax.openings import (
     spaced_name,
     tool_name,
 )
-from vtc.dialects.syntax.parts import Chars, Group, Lit, Maybe, OneOf, Part, Space, whole
+from vtc.dialects.syntax.parts import AnyOf, Chars, Group, Lit, Maybe, OneOf, Part, Space, whole
 from vtc.dialects.syntax.pattern import Slot
 
 KEY = r"^\s<>\"'=/\\"
@@ -274,10 +274,10 @@ class CallSyntax:
         return [head for i, head in heads if isinstance(head[0], Lit) and self.param_tail(i, key) == closer]
 
     def quoted_elements(self, index: int, key: str) -> list[tuple[Part, ...]]:
-        """The opening tags with attributes that pair with the same closing tag: of elements in a document."""
+        """The opening tags that pair with the same closing tag: `<a b="c">` of documents, `<a=b>` of other dialects."""
         match self.param_tail(index, key):
             case (Lit("<") as first, Space(), Lit("/"), Space(), *name, Space(), Lit(">")):
-                return [(first, *name, Chars(r"\s", 16), Chars("^<>", 256), Lit(">"))]
+                return [(first, *name, AnyOf(((Chars(r"\s", 16),), (Space(), Lit("=")))), Chars("^<>", 256), Lit(">"))]
         return []
 
     def quoted_heads(self, name: str) -> list[tuple[Part, ...]]:
