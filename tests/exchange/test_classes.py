@@ -320,6 +320,14 @@ def test_a_reply_that_does_not_begin_in_reasoning_after_one_that_did_loses_no_ca
     assert (said.calls, said.content) == ([READ], "I look.")
 
 
+@every_api
+@pytest.mark.parametrize("settings", [{}, {"dialect": "hermes"}], ids=["as known", "chosen"])
+def test_a_reply_that_is_one_code_block_around_calls_is_these_calls(settings: dict[str, Any], api: str) -> None:
+    for way in WAYS:
+        said = told(api, f"```xml\n{written('hermes', READ)}\n```", way, model="qwen2.5-7b-instruct", settings=settings)
+        assert (said.calls, said.content) == ([READ], "")
+
+
 PROMPTED = {
     "zai-org/GLM-4.7": "glm-4.7",
     "MiniMaxAI/MiniMax-M2": "minimax-m2",

@@ -23,7 +23,7 @@ from vtc.dialects.syntax.forms import (
     closing_itself,
 )
 from vtc.dialects.syntax.heads import heads_after_unclosed, next_heads, openings
-from vtc.dialects.syntax.markup import QUOTES, literal, loosened, trimmed
+from vtc.dialects.syntax.markup import QUOTES, by_spelling, literal, loosened, trimmed
 from vtc.dialects.syntax.openings import ENCODED_TWICE, marker, opening_of_json
 from vtc.dialects.syntax.parts import SPACE, Chars, Group, Lit, Maybe, OneOf, Part, Space
 from vtc.dialects.syntax.pattern import Scan, Token, expecting, searching
@@ -321,7 +321,8 @@ class Grammar:
 
     def _closers(self, syntax: CallSyntax) -> list[Token]:
         """Closers that may come after a call: its own, then any, as none is open there, and the end of the turn."""
-        own = [Token(f"o{i}", parts) for i, parts in enumerate(closers(syntax))]
+        spelled = [parts for closer in closers(syntax) for parts in by_spelling(closer)]
+        own = [Token(f"o{i}", parts) for i, parts in enumerate(spelled)]
         others = [*self._orphans, *((Lit(end),) for end in TURN_ENDS)]
         return [*own, *(Token(f"o{len(own) + i}", parts) for i, parts in enumerate(others))]
 
