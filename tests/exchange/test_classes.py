@@ -320,6 +320,35 @@ def test_a_reply_that_does_not_begin_in_reasoning_after_one_that_did_loses_no_ca
     assert (said.calls, said.content) == ([READ], "I look.")
 
 
+@every_api
+@pytest.mark.parametrize("settings", [{}, {"dialect": "hermes"}], ids=["as known", "chosen"])
+def test_a_reply_that_is_one_code_block_around_calls_is_these_calls(settings: dict[str, Any], api: str) -> None:
+    for way in WAYS:
+        said = told(api, f"```xml\n{written('hermes', READ)}\n```", way, model="qwen2.5-7b-instruct", settings=settings)
+        assert (said.calls, said.content) == ([READ], "")
+
+
+PROMPTED = {
+    "zai-org/GLM-4.7": "glm-4.7",
+    "MiniMaxAI/MiniMax-M2": "minimax-m2",
+    "deepseek-ai/DeepSeek-V4": "deepseek-v4",
+    "Qwen/Qwen3.5-35B-A3B": "qwen3-coder",
+    "Qwen/Qwen3-30B-A3B-Thinking-2507": "hermes",
+}
+"""Models of which the prompt may open the thinking, and the dialect of each."""
+
+
+@pytest.mark.parametrize("api", [api for api in SHAPES if api not in PARTS_THINKING])
+@pytest.mark.parametrize("model", PROMPTED)
+def test_a_closing_tag_of_reasoning_in_an_argument_is_the_argument_s(model: str, api: str) -> None:
+    """The reply begins with the call, so it does not think, whatever the prompt may have opened."""
+    made = [("read", {"filePath": "x</think>y"}), ("read", {"filePath": "/<think>/a</think>\nb"})]
+    for way in WAYS:
+        for calls in (made[:1], made[1:], made):
+            said = told(api, written(PROMPTED[model], *calls), way, model=model)
+            assert (said.calls, said.content, said.reasoning) == (calls, "", ""), way
+
+
 @pytest.mark.parametrize("api", [api for api in SHAPES if api not in PARTS_THINKING])
 @pytest.mark.parametrize("model", ["mine", "qwen3-8b", "glm-4.6", "kimi-k2"])
 @pytest.mark.parametrize(

@@ -19,3 +19,9 @@ def test_what_is_expected_comes_first_then_what_the_profile_accepts_and_nothing_
     read = [one.name for one in read_dialects(PROFILES, named, PROFILES.dialects["invoke"])]
     assert read[:3] == ["invoke", "hermes", "bare-json"]
     assert len(read) == len({*read})
+
+
+def test_the_model_s_own_dialects_may_stand_in_a_code_block_chosen_or_not() -> None:
+    named = replace(UNKNOWN_MODEL, accept=("hermes", "bare-json"))
+    for first in ((), (PROFILES.dialects["hermes"],), (PROFILES.dialects["invoke"],)):
+        assert {one.name for one in read_dialects(PROFILES, named, *first) if one.fenced} == {"hermes", "bare-json"}

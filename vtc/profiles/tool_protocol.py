@@ -72,9 +72,11 @@ class ToolProtocols:
         expected = [dialect] if write or self.settings.dialect or named else []
         dialects = self._read(model, *expected) if allowed else ()
         why = []
-        if request.wants_json and (answers := [one for one in dialects if one.is_json_reply and one is not write]):
-            dialects = tuple(one for one in dialects if one not in answers)
-            expected = [one for one in expected if one not in answers]
+        written = write.name if write else ""
+        answers = {one.name for one in dialects if one.is_json_reply and one.name != written}
+        if request.wants_json and answers:
+            dialects = tuple(one for one in dialects if one.name not in answers)
+            expected = [one for one in expected if one.name not in answers]
             why.append("the request asks for JSON: an object that is the whole reply is no call")
         if write:
             why.append(f"the model knows no tools: conversation{' and tools' * allowed} written as {write.name}")
@@ -157,9 +159,9 @@ def read_dialects(profiles: Profiles, model: ModelProfile, *first: Description) 
     """
     own = () if model.accept == "auto" else model.accept
     read: dict[str, Description] = {}
-    known = (replace(profiles.dialects[name], fenced=True) for name in own)
+    known = (profiles.dialects[name] for name in own)
     for dialect in (*first, *known, *profiles.rescued):
-        read.setdefault(dialect.name, dialect)
+        read.setdefault(dialect.name, replace(dialect, fenced=True) if dialect.name in own else dialect)
     return tuple(read.values())
 
 

@@ -41,6 +41,7 @@ def scans(grammar: Grammar) -> Iterator[tuple[State, Scan]]:
     yield State.START, grammar.start
     yield State.TEXT, grammar.text
     yield State.ANSWER, grammar.answer
+    yield State.PROMPTED, grammar.first_call
     yield State.DOUBT, grammar.doubtful
     yield State.INFO, INFO
     own = frozenset(DIALECTS)

@@ -44,6 +44,8 @@ MOST_ENDS = 16
 
 _PROSE = re.compile(r"[ \t\r]*\n\s*[^\W\d_]")
 """Words on a line after a call that has lost its closer."""
+_BREAK = re.compile(r"[}\]][ \t\r]{0,256}\n\s{0,256}\Z")
+"""The end of JSON that may break off there. Behind a string a quotation may go on, as its quotes may not be escaped."""
 _BEGINS_JSON = re.compile(r'[{"]')
 
 type Body = JsonBody | KwargsBody | GemmaBody
@@ -126,6 +128,7 @@ class InCall:
     def hold(self, end: int) -> None:
         if text := self.context.cursor.take(end):
             hold(self.context, self.call, text)
+            self.call.breaks_off &= text.isspace()
 
     # After the opening tag
 
@@ -290,6 +293,14 @@ class InCall:
 
     # In a call that broke
 
+    def cut_off(self, found: Found) -> Refused | Literal[Verdict.CONTENT]:
+        """Read another call: the broken one ends before it if nothing stands between its last bracket and that."""
+        cursor, call = self.context.cursor, self.call
+        if call.breaks_off and cursor.is_blank_to(found.start()):
+            return refuse(self.context, call, call.fault)
+        cursor.seek = found.start() + 1
+        return Verdict.CONTENT
+
     def damage_end(self, found: Found | None = None) -> Completed | OnQuotedLine | Refused:
         """Repair the text up to the next call, or to the end of the reply."""
         context, cursor, call = self.context, self.context.cursor, self.call
@@ -356,6 +367,7 @@ class InJson:
     def _broken(self, reason: str) -> Damaged | Spills | Refused:
         context, call = self.context, self.call
         if context.lenient and not call.text.spilled:
+            call.breaks_off = not call.syntax.whole_reply and _BREAK.search(call.text.body) is not None
             return damage(call, reason)
         verdict = refuse(context, call, reason)
         if not call.text.spilled and call.syntax.whole_reply:

@@ -194,8 +194,8 @@ def begin_line(inside: InText, found: Found) -> QuotedLine | None:
     return open_line(inside, found.start() + (marks or len(found[0])))
 
 
-def begin_first_line(inside: InText, found: Found) -> Literal[Verdict.REASONING, Verdict.UNKNOWN] | QuotedLine | None:
-    """Begin a reply that looks like a quotation, unless it begins inside of the reasoning."""
+def begin_first_line(inside: InText, found: Found) -> Literal[Verdict.PROMPTED] | QuotedLine | None:
+    """Begin a reply that looks like a quotation, unless it may begin inside of the reasoning."""
     return inside.other() or begin_line(inside, found)
 
 

@@ -58,12 +58,12 @@ class Verdict(Enum):
     """The section of calls ends, which must be the whole reply."""
     UNDECIDED = auto()
     """The call is complete, and what follows may show that it is quoted."""
-    CALLS = auto()
-    """The reply begins with a call."""
     REASONING = auto()
     """The reply begins inside of the reasoning."""
     UNKNOWN = auto()
     """It may."""
+    PROMPTED = auto()
+    """It does or may, unless a call follows."""
     WAIT = auto()
     """More text is needed."""
 
@@ -120,6 +120,7 @@ class Context:
         "lenient",
         "most_held",
         "own",
+        "prompted",
         "shows_beginning",
         "speech",
         "think",
@@ -162,6 +163,8 @@ class Context:
         """False if nothing but a tag amid a line showed it, which proves nothing."""
         self.undecided = begins == "either"
         """What was read may prove to be reasoning: none of it has left yet."""
+        self.prompted = False
+        """That is so as it begins with a call, where the prompt may have opened the reasoning."""
         self.thought: list[Call] = []
         """The calls that what proved to be reasoning ends with."""
         self.complete = True

@@ -65,6 +65,10 @@ class Cursor:
         """True if all text that came is consumed."""
         return self.at == len(self.text)
 
+    def is_blank_to(self, end: int) -> bool:
+        """True if only white space stands before `end`."""
+        return not self.text[self.at : end].strip(WHITE)
+
     def is_blank(self, start: int) -> bool:
         """True if only white space follows `start`."""
         return not self.text[start:].strip(WHITE)

@@ -36,10 +36,12 @@ class OpenCall:
         "_index",
         "_lenient",
         "_next",
+        "_no_value",
         "_others",
         "_swallowed",
         "_wrong_end",
         "before",
+        "breaks_off",
         "earlier",
         "fault",
         "is_listed",
@@ -81,12 +83,15 @@ class OpenCall:
         self.is_listed = False  # a comma stands between them and it: all of them are calls, or none
         self.list_fault = ""
         """Why one of them is none, if so."""
+        self.breaks_off = False
+        """What stood before its JSON broke ends with a bracket and a line break: another call may begin there."""
         self.text = HeldText()
         self.pieces: Pieces | None = None
         """What of it leaves as it is read; None if it is delivered whole."""
         self._lenient = lenient
         self._wrong_end = 0  # of the body, where a closing tag of another kind ends
         self._next = self._swallowed = 0  # of the body, where a call that a value may have swallowed begins and ends
+        self._no_value = False
         self._index, self._given_id = index, id_
         self._name(written, tools)
 
@@ -254,9 +259,9 @@ class OpenCall:
         """True if its last value may have swallowed another call, as it has lost its closer."""
         return self._swallowed > 0
 
-    def note_next(self, more: int) -> None:
-        """Note that another call follows a closing tag in its value, after some `more` characters."""
-        self._next = len(self.text.body) + more
+    def note_next(self, more: int, *, empty: bool = False) -> None:
+        """Note that another call follows a closing tag in its value, after some `more` characters; or in no value."""
+        self._next, self._no_value = len(self.text.body) + more, empty
 
     def note_end(self) -> None:
         """Note that the call that its value may have swallowed ends here."""
@@ -295,14 +300,18 @@ class OpenCall:
         closers = self.syntax.closing_tags(self.written)
         try:
             if self.json is None:
-                if self.swallows:
+                if self._next:
                     body, rest = body[: self._next], body[self._next :]
-                    if not self.syntax.is_balanced(rest):
+                    ended = self.swallows or rest.rstrip().endswith(tuple(closers))
+                    if not (ended and self.syntax.is_balanced(rest)):
                         return [], ""  # it ends there, and the value quotes
+                    if self._no_value:
+                        self._swallowed, self.fault = self._next, "a parameter has no value"
+                        return [], ""
                 elif self.parameters.quotes_calls:
                     return [], ""  # with a call in it, it could be read in two ways
                 split = self.parameters.split(body)
-                if not split or (self.swallows and Repair.MISSING_PARAMETER_CLOSER in self.repairs):
+                if not split or (self._next and Repair.MISSING_PARAMETER_CLOSER in self.repairs):
                     return [], ""  # a value without any closer may hold the other call
                 self.text.replace_body(body)
                 return self._events([], unknown_tools), rest

@@ -97,6 +97,11 @@ class Parameters:
         if self.pieces:
             self.pieces.feed(text)
 
+    @property
+    def is_empty(self) -> bool:
+        """True if the value that is read has no text yet."""
+        return not any(text.strip() for text in self._begun.value)
+
     def end(self, *, doubled: bool = False) -> None:
         """Take the value of the parameter, which is complete; `doubled` if it has several closers."""
         begun, given = self._begun, self.given

@@ -26,7 +26,7 @@ from vtc.dialects.reading.cursor import CONTEXT, WHITE
 from vtc.dialects.reading.line import ENDINGS
 from vtc.dialects.reading.speech import Last, out_of_reasoning
 from vtc.dialects.reading.states import State
-from vtc.dialects.reading.text import InReasoning, InText
+from vtc.dialects.reading.text import KINDS, InReasoning, InText
 from vtc.dialects.reading.transitions import TABLE, Row, Step
 from vtc.dialects.syntax.grammar import Grammar
 from vtc.events import Event, Reasoning, Text, Tool
@@ -137,13 +137,30 @@ class Reader:
         while (end := self._row.end) is not None:
             self._go(end, end.action(self._inside))
             self._read()
-        self._context.undecided = False
+        if self._context.prompted:
+            self._decide_prompted(complete=complete)
+        self._context.undecided = self._context.prompted = False
         if complete and self._speech.is_silent:  # as where reasoning came by another way
             for call in out_of_reasoning(self._context.thought):
                 self._speech.called(call)
         self._context.thought = []
         self._speech.end()
         return self._speech.take()
+
+    def _decide_prompted(self, *, complete: bool) -> None:
+        """End a reply that begins with a call, where the prompt may have opened the reasoning.
+
+        It is what it was read as. But if it was cut off the model may have been thinking still.
+        """
+        context = self._context
+        if not context.undecided:
+            return
+        if complete:
+            context.began_inside = False
+            return
+        if thoughts := self._speech.take_back()[0]:
+            self._speech.emit(KINDS[context.think](thoughts))
+        self._enter(State.REASONING)
 
     def passed(self, text: str) -> None:
         """Take note of the end of what left unread."""
@@ -182,7 +199,7 @@ class Reader:
 
     def reasoned(self) -> None:
         """The reasoning came by another way: a reply that was to begin inside of it does not."""
-        if self._state is State.START:
+        if self._state in (State.START, State.PROMPTED):
             self._context.begins, self._context.undecided = "text", False
             if self._context.began_inside is None:  # an earlier block may have shown that it did
                 self._context.began_inside = False

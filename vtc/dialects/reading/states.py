@@ -10,6 +10,8 @@ class State(Enum):
 
     START = "start"
     """Nothing but white space yet: what only counts for a whole reply may begin here."""
+    PROMPTED = "prompted"
+    """The same where the prompt may have opened the reasoning: a reply that begins with a call does not think."""
     TEXT = "text"
     ANSWER = "answer"
     """Between markers that say that all is text."""
@@ -29,7 +31,7 @@ class State(Enum):
     """In a code span, after the opening tag of a call."""
     REASONING = "reasoning"
     UNKNOWN = "unknown"
-    """At the beginning of a whole reply, which may be reasoning that the prompt opened."""
+    """In the first text of a whole reply, which may be reasoning that the prompt opened."""
     ARGUMENTS = "arguments"
     """After a call's opening tag: parameters follow."""
     SOLE = "sole"

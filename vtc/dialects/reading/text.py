@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
 from vtc.dialects.reading.context import Context, SaysText, Verdict
@@ -10,9 +9,7 @@ from vtc.dialects.reading.cursor import Found
 from vtc.dialects.syntax.scan import Scan
 from vtc.events import Event, Markup, Reasoning, Text
 
-_HEAD = re.compile(r"h\d+")
-"""The name of a token that begins a call."""
-_KINDS: dict[str, type[Reasoning | Text | Markup]] = {"reasoning_content": Reasoning, "keep": Text, "drop": Markup}
+KINDS: dict[str, type[Reasoning | Text | Markup]] = {"reasoning_content": Reasoning, "keep": Text, "drop": Markup}
 
 
 class InText(SaysText):
@@ -74,16 +71,36 @@ class InText(SaysText):
         context.undecided = False
         thoughts, context.thought = context.speech.take_back()
         if thoughts:
-            context.speech.emit(_KINDS[context.think](thoughts))
+            context.speech.emit(KINDS[context.think](thoughts))
         write_tag(context, found)
         return Verdict.REASONING
 
-    def other(self, _: Found | None = None) -> Literal[Verdict.REASONING, Verdict.UNKNOWN] | None:
-        """Read what stands here as text, unless the reply begins inside of the reasoning."""
+    def other(self, _: Found | None = None) -> Literal[Verdict.PROMPTED] | None:
+        """Read what stands here as text, unless the reply may begin inside of the reasoning."""
         context = self.context
         context.cursor.seek = context.cursor.at
-        begins, context.begins = context.begins, "text"
-        if begins in ("text", "either"):
+        if context.begins in ("reasoning", "unknown"):
+            return Verdict.PROMPTED
+        context.begins = "text"
+        return None
+
+    @property
+    def first_call(self) -> Scan:
+        return self.context.grammar.first_call
+
+    def begins_with_call(self, _: Found) -> None:
+        """Read a reply that begins with a call as text, as a closing tag of reasoning may stand in an argument.
+
+        None of it leaves until its end, or until such a tag stands in no call.
+        """
+        context = self.context
+        context.begins, context.undecided, context.prompted = "text", True, True
+        context.cursor.seek = context.cursor.at
+
+    def thinks(self) -> Literal[Verdict.REASONING, Verdict.UNKNOWN] | None:
+        """Begin inside of the reasoning, or where it may be, unless that came by another way by now."""
+        begins, self.context.begins = self.context.begins, "text"
+        if begins == "text":
             return None
         return Verdict.REASONING if begins == "reasoning" else Verdict.UNKNOWN
 
@@ -97,7 +114,7 @@ class InReasoning:
         self.context = context
         self._opened = opened
         self._quoted_end = ""
-        self._kind = _KINDS[context.think]
+        self._kind = KINDS[context.think]
 
     @property
     def scan(self) -> Scan:
@@ -134,22 +151,6 @@ class InReasoning:
             self.context.cursor.seek = self.context.cursor.at
         else:
             self.say(len(self.context.cursor.text))
-
-    def close_unknown(self, found: Found) -> Literal[Verdict.CONTENT, Verdict.CALLS] | None:
-        """End what may be reasoning, unless the reply begins with a call: then the tag may stand in an argument.
-
-        Such a reply is read as text, none of which leaves until its end, or a closing tag that stands in no call.
-        """
-        context, cursor = self.context, self.context.cursor
-        end = cursor.seek
-        cursor.seek = len(cursor.text) - len(cursor.text[cursor.at :].lstrip())
-        begins = context.find(context.grammar.text, searching=False)
-        cursor.seek = end
-        if begins is None or not _HEAD.fullmatch(begins.lastgroup or ""):
-            return self.close(found)
-        context.undecided = True
-        cursor.seek = cursor.at
-        return Verdict.CALLS
 
     def close(self, found: Found) -> Literal[Verdict.CONTENT] | None:
         """End reasoning: the reply begins."""

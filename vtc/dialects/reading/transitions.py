@@ -1,8 +1,7 @@
 """The reader as a table: for each state its class, what every token does and which state follows.
 
 `reader.py` turns the crank, and makes the object of a state. An action sets no state: it returns a verdict, and the
-data that the next object needs. A token or a verdict that the table does not know in a state is an error of ours. A
-picture of it is in docs/reader.md, drawn from the table.
+data of the next object. What the table does not know in a state is an error of ours. docs/reader.md has a picture.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from vtc.dialects.reading.states import State
 from vtc.dialects.reading.text import InReasoning, InText
 from vtc.dialects.reading.undecided import Undecided
 from vtc.dialects.reading.value import InValue
+from vtc.dialects.syntax.grammar import DOUBTFUL
 from vtc.dialects.syntax.scan import Scan
 
 
@@ -67,6 +67,7 @@ _REFUSED = {Verdict.REFUSED: State.TEXT}
 _COMPLETE = {**_REFUSED, Verdict.UNDECIDED: State.UNDECIDED, Verdict.INDENTED: State.LINE}
 _NO_CALL = {**_COMPLETE, Verdict.SPILLED: State.SPILL}
 _TO_CONTENT = {**_REFUSED, Verdict.CONTENT: State.VALUE}
+_PROMPTED = {Verdict.PROMPTED: State.PROMPTED}
 _REASONS = {Verdict.REASONING: State.REASONING, Verdict.UNKNOWN: State.UNKNOWN}
 _QUOTED_LINE = {Verdict.INDENTED: State.LINE}
 _UNBOUNDED = {Verdict.UNBOUNDED: State.SPAN}
@@ -84,7 +85,6 @@ def _reasoning(here: State) -> Tokens:
     )
 
 
-_NO_THOUGHT = Step(InReasoning.close_unknown, State.START, {Verdict.CONTENT: State.UNKNOWN, Verdict.CALLS: State.TEXT})
 _DOUBT = Step(doubt, State.DOUBT, {Verdict.INDENTED: State.LINE})
 _DOUBT_MORE = Step(InDoubt.more, State.DOUBT, {Verdict.UNBOUNDED: State.TEXT})
 _DONE = Step(InCall.done, State.AFTER, _NO_CALL)
@@ -101,9 +101,15 @@ TABLE: Mapping[State, Row[Any]] = {
             closed=Step(InText.closed, State.START),
             marker=Step(InText.marker, State.START),  # gpt-oss: <|start|>assistant<|channel|>analysis<|message|>
             answer=Step(InText.answer, State.ANSWER),
-            line=Step(begin_first_line, State.TEXT, {Verdict.INDENTED: State.LINE, **_REASONS}),
+            line=Step(begin_first_line, State.TEXT, {Verdict.INDENTED: State.LINE, **_PROMPTED}),
         ),
-        otherwise=Step(InText.other, State.TEXT, _REASONS),
+        otherwise=Step(InText.other, State.TEXT, _PROMPTED),
+    ),
+    State.PROMPTED: Row(
+        InText,
+        lambda inside: inside.first_call,
+        Tokens(h=Step(InText.begins_with_call, State.TEXT)),
+        otherwise=Step(InText.thinks, State.TEXT, _REASONS),
     ),
     State.TEXT: Row(
         InText,
@@ -113,10 +119,7 @@ TABLE: Mapping[State, Row[Any]] = {
             marker=Step(InText.marker, State.TEXT),
             answer=Step(InText.answer, State.ANSWER),
             stray=Step(InText.stray, State.TEXT, {Verdict.REASONING: State.START}),
-            ending=_DOUBT,
-            orphan=_DOUBT,
-            wrapper=_DOUBT,
-            bare=_DOUBT,
+            **dict.fromkeys(DOUBTFUL, _DOUBT),
             fence=Step(open_code, State.INFO),
             tilde=Step(open_code, State.INFO),
             ticks=Step(open_code, State.SPAN),
@@ -140,10 +143,7 @@ TABLE: Mapping[State, Row[Any]] = {
         lambda inside: inside.scan,
         Tokens(
             h=Step(InDoubt.call, State.ARGUMENTS, {**_OF_CALL, Verdict.CONTENT: State.TEXT}),
-            ending=_DOUBT_MORE,
-            orphan=_DOUBT_MORE,
-            wrapper=_DOUBT_MORE,
-            bare=_DOUBT_MORE,
+            **dict.fromkeys(DOUBTFUL, _DOUBT_MORE),
         ),
         otherwise=Step(InDoubt.decided, State.TEXT),
     ),
@@ -240,7 +240,7 @@ TABLE: Mapping[State, Row[Any]] = {
     State.UNKNOWN: Row(
         InReasoning,
         lambda inside: inside.scan,
-        Tokens(_reasoning(State.UNKNOWN), unthink=_NO_THOUGHT),
+        _reasoning(State.UNKNOWN),
         text=Step(InReasoning.pass_over, State.UNKNOWN),
         end=Step(InReasoning.none, State.START),
     ),
@@ -382,7 +382,10 @@ TABLE: Mapping[State, Row[Any]] = {
     State.DAMAGED: Row(
         InCall,
         lambda inside: inside.damaged,
-        Tokens(d=Step(InCall.damage_end, State.AFTER, _COMPLETE)),
+        Tokens(
+            d=Step(InCall.damage_end, State.AFTER, _COMPLETE),
+            cut=Step(InCall.cut_off, State.TEXT, {**_REFUSED, Verdict.CONTENT: State.DAMAGED}),
+        ),
         otherwise=Step(InCall.damage_end, State.AFTER, _COMPLETE),
         text=Step(InCall.hold, State.DAMAGED),
         flows=True,

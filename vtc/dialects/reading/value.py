@@ -150,7 +150,8 @@ class InValue:
         kind, end = self._nesting.close_call(), found.start(f"head_{found.lastgroup}")
         if kind is None:
             self._nesting.call_follows()
-            self.call.note_next(end - self.context.cursor.at)
+            empty = self.call.parameters.is_empty and self.context.cursor.is_blank_to(found.start())
+            self.call.note_next(end - self.context.cursor.at, empty=empty)
         return self._close_call(kind, end)
 
     def _close_call(self, kind: int | None, end: int) -> Damaged | Refused | None:
@@ -200,9 +201,11 @@ class InValue:
         """Refuse the call: in what may be no value stands a tag."""
         return self.hold_guess(found.start()) or no_arguments(self.context, self.call)
 
-    def call_follows(self, _: Found) -> Content:
+    def call_follows(self, found: Found) -> Content:
+        """Read a call's opener after the closer: content, unless all that follows shows that it is the next call."""
         if not self._paired:
-            self._nesting.call_follows()
+            space = len(found[0]) - len(found[0].lstrip())
+            self.call.note_next(found.start() + space - self.context.cursor.at)
         return self.content()
 
     def garbled_opener(self, _: Found) -> Content:

@@ -19,7 +19,7 @@ from vtc.dialects.syntax.openings import (
     spaced_name,
     tool_name,
 )
-from vtc.dialects.syntax.parts import Chars, Group, Lit, Maybe, OneOf, Part, Space, whole
+from vtc.dialects.syntax.parts import AnyOf, Chars, Group, Lit, Maybe, OneOf, Part, Space, whole
 from vtc.dialects.syntax.pattern import Slot
 
 KEY = r"^\s<>\"'=/\\"
@@ -216,7 +216,7 @@ class CallSyntax:
     def is_balanced(self, text: str) -> bool:
         """True if a text closes no parameter that it does not open."""
         closer = re.compile(whole(self.param_tail(0, ""), ""))
-        openers = [re.compile(whole(head, f"o{i}")) for i, head in enumerate(self.param_heads())]
+        openers = [re.compile(whole(head, "")) for head in (*self.quoted_params(0, ""), *self.quoted_elements(0, ""))]
         opened = {found.start(): 1 for opener in openers for found in opener.finditer(text)}
         depth = 0
         for _, step in sorted([*opened.items(), *((found.start(), -1) for found in closer.finditer(text))]):
@@ -274,10 +274,10 @@ class CallSyntax:
         return [head for i, head in heads if isinstance(head[0], Lit) and self.param_tail(i, key) == closer]
 
     def quoted_elements(self, index: int, key: str) -> list[tuple[Part, ...]]:
-        """The opening tags with attributes that pair with the same closing tag: of elements in a document."""
+        """The opening tags that pair with the same closing tag: `<a b="c">` of documents, `<a=b>` of other dialects."""
         match self.param_tail(index, key):
             case (Lit("<") as first, Space(), Lit("/"), Space(), *name, Space(), Lit(">")):
-                return [(first, *name, Chars(r"\s", 16), Chars("^<>", 256), Lit(">"))]
+                return [(first, *name, AnyOf(((Chars(r"\s", 16),), (Space(), Lit("=")))), Chars("^<>", 256), Lit(">"))]
         return []
 
     def quoted_heads(self, name: str) -> list[tuple[Part, ...]]:

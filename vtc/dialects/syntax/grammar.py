@@ -22,8 +22,8 @@ from vtc.dialects.syntax.forms import (
     closers,
     closing_itself,
 )
-from vtc.dialects.syntax.heads import next_heads, openings
-from vtc.dialects.syntax.markup import QUOTES, literal, loosened, trimmed
+from vtc.dialects.syntax.heads import heads_after_unclosed, next_heads, openings
+from vtc.dialects.syntax.markup import QUOTES, by_spelling, literal, loosened, trimmed
 from vtc.dialects.syntax.openings import ENCODED_TWICE, marker, opening_of_json
 from vtc.dialects.syntax.parts import SPACE, Chars, Group, Lit, Maybe, OneOf, Part, Space
 from vtc.dialects.syntax.prefilter import Expected, Following, Prefilter
@@ -44,6 +44,8 @@ from vtc.dialects.syntax.scan import OrElse, Scan, Token, expecting, searching
 
 PER_HEAD = 512
 """Bytes that a grammar takes for each way in which a call may begin."""
+DOUBTFUL = ("ending", "orphan", "wrapper", "bare")
+"""The tokens of markup that is none of the message where a call follows it."""
 AROUND_END = (Lit("</"), OneOf(SYNONYMS), Lit(">"), Space())
 """The end of an element around all parameters."""
 type Answer = tuple[tuple[str, ...], tuple[str, ...]]
@@ -110,7 +112,8 @@ class Grammar:
         in_doubt = doubtful(self._orphans, section_openers(armed))
         self.text = Prefilter([*tokens, *dropped, *in_doubt, *stray, *QUOTING, *LINES, *FENCES, TICKS])
         again = [Token(token.name, token.parts) for token in in_doubt]
-        self.doubtful = Following(self.text, ("h", "ending", "orphan", "wrapper", "bare"), again)
+        self.first_call = Following(self.text, ("h",), ())
+        self.doubtful = Following(self.text, ("h", *DOUBTFUL), again)
         # In backticks a tag is quoted. Models mix them up: <think>…</thinking>.
         closing = list(dict.fromkeys(tag for _, tag in reasoning))
         closers = [Token(f"quoted{i}", (Lit(f"`{tag}`"),)) for i, tag in enumerate(closing)]
@@ -268,7 +271,7 @@ class Grammar:
                 *(Token(f"last{i}", parts) for i, parts in enumerate(syntax.last_tags(name))),
                 # Of any name, so that it may look like a closer.
                 *own,
-                *(Token(f"m{i}", head) for i, head in enumerate(syntax.quoted_heads(name))),
+                *(Token(f"m{i}", head) for i, head in enumerate(heads_after_unclosed(syntax, name))),
                 *(Token(f"garbled{i}", parts) for i, parts in enumerate(syntax.param_openers())),
                 *elements,
                 *self._wrong_tail(syntax, name),
@@ -318,7 +321,8 @@ class Grammar:
 
     def _closers(self, syntax: CallSyntax) -> list[Token]:
         """Closers that may come after a call: its own, then any, as none is open there, and the end of the turn."""
-        own = [Token(f"o{i}", parts) for i, parts in enumerate(closers(syntax))]
+        spelled = [parts for closer in closers(syntax) for parts in by_spelling(closer)]
+        own = [Token(f"o{i}", parts) for i, parts in enumerate(spelled)]
         others = [*self._orphans, *((Lit(end),) for end in TURN_ENDS)]
         return [*own, *(Token(f"o{len(own) + i}", parts) for i, parts in enumerate(others))]
 
@@ -336,12 +340,14 @@ class Grammar:
         return Following(self.text, ("h",), tokens, IN_LINE if line_end else SPACE)
 
     def _damaged(self, syntax: CallSyntax, name: str) -> Scan:
-        """In a call whose JSON broke: its closer with another call right after it, which only then is one."""
+        """In a call whose JSON broke: another call, right after its closer or where it broke off."""
         closers = [parts for parts in (syntax.tail(name), syntax.section_tail()) if parts]
-        pairs = itertools.product(closers, self._heads_of(syntax.dialect, "m"))
-        return searching(
-            [Token(f"d{i}", (*closer, Space(), Group(head.parts, "next"))) for i, (closer, head) in enumerate(pairs)]
-        )
+        heads = self._heads_of(syntax.dialect, "cut")
+        pairs = itertools.product(closers, heads)
+        tokens = [
+            Token(f"d{i}", (*closer, Space(), Group(head.parts, "next"))) for i, (closer, head) in enumerate(pairs)
+        ]
+        return searching([*tokens, *heads])
 
     def _heads_of(self, dialect: Description, name: str) -> list[Token]:
         """The heads of a dialect that count anywhere, as tokens of this name."""

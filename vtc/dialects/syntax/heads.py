@@ -8,6 +8,7 @@ from typing import Literal
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.forms import CallSyntax, call_syntaxes, closing_itself, variants
 from vtc.dialects.syntax.parts import Chars, Group, Lit, Part, Space
+from vtc.dialects.syntax.pattern import body
 
 type Opening = Literal["body", "attributes", "closed"]
 """What follows a head: a body, parameters as attributes, or nothing, as its tag closes itself."""
@@ -26,6 +27,16 @@ def openings(dialect: Description) -> list[tuple[CallSyntax, tuple[Part, ...], O
             found.append((syntax, tag, "attributes"))
     # A head that ends in the name is the beginning of others: <tool_call>bash, <tool_call>bash>{
     return sorted(found, key=lambda one: one[0].body == "params" and isinstance(one[1][-1], Chars | Group))
+
+
+def heads_after_unclosed(syntax: CallSyntax, name: str) -> list[tuple[Part, ...]]:
+    """List how a call begins that follows one without its closing tags: with its section and its marker, or without."""
+    dialect = syntax.dialect
+    if dialect.names == "declared":
+        return syntax.quoted_heads(name)
+    calls = [call for call in dialect.calls if body(call) == "params"]
+    each = [CallSyntax(dialect, call, section) for call in calls for section in ("", *dialect.sections)]
+    return [head for one in each for head in variants(one) if isinstance(head[0], Lit)]
 
 
 def next_heads(syntax: CallSyntax) -> list[tuple[Part, ...]]:
