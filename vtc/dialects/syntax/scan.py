@@ -190,11 +190,12 @@ class _Searched:
         if first is None:
             return None
         at = first.start()
+        if self._partial.begins(text, at):
+            return HELD.match(text, at)
         found = self._found.search(text, at)
         last = found.start() if found else len(text)
-        at = max(at, len(text) - self._partial.longest)
-        while at < len(text) and (first := self._first.search(text, at)) and first.start() <= last:
-            at = first.start()
+        at = max(at + 1, len(text) - self._partial.longest)
+        while at < len(text) and (first := self._first.search(text, at)) and (at := first.start()) <= last:
             if self._partial.begins(text, at):
                 return HELD.match(text, at)
             at += 1
