@@ -20,6 +20,8 @@ PER_ATOM = 360
 HELD = re.compile(r"(?P<hold>(?s:.*))")
 """Matches all the text that is held back."""
 
+MOST_KEPT = 16
+"""Characters for which a place in the trie keeps what they may begin."""
 INDENT = 8
 """Deepest indentation at which a line still counts as starting with its markup."""
 
@@ -28,13 +30,15 @@ _LINE_START = re.compile(rf"^[ \t>]{{0,{INDENT}}}\Z", re.MULTILINE)
 
 
 class _Node:
-    """A place in the trie: what may follow there, characters apart from other parts."""
+    """A place in the trie: what may follow there. White space is apart, as it stands between all that is loose."""
 
-    __slots__ = ("literals", "parts")
+    __slots__ = ("_steps", "literals", "parts", "space")
 
     def __init__(self) -> None:
         self.literals: dict[str, _Node] = {}
         self.parts: tuple[tuple[Part, _Node], ...] = ()
+        self.space: _Node | None = None
+        self._steps: dict[str, tuple[_Step, ...]] = {}
 
     def add(self, parts: Iterable[Part]) -> None:
         """Add a sequence that may follow here."""
@@ -43,8 +47,11 @@ class _Node:
             if isinstance(part, Lit):
                 for character in part.text:
                     node = node.literals.setdefault(character, _Node())
-            elif not (isinstance(part, Space) and part == last):  # white space behind white space is one
+            elif not isinstance(part, Space):
                 node = node._behind(part)
+            elif part != last:  # white space behind white space is one
+                node.space = node.space or _Node()
+                node = node.space
             last = part
 
     def _behind(self, part: Part) -> _Node:
@@ -56,17 +63,54 @@ class _Node:
 
     def begins(self, text: str, at: int) -> bool:
         """Tell whether more text could make the text from `at` on one of the sequences, and some is missing."""
-        node = self
-        while at < len(text):
-            for part, behind in node.parts:
-                places = _ends(part, text, {at})
+        node, end = self, len(text)
+        while at < end:
+            character = text[at]
+            steps = node._steps[character] if character in node._steps else node._find(character)
+            if not steps:
+                return False
+            *others, (part, following) = steps
+            for other, behind in others:
+                places = (at + 1,) if other is None else _ends_of(other, text, at)
                 if places is None or any(behind.begins(text, place) for place in places):
                     return True
-            if (following := node.literals.get(text[at])) is None:
-                return False
+            if part is None:
+                node, at = following, at + 1
+                continue
+            places = _ends_of(part, text, at)
+            if not places:
+                return places is None
+            *nearer, at = places
+            for place in nearer:
+                if following.begins(text, place):
+                    return True
             node = following
-            at += 1
-        return bool(node.literals or node.parts)
+        return bool(node.literals or node.parts or node.space)
+
+    def _find(self, character: str) -> tuple[_Step, ...]:
+        """Find the steps that a character may begin, and keep them for the next time: most begin none."""
+        steps = tuple(self._beginning_with(character))
+        if len(self._steps) < MOST_KEPT:
+            self._steps[character] = steps
+        return steps
+
+    def _beginning_with(self, character: str) -> Iterator[_Step]:
+        if following := self.literals.get(character):
+            yield None, following
+        if self.space:
+            if _begins_space(character):
+                yield Space(), self.space
+            else:
+                yield from self.space._beginning_with(character)
+        for part, behind in self.parts:
+            if _can_begin((part.parts if isinstance(part, Maybe) else (part,)), character):
+                yield part, behind
+            elif isinstance(part, Maybe):
+                yield from behind._beginning_with(character)
+
+
+type _Step = tuple[Part | None, _Node]
+"""What may follow, and the place behind it; None is the one character that it was looked up by."""
 
 
 class Partial:
@@ -93,9 +137,9 @@ class Partial:
         if not 0 < len(text) - at <= self.longest:
             return False
         anywhere, line_start = self._tries
-        return anywhere.begins(text, at) or (
-            text[at] in line_start.literals and starts_line(text, at) and line_start.begins(text, at)
-        )
+        if anywhere.begins(text, at):
+            return True
+        return text[at] in line_start.literals and starts_line(text, at) and line_start.begins(text, at)
 
     @cached_property
     def _tries(self) -> tuple[_Node, _Node]:
@@ -144,6 +188,34 @@ def _longest_of(part: Part) -> int:
             return max(map(_longest, choices))
 
 
+def _begins_space(character: str) -> bool:
+    return character.isspace() or character == "\\"
+
+
+def _can_begin(parts: Iterable[Part], character: str) -> bool:
+    """Tell whether a sequence can begin with a character, or be empty."""
+    for part in parts:
+        match part:
+            case Lit(text):
+                return text[0] == character
+            case Space():
+                if _begins_space(character):
+                    return True
+            case Chars(allowed, _, _):
+                return bool(_run(allowed, 1).match(character))
+            case OneOf(words, _, any_case):
+                firsts = {word[:1].lower() if any_case else word[:1] for word in words}
+                return "" in firsts or (character.lower() if any_case else character) in firsts
+            case Maybe(inner):
+                if _can_begin(inner, character):
+                    return True
+            case AnyOf(choices):
+                return any(_can_begin(choice, character) for choice in choices)
+            case Group(inner, _):
+                return _can_begin(inner, character)
+    return True
+
+
 def _ends(part: Part, text: str, starts: set[int]) -> set[int] | None:
     """Find where a part that begins at one of some places may end; None if the text ends within it."""
     ends: set[int] = set()
@@ -163,11 +235,13 @@ def _ends_of(part: Part, text: str, at: int) -> set[int] | None:
                 return {at + len(literal)}
             return None if rest < len(literal) and literal.startswith(text[at:]) else set()
         case Space():
-            end = _matched(_SPACE, text, at)
-            return None if end == len(text) or text[end:] == "\\" else {end}
+            end = _after_space(text, at)
+            return None if end is None else {end}
         case Chars(allowed, most, _):
-            end = _matched(_run(allowed, most), text, at)
-            return None if end == len(text) else set(range(at + 1, end + 1))
+            run = _run(allowed, most).match(text, at)
+            if run is None:
+                return set()
+            return None if run.end() == rest + at else set(range(at + 1, run.end() + 1))
         case OneOf(words, _, any_case):
             longest = max(map(len, words))
             here = text[at : at + longest].lower() if any_case else text[at : at + longest]
@@ -185,6 +259,15 @@ def _ends_of(part: Part, text: str, at: int) -> set[int] | None:
             return _behind(parts, text, at)
 
 
+def _after_space(text: str, at: int) -> int | None:
+    """The end of the white space that may stand at `at`; None if the text ends within it."""
+    if not _begins_space(text[at]):
+        return at
+    space = _SPACE.match(text, at)
+    end = space.end() if space else at
+    return None if end == len(text) or text[end:] == "\\" else end
+
+
 def _behind(parts: Sequence[Part], text: str, at: int) -> set[int] | None:
     """Find where a sequence that begins at `at` may end; None if the text ends within it."""
     places: set[int] | None = {at}
@@ -195,12 +278,6 @@ def _behind(parts: Sequence[Part], text: str, at: int) -> set[int] | None:
             return None
         places = _ends(part, text, places)
     return places
-
-
-def _matched(pattern: re.Pattern[str], text: str, at: int) -> int:
-    """The end of what matches at `at`, or `at`."""
-    found = pattern.match(text, at)
-    return found.end() if found else at
 
 
 @lru_cache(maxsize=64)

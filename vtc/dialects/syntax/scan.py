@@ -189,14 +189,14 @@ class _Searched:
         first = self._first.search(text, at)
         if first is None:
             return None
-        at = first.start()
-        if self._partial.begins(text, at):
+        at, partial = first.start(), self._partial
+        if partial.begins(text, at):
             return HELD.match(text, at)
-        found = self._found.search(text, at)
-        last = found.start() if found else len(text)
-        at = max(at + 1, len(text) - self._partial.longest)
-        while at < len(text) and (first := self._first.search(text, at)) and (at := first.start()) <= last:
-            if self._partial.begins(text, at):
+        found, end = self._found.search(text, at), len(text)
+        last = found.start() if found else end - 1
+        at = max(at + 1, end - partial.longest)
+        while at <= last and (first := self._first.search(text, at)) and (at := first.start()) <= last:
+            if partial.begins(text, at):
                 return HELD.match(text, at)
             at += 1
         return found
