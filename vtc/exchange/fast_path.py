@@ -159,7 +159,7 @@ class FastPath:
     def _forward(self, data: bytes, found: re.Match[bytes], begun: bytes) -> list[bytes] | None:
         """Let frames leave, except those that wait since their text ends in white space."""
         text = found["text"]
-        if text.endswith(self._endings.read) or (self._told and text.endswith(self._endings.white)):
+        if text.endswith(self._endings.read):
             return None
         if not text.endswith(self._endings.white):
             return self._left(data, begun, text=text)
@@ -182,9 +182,6 @@ class FastPath:
     def _passed(self, data: bytes, texts: Sequence[bytes]) -> list[bytes] | None:
         """Let frames leave, with these texts; None if they must be read after all."""
         if self._told:
-            white = self._endings.white
-            if white and any(text.endswith(white) for text in texts):
-                return None  # the encoder parts white space from the text before it
             written = self._told.write(texts)
             if written is None:
                 return None
