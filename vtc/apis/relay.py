@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -96,7 +96,7 @@ class Relay[P: Pipeline]:
         for one in decoded.beside if self.counted else ():
             if isinstance(one, Usage) and one.prompt and self.counted:
                 self.counted(one.prompt)
-        frame, deltas, leaving = decoded.frame or frame, decoded.deltas, self.leaving.copy()
+        frame, deltas = decoded.frame or frame, decoded.deltas
         last = deltas[-1] if deltas else None
         failure = last if isinstance(last, Failure) else None
         if failure:
@@ -105,24 +105,28 @@ class Relay[P: Pipeline]:
                 self.refused(self.error)
             last = deltas[-1] if deltas else failure
         if isinstance(last, End | Failure):
+            leaving = self.leaving.copy()
             out, after = self._end(leaving, complete=isinstance(last, End), breaks=isinstance(last, Failure))
             if isinstance(last, End):
                 out += leaving.end(frame)
             else:
                 out += _leave(leaving, last.choice, _waiting(frame, decoded.beside, failure))
-        elif len(choices := {one.choice for one in (*deltas, *decoded.beside)}) > 1:
+        elif len(choices := _choices_of(decoded)) > 1:
+            leaving = self.leaving.copy()
             out, after = self._several(leaving, frame, decoded, sorted(choices))
         else:
             index = min(choices, default=0)
             choice = self._choices.get(index) or self._choice(index)
             waiting = choice.waiting
             choice, entry, events = read(choice, _waiting(frame, decoded.beside), deltas)
-            after = [choice]
             is_undecided = not (events or choice.ended) and choice.waiting is waiting
             if is_undecided and (choice.waiting or entry.text or entry.calls):
-                choice.waiting.append(entry)  # as for each frame of a long call; nothing can fail any more
-                out = []
-            elif choice.waiting or not _is_unchanged(choice, entry, events):
+                waiting.append(entry)  # as for each frame of a long call; nothing can fail any more
+                self.decoder, self._choices[index] = decoder, choice
+                self._last = frame if deltas else self._last
+                return []
+            after, leaving = [choice], self.leaving.copy()
+            if choice.waiting or not _is_unchanged(choice, entry, events):
                 after[0], out = _settle(leaving, choice, entry, events)
                 if last and len(deltas) == 1 and not any(type(one) is not Text for one in events):
                     self.plain = _plain(last, [*waiting, entry], after[0].waiting, out)
@@ -257,6 +261,13 @@ class Relay[P: Pipeline]:
             after.append(settled)
             out += left
         return out, after
+
+
+def _choices_of(decoded: Decoded) -> Collection[int]:
+    """Tell which choices a frame says something of."""
+    if len(decoded.deltas) == 1 and not decoded.beside:  # as nearly always
+        return (decoded.deltas[0].choice,)
+    return {one.choice for one in (*decoded.deltas, *decoded.beside)}
 
 
 def _waiting(frame: Frame, beside: Sequence[Beside], failure: Failure | None = None) -> Waiting:
