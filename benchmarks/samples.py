@@ -289,7 +289,7 @@ SHAPES: Mapping[str, Shape] = {
         path="/v1/messages",
     ),
     "behind": Shape("a space behind each word", lambda size: reply(_spaced(size))),
-    "bridged behind": Shape(
+    "bridged-behind": Shape(
         "the same for a client of Messages",
         lambda size: reply(_spaced(size)),
         28.0,
