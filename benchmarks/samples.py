@@ -244,6 +244,11 @@ def _joined(size: int, *, frames: int) -> list[bytes]:
     return [b"".join(some) for some in batched(reply(said(TALK, size)), frames)]
 
 
+def _spaced(size: int) -> list[str]:
+    """Cut a text as some servers do that fake a stream: at its spaces, which stay behind."""
+    return list(islice(cycle(re.findall(r"\S+\s+", TALK)), size))
+
+
 def _cut_anywhere(size: int) -> list[bytes]:
     """Cut a reply into pieces of 1 to 400 bytes: about as many as there are frames."""
     body, chance, at = b"".join(reply(said(TALK, size))), random.Random(3), 0
@@ -280,6 +285,14 @@ SHAPES: Mapping[str, Shape] = {
         "chat completions for a client of Messages",
         lambda size: reply(said(TALK, size)),
         28.0,  # what a plain token costs without VTC
+        model="a-model/Bridged-32B",
+        path="/v1/messages",
+    ),
+    "behind": Shape("a space behind each word", lambda size: reply(_spaced(size))),
+    "bridged-behind": Shape(
+        "the same for a client of Messages",
+        lambda size: reply(_spaced(size)),
+        28.0,
         model="a-model/Bridged-32B",
         path="/v1/messages",
     ),

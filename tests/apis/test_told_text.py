@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import Any
 from unittest.mock import patch
 
@@ -66,6 +67,37 @@ def test_plain_text_is_told_as_the_encoder_tells_it_and_hardly_read(client: str,
     out, count = told(client, server, *chunks)
     assert out == told(client, server, *chunks, fast=False)[0]
     assert count < 24
+
+
+@PAIR
+@pytest.mark.parametrize(
+    "beside", [["word "], ["word ", "two "], ["word\n", " word"], ["word", "\n", " ", "word\t", "."]]
+)
+def test_text_that_ends_in_white_space_is_told_as_the_encoder_tells_it_and_hardly_read(
+    client: str, server: str, beside: list[str]
+) -> None:
+    chunks = frames(server, *beside * 60)
+    out, count = told(client, server, *chunks)
+    assert out == told(client, server, *chunks, fast=False)[0]
+    assert count < 30
+
+
+@given(
+    st.sampled_from(CROSSED),
+    st.sampled_from([["It", " works"], ["It ", "works "]]),
+    st.lists(st.lists(st.sampled_from(["a", " b", "c ", "\n", " ", "x >", ">", "<", "`d`"]), min_size=1, max_size=4)),
+)
+def test_same_frames_leave_at_the_same_time_as_the_encoder_would_write(
+    pair: tuple[str, str], begins: list[str], chunks: list[list[str]]
+) -> None:
+    client, server = pair
+    fast, slow = (crossing(client, server, stream=True).stream() for _ in range(2))
+    slow._fast = None
+    parts = iter(frames(server, *begins, *(text for texts in chunks for text in texts)))
+    head = next(at for at, part in enumerate(frames(server, "It", "@")) if b'"@"' in part)
+    for chunk in [*islice(parts, head), *(b"".join(islice(parts, len(texts))) for texts in chunks), *parts]:
+        assert fast.feed(chunk) == slow.feed(chunk)
+    assert fast.finish() == slow.finish()
 
 
 @given(st.sampled_from(CROSSED), TEXTS, st.integers(1, 900))

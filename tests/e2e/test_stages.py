@@ -31,7 +31,7 @@ from vtc.dialects.reading.reader import Reader
 from vtc.dialects.reading.speech import Speech
 from vtc.dialects.text_client import conversation, documented_tools
 from vtc.dialects.writing import history
-from vtc.exchange import fast_path, limit, reply, stages, upstream_calls, way
+from vtc.exchange import limit, reply, shapes, stages, upstream_calls, way
 from vtc.exchange.fast_path import FastPath
 from vtc.profiles.planner import Planner
 from vtc.proxy import addon
@@ -85,7 +85,7 @@ REPLY = [
     *(Stage(choice, name) for name in ("finish", "_decided")),
     *(Stage(FastPath, "learn", call) for call in (0, 2)),
     *(Stage(FastPath, "feed", call) for call in (2, 9)),
-    Stage(fast_path, "_compiled"),
+    Stage(shapes, "_compiled"),
     *(Stage(way.Way, name) for name in ("_pipeline", "reader")),
     *(Stage(reply.ReplyPipeline, "feed", call) for call in (0, 20)),
     *(Stage(owner, name) for owner, name in ((reply.ReplyPipeline, "finish"), (reply.Stages, "feed"))),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Iterable
 from itertools import cycle
 from typing import Any
@@ -217,6 +218,52 @@ def test_every_frame_ends_in_white_space_and_leaves_one_frame_later() -> None:
     frames = chat.said(*["word "] * 5)
     assert [watched.stream.feed(frame) for frame in frames] == [[], *([frame] for frame in frames[:-1])]
     assert watched.stream.finish() == [frames[-1]]
+
+
+def test_text_of_which_every_piece_ends_in_white_space_is_hardly_read() -> None:
+    watched = Watched(opened().stream())
+    frames = [chat.ROLE, *chat.said(*["word ", "two ", "lines\n"] * 20)]
+    assert [watched.stream.feed(frame) for frame in frames] == [[chat.ROLE], [], *([frame] for frame in frames[1:-1])]
+    assert watched.read < 12
+    assert watched.stream.finish() == [frames[-1]]
+
+
+WHITE_BEHIND = st.lists(
+    st.sampled_from(
+        ["It ", "is ", "a ", "12 ", "a:12: ", "x\n", "\n", " ", "  ", "> ", '"', "b", ". ", "é ", "`d` ", "< "]
+    ),
+    max_size=12,
+)
+
+
+@given(texts=WHITE_BEHIND, call=st.booleans())
+def test_same_frames_leave_where_white_space_waits_from_the_beginning(texts: list[str], call: bool) -> None:
+    """Nothing of the text has left whole before it is known how such frames look."""
+    fast, slow = opened().stream(), opened().stream()
+    slow._fast = None
+    if call:
+        texts = [*texts, *re.findall(".{1,6}", chat.DIALECTS["tag"]("read", {"filePath": "/a"}))]
+    for chunk in [chat.ROLE, *chat.said(*texts)]:
+        assert fast.feed(chunk) == slow.feed(chunk)
+    assert chat.read(b"".join(fast.finish())) == chat.read(b"".join(slow.finish()))
+
+
+@pytest.mark.parametrize("end", ["keep_alive", "break_off", "lose"])
+def test_frame_that_waits_leaves_once_however_the_stream_goes_on(end: str) -> None:
+    stream = opened().stream()
+    frames = [chat.ROLE, *chat.said("one ", "two ", "three ")]
+    out = [piece for frame in frames for piece in stream.feed(frame)]
+    assert out == frames[:-1]
+    match end:
+        case "keep_alive":
+            stream.keep_alive()
+            out += stream.feed(chat.said("four ")[0]) + stream.finish()
+            frames += chat.said("four ")
+        case "break_off":
+            out += stream.break_off("it broke")
+        case "lose":
+            out += stream.lose(ValueError("a gap"))
+    assert b"".join(out) == b"".join(frames)
 
 
 @pytest.mark.parametrize("cut", range(1, len(chat.said(" word")[0])))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.apis import chat, messages, pairs, responses
@@ -53,6 +55,27 @@ REPLIES = [
 def test_what_only_the_server_can_tell_is_named(client: str, server: str, frames: list[bytes], named: str) -> None:
     exchange = crossing(client, server, stream=True)
     assert pairs.read(client, fed(exchange.stream(), *frames), stream=True).text in ("Hi", "HiHi")
+    assert exchange.report.request[-1].endswith(f"not told to the client, whose API has no word for it: {named}")
+
+
+COMPACTED = {"type": "compaction", "id": "cmp_1", "encrypted_content": "x"}
+WHOLE = [
+    ("anthropic-messages", messages.message(USED, FOUND, messages.text("Hi")), f"{USED['type']}, {FOUND['type']}"),
+    ("anthropic-messages", messages.message({"type": "compaction", "content": "s"}, messages.text("Hi")), "compaction"),
+    ("openai-responses", responses.response(SEARCH, COMPACTED, responses.message("Hi")), "web_search_call, compaction"),
+    ("openai-chat", chat.completion("Hi", message={"annotations": [{"type": "url_citation"}]}), "annotations"),
+]
+
+
+@pytest.mark.parametrize(
+    ("client", "server", "reply", "named"),
+    [(client, *reply) for reply in WHOLE for client in pairs.NAMES if client != reply[0]],
+)
+def test_what_only_the_server_can_tell_in_a_whole_reply_is_named(
+    client: str, server: str, reply: dict[str, Any], named: str
+) -> None:
+    exchange = crossing(client, server, stream=False)
+    assert pairs.read(client, exchange.body(chat.encoded(reply)), stream=False).text == "Hi"
     assert exchange.report.request[-1].endswith(f"not told to the client, whose API has no word for it: {named}")
 
 

@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.apis import chat, messages, ollama, responses
+from tests.apis.conversations import answered, asks, told
 from tests.exchange.test_pairs import BY_NAME, STREAM
+from tests.exchange.test_thoughts import Talk
 from tests.exchanges import AGENT, fed, planner
 from vtc.exchange import Exchange
 
@@ -134,6 +136,37 @@ def test_servers_of_open_models_are_told_the_text_alone(server: str) -> None:
     body = opened(M, server, messages=history).request().decode()
     assert "Hm." in body
     assert "sig" not in body
+
+
+# Clients whose API has no place for it: what only its server reads is kept for them.
+
+
+@pytest.mark.parametrize("client", [*BY_NAME])
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize(
+    ("server", "sealed"),
+    [
+        (R, {"type": "reasoning", "summary": [], "encrypted_content": "theirs"}),
+        (M, {"type": "redacted_thinking", "data": "theirs"}),
+        (M, {"type": "thinking", "thinking": "", "signature": "theirs"}),
+    ],
+    ids=["encrypted", "redacted", "signed"],
+)
+def test_what_was_only_sealed_comes_back_through_a_client_that_loses_it(
+    client: str, server: str, sealed: dict[str, Any], stream: bool
+) -> None:
+    made = of_responses("", "theirs", stream=stream) if server == R else of_messages(sealed, stream=stream)
+    talk = Talk(client, server)
+    talk.ask(*asks(client, "Read it"), stream=stream)
+    out = fed(talk.exchange.stream(), made) if stream else talk.exchange.body(made)
+    talk.entries = [*talk.entries, *answered(client, told(client, out), "found")]
+    sent = [talk.ask(), talk.ask(*asks(client, "And now?"))]
+    for one in sent:
+        entries = one["input"] if server == R else one["messages"][1]["content"]
+        place = next(at for at, entry in enumerate(entries) if entry["type"] == sealed["type"])
+        assert {key: entry for key, entry in entries[place].items() if key != "id"} == sealed
+        assert entries[place + 1]["type"] == ("function_call" if server == R else "tool_use")
+        assert json.dumps(one).count("theirs") == 1
 
 
 # OpenRouter: entries of a chat server, of which some are signed or encrypted

@@ -127,10 +127,20 @@ def as_said(deltas: Iterable[Delta]) -> list[Said]:
     return said
 
 
-def read(choice: Choice, entry: Waiting, deltas: Iterable[Delta]) -> tuple[Choice, Waiting, Made]:
+def read(choice: Choice, entry: Waiting, deltas: Sequence[Delta]) -> tuple[Choice, Waiting, Made]:
     """Put the deltas that a frame has for one choice through its pipeline."""
     pipeline = choice.pipeline
     events: Made = []
+    if (
+        len(deltas) == 1
+        and isinstance(one := deltas[0], TextDelta)
+        and one.text
+        and not (choice.ended or choice.paused)
+    ):
+        events += pipeline.feed(one.text)  # as for nearly all, a long call's above all
+        if events and not choice.lifted and _calls(events):
+            choice = replace(choice, lifted=True)
+        return choice, replace(entry, text=one.text), events
     calls: list[CallDelta] = []
     thoughts: list[Said] = []
     after: list[Said] = []

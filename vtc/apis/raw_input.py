@@ -55,6 +55,6 @@ class RawInput(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def rest(self) -> str:
-        """What is missing of the input after the last piece; arguments that are no such object are it as they came."""
+        """Return what is missing of the input; arguments that are no such object are it as they came."""
         told, whole = joined(self.told), raw_input(joined(self.said) or "{}")
         return whole[len(told) :] if whole.startswith(told) else ""

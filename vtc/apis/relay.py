@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import copy
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -39,6 +40,17 @@ from vtc.wire.framing import Frame
 
 MOST_CHOICES = 256
 """Choices of one reply that are told apart: twice as many as any server makes."""
+
+
+class Plain(NamedTuple):
+    """A frame with one delta, and what leaves for such a frame."""
+
+    frame: Frame
+    delta: Delta
+    left: bytes
+    """The bytes of the frame if it leaves as it came; else what left for the last one of its kind."""
+    waits: bool = False
+    """True if it waits with the white space at its end; all that waited before it has left."""
 
 
 class Unread(ValueError):
@@ -67,8 +79,8 @@ class Relay[P: Pipeline]:
         self._pipeline = pipeline
         self._choices: dict[int, Choice] = {}
         self._last = Frame(b"", None)  # the last one with deltas
-        self.plain: tuple[Frame, Delta, bytes] | None = None
-        """The last frame, its one delta and what left for it, if all of that left and none of the choice waits."""
+        self.plain: Plain | None = None
+        """The last frame, if it says one thing, and nothing of the choice waits but white space at its end."""
         self.counted: Callable[[int], None] | None = None
         """Takes the tokens that the server counted of the prompt."""
         self.refused: Callable[[bytes], None] | None = None
@@ -84,7 +96,7 @@ class Relay[P: Pipeline]:
         for one in decoded.beside if self.counted else ():
             if isinstance(one, Usage) and one.prompt and self.counted:
                 self.counted(one.prompt)
-        frame, deltas, leaving = decoded.frame or frame, decoded.deltas, self.leaving.copy()
+        frame, deltas = decoded.frame or frame, decoded.deltas
         last = deltas[-1] if deltas else None
         failure = last if isinstance(last, Failure) else None
         if failure:
@@ -93,31 +105,37 @@ class Relay[P: Pipeline]:
                 self.refused(self.error)
             last = deltas[-1] if deltas else failure
         if isinstance(last, End | Failure):
+            leaving = self.leaving.copy()
             out, after = self._end(leaving, complete=isinstance(last, End), breaks=isinstance(last, Failure))
             if isinstance(last, End):
                 out += leaving.end(frame)
             else:
                 out += _leave(leaving, last.choice, _waiting(frame, decoded.beside, failure))
-        elif len(choices := {one.choice for one in (*deltas, *decoded.beside)}) > 1:
+        elif len(choices := _choices_of(decoded)) > 1:
+            leaving = self.leaving.copy()
             out, after = self._several(leaving, frame, decoded, sorted(choices))
         else:
             index = min(choices, default=0)
             choice = self._choices.get(index) or self._choice(index)
             waiting = choice.waiting
             choice, entry, events = read(choice, _waiting(frame, decoded.beside), deltas)
-            after = [choice]
             is_undecided = not (events or choice.ended) and choice.waiting is waiting
             if is_undecided and (choice.waiting or entry.text or entry.calls):
-                choice.waiting.append(entry)  # as for each frame of a long call; nothing can fail any more
-                out = []
-            elif choice.waiting or not _is_unchanged(choice, entry, events):
+                waiting.append(entry)  # as for each frame of a long call; nothing can fail any more
+                self.decoder, self._choices[index] = decoder, choice
+                self._last = frame if deltas else self._last
+                return []
+            after, leaving = [choice], self.leaving.copy()
+            if choice.waiting or not _is_unchanged(choice, entry, events):
                 after[0], out = _settle(leaving, choice, entry, events)
+                if last and len(deltas) == 1 and not any(type(one) is not Text for one in events):
+                    self.plain = _plain(last, [*waiting, entry], after[0].waiting, out)
             else:
                 said = [*entry.before, *_unchanged(entry, events), *entry.after]
                 passes = leaving.may_pass(entry)
                 out = leaving.whole(frame, [(index, said)]) if passes else leaving.written(said, index, frame)
                 if last and len(deltas) == len(out) == 1 and (out[0] is frame.raw or not decoded.beside):
-                    self.plain = frame, last, out[0]
+                    self.plain = Plain(frame, last, out[0])
         self.decoder, self.leaving = decoder, leaving
         self._choices.update((choice.index, choice) for choice in after)
         self._last = frame if deltas else self._last
@@ -156,6 +174,11 @@ class Relay[P: Pipeline]:
         self.leaving = leaving
         self._choices.update((choice.index, choice) for choice in after)
         return out
+
+    def went(self) -> None:
+        """Take note that the frame in `plain`, which waited, has left by another way."""
+        if self.plain:
+            self._choices[self.plain.delta.choice].waiting.clear()
 
     def release(self) -> list[bytes]:
         """Give back all that waits, as it came; for after a failure."""
@@ -240,6 +263,13 @@ class Relay[P: Pipeline]:
         return out, after
 
 
+def _choices_of(decoded: Decoded) -> Collection[int]:
+    """Tell which choices a frame says something of."""
+    if len(decoded.deltas) == 1 and not decoded.beside:  # as nearly always
+        return (decoded.deltas[0].choice,)
+    return {one.choice for one in (*decoded.deltas, *decoded.beside)}
+
+
 def _waiting(frame: Frame, beside: Sequence[Beside], failure: Failure | None = None) -> Waiting:
     if not (beside or failure):  # as for nearly all
         return Waiting(frame)
@@ -304,6 +334,19 @@ def _settle(leaving: Leaving, choice: Choice, entry: Waiting, events: Made) -> t
             out += _leave(leaving, choice.index, replace(here, after=(), intact=False))
             waiting[0] = replace(here, before=(), text=rest, taken=0, said=(), intact=False, written=True)
     return replace(choice, waiting=waiting), out
+
+
+def _plain(last: Delta, frames: Sequence[Waiting], waits: Sequence[Waiting], out: Sequence[bytes]) -> Plain | None:
+    """Tell what the last of some frames shows, which say text alone; all left whole but for the one that `waits`."""
+    gone = len(frames) - len(waits)
+    if not gone or gone != len(out) or len(waits) > 1 or (waits and not waits[0].text[waits[0].taken :].isspace()):
+        return None
+    if not all(
+        one.intact and not (one.written or one.shared or one.before or one.calls or one.after) for one in frames
+    ):
+        return None
+    frame, left = frames[-1].frame, out[-1]
+    return Plain(frame, last, frame.raw if left is frames[gone - 1].frame.raw else left, bool(waits))
 
 
 def _leave(leaving: Leaving, choice: int, entry: Waiting) -> list[bytes]:

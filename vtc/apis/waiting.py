@@ -69,13 +69,13 @@ def shared(waiting: Sequence[Waiting], events: Made) -> list[Waiting]:
         # An event that stands for no characters belongs after all that are decided.
         while left > (room := len(here.text) - taken) or not (left or room or here is last):
             if room and piece:
-                said.append(piece(here.text[taken:]))
+                _say(said, piece(here.text[taken:]), joins=intact)
             left -= room
             shares.append(replace(here, taken=len(here.text), said=tuple(said), intact=intact))
             here = next(frames)
             taken, said, intact = here.taken, [*here.said], here.intact and not (left and piece is not Text)
         if left and piece:
-            said.append(piece(here.text[taken : taken + left]))
+            _say(said, piece(here.text[taken : taken + left]), joins=intact)
         taken += left
         if isinstance(event, Call | Rewritten):
             if here is last and not event.raw:  # it was decided at the end, after those that left in pieces
@@ -90,3 +90,11 @@ def shared(waiting: Sequence[Waiting], events: Made) -> list[Waiting]:
     if pieces:
         shares[-1] = replace(shares[-1], said=(*shares[-1].said, *pieces))
     return shares
+
+
+def _say(said: list[Said], part: Text | Reasoning, *, joins: bool) -> None:
+    """Add a part of a frame's text. It joins the one before it where nothing stood between: both leave as one."""
+    if joins and said and isinstance(before := said[-1], Text):
+        said[-1] = Text(before.raw + part.raw)
+    else:
+        said.append(part)

@@ -9,58 +9,33 @@ are is found out by putting something else there and decoding it. The hole of th
 plain.
 
 In a chunk of nothing but such frames, none is decoded. A frame whose text ends in white space waits for the next one,
-and the beginning of a frame for its end, as they do on the long way.
+and the beginning of a frame for its end, as they do on the long way. So does one that went the long way and waits there
+as the only one: it leaves from here, and the reader is told.
 """
 
 from __future__ import annotations
 
-import copy
-import json
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, cast
-
-import msgspec
+import string
+from collections.abc import Callable, Sequence
+from typing import cast
 
 from vtc.apis.base import Following, Noting
 from vtc.apis.relay import Relay
 from vtc.apis.told_text import ToldText, learned
-from vtc.dialects.bounded_cache import COMPILED, PER_CHARACTER
-from vtc.dialects.reading.reader import PlainRule
 from vtc.events import Delta, ReasoningDelta, TextDelta
 from vtc.exchange import endings
 from vtc.exchange.endings import DIGITS, POINTS
 from vtc.exchange.reply import ReplyPipeline
+from vtc.exchange.shapes import ODD, TEXT, Match, Shape, expression_of
 from vtc.exchange.text_reading import ANYTHING
-from vtc.wire.framing import Frame
 
 MOST_PATIENCE = 8
 """Frames that go the long way, at the most, before it is tried again to learn from one."""
 MOST_BEGUN = 1 << 16
 """Bytes of a frame that has only begun which wait here; the long way takes more."""
-MOST_LEARNED = 1 << 14
-"""Bytes of a frame beyond which it is not learned from."""
-PER_SHAPE = 1 << 10
-"""Characters that stand for the holes of a shape, as its size is counted."""
-_PROBE = "vtc probe"
 
-type Match = Callable[[bytes], re.Match[bytes] | None]
 type Search = Callable[[bytes, int, int], re.Match[bytes] | None]
-
-
-class Shape:
-    """How frames look that are alike; `match` takes those whose texts are plain by `rule`."""
-
-    __slots__ = ("_expression", "match", "of_any_text", "rule")
-
-    def __init__(self, expression: bytes) -> None:
-        self._expression = expression
-        self.rule = ANYTHING
-        self.match = self.of_any_text = _compiled(expression, ANYTHING)
-
-    def of_plain_text(self, rule: PlainRule) -> None:
-        """Take only texts that are plain by this rule."""
-        self.rule, self.match = rule, _compiled(self._expression, rule)
 
 
 class FastPath:
@@ -76,6 +51,7 @@ class FastPath:
         "_match",
         "_notes",
         "_odd",
+        "_owed",
         "_patience",
         "_reading",
         "_relay",
@@ -94,6 +70,7 @@ class FastPath:
         self.held = b""
         """Frames that wait for what follows, and the beginning of one."""
         self._whole = 0  # bytes of the former
+        self._owed = 0  # bytes of the first of them, which waits in the relay, too
         self._match: Match | None = None  # None while every frame must be read
         self._before, self._after = b"", b""  # what stood around the text of the frame that was read last
         self._odd: Search = endings.odd("")
@@ -114,28 +91,31 @@ class FastPath:
         match = self._match
         if match is None:
             return None
-        if not self.held:  # mostly the next frame is the same but for its text
+        if len(held := self.held) == self._whole:  # mostly the next frame is the same but for its text
             start, end = len(self._before), len(chunk) - len(self._after)
             if start < end and chunk[:start] == self._before and chunk[end:] == self._after:
                 first, last = chunk[start], chunk[end - 1]
+                waits = last == _BLANK and last in self._endings.plain and chunk[end - 2] in _WORDS and end - start > 1
                 # A point may part a number, whose first half may stand in the text before.
                 if not (
-                    last in self._endings.plain
+                    (last in self._endings.plain and not waits)
                     or (last in POINTS and (end - start < 2 or chunk[end - 2] in DIGITS))
                     or self._odd(chunk, start, end)
                     or first == _QUOTE
-                    or (first == _BLANK and chunk[start + 1] in b" >")
+                    or (first == _BLANK and (held or chunk[start + 1] in b" >"))
                 ):
+                    if waits or held:
+                        return self._left(held + chunk, b"", len(held) if waits else None)
                     out = self._passed(chunk, [chunk[start:end]] if self._told else ())
                     if out is not None:
                         self._tail = _OTHER
                     return out
         data = self.held + chunk if self.held else chunk
         if data.endswith(self._end):
-            if (found := match(data)) is None or (found.start(_ODD) >= 0 and self._begins_line(data)):
+            if (found := match(data)) is None or (found.start(ODD) >= 0 and self._begins_line(data)):
                 return None
             # Nearly every text ends in a letter that no white space is written with.
-            if data[found.end(_TEXT) - 1] in self._endings.last or self._follows:
+            if data[found.end(TEXT) - 1] in self._endings.last or self._follows:
                 return self._forward(data, found, b"")
             return self._left(data, b"")
         # The network has cut a frame.
@@ -148,7 +128,7 @@ class FastPath:
             self.held = data
             return []
         found = match(data[:whole])
-        if found is None or (found.start(_ODD) >= 0 and self._begins_line(data[:whole])):
+        if found is None or (found.start(ODD) >= 0 and self._begins_line(data[:whole])):
             return None
         return self._forward(data[:whole], found, begun)
 
@@ -159,7 +139,7 @@ class FastPath:
     def _forward(self, data: bytes, found: re.Match[bytes], begun: bytes) -> list[bytes] | None:
         """Let frames leave, except those that wait since their text ends in white space."""
         text = found["text"]
-        if text.endswith(self._endings.read) or (self._told and text.endswith(self._endings.white)):
+        if text.endswith(self._endings.read):
             return None
         if not text.endswith(self._endings.white):
             return self._left(data, begun, text=text)
@@ -174,17 +154,19 @@ class FastPath:
             waits = data[len(leaves) :]
             self.held, self._whole = waits + begun, len(waits)
             if text.endswith(self._endings.told) or text in (b".", b","):  # of a fraction that began before
-                self._tail = (self._tail + b"".join(self._texts(leaves)))[-MOST_TOLD:]
+                self._tail = (self._tail + b"".join(self._texts(leaves[self._owed :])))[-MOST_TOLD:]
             elif leaves:
                 self._tail = _OTHER
+            if self._owed and leaves:
+                self._owed = 0
+                self._relay.went()
+                if self._reading:
+                    self._reading.spaced()
         return out
 
     def _passed(self, data: bytes, texts: Sequence[bytes]) -> list[bytes] | None:
         """Let frames leave, with these texts; None if they must be read after all."""
         if self._told:
-            white = self._endings.white
-            if white and any(text.endswith(white) for text in texts):
-                return None  # the encoder parts white space from the text before it
             written = self._told.write(texts)
             if written is None:
                 return None
@@ -199,7 +181,7 @@ class FastPath:
         """Find the texts of whole frames that match."""
         assert self._match is not None
         found = [self._match(frame + self._end) for frame in data.split(self._end)[:-1]]
-        return [one["text"] for one in found if one]
+        return [one["text"] for one in found]  # type: ignore[index]  # none may be lost
 
     def _waiting(self, data: bytes, start: int, text: bytes) -> int:
         """Find where the frames begin that wait, given the last one and its text.
@@ -220,7 +202,7 @@ class FastPath:
 
     def take(self, chunk: bytes) -> bytes:
         """Hand over what waits here, and the chunk."""
-        data, self.held, self._whole = self.held + chunk, b"", 0
+        data, self.held, self._whole, self._owed = self.held[self._owed :] + chunk, b"", 0, 0
         if self._tail and self._reading:
             self._reading.passed(endings.read(self._tail))
         self._tail = b""
@@ -238,10 +220,10 @@ class FastPath:
         self._match = None
         if not whole or (plain := self._relay.plain) is None:
             return
-        frame, delta, left = plain
+        frame, delta, left, waits = plain
         if isinstance(delta, TextDelta):
             self._reading = self._relay.pipelines[delta.choice]
-            rule = self._reading.plain
+            rule = self._reading.plain(waits=waits)
         elif isinstance(delta, ReasoningDelta):
             self._reading = None
             rule = self._relay.pipelines[delta.choice].plain_reasoning
@@ -257,7 +239,7 @@ class FastPath:
                 return
             self._failures += 1
             self._patience = min(self._failures, MOST_PATIENCE)
-            expression = self._shape(frame, delta)
+            expression = expression_of(self._relay.decoder, frame, delta)
             shape = Shape(expression) if expression else None
             if shape is None or (found := shape.of_any_text(frame.raw)) is None:
                 return  # none was found, or its data stand in several lines
@@ -267,9 +249,14 @@ class FastPath:
             return
         if shape.rule != rule:
             shape.of_plain_text(rule)
+        if waits and not shape.match(frame.raw):
+            return
         self._match, self._odd, self._endings = shape.match, endings.odd(rule.stop), endings.of(rule)
-        start, end = found.span(_TEXT)
+        start, end = found.span(TEXT)
         self._before, self._after = frame.raw[:start], frame.raw[end:]
+        if waits:
+            self.held, self._whole = frame.raw, len(frame.raw)
+            self._owed = self._whole
 
     def _learn_to_tell(self, delta: TextDelta | ReasoningDelta, left: bytes) -> bool:
         """Learn how a client is told such texts that is not sent the frames that come; the last one `left` so."""
@@ -282,107 +269,13 @@ class FastPath:
         self._notes = isinstance(delta, ReasoningDelta) and isinstance(self._relay.decoder, Noting)
         return True
 
-    def _shape(self, frame: Frame, delta: TextDelta | ReasoningDelta) -> bytes | None:
-        """Write the expression for frames like this one, with `TEXT` for its text; None if there is none.
-
-        A value is a hole if the codec decodes the frame to the same with another value in its place.
-        """
-        data, raw = frame.data, frame.raw
-        if data is None or len(raw) > MOST_LEARNED or not raw.endswith(self._end) or b"\r" in raw:
-            return None
-        before, _, after = raw.partition(data)
-
-        def decoded(tokens: Sequence[bytes]) -> tuple[Sequence[Delta], Sequence[Any]] | None:
-            data = b"".join(tokens)
-            made, decoder = Frame(before + data + after, data), copy.copy(self._relay.decoder)
-            found = decoder.decode(made)
-            if found is None or found.frame is not None or decoder != self._relay.decoder:
-                return None
-            # The values of what stands beside the text make no difference.
-            return found.deltas, [(type(one), getattr(one, "kind", "")) for one in found.beside]
-
-        tokens = [token[0] for token in _TOKEN.finditer(data)]
-        other = msgspec.structs.replace(delta, text=_PROBE)
-        if isinstance(other, ReasoningDelta) and other.own and other.own.value == delta.text:
-            other = msgspec.structs.replace(other, own=msgspec.structs.replace(other.own, value=_PROBE))
-        said = [place for place in _values(tokens) if _string(tokens[place]) == delta.text]
-        probe = json.dumps(_PROBE).encode()
-        for text in said:
-            asked = decoded([*tokens[:text], probe, *tokens[text + 1 :]])
-            if asked and asked[0] == (other,):
-                break
-        else:
-            return None
-        wanted = decoded(tokens)
-        holes: set[int] = set()
-
-        def dig(places: Sequence[int]) -> None:
-            """Find the holes among some values: all of them, or those of each half."""
-            trial = [_PROBES[token[:1]] if place in places else token for place, token in enumerate(tokens)]
-            if decoded(trial) == wanted:
-                holes.update(places)
-            elif len(places) > 1:
-                middle = len(places) // 2
-                dig(places[:middle])
-                dig(places[middle:])
-
-        dig([place for place in _values(tokens) if place != text])
-        pieces = [
-            b'"(?P<text>TEXT)"' if place == text else _HOLES[token[:1]] if place in holes else re.escape(token)
-            for place, token in enumerate(tokens)
-        ]
-        return b"(?P<frame>%b%b%b)+" % (re.escape(before), b"".join(pieces), re.escape(after))
-
-
-# Tokens of JSON. An array of numbers is one, since its length differs from frame to frame.
-_NUMBER = rb"-?[0-9][-+.eE0-9]*+"
-_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
-_NUMBERS = rb"\[[-+.eE0-9,\s]*+\]"
-_TOKEN = re.compile(b"|".join((_STRING, _NUMBERS, _NUMBER, rb'[^"\[0-9-]++|.')), re.DOTALL)
-_HOLES = {b'"': _STRING, b"[": _NUMBERS, **dict.fromkeys([b"%d" % digit for digit in range(10)] + [b"-"], _NUMBER)}
-_PROBES = {hole: {_STRING: b'"vtc"', _NUMBERS: b"[-70707]", _NUMBER: b"-70707"}[kind] for hole, kind in _HOLES.items()}
-_NAME_END = re.compile(rb"\s*:")
-
-
-def _values(tokens: Sequence[bytes]) -> Iterator[int]:
-    """Find the places of the values that may be holes: numbers, arrays of these, strings that are no names."""
-    for place, token in enumerate(tokens):
-        if token[:1] not in _HOLES or token == b"[":
-            continue
-        if token[:1] == b'"' and place + 1 < len(tokens) and _NAME_END.match(tokens[place + 1]):
-            continue
-        yield place
-
-
-def _string(token: bytes) -> str | None:
-    if token[:1] != b'"':
-        return None
-    try:
-        return str(json.loads(token))
-    except ValueError:
-        return None
-
 
 # The text of a frame as JSON writes it.
-_TEXT = 2
-"""The number of the group `text`."""
 _WHITE = re.compile(rb"(?: |\\n|\\t)+")
-_ODD = 3
-"""The number of the group that stands where a text goes on as the beginning of a line of code or a quotation does."""
 _CODE = re.compile(rb"\\n(?:%b)" % endings.LINE)
 _BLANK, _QUOTE = b" >"
+_WORDS = string.ascii_letters.encode()
 _OTHER = b"x"
 """Stands for a text that can quote nothing after it."""
 MOST_TOLD = 1 << 10
 """Bytes of texts that the reader is told of."""
-
-
-def _compiled(shape: bytes, rule: PlainRule) -> Match:
-    """Get a shape, compiled for texts that are plain by a rule; it matches nothing but whole frames."""
-    size = (len(shape) + PER_SHAPE) * PER_CHARACTER
-    return COMPILED.get_or_make(("shape", shape, rule), lambda: _compile(shape, rule), lambda _: size)
-
-
-def _compile(shape: bytes, rule: PlainRule) -> Match:
-    text = endings.text_without(rule.stop, lines=bool(rule.lines))
-    return re.compile(shape.replace(b"(?P<text>TEXT)", b"(?P<text>%b)" % text)).fullmatch

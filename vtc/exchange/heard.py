@@ -145,6 +145,7 @@ class Heard:
                     if isinstance(one, Seal) and not one.choice:
                         if self._seal != Seal():  # no one message can have two
                             self.stop()
+                            return
                         self._seal = one
         except Exception:  # the way of the reply says what is wrong with it
             self.stop()

@@ -184,15 +184,19 @@ class ReplyPipeline:
         """What may be worth asking again for."""
         return self._stages.record.faults
 
-    @property
-    def plain(self) -> PlainRule | None:
-        """Tell which text would pass without a difference to anything; None if all of it must be fed."""
+    def plain(self, *, waits: bool = False) -> PlainRule | None:
+        """Tell which text would pass without a difference to anything; None if all of it must be fed.
+
+        Where white space `waits`, with which the last frame ends, it is to leave first (`spaced`).
+        """
         text, tail = self._text, self._stages.gap.tail
         if self._stages.reads_text or not tail or tail[-1] == "\n":
             return None  # the line breaks that are missing before a call would not be the same
         if text.leftovers and not text.leftovers.decided:
             return None
-        return text.reader.plain if text.reader else ANYTHING
+        if not text.reader:
+            return ANYTHING
+        return text.reader.plain_once_spaced if waits else text.reader.plain
 
     @property
     def plain_reasoning(self) -> PlainRule | None:
@@ -216,6 +220,11 @@ class ReplyPipeline:
         """Take note of the end of the text that left unread."""
         if self._text.reader:
             self._text.reader.passed(text)
+
+    def spaced(self) -> None:
+        """Take note that the white space which waited has left as text."""
+        if self._text.reader:
+            self._stages.gap.after(self._text.reader.spaced())
 
     def reasoned(self, text: str) -> None:
         self._text.reasoned(text)

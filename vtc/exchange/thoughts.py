@@ -46,6 +46,11 @@ class Turn(msgspec.Struct, frozen=True):
     said: str = ""
     """The same without the calls, and without white space."""
 
+    @property
+    def size(self) -> int:
+        """Characters of all of it."""
+        return sum(map(len, (self.thought, self.seal.signature, self.seal.encrypted, self.wrote, self.said)))
+
 
 class PastThoughts:
     """Gives thoughts back to one request, and keeps those of its reply."""
@@ -80,7 +85,11 @@ class PastThoughts:
             known = self._memory.get(_key(so_far.digest(), calls)) if calls and self._memory.size else None
             if isinstance(known, Turn):
                 at = next(at for at, message in enumerate(turn) if message.calls)
-                if self.recalls and known.thought and not any(map(request.has_thoughts, turn)):
+                if (
+                    self.recalls
+                    and (known.thought or known.seal != Seal())
+                    and not any(map(request.has_thoughts, turn))
+                ):
                     given += 1
                     found[place + at] = replace(turn[at], reasoning=known.thought, seal=known.seal)
                     if field:
@@ -105,7 +114,7 @@ class PastThoughts:
             key = _key(self._said, some)
             known = self._memory.get(key)
             kept = turn if known in (None, turn) else _SEVERAL
-            self._memory.put(key, kept, 4 * (len(turn.thought) + len(turn.wrote) + len(turn.said)))
+            self._memory.put(key, kept, 4 * turn.size)
 
 
 def squeezed(text: str) -> str:

@@ -127,8 +127,7 @@ class Chain:
     def _fed(self, guard: Guard, event: Event) -> list[Event]:
         try:
             out = guard.feed(event)
-            refused = any(isinstance(one, Denied) for one in out)
-            if refused and isinstance(event, Call) and not guard.may_refuse(event.call.name):
+            if isinstance(event, Call) and _refuses(out) and not guard.may_refuse(event.call.name):
                 raise UndeclaredRefusalError("its `refuses` does not name this tool")
             return out
         except Exception as error:
@@ -139,6 +138,10 @@ class Chain:
                 return [*told, event]
             message = f"The call of `{event.call.name}` was not carried out, as a policy fails on it."
             return [*told, Denied(event.raw, event.call, "steer", message)]
+
+
+def _refuses(events: Sequence[Event]) -> bool:
+    return any(isinstance(one, Denied) for one in events)
 
 
 def _failed(guard: Guard, error: Exception, tool: str = "", *, refuses: bool = False) -> list[Event]:

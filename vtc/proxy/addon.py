@@ -208,7 +208,10 @@ class VirtualToolCalling:
         if (whole or (exchange.plan.reply.buffered and rewrites)) and not streams_large():
             return  # of what is buffered it is no matter in which form upstream gave it
         try:
-            stream = exchange.stream(response.headers.get("content-encoding", ""), time.thread_time, whole=whole)
+            encoding = response.headers.get("content-encoding", "")
+            # The thread's own time bounds the work on a coded reply. Each look at it is a call of the system: at every
+            # frame of a call, these would take a tenth of all that VTC does.
+            stream = exchange.stream(encoding, time.thread_time if encoding else time.perf_counter, whole=whole)
         except UnsupportedEncoding as error:
             live.killed = exchange.withheld(str(error)) is not None and rewrites
             response.stream = withholding if live.killed else True

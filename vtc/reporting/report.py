@@ -146,6 +146,7 @@ class Report:
         self.failures += reply.failures
         self.errors += reply.errors
         self.policies += reply.policies
+        self.request += reply.request  # what of it was not told to the client
 
     def summary(self) -> str:
         """`vtc: read x2, 1 repaired (json-cut), hermes -> tool_calls`; empty when nothing was done.

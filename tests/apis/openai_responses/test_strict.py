@@ -110,16 +110,21 @@ def test_a_call_that_only_the_last_event_tells_of_goes_through_the_policies_unde
     events_ = responses.all_events(responses.text_events("Hi"))
     events_[-1]["response"]["output"].append(responses.call("evil"))
     found = responses.read(strict(*responses.numbered(events_)))
-    assert (found.content, [name for name, _ in found.calls]) == ("Hi", ["evil"])
+    assert (found.content, found.calls) == ("Hi", [("evil", {})])
     events_[-1]["response"]["output"][-1]["name"] = "bad"
-    assert b'"bad"' not in strict(*responses.numbered(events_), guarded=True)
+    refused = responses.read(strict(*responses.numbered(events_), guarded=True))
+    own = responses.streamed(responses.text_events("Hi"), responses.call_events("bad", "{}"))
+    assert (refused.content, refused.calls) == ("Hi[bad {} call_1]", [])
+    assert refused.content == responses.read(strict(*own, guarded=True)).content
 
 
 def test_a_call_that_another_end_hides_does_not_leave_under_strict() -> None:
     """Where the items that were told are others than those that the last event repeats."""
     events_ = responses.all_events(responses.text_events("Hi"))
     events_[-1]["response"]["output"].insert(0, responses.call("evil"))
-    assert b"evil" not in strict(*responses.numbered(events_))
+    left = strict(*responses.numbered(events_))
+    found = responses.read(left)
+    assert (found.content, found.calls, b"evil" in left) == ("Hi", [], False)
 
 
 # Calls of tools that have a kind of their own

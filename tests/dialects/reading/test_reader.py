@@ -413,6 +413,22 @@ def test_where_a_line_begins_or_something_waits_all_text_must_be_fed(text: str) 
     assert one.plain is None
 
 
+@given(st.data())
+@settings(max_examples=EXAMPLES)
+def test_white_space_that_waits_may_leave_by_another_way(data: st.DataObject) -> None:
+    fed, spaced = (Reader(compiled(tuple(SIX), THINK), AGENT) for _ in range(2))
+    text = drawn(data, SIX) + data.draw(st.sampled_from(["x ", "a\tb  ", "x\n", "> x "]))
+    assert fed.feed(text) == spaced.feed(text)
+    if (rule := spaced.plain_once_spaced) is None:
+        return
+    space = spaced.spaced()
+    assert text.endswith(space)
+    assert spaced.plain == rule
+    after = "word" + drawn(data, SIX)
+    events = [Text(space), *spaced.feed(after), *spaced.finish()]
+    assert merged(events) == merged([*fed.feed(after), *fed.finish()])
+
+
 def test_the_characters_that_stop_plain_text_are_those_that_open_markup() -> None:
     one = reader()
     one.feed("Hello")

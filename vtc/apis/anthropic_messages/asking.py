@@ -95,7 +95,7 @@ def _entries(messages: Sequence[Message]) -> list[Json]:
 def _blocks(message: Message) -> list[Json]:
     said = [block for part in message.content for block in _blocks_of(part)]
     if message.role != "tool":
-        thought = [thinking(message)] if message.reasoning and message.seal else []
+        thought = [thinking(message)] if message.seal and (message.reasoning or message.seal != Seal()) else []
         return [*thought, *said, *map(block_of, message.calls)]
     return [{"type": "tool_result", "tool_use_id": message.call_id, "content": said}]
 
@@ -114,6 +114,8 @@ def _blocks_of(part: str | Opaque) -> Iterator[Json]:
 
 def thinking(message: Message) -> Json:
     """Write the block of what the model thought."""
+    if message.seal and message.seal.encrypted and not message.reasoning:
+        return {"type": "redacted_thinking", "data": message.seal.encrypted}
     signature = message.seal.signature if message.seal else ""
     return {"type": "thinking", "thinking": message.reasoning, "signature": signature}
 

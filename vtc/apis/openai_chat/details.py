@@ -1,4 +1,4 @@
-"""What a model thought, as OpenRouter tells it and wants it back: `reasoning_details`.
+"""Reads and writes what a model thought, as OpenRouter tells it and wants it back: `reasoning_details`.
 
     {"type": "reasoning.text", "text": …, "signature": …, "format": …, "index": 0}
     {"type": "reasoning.summary", "summary": …, …}
@@ -30,13 +30,13 @@ type Pieces = tuple[Any, Sequence[Json]] | None
 
 
 def entries_of(message: Json) -> list[Json]:
-    """The entries of a message, or of a delta."""
+    """Find the entries of a message, or of a delta."""
     found = message.get(FIELD)
     return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
 
 
 def text_of(entries: Sequence[Json]) -> str:
-    """The text of entries."""
+    """Join the text of entries."""
     return "".join(one[key] for one in entries for key in _TEXTS if isinstance(one.get(key), str))
 
 
@@ -79,7 +79,7 @@ def opened(value: str) -> list[Json]:
 
 
 def of_calls(message: Json) -> list[Json]:
-    """What stands on the calls of a delta and must come back with them, as entries."""
+    """Find what stands on the calls of a delta and must come back with them; return it as entries."""
     calls = message.get("tool_calls")
     found = [one for one in calls if isinstance(one, dict)] if isinstance(calls, list) else []
     return [{"type": CALL, "id": one.get("id"), EXTRA: one[EXTRA]} for one in found if one.get(EXTRA)]
@@ -92,7 +92,7 @@ def on_calls(calls: Sequence[Json], entries: Sequence[Json]) -> list[Json]:
 
 
 def past(message: Message) -> Iterator[Json]:
-    """The entries of a past message that must come back."""
+    """Find the entries of a past message that must come back."""
     if message.seal:
         yield from opened(message.seal.encrypted)
     for part in message.content:

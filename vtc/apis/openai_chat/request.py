@@ -72,7 +72,7 @@ class Request(request.Request):
         source = message.source if isinstance(message.source, dict) else {}
         if found := [one for one in details.past(message) if one.get("type") != details.CALL]:
             return replace(message, source={**source, details.FIELD: found})
-        return replace(message, source={**source, field: message.reasoning})
+        return replace(message, source={**source, field: message.reasoning}) if message.reasoning else message
 
     @staticmethod
     def _tools(fields: Mapping[str, Any]) -> list[Tool]:

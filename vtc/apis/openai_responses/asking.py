@@ -66,7 +66,7 @@ def _items(message: Message) -> Iterator[Json]:
         output = "\n".join(map(str, message.content)) if plain else _parts(message, "input_text")
         yield {"type": "function_call_output", "call_id": message.call_id, "output": output}
         return
-    if message.reasoning and message.seal:
+    if message.seal and (message.reasoning or message.seal.encrypted):
         yield thinking(message)
     kind = "output_text" if message.role == "assistant" else "input_text"
     for thought, some in groupby(message.content, lambda one: one.thought if isinstance(one, Opaque) else None):
@@ -80,6 +80,9 @@ def _items(message: Message) -> Iterator[Json]:
 
 def thinking(message: Message) -> Json:
     """Write the item of what the model thought; its id is the same in every turn."""
+    sealed = message.seal.encrypted if message.seal else ""
+    if not message.reasoning:
+        return {"type": "reasoning", "summary": [], "encrypted_content": sealed}
     id_ = hashlib.sha256(message.reasoning.encode(errors="surrogatepass")).hexdigest()[:24]
     item: Json = {
         "type": "reasoning",
@@ -87,7 +90,6 @@ def thinking(message: Message) -> Json:
         "summary": [],
         "content": [{"type": "reasoning_text", "text": message.reasoning}],
     }
-    sealed = message.seal.encrypted if message.seal else ""
     return {**item, "encrypted_content": sealed} if sealed else item
 
 

@@ -1,4 +1,4 @@
-"""What the end of a reply of Responses says besides its reason: the tokens used, an error."""
+"""Reads what the end of a reply of Responses says besides its reason: the tokens used, an error."""
 
 from __future__ import annotations
 

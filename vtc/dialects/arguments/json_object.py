@@ -34,7 +34,7 @@ GRAMMAR: dict[str, dict[str, str]] = {
     "second brace": {"}": "end"},
 }
 DOUBLED = "{{"
-"""What opens an object whose braces stand there twice, as in the template of a prompt."""
+"""Opens an object whose braces stand there twice, as in the template of a prompt."""
 LITERALS = {"true": "true", "false": "false", "null": "null", "True": "true", "False": "false", "None": "null"}
 
 _TOKEN = re.compile(r"""\s*(?:(?P<mark>[{}\[\],:"])|(?P<word>[-+.\w]{1,400})|(?P<end>\Z)|(?P<other>.))""", re.DOTALL)

@@ -168,6 +168,10 @@ class Reader:
         cursor.text = (cursor.text + text)[-CONTEXT:]
         cursor.at = cursor.seek = len(cursor.text)
 
+    def spaced(self) -> str:
+        """Take note that the white space which waited has left as text; return it."""
+        return self._speech.take_space() if self._speech.space else ""
+
     def whole(self, text: str) -> list[Event]:
         """Read a text that is complete."""
         return [*self.feed(text), *self.finish()]
@@ -232,8 +236,13 @@ class Reader:
     @property
     def plain(self) -> PlainRule | None:
         """Which text may leave unread from here on; None if all text must be fed."""
+        return None if self._speech.space else self.plain_once_spaced
+
+    @property
+    def plain_once_spaced(self) -> PlainRule | None:
+        """Which text may leave unread once the white space that waits has left (`spaced`)."""
         speech, cursor = self._speech, self._cursor
-        if not self._row.spoken or self._first is None or speech.space or speech.last is not _TEXT:
+        if not self._row.spoken or self._first is None or speech.last is not _TEXT or not speech.in_line:
             return None
         if not cursor.text.rpartition("\n")[2].strip(INDENTING):
             return None  # at the beginning of a line, where more is markup than within it

@@ -7,7 +7,8 @@ where the call is a JSON object, whose keys say what is what. Elsewhere models n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -35,10 +36,16 @@ def example(dialect: Description, tools: Sequence[Tool]) -> str:
         return ""
     is_object = pattern.body(dialect.calls[0]) == "json"
     tool = NAMELESS if is_object else max(tools, key=_fitness)
+    return written(dialect, tool, dict.fromkeys(shown(tool), BLANK))
+
+
+def written(dialect: Description, tool: Tool, arguments: Mapping[str, Any]) -> str:
+    """Write a call of a tool with blanks or plain words, which every dialect reads back as what they are.
+
+    So that need not be proved for each set of tools.
+    """
     # Where an id is no part of the text, as in JSON, no model has to think of one.
-    id_ = ID if "{id}" in dialect.calls[0] else ""
-    call = ToolCall(tool.name, dumped(dict.fromkeys(shown(tool), BLANK)), id_)
-    # `...` is read back as what it is in every dialect, so that need not be proved for each set of tools.
+    call = ToolCall(tool.name, dumped(arguments), ID if "{id}" in dialect.calls[0] else "")
     return write_calls([call], replace(dialect, json_body=False), {tool.name: tool}).strip()
 
 

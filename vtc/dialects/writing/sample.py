@@ -10,14 +10,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec.structs import replace
-
 from vtc.dialects.arguments import values
-from vtc.dialects.arguments.json_object import dumped
 from vtc.dialects.syntax.description import Description
-from vtc.dialects.writing.calls import write_calls
-from vtc.dialects.writing.example import ID, shown
-from vtc.events import Tool, ToolCall
+from vtc.dialects.writing.example import shown, written
+from vtc.events import Tool
 
 MOST_DEPTH = 4
 """Objects and lists within each other that are filled."""
@@ -44,17 +40,13 @@ _WORDS = (
 
 def usage(dialect: Description, tool: Tool) -> str:
     """Write a call of a tool as a dialect does, filled in."""
-    call = filled(tool, ID if "{id}" in dialect.calls[0] else "")
-    # Its values are plain words: they are read back as what they are in every dialect.
-    return write_calls([call], replace(dialect, json_body=False), {tool.name: tool}).strip()
+    return written(dialect, tool, filled(tool))
 
 
-def filled(tool: Tool, id_: str = "") -> ToolCall:
-    """Make a call of a tool with a value for all that it requires, or all that it takes if that is nothing."""
+def filled(tool: Tool) -> dict[str, Any]:
+    """Make a value for all that a tool requires, or all that it takes if that is nothing."""
     declared = values.properties(tool.parameters)
-    return ToolCall(
-        tool.name, dumped({name: _value(name, declared[name], tool.parameters, 0) for name in shown(tool)}), id_
-    )
+    return {name: _value(name, declared[name], tool.parameters, 0) for name in shown(tool)}
 
 
 def _value(name: str, schema: Any, root: Mapping[str, Any], depth: int) -> Any:
