@@ -173,7 +173,9 @@ class FastPath:
         if out is not None:
             waits = data[len(leaves) :]
             self.held, self._whole = waits + begun, len(waits)
-            if text.endswith(self._endings.told) or text in (b".", b","):  # of a fraction that began before
+            said = _WHITE_END.sub(b"", text[-64:]) if text.endswith(self._endings.white) else text
+            # A point may be of a fraction that began before.
+            if said.endswith(self._endings.told) or said in (b".", b",") or (text and not said):
                 self._tail = (self._tail + b"".join(self._texts(leaves)))[-MOST_TOLD:]
             elif leaves:
                 self._tail = _OTHER
@@ -367,6 +369,7 @@ def _string(token: bytes) -> str | None:
 _TEXT = 2
 """The number of the group `text`."""
 _WHITE = re.compile(rb"(?: |\\n|\\t)+")
+_WHITE_END = re.compile(rb"(?: |\\n|\\t)+\Z")
 _ODD = 3
 """The number of the group that stands where a text goes on as the beginning of a line of code or a quotation does."""
 _CODE = re.compile(rb"\\n(?:%b)" % endings.LINE)

@@ -38,7 +38,7 @@ class Thoughts:
         self._note(self.reader.feed(text))
 
     def finish(self, *, in_reasoning: bool, complete: bool) -> list[Event]:
-        """Return the calls that the reasoning ends with, else why it makes none; what they were written with stays in it.
+        """Return the calls that the reasoning ends with, or why it makes none; their text stays in it.
 
         If the guess was wrong, which shows as the reply ends `in_reasoning`, return what the reply says. One that is
         not `complete` has been cut off: it may have been thinking still, so nothing in it is a call.
