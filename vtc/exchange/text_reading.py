@@ -50,7 +50,7 @@ class Thoughts:
         if self.guessed and in_reasoning and not self.kept:
             return self.events
         calls = [replace(event, raw="") for event in self.events if in_reasoning and isinstance(event, Call)]
-        return (calls if self.kept else out_of_reasoning(self.last)) or [*self.refusals]
+        return [*(calls if self.kept else out_of_reasoning(self.last))] or [*self.refusals]
 
     def _note(self, events: Sequence[Event]) -> None:
         if self.guessed:
