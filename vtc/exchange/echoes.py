@@ -248,9 +248,9 @@ def _names(text: str, name: str) -> bool:
     at = text.find(name) if name else -1
     while at >= 0:
         before, after = text[max(0, at - 16) : at], text[at + len(name) : at + len(name) + 1]
-        is_value = before[-1:] in _QUOTES and before.rstrip("\\\"' ").endswith(":")
+        is_value = before[-1:] in _QUOTES and before.rstrip("\\\"' ").endswith((":", "="))
         # With a line to itself it may stand behind what a tool puts before lines.
-        begins = is_value or after == "\n" or not before or before[-1] in _BEFORE_NAME
+        begins = is_value or after in ("\n", "\\", "(") or not before or before[-1] in _BEFORE_NAME
         if begins and (not after or after in _AFTER_NAME):
             return True
         at = text.find(name, at + 1)
