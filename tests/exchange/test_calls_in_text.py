@@ -55,6 +55,7 @@ def reply_with(dialect: str, name: str, arguments: dict[str, Any], *others: str)
 @settings(max_examples=6)
 @given(made=CALLS, around=st.sampled_from(AROUND), spelled=st.sampled_from(SPELLED))
 @example(made=("bash", {"command": "rm -rf ~", "timeout": 5}), around=AROUND[1], spelled=SPELLED[0])
+@example(made=("write_file", {"path": "", "content": "", "mode": "\0"}), around=AROUND[0], spelled=SPELLED[2])
 def test_a_call_with_another_id_and_its_keys_in_another_order_is_an_echo(
     dialect: str, made: tuple[str, dict[str, Any]], around: str, spelled: Any
 ) -> None:

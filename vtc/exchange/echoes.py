@@ -47,7 +47,6 @@ _WORDS = 8
 _WORD = re.compile(r"[A-Za-z0-9_]+")
 _ENTITY = re.compile(r"&(?:lt|gt|quot|amp|#\d{1,7}|#x[\da-fA-F]{1,6});")
 _UNICODE = re.compile(r"(?<!\\)\\++u([0-9a-fA-F]{4})")
-_BACKSLASH = "\0"
 _ESCAPES = {'\\"': '"', "\\n": "\n", "\\t": "\t", "\\r": "\r", "\\/": "/"}
 _WHITE = re.compile(r"(?<!\\)\\++([nrt])")
 _STRING = re.compile(r'(?<!\\)":\s*"')
@@ -222,13 +221,15 @@ def _unescaped(text: str) -> str:
 
 def _decoded(text: str) -> str:
     """Read a text as one that stands in a string in JSON."""
-    text = text.replace("\\\\", _BACKSLASH)
+    text = "\\".join(_read_escapes(part) if "\\" in part else part for part in text.split("\\\\"))
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _read_escapes(text: str) -> str:
+    """Read the escapes of JSON in a text without escaped backslashes."""
     for written, meant in _ESCAPES.items():
         text = text.replace(written, meant)
-    if "\\u" in text:
-        text = _UNICODE.sub(lambda one: chr(int(one[1], 16)), text)
-        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text.replace(_BACKSLASH, "\\")
+    return _UNICODE.sub(lambda one: chr(int(one[1], 16)), text) if "\\u" in text else text
 
 
 def _digest(call: ToolCall) -> bytes | None:
