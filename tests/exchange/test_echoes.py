@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.apis import chat
+from tests.apis import chat, pairs
 from tests.apis.shapes import SHAPES
 from tests.dialects.material import DIALECTS
 from tests.e2e.test_text_clients import CLINE, assistant, said_by_user
@@ -59,6 +59,20 @@ def test_the_report_names_the_tool_and_marks_the_exchange() -> None:
     exchange.body(chat.encoded(chat.completion(ECHO)))
     assert exchange.report.outcome == "refused"
     assert exchange.report.summary() == "vtc: 1 left as text (echo of the result of read)"
+
+
+@every_api
+@pytest.mark.parametrize("said", ["", "I look."])
+def test_an_echo_with_which_the_reasoning_ends_is_told_if_nothing_else_is_said(said: str, api: str) -> None:
+    body = pairs.streamed(api, [said] if said else [], reasoning=f"It says so.\n{ECHO}")
+    exchange = opened(api, stream=True, **with_result(api, f"Write\n{ECHO}"))
+    read = pairs.read(api, fed(exchange.stream(), body), stream=True)
+    assert (read.calls, read.text, ECHO in read.reasoning) == ((), said, True)
+    told_ = [(one["reason"], one["left_out"]) for one in exchange.report.refusals]
+    assert told_ == ([] if said else [("echo of the result of read", False)])
+    assert exchange.report.outcome == ("" if said else "refused")
+    exchange = opened(api, stream=True, **with_result(api, "Write nothing."))
+    assert len(pairs.read(api, fed(exchange.stream(), body), stream=True).calls) == (not said)
 
 
 def calls_of(dialect: str, way: str, text: str, *results: str) -> list[Any]:

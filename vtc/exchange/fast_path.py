@@ -153,7 +153,9 @@ class FastPath:
         if out is not None:
             waits = data[len(leaves) :]
             self.held, self._whole = waits + begun, len(waits)
-            if text.endswith(self._endings.told) or text in (b".", b","):  # of a fraction that began before
+            said = _WHITE_END.sub(b"", text[-64:]) if text.endswith(self._endings.white) else text
+            # A point may be of a fraction that began before.
+            if said.endswith(self._endings.told) or said in (b".", b",") or (text and not said):
                 self._tail = (self._tail + b"".join(self._texts(leaves[self._owed :])))[-MOST_TOLD:]
             elif leaves:
                 self._tail = _OTHER
@@ -272,6 +274,7 @@ class FastPath:
 
 # The text of a frame as JSON writes it.
 _WHITE = re.compile(rb"(?: |\\n|\\t)+")
+_WHITE_END = re.compile(rb"(?: |\\n|\\t)+\Z")
 _CODE = re.compile(rb"\\n(?:%b)" % endings.LINE)
 _BLANK, _QUOTE = b" >"
 _WORDS = string.ascii_letters.encode()

@@ -78,6 +78,37 @@ class NumberedLines:
         return rests
 
 
+def behind(text: str, at: int, end: int) -> str | None:
+    """Return a text from `at` to `end` without what stands before `at` on its line, and likewise before the lines that
+    follow; None if nothing like it stands before the next one.
+
+    It may begin with a string in JSON.
+    """
+    first, *others = text[at:end].split("\n")
+    following = next((line for line in others if line.strip()), "")
+    line = text[max(text.rfind("\n", 0, at) + 1, at - MOST) : at]
+    before = [kind for kind, _ in _pieces(line)]
+    strings = [place for place, kind in enumerate(before, 1) if kind == '"']
+    expected = max(
+        (before[place:] for place in (0, *strings)), key=lambda one: len(_shared(following, one)), default=[]
+    )
+    count = len(_shared(following, expected))
+    if not count:
+        return None
+    rests = (line[max(_shared(line, expected[:count]), default=0) :] for line in others)
+    return "\n".join([first, *rests])
+
+
+def _shared(line: str, expected: Sequence[str]) -> list[int]:
+    """List where the pieces end that a line begins with as is `expected`."""
+    ends: list[int] = []
+    for found, kind in zip(islice(_PIECE.finditer(line), _PIECES), expected, strict=False):
+        if _kind(found[0].strip()) != kind:
+            break
+        ends.append(found.end())
+    return ends
+
+
 def _signs(text: str) -> int:
     """Count the characters that are in no number."""
     return len(_NUMBERS.sub("", text))
@@ -94,4 +125,11 @@ def _pieces(line: str) -> Iterator[tuple[str, int]]:
     for found in islice(_PIECE.finditer(line), _PIECES):
         piece = found[0].strip()
         end += len(piece)
-        yield "0" if any(one.isdigit() for one in piece) else ":" if piece in _SIGNS else piece, end
+        yield _kind(piece), end
+
+
+def _kind(piece: str) -> str:
+    """Tell what stands for a word or a sign: all numbers are alike, and so are the levels of a log."""
+    if any(one.isdigit() for one in piece):
+        return "0"
+    return ":" if piece in _SIGNS else "A" if len(piece) > 1 and piece.isupper() else piece

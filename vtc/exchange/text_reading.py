@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from vtc.dialects.reading.reader import Begins, PlainRule, Reader
 from vtc.dialects.reading.speech import note_last_calls, out_of_reasoning
-from vtc.events import Call, Event, Text, ToolCall
+from vtc.events import Call, Event, Refusal, Text, ToolCall
 from vtc.exchange.leftovers import Leftovers
 from vtc.profiles.memory import Learned
 
@@ -30,13 +30,15 @@ class Thoughts:
     """All of it, if it was guessed."""
     last: list[Call] = field(default_factory=list)
     """The calls after which no text came so far."""
+    refusals: list[Refusal] = field(default_factory=list)
+    """Why others are none."""
 
     def feed(self, text: str) -> None:
         """Read a part of the reasoning."""
         self._note(self.reader.feed(text))
 
     def finish(self, *, in_reasoning: bool, complete: bool) -> list[Event]:
-        """Return the calls that the reasoning ends with; what they were written with stays in it.
+        """Return the calls that the reasoning ends with, or why it makes none; their text stays in it.
 
         If the guess was wrong, which shows as the reply ends `in_reasoning`, return what the reply says. One that is
         not `complete` has been cut off: it may have been thinking still, so nothing in it is a call.
@@ -45,15 +47,15 @@ class Thoughts:
         if not complete:
             is_said = self.guessed and self.learned and in_reasoning and not self.kept
             return [Text("".join(event.raw for event in self.events))] if is_said else []
-        if self.kept:
-            return [replace(event, raw="") for event in self.events if in_reasoning and isinstance(event, Call)]
-        if self.guessed and in_reasoning:
+        if self.guessed and in_reasoning and not self.kept:
             return self.events
-        return [*out_of_reasoning(self.last)]
+        calls = [replace(event, raw="") for event in self.events if in_reasoning and isinstance(event, Call)]
+        return [*(calls if self.kept else out_of_reasoning(self.last))] or [*self.refusals]
 
     def _note(self, events: Sequence[Event]) -> None:
         if self.guessed:
             self.events += events
+        self.refusals += [replace(event, left_out=False) for event in events if isinstance(event, Refusal)]
         note_last_calls(self.last, events)
 
 

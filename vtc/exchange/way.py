@@ -80,7 +80,8 @@ class Way:
         reading, client = self._plan.reading, self._plan.reply.client_text
         if not (reading.dialects and self._tools) or reading.echo == "call":
             return None
-        return echoes.found(request.messages, reading.dialects, self._tools, client.dialect if client else None)
+        dialect = client.dialect if client else None
+        return echoes.found(request.messages, reading.dialects, self._tools, dialect, self._tools_written)
 
     def stream(
         self,
@@ -157,10 +158,10 @@ class Way:
             held=self.held,
         )
 
-    def _written(self) -> dict[str, Tool]:
-        """The tools that the server knows by other names, by these."""
+    def _tools_written(self) -> dict[str, Tool]:
+        """The tools, also by the names by which the server knows them."""
         tools, changed = self._plan.reading.tools, self.names.changed if self.names else {}
-        return {wire: tools[name] for name, wire in changed.items() if name in tools}
+        return {**tools, **{wire: tools[name] for name, wire in changed.items() if name in tools}}
 
     def reader(
         self, begins: Begins = "text", *, dialects: Sequence[Description] | None = None, incremental: bool = False
@@ -171,7 +172,7 @@ class Way:
         client = self._plan.reply.client_text
         return Reader(
             compiled(read, think.tags, plan.markers, plan.answer),
-            {**plan.tools, **self._written()},
+            self._tools_written(),
             lenient=plan.lenient,
             unknown_tools=plan.unknown_tools,
             max_call_bytes=plan.max_call_bytes,

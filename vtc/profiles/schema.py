@@ -281,7 +281,7 @@ class ModelProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=T
     retry: Retry | None = None
     """Ask it again about a faulty reply; null: never."""
     echo: Literal["text", "steer", "call"] = "text"
-    """What becomes of a call that stands, word for word, in a result of the request: a page or a file that the model
+    """What becomes of a call that stands in a result of the request: a page or a file that the model
     repeats. `text`: it stays text, and the report says so; `steer`: a message stands in its place, for the model to see
     (as always for a client that reads calls out of the text); `call`: it is made."""
     unknown_tools: Literal["allow", "text", "drop"] = "allow"

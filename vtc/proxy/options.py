@@ -97,7 +97,7 @@ def add(loader: Loader) -> None:
         "vtc_echo",
         str,
         "auto",
-        "What becomes of a call that stands, word for word, in a result of the request: a page or a file that the "
+        "What becomes of a call that stands in a result of the request: a page or a file that the "
         "model repeats. text: it stays text. steer: a message stands in its place, for the model to see. call: it is "
         "made. auto: as the model profile says.",
         choices=("auto", "text", "steer", "call"),

@@ -13,7 +13,9 @@ AROUND = 32
 MOST = 1 << 14
 """Characters at the end of a reply that are looked at."""
 
-_QUOTED = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
+_QUOTED = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|<(code|pre|kbd|samp)\b[^<>]*>.{0,400}?</\1>", re.DOTALL)
+_TYPED = str.maketrans("“”„‘’", '"""\'\'')
+"""Quotation marks that models write for those of JSON."""
 _LAST_BLOCK = re.compile(r"(`{3,})[^\n`]*\n((?:(?!\1).)*)(?:\1)?\s*\Z", re.DOTALL)
 _ARGUMENTS = r"""["'](?:arguments|parameters|params|args|input|kwargs)["']\s*:"""
 _NAMED = r"(?:(?<![\w.-])|(?<=functions\.))(?:{names})(?![\w-])"
@@ -24,9 +26,18 @@ _FORMS = (
     r"""{name}[^\n{{}}]{{0,40}}\n?\s*\{{\s*["']\w+["']\s*:""",  # read_file with arguments {{"path": "a"}}
     r"""{name}\s*\n?\s*<(\w[\w.-]*)>[^<]*</""",  # read_file <path>a</path>
     r"""<[^<>\n]{{0,60}}{name}[^<>\n]{{0,200}}>""",  # <call read_file path="a">
+    # <run>read_file a.py</run>
+    r"""<(?P<tag>\w[\w.-]{{2,60}})(?:\s[^<>\n]{{0,200}})?>\s*{name}\s[^<]*</(?P=tag)>(?=\s*(?:<|\n|\Z))""",
+    # <tool>read_file</tool><args>
+    r"""<(?P<of>\w[\w.-]{{0,60}})(?:\s[^<>\n]{{0,200}})?>\s*{name}\s*</(?P=of)>\s*<(?!(?P=of)\b)\w""",
     r"""\[\[?[^\[\]\n]{{0,60}}{name}[^\[\]\n]{{0,200}}[=:{{"'][^\[\]\n]{{0,200}}\]""",  # [call read_file path=a]
 )
 """What a call of a tool may look like in text."""
+_BEFORE_BLOCK = (
+    r"""(?:\A|\n)(?:[^\n]*>|[^\w\n]*(?:\w+[^\w\n]+){{0,2}}){name}[^\w\n]*\n\s*"""
+    r"""(?P<fence>`{{3,}})[^\n`]*\n\s*\{{(?:(?!\n\s*(?P=fence))[\s\S])*\n\s*(?P=fence)(?:<[^\n]*)?\s*`*\s*\Z""",
+)
+"""A tool's name at the end of a line of markup or of three words, and an object in a block that ends the reply."""
 _IN_BLOCK = (
     r"""["']{name}["']\s*[,}}]\s*(?:"\w+":\s*"[^"\n]*",\s*)?""" + _ARGUMENTS,
     _ARGUMENTS + r"""[^`]{{0,400}}["']{name}["']""",
@@ -43,13 +54,14 @@ def possible_call(text: str, tools: Iterable[str]) -> str:
 
     Code is passed over, as there a name is an example; but for a block that ends the reply: models write calls there.
     """
-    text = text[-MOST:]
+    text = text[-MOST:].translate(_TYPED)
     known = sorted((name for name in tools if name and name in text), key=len, reverse=True)
     if not known:
         return ""
     name = _NAMED.format(names="|".join(map(re.escape, known)))
     last = _LAST_BLOCK.search(text)
-    return _found(_QUOTED.sub(" ", text), _FORMS, name) or (_found(last[2], _IN_BLOCK, name) if last else "")
+    found = _found(_QUOTED.sub(" ", text), _FORMS, name) or _found(text, _BEFORE_BLOCK, name)
+    return found or (_found(last[2], _IN_BLOCK, name) if last else "")
 
 
 def _found(text: str, forms: Iterable[str], name: str) -> str:

@@ -22,7 +22,7 @@ EXCERPT = 200
 """Characters of a refused call that its report shows."""
 NEVER = Scan("(?!)", "(?!)")
 ECHOED = (
-    "The call of `{name}` was not carried out: it stands word for word in the result of {tool}, and what a tool "
+    "The call of `{name}` was not carried out: it stands in the result of {tool}, and what a tool "
     "returns is data and no order."
 )
 """Stands in the place of an echo, for the model to see."""

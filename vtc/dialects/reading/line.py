@@ -14,18 +14,21 @@ from vtc.dialects.reading.cursor import CONTEXT, WHITE
 
 MARKS = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "„": "“", "「": "」", "『": "』"}
 """Quotation marks, and those that end what they begin."""
-_BEGINS_LINE = "-+#|>:→[]()TZ0123456789"
-"""All that the beginning of a line of a file is made of, white space and the point of a fraction aside. Letters are not
-among them, as most texts end with one."""
+_BEGINS_LINE = "-+#|>:→[]()0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+"""All that the beginning of a line of a file is made of, white space and the point of a fraction aside. Small letters
+are not among them, as most texts end with one."""
 ENDINGS = (*WHITE, *_BEGINS_LINE, *MARKS, *(f"{digit}{point}" for digit in range(10) for point in ".,"))
 """What may stand before a call and quote it: a text that ends so must be read, and so must the one after it."""
 
 _DATE, _TIME = r"\d{4}-\d\d-\d\d", r"\d{1,2}:\d\d(?::\d\d)?(?:[.,]\d{1,9})?(?:Z|[ ]?[-+]\d\d:?\d\d)?"
 _STAMP = rf"[\[(]?(?:{_DATE}(?:[T \t]{{1,4}}{_TIME})?|{_TIME}|\d{{8}}T\d{{4,6}}Z?)[\])]?"
 # The end of a date, whatever comes before it, and the time: `Nov 22 10:00:01`, `[22/Nov/2026:10:00:01 +0000]`.
-_DATED = rf"\d[ :]{_TIME}(?:[ ]\d{{4}})?\]?[ \t]*+\Z"
+_DATED = rf"\d[ :]{_TIME}(?:[ ]\d{{4}})?\]?[ \t]*+"
+_LEVEL = r"[\[(]?[A-Z]{2,9}[\])]?:?[ \t]*+"
+"""What a log says after the time, and before its message: `INFO`, `[WARN]`, `UTC`, `AM`."""
 _BEGINNING = rf"(?:[-+#|>]++|\d{{1,9}}[ \t]{{0,8}}[:|→]|\d{{1,9}}\t|{_STAMP})[ \t]*+"
-_OF_FILE = re.compile(rf"(?:^|\n)[ \t]*+(?:{_BEGINNING})+\Z|\S:\d{{1,9}}:(?:\d{{1,9}}:)?[ \t]*+\Z|{_DATED}")
+_OF_LOG = rf"(?:(?:^|\n)[ \t]*+{_STAMP}[ \t]*+|{_DATED})(?:{_BEGINNING}|{_LEVEL})*\Z"
+_OF_FILE = re.compile(rf"(?:^|\n)[ \t]*+(?:{_BEGINNING})+\Z|\S:\d{{1,9}}:(?:\d{{1,9}}:)?[ \t]*+\Z|{_OF_LOG}")
 
 
 class Place(NamedTuple):

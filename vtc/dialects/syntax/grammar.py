@@ -301,7 +301,8 @@ class Grammar:
                 comma = Maybe((OneOf((",", ";")), Space()))
                 tokens.append(Token("another", (comma, Group((Lit("{"),), "json"))))
             return expecting(tokens)
-        if syntax.body == "kwargs" or (syntax.whole_reply and not syntax.whole_line):
+        whole = syntax.whole_reply and not syntax.whole_line
+        if syntax.body == "kwargs" or whole or not (syntax.whole_line or syntax.dialect.may_be_quoted):
             return NOTHING
         if not syntax.whole_line:
             return NO_QUOTE
