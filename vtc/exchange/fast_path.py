@@ -105,7 +105,8 @@ class FastPath:
                     or (first == _BLANK and (held or chunk[start + 1] in b" >"))
                 ):
                     if waits or held:
-                        return self._left(held + chunk, b"", len(held) if waits else None)
+                        text = self._waited(held) if waits else b""
+                        return self._left(held + chunk, b"", len(held) if waits else None, text)
                     out = self._passed(chunk, [chunk[start:end]] if self._told else ())
                     if out is not None:
                         self._tail = _OTHER
@@ -131,6 +132,14 @@ class FastPath:
         if found is None or (found.start(ODD) >= 0 and self._begins_line(data[:whole])):
             return None
         return self._forward(data[:whole], found, begun)
+
+    def _waited(self, held: bytes) -> bytes:
+        """Find the last text of what waits, if the reader may have to be told of it."""
+        if not held or (
+            held.endswith(self._after) and _WORD_END.fullmatch(held[-len(self._after) - 2 : -len(self._after)])
+        ):
+            return b""  # a word can quote nothing
+        return self._texts(held)[-1]
 
     def _begins_line(self, data: bytes) -> bool:
         """Tell whether code or a quotation begins in the texts of some frames, joined."""
@@ -274,6 +283,7 @@ class FastPath:
 
 # The text of a frame as JSON writes it.
 _WHITE = re.compile(rb"(?: |\\n|\\t)+")
+_WORD_END = re.compile(rb"[a-z] ")
 _WHITE_END = re.compile(rb"(?: |\\n|\\t)+\Z")
 _CODE = re.compile(rb"\\n(?:%b)" % endings.LINE)
 _BLANK, _QUOTE = b" >"
