@@ -33,8 +33,8 @@ JAVASCRIPT_SPACE = "\t\n\v\f\r \xa0\u1680\u2028\u2029\u202f\u205f\u3000\ufeff" +
 def cline(text: str, *, roo: bool = False) -> list[tuple[str, dict[str, str]]]:
     """The calls that Cline carries out; one that is not closed is carried out at the end of the stream, too.
 
-    Its version 1, which `roo` follows, looks for the last closer of a file's content as closers come, and version 2
-    when the call ends.
+    Its version 1, which `roo` follows, looks for the last closer of a file's content as closers come that end no
+    parameter, and version 2 when the call ends.
     """
     calls: list[tuple[str, dict[str, str]]] = []
     tool, parameter, start, body = "", "", 0, 0
@@ -55,9 +55,11 @@ def cline(text: str, *, roo: bool = False) -> list[tuple[str, dict[str, str]]]:
         if tool:
             ends = text.endswith(f"</{tool}>", 0, at)
             whole = text[body : at - len(f"</{tool}>")] if ends else text[body:at]
-            if tool in ("write_to_file", "new_rule") and (whole.endswith("</content>") if roo else ends):
+            looks = not ends and whole.endswith("</content>") if roo else ends
+            if tool in ("write_to_file", "new_rule") and looks:
                 first, last = whole.find("<content>"), whole.rfind("</content>")
-                if 0 <= first < last:
+                # Version 1 takes a missing opener for one before the call.
+                if first + len("<content>") < last if roo else 0 <= first < last:
                     calls[-1][1]["content"] = whole[first + len("<content>") : last].strip(JAVASCRIPT_SPACE)
             if ends:
                 tool = ""

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from tests.apis import chat
-from tests.attacks.clients import JAVASCRIPT_SPACE, called, cline, told
+from tests.attacks.clients import CLINE_PARAMETERS, CLINE_TOOLS, JAVASCRIPT_SPACE, called, cline, told
 from tests.attacks.lab import actions, native, said, streamed, under, whole
+from tests.dialects.material import DIALECTS
+from vtc.dialects.text_client.client_reader import ClientReader
+from vtc.dialects.writing.calls import write_calls
+from vtc.events import ToolCall
 
 pytestmark = pytest.mark.every
 
@@ -315,6 +320,7 @@ VALUES = st.lists(
     st.sampled_from(WAYS),
     st.booleans(),
 )
+@example("write_to_file", {"content": "</content><content>"}, "hermes, streamed", True)
 def test_cline_reads_exactly_what_was_judged(name: str, arguments: dict[str, str], way: str, policy: bool) -> None:
     """A call of the server's own, or in another dialect, is written for Cline: without a policy, too."""
     assume(policy or not way.startswith("own"))
@@ -324,6 +330,28 @@ def test_cline_reads_exactly_what_was_judged(name: str, arguments: dict[str, str
     if not way.startswith("own"):
         judged = (name, {key: value.strip(JAVASCRIPT_SPACE) for key, value in arguments.items()})
         assert cline(text) in ([], [judged]), text
+
+
+OF_ITS_OWN = ["<content>", "</content>", "<path>", "</path>", "<write_to_file>", "</write_to_file>", "x", "\n"]
+
+
+@pytest.mark.parametrize("first", OF_ITS_OWN)
+def test_no_value_of_cline_s_own_tags_is_written_that_a_version_reads_otherwise(first: str) -> None:
+    """Every order of its tags in a value, at both ends and nested, as VTC writes it and as a model may."""
+    dialect = DIALECTS["cline"]
+    reader = ClientReader(dialect, CLINE_TOOLS, CLINE_PARAMETERS)
+    for rest in product(["", *OF_ITS_OWN], repeat=3):
+        value = first + "".join(rest)
+        for arguments in ({"content": value}, {"path": "a", "content": value}, {"path": value, "content": "a"}):
+            call = ToolCall("write_to_file", json.dumps(arguments))
+            meant = [(call.name, {key: one.strip(JAVASCRIPT_SPACE) for key, one in arguments.items()})]
+            for text in (
+                write_calls([call], dialect, {}, for_client=True),
+                as_markup(call.name, arguments).replace("\n", ""),
+                as_markup(call.name, arguments).removesuffix("</write_to_file>"),
+            ):
+                if reader.is_one_call(text, call):
+                    assert cline(text) == cline(text, roo=True) == meant, text
 
 
 # Rules on text

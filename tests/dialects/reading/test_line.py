@@ -65,6 +65,7 @@ def test_prose_is_none(text: str) -> None:
 def test_a_quotation_mark_directly_before_is_known_with_its_end() -> None:
     assert {mark: before(f"said {mark}").mark for mark in MARKS} == MARKS
     assert before('said " ').mark == ""
+    assert before("| a | ").mark == before("| a |\t").mark == "|"  # a cell is set off by blanks
     assert place('"', 1, in_line=False, follows_call=False) == Place()
 
 

@@ -2,6 +2,7 @@
 
 I run <tool_call>…</tool_call> now.      words on both sides: an example, if it is written in one line
 "<tool_call>…</tool_call>"               quotation marks directly around it
+| a | <tool_call>…</tool_call> |         a cell of a table
 docs/a.md:12: <tool_call>…</tool_call>   a line of a file
 """
 
@@ -12,8 +13,9 @@ from typing import NamedTuple
 
 from vtc.dialects.reading.cursor import CONTEXT, WHITE
 
-MARKS = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "„": "“", "「": "」", "『": "』"}
-"""Quotation marks, and those that end what they begin."""
+BAR = "|"
+MARKS = {'"': '"', "'": "'", "“": "”", "‘": "’", "«": "»", "„": "“", "「": "」", "『": "』", BAR: BAR}
+"""Quotation marks and the bar before a cell of a table, and what ends what they begin."""
 _BEGINS_LINE = "-+#|>:→[]()0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 """All that the beginning of a line of a file is made of, white space and the point of a fraction aside. Small letters
 are not among them, as most texts end with one."""
@@ -49,4 +51,6 @@ def place(text: str, at: int, *, in_line: bool, follows_call: bool) -> Place:
     before = text[max(0, at - CONTEXT) : at]
     if not in_line:
         return Place()
-    return Place(True, follows_call, MARKS.get(before[-1:], ""), _OF_FILE.search(before) is not None)
+    bare = before.rstrip(" \t")
+    mark = MARKS.get(BAR if bare.endswith(BAR) else before[-1:], "")
+    return Place(True, follows_call, mark, _OF_FILE.search(before) is not None)

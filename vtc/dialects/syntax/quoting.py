@@ -33,7 +33,7 @@ IN_LINE = r"[ \t\r]{0,256}+"
 BLANK_LINE = Token("blank", (Lit("\n"), Maybe((Chars(" \\t\\r", 64),)), Lit("\n")))
 
 NO_WORDS = (
-    Token("mark", (OneOf(('"', "'", "”", "’", "»", "“", "」", "』")),)),
+    Token("mark", (OneOf(('"', "'", "”", "’", "»", "“", "」", "』", "|")),)),
     Token("skip0", (Lit("</"), Chars(r"\w:.\-", 64), Space(), Lit(">"))),
     Token("skip1", (Lit("<|"), Chars("^<>|\\s", 64), Lit("|>"))),
     Token("skip2", (Lit("<｜"), Chars("^<>｜\\s", 64), Lit("｜>"))),

@@ -6,14 +6,16 @@
     </tool>
 
 What lies between is skipped and nothing is balanced. For `to_last_closer` of the dialect all between the first opener
-and the last closer in the call is the value in the end. White space at the ends of a value does not count.
+and the last closer in the call is the value in the end. White space at the ends of a value does not count. Versions of
+a client differ in when they look for that closer: only what all of them read alike is a call.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Any, NamedTuple
 
 from vtc.dialects.arguments import values
@@ -53,9 +55,25 @@ class ClientReader:
     def is_one_call(self, text: str, call: ToolCall) -> bool:
         """Tell if the client finds this very call in a text and no other; none, if it does not know the tool."""
         try:
-            found = self.calls(text)
+            # Two are enough to know that there is not one.
+            return all(self._is_one([*islice(self.calls(text, as_it_comes=early), 2)], call) for early in (False, True))
         except _TooManyError:
             return False
+
+    def calls(self, text: str, *, as_it_comes: bool = False) -> Iterator[tuple[str, dict[str, str]]]:
+        """Give the name and the parameters of each call, also of one that has no end.
+
+        A client looks for the last closer of a value in a call that has ended. Older ones look as closers come
+        (`as_it_comes`), and so not at one that ends a parameter.
+        """
+        self._left = MOST_MARKS
+        at = 0
+        while opened := self._first(text, at, self._tools.values()):
+            start, tool = opened
+            given, at = self._given(text, start, tool, as_it_comes)
+            yield tool.name, {key: text[begin:end].strip(SPACE) for key, (begin, end) in given.items()}
+
+    def _is_one(self, found: list[tuple[str, dict[str, str]]], call: ToolCall) -> bool:
         if call.name not in self._tools:
             return not found
         arguments = json.loads(call.arguments).items()
@@ -64,36 +82,33 @@ class ClientReader:
             return False
         return all(self._means(found[0][1][key], value) for key, value in meant.items())
 
-    def calls(self, text: str) -> list[tuple[str, dict[str, str]]]:
-        """Return the name and the parameters of each call, also of one that has no end."""
-        self._left = MOST_MARKS
-        calls: list[tuple[str, dict[str, str]]] = []
-        at = 0
-        while opened := self._first(text, at, self._tools.values()):
-            start, tool = opened
-            given, at = self._given(text, start, tool)
-            for key in {*self._parameters} & {*_to_last_closer(self._dialect, tool.name)}:
-                _, opener, closer = self._parameters[key]
-                first, last = text.find(opener, start, at), text.rfind(closer, start, at)
-                if 0 <= first < last:
-                    given[key] = text[first + len(opener) : last].strip(SPACE)
-            calls.append((tool.name, given))
-        return calls
-
-    def _given(self, text: str, at: int, tool: _Tag) -> tuple[dict[str, str], int]:
-        """Read the parameters of a call from `at` on; also return where it ends."""
-        given: dict[str, str] = {}
+    def _given(self, text: str, start: int, tool: _Tag, as_it_comes: bool) -> tuple[dict[str, tuple[int, int]], int]:
+        """Find where the parameters of a call stand from `start` on; also return where it ends."""
+        given: dict[str, tuple[int, int]] = {}
+        long = [self._parameters[key] for key in {*self._parameters} & {*_to_last_closer(self._dialect, tool.name)}]
+        firsts = {name: text.find(opener, start) + len(opener) for name, opener, _ in long}
         tags = [_Tag("", tool.closer, ""), *self._parameters.values()]
+        if as_it_comes:
+            tags += [_Tag(name, closer, "") for name, _, closer in long]
+        at = start
         while opened := self._first(text, at, tags):
-            start, (name, _, closer) = opened
+            at, (name, mark, closer) = opened
             if not name:
-                return given, start
-            at = text.find(closer, start)
-            given[name] = text[start : at if at >= 0 else None].strip(SPACE)
-            if at < 0:
                 break
-            at += len(closer)
-        return given, len(text)
+            if not closer:
+                given[name] = firsts[name], at - len(mark)
+                continue
+            begin, end = at, text.find(closer, at)
+            given[name] = begin, end if end >= 0 else len(text)
+            if end < 0:
+                return given, len(text)
+            at = end + len(closer)
+        if not opened:
+            return given, len(text)
+        for name, _, closer in () if as_it_comes else long:
+            if start < firsts[name] <= (last := text.rfind(closer, start, at)):
+                given[name] = firsts[name], last
+        return given, at
 
     def _first(self, text: str, at: int, tags: Collection[_Tag]) -> tuple[int, _Tag] | None:
         """Find the first opener, and the place after it; no expression, as it would be kept with the names of tools."""
