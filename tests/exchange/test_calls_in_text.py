@@ -50,7 +50,6 @@ def reply_with(dialect: str, name: str, arguments: dict[str, Any], *others: str)
     return reply, calls
 
 
-@pytest.mark.every
 @pytest.mark.parametrize("dialect", NAMES)
 @settings(max_examples=6)
 @given(made=CALLS, around=st.sampled_from(AROUND), spelled=st.sampled_from(SPELLED))
@@ -65,7 +64,6 @@ def test_a_call_with_another_id_and_its_keys_in_another_order_is_an_echo(
     assert echo_of(spelled(around.format(page)), dialect, reply, calls) == "read_file"
 
 
-@pytest.mark.every
 @pytest.mark.parametrize("dialect", NAMES)
 @settings(max_examples=4)
 @given(made=CALLS, other=st.sampled_from(NAMES))
