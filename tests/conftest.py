@@ -27,7 +27,7 @@ COMPILED.most_bytes = 256 << 20
 
 
 MANY = 24
-"""Sets of parameters of one test, of more of which each run tries a third."""
+"""Sets of parameters of one test, of more of which each run tries a quarter."""
 SOME = 8
 """Sets of parameters of one test, of more of which each run tries so many that each value occurs."""
 
@@ -50,7 +50,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Choose among the sets of parameters where a test has many.
 
     Up to `MANY` sets, each value of each parameter is tried, if not each with each: a list of cases is tried whole. Of
-    more, a third is, and those of the next test are others: so each dialect, API and policy is tried by many tests. A
+    more, a quarter is, and those of the next test are others: so each dialect, API and policy is tried by many tests. A
     test that is named on the command line is run with all.
     """
     if _all(config):
@@ -69,7 +69,7 @@ def _chosen(items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
         yield from items
     elif len(items) > MANY:
         share = items[0].get_closest_marker("one_in")
-        yield from (item for item in items if not _number(item) % (share.args[0] if share else 3))
+        yield from (item for item in items if not _number(item) % (share.args[0] if share else 4))
     else:
         tried: set[tuple[str, object]] = set()
         for item in sorted(items, key=_number):
