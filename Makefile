@@ -19,7 +19,7 @@ demo: ## run the demonstration; WEB=1 shows it in mitmweb
 	@scripts/bootstrap.sh demo
 	$(PYTHON) -m vtc demo $(DEMO_FLAGS)
 
-test: setup ## run the test suite, in about four minutes on two cores
+test: setup ## run the test suite, in four to six minutes on two cores
 	$(PYTHON) -m pytest -n auto --dist loadfile --no-loadscope-reorder
 
 test-all: setup ## run it with each dialect, API and policy in each test, in about three times that

@@ -44,7 +44,7 @@ def _inside(quote: str) -> re.Pattern[str]:
 
 
 def _beginning(quote: str) -> str:
-    """The expression for what a text may end in that more could make a quote of."""
+    """Write the expression for what a text may end in that more could make a quote of."""
     return f"(?:{'|'.join(re.escape(quote[:end]) for end in range(len(quote)))})"
 
 

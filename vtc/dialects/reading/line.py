@@ -27,7 +27,7 @@ _STAMP = rf"[\[(]?(?:{_DATE}(?:[T \t]{{1,4}}{_TIME})?|{_TIME}|\d{{8}}T\d{{4,6}}Z
 # The end of a date, whatever comes before it, and the time: `Nov 22 10:00:01`, `[22/Nov/2026:10:00:01 +0000]`.
 _DATED = rf"\d[ :]{_TIME}(?:[ ]\d{{4}})?\]?[ \t]*+"
 _LEVEL = r"[\[(]?[A-Z]{2,9}[\])]?:?[ \t]*+"
-"""What a log says after the time, and before its message: `INFO`, `[WARN]`, `UTC`, `AM`."""
+"""Stands in a log between the time and the message: `INFO`, `[WARN]`, `UTC`, `AM`."""
 _BEGINNING = rf"(?:[-+#|>]++|\d{{1,9}}[ \t]{{0,8}}[:|→]|\d{{1,9}}\t|{_STAMP})[ \t]*+"
 _OF_LOG = rf"(?:(?:^|\n)[ \t]*+{_STAMP}[ \t]*+|{_DATED})(?:{_BEGINNING}|{_LEVEL})*\Z"
 _OF_FILE = re.compile(rf"(?:^|\n)[ \t]*+(?:{_BEGINNING})+\Z|\S:\d{{1,9}}:(?:\d{{1,9}}:)?[ \t]*+\Z|{_OF_LOG}")

@@ -84,7 +84,7 @@ class OpenCall:
         self.list_fault = ""
         """Why one of them is none, if so."""
         self.breaks_off = False
-        """What stood before its JSON broke ends with a bracket and a line break: another call may begin there."""
+        """True if a bracket and a line break stand where its JSON broke: another call may begin there."""
         self.text = HeldText()
         self.pieces: Pieces | None = None
         """What of it leaves as it is read; None if it is delivered whole."""

@@ -235,12 +235,12 @@ class Reader:
 
     @property
     def plain(self) -> PlainRule | None:
-        """Which text may leave unread from here on; None if all text must be fed."""
+        """Tell which text may leave unread from here on; None if all text must be fed."""
         return None if self._speech.space else self.plain_once_spaced
 
     @property
     def plain_once_spaced(self) -> PlainRule | None:
-        """Which text may leave unread once the white space that waits has left (`spaced`)."""
+        """Tell which text may leave unread once the white space that waits has left (`spaced`)."""
         speech, cursor = self._speech, self._cursor
         if not self._row.spoken or self._first is None or speech.last is not _TEXT or not speech.in_line:
             return None

@@ -1,4 +1,4 @@
-"""What may still become markup: tell whether the text so far ends in a proper beginning of it.
+"""Tells whether the text so far ends in a proper beginning of markup, so that it may still become some.
 
     <tool      and it goes on with   _call>\\n{"name": …
 
@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
 
-from vtc.dialects.syntax.parts import SPACE, AnyOf, Chars, Group, Lit, Maybe, OneOf, Part, Space
+from vtc.dialects.syntax.parts import MOST_SPACE, SPACE, AnyOf, Chars, Group, Lit, Maybe, OneOf, Part, Space
 
 PER_ATOM = 360
 """Bytes that a trie takes for each character or other part, at most."""
@@ -110,7 +110,7 @@ class _Node:
 
 
 type _Step = tuple[Part | None, _Node]
-"""What may follow, and the place behind it; None is the one character that it was looked up by."""
+"""A part that may follow, and the place behind it; None stands for the character that the step was found by."""
 
 
 class Partial:
@@ -139,7 +139,7 @@ class Partial:
         anywhere, line_start = self._tries
         if anywhere.begins(text, at):
             return True
-        return text[at] in line_start.literals and starts_line(text, at) and line_start.begins(text, at)
+        return text[at] in line_start.literals and _starts_line(text, at) and line_start.begins(text, at)
 
     @cached_property
     def _tries(self) -> tuple[_Node, _Node]:
@@ -150,7 +150,7 @@ class Partial:
         return tries
 
 
-def starts_line(text: str, at: int) -> bool:
+def _starts_line(text: str, at: int) -> bool:
     """Tell whether nothing but an indentation, or the `>` of a quotation, stands before on the line."""
     return _LINE_START.search(text[max(0, at - INDENT - 1) : at]) is not None
 
@@ -177,7 +177,7 @@ def _longest_of(part: Part) -> int:
         case Lit(text):
             return len(text)
         case Space():
-            return 2 * 256 + 1
+            return 2 * MOST_SPACE + 1  # of two characters each; half of one may follow
         case Chars(_, most, _):
             return most
         case OneOf(words, _, _):
@@ -228,6 +228,7 @@ def _ends(part: Part, text: str, starts: set[int]) -> set[int] | None:
 
 
 def _ends_of(part: Part, text: str, at: int) -> set[int] | None:
+    """Find where a part that begins at `at` may end; None if the text ends within it."""
     rest = len(text) - at
     match part:
         case Lit(literal):
@@ -260,7 +261,7 @@ def _ends_of(part: Part, text: str, at: int) -> set[int] | None:
 
 
 def _after_space(text: str, at: int) -> int | None:
-    """The end of the white space that may stand at `at`; None if the text ends within it."""
+    """Find the end of the white space that may stand at `at`; None if the text ends within it."""
     if not _begins_space(text[at]):
         return at
     space = _SPACE.match(text, at)

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-SPACE = r"(?:\s|\\n){0,256}+"
+MOST_SPACE = 256
+SPACE = rf"(?:\s|\\n){{0,{MOST_SPACE}}}+"
 """Loose white space, also as the two characters `\\n` that some models write between tags: bounded, so that holding it
 back is; possessive, so that no run of it is tried twice."""
 

@@ -1,4 +1,4 @@
-"""What a state of the reader looks for: tokens, and the text that may still become one.
+"""Finds what a state of the reader looks for: tokens, and the text that may still become one.
 
 What the text so far ends in is held back if it is a proper beginning of a token (`partial.py`). Nothing else is; that
 is what makes the result independent of how the text was cut.
@@ -228,9 +228,10 @@ def searching(tokens: Sequence[Token], at_end: Sequence[Token] = ()) -> Scan:
     """For a state in which text flows until one of `tokens`; those `at_end` count only as the last thing."""
     firsts = [token.first for token in (*tokens, *at_end) if not token.first_of_line]
     lines = [token.first_of_line for token in tokens]
+    found = _search(tokens)
     return Scan(
-        _search(tokens),
-        _search(tokens, at_end),
+        found,
+        _search(tokens, at_end) if at_end else found,
         "".join(dict.fromkeys(firsts)) if all(firsts) else "",
         _unnamed(tokens, lambda others: searching(others, at_end)),
         "".join(dict.fromkeys(lines)),
