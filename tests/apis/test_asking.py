@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from vtc.apis.asking import constrained, effort, limits, placed, thinks, untold, wants_json
+from vtc.apis.asking import answer, constrained, effort, limits, placed, thinks, untold
 
 SCHEMA = {"type": "object", "properties": {}}
 
@@ -24,7 +24,7 @@ SCHEMA = {"type": "object", "properties": {}}
     ],
 )
 def test_a_request_for_json(body: dict[str, Any]) -> None:
-    assert wants_json({"model": "m", **body})
+    assert answer({"model": "m", **body}) is not None
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_a_request_for_json(body: dict[str, Any]) -> None:
     ],
 )
 def test_any_other_request(body: dict[str, Any]) -> None:
-    assert not wants_json(body)
+    assert answer(body) is None
 
 
 @pytest.mark.parametrize(

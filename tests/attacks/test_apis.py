@@ -60,7 +60,7 @@ def test_cline_reads_no_argument_that_a_rule_did_not_see(name: str, what: str, w
     tool, arguments = TWICE[what]
     text = as_markup(tool, arguments) if way == "own" else HERMES.format(tool, json.dumps(arguments))
     module = MODULES[name]
-    api = next(api for api in APIS if api.path in module.PATH or module.PATH.endswith(api.path))
+    api = next(api for api in APIS if api.place.found(module.PATH))
     policy = PolicyProfile(name="mine", match=Match(), guards=msgspec.convert(SRC, Guards))
     planner = Planner(dataclasses.replace(PROFILES, policies={"mine": policy}), Settings())
     asked = {key: value for key, value in PROMPTED[name].items() if key != "tools"}

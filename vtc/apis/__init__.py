@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import NamedTuple
 from urllib.parse import unquote
 
 from vtc.apis import anthropic_messages, ollama_chat, openai_chat, openai_responses
-from vtc.apis.base import Api, BadRequest, Reply, Request
+from vtc.apis.base import Api, BadRequest, Reply, Request, Unread
 
 APIS = (openai_chat.API, anthropic_messages.API, openai_responses.API, ollama_chat.API)
 
@@ -20,8 +19,8 @@ def plain_path(path: str) -> str:
 
 def find(method: str, path: str) -> Api | None:
     """Find the API that a request belongs to; None for any other request."""
-    plain = f"/{plain_path(path)}"
-    return next((api for api in APIS if method == "POST" and api.is_at(plain)), None)
+    plain, query = f"/{plain_path(path)}", path.partition("?")[2]
+    return next((api for api in APIS if method == "POST" and api.place.found(plain, query)), None)
 
 
 def named(name: str) -> Api | None:
@@ -48,36 +47,12 @@ def may_be_reply(body: bytes) -> bool:
     return not all(key in _OF_ERRORS and (key != "message" or isinstance(one, str)) for key, one in pairs)
 
 
-class Unread(NamedTuple):
-    """Why requests to a path are left alone."""
-
-    why: str
-    may_call: bool
-    """True if a reply may hold a call, so that none leaves where a policy refuses calls."""
-
-    def __str__(self) -> str:
-        return self.why
-
-
-UNREAD = {
-    "/v1/messages/count_tokens": Unread("tokens are counted without what VTC would write into the request", False),
-    "/responses/input_tokens": Unread("tokens are counted without what VTC would write into the request", False),
-    "/v1/messages/batches": Unread("the requests and replies of a batch are not read", True),
-    "/responses/compact": Unread("a conversation that the server makes shorter is not read", True),
-    "/v1/responses": Unread("a response that the server kept, or one over a WebSocket, is not read", True),
-    "/chat/completions": Unread("a completion that the server kept is not read", True),
-    "/completions": Unread("text completions have no tools, and are not read", False),
-    "/api/generate": Unread("text completions have no tools, and are not read", False),
-}
-"""Paths close to those of the APIs, and why requests to them, or below, are left alone; the first that fits counts."""
-
-
 def unread(method: str, path: str) -> Unread | None:
     """Tell why a request that looks like one of an API is left alone; None for one that looks like none."""
     plain = f"/{plain_path(path)}/"
     if method in ("OPTIONS", "HEAD") or find(method, path):
         return None
-    return next((one for close, one in UNREAD.items() if f"{close}/" in plain), None)
+    return next((one for api in APIS for close, one in api.unread.items() if f"{close}/" in plain), None)
 
 
 __all__ = ["APIS", "Api", "BadRequest", "Reply", "Request", "Unread", "find", "may_be_reply", "named", "unread"]

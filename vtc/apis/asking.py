@@ -127,11 +127,6 @@ def replaced(
     return found
 
 
-def wants_json(fields: Mapping[str, Any]) -> bool:
-    """True if the answer is to be JSON: then an object that is the whole reply is the answer, and no call."""
-    return answer(fields) is not None
-
-
 def constrained(fields: Mapping[str, Any]) -> bool:
     """True if a request says the form of its answer, or a grammar of it, in any of the ways that servers know."""
     forms = (_at(fields, path) for path in _FORMATS)

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 
+from vtc.apis.place import Place
 from vtc.events import (
+    Answer,
     Asked,
     Beside,
     BlockEnd,
@@ -162,8 +164,10 @@ class Request(ABC):
     """True if the reply may hold more than one call."""
     thinks: bool | None
     """True or False if it turns the reasoning on or off, None if it says nothing of that."""
-    wants_json: bool
-    """True if the answer is to be JSON."""
+    effort: str | None
+    """How much to think, as `Asked.effort`."""
+    answer: Answer | None
+    """The form that the answer must have; None if it is free."""
     constrained: bool
     """True if it says the form of its answer, or a grammar of it."""
     several: bool
@@ -296,11 +300,33 @@ class Question(NamedTuple):
     kind: Literal["alive", "models", "count", "version", "show"]
     method: str
     path: str
-    """How its path ends; `/` is all of it."""
+    """How its path ends, with `{model}` for the name of a model; `/` is all of it."""
     write: Callable[[Any], Json]
     """Writes the answer: of the names of models, or of a number of tokens; to any other question it is always this."""
     sign: Callable[[str, Mapping[str, str]], bool] | None = None
     """Tells clients of this API, by query and headers, from those of others that ask the same; None for all others."""
+
+    def base(self, path: str) -> str | None:
+        """Return what stands before a path that ends in this way; None if it does not."""
+        if self.path == "/":
+            return "" if path == "/" else None
+        found = Place(self.path).found(path)
+        return found.base if found else None
+
+
+class Unread(NamedTuple):
+    """Why requests to a path are left alone."""
+
+    why: str
+    may_call: bool
+    """True if a reply may hold a call, so that none leaves where a policy refuses calls."""
+
+    def __str__(self) -> str:
+        return self.why
+
+
+COUNTED = Unread("tokens are counted without what VTC would write into the request", may_call=False)
+PLAIN = Unread("text completions have no tools, and are not read", may_call=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,10 +334,8 @@ class Api:
     """One HTTP shape; a row of the registry (`apis/__init__.py`)."""
 
     name: str
-    path: str
-    """How the paths of its requests end; they are all POST."""
-    version: str
-    """What stands before that on a server that has several APIs."""
+    place: Place
+    """Where its requests are sent."""
     make_request: Callable[[bytes, str], Request]
     """Decodes a request: its body, and its path for APIs that say something there."""
     make_decoder: Callable[[Any, frozenset[str]], Decoder]
@@ -347,15 +371,13 @@ class Api:
     """True if its requests can ask for JSON without a schema."""
     questions: Sequence[Question] = ()
     """What its clients ask besides replies."""
+    unread: Mapping[str, Unread] = field(default_factory=dict)
+    """Paths close to its own, and why requests to them, or below, are left alone; the first that fits counts."""
 
     @property
     def framing(self) -> Framing:
         """How a streamed reply is cut into frames."""
         return self.decoder().framing
-
-    def is_at(self, path: str) -> bool:
-        """True if requests to a path are of this API, however it is spelled (`plain_path`)."""
-        return path.endswith(self.path)
 
     def request(self, body: bytes, path: str = "") -> Request:
         """Decode a request. Raises `BadRequest`."""

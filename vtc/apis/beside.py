@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from vtc.apis import APIS, crossing, openai_chat, plain_path
+from vtc.apis import APIS, Api, crossing, openai_chat, plain_path
 from vtc.apis.base import Question
 from vtc.events import Asked, Opaque
 from vtc.json_text import decode, encode
@@ -36,8 +36,14 @@ class Aside(NamedTuple):
     client: str
 
     @property
+    def api(self) -> Api:
+        """The API of that client."""
+        (found,) = (one for one in APIS if one.name == self.client)
+        return found
+
+    @property
     def _question(self) -> Question:
-        (found,) = (one for api in APIS if api.name == self.client for one in api.questions if one.kind == self.kind)
+        (found,) = (one for one in self.api.questions if one.kind == self.kind)
         return found
 
     def written(self, answer: object = None) -> bytes:
@@ -46,23 +52,22 @@ class Aside(NamedTuple):
 
     def path_at(self, path: str, end: str) -> str:
         """Return the path of the question with another end, at which the server is asked."""
-        return f"{path.partition('?')[0].removesuffix('/').removesuffix(self._question.path)}{end}"
+        asked = path.partition("?")[0]
+        base = self._question.base(asked)
+        return f"{asked if base is None else self.api.place.root(base)}{end}"
 
 
 def asked(method: str, path: str, headers: Mapping[str, str]) -> Aside | None:
     """Find what a request asks; None for any other. `headers` have names in lower case."""
     plain, query = f"/{plain_path(path)}", path.partition("?")[2]
     found = [
-        (one, api.name)
-        for api in APIS
-        for one in api.questions
-        if method == one.method and (plain == one.path or (one.path != "/" and plain.endswith(one.path)))
+        (one, api.name) for api in APIS for one in api.questions if method == one.method and one.base(plain) is not None
     ]
     signed = (Aside(one.kind, name) for one, name in found if one.sign and one.sign(query, headers))
     return next(signed, None) or next((Aside(one.kind, name) for one, name in found if not one.sign), None)
 
 
-def answer(aside: Aside, body: bytes) -> bytes | None:
+def answer(aside: Aside, body: bytes, path: str = "") -> bytes | None:
     """Answer what no server need be asked for; None if it must be. Raises `BadRequest`."""
     match aside.kind:
         case "alive":
@@ -70,16 +75,16 @@ def answer(aside: Aside, body: bytes) -> bytes | None:
         case "models":
             return None
         case "count":
-            return aside.written(_count(_read(aside, body)))
+            return aside.written(_count(_read(aside, body, path)))
     return aside.written()
 
 
-def question(aside: Aside, body: bytes, model: Callable[[str], str]) -> bytes:
+def question(aside: Aside, body: bytes, model: Callable[[str], str], path: str = "") -> bytes:
     """Ask a server how long a conversation is, by `TOKENIZE`. Raises `BadRequest`.
 
     vLLM takes messages and tools, llama.cpp the text. `model` tells by which name the server knows one.
     """
-    found = _read(aside, body)
+    found = _read(aside, body, path)
     fields = openai_chat.API.ask(replace(found, model=model(found.model) or found.model))
     kept = {key: fields[key] for key in ("model", "messages", "tools") if key in fields}
     return encode({**kept, "content": _text(found), "add_special": True})
@@ -97,9 +102,8 @@ def counted(aside: Aside, body: bytes) -> bytes | None:
     return aside.written(count) if isinstance(count, int) and count > 0 else None
 
 
-def _read(aside: Aside, body: bytes) -> Asked:
-    (api,) = (one for one in APIS if one.name == aside.client)
-    request = api.request(body)
+def _read(aside: Aside, body: bytes, path: str) -> Asked:
+    request = aside.api.request(body, path)
     return crossing.read(request, request.messages, request.tools, "auto")
 
 

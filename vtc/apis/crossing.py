@@ -89,8 +89,8 @@ def read(
         choice=choice if tools or choice not in ("none", "required") else "auto",
         parallel=request.parallel,
         limits=asking.limits(fields, request.LIMITS),
-        effort=asking.effort(fields),
-        answer=asking.answer(fields),
+        effort=request.effort,
+        answer=request.answer,
         left_out=(
             *asking.untold(fields, request.LIMITS, request.CARRIED),
             *(["more than one choice"] if request.several else []),

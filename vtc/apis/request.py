@@ -15,18 +15,13 @@ from msgspec.structs import replace
 
 from vtc.apis import asking, base, content
 from vtc.apis.base import BadRequest
-from vtc.apis.fields import UNFIT, changed, items, part_of, raws, told
-from vtc.events import Message, Tool, ToolCall
+from vtc.apis.fields import UNFIT, changed, items, raws, told
+from vtc.events import Message, Opaque, Tool, ToolCall
 
-DECLARING = ("tools", "functions")
-"""The fields that declare tools."""
-DEMANDING = ("tool_choice", "function_call")
-"""The fields that demand one of them."""
 CHOSEN = ("tool", "function", "custom", "namespace")
 """The types of a choice of one tool; any other is of none, or of what the server runs."""
 ABOUT_STREAMS = ("stream_options",)
 """The fields that servers refuse where no stream is asked for."""
-ABOUT_TOOLS = (*DECLARING, *DEMANDING, "parallel_tool_calls")
 
 type Group = tuple[Sequence[Message], Sequence[int]]
 """Messages, and the places of the entries of the conversation that they are."""
@@ -50,25 +45,40 @@ class Request(base.Request):
     """The field of the conversation."""
     PROMPT: ClassVar[str] = ""
     """The field of the system prompt, if it has one of its own."""
+    DECLARING: ClassVar[Sequence[str]] = ("tools", "functions")
+    """The fields that declare tools."""
+    DEMANDING: ClassVar[Sequence[str]] = ("tool_choice", "function_call")
+    """The fields that demand one of them."""
+    ABOUT_TOOLS: ClassVar[Sequence[str]] = (*DECLARING, *DEMANDING, "parallel_tool_calls")
+    IN_PATH: ClassVar[bool] = False
+    """True if the path says the model, and whether to stream, instead of the body."""
 
     def __init__(self, body: bytes, path: str = "") -> None:
         self.path = path
         with self._fit():
-            self._raw, self.fields = raws(body)
+            self._raw, self.fields = self._split(body)
             self.tools = self._tools(self.fields)
             self.model = str(self.fields.get("model") or "")
             self.stream = self.fields.get("stream") is True
             self.parallel = self.fields.get("parallel_tool_calls") is not False
-            self.thinks, self.wants_json = asking.thinks(self.fields), asking.wants_json(self.fields)
+            self.thinks, self.effort = asking.thinks(self.fields), asking.effort(self.fields)
+            self.answer = asking.answer(self.fields)
             self.constrained = asking.constrained(self.fields)
             self.several = self.fields.get("n") not in (None, 1)
             self.declared = [name for one in self._declarations() for name in self._names(one)]
-            choice, allowed = self._demand(self.fields.get("tool_choice") or self.fields.get("function_call") or "auto")
+            said = next((one for key in self.DEMANDING if (one := self.fields.get(key))), "auto")
+            choice, self._allowed = self._demand(said)
             self.tool_choice = "required" if choice == "any" else choice
-            self.tools = self.tools if allowed is None else [one for one in self.tools if one.name in allowed]
+            if self._allowed is not None:
+                self.tools = [one for one in self.tools if one.name in self._allowed]
             if not isinstance(self._conversation, list):
                 raise TypeError(f"`{self.ENTRIES}` is no list")
             self._decode()
+
+    @staticmethod
+    def _split(body: bytes) -> tuple[dict[str, msgspec.Raw], dict[str, Any]]:
+        """Split a body into the bytes of every field and what the fields say. Raises ValueError."""
+        return raws(body)
 
     @contextmanager
     def _fit(self) -> Iterator[None]:
@@ -93,7 +103,7 @@ class Request(base.Request):
         groups: list[Group] = []
         with self._fit():
             if prompt := self.fields.get(self.PROMPT):
-                groups.append(([Message("system", content.read(prompt), source=Prompt(prompt))], ()))
+                groups.append(([Message("system", self._prompted(prompt), source=Prompt(prompt))], ()))
             for group, places in self._read():
                 groups.append(([_matched(one, known, waiting) for one in group], places))
         return groups
@@ -162,19 +172,19 @@ class Request(base.Request):
 
     def _withhold(self, kept: dict[str, Any], names: Collection[str]) -> None:
         """Leave out what declares the tools named, and what demands one of them."""
-        for key in DECLARING:
+        for key in self.DECLARING:
             if isinstance(entries := self.fields.get(key), list) and key in kept:
                 kept[key] = [*self._offered(entries, names)]
                 if not kept[key]:
                     del kept[key]
-        is_demanded = self.tool_choice in names or part_of(self.fields, "tool_choice").get("type") == "allowed_tools"
-        is_left = any(key in kept for key in DECLARING)
-        for key in () if is_left and not is_demanded else DEMANDING if is_left else ABOUT_TOOLS:
+        is_demanded = self.tool_choice in names or self._allowed is not None
+        is_left = any(key in kept for key in self.DECLARING)
+        for key in () if is_left and not is_demanded else self.DEMANDING if is_left else self.ABOUT_TOOLS:
             kept.pop(key, None)
 
     def _redeclare(self, kept: dict[str, Any], tools: Mapping[str, Tool]) -> None:
         """Write the declarations of some tools anew, by their names so far, and what demands one of these."""
-        for key in DECLARING:
+        for key in self.DECLARING:
             if isinstance(entries := self.fields.get(key), list) and key in kept:
                 raw = kept[key]
                 came = items(raw, entries) if isinstance(raw, msgspec.Raw) else [*raw]
@@ -183,13 +193,13 @@ class Request(base.Request):
                     self._redeclared(one, tools) or as_it_came for one, as_it_came in zip(entries, came, strict=True)
                 ]
         names = {name: tool.name for name, tool in tools.items() if name != tool.name}
-        for key in DEMANDING if names else ():
+        for key in self.DEMANDING if names else ():
             if key in kept:
-                kept[key] = _renamed(self.fields[key], names)
+                kept[key] = self._renamed(self.fields[key], names)
 
     def _declarations(self) -> Iterator[list[Any]]:
         """Find the lists that declare tools."""
-        return (one for key in DECLARING if isinstance(one := self.fields.get(key), list))
+        return (one for key in self.DECLARING if isinstance(one := self.fields.get(key), list))
 
     def _names(self, entries: Sequence[Any]) -> Iterator[str]:
         """Tell the names of all that is declared."""
@@ -198,6 +208,17 @@ class Request(base.Request):
     def _offered(self, entries: Sequence[Any], names: Collection[str]) -> Iterable[Any]:
         """Leave out declarations of the tools named."""
         return (one for one in entries if self._name(one) not in names)
+
+    def _renamed(self, choice: Any, names: Mapping[str, str]) -> Any:
+        """Write the choice of a tool with other names."""
+        if isinstance(choice, list):
+            return [self._renamed(one, names) for one in choice]
+        if not isinstance(choice, dict):
+            return choice
+        return {
+            key: names.get(one, one) if key == "name" and isinstance(one, str) else self._renamed(one, names)
+            for key, one in choice.items()
+        }
 
     # What an API says
 
@@ -212,6 +233,10 @@ class Request(base.Request):
     @abstractmethod
     def _add(self, entries: list[Any], message: Message, called: Collection[str | None]) -> None:
         """Write a message that was changed, or is new; `called` are the ids of the calls that are written."""
+
+    def _prompted(self, prompt: Any) -> tuple[str | Opaque, ...]:
+        """Read the system prompt."""
+        return content.read(prompt)
 
     def _prompt(self, messages: Sequence[Message]) -> Any:
         """Write the system prompt."""
@@ -251,12 +276,12 @@ class Request(base.Request):
         undemanded: bool = False,
         limits: Mapping[str, Any] | None = None,
     ) -> bytes:
-        if unstreamed:
+        if unstreamed and not self.IN_PATH:
             drop, set_ = (*drop, *ABOUT_STREAMS), {**(set_ or {}), "stream": False}
             set_ = {key: value for key, value in set_.items() if key not in ABOUT_STREAMS}
-        gone = {*drop, *(() if tools is None else ABOUT_TOOLS)}
+        gone = {*drop, *(() if tools is None else self.ABOUT_TOOLS)}
         kept: dict[str, Any] = {key: raw for key, raw in self._raw.items() if key not in gone}
-        if model:
+        if model and not self.IN_PATH:
             kept["model"] = model
         if tools is not None:
             self._declare(kept, tools)
@@ -266,7 +291,7 @@ class Request(base.Request):
             self._redeclare(kept, redeclared)
         if limits:
             kept.update(asking.replaced(self.fields, limits, self.LIMITS))
-        for key in DEMANDING if undemanded else ():
+        for key in self.DEMANDING if undemanded else ():
             kept.pop(key, None)
         if messages is not None:
             self._put(kept, messages)
@@ -285,15 +310,3 @@ def _matched(message: Message, known: dict[str | None, ToolCall], waiting: list[
     if call in waiting:
         waiting.remove(call)
     return replace(message, name=call.name, call_id=id_ or call.id) if call else message
-
-
-def _renamed(choice: Any, names: Mapping[str, str]) -> Any:
-    """Write the choice of a tool with other names."""
-    if isinstance(choice, list):
-        return [_renamed(one, names) for one in choice]
-    if not isinstance(choice, dict):
-        return choice
-    return {
-        key: names.get(one, one) if key == "name" and isinstance(one, str) else _renamed(one, names)
-        for key, one in choice.items()
-    }

@@ -16,6 +16,8 @@ from threading import Event, Timer
 from typing import Any
 from urllib.parse import urlsplit
 
+from vtc.apis.place import BEARER
+
 MOST = 4 << 20
 """Bytes of an answer that are read."""
 
@@ -71,8 +73,10 @@ class Asker:
         """The texts that no output may show."""
         return (self._key,) if self._key else ()
 
-    def ask(self, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Answer:
-        """GET a path, or POST a body of JSON to it."""
+    def ask(
+        self, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None, key: str = BEARER
+    ) -> Answer:
+        """GET a path, or POST a body of JSON to it; `key` names the header for the user's key."""
         begun = time.monotonic()
         make = HTTPSConnection if self._at.scheme == "https" else HTTPConnection
         connection = make(self._at.hostname or "", self._at.port, timeout=self.seconds)
@@ -82,9 +86,8 @@ class Asker:
         watch.start()
         try:
             sent = {"content-type": "application/json", "accept": "*/*", **(headers or {})}
-            if self._key:  # servers of Messages have a header of their own for it
-                own = "anthropic-version" in sent
-                sent |= {"x-api-key": self._key} if own else {"authorization": f"Bearer {self._key}"}
+            if self._key:
+                sent[key] = f"Bearer {self._key}" if key == BEARER else self._key
             connection.request("GET" if body is None else "POST", f"{self._at.path}{path}", body, sent)
             response = connection.getresponse()
             found = response.read(MOST)

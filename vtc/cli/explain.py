@@ -113,7 +113,7 @@ def _of_flows(plans: Planner, file: Path, call: ToolCall | None) -> Iterator[dic
 
 
 def _of_body(plans: Planner, facts: Facts, api: Api, body: bytes, call: ToolCall | None) -> dict[str, Any]:
-    asked = api.request(body)
+    asked = api.request(body, facts.path)
     facts = replace(facts, model=asked.model, body=asked.fields)
     plan = plans.plan(facts, asked)
     return {**_of_facts(plans.profiles, facts), "plan": list(plan.why), **_of_call(plan, call)}

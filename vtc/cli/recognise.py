@@ -63,7 +63,7 @@ def spoken(asker: Asker) -> tuple[str, ...]:
     """
     if urlsplit(asker.url).scheme == "https" and not asker.has_key:
         return ()  # it would want one
-    found = tuple(api.name for api in APIS if _is_spoken(asker, f"{api.version}{api.path}"))
+    found = tuple(api.name for api in APIS if _is_spoken(asker, api.place.written(api.place.version, "none")))
     return () if len(found) == len(APIS) else found
 
 

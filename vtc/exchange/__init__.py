@@ -31,7 +31,7 @@ from vtc.exchange.own_reply import WITHHELD, own_reply, saying
 from vtc.exchange.past import Past, Planned, planning
 from vtc.exchange.reply import ReplyPipeline, WholeReply
 from vtc.exchange.request import as_it_came
-from vtc.exchange.sending import Sending
+from vtc.exchange.sending import Sending, Sent
 from vtc.exchange.stages import Fault
 from vtc.exchange.stream import Stream
 from vtc.exchange.way import Way
@@ -87,14 +87,14 @@ class Exchange:
             self.report.form = plan.reply.client_text.dialect.name
         self._api = api
         apis = plan.server_apis
-        self._server = api if not apis or api.name in apis else named(apis[0]) or api
+        self.server = api if not apis or api.name in apis else named(apis[0]) or api
         self._request = request
         self._body = body
         self._tools = {tool.name: tool for tool in plan.tools}
         self._seed = seed
         if self.crosses:
-            self.report.server_api = self._server.name
-        self._origin = origin_of(self._server.name, facts.host, facts.port)
+            self.report.server_api = self.server.name
+        self._origin = origin_of(self.server.name, facts.host, facts.port)
         self._planned = planned
         self._begin(plan, past, {})
 
@@ -102,10 +102,10 @@ class Exchange:
         """Make what depends on the plan; `taught` are the steps that refusals of this request taught."""
         self.plan = plan
         self._past = past
-        crossing = [f"{self._api.name} -> {self._server.name}"] if self.crosses else []
+        crossing = [f"{self._api.name} -> {self.server.name}"] if self.crosses else []
         self.report.why[:] = plan.why
         self.report.request[:] = [*plan.request.told(), *crossing]
-        of = (self._api, self._server, self._request)
+        of = (self._api, self.server, self._request)
         self._way = Way(*of, plan, self._seed, self._origin, past.thoughts if past else None)
         self._sending = Sending(*of, self._body, plan, self._way, self.report, self._origin, taught)
         self._outgoing: outgoing.Outgoing | None = None  # when it was asked for
@@ -127,7 +127,7 @@ class Exchange:
         """
         with as_it_came():
             request = api.request(body, facts.path)
-            facts = replace(facts, model=request.model, body=request.fields)
+            facts = replace(facts, model=request.model, body=request.fields, path=api.place.whole(facts.path))
             planned = planning(planner, facts, request, memory)
             plan, past = planned({})
             return cls(api, request, body, plan, seed, facts, past, planned)
@@ -159,7 +159,7 @@ class Exchange:
         """Write an error of the client's API where its request would mean another thing to the server; None if not."""
         if not (self.crosses and self._request.refers):
             return None
-        said = f"{self._request.refers} is known to no server of {self._server.name}: send the whole conversation"
+        said = f"{self._request.refers} is known to no server of {self.server.name}: send the whole conversation"
         return encode(self._api.error(Failure(said), 400))
 
     def _own(self, text: str, created: int = 0) -> bytes:
@@ -212,14 +212,14 @@ class Exchange:
         self._sending.learned()
 
     @property
-    def server(self) -> Api:
-        """The API that the server is spoken to in."""
-        return self._server
+    def asked(self) -> Sent:
+        """The model and the form of the reply that the server is asked for."""
+        return self._sending.asked
 
     @property
     def crosses(self) -> bool:
         """True if the server's API is another one than the client's."""
-        return self._server is not self._api
+        return self.server is not self._api
 
     @property
     def streams(self) -> bool:
@@ -236,7 +236,7 @@ class Exchange:
     @property
     def came(self) -> Framing:
         """How a streamed reply of the server's is cut into frames."""
-        return self._server.framing
+        return self.server.framing
 
     @property
     def framing(self) -> Framing:
@@ -281,7 +281,7 @@ class Exchange:
         """
         reader = partial(self._way.reader, self.plan.reading.thinking.begins(whole=True))
         text = error_reply.written(self.plan.reply.errors, body, status, reader)
-        reply = self._attempt(saying(self._server, self._request, text, self._seed, created)) if text else None
+        reply = self._attempt(saying(self.server, self._request, text, self._seed, created)) if text else None
         if reply is None or reply.report.failures:
             return None
         self.report.adopt(reply.report)
@@ -347,7 +347,7 @@ class Exchange:
         why = ""  # why some of it was not looked at
         went = body
         try:
-            came = body if is_stream else folding.streamed(self._server, body)
+            came = body if is_stream else folding.streamed(self.server, body)
             stream = self._way.stream(compression.decoder(""), report, pipelines, whole=not is_stream)
             went = b"".join([*stream.feed(came), *stream.finish()])
             if stream.left_out and not (is_stream and self._request.stream):
@@ -397,4 +397,4 @@ class Exchange:
         return body
 
     def _correction(self, body: bytes, faults: Sequence[Fault]) -> bytes:  # the reply, and what is wrong with it
-        return self._sending.corrected(self._rewritten().messages, summary.text(self._server, body), faults)
+        return self._sending.corrected(self._rewritten().messages, summary.text(self.server, body), faults)

@@ -162,6 +162,8 @@ class Encoded(NamedTuple):
     """The steps that changed something."""
     constrained: bool = False
     """The server is told the grammar of its reply."""
+    model: str = ""
+    """The name of the model that it is told, if not the one that the client asked for."""
 
 
 def encoded(
@@ -212,7 +214,7 @@ def encoded(
         undemanded=ready.choice != asked.choice and ready.choice == "auto",
         limits={name: one for name, one in ready.limits.items() if asked.limits.get(name) != one},
     )
-    return Encoded(went, [*took.values()], said, declared, took, ready.constraint is not None)
+    return Encoded(went, [*took.values()], said, declared, took, ready.constraint is not None, model)
 
 
 def crossed(
@@ -241,7 +243,7 @@ def crossed(
     if left_out := [*asked.left_out, *untold, *limits, *(["JSON without a schema"] if loose else [])]:
         told = [*told, f"not told to the server, whose API has no word for it: {', '.join(left_out)}"]
     body = changed(kept, plan.drop, plan.set)
-    return Encoded(body, told, asked.messages, asked.tools, took, asked.constraint is not None)
+    return Encoded(body, told, asked.messages, asked.tools, took, asked.constraint is not None, model)
 
 
 def _constrained(asked: Asked, given: Given) -> Mapping[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from vtc.apis import Api, Request
 from vtc.apis.base import FULL
@@ -33,6 +33,13 @@ _ALWAYS = (PROMPT, "context", "max_tokens")
 """What is learned though it is no step of its own in the request that was taken."""
 WORDS = 2000
 """Characters of a server's error that are looked at."""
+
+
+class Sent(NamedTuple):
+    """What of a request stands in the path, in some APIs."""
+
+    model: str
+    streams: bool
 
 
 class Sending:
@@ -66,6 +73,8 @@ class Sending:
         """What the server taught while it was asked again, be it of use or not."""
         self._took: Collection[str] = ()
         """The steps that changed what it was sent last."""
+        self.asked = Sent(request.model, request.stream)
+        """The model and the form of the reply that the server was asked for last."""
         self.sent = 0
         """The hash of what it was sent last."""
         self.left: tuple[Sequence[Message], Sequence[Tool]] = (), ()
@@ -88,6 +97,7 @@ class Sending:
             self._way.counted = partial(self._counted, sent) if sent > LEAST * PLAIN else None
         self._report.request += [line for line in went.told if line not in self._report.request]
         self._took = went.took
+        self.asked = Sent(went.model or request.model, request.stream and not plan.unstreamed)
         self.sent, self.left = hash(went.body), (went.messages, went.tools)
         return went.body
 

@@ -6,10 +6,11 @@ classes, so adding a key is adding a field.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 
+from vtc.apis import APIS
 from vtc.apis.fields import ANSWER
 from vtc.dialects.syntax.openings import marker
 from vtc.dialects.text_client.documented_tools import TOOL_SECTIONS
@@ -123,8 +124,11 @@ class Exchanged(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     """`never`: a streaming request that offers tools is asked without streaming, and answered as a stream."""
 
 
-ApiName = Literal["openai-chat", "openai-responses", "anthropic-messages", "ollama-chat"]
-API_NAMES: tuple[str, ...] = get_args(ApiName)
+API_NAMES = tuple(api.name for api in APIS)
+if TYPE_CHECKING:
+    type ApiName = str
+else:
+    ApiName = Literal[API_NAMES]
 
 
 class ErrorReply(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -9,7 +9,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from vtc.dialects.syntax.description import Description
-from vtc.events import Message, Tool
+from vtc.events import Answer, Message, Tool
 from vtc.guards.chain import Guards
 from vtc.profiles.loader import Profiles
 from vtc.profiles.plan import TextClient
@@ -34,7 +34,7 @@ class Asked(Protocol):
     parallel: bool
     stream: bool
     thinks: bool | None
-    wants_json: bool
+    answer: Answer | None
     constrained: bool
     unliftable: str
 
@@ -74,7 +74,7 @@ class ToolProtocols:
         why = []
         written = write.name if write else ""
         answers = {one.name for one in dialects if one.is_json_reply and one.name != written}
-        if request.wants_json and answers:
+        if request.answer and answers:
             dialects = tuple(one for one in dialects if one.name not in answers)
             expected = [one for one in expected if one.name not in answers]
             why.append("the request asks for JSON: an object that is the whole reply is no call")

@@ -161,8 +161,7 @@ class VirtualToolCalling:
                 flow.response = http.Response.make(400, refusal, {"content-type": "application/json"})
                 self._live[flow].answered = True
                 return
-            if exchange.crosses:
-                redirect(flow, api, exchange.server, exchange.plan.server_path)
+            redirect(flow, api.place, exchange)
             if rewritten != body:
                 flow.request.content = rewritten
                 if live.keep and len(body) <= bodies.KEPT:

@@ -30,7 +30,7 @@ class Beside:
             return False
         try:
             body = bodies.decoded(request, ctx.options.vtc_max_body_bytes) or b""
-            answer = beside.answer(aside, body)
+            answer = beside.answer(aside, body, request.path)
         except (BadRequest, ValueError):
             return False
         if answer is None:
@@ -38,10 +38,10 @@ class Beside:
             request.headers["accept-encoding"] = "identity"
             self._lists[flow] = aside, planner.models(facts)
         elif aside.kind == "count" and planner.tokenizes(facts):
-            request.path = aside.path_at(request.path, beside.TOKENIZE)
             request.content = beside.question(
-                aside, body, lambda model: planner.server_model(replace(facts, model=model))
+                aside, body, lambda model: planner.server_model(replace(facts, model=model)), request.path
             )
+            request.path = aside.path_at(request.path, beside.TOKENIZE)
             request.headers["accept-encoding"] = "identity"
             self._counts[flow] = aside, answer
         else:

@@ -117,7 +117,7 @@ class Commands:
         if api is None:
             raise ValueError(flows.unread(one) or "")
         assert planner is not None
-        request = api.request(flows.original(one, "request"))
+        request = api.request(flows.original(one, "request"), flows.facts(one).path)
         return planner.plan(replace(flows.facts(one), model=request.model, body=request.fields), request)
 
     def _case(self, one: http.HTTPFlow) -> Case:

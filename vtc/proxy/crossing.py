@@ -1,38 +1,56 @@
-"""A request on its way to a server of another API: its path and its headers."""
+"""A request on its way to its server: the path that it is sent to, and for another API its headers and its key."""
 
 from __future__ import annotations
 
 from mitmproxy import http
 
-from vtc.apis import Api
+from vtc.apis import APIS
+from vtc.apis.place import BEARER, Place
+from vtc.exchange import Exchange
 from vtc.proxy.flows import CAME_TO
 
-ANTHROPIC = "anthropic-messages"
-VERSION = "2023-06-01"
-"""The version of Anthropic's API that is spoken, which its servers want to be told."""
+KEYS = {api.place.key for api in APIS} - {BEARER}
+"""The headers that hold a key and nothing else."""
+OWN = tuple({api.place.own_headers for api in APIS} - {""})
+"""How headers begin that mean something to servers of one API alone."""
 
 
-def redirect(flow: http.HTTPFlow, client: Api, server: Api, path: str = "") -> None:
-    """Send a flow to where the server has its API: at `path`, or beside where the client's would be."""
-    request = flow.request
-    flow.metadata[CAME_TO] = request.path
-    asked, _, query = request.path.partition("?")
-    asked = asked.rstrip("/")
-    kept = "&".join(one for one in query.split("&") if one and not one.startswith("beta="))  # Anthropic's own
-    base = asked[: -len(client.path)] if asked.casefold().endswith(client.path) else ""
-    went = path or f"{base.removesuffix(client.version)}{server.version}{server.path}"
-    request.path = f"{went}?{kept}" if kept else went
-    headers = request.headers
-    for name in [name for name in headers if name.lower().startswith(("anthropic-", "openai-"))]:
+def redirect(flow: http.HTTPFlow, client: Place, exchange: Exchange) -> None:
+    """Send a flow to where its server has its API: at the profile's path, or beside where the client's would be."""
+    request, server, (model, streams) = flow.request, exchange.server.place, exchange.asked
+    path, _, query = request.path.partition("?")
+    found = client.found(path)
+    if not exchange.crosses:
+        if found and found.model and found[1:] != (model, streams):
+            _move(flow, server.written(found.base, model, query, streams=streams))
+        return
+    rest, key = client.without_own(query)
+    base = f"{client.root(found.base) if found else ''}{server.version}"
+    given = exchange.plan.server_path
+    at = server.found(given) if given else None
+    went = server.written(at.base if at else base, model, rest, streams=streams)
+    _move(flow, f"{given}?{rest}".removesuffix("?") if given and not at else went)
+    _tell(request.headers, key, server)
+
+
+def _move(flow: http.HTTPFlow, path: str) -> None:
+    flow.metadata[CAME_TO], flow.request.path = flow.request.path, path
+
+
+def _tell(headers: http.Headers, key: str, server: Place) -> None:
+    """Put the client's key where servers of the API look for it, and leave out what only its own API knows."""
+    keys = [*(headers.pop(name, "") for name in sorted(KEYS)), key]
+    for name in [name for name in headers if name.lower().startswith(OWN)]:
         del headers[name]
-    key = headers.pop("x-api-key", None)
-    if server.name == ANTHROPIC:
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        if key is None and scheme.lower() == "bearer" and token:
+    key = next(filter(None, keys), "")
+    if server.key == BEARER:
+        if key and BEARER not in headers:
+            headers[BEARER] = f"Bearer {key}"
+    else:
+        scheme, _, token = headers.get(BEARER, "").partition(" ")
+        if not key and scheme.lower() == "bearer" and token:
             key = token
-            del headers["authorization"]
-        headers["anthropic-version"] = VERSION
+            del headers[BEARER]
         if key:
-            headers["x-api-key"] = key
-    elif key and "authorization" not in headers:
-        headers["authorization"] = f"Bearer {key}"
+            headers[server.key] = key
+    headers.update(server.headers)

@@ -61,7 +61,7 @@ def facts(flow: http.HTTPFlow) -> Facts:
         user_agent=headers.get("user-agent", ""),
         host=flow.request.pretty_host,
         port=flow.request.port,
-        path=flow.request.path,
+        path=flow.metadata.get(CAME_TO) or flow.request.path,
         headers=headers,
     )
 

@@ -174,7 +174,7 @@ def _model(flow: http.HTTPFlow) -> str:
     """The model that is asked; empty if the request does not say."""
     api, bodies = flows.server_api(flow), flows.bodies(flow, "request")
     try:
-        return api.request(bodies.went).model if api and bodies else ""
+        return api.request(bodies.went, flow.request.path).model if api and bodies else ""
     except ValueError:
         return ""
 

@@ -45,7 +45,7 @@ def add(loader: Loader) -> None:
         "vtc_upstream_api",
         str,
         "auto",
-        "The API that the model server speaks: openai-chat, openai-responses, anthropic-messages or ollama-chat; "
+        f"The API that the model server speaks: {', '.join(API_NAMES[:-1])} or {API_NAMES[-1]}; "
         "requests and replies of clients of another are translated. Several are parted by commas, the one that others "
         "are translated to first. same: the client's. auto: as the server's or the model's profile says, else same.",
     )

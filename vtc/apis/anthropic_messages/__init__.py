@@ -7,12 +7,18 @@ from vtc.apis.anthropic_messages.encoder import Encoder
 from vtc.apis.anthropic_messages.questions import QUESTIONS
 from vtc.apis.anthropic_messages.request import Request
 from vtc.apis.anthropic_messages.words import NAME
-from vtc.apis.base import Api
+from vtc.apis.base import COUNTED, Api, Unread
+from vtc.apis.place import Place
 
 API = Api(
     NAME,
-    "/v1/messages",
-    "",
+    Place(
+        "/v1/messages",
+        key="x-api-key",
+        headers={"anthropic-version": "2023-06-01"},
+        own_headers="anthropic-",
+        own_query=("beta",),
+    ),
     Request,
     lambda _, drop: Decoder(drop),
     lambda form, drop: Encoder(bool(form), drop),
@@ -26,4 +32,8 @@ API = Api(
     signs=True,
     any_json=False,
     questions=QUESTIONS,
+    unread={
+        "/v1/messages/count_tokens": COUNTED,
+        "/v1/messages/batches": Unread("the requests and replies of a batch are not read", may_call=True),
+    },
 )

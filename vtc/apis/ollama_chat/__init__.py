@@ -1,14 +1,14 @@
 """Ollama's own chat API (`POST …/api/chat`)."""
 
-from vtc.apis.base import Api
+from vtc.apis.base import PLAIN, Api
 from vtc.apis.ollama_chat.questions import QUESTIONS
 from vtc.apis.ollama_chat.reply import Decoder, Encoder, answer, folded, unfolded
 from vtc.apis.ollama_chat.request import LIMITS, NAME, Request, ask, constrain, error
+from vtc.apis.place import Place
 
 API = Api(
     NAME,
-    "/api/chat",
-    "",
+    Place("/api/chat"),
     Request,
     lambda _, drop: Decoder(drop),
     lambda form, drop: Encoder(bool(form), drop),
@@ -22,4 +22,5 @@ API = Api(
     in_pieces=False,
     demands=False,
     questions=QUESTIONS,
+    unread={"/api/generate": PLAIN},
 )

@@ -1,6 +1,6 @@
 """OpenAI chat completions (`POST …/chat/completions`), the form that model servers share."""
 
-from vtc.apis.base import Api
+from vtc.apis.base import PLAIN, Api, Unread
 from vtc.apis.openai_chat import asking
 from vtc.apis.openai_chat.answer import answer, folded, unfolded
 from vtc.apis.openai_chat.decoder import Decoder
@@ -8,11 +8,11 @@ from vtc.apis.openai_chat.encoder import Encoder
 from vtc.apis.openai_chat.questions import QUESTIONS
 from vtc.apis.openai_chat.request import Request
 from vtc.apis.openai_chat.words import NAME, Form
+from vtc.apis.place import Place
 
 API = Api(
     NAME,
-    "/chat/completions",
-    "/v1",
+    Place("/chat/completions", version="/v1", own_headers="openai-"),
     Request,
     lambda form, drop: Decoder(drop, thoughts=form.thoughts if form else ()),
     lambda form, drop: Encoder(form or Form(), drop),
@@ -24,4 +24,8 @@ API = Api(
     asking.LIMITS,
     asking.constrain,
     questions=QUESTIONS,
+    unread={
+        "/chat/completions": Unread("a completion that the server kept is not read", may_call=True),
+        "/completions": PLAIN,
+    },
 )

@@ -1,6 +1,6 @@
 """OpenAI Responses (`POST …/responses`), the API of Codex."""
 
-from vtc.apis.base import Api
+from vtc.apis.base import COUNTED, Api, Unread
 from vtc.apis.openai_responses import asking
 from vtc.apis.openai_responses.answer import answer, folded, unfolded
 from vtc.apis.openai_responses.decoder import Decoder
@@ -8,11 +8,11 @@ from vtc.apis.openai_responses.encoder import Encoder
 from vtc.apis.openai_responses.items import NAME, Form
 from vtc.apis.openai_responses.questions import QUESTIONS
 from vtc.apis.openai_responses.request import Request
+from vtc.apis.place import Place
 
 API = Api(
     NAME,
-    "/responses",
-    "/v1",
+    Place("/responses", version="/v1", own_headers="openai-"),
     Request,
     lambda form, drop: Decoder(form or Form(), drop),
     lambda form, drop: Encoder(form or Form(), drop),
@@ -23,4 +23,9 @@ API = Api(
     asking.error,
     asking.LIMITS,
     questions=QUESTIONS,
+    unread={
+        "/responses/input_tokens": COUNTED,
+        "/responses/compact": Unread("a conversation that the server makes shorter is not read", may_call=True),
+        "/v1/responses": Unread("a response that the server kept, or one over a WebSocket, is not read", may_call=True),
+    },
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
+from vtc.apis.place import BEARER
 from vtc.cli.asker import Answer, Asker
 
 MOST_REQUESTS = 30
@@ -40,7 +41,9 @@ class Bounded(Asker):
         """From now on wait as long for an answer as a model may take."""
         self.seconds = self._patience
 
-    def ask(self, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None) -> Answer:
+    def ask(
+        self, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None, key: str = BEARER
+    ) -> Answer:
         if not self.stopped and self.asked == MOST_REQUESTS:
             self.stopped = f"{MOST_REQUESTS} requests were sent"
         left = self._until - time.monotonic()
@@ -52,7 +55,7 @@ class Bounded(Asker):
         self._told(self.about or path)
         patience, self.seconds = self.seconds, min(self.seconds, left)
         try:
-            answer = super().ask(path, body, headers)
+            answer = super().ask(path, body, headers, key)
         except KeyboardInterrupt:
             self.stopped = "Ctrl-C"
             return Answer(error=NotAskedError(None, "stopped by Ctrl-C"))

@@ -23,7 +23,6 @@ from vtc.profiles.planner import Planner
 from vtc.profiles.thinking import COMMON_TAGS
 from vtc.reporting import hints
 
-ANTHROPIC = {"anthropic-version": "2023-06-01"}
 NOTHING = Reply(Message("assistant"))
 
 
@@ -139,14 +138,14 @@ class Talk:
             limits=self.limits,
             answer=scenario.answer,
         )
-        path = f"{self.api.version}{self.api.path}"
+        place = self.api.place
+        path = place.written(place.version, self.server.model, streams=scenario.stream)
         body = encode(self.api.ask(asked))
         facts = replace(self.server.facts, path=path)
         exchange = Exchange.open(self.api, body, facts, planner, f"probe {self.seeds}")
         sent = exchange.request()
-        version = ANTHROPIC if self.api.name == "anthropic-messages" else {}
         self.asker.about = scenario.asks
-        answer = self.asker.ask(path, body if bare else sent, version)
+        answer = self.asker.ask(path, body if bare else sent, place.headers, place.key)
         prompted = exchange.plan.request.prompt_tools
         problem = "" if answer.ok else answer.why if answer.error else _words(answer)
         asked_it = not isinstance(answer.error, NotAskedError)

@@ -1,0 +1,71 @@
+"""Where requests of an API are sent: what a path says, and how it is written."""
+
+from __future__ import annotations
+
+import pytest
+
+from vtc.apis import APIS, find
+from vtc.apis.place import Found, Place
+
+PLAIN = Place("/chat/completions", version="/v1")
+IN_PATH = Place(
+    "/models/{model}:generate",
+    "/models/{model}:stream",
+    "alt=sse",
+    "/v1beta",
+    versions=("/v1",),
+    key_query="key",
+    own_query=("beta",),
+)
+
+
+@pytest.mark.parametrize(
+    ("place", "path", "found"),
+    [
+        (PLAIN, "/v1/chat/completions", Found("/v1", "", False)),
+        (PLAIN, "/V1/Chat/Completions/", Found("/V1", "", False)),
+        (PLAIN, "/v1/completions", None),
+        (IN_PATH, "/v1beta/models/m:generate", Found("/v1beta", "m", False)),
+        (IN_PATH, "/x/v1/models/Qwen/Qwen3:8b:stream", Found("/x/v1", "Qwen/Qwen3:8b", True)),
+        (IN_PATH, "/v1/models/Qwen%2FQwen3:generate", Found("/v1", "Qwen/Qwen3", False)),
+        (IN_PATH, "/v1/models/:generate", None),
+        (IN_PATH, "/v1/models/m:count", None),
+    ],
+)
+def test_a_path_says_model_and_form_of_the_reply(place: Place, path: str, found: Found | None) -> None:
+    assert place.found(path) == found
+
+
+@pytest.mark.parametrize(("model", "streams"), [("m", False), ("m", True), ("Qwen/Qwen3:8b", True), ("é ?", False)])
+def test_what_is_written_is_read(model: str, streams: bool) -> None:
+    path, _, query = IN_PATH.written("/x", model, "a=1&alt=sse", streams=streams).partition("?")
+    assert IN_PATH.found(path) == Found("/x", model, streams)
+    assert query == ("alt=sse&a=1" if streams else "a=1")
+    assert PLAIN.written("/v1", model, streams=streams) == "/v1/chat/completions"
+
+
+def test_a_stream_that_is_asked_for_in_another_form_is_none_of_the_api() -> None:
+    assert IN_PATH.found("/models/m:stream", "key=k") is None
+    assert IN_PATH.found("/models/m:stream", "key=k&alt=sse") is not None
+    assert IN_PATH.found("/models/m:generate", "") is not None
+
+
+def test_a_query_keeps_what_means_something_to_every_server() -> None:
+    assert IN_PATH.without_own("alt=sse&key=a%2Fb&route=1&beta=2") == ("route=1", "a/b")
+    assert PLAIN.without_own("key=a&route=1") == ("key=a&route=1", "")
+
+
+def test_the_version_is_no_part_of_what_stands_before() -> None:
+    assert [IN_PATH.root(one) for one in ("/x/v1beta", "/v1", "/x", "/v2")] == ["/x", "", "/x", "/v2"]
+
+
+def test_a_request_for_a_stream_and_one_for_a_whole_reply_are_of_one_conversation() -> None:
+    assert IN_PATH.whole("/v1/models/m:stream?alt=sse") == IN_PATH.whole("/v1/models/m:generate") != ""
+    assert PLAIN.whole("/v1/chat/completions?x=1") == "/v1/chat/completions?x=1"
+
+
+@pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
+def test_every_api_finds_itself_at_its_own_place(api: object) -> None:
+    place = api.place  # type: ignore[attr-defined]
+    for streams in (False, True):
+        assert find("POST", place.written(f"/x{place.version}", "m", streams=streams)) is api

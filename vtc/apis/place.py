@@ -1,0 +1,97 @@
+"""Where the requests of an API are sent, and what stands there besides their bodies: a model, a stream, a key.
+
+POST /v1/chat/completions                                          the body says the model, and whether to stream
+POST /v1beta/models/MODEL:streamGenerateContent?alt=sse&key=KEY    the path says both, the query the key
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+from urllib.parse import parse_qsl, quote, unquote
+
+BEARER = "authorization"
+"""The header of keys that stand behind `Bearer`."""
+_MODEL = "{model}"
+
+
+class Found(NamedTuple):
+    """What a path says."""
+
+    base: str
+    """What stands before the API's own part."""
+    model: str
+    """Empty if the body says it."""
+    streams: bool
+    """True if the path asks for a stream."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where requests of an API are sent; they are all POST."""
+
+    path: str
+    """How their paths end; `{model}` stands for the name of the model."""
+    streamed: str = ""
+    """The same of requests for a stream, if no field of the body asks for it."""
+    stream_query: str = ""
+    """What the query of those must say."""
+    version: str = ""
+    """What stands before that on a server that has several APIs."""
+    versions: Collection[str] = ()
+    """Others that clients put there."""
+    key: str = BEARER
+    """The header that holds the key."""
+    key_query: str = ""
+    """The parameter of the query that may hold it instead."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    """Headers that its servers want."""
+    own_headers: str = ""
+    """How the headers of clients begin that mean nothing to servers of other APIs."""
+    own_query: Collection[str] = ()
+    """Parameters of the query that mean nothing to these, besides the ones above."""
+
+    @cached_property
+    def _patterns(self) -> tuple[tuple[re.Pattern[str], bool], ...]:
+        ends = ((self.streamed, True), (self.path, False)) if self.streamed else ((self.path, False),)
+        parts = ((re.escape(end).replace(re.escape(_MODEL), "(?P<model>.+)"), streams) for end, streams in ends)
+        return tuple((re.compile(rf"{part}/*\Z", re.IGNORECASE), streams) for part, streams in parts)
+
+    def found(self, path: str, query: str | None = None) -> Found | None:
+        """Read a path without its query; None if it is none of the API, or the `query` makes it none."""
+        for pattern, streams in self._patterns:
+            if match := pattern.search(path):
+                if streams and query is not None and self.stream_query not in query.split("&"):
+                    return None
+                model = match["model"] if pattern.groups else ""
+                return Found(path[: match.start()], unquote(model).strip("/"), streams)
+        return None
+
+    def whole(self, path: str) -> str:
+        """Write the path of the same request for a whole reply, if the path says which it is for."""
+        found = self.found(path.partition("?")[0]) if self.streamed else None
+        return self.written(found.base, found.model) if found else path
+
+    def root(self, base: str) -> str:
+        """Leave the version out of what stands before the API's own part."""
+        found = next((one for one in (self.version, *self.versions) if one and base.endswith(one)), "")
+        return base.removesuffix(found)
+
+    def written(self, base: str, model: str, query: str = "", *, streams: bool = False) -> str:
+        """Write a path with its query, which says `query` besides."""
+        streams = streams and bool(self.streamed)
+        path = (self.streamed if streams else self.path).replace(_MODEL, quote(model))
+        asked = [self.stream_query] if streams and self.stream_query else []
+        said = "&".join([*asked, *(part for part in query.split("&") if part not in ("", self.stream_query))])
+        return f"{base}{path}?{said}" if said else f"{base}{path}"
+
+    def without_own(self, query: str) -> tuple[str, str]:
+        """Leave out of a query what means nothing to other APIs; return the rest and the key that stood there."""
+        own = {*self.own_query, self.key_query, self.stream_query.partition("=")[0]} - {""}
+        parts = [part for part in query.split("&") if part]
+        rest = [part for part in parts if part.partition("=")[0] not in own]
+        keys = [value for name, value in parse_qsl(query) if self.key_query and name == self.key_query]
+        return "&".join(rest), next(iter(keys), "")
