@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
 
 from tests.apis import chat
+from tests.apis.shapes import SHAPES
 from vtc.apis import APIS
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.grammar import compiled
@@ -21,6 +23,11 @@ from vtc.profiles.settings import Settings
 
 (API,) = [api for api in APIS if api.name == "openai-chat"]
 AGENT = Facts(user_agent="OpenAI/Python 3", host="127.0.0.1", path="/v1/chat/completions")
+
+
+def agent(client: str, *, stream: bool | None = False) -> Facts:
+    """What is known of a request besides its body: of some APIs the path says the model, and whether to stream."""
+    return replace(AGENT, path=SHAPES[client].at(stream=stream))
 
 
 PROFILES = load([builtin_directory()])

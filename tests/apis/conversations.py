@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from tests.apis import messages, ollama, responses
+from tests.apis import gemini, messages, ollama, responses
 from tests.apis.named_events import Json
 from vtc.apis import APIS, summary
 from vtc.events import Message
@@ -20,7 +20,7 @@ MODEL = "made-up-model"
 
 def key(api: str) -> str:
     """The field of the conversation."""
-    return "input" if api == "openai-responses" else "messages"
+    return {"openai-responses": "input", "gemini-generate": "contents"}.get(api, "messages")
 
 
 def asks(client: str, text: str) -> list[Any]:
@@ -30,6 +30,8 @@ def asks(client: str, text: str) -> list[Any]:
             return [messages.user([messages.text(text)])]
         case "openai-responses":
             return [responses.said("user", text)]
+        case "gemini-generate":
+            return [gemini.user(text)]
     return [{"role": "user", "content": text}]
 
 
@@ -54,6 +56,11 @@ def answered(client: str, said: Message, result: str) -> list[Any]:
         case "ollama-chat":
             made = [ollama.call(name, **arguments) for name, _, arguments in calls]
             return [ollama.assistant(said.text, *made), *(ollama.result(result, name) for name, _, _ in calls)]
+        case "gemini-generate":
+            parts = [gemini.text(said.text)] if said.text else []
+            parts += [gemini.call(name, id_, **arguments) for name, id_, arguments in calls]
+            answers = [gemini.result(result, name, id_) for name, id_, _ in calls]
+            return [gemini.model(*parts), *([gemini.user(*answers)] if answers else [])]
     entry: dict[str, Any] = {"role": "assistant", "content": said.text}
     if calls:
         entry["tool_calls"] = [
@@ -72,5 +79,8 @@ def thoughts(server: str, body: Mapping[str, Any]) -> list[str]:
         case "openai-responses":
             items = [one for one in body["input"] if one.get("type") == "reasoning"]
             return ["".join(part["text"] for part in one["content"]) for one in items]
+        case "gemini-generate":
+            parts = [part for entry in body["contents"] for part in entry["parts"]]
+            return [one["text"] for one in parts if one.get("thought")]
     name = "thinking" if server == "ollama-chat" else "reasoning_content"
     return [one[name] for one in body["messages"] if one.get(name)]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.apis import chat, messages, ollama, responses
+from tests.apis import chat, gemini, messages, ollama, responses
 from tests.apis.named_events import Json
 from tests.apis.shapes import SHAPES
 
@@ -72,6 +72,11 @@ def streamed(server: str, pieces: Sequence[str], calls: Calls = (), *, reasoning
                 ids = {"id": f"fc_{number}", "call_id": f"call_{number}"}
                 items.append(responses.call_events(name, begun, rest, **ids))
             return b"".join(responses.streamed(*items, status="incomplete" if cut else "completed"))
+        case "gemini-generate":
+            events = [gemini.frame(gemini.event(gemini.thought(reasoning)))] if reasoning else []
+            events += gemini.said(*pieces)
+            events += [gemini.frame(gemini.event(gemini.call(name, **arguments))) for name, arguments in calls]
+            return b"".join(gemini.streamed(*events, reason="MAX_TOKENS" if cut else "STOP"))
     lines = [*ollama.thought(*([reasoning] if reasoning else [])), *ollama.said(*pieces)]
     lines += [ollama.piece("", ollama.call(name, **arguments)) for name, arguments in calls]
     return b"".join(ollama.streamed(*lines, done_reason="length" if cut else "stop"))
@@ -99,6 +104,9 @@ def whole(server: str, text: str, calls: Calls = ()) -> bytes:
             for number, (name, one) in enumerate(calls):
                 items.append(responses.call(name, f"fc_{number}", f"call_{number}", **one))
             return chat.encoded(responses.response(*items))
+        case "gemini-generate":
+            said_ = [gemini.text(text)] if text else []
+            return chat.encoded(gemini.reply(*said_, *(gemini.call(name, **one) for name, one in calls)))
     made = [ollama.call(name, **one) for name, one in calls]
     return chat.encoded(ollama.message(text, *made))
 
@@ -125,6 +133,9 @@ def read(client: str, body: bytes, *, stream: bool) -> Said:
                 str(why), "calls" if calls else "stop"
             )
             assert (status == "incomplete") == (why is not None)
+        case gemini.Read(reason=reason):
+            ends = {"MAX_TOKENS": "length", "SAFETY": "filter", "STOP": "calls" if calls else "stop"}
+            end = ends[str(reason)]
         case _:
             end = "calls" if calls and found.done_reason == "stop" else str(found.done_reason)
     return Said(found.content, found.reasoning, calls, end)
@@ -134,12 +145,14 @@ _READERS: Mapping[str, Callable[[bytes], Any]] = {
     "openai-chat": chat.read,
     "anthropic-messages": messages.read,
     "openai-responses": responses.read,
+    "gemini-generate": gemini.read,
 }
 
 _CHECKS: Mapping[str, Callable[[Json], None]] = {
     "anthropic-messages": messages.check_request,
     "openai-responses": responses.check_request,
     "ollama-chat": ollama.check_request,
+    "gemini-generate": gemini.check_request,
 }
 
 

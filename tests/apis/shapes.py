@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.apis import chat, messages, ollama, responses
+from tests.apis import chat, gemini, messages, ollama, responses
 from tests.apis.named_events import Json
 
 
@@ -21,6 +21,13 @@ class Shape:
     streamed: Callable[..., list[bytes]]
     """Takes pieces of text."""
     media_type: str = "text/event-stream"
+    streaming: str = ""
+    """The path of requests for a stream, if it is another one."""
+
+    def at(self, *, stream: bool | None = False, model: str | None = None) -> str:
+        """The path of a request; of some APIs it says the model, and whether to stream."""
+        path = f"{self.streaming}?alt=sse" if stream and self.streaming else self.path
+        return path.replace(gemini.MODEL, model or gemini.MODEL)
 
 
 _CALLED = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": '{"filePath": "/a"}'}}
@@ -79,7 +86,28 @@ SHAPES = {
         ollama.streamed_text,
         ollama.NDJSON["content-type"],
     ),
+    "gemini-generate": Shape(
+        gemini.PATH,
+        gemini.request,
+        {
+            "contents": [
+                gemini.user("Read it"),
+                gemini.model(gemini.call("read", filePath="/a")),
+                gemini.user(gemini.result("hello")),
+            ]
+        },
+        lambda text: gemini.reply(gemini.text(text)),
+        gemini.streamed_text,
+        streaming=gemini.STREAMED,
+    ),
 }
+
+
+THINKING: dict[str, Json] = {
+    "anthropic-messages": {"thinking": {"type": "adaptive"}},
+    "gemini-generate": {"generationConfig": {"thinkingConfig": {"includeThoughts": True}}},
+}
+"""What a request says so that its client is told what the model thinks, in APIs where it must."""
 
 
 def asked(name: str, **fields: Any) -> bytes:

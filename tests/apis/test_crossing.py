@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.apis import chat, messages, pairs, responses
+from tests.apis import chat, conversations, gemini, messages, pairs, responses
 from tests.apis.named_events import Json
 from tests.exchange.ready.steps import bridged
 from vtc.apis import APIS
@@ -183,7 +183,7 @@ def turns(client: str) -> list[Json]:
     """Fields of ten requests of one conversation, each of which goes on after the one before."""
     found: list[Json] = []
     said_: list[Any] = []
-    key = "input" if client == "openai-responses" else "messages"
+    key = conversations.key(client)
     for turn in range(10):
         call_id = f"c{turn}"
         match client:
@@ -199,6 +199,13 @@ def turns(client: str) -> list[Json]:
                 said_ = [*said_, responses.said("user", f"ask {turn}")]
                 called = responses.call("read", f"fc{turn}", call_id, filePath=f"/{turn}")
                 after = [called, responses.output("found", call_id), responses.message("Done.", f"msg_{turn}")]
+            case "gemini-generate":
+                said_ = [*said_, gemini.user(f"ask {turn}")]
+                after = [
+                    gemini.model(gemini.call("read", filePath=f"/{turn}")),
+                    gemini.user(gemini.result("found")),
+                    gemini.model(gemini.text("Done.")),
+                ]
             case _:
                 function = {"name": "read", "arguments": {"filePath": f"/{turn}"}}
                 if client == "openai-chat":
@@ -219,7 +226,7 @@ def test_what_leaves_in_one_turn_begins_what_leaves_in_the_next(client: str, ser
     """But for the last message: then the server's prompt cache holds."""
     from tests.apis.shapes import SHAPES
 
-    key = "input" if server == "openai-responses" else "messages"
+    key = conversations.key(server)
     bodies = [BY_NAME[server].ask(bridged(client, SHAPES[client].request(**fields))) for fields in turns(client)]
     for before, after in pairwise(bodies):
         kept = before[key][:-1]

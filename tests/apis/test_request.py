@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from tests.apis import conversations
 from vtc.apis import APIS, Api, BadRequest
 from vtc.events import Message, Tool
 
@@ -49,6 +50,18 @@ BODIES: dict[str, dict[str, Any]] = {
         ],
     },
 }
+BODIES["gemini-generate"] = {
+    "tools": [{"functionDeclarations": [{"name": name, "parametersJsonSchema": SCHEMA} for name in ("read", "find")]}],
+    "toolConfig": {"functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": ["find"]}},
+    "contents": [
+        {"role": "user", "parts": [{"text": "Hi"}]},
+        {"role": "model", "parts": [{"functionCall": {"id": "call_1", "name": "read", "args": {}}}]},
+        {
+            "role": "user",
+            "parts": [{"functionResponse": {"id": "call_1", "name": "read", "response": {"output": "A"}}}],
+        },
+    ],
+}
 each = pytest.mark.parametrize("api", APIS, ids=lambda api: api.name)
 
 
@@ -58,6 +71,15 @@ def request(api: Api, **changes: Any) -> Any:
 
 def sent(one: Any, **changes: Any) -> Any:
     return json.loads(one.encode(**changes))
+
+
+CHOICES = {"tool_choice", "toolConfig"}
+"""The fields that demand a tool."""
+
+
+def declared(body: Any) -> list[Any]:
+    """List the declarations of tools."""
+    return [one for entry in body["tools"] for one in entry.get("functionDeclarations", [entry])]
 
 
 @each
@@ -70,7 +92,7 @@ def test_result_has_the_name_and_the_id_of_its_call(api: Api) -> None:
 @each
 def test_conversation_of_which_nothing_changes_keeps_its_bytes(api: Api) -> None:
     one = request(api)
-    key = "input" if "input" in one.fields else "messages"
+    key = conversations.key(api.name)
     before = one.encode()
     assert one.encode(messages=one.messages) == before
     changed = [*one.messages[:-1], replace(one.messages[-1], content=("B",))]
@@ -83,8 +105,13 @@ def test_conversation_of_which_nothing_changes_keeps_its_bytes(api: Api) -> None
 def test_new_system_message_is_said_to_the_model(api: Api) -> None:
     one = request(api)
     body = sent(one, messages=[Message("system", ("Tools.",)), *one.messages])
-    told = body.get("system") or body.get("instructions") or body["messages"][0]["content"]
-    assert told == "Tools."
+    told = (
+        body.get("system")
+        or body.get("instructions")
+        or body.get("systemInstruction")
+        or body["messages"][0]["content"]
+    )
+    assert told in ("Tools.", {"parts": [{"text": "Tools."}]})
 
 
 @each
@@ -93,21 +120,21 @@ def test_withheld_tools_and_a_demand_for_one_are_left_out(api: Api) -> None:
     assert (one.declared, [tool.name for tool in one.tools]) == (["read", "find"], ["read", "find"])
     assert one.tool_choice == ("auto" if api.name == "ollama-chat" else "find")
     body = sent(one, withheld={"find"})
-    assert (body["tools"], "tool_choice" in body) == (BODIES[api.name]["tools"][:1], False)
-    assert not {"tools", "tool_choice"} & sent(one, withheld={"read", "find"}).keys()
-    assert ("tool_choice" in sent(one, withheld={"read"})) == ("tool_choice" in BODIES[api.name])
+    assert (declared(body), bool(CHOICES & body.keys())) == (declared(BODIES[api.name])[:1], False)
+    assert not {"tools", *CHOICES} & sent(one, withheld={"read", "find"}).keys()
+    assert CHOICES & sent(one, withheld={"read"}).keys() == CHOICES & BODIES[api.name].keys()
 
 
 @each
 def test_other_tools_replace_those_that_are_declared(api: Api) -> None:
     one = request(api)
-    (declared,) = sent(one, tools=[Tool("new", "Does.", SCHEMA)])["tools"]
-    assert declared.get("function", declared)["name"] == "new"
-    assert not {"tools", "tool_choice"} & sent(one, tools=()).keys()
+    (found,) = declared(sent(one, tools=[Tool("new", "Does.", SCHEMA)]))
+    assert found.get("function", found)["name"] == "new"
+    assert not {"tools", *CHOICES} & sent(one, tools=()).keys()
 
 
 @each
 def test_conversation_that_is_no_list_is_refused(api: Api) -> None:
-    key = "input" if api.name == "openai-responses" else "messages"
+    key = conversations.key(api.name)
     with pytest.raises(BadRequest, match=f"`{key}` is no list"):
         request(api, **{key: {}})

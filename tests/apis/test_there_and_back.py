@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from tests.apis import chat, pairs
+from tests.apis import chat, conversations, pairs
 from tests.apis.shapes import asked as body_of
 from tests.apis.test_crossing import turns
 from tests.exchange.ready.steps import after, bridged
 from tests.exchange.ready.steps import given as given_request
-from tests.exchanges import AGENT, planner
+from tests.exchanges import agent, planner
 from vtc.apis import APIS
 from vtc.events import Answer, Asked, Message, Tool, ToolCall
 from vtc.exchange import Exchange
@@ -33,7 +33,7 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 
 
 @st.composite
-def conversations(draw: st.DrawFn) -> tuple[Message, ...]:
+def talks(draw: st.DrawFn) -> tuple[Message, ...]:
     out = [Message("system", (draw(WORDS),))] if draw(st.booleans()) else []
     count = 0
     for _ in range(draw(st.integers(1, 4))):
@@ -59,7 +59,7 @@ def requests(draw: st.DrawFn) -> Asked:
     )
     return Asked(
         model="m",
-        messages=draw(conversations()),
+        messages=draw(talks()),
         stream=draw(st.booleans()),
         tools=tools,
         choice=draw(st.sampled_from(choices)),
@@ -75,9 +75,9 @@ def kept(asked: Asked, server: str) -> Asked:
     limits = {key: one for key, one in asked.limits.items() if key in LIMITS[server]}
     if server in ("anthropic-messages", "openai-responses"):
         asked = replace(asked, messages=tuple(replace(one, reasoning="") for one in asked.messages))
-    if server in ("anthropic-messages", "ollama-chat") and asked.answer:
+    if server in ("anthropic-messages", "ollama-chat", "gemini-generate") and asked.answer:
         asked = replace(asked, answer=Answer(asked.answer.schema))
-    if server == "ollama-chat":
+    if server in ("ollama-chat", "gemini-generate"):
         asked = replace(asked, parallel=True)
     if server == "anthropic-messages" and asked.choice == "none":
         asked = replace(asked, parallel=True)
@@ -91,7 +91,7 @@ def test_what_a_server_is_asked_is_what_was_asked(server: str, asked: Asked) -> 
         asked, _ = made_ready(asked, {"choice": True}, given_request())
     body = chat.encoded(BY_NAME[server].ask(asked))
     pairs.check_request(server, json.loads(body))
-    found = bridged(server, json.loads(body))
+    found = bridged(server, json.loads(body), path=BY_NAME[server].place.written("", asked.model, streams=asked.stream))
     expected = kept(asked, server)
     same = [replace(one, calls=(*map(_plain, one.calls),)) for one in found.messages]
     assert same == [replace(one, calls=(*map(_plain, one.calls),)) for one in expected.messages]
@@ -104,10 +104,10 @@ def _plain(call: ToolCall) -> ToolCall:
 
 @pytest.mark.parametrize(("client", "server"), pairs.CROSSED, ids=lambda name: name)
 def test_with_tools_in_the_prompt_a_turn_begins_the_next_one(client: str, server: str) -> None:
-    key = "input" if server == "openai-responses" else "messages"
+    key = conversations.key(server)
     plan = planner(upstream_api=(server,), tools="prompt", dialect="hermes")
     bodies = [
-        json.loads(Exchange.open(BY_NAME[client], body_of(client, **fields), AGENT, plan, f"{turn}").request())
+        json.loads(Exchange.open(BY_NAME[client], body_of(client, **fields), agent(client), plan, f"{turn}").request())
         for turn, fields in enumerate(turns(client))
     ]
     for before, then in pairwise(bodies):

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tests.apis import pairs
 from tests.apis.pairs import CROSSED
+from tests.apis.shapes import THINKING
 from tests.exchange.test_pairs import PAIR, crossing
 from vtc.apis.relay import Relay
 from vtc.exchange.fast_path import FastPath
@@ -39,7 +40,7 @@ def frames(server: str, *pieces: str, thought: bool = False) -> list[bytes]:
 
 def told(client: str, server: str, *chunks: bytes, fast: bool = True) -> tuple[bytes, int]:
     """Return what a client is told, and how many frames were read for that."""
-    fields: dict[str, Any] = {"thinking": {"type": "adaptive"}} if client == "anthropic-messages" else {}
+    fields: dict[str, Any] = THINKING.get(client, {})
     stream = crossing(client, server, stream=True, **fields).stream()
     count, feed = 0, Relay.feed
 

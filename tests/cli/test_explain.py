@@ -48,7 +48,7 @@ def test_explain_where_nothing_matches() -> None:
 def test_explain_the_plan_for_a_request(api: str, tmp_path: Path) -> None:
     path = tmp_path / "request.json"
     path.write_bytes(asked(api, model="Qwen/Qwen3-8B"))
-    result = run("explain", "--request", str(path), "--path", SHAPES[api].path)
+    result = run("explain", "--request", str(path), "--path", SHAPES[api].at(model="Qwen/Qwen3-8B"))
     assert result.exit_code == 0
     assert "model: qwen3" in result.output
     plan = result.output.partition("plan\n")[2]
@@ -95,7 +95,7 @@ def test_explain_saved_flows(api: str, tmp_path: Path) -> None:
     result = run("explain", "--flow", str(path))
     assert result.exit_code == 0
     first, *lines = result.output.splitlines()
-    where = re.escape(f"address{SHAPES[api].path}")
+    where = re.escape(f"address{SHAPES[api].at(model='Qwen/Qwen3-8B')}")
     assert re.fullmatch(
         where + r" 200 \w{8}: vtc: Qwen/Qwen3-8B: read, hermes -> tool_calls, \d tools -> hermes prompt", first
     )

@@ -11,8 +11,9 @@ import anthropic
 import ollama as ollama_sdk
 import openai
 import pytest
+from google import genai
 
-from tests.apis import chat, messages, ollama, pairs, responses, sdks
+from tests.apis import chat, gemini, messages, ollama, pairs, responses, sdks
 from tests.apis.named_events import Json
 from tests.apis.pairs import PAIRS, READ
 from tests.apis.shapes import SHAPES
@@ -29,14 +30,15 @@ def serving(server: str, *, in_text: bool = False, seen: Callable[[Seen], None] 
 
     def script(one: Seen) -> Reply:
         seen(one)
-        if one.path.partition("?")[0] != shape.path:
+        streams = one.path == shape.at(stream=True) != shape.path
+        if not streams and one.path.partition("?")[0] != shape.path:
             return Reply([b'{"error": {"message": "Not Found"}}'], JSON, 404, framing="length")
         body = one.json
         pairs.check_request(server, body)
         calls = () if "hello" in json.dumps(body) else READ
         text = "It says hello." if not calls else IN_TEXT if in_text else "I look."
         calls = () if in_text else calls
-        if body.get("stream", server == "ollama-chat"):
+        if streams or body.get("stream", server == "ollama-chat"):
             return Reply([pairs.streamed(server, [text[:5], text[5:]], calls)], {"content-type": shape.media_type})
         return Reply([pairs.whole(server, text, calls)], JSON, framing="length")
 
@@ -112,11 +114,32 @@ async def _ollama(lab: Lab, stream: bool) -> tuple[list[tuple[str, Any]], str]:
         await sdk.close()
 
 
+async def _gemini(lab: Lab, stream: bool) -> tuple[list[tuple[str, Any]], str]:
+    conversation: list[Any] = [gemini.user("Read it")]
+
+    async def ask(sdk: Any) -> Any:
+        config = {"tools": gemini.TOOLS, "automatic_function_calling": {"disable": True}}
+        asked: Any = {"model": gemini.MODEL, "contents": conversation, "config": config}
+        if not stream:
+            return [await sdk.models.generate_content(**asked)]
+        return [one async for one in await sdk.models.generate_content_stream(**asked)]
+
+    options = {"base_url": lab.proxy.url, "api_version": "v1beta", "async_client_args": {"trust_env": False}}
+    async with genai.Client(api_key="sk-none", http_options=options).aio as sdk:
+        said = [part for one in await ask(sdk) for part in one.candidates[0].content.parts]
+        made = [one.function_call for one in said if one.function_call]
+        conversation.append(gemini.model(*(one.model_dump(exclude_none=True, by_alias=True) for one in said)))
+        conversation.append(gemini.user(*(gemini.result("hello", one.name, one.id) for one in made)))
+        text = "".join(one.text or "" for one in await ask(sdk))
+        return [(one.name, one.args) for one in made], text
+
+
 _TALKS = {
     "openai-chat": _chat,
     "anthropic-messages": _messages,
     "openai-responses": _responses,
     "ollama-chat": _ollama,
+    "gemini-generate": _gemini,
 }
 
 
@@ -128,7 +151,7 @@ async def test_an_sdk_calls_a_tool_and_gets_its_answer(
 ) -> None:
     lab = await start(serving(server, in_text=in_text), vtc_upstream_api=server)
     assert await talk(client, lab, stream=stream) == ([("read", {"filePath": "/a"})], "It says hello.")
-    assert {seen.path for seen in lab.upstream.seen} == {SHAPES[server].path}
+    assert {seen.path for seen in lab.upstream.seen} == {SHAPES[server].at(stream=stream)}
 
 
 @pytest.mark.parametrize(("client", "server"), [pair for pair in PAIRS if pair[0] != pair[1]], ids=lambda name: name)
@@ -151,7 +174,9 @@ async def test_an_error_of_the_server_is_one_of_the_clients_api(
     ]
     for status, body, headers in bodies:
         lab = await start(Reply([body], headers, status, framing="length"), vtc_upstream_api=server)
-        answer = await lab.post(chat.encoded(SHAPES[client].request(stream=stream)), path=SHAPES[client].path)
+        answer = await lab.post(
+            chat.encoded(SHAPES[client].request(stream=stream)), path=SHAPES[client].at(stream=stream)
+        )
         found = json.loads(answer.body)
         assert (answer.status, answer.headers["content-type"]) == (status, "application/json")
         message = found["error"] if client == "ollama-chat" else found["error"]["message"]

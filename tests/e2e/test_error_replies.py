@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.apis import chat, messages, ollama, responses
+from tests.apis import chat, gemini, messages, ollama, responses
 from tests.apis.shapes import SHAPES, asked
 from tests.e2e.conftest import Start
 from tests.e2e.upstream import JSON, Reply
@@ -32,6 +32,7 @@ def said(api: str, body: bytes, *, stream: bool) -> tuple[str, list[tuple[str, A
         "openai-chat": chat.read,
         "anthropic-messages": messages.read,
         "openai-responses": responses.read,
+        "gemini-generate": gemini.read,
         "ollama-chat": lambda body: ollama.read(body, stream=stream),
     }
     found = read[api](body)
@@ -48,7 +49,7 @@ async def test_client_gets_the_reply_that_an_error_holds(
     """From a server whose profile says so, and from one that no profile matches, which may be any of them."""
     reply = groq(f"I look.\n{CALL}") if server == "hosted" else llama(CALL, 31)
     lab = await start(reply, vtc_server=server if known else "")
-    answer = await lab.post(asked(api, stream=stream), path=SHAPES[api].path)
+    answer = await lab.post(asked(api, stream=stream), path=SHAPES[api].at(stream=stream))
     assert answer.status == 200
     assert answer.headers["content-type"] == (SHAPES[api].media_type if stream else "application/json")
     assert said(api, answer.body, stream=stream) == ("I look." if server == "hosted" else "", READ)

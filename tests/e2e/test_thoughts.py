@@ -39,7 +39,8 @@ async def talk(client: str, lab: Lab) -> list[Answer]:
     entries, answers = asks(client, "Read it"), []
     for _ in range(4):
         body: dict[str, Any] = {key(client): entries, "stream": True, "model": "deepseek-v4-flash"}
-        answer = await lab.post(SHAPES[client].request(**body), path=SHAPES[client].path)
+        path = SHAPES[client].at(stream=True, model=body["model"])
+        answer = await lab.post(SHAPES[client].request(**body), path=path)
         answers.append(answer)
         if answer.status != 200 or not (said := told(client, answer.body)).calls:
             break

@@ -67,7 +67,7 @@ async def test_a_server_that_is_down_is_an_error_of_the_api_and_a_flow(api: str,
         nobody.bind(("127.0.0.1", 0))
         port = nobody.getsockname()[1]
         lab = await start(EVENTS, mode=[f"reverse:http://127.0.0.1:{port}"], **LAZY)
-        answer = await lab.post(asked(api, stream=stream), path=SHAPES[api].path)
+        answer = await lab.post(asked(api, stream=stream), path=SHAPES[api].at(stream=stream))
         flow = await lab.flow()
     said = f"the model server at 127.0.0.1:{port} cannot be reached"
     assert answer.status == 502

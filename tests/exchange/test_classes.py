@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.apis import chat, messages, ollama, responses
+from tests.apis import chat, gemini, messages, ollama, responses
 from tests.apis.shapes import SHAPES
 from tests.dialects.material import DIALECTS
 from tests.exchanges import fed, planner
@@ -40,8 +40,8 @@ TOOLS = {
 }
 READ, LIST = ("read", {"filePath": "/docs"}), ("list_files", {"path": "src"})
 WAYS = ("streamed finely", "streamed at once", "whole")
-CUT = {"openai-chat": "length", "anthropic-messages": "max_tokens", "openai-responses": "incomplete"}
-"""What says that the model was cut off; Ollama says as chat completions do."""
+CUT = {"anthropic-messages": "max_tokens", "openai-responses": "incomplete", "gemini-generate": "MAX_TOKENS"}
+"""What says that the model was cut off; the others say `length`."""
 
 every_api = pytest.mark.parametrize("api", SHAPES)
 every_family = pytest.mark.parametrize("dialect", FAMILIES)
@@ -59,7 +59,8 @@ class Said:
 
 def opened(api: str, memory: Memory | None = None, settings: dict[str, Any] | None = None, **fields: Any) -> Exchange:
     (found,) = [one for one in APIS if one.name == api]
-    facts = Facts(user_agent="Any/1", host="model.test", path=SHAPES[api].path)
+    path = SHAPES[api].at(stream=fields.get("stream"), model=fields.get("model"))
+    facts = Facts(user_agent="Any/1", host="model.test", path=path)
     request = chat.encoded(SHAPES[api].request(**fields))
     return Exchange.open(found, request, facts, planner(**settings or {}), "seed", memory)
 
@@ -73,6 +74,8 @@ def frames(api: str, pieces: Iterable[str], *, cut: bool) -> list[bytes]:
             return messages.streamed_text(*pieces, stop_reason="max_tokens" if cut else "end_turn")
         case "openai-responses":
             return responses.streamed_text(*pieces, status="incomplete" if cut else "completed")
+        case "gemini-generate":
+            return gemini.streamed(*gemini.said(*pieces), reason="MAX_TOKENS" if cut else "STOP")
         case _:
             return ollama.streamed_text(*pieces, done_reason="length" if cut else "stop")
 
@@ -87,6 +90,8 @@ def body(api: str, text: str, *, cut: bool) -> bytes:
             return chat.encoded(messages.message(messages.text(text), stop_reason=reason))
         case "openai-responses":
             return chat.encoded((responses.cut if cut else responses.response)(responses.message(text)))
+        case "gemini-generate":
+            return chat.encoded(gemini.reply(gemini.text(text), reason="MAX_TOKENS" if cut else "STOP"))
         case _:
             return chat.encoded(ollama.message(text, done_reason="length" if cut else "stop"))
 
@@ -102,6 +107,9 @@ def understood(api: str, came: bytes, *, stream: bool) -> Said:
         case "openai-responses":
             three = responses.read(came)
             return Said(three.calls, three.content, three.reasoning, three.status)
+        case "gemini-generate":
+            five = gemini.read(came)
+            return Said(five.calls, five.content, five.reasoning, five.reason)
         case _:
             four = ollama.read(came, stream=stream)
             return Said(four.calls, four.content, four.reasoning, four.done_reason)
@@ -125,7 +133,7 @@ def alike(api: str, text: str, *, cut: bool = False) -> Said:
     first, *others = (told(api, text, way, cut=cut) for way in WAYS)
     assert others == [first, first]
     called = {"openai-chat": "tool_calls", "anthropic-messages": "tool_use"}
-    quiet = {"openai-chat": "stop", "anthropic-messages": "end_turn", "openai-responses": "completed"}
+    quiet = {"anthropic-messages": "end_turn", "openai-responses": "completed", "gemini-generate": "STOP"}
     ended = called.get(api) if first.calls and api in called else quiet.get(api, "stop")
     assert first.end == (CUT.get(api, "length") if cut else ended)
     return first
@@ -396,6 +404,8 @@ def past_call(api: str, request: dict[str, Any]) -> tuple[dict[str, Any], str]:
             return request["messages"][1]["content"][0], "input"
         case "openai-responses":
             return request["input"][1], "arguments"
+        case "gemini-generate":
+            return request["contents"][1]["parts"][0]["functionCall"], "args"
     return request["messages"][1]["tool_calls"][0]["function"], "arguments"
 
 
@@ -439,6 +449,11 @@ def calling(api: str, text: str, *, stream: bool) -> bytes:
         case "openai-responses", False:
             items = [responses.message(text), responses.call("read", **READ[1])]
             return chat.encoded(responses.response(*items))
+        case "gemini-generate", _:
+            parts = gemini.text(text), gemini.call("read", **READ[1])
+            if not stream:
+                return chat.encoded(gemini.reply(*parts))
+            sent = gemini.streamed(*gemini.said(*text), gemini.frame(gemini.event(parts[1])))
         case _, True:
             sent = ollama.streamed(*ollama.said(*text), ollama.piece("", ollama.call("read", **READ[1])))
         case _:

@@ -44,6 +44,8 @@ def ends_cut(client: str, body: bytes, *, stream: bool) -> bool:
             done = [one["item"] for one in events if one.get("type") == "response.output_item.done"]
             cut = end.get("type", "response.incomplete") == "response.incomplete"
             return cut and [one["status"] for one in (*calls, *done)] == ["incomplete"] * (1 + stream)
+        case "gemini-generate":
+            return bool(end["candidates"][0]["finishReason"] == "MAX_TOKENS")
     return bool(end["done_reason"] == "length")
 
 

@@ -7,12 +7,21 @@ from typing import Any
 
 import pytest
 
-from tests.apis import chat, messages, ollama, pairs, responses
+from tests.apis import chat, gemini, messages, ollama, pairs, responses
 from tests.exchange.test_pairs import BY_NAME, PAIR, crossing
-from tests.exchanges import AGENT, planner
+from tests.exchanges import agent, planner
 from vtc.exchange import Exchange
 
 CLIENTS = pytest.mark.parametrize("client", [name for name in pairs.NAMES if name != "ollama-chat"])
+
+
+def demand(client: str, word: str) -> dict[str, Any]:
+    """The field of a request that demands a call, or forbids one."""
+    if client != "gemini-generate":
+        return {"tool_choice": choice(client, word)}
+    mode = {"required": "ANY", "none": "NONE"}.get(word, "ANY")
+    named = {} if word in ("required", "none") else {"allowedFunctionNames": [word]}
+    return {"toolConfig": {"functionCallingConfig": {"mode": mode, **named}}}
 
 
 def choice(client: str, word: str) -> Any:
@@ -38,7 +47,7 @@ def choice(client: str, word: str) -> Any:
     ],
 )
 def test_a_demand_of_a_call_is_said_to_ollama(client: str, word: str, tools: int, said: str, told: str) -> None:
-    exchange = crossing(client, "ollama-chat", tool_choice=choice(client, word))
+    exchange = crossing(client, "ollama-chat", **demand(client, word))
     body = json.loads(exchange.request())
     assert len(body.get("tools", ())) == tools
     assert body["messages"][-1]["content"] == said
@@ -67,6 +76,7 @@ EMPTY = {
     "openai-chat": chat.request(messages=[]),
     "anthropic-messages": messages.request(messages=[], max_tokens=1),
     "openai-responses": responses.request(input="", max_output_tokens=1),
+    "gemini-generate": gemini.request(contents=[]),
 }
 
 
@@ -76,7 +86,9 @@ def test_a_conversation_without_a_word_is_answered(client: str, server: str) -> 
     bodies = [{**ollama.request(), "messages": []}] if client == "ollama-chat" else [EMPTY[client]]
     bodies += [{**EMPTY[client], "input": []}] if client == "openai-responses" else []
     for body in bodies:
-        exchange = Exchange.open(BY_NAME[client], chat.encoded(body), AGENT, planner(upstream_api=(server,)), "seed")
+        exchange = Exchange.open(
+            BY_NAME[client], chat.encoded(body), agent(client), planner(upstream_api=(server,)), "seed"
+        )
         sent = json.loads(exchange.request())
         pairs.check_request(server, sent)
         assert "Hello." in json.dumps(sent)

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.apis import chat, messages, ollama, responses
+from tests.apis import chat, gemini, messages, ollama, responses
 from tests.apis.shapes import SHAPES
 from tests.dialects.material import DIALECTS
 from tests.exchanges import SAID
@@ -38,6 +38,7 @@ SCHEMA = {
 }
 TOOLS = {name: Tool(name, "", SCHEMA) for name in ("write", "read")}
 READERS: dict[str, Any] = {
+    "gemini-generate": gemini.read,
     "openai-chat": chat.read,
     "anthropic-messages": messages.read,
     "openai-responses": responses.read,
@@ -79,12 +80,14 @@ def asked(api: str, **fields: Any) -> bytes:
         tools = [{"name": name, "input_schema": SCHEMA} for name in TOOLS]
     if api == "openai-responses":
         tools = [{"type": "function", "name": name, "parameters": SCHEMA} for name in TOOLS]
+    if api == "gemini-generate":
+        tools = [{"functionDeclarations": [{"name": name, "parametersJsonSchema": SCHEMA} for name in TOOLS]}]
     return chat.encoded(SHAPES[api].request(stream=True, tools=tools, **fields))
 
 
 def exchange(planner: Planner, api: str, agent: str = "Draws/1", **fields: Any) -> Exchange:
     (found,) = [one for one in APIS if one.name == api]
-    facts = Facts(user_agent=agent, host="127.0.0.1", path=SHAPES[api].path)
+    facts = Facts(user_agent=agent, host="127.0.0.1", path=SHAPES[api].at(stream=True, model=fields.get("model")))
     return Exchange.open(found, asked(api, **fields), facts, planner, "seed")
 
 
@@ -93,6 +96,7 @@ ENDS = {
     "anthropic-messages": {"stop_reason": "max_tokens"},
     "openai-responses": {"status": "incomplete"},
     "ollama-chat": {"done_reason": "length"},
+    "gemini-generate": {"reason": "MAX_TOKENS"},
 }
 """How a stream says that it was cut off."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.apis import chat, messages, ollama, responses
+from tests.apis import chat, gemini, messages, ollama, responses
 from tests.apis.shapes import SHAPES
 from tests.exchanges import fed, planner
 from vtc.apis import APIS
@@ -152,7 +152,7 @@ def test_a_name_that_holds_more_than_a_name_is_refused(written: str) -> None:
 def exchange(api: str, *, stream: bool) -> Exchange:
     (found,) = [one for one in APIS if one.name == api]
     body = chat.encoded(SHAPES[api].request(stream=stream))
-    facts = Facts(user_agent="Any/1", host="127.0.0.1", path=SHAPES[api].path)
+    facts = Facts(user_agent="Any/1", host="127.0.0.1", path=SHAPES[api].at(stream=stream))
     return Exchange.open(found, body, facts, planner(), "seed")
 
 
@@ -183,6 +183,10 @@ def calling(api: str, name: str, arguments: str, *, stream: bool) -> bytes:
                 said: Any = json.loads(arguments)
             except ValueError:
                 said = arguments
+            if api == "gemini-generate":
+                part = {"functionCall": {"name": name, "args": said}}
+                made = gemini.streamed(gemini.frame(gemini.event(part)))
+                return b"".join(made) if stream else chat.encoded(gemini.reply(part))
             call = {"function": {"name": name, "arguments": said}}
             return (
                 b"".join(ollama.streamed(ollama.piece("", call))) if stream else chat.encoded(ollama.message("", call))
@@ -198,6 +202,8 @@ def said(api: str, body: bytes, *, stream: bool) -> list[tuple[str, Any]]:
             return messages.read(body).calls
         case "openai-responses":
             return responses.read(body).calls
+        case "gemini-generate":
+            return gemini.read(body).calls
         case _:
             return ollama.read(body, stream=stream).calls
 
@@ -218,7 +224,7 @@ CASES = [
     for stream in (False, True)
     # Arguments are an object there, and no text.
     if not (api == "anthropic-messages" and not stream and (name in MENDED or NAMES[name][1] != "{}"))
-    if not (api == "ollama-chat" and name in NAMES and NAMES[name][1][0] != "{")
+    if not (api in ("ollama-chat", "gemini-generate") and name in NAMES and NAMES[name][1][0] != "{")
 ]
 
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tests.apis import chat, pairs, responses
 from tests.apis.named_events import StreamError
 from tests.apis.pairs import CROSSED, READ, Calls, said
-from tests.apis.shapes import SHAPES, asked
-from tests.exchanges import AGENT, fed, planner
+from tests.apis.shapes import SHAPES, THINKING, asked
+from tests.exchanges import agent, fed, planner
 from vtc.apis import APIS
 from vtc.exchange import Exchange
 
@@ -26,7 +26,13 @@ STREAM = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whol
 
 def crossing(client: str, server: str, *, settings: dict[str, Any] | None = None, **fields: Any) -> Exchange:
     body = asked(client, **fields)
-    return Exchange.open(BY_NAME[client], body, AGENT, planner(upstream_api=(server,), **settings or {}), "seed")
+    return Exchange.open(
+        BY_NAME[client],
+        body,
+        agent(client, stream=fields.get("stream")),
+        planner(upstream_api=(server,), **settings or {}),
+        "seed",
+    )
 
 
 def told(exchange: Exchange, client: str, body: bytes, *, stream: bool, cuts: int = 0) -> pairs.Said:
@@ -82,7 +88,7 @@ def test_a_reply_that_was_cut_off_says_so(client: str, server: str) -> None:
 
 @PAIR
 def test_what_the_server_thought_is_reasoning_for_the_client(client: str, server: str) -> None:
-    fields: dict[str, Any] = {"thinking": {"type": "adaptive"}} if client == "anthropic-messages" else {}
+    fields: dict[str, Any] = THINKING.get(client, {})
     exchange = crossing(client, server, stream=True, **fields)
     body = pairs.streamed(server, ["Hello"], READ, reasoning="Hm.")
     assert told(exchange, client, body, stream=True) == said("Hello", READ, reasoning="Hm.")
@@ -122,7 +128,9 @@ def test_a_forbidden_tool_is_called_by_no_pair(client: str, server: str, stream:
     policy = "kind: policy\nname: mine\nmatch: {}\nguards: {denied_tools: [read]}\n"
     (tmp_path / "mine.yaml").write_text(policy)
     strict = Planner(load([builtin_directory(), tmp_path]), Settings(upstream_api=(server,)))  # type: ignore[arg-type]
-    exchange = Exchange.open(BY_NAME[client], asked(client, stream=stream), AGENT, strict, "seed")
+    exchange = Exchange.open(
+        BY_NAME[client], asked(client, stream=stream), agent(client, stream=stream), strict, "seed"
+    )
     offered = {tool.name for tool in BY_NAME[server].request(exchange.request()).tools}
     assert "read" not in offered
     body = pairs.streamed(server, ["Hello"], TWO) if stream else pairs.whole(server, "Hello", TWO)
@@ -307,6 +315,7 @@ def test_the_tokens_of_the_prompt_are_counted_as_the_clients_api_counts_them(cli
         "anthropic-messages": [b'"input_tokens":200', b'"cache_read_input_tokens":800', b'"output_tokens":7'],
         "openai-responses": [b'"input_tokens":1000', b'"cached_tokens":800', b'"output_tokens":7'],
         "ollama-chat": [b'"prompt_eval_count":1000', b'"eval_count":7'],
+        "gemini-generate": [b'"promptTokenCount":1000', b'"candidatesTokenCount":7'],
     }
     assert all(part in out for part in expected[client]), out
 

@@ -13,7 +13,7 @@ from tests.apis import chat, pairs
 from tests.apis.shapes import asked
 from tests.exchange.ready.servers import RULES, until_taken
 from tests.exchange.ready.steps import BY_NAME
-from tests.exchanges import AGENT, fed, planner
+from tests.exchanges import AGENT, agent, fed, planner
 from vtc.events import Tool
 from vtc.exchange import Exchange
 from vtc.exchange.sending import MOST_ASKED
@@ -79,7 +79,14 @@ ASKED: dict[str, tuple[str, Json]] = {
 def opened(
     memory: Memory | None = None, client: str = "openai-chat", settings: Json | None = None, **fields: Any
 ) -> Exchange:
-    return Exchange.open(BY_NAME[client], asked(client, **fields), AGENT, planner(**settings or {}), "seed", memory)
+    return Exchange.open(
+        BY_NAME[client],
+        asked(client, **fields),
+        agent(client, stream=fields.get("stream")),
+        planner(**settings or {}),
+        "seed",
+        memory,
+    )
 
 
 def texts(body: Json) -> str:
@@ -288,7 +295,13 @@ def windowed(tmp: Any, context: int = 65536) -> Callable[..., Exchange]:
 
     def opened_(client: str, server: str, **fields: Any) -> Exchange:
         settings = Settings(server="mine", upstream_api=(server,))
-        return Exchange.open(BY_NAME[client], asked(client, **fields), AGENT, Planner(profiles, settings), "seed")
+        return Exchange.open(
+            BY_NAME[client],
+            asked(client, **fields),
+            agent(client, stream=fields.get("stream")),
+            Planner(profiles, settings),
+            "seed",
+        )
 
     return opened_
 

@@ -44,9 +44,8 @@ def exchange(api: str, **settings: Any) -> Exchange:
     if api == "openai-responses":
         tools = [{"type": "function", "name": name, "parameters": SCHEMA} for name in own]
     body = chat.encoded(SHAPES[api].request(stream=True, tools=tools))
-    return Exchange.open(
-        found, body, Facts(user_agent="Any/1", host="127.0.0.1", path=SHAPES[api].path), planner(**settings), "seed"
-    )
+    facts = Facts(user_agent="Any/1", host="127.0.0.1", path=SHAPES[api].at(stream=True))
+    return Exchange.open(found, body, facts, planner(**settings), "seed")
 
 
 def calling(api: str, *calls: tuple[str, list[str]]) -> list[bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 from tests.apis import chat, messages, pairs
 from tests.apis.conversations import BY_NAME, answered, asks, key, thoughts, told
 from tests.apis.pairs import PAIRS
-from tests.apis.shapes import SHAPES
+from tests.apis.shapes import SHAPES, THINKING
 from tests.exchanges import AGENT, fed, planner
 from vtc.exchange import Exchange
 from vtc.profiles.loader import builtin_directory, load
@@ -50,8 +51,11 @@ class Talk:
         api = () if self.client == self.server else (self.server,)
         plans = planner(**({"upstream_api": api} if api else {}), **self.settings)
         self.count += 1
+        facts = self.facts
+        if SHAPES[self.client].streaming:
+            facts = replace(facts, path=SHAPES[self.client].at(stream=fields["stream"], model=fields["model"]))
         self.exchange = Exchange.open(
-            BY_NAME[self.client], body, self.facts, plans, f"seed {self.count}", None if self.forgets else self.memory
+            BY_NAME[self.client], body, facts, plans, f"seed {self.count}", None if self.forgets else self.memory
         )
         self.sent = self.exchange.request()
         self.came = body
@@ -119,7 +123,9 @@ def test_what_the_client_sends_back_itself_is_left_alone(api: str) -> None:
     talk = Talk(api)
     talk.ask(*asks(api, "Read it"))
     talk.reply(pairs.streamed(api, [], CALLS, reasoning="Hm."))
-    at = next(place for place, one in enumerate(talk.entries) if one.get("role") == "assistant" or "name" in one)
+    at = next(
+        place for place, one in enumerate(talk.entries) if one.get("role") in ("assistant", "model") or "name" in one
+    )
     match api:
         case "openai-chat":
             talk.entries[at]["reasoning_content"] = "Mine."
@@ -127,6 +133,8 @@ def test_what_the_client_sends_back_itself_is_left_alone(api: str) -> None:
             talk.entries[at]["content"].insert(0, {"type": "redacted_thinking", "data": "x"})
         case "openai-responses":
             talk.entries.insert(at, {"type": "reasoning", "id": "rs_9", "summary": [], "encrypted_content": "x"})
+        case "gemini-generate":
+            talk.entries[at]["parts"].insert(0, {"text": "Mine.", "thought": True})
         case _:
             talk.entries[at]["thinking"] = "Mine."
     talk.ask()
@@ -373,7 +381,7 @@ def test_a_client_is_told_reasoning_in_the_fields_that_a_profile_names(
 @pytest.mark.parametrize("client", ["anthropic-messages", "openai-responses"])
 def test_reasoning_that_a_server_tells_in_two_fields_is_told_once(client: str) -> None:
     talk = Talk(client, "openai-chat")
-    thinks = {"thinking": {"type": "adaptive"}} if client == "anthropic-messages" else {}
+    thinks = THINKING.get(client, {})
     talk.ask(*asks(client, "Read it"), stream=False, **thinks)
     call = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": "{}"}}
     message = {"role": "assistant", "content": None, **dict.fromkeys(NAMES, "Hm."), "tool_calls": [call]}

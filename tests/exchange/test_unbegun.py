@@ -10,9 +10,9 @@ import pytest
 
 from tests.apis import pairs, responses
 from tests.apis.pairs import READ, said
-from tests.apis.shapes import asked
+from tests.apis.shapes import THINKING, asked
 from tests.exchange.test_pairs import BY_NAME, IN_TEXT, crossing, told
-from tests.exchanges import AGENT, fed
+from tests.exchanges import agent, fed
 from vtc.exchange import Exchange
 from vtc.profiles.loader import builtin_directory, load
 from vtc.profiles.planner import Planner
@@ -38,7 +38,7 @@ def streamed(*ended: Any, output: Any) -> bytes:
 
 
 def opened(client: str) -> Any:
-    fields: dict[str, Any] = {"thinking": {"type": "adaptive"}} if client == "anthropic-messages" else {}
+    fields = THINKING.get(client, {})
     return crossing(client, "openai-responses", stream=True, **fields)
 
 
@@ -88,7 +88,7 @@ def test_a_policy_sees_such_a_call_before_it_leaves(client: str, ended: int, tmp
     policy = "kind: policy\nname: mine\nmatch: {}\nguards: {denied_tools: [read]}\n"
     (tmp_path / "mine.yaml").write_text(policy)
     strict = Planner(load([builtin_directory(), tmp_path]), Settings(upstream_api=("openai-responses",)))
-    exchange = Exchange.open(BY_NAME[client], asked(client, stream=True), AGENT, strict, "seed")
+    exchange = Exchange.open(BY_NAME[client], asked(client, stream=True), agent(client, stream=True), strict, "seed")
     exchange.request()
     items = [TEXT, CALLED]
     found = told(exchange, client, streamed(*items[:ended], output=items), stream=True)

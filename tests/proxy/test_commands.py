@@ -45,7 +45,7 @@ class Session:
         """A whole exchange that went through the addon and is listed."""
         shape = SHAPES[api]
         headers = http.Headers(content_type="application/json", authorization=f"Bearer {key}", user_agent="tests")
-        body, path = asked(api, stream=False, **fields), path or shape.path
+        body, path = asked(api, stream=False, **fields), path or shape.at(model=fields.get("model"))
         flow = tflow.tflow(req=tutils.treq(method=b"POST", path=path.encode(), headers=headers, content=body))
         self.addon.request(flow)
         body = chat.encoded(reply or shape.whole(text))

@@ -39,7 +39,7 @@ def captured(
     options = {key: fields.pop(key) for key in list(fields) if key.startswith("vtc_")}
     headers = http.Headers(content_type="application/json", authorization="Bearer open-sesame")
     ask = asked(api, stream=stream, **fields)
-    path = path or shape.path
+    path = path or shape.at(stream=stream, model=fields.get("model"))
     flow = tflow.tflow(req=tutils.treq(method=b"POST", path=path.encode(), headers=headers, content=ask))
     addon = VirtualToolCalling()
     with taddons.context(addon) as context:

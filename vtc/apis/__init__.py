@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from urllib.parse import unquote
 
-from vtc.apis import anthropic_messages, ollama_chat, openai_chat, openai_responses
+from vtc.apis import anthropic_messages, gemini_generate, ollama_chat, openai_chat, openai_responses
 from vtc.apis.base import Api, BadRequest, Reply, Request, Unread
 
-APIS = (openai_chat.API, anthropic_messages.API, openai_responses.API, ollama_chat.API)
+APIS = (openai_chat.API, anthropic_messages.API, openai_responses.API, ollama_chat.API, gemini_generate.API)
 
 
 def plain_path(path: str) -> str:

@@ -41,9 +41,9 @@ def after(*messages: Message, **steps: Any) -> tuple[Message, ...]:
     return made_ready(Asked(model="m", messages=messages), steps or BRIDGED, given())[0].messages
 
 
-def bridged(client: str, body: Any, server: str = "openai-chat", **steps: Any) -> Asked:
+def bridged(client: str, body: Any, server: str = "openai-chat", path: str = "", **steps: Any) -> Asked:
     """What a request asks a server of another API."""
-    request = BY_NAME[client].request(chat.encoded(body))
+    request = BY_NAME[client].request(chat.encoded(body), path)
     found = crossing.read(request, request.messages, request.tools, request.tool_choice)
     return made_ready(found, {**BRIDGED, **steps}, Given(request, BY_NAME[server], Names(request.declared)))[0]
 

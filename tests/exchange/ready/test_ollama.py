@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.apis import chat, ollama, pairs
+from tests.apis import chat, gemini, ollama, pairs
 from tests.apis.shapes import asked
 from tests.exchange.ready.steps import BY_NAME
-from tests.exchanges import AGENT, fed
+from tests.exchanges import agent, fed
 from vtc.exchange import Exchange
 from vtc.profiles.loader import builtin_directory, load
 from vtc.profiles.planner import Planner
@@ -74,11 +74,17 @@ def opened(client: str, server: str, folder: Path, context: int | None, words: i
         {"role": role, "content": f"<{at}> {'word ' * words}"} for at, role in enumerate(["user", "assistant"] * 3)
     ]
     said = [{"role": "system", "content": "<rules>"}, *turns[:-1]]
-    fields: Json = (
-        {"instructions": "<rules>", "input": turns[:-1]} if client == "openai-responses" else {"messages": said}
-    )
+    fields: Json = {"messages": said}
+    if client == "openai-responses":
+        fields = {"instructions": "<rules>", "input": turns[:-1]}
+    if client == "gemini-generate":
+        roles = {"assistant": gemini.model}
+        made = [roles.get(one["role"], gemini.user)(gemini.text(one["content"])) for one in turns[:-1]]
+        fields = {"systemInstruction": {"parts": [gemini.text("<rules>")]}, "contents": made}
     planner = Planner(load([builtin_directory(), folder]), Settings(server="mine", upstream_api=(server,)))
-    return Exchange.open(BY_NAME[client], asked(client, **fields, stream=stream), AGENT, planner, "seed")
+    return Exchange.open(
+        BY_NAME[client], asked(client, **fields, stream=stream), agent(client, stream=stream), planner, "seed"
+    )
 
 
 def served(exchange: Exchange, server: str, *, stream: bool) -> tuple[str, str]:

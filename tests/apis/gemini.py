@@ -1,0 +1,181 @@
+"""Gemini's API written by hand, and read as the strictest clients read it.
+
+Nothing here uses VTC: the tests need a witness of their own for what a request, a reply and a call look like.
+What the reader demands is what Google's SDK or Gemini CLI fail at, or lose something at.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.apis import chat
+from tests.apis.named_events import Json, StreamError, number
+
+MODEL = chat.MODEL
+PATH = f"/v1beta/models/{MODEL}:generateContent"
+STREAMED = f"/v1beta/models/{MODEL}:streamGenerateContent"
+HEAD = {"modelVersion": MODEL, "responseId": "r1"}
+USAGE = {"promptTokenCount": 3, "candidatesTokenCount": 5, "totalTokenCount": 8}
+REASONS = ("STOP", "MAX_TOKENS", "SAFETY", "RECITATION", "OTHER", "MALFORMED_FUNCTION_CALL")
+
+# Requests
+
+
+def tool(name: str, required: Sequence[str] = (), **properties: str | Json) -> Json:
+    """A declaration; a property is a type's name or a schema."""
+    function = chat.tool(name, required, **properties)["function"]
+    return {"name": name, "description": function["description"], "parametersJsonSchema": function["parameters"]}
+
+
+TOOLS = [
+    {
+        "functionDeclarations": [
+            tool("read", filePath="string"),
+            tool("list_files", path="string"),
+            tool("write", filePath="string", content="string"),
+        ]
+    }
+]
+
+
+def text(said: str) -> Json:
+    return {"text": said}
+
+
+def thought(said: str) -> Json:
+    return {"text": said, "thought": True}
+
+
+def call(name: str, id: str | None = None, **arguments: Any) -> Json:
+    """A call; without an id, as Google's own servers write it."""
+    function = {"name": name, "args": arguments}
+    return {"functionCall": {"id": id, **function} if id else function}
+
+
+def result(content: str, name: str = "read", id: str | None = None) -> Json:
+    said = {"name": name, "response": {"output": content}}
+    return {"functionResponse": {"id": id, **said} if id else said}
+
+
+def user(*parts: Json | str) -> Json:
+    return {"role": "user", "parts": [text(one) if isinstance(one, str) else one for one in parts]}
+
+
+def model(*parts: Json) -> Json:
+    return {"role": "model", "parts": list(parts)}
+
+
+def request(content: str = "hello", *, stream: bool = False, **fields: Any) -> Json:
+    """A request with one entry of the user's and, unless `tools` says otherwise, `TOOLS`; None leaves a field out.
+
+    The path says whether the reply is streamed, and which model is asked.
+    """
+    body = {"contents": [user(content)], "tools": TOOLS}
+    return {key: value for key, value in {**body, **fields}.items() if value is not None and key != "model"}
+
+
+def check_request(body: Json) -> None:
+    """Fail on a conversation that Google's servers refuse with status 400.
+
+    Each entry of calls is followed by one with as many results, and of the same tools; no entry is empty.
+    """
+    waiting: list[str] = []
+    for entry in body["contents"]:
+        assert entry["role"] in ("user", "model"), f"no such role: {entry}"
+        assert entry["parts"], f"an empty entry: {entry}"
+        results = [one["functionResponse"]["name"] for one in entry["parts"] if "functionResponse" in one]
+        assert results == waiting, f"calls {waiting} are answered by {results}"
+        waiting = [one["functionCall"]["name"] for one in entry["parts"] if "functionCall" in one]
+        assert entry["role"] == "model" or not waiting, f"the user calls: {entry}"
+        for one in entry["parts"]:
+            assert len(one.keys() & {"text", "functionCall", "functionResponse", "inlineData", "fileData"}) == 1, one
+    assert not waiting, f"no result for {waiting}"
+
+
+# Replies
+
+
+def event(*parts: Json, reason: str | None = None, **fields: Any) -> Json:
+    """A reply, or an event of one."""
+    candidate = {"content": {"parts": list(parts), "role": "model"}, "index": 0}
+    return {"candidates": [{**candidate, **({"finishReason": reason} if reason else {})}], **fields, **HEAD}
+
+
+def frame(value: Json) -> bytes:
+    return b"data: " + json.dumps(value).encode() + b"\n\n"
+
+
+def said(*pieces: str) -> list[bytes]:
+    """An event for each piece of text."""
+    return [frame(event(text(piece))) for piece in pieces]
+
+
+def streamed(*frames: bytes, reason: str = "STOP") -> list[bytes]:
+    """A whole streamed reply."""
+    return [*frames, frame(event(text(""), reason=reason, usageMetadata=USAGE))]
+
+
+def streamed_text(*pieces: str, reason: str = "STOP") -> list[bytes]:
+    """A streamed reply of text."""
+    return streamed(*said(*pieces), reason=reason)
+
+
+def reply(*parts: Json, reason: str = "STOP") -> Json:
+    """A whole reply."""
+    return event(*parts, reason=reason, usageMetadata=USAGE)
+
+
+# Reading
+
+
+@dataclass(slots=True)
+class Read:
+    """One reply as a client understood it; calls as name and arguments."""
+
+    content: str = ""
+    reasoning: str = ""
+    calls: list[tuple[str, Any]] = field(default_factory=list)
+    ids: list[Any] = field(default_factory=list, compare=False)
+    """They differ from exchange to exchange."""
+    reason: str | None = None
+
+
+def read(body: bytes) -> Read:
+    """A reply, a stream or a whole one, as the strictest clients take it; fails if they would.
+
+    Raises `StreamError` where the server says that it failed.
+    """
+    whole = body.startswith(b"{")
+    frames = [body] if whole else [one for one in body.replace(b"\r\n", b"\n").split(b"\n\n") if one.strip()]
+    # google-genai takes whatever follows the last event for JSON: a comment is an error.
+    data = [one if whole else one.removeprefix(b"data: ") for one in frames]
+    found = Read()
+    for one in map(json.loads, data):
+        if "error" in one:
+            assert isinstance(one["error"]["code"], int)
+            raise StreamError(one["error"]["message"])
+        for candidate in one.get("candidates") or ():
+            assert found.reason is None, f"something comes behind the end: {one}"
+            _part(found, candidate)
+        assert all(number(count) for count in (one.get("usageMetadata") or {}).values() if not isinstance(count, list))
+    assert found.reason in REASONS, f"it does not end: {found}"
+    given = [id_ for id_ in found.ids if id_ is not None]
+    assert len(set(given)) == len(given), f"two calls of one id: {given}"
+    return found
+
+
+def _part(found: Read, candidate: Json) -> None:
+    for part in candidate.get("content", {}).get("parts") or ():
+        if call := part.get("functionCall"):
+            assert call["name"]
+            assert isinstance(call["args"], dict), f"arguments are no object: {part}"
+            found.calls.append((call["name"], call["args"]))
+            found.ids.append(call.get("id"))
+        elif part.get("thought"):
+            found.reasoning += part["text"]
+        else:
+            found.content += part.get("text", "")
+    found.reason = candidate.get("finishReason")

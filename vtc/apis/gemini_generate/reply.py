@@ -1,0 +1,280 @@
+"""Replies of Gemini's API: server-sent events, each a reply that says a part more.
+
+    {"candidates": [{"content": {"parts": [{"text": " word"}], "role": "model"}, "index": 0}], "usageMetadata": {…},
+     "modelVersion": …, "responseId": …}
+    {"candidates": [{"content": {"parts": [{"text": ""}], "role": "model"}, "finishReason": "STOP", "index": 0}], …}
+
+Calls come whole, and the reason stays `STOP` with them. A whole reply has the form of one such event, and no event says
+that the stream ends. The format is that of ai.google.dev/api/generate-content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, ClassVar
+
+import msgspec
+
+from vtc import events
+from vtc.apis.base import Decoded, Json, Said
+from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of
+from vtc.apis.gemini_generate.parts import call_of, call_part
+from vtc.apis.gemini_generate.words import FRAMING, NAME, REASONS, camel, origin
+from vtc.apis.tool_calls import ToolCallAccumulator, object_in
+from vtc.events import (
+    Beside,
+    Call,
+    CallDelta,
+    Delta,
+    Failure,
+    Finish,
+    Origin,
+    Reasoning,
+    ReasoningDelta,
+    Refused,
+    Seal,
+    Start,
+    TextDelta,
+    ToolCall,
+    Usage,
+)
+from vtc.wire.framing import Frame
+from vtc.wire.sse import EventStream
+
+_EVERY_EVENT = ("modelVersion", "responseId", "createTime")
+_OF_REPLY = ("candidates", "promptFeedback", "usageMetadata")
+_HARMLESS = (
+    *("safetyRatings", "citationMetadata", "groundingMetadata", "groundingAttributions", "urlContextMetadata"),
+    *("avgLogprobs", "logprobsResult", "tokenCount", "finishMessage", "promptFeedback", "modelStatus"),
+    *("inlineData", "fileData", "codeExecutionResult", "videoMetadata"),
+)
+"""Fields of events, candidates and parts in which no client finds a call."""
+
+
+class Decoder(msgspec.Struct):
+    """The events of a reply as they come; `drop` names fields to leave out."""
+
+    framing: ClassVar[EventStream] = FRAMING
+    drop: frozenset[str] = frozenset()
+    begun: bool = False
+
+    def tells_thoughts(self, data: bytes) -> bool:
+        return b'"thought"' in data
+
+    def decode(self, frame: Frame) -> Decoded | None:
+        event = object_of(frame.data)
+        if event and is_error(event):
+            said = part_of(event, "error")
+            return Decoded((Failure(str(said.get("message") or event["error"]), str(said.get("status") or "")),))
+        if not event or not any(key in event for key in _OF_REPLY):
+            return Decoded(at_once=True) if frame.data is None else None
+        came, (frame, event) = frame, cleaned(frame, event, self.drop, self.framing) if self.drop else (frame, event)
+        event = camel(event)
+        deltas: list[Delta] = []
+        beside: list[Beside] = [*self._head(event)]
+        for one in _said(event):
+            if isinstance(one, Seal | Origin):
+                beside.append(one)
+            else:
+                deltas.append(one)
+        return Decoded((*deltas,), (*beside,), None if frame is came else frame)
+
+    def _head(self, event: Json) -> Iterator[Beside]:
+        if not self.begun:
+            self.begun = True
+            head = {key: event[key] for key in _EVERY_EVENT if key in event}
+            own = origin("head", head, harmless=True)
+            yield Start(str(event.get("responseId") or ""), str(event.get("modelVersion") or ""), own=own)
+        for key in event.keys() - {*_EVERY_EVENT, "candidates", "usageMetadata"}:
+            yield origin(f"event.{key}", event[key], harmless=key in _HARMLESS)
+        if usage := event.get("usageMetadata"):
+            thought = count_of(usage, "thoughtsTokenCount")
+            yield Usage(
+                count_of(usage, "promptTokenCount") + count_of(usage, "toolUsePromptTokenCount"),
+                count_of(usage, "candidatesTokenCount") + thought,
+                count_of(usage, "cachedContentTokenCount"),
+                thought,
+                own=origin("usage", usage, harmless=True),
+            )
+
+
+def _said(event: Json) -> Iterator[Delta | Seal | Origin]:
+    """Tell what the candidates of an event say."""
+    candidates = event.get("candidates") or ()
+    if not candidates and (why := part_of(event, "promptFeedback").get("blockReason")):
+        yield Finish("halted", said=str(why))
+    for candidate in candidates:
+        choice = count_of(candidate, "index")
+        content = part_of(candidate, "content")
+        for part in content.get("parts") or ():
+            yield from _told(part, choice)
+        for key in candidate.keys() - {"content", "index", "finishReason"}:
+            yield origin(f"candidate.{key}", candidate[key], choice, harmless=key in _HARMLESS)
+        if reason := candidate.get("finishReason"):
+            yield Finish(REASONS.get(str(reason), "halted"), choice, str(reason))
+
+
+def _told(part: Json, choice: int) -> Iterator[Delta | Seal | Origin]:
+    """Tell what a part says."""
+    signature = part.get("thoughtSignature")
+    if isinstance(signature, str):
+        yield Seal(encrypted=signature, choice=choice)
+    if isinstance(part.get("functionCall"), dict):
+        call = call_of(part)
+        yield CallDelta(None, call.id, call.name, call.arguments, call.source, choice)
+    elif isinstance(text := part.get("text"), str):
+        yield ReasoningDelta(text, choice) if part.get("thought") is True else TextDelta(text, choice)
+    for key in part.keys() - {"text", "thought", "functionCall", "thoughtSignature"}:
+        yield origin(f"part.{key}", part[key], choice, harmless=key in _HARMLESS)
+
+
+class Encoder(msgspec.Struct):
+    """The events of a reply as they leave. `thinks` tells what the model thinks; `drop` names fields to leave out."""
+
+    framing: ClassVar[EventStream] = FRAMING
+    counts: ClassVar[bool] = False
+    in_step: ClassVar[bool] = True
+    thinks: bool = False
+    drop: frozenset[str] = frozenset()
+    head: Json = {}
+    native: bool = False
+    """True if the server is one of this API: its last event says how many tokens were used."""
+    finish: Finish | None = None
+    """The end of a reply of another API, which may be told before the tokens used."""
+    used: Json = {}
+    over: bool = False
+    """True after the last event of a reply of another API, or after its error."""
+    pieces: dict[int, tuple[CallDelta, ...]] = {}
+    """By choice, those of calls that are not whole: this API has whole calls alone."""
+
+    def follow(self, said: Sequence[Said], choice: int) -> bool:
+        for one in said:
+            if isinstance(one, Start):
+                self._start(one)
+        return True
+
+    def write(self, said: Sequence[Said], choice: int) -> list[Json]:
+        if self.over:
+            return []
+        parts: list[Json] = []
+        own: dict[str, dict[str, Any]] = {"event": {}, "candidate": {}}
+        end: Finish | None = None
+        failed: Failure | None = None
+        signed = {_signature(one) for one in said}
+        for one in said:
+            match one:
+                case Start():
+                    self._start(one)
+                case Origin(api=api, kind=kind, value=value) if api == NAME:
+                    place, _, key = kind.partition(".")
+                    if place == "part":
+                        parts.append({key: value})
+                    else:
+                        own[place][key] = value
+                case Usage():
+                    self.used = one.own.value if one.own and one.own.api == NAME else _usage(one)
+                    own["event"]["usageMetadata"] = self.used
+                case Seal(signature, encrypted) if (seal := signature or encrypted) not in signed:
+                    parts.append({"text": "", "thoughtSignature": seal})
+                case Reasoning(text) | ReasoningDelta(text) if text and self._tells(one):
+                    parts.append({"text": text, "thought": True})
+                case CallDelta(index=int()):
+                    self.pieces = {**self.pieces, choice: (*self.pieces.get(choice, ()), one)}
+                case CallDelta():
+                    parts.append(_called(ToolCall(one.name, one.arguments or "{}", one.id, one.source)))
+                case Call(call=call):
+                    parts += [*self._gathered(choice), _called(call)]
+                case events.Text(text) | events.Rewritten(text=text) | Refused(text) if text:
+                    parts.append({"text": text})
+                case Finish():
+                    end = one
+                    parts += self._gathered(choice)
+                case Failure():
+                    failed = one
+                    parts += self._gathered(choice)
+        out = self._event(parts, own, end, choice)
+        if failed:
+            self.over = not self.native
+            out.append({"error": {"code": 500, "message": failed.message, "status": failed.kind or "INTERNAL"}})
+        return out
+
+    def _event(self, parts: list[Json], own: dict[str, dict[str, Any]], end: Finish | None, choice: int) -> list[Json]:
+        """Write one event; the end of another API's reply waits for the tokens used."""
+        if end and not self.native and not own["event"].get("usageMetadata") and not self.used:
+            self.finish, end = end, None
+        elif self.finish and own["event"].get("usageMetadata"):
+            self.finish, end = None, self.finish
+        own_only = own["event"] and not own["candidate"] and not parts and not end
+        if own_only and not self.native:
+            return []
+        if own_only:
+            return [{**own["event"], **self.head}]
+        if not (parts or own["candidate"] or end):
+            return []
+        self.over = bool(end) and not self.native
+        return [{"candidates": [_candidate(parts, choice, end, own["candidate"])], **own["event"], **self.head}]
+
+    def end(self) -> list[Json]:
+        if not self.head or self.over or self.native:
+            return []
+        end, self.finish, self.over = self.finish or Finish("stop"), None, True
+        parts = self._gathered(end.choice)
+        used = {"usageMetadata": self.used} if self.used else {}
+        return [{"candidates": [_candidate(parts, end.choice, end, {})], **used, **self.head}]
+
+    def keep_alive(self) -> bytes | None:
+        """Make an event without text, as Google's client reads every line as one; None before the first."""
+        made = {"candidates": [_candidate([], 0, None, {})], **self.head}
+        return self.framing.write(made, None, first=True) if self.head else None
+
+    def _gathered(self, choice: int) -> list[Json]:
+        """Write the calls that came in pieces."""
+        calls = ToolCallAccumulator(self.pieces.get(choice, ())).calls()
+        self.pieces = {key: one for key, one in self.pieces.items() if key != choice}
+        return [*map(_called, calls)]
+
+    def _tells(self, one: Reasoning | ReasoningDelta) -> bool:
+        asked = self.thinks or (self.native and not isinstance(one, Reasoning))
+        return asked and "thought" not in self.drop
+
+    def _start(self, start: Start) -> None:
+        if not self.head:
+            self.native = start.own is not None
+            made = {"modelVersion": start.model, "responseId": start.id}
+            self.head = start.own.value if start.own else made
+
+
+def _signature(one: Said) -> str | None:
+    """The signature that a call is written with."""
+    source = one.call.source if isinstance(one, Call) else one.source if isinstance(one, CallDelta) else None
+    return source.get("thoughtSignature") if isinstance(source, dict) else None
+
+
+def _called(call: ToolCall) -> Json:
+    """Write a call; as text where its arguments are cut or no object, which this API has no word for."""
+    if object_in(call.arguments) is None:
+        return {"text": f"{call.name} {call.arguments}".strip()}
+    return call_part(call)
+
+
+def _candidate(parts: Collection[Json], choice: int, end: Finish | None, own: Json) -> Json:
+    content = {"parts": [*parts] or [{"text": ""}], "role": "model"}
+    said = {"finishReason": _reason(end)} if end else {}
+    return {"content": content, **said, "index": choice, **own}
+
+
+def _reason(end: Finish) -> str:
+    """Write the reason; upstream's own word where it is one of this API and says the same."""
+    if end.said.isupper():
+        return end.said
+    return {"length": "MAX_TOKENS", "halted": "SAFETY"}.get(end.reason, "STOP")
+
+
+def _usage(usage: Usage) -> Json:
+    return {
+        "promptTokenCount": usage.prompt,
+        "candidatesTokenCount": usage.completion - usage.reasoning,
+        "thoughtsTokenCount": usage.reasoning,
+        "cachedContentTokenCount": usage.cached,
+        "totalTokenCount": usage.prompt + usage.completion,
+    }

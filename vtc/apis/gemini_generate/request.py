@@ -1,0 +1,245 @@
+"""Requests of Gemini's API. A request keeps the bytes of every field and entry that is not changed.
+
+    POST …/models/MODEL:generateContent          {"systemInstruction": {"parts": [{"text": "…"}]},
+                                                  "contents": [{"role": "user", "parts": [{"text": "…"}]}]}
+
+Each result in an entry of the user's is a canonical message of its own. Results name their tool, and often no call:
+they are matched by their order. The format is that of ai.google.dev/api/generate-content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, ClassVar
+
+import msgspec
+from msgspec.structs import replace
+
+from vtc.apis import request
+from vtc.apis.fields import part_of, raws
+from vtc.apis.gemini_generate import asking
+from vtc.apis.gemini_generate.parts import call_of, call_part, is_text, result_part, result_text
+from vtc.apis.gemini_generate.words import camel, camel_name
+from vtc.apis.place import Place
+from vtc.events import Message, Opaque, Tool
+
+PLACE = Place(
+    "/models/{model}:generateContent",
+    "/models/{model}:streamGenerateContent",
+    "alt=sse",
+    "/v1beta",
+    versions=("/v1", "/v1alpha"),
+    key="x-goog-api-key",
+    key_query="key",
+    own_headers="x-goog-",
+)
+COUNTING = Place("/models/{model}:countTokens")
+_ROLES = {"model": "assistant", "function": "user"}
+_DECLARED = "functionDeclarations"
+
+
+class Request(request.Request):
+    """A request; `form` is True if it asks to be told what the model thinks."""
+
+    NAME = "request of Gemini's API"
+    ENTRIES = "contents"
+    PROMPT = "systemInstruction"
+    DECLARING: ClassVar[Sequence[str]] = ("tools",)
+    DEMANDING: ClassVar[Sequence[str]] = ("toolConfig",)
+    ABOUT_TOOLS: ClassVar[Sequence[str]] = ("tools", "toolConfig")
+    IN_PATH = True
+    LIMITS = asking.LIMITS
+    CARRIED = asking.CARRIED
+    meaning = staticmethod(asking.meaning)
+    kind = staticmethod(asking.kind)
+
+    @staticmethod
+    def _split(body: bytes) -> tuple[dict[str, msgspec.Raw], dict[str, Any]]:
+        raw, fields = raws(body)
+        if inner := raw.get("generateContentRequest"):  # whose tokens are to be counted
+            raw, fields = raws(bytes(inner))
+        return {camel_name(key): one for key, one in raw.items()}, camel(fields)
+
+    def _decode(self) -> None:
+        asked = self.path.partition("?")[0]
+        found = PLACE.found(asked) or COUNTING.found(asked)
+        config = part_of(self.fields, "generationConfig")
+        self.model, self.stream = (found.model, found.streams) if found else (self.model, False)
+        thinking = part_of(config, "thinkingConfig")
+        self.effort = asking.effort(thinking)
+        self.thinks = None if self.effort is None else self.effort != "none"
+        schema = config.get("responseJsonSchema") or json_schema(config.get("responseSchema"))
+        self.answer = asking.answer(config, schema)
+        self.constrained = self.answer is not None or config.get("responseMimeType") == "text/x.enum"
+        self.several = config.get("candidateCount") not in (None, 1)
+        self.refers = "cachedContent" if self.fields.get("cachedContent") else ""
+        self.form = thinking.get("includeThoughts") is True
+        calls = (part["functionCall"].get("id") for entry in self._conversation for part in _calls(entry))
+        self.call_ids = frozenset(id_ for id_ in calls if isinstance(id_, str))
+
+    # Messages
+
+    def _read(self) -> Iterator[request.Group]:
+        return ((_messages(entry), (place,)) for place, entry in enumerate(self._conversation))
+
+    def _add(self, entries: list[Any], message: Message, called: Collection[str | None]) -> None:
+        """Add a message; of those of one side in a row that were written anew, one entry is made."""
+        role = "model" if message.role == "assistant" else "user"
+        last = entries[-1] if entries else None
+        parts = _written(message)
+        if isinstance(last, dict) and last["role"] == role:
+            last["parts"] += parts
+        elif parts:
+            entries.append({"role": role, "parts": parts})
+
+    def _prompted(self, prompt: Any) -> tuple[str | Opaque, ...]:
+        return (prompt,) if isinstance(prompt, str) else _content(prompt["parts"])
+
+    def _prompt(self, messages: Sequence[Message]) -> Any:
+        return {"parts": [part for one in messages for part in _parts_of(one.content)]}
+
+    def failed(self, message: Message) -> bool:
+        return "error" in part_of(part_of(message.source, "functionResponse"), "response")
+
+    def has_thoughts(self, message: Message) -> bool:
+        return bool(message.reasoning) or any(
+            isinstance(one, Opaque) and "thoughtSignature" in one.part for one in message.content
+        )
+
+    def with_thoughts(self, message: Message, field: str) -> Message:
+        seal = message.seal.encrypted if message.seal else ""
+        signed = {"thoughtSignature": seal} if seal else {}
+        if not message.reasoning and not seal:
+            return message
+        return replace(
+            message, content=(Opaque({"text": message.reasoning, "thought": True, **signed}), *message.content)
+        )
+
+    # Tools
+
+    @staticmethod
+    def _tools(fields: Mapping[str, Any]) -> list[Tool]:
+        declared = (one for entry in fields.get("tools") or () for one in entry.get(_DECLARED) or ())
+        return [Tool(str(one["name"]), str(one.get("description") or ""), _parameters(one)) for one in declared if one]
+
+    def _names(self, entries: Sequence[Any]) -> Iterator[str]:
+        for entry in entries:
+            yield from (name for one in entry.get(_DECLARED) or () if (name := self._name(one)))
+            yield from (key for key in entry if key != _DECLARED and not entry.keys() & {"type", "name"})
+
+    def _offered(self, entries: Sequence[Any], names: Collection[str]) -> Iterable[Any]:
+        for entry in entries:
+            left = {key: one for key, one in entry.items() if key not in names}
+            if declared := left.pop(_DECLARED, None):
+                left |= {_DECLARED: kept} if (kept := [one for one in declared if self._name(one) not in names]) else {}
+            if left:
+                yield left
+
+    def _redeclared(self, entry: Any, tools: Mapping[str, Tool]) -> Mapping[str, Any] | None:
+        declared = entry.get(_DECLARED) or ()
+        if not any(self._name(one) in tools for one in declared):
+            return None
+        said = [
+            {**_without_parameters(one), **_declared(tool)} if (tool := tools.get(self._name(one) or "")) else one
+            for one in declared
+        ]
+        return {**entry, _DECLARED: said}
+
+    def _declare(self, kept: dict[str, Any], tools: Sequence[Tool]) -> None:
+        if tools:
+            kept["tools"] = [{_DECLARED: [*map(self._declaration, tools)]}]
+
+    @staticmethod
+    def _declaration(tool: Tool) -> Mapping[str, Any]:
+        return {"description": tool.description, **_declared(tool)}
+
+    def _demand(self, choice: Any) -> tuple[str, Collection[str] | None]:
+        config = part_of(choice, "functionCallingConfig")
+        mode, names = str(config.get("mode") or "AUTO").upper(), config.get("allowedFunctionNames")
+        if mode == "ANY" and names:
+            return (str(names[0]), None) if len(names) == 1 else ("required", {*names})
+        return {"ANY": "required", "NONE": "none"}.get(mode, "auto"), None
+
+    def _renamed(self, choice: Any, names: Mapping[str, str]) -> Any:
+        config = part_of(choice, "functionCallingConfig")
+        if not config.get("allowedFunctionNames"):
+            return choice
+        allowed = [names.get(one, one) for one in config["allowedFunctionNames"]]
+        return {**choice, "functionCallingConfig": {**config, "allowedFunctionNames": allowed}}
+
+
+def json_schema(schema: Any) -> Any:
+    """Write a schema of OpenAPI as Google spells it (`OBJECT`, `nullable`) as JSON Schema."""
+    if isinstance(schema, list):
+        return [json_schema(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    out = {
+        key: value if key in ("enum", "default", "example", "required") else json_schema(value)
+        for key, value in schema.items()
+        if key not in ("nullable", "propertyOrdering")
+    }
+    if isinstance(type_ := out.get("type"), str):
+        out["type"] = [type_.lower(), "null"] if schema.get("nullable") is True else type_.lower()
+    return out
+
+
+def _parameters(declaration: Mapping[str, Any]) -> Mapping[str, Any]:
+    return part_of(declaration, "parametersJsonSchema") or json_schema(part_of(declaration, "parameters"))
+
+
+def _without_parameters(declaration: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {key: one for key, one in declaration.items() if key not in ("parameters", "parametersJsonSchema")}
+
+
+def _declared(tool: Tool) -> Mapping[str, Any]:
+    return {"name": tool.name, "parametersJsonSchema": tool.parameters}
+
+
+def _calls(entry: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    return (part for part in entry.get("parts") or () if isinstance(part, dict) and part.get("functionCall"))
+
+
+def _content(parts: Iterable[Any]) -> tuple[str | Opaque, ...]:
+    return tuple(part["text"] if is_text(part) else Opaque(part) for part in parts)
+
+
+def _messages(entry: Mapping[str, Any]) -> list[Message]:
+    """Read an entry as canonical messages: each result is one of its own."""
+    parts = entry.get("parts") or []
+    if not all(isinstance(part, dict) for part in parts):
+        raise TypeError("`parts` holds something else than parts")
+    if entry.get("role") == "model":
+        calls = tuple(call_of(part) for part in parts if part.get("functionCall"))
+        said = _content(part for part in parts if not part.get("functionCall"))
+        thoughts = "".join(str(part.get("text") or "") for part in parts if part.get("thought") is True)
+        return [Message("assistant", said, calls, source=entry, reasoning=thoughts)]
+    out: list[Message] = []
+    for is_result, some in groupby(parts, lambda part: bool(part.get("functionResponse"))):
+        if is_result:
+            out += [_result(part) for part in some]
+        else:
+            role = str(entry.get("role") or "user")
+            out.append(Message(_ROLES.get(role, role), _content(some), source=entry))
+    return out or [Message("user", source=entry)]
+
+
+def _result(part: Mapping[str, Any]) -> Message:
+    said = part["functionResponse"]
+    more: tuple[str | Opaque, ...] = tuple(Opaque(one) for one in said.get("parts") or ())
+    id_ = said.get("id")
+    text = result_text(part)
+    content = (text, *more) if text else more
+    return Message("tool", content, call_id=id_ if isinstance(id_, str) else None, name=said.get("name"), source=part)
+
+
+def _written(message: Message) -> list[dict[str, Any]]:
+    """Write a message as parts."""
+    if message.role == "tool":
+        return [result_part(message, message.text)]
+    return [*_parts_of(message.content), *map(call_part, message.calls)]
+
+
+def _parts_of(content: Iterable[str | Opaque]) -> list[dict[str, Any]]:
+    return [{"text": part} if isinstance(part, str) else part.part for part in content]
