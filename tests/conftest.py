@@ -7,7 +7,8 @@ import os
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 from zlib import crc32
 
 import pytest
@@ -19,7 +20,7 @@ from vtc.dialects.bounded_cache import COMPILED
 # No deadline: how long one example takes says something about the machine, not about the code.
 settings.register_profile("default", deadline=None)
 # Each run draws others: what one of a hundred examples shows, a few runs show, and `make test-all` at once.
-settings.register_profile("quick", deadline=None, max_examples=40)
+settings.register_profile("quick", deadline=None, max_examples=30)
 # For a night's search: `pytest --hypothesis-profile=thorough`.
 settings.register_profile("thorough", deadline=None, max_examples=5_000)
 # One run meets more dialects than any proxy does: compiling their patterns again would take most of its time.
@@ -28,6 +29,8 @@ COMPILED.most_bytes = 256 << 20
 
 MANY = 24
 """Sets of parameters of one test, of more of which each run tries a quarter."""
+MOST = 96
+"""The same, of more of which it tries an eighth."""
 SOME = 8
 """Sets of parameters of one test, of more of which each run tries so many that each value occurs."""
 
@@ -50,8 +53,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Choose among the sets of parameters where a test has many.
 
     Up to `MANY` sets, each value of each parameter is tried, if not each with each: a list of cases is tried whole. Of
-    more, a quarter is, and those of the next test are others: so each dialect, API and policy is tried by many tests. A
-    test that is named on the command line is run with all.
+    more, a quarter is, or an eighth, and those of the next test are others: so each dialect, API and policy is tried by
+    many tests. A test that is named on the command line is run with all.
     """
     if _all(config):
         return
@@ -69,7 +72,8 @@ def _chosen(items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
         yield from items
     elif len(items) > MANY:
         share = items[0].get_closest_marker("one_in")
-        yield from (item for item in items if not _number(item) % (share.args[0] if share else 4))
+        one_in = share.args[0] if share else 8 if len(items) > MOST else 4
+        yield from (item for item in items if not _number(item) % one_in)
     else:
         tried: set[tuple[str, object]] = set()
         for item in sorted(items, key=_number):
@@ -87,6 +91,17 @@ def _chosen(items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
 def _number(item: pytest.Item) -> int:
     """Number a set of parameters: the same in each run, and in no order."""
     return crc32(item.nodeid.encode(errors="backslashreplace"))
+
+
+@pytest.fixture(scope="session")
+def some(pytestconfig: pytest.Config) -> Callable[[Iterable[Any], int], Iterator[Any]]:
+    """Take one in so many of the examples in a test, the same in each run; all where all sets of parameters are."""
+
+    def taken(examples: Iterable[Any], one_in: int) -> Iterator[Any]:
+        every = _all(pytestconfig)
+        return (one for one in examples if every or not crc32(repr(one).encode()) % one_in)
+
+    return taken
 
 
 def pytest_collection_finish() -> None:

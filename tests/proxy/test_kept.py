@@ -219,7 +219,7 @@ def test_with_memory_off_nothing_that_was_said_is_reachable_when_all_is_over(
         {"vtc_model": "qwen3", "vtc_tools": "native"},
         {"vtc_model": "llama3", "vtc_mode": "observe"},
     ):
-        converse(addon(vtc_cache="off", **options))
+        converse(addon(vtc_cache="off", **options), 1)
     assert left() == []
 
 
