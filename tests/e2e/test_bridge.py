@@ -218,6 +218,40 @@ async def test_the_path_is_that_of_the_servers_api(path: str, went: str, start: 
     assert lab.upstream.seen[0].path == went
 
 
+@pytest.mark.parametrize("query", ["", "&key=sk-1&route=a"])
+async def test_a_key_of_googles_client_goes_to_where_the_server_looks_for_it(query: str, start: Start) -> None:
+    """It may stand in the query, where it must not stay."""
+    lab = await start(serving("openai-chat"), vtc_upstream_api="openai-chat")
+    headers = {"x-goog-api-client": "x"} if query else {"x-goog-api-key": "sk-1"}
+    await lab.post(gemini.request(), path=f"{gemini.STREAMED}?alt=sse{query}", headers=headers)
+    (seen,) = lab.upstream.seen
+    assert seen.path == ("/v1/chat/completions?route=a" if query else "/v1/chat/completions")
+    assert seen.headers["authorization"] == "Bearer sk-1"
+    assert not [name for name in seen.headers if name.lower().startswith("x-goog")]
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+async def test_a_model_that_the_path_says_is_asked_for_by_the_servers_name(stream: bool, start: Start) -> None:
+    lab = await start(serving("gemini-generate"), vtc_models=["gemini-*=lab-model"])
+    path = SHAPES["gemini-generate"].at(stream=stream, model="gemini-9-pro")
+    answer = await lab.post(gemini.request("Read it"), path=path)
+    assert gemini.read(answer.body).calls == [*READ]
+    assert [seen.path for seen in lab.upstream.seen] == [SHAPES["gemini-generate"].at(stream=stream)]
+    flow = await lab.flow()
+    assert "gemini-9-pro" in flow.comment
+
+
+async def test_a_path_that_asks_for_a_stream_asks_for_a_whole_reply_where_the_profile_wants_one(
+    start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.yaml").write_text("kind: server\nname: mine\nmatch: {}\nupstream_stream: never\n")
+    lab = await start(serving("gemini-generate", in_text=True), vtc_profiles=[str(tmp_path)], vtc_server="mine")
+    answer = await lab.post(gemini.request("Read it"), path=f"{gemini.STREAMED}?alt=sse&route=a")
+    assert [seen.path for seen in lab.upstream.seen] == [f"{gemini.PATH}?route=a"]
+    assert answer.headers["content-type"] == "text/event-stream"
+    assert gemini.read(answer.body).calls == [*READ]
+
+
 async def test_a_model_is_asked_for_by_the_name_that_the_server_has(start: Start) -> None:
     lab = await start(serving("openai-chat"), vtc_upstream_api="openai-chat", vtc_models=["claude-*=qwen3-coder"])
     answer = await lab.post(messages.request(model="claude-sonnet-4"), path=messages.PATH)
