@@ -200,27 +200,20 @@ class Encoder(msgspec.Struct):
 
     def _event(self, parts: list[Json], own: dict[str, dict[str, Any]], end: Finish | None, choice: int) -> list[Json]:
         """Write one event; the end of another API's reply waits for the tokens used."""
-        if end and not self.native and not own["event"].get("usageMetadata") and not self.used:
-            self.finish, end = end, None
-        elif self.finish and own["event"].get("usageMetadata"):
-            self.finish, end = None, self.finish
-        own_only = own["event"] and not own["candidate"] and not parts and not end
-        if own_only and not self.native:
-            return []
-        if own_only:
-            return [{**own["event"], **self.head}]
+        if not self.native:
+            self.finish = end or self.finish
+            end = self.finish if self.used else None
+            own["event"] = {"usageMetadata": self.used} if end else {}
         if not (parts or own["candidate"] or end):
-            return []
-        self.over = bool(end) and not self.native
+            return [{**own["event"], **self.head}] if own["event"] else []
+        self.over = end is not None and not self.native
         return [{"candidates": [_candidate(parts, choice, end, own["candidate"])], **own["event"], **self.head}]
 
     def end(self) -> list[Json]:
         if not self.head or self.over or self.native:
             return []
-        end, self.finish, self.over = self.finish or Finish("stop"), None, True
-        parts = self._gathered(end.choice)
-        used = {"usageMetadata": self.used} if self.used else {}
-        return [{"candidates": [_candidate(parts, end.choice, end, {})], **used, **self.head}]
+        end, self.over = self.finish or Finish("stop"), True
+        return [{"candidates": [_candidate(self._gathered(end.choice), end.choice, end, {})], **self.head}]
 
     def keep_alive(self) -> bytes | None:
         """Make an event without text, as Google's client reads every line as one; None before the first."""
