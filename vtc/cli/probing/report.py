@@ -23,6 +23,7 @@ CLIENTS = (
     ("Cline, Roo Code, Kilo Code", 'provider "OpenAI Compatible", Base URL {base}/v1, model {model}'),
     ("Claude Code", "ANTHROPIC_BASE_URL={base} ANTHROPIC_MODEL={model} ANTHROPIC_DEFAULT_HAIKU_MODEL={model}"),
     ("Codex", 'base_url = "{base}/v1", wire_api = "responses", model = "{model}"'),
+    ("Gemini CLI", "GOOGLE_GEMINI_BASE_URL={base}, --model {model}"),
     ("Qwen Code", "OPENAI_BASE_URL={base}/v1 OPENAI_MODEL={model}"),
     ("Continue", "apiBase: {base}/v1, provider: openai, model: {model}"),
     ("OpenAI SDKs, LiteLLM", "OPENAI_BASE_URL={base}/v1, model {model}"),
