@@ -165,7 +165,7 @@ def _with_straight_quotes(body: str) -> str | None:
     return "".join(token[0] if token["typed"] is None else f'"{token["typed"]}"' for token in tokens)
 
 
-_TYPED = re.compile(r'''"(?:[^"\\]|\\.)*+"?|[“”„](?P<typed>[^“”„"\\]*+)[“”„](?=\s*+[:,}\]])|[^“”„"]++''', re.DOTALL)
+_TYPED = re.compile(r""""(?:[^"\\]|\\.)*+"?|[“”„](?P<typed>[^“”„"\\]*+)[“”„](?=\s*+[:,}\]])|[^“”„"]++""", re.DOTALL)
 _DOUBLED = re.compile(r'"(?:[^"\\]|\\.)*+"|\{\{|\}\}', re.DOTALL)
 
 
