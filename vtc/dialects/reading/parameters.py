@@ -20,6 +20,8 @@ from vtc.dialects.syntax.heads import unslashed
 
 _BETWEEN = re.compile(r"(?<=>)(?=<)")
 """Parts closing tags without white space between them."""
+_ESCAPED_QUOTE = re.compile(r"\\[\"']")
+"""Finds a quotation mark that is escaped, or that a backslash stands before. Any other shows that none is escaped."""
 
 
 @dataclass(slots=True)
@@ -251,7 +253,7 @@ class Parameters:
         """Read a value from the text between its tags."""
         syntax, dialect = self._syntax, self._syntax.dialect
         text = framing.unframed(text, syntax.frame(pattern), syntax.params[pattern])
-        if syntax.ends_with_quote and "\\" in text and ('"' in text or "'" in text):
+        if syntax.ends_with_quote and _ESCAPED_QUOTE.search(text):
             self._doubtful = key
         if self.escaped:
             plain = repairs.unescaped(text)
