@@ -8,7 +8,7 @@ import pytest
 
 from tests.dialects.material import DIALECTS
 from vtc.dialects.syntax.forms import CallSyntax, call_syntaxes
-from vtc.dialects.syntax.heads import after_unslashed, heads_after_unclosed, unslashed
+from vtc.dialects.syntax.heads import after_unslashed, closers_written, heads_after_unclosed, unslashed
 from vtc.dialects.syntax.parts import whole
 
 
@@ -33,3 +33,11 @@ def test_a_head_after_a_tag_without_its_slash_is_known_apart_from_the_tag() -> N
 def test_nothing_is_added_where_no_tag_may_lack_its_slash() -> None:
     heads = heads_after_unclosed(syntax("qwen3-coder"), "bash")
     assert after_unslashed(syntax("qwen3-coder"), "bash", heads) == heads
+
+
+@pytest.mark.parametrize(
+    ("dialect", "tags"),
+    [("granite-20b", ["</function_call>"]), ("hermes", ["</tool_call>"]), ("mistral", []), ("gigachat", [])],
+)
+def test_a_tag_that_its_dialect_never_closes_may_be_closed_all_the_same(dialect: str, tags: list[str]) -> None:
+    assert closers_written(syntax(dialect), "bash") == tags

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Literal
@@ -46,6 +47,15 @@ def unslashed(syntax: CallSyntax, name: str) -> str:
     """The call's only closing tag, as models write it that forget the slash: `<tool_call>`; empty if it has others."""
     tags = syntax.closing_tags(name)
     return tags[0].replace("</", "<", 1) if len(tags) == 1 and tags[0].startswith("</") else ""
+
+
+def closers_written(syntax: CallSyntax, name: str) -> list[str]:
+    """The call's closing tags; where it has none, that of the tag it opens with, which models write all the same."""
+    tag = _OPENING_TAG.match(syntax.call)
+    return syntax.closing_tags(name) or ([f"</{tag[1]}>"] if tag else [])
+
+
+_OPENING_TAG = re.compile(r"<([A-Za-z][\w:.-]*)>")
 
 
 def after_unslashed(syntax: CallSyntax, name: str, heads: Iterable[tuple[Part, ...]]) -> list[tuple[Part, ...]]:
