@@ -56,3 +56,18 @@ def test_a_special_token_that_closes_nothing_is_left_out_on_its_line_too(text: s
         events = read(chunks, [DIALECTS["kimi-k2"]])
         assert (content(events).strip(), raw(events)) == ("Done.", text)
         assert [event.reason for event in events if isinstance(event, Refusal)] == ["it closes nothing"]
+
+
+@pytest.mark.parametrize(
+    ("after", "left"), [("<tool_call>", ""), ("<tool_call>\n", ""), ("<tool_call> begins one.", None)]
+)
+def test_a_tag_after_a_call_that_opens_nothing_is_left_out_at_the_end(after: str, left: str | None) -> None:
+    call = "<tool_call>\n<function=bash>\n<parameter=command>\nls\n</parameter>\n</function>\n"
+    for chunks in ([call + after], call + after):
+        events = read(chunks, [DIALECTS["qwen3-coder"]])
+        assert (calls(events), raw(events)) == ([("bash", {"command": "ls"})], call + after)
+        assert content(events) == (after if left is None else left)
+
+
+def test_a_tag_that_opens_nothing_stays_where_it_is_all_that_is_said() -> None:
+    assert content(read(["<tool_call>"], [DIALECTS["qwen3-coder"]])) == "<tool_call>"

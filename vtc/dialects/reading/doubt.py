@@ -89,14 +89,19 @@ class InDoubt(SaysText):
         return not context.speech.in_line or not (quoted or (context.speech.space and not ends))
 
     def _is_empty(self) -> bool:
-        """True for the special tokens of a call or a section of which no more is there, if no words speak of them."""
+        """True for the beginning of a call or a section of which no more is there.
+
+        Of special tokens, if no words speak of them; of a tag, where it ends the reply and nothing was said since a call.
+        """
         ends = self.context.may_mend and self.context.cursor.is_blank(self.context.cursor.seek)
-        return not self._opens and (ends or self._closed) and self._is_alone()
+        if self._opens:
+            return ends and self.context.speech.is_after_call
+        return self._bare and (ends or self._closed) and self._is_alone()
 
     def decided(self) -> None:
         """Leave it out at the end of the reply; where text follows it is text, and so is what opens something."""
         context, cursor = self.context, self.context.cursor
-        if self._bare and self._is_empty():
+        if self._is_empty():
             excerpt = cursor.text[cursor.at : cursor.seek][:EXCERPT]
             context.speech.refuse(Refusal("no call follows it", "", "", excerpt, malformed=False, left_out=True))
             context.speech.mark(Markup(cursor.take(cursor.seek)))
