@@ -91,25 +91,28 @@ class InDoubt(SaysText):
     def _is_empty(self) -> bool:
         """True for the beginning of a call or a section of which no more is there.
 
-        Of special tokens, if no words speak of them; of a tag, where it ends the reply and nothing was said since a call.
+        Of special tokens, if no words speak of them; of a tag, where it ends the reply and follows a call.
         """
-        ends = self.context.may_mend and self.context.cursor.is_blank(self.context.cursor.seek)
-        if self._opens:
-            return ends and self.context.speech.is_after_call
-        return self._bare and (ends or self._closed) and self._is_alone()
+        context, cursor = self.context, self.context.cursor
+        if self._opens and not context.speech.is_after_call:
+            return False
+        ends = context.may_mend and cursor.is_blank(cursor.seek)
+        return ends if self._opens else (ends or self._closed) and self._is_alone()
 
     def decided(self) -> None:
         """Leave it out at the end of the reply; where text follows it is text, and so is what opens something."""
         context, cursor = self.context, self.context.cursor
-        if self._is_empty():
+        if (self._bare or self._opens) and self._is_empty():
             excerpt = cursor.text[cursor.at : cursor.seek][:EXCERPT]
             context.speech.refuse(Refusal("no call follows it", "", "", excerpt, malformed=False, left_out=True))
             context.speech.mark(Markup(cursor.take(cursor.seek)))
             return
         # Closing tags may be those of what was not read as a call, and alone they are all that the model said.
-        nothing = context.speech.tagged or context.speech.last is Last.NOTHING
-        spoken = SPECIAL.fullmatch(cursor.text, cursor.at, cursor.seek) and not self._is_alone()
-        closes = self._closes and (nothing or spoken)
+        closes = self._closes and (
+            context.speech.tagged
+            or context.speech.last is Last.NOTHING
+            or (SPECIAL.fullmatch(cursor.text, cursor.at, cursor.seek) and not self._is_alone())
+        )
         if self._opens or self._bare or closes or not context.may_mend or not cursor.is_blank(cursor.seek):
             self.say(cursor.seek)
             return
