@@ -223,7 +223,7 @@ class Parameters:
         needed = map(escaped, values.required(self._named.schema))
         if (ending := unslashed(syntax, self._named.written)) and syntax.closers_alike:
             closed = rf"(?<={re.escape(syntax.param_closer(''))})\s*{re.escape(ending)}\s*\Z"
-            body = re.sub(closed, tail[0], body)
+            body = re.sub(closed, lambda _: tail[0], body)
         found = repairs.tagged(body, opener, closers, tail, needed, syntax.param_beginnings, self._unclosed)
         if found is None:
             return False
