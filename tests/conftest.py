@@ -20,7 +20,7 @@ from vtc.dialects.bounded_cache import COMPILED
 # No deadline: how long one example takes says something about the machine, not about the code.
 settings.register_profile("default", deadline=None)
 # Each run draws others: what one of a hundred examples shows, a few runs show, and `make test-all` at once.
-settings.register_profile("quick", deadline=None, max_examples=30)
+settings.register_profile("quick", deadline=None, max_examples=32)
 # For a night's search: `pytest --hypothesis-profile=thorough`.
 settings.register_profile("thorough", deadline=None, max_examples=5_000)
 # One run meets more dialects than any proxy does: compiling their patterns again would take most of its time.

@@ -295,6 +295,7 @@ MODELS = [
     ("Salesforce/Llama-xLAM-2-8b-fc-r", "xlam"),
     ("Team-ACE/ToolACE-2-Llama-3.1-8B", "xlam"),
     ("ai-sage/GigaChat3.1-10B-A1.8B", "gigachat"),
+    ("GigaChat-3.5", "gigachat-3.5"),
     ("inkling", "inkling"),
     ("arcee-ai/trinity-mini:free", "hermes-tuned"),
     ("NousResearch/Hermes-3-Llama-3.1-8B", "hermes"),

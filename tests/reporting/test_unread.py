@@ -51,6 +51,7 @@ def test_a_tools_name_amid_markup_is_told(text: str) -> None:
         "### read_file\n```json\n{}\n```",
         "<tool_call>{“name”: “read_file”, “arguments”: {“path”: “a.py”}}</tool_call>",
         "read_file {‘path’: ‘a.py’}",
+        "read_file => {path => 'a.py'}",
         'So:\n```xml\n<|call|>function<|sep|>read_file\n```json\n{"path": "a"}\n```<|end|>\n```',
         'So:\n```\n<invoke name="read_file">\n<parameter name="path">a.py</parameter>\n</invoke>\n```\n',
     ],

@@ -79,6 +79,10 @@ class Repair(StrEnum):
         "json-inner-quotes",
         "Quotes in a string are not escaped; it ends where structure follows that leads to a whole call.",
     )
+    JSON_TYPOGRAPHIC_QUOTES = (
+        "json-typographic-quotes",
+        "Quotation marks of typography stand around keys or values, which hold none themselves.",
+    )
     JSON_COMMENT = "json-comment", "A comment stands between the entries; it is left out."
     JSON_BAD_ESCAPE = "json-bad-escape", "A backslash stands in a string that escapes nothing; it is one of the text's."
     JSON_CONTROL_CHARACTER = "json-control-character", "A line break or a tabulator stands unescaped in a string."

@@ -22,7 +22,7 @@ _NAMED = r"(?:(?<![\w.-])|(?<=functions\.))(?:{names})(?![\w-])"
 _FORMS = (
     r"""[<\[{{(@|="'#:>/✿$]\s?{name}["']?\s*[>\](){{}}|:,=@\n]""",  # <read_file>  @@read_file(  "read_file",
     r"""{name}["']?\s*\([^()\n]{{0,200}}[=:"'{{]""",  # read_file(path="a")
-    r"""{name}["']?\s*[:=|]?\s*(?:\{{\s*["'\w]|\[\s*[{{"'])""",  # read_file {{"path": "a"}}
+    r"""{name}["']?\s*(?:[=-]>|[:=|])?\s*(?:\{{\s*["'\w]|\[\s*[{{"'])""",  # read_file {{"path": "a"}}
     r"""{name}[^\n{{}}]{{0,40}}\n?\s*\{{\s*["']\w+["']\s*:""",  # read_file with arguments {{"path": "a"}}
     r"""{name}\s*\n?\s*<(\w[\w.-]*)>[^<]*</""",  # read_file <path>a</path>
     r"""<[^<>\n]{{0,60}}{name}[^<>\n]{{0,200}}>""",  # <call read_file path="a">

@@ -26,6 +26,18 @@ def test_special_tokens_are_told_from_tags(text: str, special: bool) -> None:
         ("kimi-k2", "<|tool_calls_section_begin|><|tool_calls_section_end|>Done.", "Done."),
         ("mistral", "The marker is [TOOL_CALLS]", "The marker is [TOOL_CALLS]"),
         ("mistral", "[TOOL_CALLS] begins a call.", "[TOOL_CALLS] begins a call."),
+        ("mistral", "Done. [TOOL_CALLS]", "Done. "),
+        ("mistral", "Which marker? [TOOL_CALLS]", "Which marker? [TOOL_CALLS]"),
+        ("mistral", "Done. [TOOL_CALLS] begins a call.", "Done. [TOOL_CALLS] begins a call."),
+        (
+            "kimi-k2",
+            'Said "<|tool_calls_section_begin|><|tool_calls_section_end|>" to it.',
+            'Said "<|tool_calls_section_begin|><|tool_calls_section_end|>" to it.',
+        ),
+        ("kimi-k2", 'He said "Done."<|tool_calls_section_begin|>', 'He said "Done."'),
+        ("kimi-k2", "Done. <|tool_calls_section_begin|>\n<|tool_calls_section_end|>", "Done. "),
+        ("kimi-k2", "It ends with <|tool_calls_section_end|>", "It ends with <|tool_calls_section_end|>"),
+        ("kimi-k2", "<|tool_calls_section_end|> ends it.", "<|tool_calls_section_end|> ends it."),
     ],
 )
 def test_a_marker_without_a_call_is_left_out_and_told_unless_words_speak_of_it(
@@ -36,3 +48,26 @@ def test_a_marker_without_a_call_is_left_out_and_told_unless_words_speak_of_it(
         assert (calls(events), content(events), raw(events)) == ([], left, text)
         told = [event.reason for event in events if isinstance(event, Refusal)]
         assert told == (["no call follows it"] if left != text else [])
+
+
+@pytest.mark.parametrize("text", ["Done.<|tool_call_end|>", "Done. <|tool_call_end|><|tool_calls_section_end|>\n"])
+def test_a_special_token_that_closes_nothing_is_left_out_on_its_line_too(text: str) -> None:
+    for chunks in ([text], text):
+        events = read(chunks, [DIALECTS["kimi-k2"]])
+        assert (content(events).strip(), raw(events)) == ("Done.", text)
+        assert [event.reason for event in events if isinstance(event, Refusal)] == ["it closes nothing"]
+
+
+@pytest.mark.parametrize(
+    ("after", "left"), [("<tool_call>", ""), ("<tool_call>\n", ""), ("<tool_call> begins one.", None)]
+)
+def test_a_tag_after_a_call_that_opens_nothing_is_left_out_at_the_end(after: str, left: str | None) -> None:
+    call = "<tool_call>\n<function=bash>\n<parameter=command>\nls\n</parameter>\n</function>\n"
+    for chunks in ([call + after], call + after):
+        events = read(chunks, [DIALECTS["qwen3-coder"]])
+        assert (calls(events), raw(events)) == ([("bash", {"command": "ls"})], call + after)
+        assert content(events) == (after if left is None else left)
+
+
+def test_a_tag_that_opens_nothing_stays_where_it_is_all_that_is_said() -> None:
+    assert content(read(["<tool_call>"], [DIALECTS["qwen3-coder"]])) == "<tool_call>"

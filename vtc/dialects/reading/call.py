@@ -259,9 +259,11 @@ class InCall:
         self.call.ends_wrongly(found[0])
         return None, self.call
 
-    def next_call(self, _: Found) -> Ended:
-        """End a call without closers, as the next one follows at once."""
-        return self._repaired(Repair.MISSING_CLOSER, None)
+    def next_call(self, found: Found) -> Ended:
+        """End a call without closers, as the next one follows at once, or follows a closing tag without its slash."""
+        if after := found.groupdict().get(f"next_{found.lastgroup}"):
+            hold(self.context, self.call, self.context.cursor.take(found.end() - len(after)))
+        return self._repaired(Repair.CORRUPT_CLOSER if after else Repair.MISSING_CLOSER, None)
 
     def another(self, found: Found) -> BeginsJson | Refused:
         """Go on with another object, before the call's closers: each is a call."""

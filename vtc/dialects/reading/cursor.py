@@ -15,6 +15,7 @@ CONTEXT = 48
 WHITE = " \t\r\n"
 
 _QUOTED = re.compile(rf"^(?=[ \t>]{{1,{INDENT}}}\Z)[ \t]{{0,3}}>", re.MULTILINE)
+_BLANK = re.compile(rf"[{WHITE}]*+\Z")
 
 type Found = re.Match[str]
 
@@ -71,4 +72,4 @@ class Cursor:
 
     def is_blank(self, start: int) -> bool:
         """True if only white space follows `start`."""
-        return not self.text[start:].strip(WHITE)
+        return _BLANK.match(self.text, start) is not None

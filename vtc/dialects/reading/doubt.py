@@ -13,7 +13,8 @@ from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.reading.beginning import Begun, begin_call
 from vtc.dialects.reading.code import QuotedLine, open_line
 from vtc.dialects.reading.context import Context, SaysText, Verdict
-from vtc.dialects.reading.cursor import Found
+from vtc.dialects.reading.cursor import CONTEXT, WHITE, Found
+from vtc.dialects.reading.line import MARKS
 from vtc.dialects.reading.speech import Last
 from vtc.dialects.reading.text import InText
 from vtc.dialects.syntax.doubtful import SPECIAL
@@ -32,6 +33,9 @@ def doubt(inside: InText, found: Found) -> tuple[None, Found] | QuotedLine:
 
 MOST = 4096
 """Characters of such markup that are held. More of it is text."""
+
+SENTENCE_ENDS = (".", "!", "。", "！")
+"""What ends a sentence that no special token belongs to; one after a question may be its answer."""
 
 
 class InDoubt(SaysText):
@@ -69,24 +73,46 @@ class InDoubt(SaysText):
         self.context.speech.space.append(self.context.cursor.take(found.start()))
         return begin_call(self, found)
 
-    def _is_empty(self) -> bool:
-        """True for the special tokens of a call or a section of which no more is there, if no words speak of them."""
+    def _is_alone(self) -> bool:
+        """True for special tokens, of which no words speak.
+
+        They are quoted in quotation marks. Behind a blank on their line they are spoken of, but at the end of the reply
+        after the end of a sentence.
+        """
         context, cursor = self.context, self.context.cursor
-        alone = SPECIAL.fullmatch(cursor.text, cursor.at, cursor.seek)
-        spoken = context.speech.in_line and (context.speech.space or not alone)
+        if not SPECIAL.fullmatch(cursor.text, cursor.at, cursor.seek):
+            return not context.speech.in_line
+        before = cursor.text[max(0, cursor.at - CONTEXT) : cursor.at]
+        mark = MARKS.get(before[-1:], "")
+        quoted = bool(mark) and cursor.text.startswith(mark, cursor.seek)
+        ends = cursor.is_blank(cursor.seek) and before.rstrip(WHITE).endswith(SENTENCE_ENDS)
+        return not context.speech.in_line or not (quoted or (context.speech.space and not ends))
+
+    def _is_empty(self) -> bool:
+        """True for the beginning of a call or a section of which no more is there.
+
+        Of special tokens, if no words speak of them; of a tag, where it ends the reply and follows a call.
+        """
+        context, cursor = self.context, self.context.cursor
+        if self._opens and not context.speech.is_after_call:
+            return False
         ends = context.may_mend and cursor.is_blank(cursor.seek)
-        return not spoken and not self._opens and (ends or self._closed)
+        return ends if self._opens else (ends or self._closed) and self._is_alone()
 
     def decided(self) -> None:
         """Leave it out at the end of the reply; where text follows it is text, and so is what opens something."""
         context, cursor = self.context, self.context.cursor
-        if self._bare and self._is_empty():
+        if (self._bare or self._opens) and self._is_empty():
             excerpt = cursor.text[cursor.at : cursor.seek][:EXCERPT]
             context.speech.refuse(Refusal("no call follows it", "", "", excerpt, malformed=False, left_out=True))
             context.speech.mark(Markup(cursor.take(cursor.seek)))
             return
         # Closing tags may be those of what was not read as a call, and alone they are all that the model said.
-        closes = self._closes and (context.speech.tagged or context.speech.last is Last.NOTHING)
+        closes = self._closes and (
+            context.speech.tagged
+            or context.speech.last is Last.NOTHING
+            or (SPECIAL.fullmatch(cursor.text, cursor.at, cursor.seek) and not self._is_alone())
+        )
         if self._opens or self._bare or closes or not context.may_mend or not cursor.is_blank(cursor.seek):
             self.say(cursor.seek)
             return

@@ -22,6 +22,7 @@ from vtc.dialects.reading.text_pieces import TextPieces
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax import tool_names
 from vtc.dialects.syntax.forms import CallSyntax
+from vtc.dialects.syntax.heads import closers_written
 from vtc.events import Call, CallPiece, Tool, ToolCall
 
 
@@ -297,7 +298,7 @@ class OpenCall:
     def repaired(self, unknown_tools: str) -> tuple[list[Call], str]:
         """The events for what the strict reading failed on, and the text after it; no events if it cannot be told."""
         body, rest = self.text.body, ""
-        closers = self.syntax.closing_tags(self.written)
+        closers = closers_written(self.syntax, self.written)
         try:
             if self.json is None:
                 if self._next:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +16,12 @@ from vtc.dialects.reading.text_pieces import TextPieces
 from vtc.dialects.repair import Repair
 from vtc.dialects.syntax.description import SYNONYMS
 from vtc.dialects.syntax.forms import CallSyntax
+from vtc.dialects.syntax.heads import unslashed
+
+_BETWEEN = re.compile(r"(?<=>)(?=<)")
+"""Parts closing tags without white space between them."""
+_ESCAPED_QUOTE = re.compile(r"\\[\"']")
+"""Finds a quotation mark that is escaped, or that a backslash stands before. Any other shows that none is escaped."""
 
 
 @dataclass(slots=True)
@@ -212,8 +219,11 @@ class Parameters:
         keys = {escaped(key): key for key in (*declared, *self.given, *following)}
         closers = {key: syntax.param_closer(key) for key in keys}
         opener = syntax.param_opener(tuple(keys.values()))
-        tail = syntax.closing_tags(self._named.written)
+        tail = [one for tag in syntax.closing_tags(self._named.written) for one in (tag, *_BETWEEN.split(tag))]
         needed = map(escaped, values.required(self._named.schema))
+        if (ending := unslashed(syntax, self._named.written)) and syntax.closers_alike:
+            closed = rf"(?<={re.escape(syntax.param_closer(''))})\s*{re.escape(ending)}\s*\Z"
+            body = re.sub(closed, lambda _: tail[0], body)
         found = repairs.tagged(body, opener, closers, tail, needed, syntax.param_beginnings, self._unclosed)
         if found is None:
             return False
@@ -243,7 +253,7 @@ class Parameters:
         """Read a value from the text between its tags."""
         syntax, dialect = self._syntax, self._syntax.dialect
         text = framing.unframed(text, syntax.frame(pattern), syntax.params[pattern])
-        if syntax.ends_with_quote and "\\" in text and ('"' in text or "'" in text):
+        if syntax.ends_with_quote and _ESCAPED_QUOTE.search(text):
             self._doubtful = key
         if self.escaped:
             plain = repairs.unescaped(text)

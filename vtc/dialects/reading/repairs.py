@@ -132,6 +132,8 @@ def _mended(
         body, notes = unescaped(body) or body, [*notes, Repair.ESCAPED_JSON]
     if body.startswith("{{") and body.rstrip().endswith("}}"):
         body, notes = _without_doubled_braces(body), [*notes, Repair.DOUBLED_BRACES]
+    if (straight := _with_straight_quotes(body)) is not None:
+        body, notes = straight, [*notes, Repair.JSON_TYPOGRAPHIC_QUOTES]
     found = _tolerated(body, closers, cut="anywhere" if in_string else "behind")
     found = found or _searched(body, expected, closed=closed or corrupt)
     if found and escaped and twice and {Repair.JSON_CONTROL_CHARACTER, Repair.JSON_BAD_ESCAPE} & {*found[1]}:
@@ -152,6 +154,18 @@ def _without_doubled_braces(body: str) -> str:
     return inner if one.done else _DOUBLED.sub(lambda found: found[0][0] if found[0] in "{{}}" else found[0], body)
 
 
+def _with_straight_quotes(body: str) -> str | None:
+    """JSON with its own quotation marks for those of typography around a key or a value; None if there are none.
+
+    None also where one of these strings holds any such mark: it could end at each.
+    """
+    tokens = [*_TYPED.finditer(body)]
+    if not any(token["typed"] is not None for token in tokens) or sum(len(token[0]) for token in tokens) < len(body):
+        return None
+    return "".join(token[0] if token["typed"] is None else f'"{token["typed"]}"' for token in tokens)
+
+
+_TYPED = re.compile(r""""(?:[^"\\]|\\.)*+"?|[“”„](?P<typed>[^“”„"\\]*+)[“”„](?=\s*+[:,}\]])|[^“”„"]++""", re.DOTALL)
 _DOUBLED = re.compile(r'"(?:[^"\\]|\\.)*+"|\{\{|\}\}', re.DOTALL)
 
 

@@ -15,6 +15,7 @@ from vtc.dialects.reading.cursor import Found
 from vtc.dialects.reading.nesting import NEXT_CALL, Nesting
 from vtc.dialects.reading.open_call import OpenCall
 from vtc.dialects.repair import Repair
+from vtc.dialects.syntax.heads import unslashed
 from vtc.dialects.syntax.scan import Scan
 from vtc.events import Event
 
@@ -204,13 +205,19 @@ class InValue:
     def call_follows(self, found: Found) -> Content:
         """Read a call's opener after the closer: content, unless all that follows shows that it is the next call."""
         if not self._paired:
-            space = len(found[0]) - len(found[0].lstrip())
-            self.call.note_next(found.start() + space - self.context.cursor.at)
+            after = found.groupdict().get(f"next_{found.lastgroup}") or found[0].lstrip()
+            self.call.note_next(found.end() - len(after) - self.context.cursor.at)
         return self.content()
 
-    def garbled_opener(self, _: Found) -> Content:
-        """Read the beginning of a parameter's opener that goes on otherwise: the value may have ended here."""
-        if self._paired or self._nesting.calls:
+    def garbled_opener(self, found: Found) -> Content:
+        """Read the beginning of a parameter's opener that goes on otherwise: the value may have ended here.
+
+        A closing tag without its slash that ends the reply may look so, too.
+        """
+        cursor, closer = self.context.cursor, unslashed(self.call.syntax, self.call.written)
+        at = found.end() - len(found[0].lstrip())
+        ends = closer and cursor.final and cursor.text.startswith(closer, at) and cursor.is_blank(at + len(closer))
+        if ends or self._paired or self._nesting.calls:
             return self.content()
         return refuse(self.context, self.call, "the opening tag of a parameter is garbled")
 

@@ -32,6 +32,8 @@ _FIRST_MARK = re.compile(r"<[|｜][^<>{}]*[|｜]>|\[[A-Z_]{4,64}\]|<[\w:.-]+>(?=
 """Finds the marker that a call begins with, or the tag around it."""
 SPECIAL = re.compile(r"(?:<[|｜][^<>]*[|｜]>|\[[A-Z_]{4,64}\]|\s+)+")
 """Finds nothing but special tokens, which no one writes by accident."""
+_SPECIAL = (Lit("<|"), Lit("<｜"))
+"""What special tokens begin with."""
 WRAPPERS = ("<tool_calls>", "<function_calls>")
 """Tags around calls that models of any family write, though their dialect has none."""
 
@@ -39,9 +41,10 @@ WRAPPERS = ("<tool_calls>", "<function_calls>")
 def doubtful(orphans: Iterable[tuple[Part, ...]], wrappers: Iterable[str]) -> list[Token]:
     """The tokens of markup that is none of the message where a call follows it, or the end of the reply.
 
-    A closing tag is such markup only at the beginning of a line: elsewhere a sentence may speak of it.
+    A closing tag is such markup only at the beginning of a line, unless it is a special token: elsewhere a sentence may
+    speak of it.
     """
-    tags = [Token(f"orphan{i}", parts, line_start=True) for i, parts in enumerate(orphans)]
+    tags = [Token(f"orphan{i}", parts, line_start=parts[0] not in _SPECIAL) for i, parts in enumerate(orphans)]
     return [
         *(Token(f"ending{i}", (Lit(end),)) for i, end in enumerate(TURN_ENDS)),
         *(tag for tag in tags if tag.first == "<"),

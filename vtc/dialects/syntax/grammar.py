@@ -22,7 +22,7 @@ from vtc.dialects.syntax.forms import (
     closers,
     closing_itself,
 )
-from vtc.dialects.syntax.heads import heads_after_unclosed, next_heads, openings
+from vtc.dialects.syntax.heads import after_unslashed, heads_after_unclosed, next_heads, openings
 from vtc.dialects.syntax.markup import QUOTES, by_spelling, literal, loosened, trimmed
 from vtc.dialects.syntax.openings import ENCODED_TWICE, marker, opening_of_json
 from vtc.dialects.syntax.parts import SPACE, Chars, Group, Lit, Maybe, OneOf, Part, Space
@@ -295,7 +295,8 @@ class Grammar:
             around = Token("tail1", (*AROUND_END, *parts))
             brace, fence = Token("extra0", (Lit("}"), Space(), *parts)), Token("extra1", (Lit("```"), Space(), *parts))
             wrong = Token("wrong", (Lit("</"), Chars(r"\w:.\-", 64), Lit(">")))
-            following = self._heads_of(syntax.dialect, "m") if parts == syntax.written_tail(name) else []
+            heads = after_unslashed(syntax, name, (head.parts for head in self._heads_of(syntax.dialect, "m")))
+            following = [Token(f"m{i}", head) for i, head in enumerate(heads) if parts == syntax.written_tail(name)]
             tokens = [Token("tail0", parts), around, brace, fence, wrong, *following]
             if syntax.body == "json":
                 comma = Maybe((OneOf((",", ";")), Space()))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Literal
 
 from vtc.dialects.syntax.description import Description
 from vtc.dialects.syntax.forms import CallSyntax, call_syntaxes, closing_itself, variants
+from vtc.dialects.syntax.markup import literal, trimmed
 from vtc.dialects.syntax.parts import Chars, Group, Lit, Part, Space
 from vtc.dialects.syntax.pattern import body
 
@@ -36,7 +39,30 @@ def heads_after_unclosed(syntax: CallSyntax, name: str) -> list[tuple[Part, ...]
         return syntax.quoted_heads(name)
     calls = [call for call in dialect.calls if body(call) == "params"]
     each = [CallSyntax(dialect, call, section) for call in calls for section in ("", *dialect.sections)]
-    return [head for one in each for head in variants(one) if isinstance(head[0], Lit)]
+    heads = [head for one in each for head in variants(one) if isinstance(head[0], Lit)]
+    return after_unslashed(syntax, name, heads)
+
+
+def unslashed(syntax: CallSyntax, name: str) -> str:
+    """The call's only closing tag, as models write it that forget the slash: `<tool_call>`; empty if it has others."""
+    tags = syntax.closing_tags(name)
+    return tags[0].replace("</", "<", 1) if len(tags) == 1 and tags[0].startswith("</") else ""
+
+
+def closers_written(syntax: CallSyntax, name: str) -> list[str]:
+    """The call's closing tags; where it has none, that of the tag it opens with, which models write all the same."""
+    tag = _OPENING_TAG.match(syntax.call)
+    return syntax.closing_tags(name) or ([f"</{tag[1]}>"] if tag else [])
+
+
+_OPENING_TAG = re.compile(r"<([A-Za-z][\w:.-]*)>")
+
+
+def after_unslashed(syntax: CallSyntax, name: str, heads: Iterable[tuple[Part, ...]]) -> list[tuple[Part, ...]]:
+    """List some heads of the next call, and the same after a closing tag without its slash: as `next`."""
+    heads, closer = list(heads), unslashed(syntax, name)
+    ends = trimmed(literal(closer, syntax.dialect)) if closer else ()
+    return [*heads, *((*ends, Space(), Group(head, "next")) for head in heads if ends)]
 
 
 def next_heads(syntax: CallSyntax) -> list[tuple[Part, ...]]:

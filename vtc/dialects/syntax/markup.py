@@ -11,6 +11,8 @@ from vtc.dialects.syntax.pattern import Slot
 
 QUOTES = ('"', "'", '\\"', "\\'")
 """Around an attribute; escaped once too often, too."""
+TYPOGRAPHIC = ("“", "”", "„")
+"""What stands for those of JSON where a model writes as books are set."""
 QUOTE = Maybe((OneOf(QUOTES),))
 """One of them, which models leave out: `<invoke name=bash>`."""
 _ATTRIBUTE = re.compile(r"<?[\w:.-]+=")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from vtc.dialects.syntax import pattern
 from vtc.dialects.syntax.description import AROUND, LISTS, Description
-from vtc.dialects.syntax.markup import QUOTES
+from vtc.dialects.syntax.markup import QUOTES, TYPOGRAPHIC
 from vtc.dialects.syntax.parts import Chars, Group, Lit, Maybe, OneOf, Part, Space
 from vtc.dialects.syntax.pattern import Slot
 from vtc.dialects.syntax.scan import OFFERED
@@ -22,7 +22,7 @@ MOST_NAME = 128
 
 
 def opening_of_json(*others: Part) -> tuple[Part, ...]:
-    words = (*QUOTES, *(part.text for part in others if isinstance(part, Lit)))
+    words = (*QUOTES, *TYPOGRAPHIC, *(part.text for part in others if isinstance(part, Lit)))
     return (Lit("{"), Space(), OneOf(words))
 
 

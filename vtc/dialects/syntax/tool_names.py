@@ -9,8 +9,8 @@ from itertools import islice
 PREFIXES = ("functions.", "default_api.", "tools.", "tool:", "antml:", "antml:tool:")
 """What models and their chat templates put before a tool's name."""
 
-_CALLABLE = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""The names that all APIs take for a tool's."""
+_CALLABLE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}")
+"""The names that all APIs take for a tool's, but none that begins with a dash: that is one of a list or a diff."""
 MOST_OFFERED = 5
 """Names of offered tools that a reason lists."""
 _WITHOUT_NUMBER = re.compile(r"(?:functions?|call)[._](?P<name>.+?)[._:]\d+")
