@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fuzz.policies import policies
-from tests.apis import chat, ollama
+from tests.apis import chat, gemini, ollama
 from tests.apis import messages as anthropic
 from tests.apis import responses as openai_responses
 from tests.apis.shapes import asked as asked_of
@@ -35,7 +35,7 @@ from vtc.profiles.planner import Planner
 from vtc.profiles.settings import Settings
 from vtc.wire.sse import FrameReader
 
-API, MESSAGES, RESPONSES, OLLAMA, *_ = APIS
+API, MESSAGES, RESPONSES, OLLAMA, GEMINI = APIS
 OTHERS = {"messages": MESSAGES, "responses": RESPONSES, "ollama": OLLAMA}
 """By target, the APIs that are no chat completions."""
 PROFILES = load([builtin_directory()])
@@ -371,6 +371,24 @@ def check_ollama(opened: Callable[[], Exchange], text: str, size: int, reason: s
     assert not alike or ollama.read(out) == ollama.read(rewritten, stream=False), "streamed and whole replies differ"
     if not exchange.report.calls and _keeps_all(exchange):
         said, mended = ollama.read(out).content, reason == "stop" and exchange.plan.reading.lenient
+        assert is_said([text], said, mended=mended), "nothing was read, and the text differs"
+        assert not alike or rewritten == whole or said != text, "nothing was read, and the bytes differ"
+
+
+def check_gemini(opened: Callable[[], Exchange], text: str, size: int, reason: str) -> None:
+    """A reply of Gemini's API that says this text, in events of `size` characters."""
+    events = gemini.streamed_text(*(text[at : at + size] for at in range(0, len(text), size)), reason=reason)
+    exchange, other = opened(), opened()
+    out = fed(exchange, cut(b"".join(events), 1 << 20))
+    assert not exchange.report.failures, exchange.report.failures
+    assert out == fed(opened(), cut(b"".join(events), 50)), "the cut of the bytes matters"
+    whole = chat.encoded(gemini.reply(gemini.text(text), reason=reason))
+    rewritten = other.body(whole)
+    assert not other.report.failures, other.report.failures
+    alike = not shows_reasoning(other, text)
+    assert not alike or gemini.read(out) == gemini.read(rewritten), "streamed and whole replies differ"
+    if not exchange.report.calls and _keeps_all(exchange):
+        said, mended = gemini.read(out).content, reason == "STOP" and exchange.plan.reading.lenient
         assert is_said([text], said, mended=mended), "nothing was read, and the text differs"
         assert not alike or rewritten == whole or said != text, "nothing was read, and the bytes differ"
 

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fuzz import targets
-from tests.apis import chat, messages, ollama, responses
+from tests.apis import chat, gemini, messages, ollama, responses
 from tests.dialects.material import DIALECTS
 from tests.exchanges import AGENT, API, SAID, fed
 from vtc.apis import APIS
@@ -42,7 +42,7 @@ CALLS = [
 
 
 def test_the_apis_that_are_checked_are_all_there_are() -> None:
-    names = ["openai-chat", "anthropic-messages", "openai-responses", "ollama-chat"]
+    names = ["openai-chat", "anthropic-messages", "openai-responses", "ollama-chat", "gemini-generate"]
     assert [api.name for api in APIS] == names
 
 
@@ -132,6 +132,22 @@ def test_replies_of_ollama_in_every_dialect(
         return Exchange.open(targets.OLLAMA, body, AGENT, writers[dialect], "seed")
 
     targets.check_ollama(opened, text, size, reason)
+
+
+@pytest.mark.one_in(8)
+@pytest.mark.parametrize("dialect", DIALECTS, scope="module")
+@settings(max_examples=EXAMPLES // 32)
+@given(data=st.data(), size=st.sampled_from(targets.PIECES), reason=st.sampled_from(["STOP", "MAX_TOKENS"]))
+def test_replies_of_gemini_in_every_dialect(
+    dialect: str, size: int, reason: str, data: st.DataObject, writers: dict[str, Planner]
+) -> None:
+    text = "".join(data.draw(st.lists(st.sampled_from(pieces(dialect)), max_size=5)))
+    body = chat.encoded(gemini.request())
+
+    def opened() -> Exchange:
+        return Exchange.open(targets.GEMINI, body, AGENT, writers[dialect], "seed")
+
+    targets.check_gemini(opened, text, size, reason)
 
 
 POLICIES: dict[str, chat.Json] = {
