@@ -360,35 +360,37 @@ def check_responses(opened: Callable[[], Exchange], texts: Sequence[str], size: 
 def check_ollama(opened: Callable[[], Exchange], text: str, size: int, reason: str) -> None:
     """A reply of Ollama that says this text, in lines of `size` characters."""
     lines = ollama.streamed_text(*(text[at : at + size] for at in range(0, len(text), size)), done_reason=reason)
-    exchange, other = opened(), opened()
-    out = fed(exchange, cut(b"".join(lines), 1 << 20))
-    assert not exchange.report.failures, exchange.report.failures
-    assert out == fed(opened(), cut(b"".join(lines), 50)), "the cut of the bytes matters"
     whole = chat.encoded(ollama.message(text, done_reason=reason))
-    rewritten = other.body(whole)
-    assert not other.report.failures, other.report.failures
-    alike = not shows_reasoning(other, text)
-    assert not alike or ollama.read(out) == ollama.read(rewritten, stream=False), "streamed and whole replies differ"
-    if not exchange.report.calls and _keeps_all(exchange):
-        said, mended = ollama.read(out).content, reason == "stop" and exchange.plan.reading.lenient
-        assert is_said([text], said, mended=mended), "nothing was read, and the text differs"
-        assert not alike or rewritten == whole or said != text, "nothing was read, and the bytes differ"
+    _check_both(opened, text, b"".join(lines), whole, ollama.read, partial(ollama.read, stream=False), reason == "stop")
 
 
 def check_gemini(opened: Callable[[], Exchange], text: str, size: int, reason: str) -> None:
     """A reply of Gemini's API that says this text, in events of `size` characters."""
     events = gemini.streamed_text(*(text[at : at + size] for at in range(0, len(text), size)), reason=reason)
-    exchange, other = opened(), opened()
-    out = fed(exchange, cut(b"".join(events), 1 << 20))
-    assert not exchange.report.failures, exchange.report.failures
-    assert out == fed(opened(), cut(b"".join(events), 50)), "the cut of the bytes matters"
     whole = chat.encoded(gemini.reply(gemini.text(text), reason=reason))
+    _check_both(opened, text, b"".join(events), whole, gemini.read, gemini.read, reason == "STOP")
+
+
+def _check_both(
+    opened: Callable[[], Exchange],
+    text: str,
+    streamed: bytes,
+    whole: bytes,
+    read: Callable[[bytes], Any],
+    read_whole: Callable[[bytes], Any],
+    complete: bool,
+) -> None:
+    """Check a stream that says a text, and the whole reply that says the same."""
+    exchange, other = opened(), opened()
+    out = fed(exchange, cut(streamed, 1 << 20))
+    assert not exchange.report.failures, exchange.report.failures
+    assert out == fed(opened(), cut(streamed, 50)), "the cut of the bytes matters"
     rewritten = other.body(whole)
     assert not other.report.failures, other.report.failures
     alike = not shows_reasoning(other, text)
-    assert not alike or gemini.read(out) == gemini.read(rewritten), "streamed and whole replies differ"
+    assert not alike or read(out) == read_whole(rewritten), "streamed and whole replies differ"
     if not exchange.report.calls and _keeps_all(exchange):
-        said, mended = gemini.read(out).content, reason == "STOP" and exchange.plan.reading.lenient
+        said, mended = read(out).content, complete and exchange.plan.reading.lenient
         assert is_said([text], said, mended=mended), "nothing was read, and the text differs"
         assert not alike or rewritten == whole or said != text, "nothing was read, and the bytes differ"
 

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol, runtime_checkab
 
 import msgspec
 
-from vtc.apis.place import Place
+from vtc.apis.place import Place, ending
 from vtc.events import (
     Answer,
     Asked,
@@ -310,7 +310,7 @@ class Question(NamedTuple):
         """Return what stands before a path that ends in this way; None if it does not."""
         if self.path == "/":
             return "" if path == "/" else None
-        found = Place(self.path).found(path)
+        found = ending(self.path).found(path)
         return found.base if found else None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, unquote
 
@@ -19,10 +19,10 @@ _MODEL = "{model}"
 
 
 class Found(NamedTuple):
-    """What a path says."""
+    """Holds what a path says."""
 
     base: str
-    """What stands before the API's own part."""
+    """Stands before the API's own part."""
     model: str
     """Empty if the body says it."""
     streams: bool
@@ -38,9 +38,9 @@ class Place:
     streamed: str = ""
     """The same of requests for a stream, if no field of the body asks for it."""
     stream_query: str = ""
-    """What the query of those must say."""
+    """Must stand in the query of those."""
     version: str = ""
-    """What stands before that on a server that has several APIs."""
+    """Stands before that on a server that has several APIs."""
     versions: Collection[str] = ()
     """Others that clients put there."""
     key: str = BEARER
@@ -95,3 +95,9 @@ class Place:
         rest = [part for part in parts if part.partition("=")[0] not in own]
         keys = [value for name, value in parse_qsl(query) if self.key_query and name == self.key_query]
         return "&".join(rest), next(iter(keys), "")
+
+
+@cache
+def ending(path: str) -> Place:
+    """Make the place of what is at the end of a path, once: it keeps its expressions."""
+    return Place(path)

@@ -43,6 +43,11 @@ def object_in(arguments: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
+def in_words(call: ToolCall) -> str | None:
+    """Write a call as text for an API whose calls hold an object, where its arguments are cut or none; else None."""
+    return f"{call.name} {call.arguments}".strip() if object_in(call.arguments) is None else None
+
+
 def lacks_arguments(call: Any) -> bool:
     """Tell whether a call, as an API spells it, has null or an empty text where its arguments should be."""
     fields = call if isinstance(call, Mapping) else {}

@@ -31,12 +31,17 @@ LONGEST_MODEL = 40
 
 def api(flow: http.HTTPFlow) -> apis.Api | None:
     """The API that the client of a flow speaks, or None."""
-    return apis.find(flow.request.method, flow.metadata.get(CAME_TO) or flow.request.path)
+    return apis.find(flow.request.method, _asked(flow))
 
 
 def asked_path(flow: http.HTTPFlow) -> str:
     """The path that the client asked, without the query."""
-    return str(flow.metadata.get(CAME_TO) or flow.request.path).partition("?")[0]
+    return _asked(flow).partition("?")[0]
+
+
+def _asked(flow: http.HTTPFlow) -> str:
+    """The path that the client asked, with the query."""
+    return str(flow.metadata.get(CAME_TO) or flow.request.path)
 
 
 def server_api(flow: http.HTTPFlow) -> apis.Api | None:
@@ -61,7 +66,7 @@ def facts(flow: http.HTTPFlow) -> Facts:
         user_agent=headers.get("user-agent", ""),
         host=flow.request.pretty_host,
         port=flow.request.port,
-        path=flow.metadata.get(CAME_TO) or flow.request.path,
+        path=_asked(flow),
         headers=headers,
     )
 

@@ -8,7 +8,7 @@ from typing import Any
 from vtc.apis import media
 from vtc.apis.asking import placed
 from vtc.apis.base import FULL, Json
-from vtc.apis.gemini_generate.parts import call_part, result_part
+from vtc.apis.gemini_generate.parts import call_part, declaration, result_part
 from vtc.events import Answer, Asked, Failure, Media, Message, Opaque, Seal
 
 _CONFIG = "generationConfig"
@@ -50,11 +50,7 @@ def ask(asked: Asked) -> Json:
     if is_prompt and opening.text:
         fields["systemInstruction"] = {"parts": [{"text": opening.text}]}
     if asked.tools:
-        declared = [
-            {"name": one.name, "description": one.description, "parametersJsonSchema": dict(one.parameters)}
-            for one in asked.tools
-        ]
-        fields["tools"] = [{"functionDeclarations": declared}]
+        fields["tools"] = [{"functionDeclarations": [*map(declaration, asked.tools)]}]
         mode = {"none": {"mode": "NONE"}, "required": {"mode": "ANY"}}
         one_tool = {"mode": "ANY", "allowedFunctionNames": [asked.choice]}
         if asked.choice != "auto":

@@ -13,7 +13,7 @@ from typing import Any
 
 from vtc.apis.fields import part_of
 from vtc.apis.tool_calls import arguments_text, object_in
-from vtc.events import Message, ToolCall
+from vtc.events import Message, Tool, ToolCall
 
 _SAID = ("output", "result", "content", "error")
 """Fields of a result that hold all that it says."""
@@ -38,6 +38,16 @@ def call_part(call: ToolCall) -> dict[str, Any]:
     arguments = object_in(call.arguments)
     ids = {"id": call.id} if call.id else {}
     return {**own, "functionCall": {**ids, "name": call.name, "args": {} if arguments is None else arguments}}
+
+
+def declared(tool: Tool) -> dict[str, Any]:
+    """Write what a declaration says of how a tool is called."""
+    return {"name": tool.name, "parametersJsonSchema": dict(tool.parameters)}
+
+
+def declaration(tool: Tool) -> dict[str, Any]:
+    """Declare a tool."""
+    return {"description": tool.description, **declared(tool)}
 
 
 def result_text(part: Mapping[str, Any]) -> str:

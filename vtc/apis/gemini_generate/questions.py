@@ -1,13 +1,13 @@
-"""What clients of Gemini's API ask besides replies."""
+"""Answers what clients of Gemini's API ask besides replies."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 from vtc.apis.base import Json, Question
-from vtc.apis.gemini_generate.request import COUNTING
+from vtc.apis.gemini_generate.request import COUNTING, PLACE
 
-GOOGLES = {"x-goog-api-key", "x-goog-api-client"}
+GOOGLES = {PLACE.key, "x-goog-api-client"}
 """Headers of Google's clients, whose version may be `/v1`, too."""
 
 
@@ -22,7 +22,7 @@ def listed(names: Sequence[str]) -> Json:
 
 
 def _is_googles(query: str, headers: Mapping[str, str]) -> bool:
-    return bool(GOOGLES & headers.keys()) or any(one.startswith("key=") for one in query.split("&"))
+    return bool(GOOGLES & headers.keys()) or any(one.startswith(f"{PLACE.key_query}=") for one in query.split("&"))
 
 
 QUESTIONS = (

@@ -20,7 +20,7 @@ from vtc.apis.base import Decoded, Json, Said
 from vtc.apis.fields import cleaned, count_of, is_error, object_of, part_of
 from vtc.apis.gemini_generate.parts import call_of, call_part
 from vtc.apis.gemini_generate.words import FRAMING, NAME, REASONS, camel, origin
-from vtc.apis.tool_calls import ToolCallAccumulator, object_in
+from vtc.apis.tool_calls import ToolCallAccumulator, in_words
 from vtc.events import (
     Beside,
     Call,
@@ -245,9 +245,8 @@ def _signature(one: Said) -> str | None:
 
 def _called(call: ToolCall) -> Json:
     """Write a call; as text where its arguments are cut or no object, which this API has no word for."""
-    if object_in(call.arguments) is None:
-        return {"text": f"{call.name} {call.arguments}".strip()}
-    return call_part(call)
+    text = in_words(call)
+    return call_part(call) if text is None else {"text": text}
 
 
 def _candidate(parts: Collection[Json], choice: int, end: Finish | None, own: Json) -> Json:

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from vtc.apis import request
 from vtc.apis.fields import part_of, raws
 from vtc.apis.gemini_generate import asking
-from vtc.apis.gemini_generate.parts import call_of, call_part, is_text, result_part, result_text
+from vtc.apis.gemini_generate.parts import call_of, call_part, declaration, declared, is_text, result_part, result_text
 from vtc.apis.gemini_generate.words import camel, camel_name
 from vtc.apis.place import Place
 from vtc.events import Message, Opaque, Tool
@@ -35,7 +35,8 @@ PLACE = Place(
     own_headers="x-goog-",
 )
 COUNTING = Place("/models/{model}:countTokens")
-_ROLES = {"model": "assistant", "function": "user"}
+_ROLES = {"function": "user"}
+"""Roles by another name."""
 _DECLARED = "functionDeclarations"
 
 
@@ -120,8 +121,8 @@ class Request(request.Request):
 
     @staticmethod
     def _tools(fields: Mapping[str, Any]) -> list[Tool]:
-        declared = (one for entry in fields.get("tools") or () for one in entry.get(_DECLARED) or ())
-        return [Tool(str(one["name"]), str(one.get("description") or ""), _parameters(one)) for one in declared if one]
+        found = (one for entry in fields.get("tools") or () for one in entry.get(_DECLARED) or ())
+        return [Tool(str(one["name"]), str(one.get("description") or ""), _parameters(one)) for one in found if one]
 
     def _names(self, entries: Sequence[Any]) -> Iterator[str]:
         for entry in entries:
@@ -131,18 +132,18 @@ class Request(request.Request):
     def _offered(self, entries: Sequence[Any], names: Collection[str]) -> Iterable[Any]:
         for entry in entries:
             left = {key: one for key, one in entry.items() if key not in names}
-            if declared := left.pop(_DECLARED, None):
-                left |= {_DECLARED: kept} if (kept := [one for one in declared if self._name(one) not in names]) else {}
+            if found := left.pop(_DECLARED, None):
+                left |= {_DECLARED: kept} if (kept := [one for one in found if self._name(one) not in names]) else {}
             if left:
                 yield left
 
     def _redeclared(self, entry: Any, tools: Mapping[str, Tool]) -> Mapping[str, Any] | None:
-        declared = entry.get(_DECLARED) or ()
-        if not any(self._name(one) in tools for one in declared):
+        entries = entry.get(_DECLARED) or ()
+        if not any(self._name(one) in tools for one in entries):
             return None
         said = [
-            {**_without_parameters(one), **_declared(tool)} if (tool := tools.get(self._name(one) or "")) else one
-            for one in declared
+            {**_without_parameters(one), **declared(tool)} if (tool := tools.get(self._name(one) or "")) else one
+            for one in entries
         ]
         return {**entry, _DECLARED: said}
 
@@ -150,9 +151,7 @@ class Request(request.Request):
         if tools:
             kept["tools"] = [{_DECLARED: [*map(self._declaration, tools)]}]
 
-    @staticmethod
-    def _declaration(tool: Tool) -> Mapping[str, Any]:
-        return {"description": tool.description, **_declared(tool)}
+    _declaration = staticmethod(declaration)
 
     def _demand(self, choice: Any) -> tuple[str, Collection[str] | None]:
         config = part_of(choice, "functionCallingConfig")
@@ -191,10 +190,6 @@ def _parameters(declaration: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _without_parameters(declaration: Mapping[str, Any]) -> Mapping[str, Any]:
     return {key: one for key, one in declaration.items() if key not in ("parameters", "parametersJsonSchema")}
-
-
-def _declared(tool: Tool) -> Mapping[str, Any]:
-    return {"name": tool.name, "parametersJsonSchema": tool.parameters}
 
 
 def _calls(entry: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

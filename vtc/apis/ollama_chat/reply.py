@@ -23,7 +23,7 @@ from vtc.apis.fields import cleaned, count_of, is_error, object_of
 from vtc.apis.folding import add
 from vtc.apis.ollama_chat.request import NAME, entry_of
 from vtc.apis.openai_chat.words import REASONS
-from vtc.apis.tool_calls import ToolCallAccumulator, arguments_text, object_in
+from vtc.apis.tool_calls import ToolCallAccumulator, arguments_text, in_words
 from vtc.events import (
     CUT_OFF,
     Beside,
@@ -177,8 +177,8 @@ class Encoder(msgspec.Struct):
 
     def _called(self, call: ToolCall) -> Json:
         """Write a call; as text where its arguments are cut or no object, which this API has no word for."""
-        if object_in(call.arguments) is None:
-            return self._part(content=f"{call.name} {call.arguments}".strip())
+        if (text := in_words(call)) is not None:
+            return self._part(content=text)
         return self._part(tool_calls=[entry_of(call, ids=self.ids)])
 
     def keep_alive(self) -> bytes | None:

@@ -35,7 +35,7 @@ MOST = 4096
 """Characters of such markup that are held. More of it is text."""
 
 SENTENCE_ENDS = (".", "!", "。", "！")
-"""What ends a sentence that no special token belongs to; one after a question may be its answer."""
+"""End a sentence that no special token belongs to; one after a question may be its answer."""
 
 
 class InDoubt(SaysText):
