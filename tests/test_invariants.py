@@ -86,7 +86,7 @@ def test_replies_of_every_dialect(
 
 @pytest.mark.one_in(8)
 @pytest.mark.parametrize("dialect", DIALECTS, scope="module")
-@settings(max_examples=EXAMPLES // 32)
+@settings(max_examples=max(1, EXAMPLES // 32))
 @given(data=st.data(), size=st.sampled_from(targets.PIECES), reason=st.sampled_from(["end_turn", "max_tokens"]))
 def test_replies_of_messages_in_every_dialect(
     dialect: str, size: int, reason: str, data: st.DataObject, writers: dict[str, Planner]
@@ -120,7 +120,7 @@ def test_replies_of_responses_in_every_dialect(
 
 @pytest.mark.one_in(8)
 @pytest.mark.parametrize("dialect", DIALECTS, scope="module")
-@settings(max_examples=EXAMPLES // 32)
+@settings(max_examples=max(1, EXAMPLES // 32))
 @given(data=st.data(), size=st.sampled_from(targets.PIECES), reason=st.sampled_from(["stop", "length"]))
 def test_replies_of_ollama_in_every_dialect(
     dialect: str, size: int, reason: str, data: st.DataObject, writers: dict[str, Planner]
@@ -136,7 +136,7 @@ def test_replies_of_ollama_in_every_dialect(
 
 @pytest.mark.one_in(8)
 @pytest.mark.parametrize("dialect", DIALECTS, scope="module")
-@settings(max_examples=EXAMPLES // 32)
+@settings(max_examples=max(1, EXAMPLES // 32))
 @given(data=st.data(), size=st.sampled_from(targets.PIECES), reason=st.sampled_from(["STOP", "MAX_TOKENS"]))
 def test_replies_of_gemini_in_every_dialect(
     dialect: str, size: int, reason: str, data: st.DataObject, writers: dict[str, Planner]

@@ -69,6 +69,7 @@ OTHERS: dict[str, tuple[Any, ...]] = {
 }
 """By part, other values for it; some differ only by where one part ends and the next begins."""
 PLANNERS = ("hermes", *OTHERS["planner"])
+EXAMPLES = settings().max_examples
 TALKS = st.builds(
     Talk,
     text_client=st.booleans(),
@@ -161,13 +162,12 @@ def test_conversations_that_differ_in_one_part_get_nothing_of_each_other(part: s
     check(talk for other in others for talk in (one, other, one, other))
 
 
-@settings(max_examples=40)
+@settings(max_examples=EXAMPLES // 2)
 @given(st.lists(TALKS, min_size=2, max_size=4))
 def test_conversations_of_the_same_parts_in_any_mixture_get_nothing_of_each_other(talks: list[Talk]) -> None:
     check([*talks, *talks])
 
 
-@settings(max_examples=40)
 @given(st.lists(st.tuples(st.text("ab", max_size=3), st.text("ab", max_size=3), st.text("ab", max_size=3)), max_size=4))
 def test_where_one_part_ends_and_the_next_begins_counts(parts: list[tuple[str, str, str]]) -> None:
     check(Talk(described=one, explained=two, turn=three, system=two + three) for one, two, three in parts)

@@ -90,9 +90,17 @@ def _imports(module: ast.Module) -> list[ast.Import | ast.ImportFrom]:
     return [node for node in ast.walk(module) if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
+@lru_cache(maxsize=256)
+def _known(paths: tuple[str, ...]) -> frozenset[str]:
+    """All modules and folders, as paths without an ending."""
+    return frozenset(
+        name for path in paths for name in (path.removesuffix(".py"), *map(str, PurePosixPath(path).parents))
+    )
+
+
 def imports(path: str, module: ast.Module, tree: Tree) -> Iterator[tuple[int, str]]:
     """The line and absolute name of every module imported; `from package import module` names the module."""
-    package = PurePosixPath(path).parent.parts
+    package, known = PurePosixPath(path).parent.parts, _known(tuple(tree))
     for node in _imports(module):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -102,9 +110,7 @@ def imports(path: str, module: ast.Module, tree: Tree) -> Iterator[tuple[int, st
             base = ".".join((*above, *(node.module or "").split("."))).strip(".")
             for alias in node.names:
                 full = f"{base}.{alias.name}"
-                file = full.replace(".", "/")
-                is_module = any(known.startswith((f"{file}.py", f"{file}/")) for known in tree)
-                yield node.lineno, full if is_module else base
+                yield node.lineno, full if full.replace(".", "/") in known else base
 
 
 def check_layers(tree: Tree) -> list[str]:

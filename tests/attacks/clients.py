@@ -39,6 +39,8 @@ def cline(text: str, *, roo: bool = False) -> list[tuple[str, dict[str, str]]]:
     calls: list[tuple[str, dict[str, str]]] = []
     tool, parameter, start, body = "", "", 0, 0
     for at in range(1, len(text) + 1):
+        if text[at - 1] != ">":
+            continue  # no tag ends here
         if tool and parameter:
             closer = f"</{parameter}>"
             if not text.endswith(closer, 0, at):

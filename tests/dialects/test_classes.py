@@ -28,7 +28,7 @@ WHOLE_REPLY = {"gemma4-bare", "json-array", "llama3", "name-json", "python-lines
 """Without a marker of their own, calls count only if nothing else is said: one that broke makes all of it text."""
 NO_CLOSING_TAG = {
     *("functionary-v3.2", "gigachat", "granite-20b", "mistral", "mistral-v3", "python-tag"),  # nothing closes a call
-    "qwen-agent",
+    *("leaked", "qwen-agent"),
     *("bare-json", "gemma4-bare", "llama3", "name-json", "python-lines", "stripped"),  # nothing marks one
     *("granite", "functools", "hyperclova", "json-array", "nemotron-ultra", "pythonic", "transcript"),  # a bracket does
     *("command-r", "tool-code"),  # a fence does, which might as well open a code block

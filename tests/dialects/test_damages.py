@@ -143,16 +143,16 @@ def test_a_damaged_call_is_read_right_or_not_at_all(dialect: str, damage: str, c
 
 @pytest.mark.parametrize("damage", ["a comma missing", "a colon missing", "a quote of a key missing", "single quotes"])
 @pytest.mark.parametrize("dialect", WRITTEN)
-@given(call=CALLS, seed=st.integers(0, 1 << 16), end=st.integers(1, 400))
+@given(call=CALLS, seed=st.integers(0, 1 << 16), kept=st.integers(0, 999))
 def test_of_a_damaged_call_that_ends_early_no_value_is_altered(
-    dialect: str, damage: str, call: Call, seed: int, end: int
+    dialect: str, damage: str, call: Call, seed: int, kept: int
 ) -> None:
     """A parameter may be missing that the tool does not require; half of one is none."""
     text = damaged(call, damage, dialect, random.Random(seed))
-    assume(end < len(text))
-    for name, arguments in calls(read([text[:end]], [DIALECTS[dialect]], TOOLS)):
+    text = text[: len(text) * kept // 1000]
+    for name, arguments in calls(read([text], [DIALECTS[dialect]], TOOLS)):
         assert name == call[0]
-        assert all(type(value) is not str or call[1][key] == value for key, value in arguments.items()), text[:end]
+        assert all(type(value) is not str or call[1][key] == value for key, value in arguments.items()), text
 
 
 LEAST_RATES = {
@@ -164,8 +164,8 @@ LEAST_RATES = {
 
 
 def test_most_damaged_calls_are_read(capsys: pytest.CaptureFixture[str]) -> None:
-    """Of 300 pieces of the standard library for each damage."""
-    rows = table(300)
+    """Of 200 pieces of the standard library for each damage."""
+    rows = table(200)
     with capsys.disabled():
         sys.stdout.write(f"\n\n{printed(rows)}\n\n")
     assert {name: row["altered"] for name, row in rows.items()} == dict.fromkeys(rows, 0)
@@ -199,17 +199,24 @@ def without_closer(dialect: str, space: str, order: tuple[str, ...]) -> tuple[Ca
     return call, before + found + after.removeprefix(closer) if len(closer) > 1 and after.startswith(closer) else ""
 
 
-TAGGED = [name for name in DIALECTS if without_closer(name, "", ("path", "content"))[1]]
+OTHERWISE = {"cwm", "longcat", "name-parameters", "xml-json"}
+"""Dialects that write no such value raw."""
+TAGGED = [
+    name
+    for name, one in DIALECTS.items()
+    if one.params and len(one.params[0].partition("{value}")[2].rstrip()) > 1 and name not in OTHERWISE
+]
 ORDERS = [("path", "content"), ("content", "path"), ("path", "content", "mode")]
 
 
 @pytest.mark.every
 @pytest.mark.parametrize("dialect", TAGGED)
-def test_a_value_without_its_closer_keeps_its_white_space_or_is_none(dialect: str) -> None:
+def test_a_value_without_its_closer_keeps_its_white_space_or_is_none(dialect: str, some: Any) -> None:
     """Where the closer has a line of its own, a line break at the end of the value may be what is left of that."""
     own_line = DIALECTS[dialect].frame == "multiline" or "{value}\n" in DIALECTS[dialect].params[0]
-    for space, order in product(SPACES, ORDERS):
+    for _, space, order in some(product([dialect], SPACES, ORDERS), 3):
         call, text = without_closer(dialect, space, order)
+        assert text
         expected = "refused" if own_line and space.endswith("\n") else "right"
         assert [outcome(call, text, dialect, cuts=cuts) for cuts in (0, 1, 7)] == [expected] * 3, text
         whole = merged(read([text], [DIALECTS[dialect]], TOOLS))

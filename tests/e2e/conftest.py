@@ -162,9 +162,12 @@ def confdir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def running_proxy(confdir: Path, **settings: Any) -> AsyncIterator[Proxy]:
     """A real proxy with the addon on a free port; `settings` are options, as `--set` has them."""
     opts = options.Options(listen_host="127.0.0.1", listen_port=0)
-    master = DumpMaster(opts, with_termlog=False, with_dumper=False)
     addon, flows = VirtualToolCalling(), Flows()
-    master.addons.add(addon, flows)
+    with pytest.MonkeyPatch.context() as patch:
+        # All addons are configured anew for each of a hundred options that are added: most of starting a proxy.
+        patch.setattr(opts.changed, "send", lambda **_: None)
+        master = DumpMaster(opts, with_termlog=False, with_dumper=False)
+        master.addons.add(addon, flows)
     # Has the addons configured, as starting with `-s` does by itself.
     opts.update(**{"confdir": str(confdir), "vtc_mode": "rewrite", **settings})
     server = master.addons.get("proxyserver")

@@ -1,7 +1,7 @@
 """Many streams through one mitmdump: nothing mixed up, nothing lost, and the memory back to where it was.
 
-`make load` runs 200 at once, 10,000 in a row, and 20,000 of which no two are alike; what runs with the other tests is a
-small one of the same kind. The figures are printed.
+`make load` runs 200 at once, 10,000 in a row, and 20,000 of which no two are alike; `make test-all` few of each, and
+`make test` 20 at once. The figures are printed.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def told(capsys: pytest.CaptureFixture[str], line: str) -> None:
         sys.stdout.write(f"\n{line}\n")
 
 
-@pytest.mark.parametrize("count", [pytest.param(50, id="small"), pytest.param(200, id="large", marks=pytest.mark.load)])
+@pytest.mark.parametrize("count", [pytest.param(20, id="small"), pytest.param(200, id="large", marks=pytest.mark.load)])
 async def test_streams_at_once(count: int, confdir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """All of them are in the middle of a call at the same time."""
     begun = asyncio.Barrier(count)
@@ -155,7 +155,11 @@ async def test_streams_at_once(count: int, confdir: Path, tmp_path: Path, capsys
 
 
 @pytest.mark.parametrize(
-    "count", [pytest.param(300, id="small"), pytest.param(10_000, id="large", marks=pytest.mark.load)]
+    "count",
+    [
+        pytest.param(300, id="small", marks=pytest.mark.rest),
+        pytest.param(10_000, id="large", marks=pytest.mark.load),
+    ],
 )
 async def test_streams_in_a_row(count: int, confdir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Streamed and whole by turns."""
@@ -175,7 +179,11 @@ async def test_streams_in_a_row(count: int, confdir: Path, tmp_path: Path, capsy
 
 
 @pytest.mark.parametrize(
-    "count", [pytest.param(200, id="small"), pytest.param(20_000, id="large", marks=pytest.mark.load)]
+    "count",
+    [
+        pytest.param(200, id="small", marks=pytest.mark.rest),
+        pytest.param(20_000, id="large", marks=pytest.mark.load),
+    ],
 )
 async def test_memory_when_no_two_exchanges_are_alike(
     count: int, confdir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

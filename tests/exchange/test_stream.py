@@ -18,13 +18,13 @@ from vtc.wire.compression import UnsupportedEncoding
 
 
 @pytest.mark.parametrize("coding", ["", "gzip"])
-def test_every_cut_of_a_reply_gives_the_same(coding: str) -> None:
+def test_every_cut_of_a_reply_gives_the_same(coding: str, some: Any) -> None:
     """Byte by byte, and in two pieces at each place."""
     body = gzip.compress(BODY) if coding else BODY
     whole = fed(opened().stream(coding), body)
     assert chat.read(whole) == CALLED
     assert fed(opened().stream(coding), *(body[i : i + 1] for i in range(len(body)))) == whole
-    for cut in range(1, len(body)):
+    for cut in some(range(1, len(body)), 4):
         assert fed(opened().stream(coding), body[:cut], body[cut:]) == whole
 
 

@@ -51,8 +51,8 @@ def in_words(call: ToolCall) -> str | None:
 def lacks_arguments(call: Any) -> bool:
     """Tell whether a call, as an API spells it, has null or an empty text where its arguments should be."""
     fields = call if isinstance(call, Mapping) else {}
-    fields = fields["function"] if isinstance(fields.get("function"), Mapping) else fields
-    written = [fields[key] for key in ("arguments", "input") if key in fields]
+    fields = next((fields[key] for key in ("function", "functionCall") if isinstance(fields.get(key), Mapping)), fields)
+    written = [fields[key] for key in ("arguments", "input", "args") if key in fields]
     return any(one is None or (isinstance(one, str) and not one.strip()) for one in written)
 
 

@@ -59,7 +59,8 @@ class Heard:
         if self._listens:
             self._waiting.append(data)
             self._size += len(data)
-            if self._size >= AT_ONCE:
+            # A line of megabytes is put together once, and not with each piece of it.
+            if self._size >= AT_ONCE and b"\n" in data:
                 self._decode(self._whole_frames())
 
     def left(self, said: Iterable[Said], choice: int) -> None:
@@ -121,7 +122,7 @@ class Heard:
         """Take the frames that are whole. What follows them waits."""
         data = b"".join(self._waiting)
         end = data.rfind(b"\n\n") + 2
-        if end < 2:
+        if end < 2:  # lines of JSON, or what is there is no frame yet
             end = data.rfind(b"\n") + 1
         self._waiting, self._size = [data[end:]], 0
         return data[:end]

@@ -424,9 +424,15 @@ CALLS = st.sampled_from(list(TOOLS.values())).flatmap(lambda tool: st.tuples(st.
 
 
 def undecidable(name: str, arguments: Mapping[str, Any]) -> bool:
-    """Whether a value holds what ends it, and what may follow there: a raw form has no way to say that."""
+    """Whether a value holds what ends it, and what may follow there: a raw form has no way to say that.
+
+    Nor can it say that a value begins with the end of its call and the next call: the parameter may have no value.
+    """
     texts = [(key, value if isinstance(value, str) else json.dumps(value)) for key, value in arguments.items()]
-    return any(re.search(rf"</{key}>\s*(?:</(?:{name}|{key})>|<[^/>]+>|\Z)", text) for key, text in texts)
+    return any(
+        re.search(rf"</{key}>\s*(?:</(?:{name}|{key})>|<[^/>]+>|\Z)|\A\s*</{name}>\s*<(?:{'|'.join(TOOLS)})>", text)
+        for key, text in texts
+    )
 
 
 @given(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from vtc.apis import Api, Reply, summary
@@ -26,7 +27,7 @@ from vtc.reporting import hints
 NOTHING = Reply(Message("assistant"))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Heard:
     """What came of one question."""
 
@@ -52,7 +53,7 @@ class Heard:
         """True if the server answered with an error."""
         return self.status >= 400
 
-    @property
+    @cached_property
     def faults_direct(self) -> list[str]:
         """What is wrong with the reply as the server sent it."""
         if self.problem:
@@ -60,12 +61,12 @@ class Heard:
         faults = self.scenario.faults(self.direct.message.text, self.direct.message.calls)
         return [*faults, *_leaks(self.direct)] or self._broken_rules()
 
-    @property
+    @cached_property
     def faults(self) -> list[str]:
         """What is wrong with the reply as a client gets it."""
         return [*self.misses, *_leaks(self.through)]
 
-    @property
+    @cached_property
     def misses(self) -> list[str]:
         """What of the question the reply misses, as a client gets it; its thinking may stand in the text."""
         calls = self.through.message.calls

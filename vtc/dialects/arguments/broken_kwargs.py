@@ -16,7 +16,9 @@ from vtc.dialects.arguments.kwargs import literal
 from vtc.dialects.repair import Repair
 
 MOST_STEPS = 10_000
-"""Places at which a value may begin or end that are tried."""
+"""Places at which a value may begin or end that are tried; a value counts for one more for each `PER_STEP` of it."""
+PER_STEP = 50
+"""Characters of a value: each is looked at anew for each of the places at which the value may end."""
 _KEY = re.compile(r"\s*([A-Za-z_]\w{0,127})\s*=\s*(?!=)")
 _NEXT = re.compile(r"\s*(,)?\s*(?:(?=[A-Za-z_]\w{0,127}\s*=(?!=))|\Z)")
 _BARE = re.compile(r"[^'\"\s][^'\"]*?(?=\s*(?:,\s*[A-Za-z_]\w{0,127}\s*=(?!=)|,?\s*\Z))")
@@ -78,6 +80,7 @@ class _Search:
             if found[0] != quote or not _NEXT.match(self.text, end + 1):
                 continue
             inner = self.text[at + 1 : end]
+            self.steps -= len(inner) // PER_STEP
             value = literal(f"{quote}{_escaped(inner, quote)}{quote}")
             if value is not None:
                 held = _quotes(inner, quote)
