@@ -28,9 +28,9 @@ COMPILED.most_bytes = 256 << 20
 
 
 MANY = 24
-"""Sets of parameters of one test, of more of which each run tries a fifth."""
+"""Sets of parameters of one test, of more of which each run tries a sixth."""
 MOST = 96
-"""The same, of more of which it tries a tenth."""
+"""The same, of more of which it tries a twelfth."""
 SOME = 8
 """Sets of parameters of one test, of more of which each run tries so many that each value occurs."""
 
@@ -53,7 +53,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave out what is left to `make test-all`, and choose among the sets of parameters where a test has many.
 
     Up to `MANY` sets, each value of each parameter is tried, if not each with each: a list of cases is tried whole. Of
-    more, a fifth is, or a tenth, and those of the next test are others: so each dialect, API and policy is tried by
+    more, a sixth is, or a twelfth, and those of the next test are others: so each dialect, API and policy is tried by
     many tests. A test that is named on the command line is run with all.
     """
     if _all(config):
@@ -74,7 +74,7 @@ def _chosen(items: Sequence[pytest.Item]) -> Iterator[pytest.Item]:
         yield from items
     elif len(items) > MANY:
         share = items[0].get_closest_marker("one_in")
-        one_in = share.args[0] if share else 10 if len(items) > MOST else 5
+        one_in = share.args[0] if share else 12 if len(items) > MOST else 6
         yield from (item for item in items if not _number(item) % one_in)
     else:
         tried: set[tuple[str, object]] = set()
@@ -111,6 +111,12 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
+
+
+def pytest_sessionfinish() -> None:
+    """Collect once more what is garbage: pytest does so five times at the end, each of which takes a second or two."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -68,7 +68,7 @@ BASH = [chat.tool("bash", command="string")]
 @pytest.mark.parametrize("head", HEADS)
 def test_fragments_of_markup_by_the_thousand(head: str, some: Any) -> None:
     """A reply of nothing else, and in whatever it opens: all of it arrives, streamed and whole."""
-    for _, fragment in some(product([head], FRAGMENTS), 3):
+    for _, fragment in some(product([head], FRAGMENTS), 5):
         text = head + fragment * (SIZE // len(fragment))
         streamed, whole = opened(tools=BASH), opened(tools=BASH)
         frames = chat.streamed(*(text[at : at + 500] for at in range(0, len(text), 500)))
@@ -99,7 +99,7 @@ def steps(work: Callable[[], object]) -> int:
 @pytest.mark.parametrize("head", HEADS)
 def test_work_grows_with_the_text_and_not_faster(head: str, some: Any) -> None:
     dialects = [DIALECTS[name] for name in COMMON]
-    for fragment, _ in some(product(FRAGMENTS, [head]), 3):
+    for fragment, _ in some(product(FRAGMENTS, [head]), 5):
         texts = [head + fragment * count for count in (100, 800)]
         works = [partial(read, [text], dialects, tags=(("<think>", "</think>"),)) for text in texts]
         works[0]()  # compiles its patterns, which takes far longer while steps are counted

@@ -282,6 +282,7 @@ def test_the_table_adds_up() -> None:
     ]
 
 
+@pytest.mark.rest
 def test_vtc_makes_the_difference_to_a_model_that_writes_its_calls_as_text(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -303,6 +304,7 @@ def test_vtc_makes_the_difference_to_a_model_that_writes_its_calls_as_text(
     assert all(attempt["solved"] for attempt in attempts)
 
 
+@pytest.mark.rest
 def test_a_grammar_is_sent_where_a_set_up_says_so(tmp_path: Path) -> None:
     """With `required` only in the first reply of a task that needs tools, with `auto` in each."""
     grammars: dict[str, list[bool]] = {}

@@ -107,6 +107,7 @@ def read(dialects: tuple[Description, ...], number: int) -> None:
     reader.finish()
 
 
+@pytest.mark.rest
 def test_patterns_for_any_number_of_tools_take_no_more_memory_than_they_may(few: int) -> None:
     dialects = tuple(DIALECTS[name] for name in ("hermes", "qwen3-coder", "tag"))
     read(dialects, 0)  # patterns without names are compiled once for all

@@ -163,9 +163,10 @@ LEAST_RATES = {
 }
 
 
+@pytest.mark.rest
 def test_most_damaged_calls_are_read(capsys: pytest.CaptureFixture[str]) -> None:
-    """Of 200 pieces of the standard library for each damage."""
-    rows = table(200)
+    """Of 300 pieces of the standard library for each damage."""
+    rows = table(300)
     with capsys.disabled():
         sys.stdout.write(f"\n\n{printed(rows)}\n\n")
     assert {name: row["altered"] for name, row in rows.items()} == dict.fromkeys(rows, 0)

@@ -100,7 +100,7 @@ def test_what_can_be_recovered_is_and_nothing_is_invented(capsys: pytest.Capture
 
 @EACH_FILE
 def test_a_cut_anywhere_changes_nothing(file: str, some: Any) -> None:
-    for case in some(CASES[file], 3):
+    for case in some(CASES[file], 6):
         whole = case.read([case.text])
         assert raw(whole) == case.text, case.name
         for cut in chain([[*case.text]], random_cuts(case.text, 2)):

@@ -54,6 +54,7 @@ guards: {denied_tools: [read], on_denied: steer, denied_message: This is version
 STREAMS = 40
 
 
+@pytest.mark.rest
 async def test_streams_keep_their_plan_while_profiles_change_under_load(start: Start, tmp_path: Path) -> None:
     """Each stream calls a denied tool at its beginning and at its end; every third edit is one that cannot be used.
 

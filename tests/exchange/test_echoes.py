@@ -85,7 +85,7 @@ def calls_of(dialect: str, way: str, text: str, *results: str) -> list[Any]:
 
 
 @every_way
-@pytest.mark.one_in(8)
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize("fence", ["```", "~~~xml"])
 @pytest.mark.parametrize("dialect", sorted(OWN))
 def test_a_code_block_around_an_echo_makes_no_call_of_it(dialect: str, fence: str, way: str) -> None:
@@ -98,7 +98,7 @@ def test_a_code_block_around_an_echo_makes_no_call_of_it(dialect: str, fence: st
 
 
 @every_way
-@pytest.mark.one_in(6)
+@pytest.mark.one_in(12)
 @pytest.mark.parametrize("dialect", NAMES)
 def test_no_echo_of_several_is_a_call(dialect: str, way: str) -> None:
     """What the first one ends with, or a section does, is no part of the second."""

@@ -111,7 +111,7 @@ def test_a_call_is_carried_out_or_an_example_by_where_it_stands(case: Case, some
     assert case.content is None or content == case.content
     assert case.calls or content.strip() == text.strip()  # an example stays as it was written
     assert case.refusal in " ".join(refusals)
-    for _, size in some(product([text], SIZES), 2):
+    for _, size in some(product([text], SIZES), 4):
         cut = (text[at : at + size] for at in range(0, len(text), size))
         assert streamed(cut, model=case.model) == found, size
 

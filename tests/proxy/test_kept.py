@@ -10,7 +10,7 @@ import asyncio
 import gc
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -208,19 +208,29 @@ def addon(tmp_path: Path) -> Iterator[Callable[..., VirtualToolCalling]]:
         yield configured
 
 
+WITHOUT_MEMORY = (
+    {"vtc_model": "qwen3-coder", "vtc_tools": "prompt"},
+    {"vtc_model": "hermes", "vtc_tools": "prompt"},
+    {"vtc_model": "qwen3", "vtc_tools": "native"},
+    {"vtc_model": "llama3", "vtc_mode": "observe"},
+)
+
+
 @pytest.mark.alone
+@pytest.mark.parametrize(
+    ("replies", "some"),
+    [
+        pytest.param(2, WITHOUT_MEMORY[:1], id="few"),
+        pytest.param(5, WITHOUT_MEMORY, id="many", marks=pytest.mark.rest),
+    ],
+)
 def test_with_memory_off_nothing_that_was_said_is_reachable_when_all_is_over(
-    addon: Callable[..., VirtualToolCalling],
+    replies: int, some: Sequence[Mapping[str, str]], addon: Callable[..., VirtualToolCalling]
 ) -> None:
     """But for what is kept here to be found: or else the search would prove nothing."""
     kept: list[object] = [f"{mark()} is kept", f"and {mark()}".encode()]
-    converse(addon(vtc_cache="off"), 5)
-    for options in (
-        {"vtc_model": "qwen3-coder", "vtc_tools": "prompt"},
-        {"vtc_model": "hermes", "vtc_tools": "prompt"},
-        {"vtc_model": "qwen3", "vtc_tools": "native"},
-        {"vtc_model": "llama3", "vtc_mode": "observe"},
-    ):
+    converse(addon(vtc_cache="off"), replies)
+    for options in some:
         converse(addon(vtc_cache="off", **options), 1)
     assert sorted(left()) == ["'[mark] is kept'", "b'and [mark]'"]
     del kept

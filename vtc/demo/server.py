@@ -132,7 +132,7 @@ def _deltas(text: str) -> Iterator[tuple[dict[str, str], str | None]]:
 def running(port: int = 0) -> Iterator[Server]:
     """The server in a thread; port 0 is any free one."""
     with Server(port) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
         thread.start()
         try:
             yield server

@@ -79,7 +79,7 @@ def test_recorded_replies_have_the_same_calls_in_pieces(file: str) -> None:
 
 @pytest.mark.parametrize("file", MALFORMED)
 def test_malformed_replies_have_the_same_calls_in_pieces(file: str, some: Any) -> None:
-    for case in some(recorded(file), 3):
+    for case in some(recorded(file), 6):
 
         def reading(chunks: Iterable[str], incremental: bool, case: Malformed = case) -> list[Event]:
             dialects = [DIALECTS[name] for name in case.dialects]

@@ -155,6 +155,7 @@ def listed() -> str:
     return "\n".join(lines) + "\n"
 
 
+@pytest.mark.rest
 def test_every_token_of_every_state_has_a_step_and_every_step_a_token() -> None:
     found = {(state, token) for grammar in grammars() for state, scan in scans(grammar) for token in tokens(scan)}
     others = {"otherwise", "text", "end of the reply"}
