@@ -31,7 +31,7 @@ MANY = 24
 """Sets of parameters of one test, of more of which each run tries a sixth."""
 MOST = 96
 """The same, of more of which it tries a twelfth."""
-SOME = 8
+SOME = 6
 """Sets of parameters of one test, of more of which each run tries so many that each value occurs."""
 
 
@@ -110,7 +110,7 @@ def pytest_collection_finish() -> None:
     """Collect garbage seldom, and do not look through tests by the ten thousand then: it takes a tenth of the time."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(100_000, 50, 100)
+    gc.set_threshold(100_000, 50, 1_000)
 
 
 def pytest_sessionfinish() -> None:

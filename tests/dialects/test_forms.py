@@ -73,7 +73,7 @@ FORMS = [
 ]
 
 
-@pytest.mark.every
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("form", FORMS)
 def test_a_form_says_what_was_meant(form: Form) -> None:
     whole = form.read([form.text])
