@@ -19,7 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 CASES = ROOT / "tests" / "cases"
 LEARNT = ROOT / ".cache" / "fuzz"
-NAMES = ("reply", "stream", "request", "messages", "responses", "ollama", "profile", "policies")
+NAMES = ("reply", "stream", "request", "messages", "responses", "ollama", "gemini", "profile", "policies")
 SLOW = 30
 """Seconds after which one input is a finding."""
 

@@ -20,7 +20,7 @@ from tests.apis import chat, gemini, ollama
 from tests.apis import messages as anthropic
 from tests.apis import responses as openai_responses
 from tests.apis.shapes import asked as asked_of
-from tests.exchanges import shows_reasoning
+from tests.exchanges import agent, shows_reasoning
 from vtc.apis import APIS, Api, BadRequest, Request
 from vtc.dialects.reading.reader import Reader
 from vtc.dialects.syntax.description import Description
@@ -36,7 +36,7 @@ from vtc.profiles.settings import Settings
 from vtc.wire.sse import FrameReader
 
 API, MESSAGES, RESPONSES, OLLAMA, GEMINI = APIS
-OTHERS = {"messages": MESSAGES, "responses": RESPONSES, "ollama": OLLAMA}
+OTHERS = {"messages": MESSAGES, "responses": RESPONSES, "ollama": OLLAMA, "gemini": GEMINI}
 """By target, the APIs that are no chat completions."""
 PROFILES = load([builtin_directory()])
 NATIVE = Facts(user_agent="OpenAI/Python 3", host="127.0.0.1", path="/v1/chat/completions")
@@ -314,7 +314,8 @@ def request_or_reply(api: Api, data: bytes) -> None:
     choice, how, body = data[0], data[1], data[2:]
     if how & 8:
         try:
-            sent = Exchange.open(api, body, NATIVE, planner(choice), "s").request()
+            facts = agent(api.name, stream=bool(how & 16))
+            sent = Exchange.open(api, body, facts, planner(choice), "s").request()
         except BadRequest as error:
             assert error.__cause__ is None, "our own fault, though it did no harm"
         else:
@@ -329,7 +330,8 @@ def request_or_reply(api: Api, data: bytes) -> None:
 def opened_for(api: Api, choice: int) -> Exchange:
     """An exchange of an API that is waiting for its reply."""
     thinking = {"thinking": {"type": "enabled"}} if api is MESSAGES and choice % 2 else {}
-    return Exchange.open(api, asked_of(api.name, stream=True, **thinking), NATIVE, planner(choice), "seed")
+    asked, facts = asked_of(api.name, stream=True, **thinking), agent(api.name, stream=True)
+    return Exchange.open(api, asked, facts, planner(choice), "seed")
 
 
 def check_responses(opened: Callable[[], Exchange], texts: Sequence[str], size: int, status: str) -> None:
