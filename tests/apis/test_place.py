@@ -28,6 +28,7 @@ IN_PATH = Place(
         (IN_PATH, "/v1beta/models/m:generate", Found("/v1beta", "m", False)),
         (IN_PATH, "/x/v1/models/Qwen/Qwen3:8b:stream", Found("/x/v1", "Qwen/Qwen3:8b", True)),
         (IN_PATH, "/v1/models/Qwen%2FQwen3:generate", Found("/v1", "Qwen/Qwen3", False)),
+        (IN_PATH, "/v1/models/qwen3%3A8b%3astream", Found("/v1", "qwen3:8b", True)),
         (IN_PATH, "/v1/models/:generate", None),
         (IN_PATH, "/v1/models/m:count", None),
     ],

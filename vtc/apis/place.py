@@ -57,8 +57,10 @@ class Place:
     @cached_property
     def _patterns(self) -> tuple[tuple[re.Pattern[str], bool], ...]:
         ends = ((self.streamed, True), (self.path, False)) if self.streamed else ((self.path, False),)
-        parts = ((re.escape(end).replace(re.escape(_MODEL), "(?P<model>.+)"), streams) for end, streams in ends)
-        return tuple((re.compile(rf"{part}/*\Z", re.IGNORECASE), streams) for part, streams in parts)
+        # Some clients write `:` as `%3A`.
+        parts = ((re.escape(end).replace(":", "(?::|%3A)"), streams) for end, streams in ends)
+        written = ((part.replace(re.escape(_MODEL), "(?P<model>.+)"), streams) for part, streams in parts)
+        return tuple((re.compile(rf"{part}/*\Z", re.IGNORECASE), streams) for part, streams in written)
 
     def found(self, path: str, query: str | None = None) -> Found | None:
         """Read a path without its query; None if it is none of the API, or the `query` makes it none."""
