@@ -25,7 +25,7 @@ test: setup ## run the test suite, in under four minutes on two quiet cores
 test-rest: setup ## run the tests that take long and find little that no shorter one finds (two minutes)
 	$(PYTHON) -m pytest -n auto --dist loadfile --no-loadscope-reorder --all -m rest
 
-test-all: setup ## run both with each dialect, API and policy in each test, in about five times that
+test-all: setup ## run both with each dialect, API and policy in each test, in about three times that
 	$(PYTHON) -m pytest -n auto --dist loadfile --no-loadscope-reorder --all
 
 test-agents: setup ## run the tests with real coding agents (needs Node)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -61,6 +62,41 @@ def check(text: str, reading: Reading) -> None:
         broken = [event for event in events if isinstance(event, Refusal) and "a part of it has left" in event.reason]
         begun = sum(isinstance(event, CallPiece) and bool(event.name) for event in told)
         assert begun == len(broken) + sum(isinstance(event, Call) and event.rest is not None for event in told)
+
+
+LOST_END = {
+    "glm-4.7": (
+        "<tool_call>bash<arg_key>command</arg_key>",
+        "</tool_call><tool_call>bash<arg_key>command</arg_key><arg_value>ls</arg_value></tool_call>",
+    ),
+    "hermes": (
+        '<tool_call>\n{"name": "bash", "arguments": {"command": "cd',
+        '</tool_call>\n<tool_call>\n{"name": "bash", "arguments": {"command": "ls"}}\n</tool_call>',
+    ),
+    "qwen3-coder": (
+        "<tool_call>\n<function=bash>\n<parameter=command>\ncd",
+        "\n</function>\n</tool_call>\n<tool_call>\n<function=bash>\n<parameter=command>\nls\n</parameter>\n</function>\n"
+        "</tool_call>",
+    ),
+    "invoke": (
+        '<invoke name="bash">\n<parameter name="command">cd',
+        '\n</invoke>\n<invoke name="bash">\n<parameter name="command">ls</parameter>\n</invoke>',
+    ),
+}
+"""Calls that have lost a closing tag, so that they may swallow the next: what is theirs for certain, and the rest."""
+
+
+@pytest.mark.parametrize("dialect", LOST_END)
+def test_no_piece_of_a_call_that_has_lost_its_end_takes_what_follows(dialect: str) -> None:
+    """All that is not certainly the call's is text again or the next call, wherever the reply is cut."""
+    certain, rest = LOST_END[dialect]
+    text = certain + rest
+    for at in range(len(text)):
+        reader = Reader(compiled((DIALECTS[dialect],)), AGENT, incremental=True)
+        events = [*reader.feed(text[:at]), *reader.feed(text[at:]), *reader.finish()]
+        assert raw(events) == text
+        left = raw(itertools.takewhile(lambda event: isinstance(event, CallPiece), events))
+        assert certain.startswith(left), at
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -357,9 +357,9 @@ class InJson:
         hold(context, call, cursor.take(body.feed(cursor.text, cursor.at, final=cursor.final)))
         if call.text.spilled:
             body.discard()
-        tell(context, call)
-        if body.error:
+        if body.error:  # where, and what of the text before it is the call's, shows only at its end
             return self._broken(f"not JSON: {body.error}")
+        tell(context, call)
         if body.done:
             return None, call
         if context.may_mend and not call.text.spilled:

@@ -48,10 +48,16 @@ class HeldText:
     def replace_body(self, body: str) -> None:
         self._pieces[self._body :] = [body]
 
-    def tell(self) -> str:
-        """Return the text since the last time, which leaves now."""
-        text = "".join(self._pieces[self._told :])
-        self._told = len(self._pieces)
+    def tell(self, but: str = "") -> str:
+        """Return the text since the last time, which leaves now, `but` for this at its end."""
+        last = self._pieces[-1:]
+        if but and last and last[0].endswith(but):
+            self._pieces[-1:] = [last[0].removesuffix(but), but]
+        else:
+            but = ""
+        until = len(self._pieces) - bool(but)
+        text = "".join(self._pieces[self._told : until])
+        self._told = until
         self.told += len(text)
         return text
 

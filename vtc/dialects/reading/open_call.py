@@ -177,7 +177,7 @@ class OpenCall:
     def wait(self) -> None:
         """Let no more of it leave before it is complete: what its value holds may be its end."""
         if self.pieces:
-            self.pieces.halted = True
+            self.pieces.stop()
 
     def spill(self) -> None:
         """Keep none of its text, and none of what follows: it is given back."""

@@ -69,7 +69,7 @@ class Pieces:
     as_text = False
     """True if the text of the call itself leaves."""
 
-    __slots__ = ("_ready", "begun", "halted", "id", "left", "tool")
+    __slots__ = ("_content", "_ready", "begun", "halted", "id", "left", "stopped", "tool")
 
     def __init__(self, tool: Tool | None, id_: str | None) -> None:
         self.tool = tool
@@ -77,18 +77,27 @@ class Pieces:
         self.begun = False
         """True once it is certain that a call of the tool has begun."""
         self.halted = False
-        """True if all else waits for the end of the call."""
+        """True if all that is still to be read waits for the end of the call."""
+        self.stopped = False
+        """True if so does what was read: it may be the end of the call, and another one after it."""
         self.left: list[str] = []
         self._ready: list[str] = []
+        self._content: Content | None = None
+        """The value that is read, if it may leave."""
+
+    def stop(self) -> None:
+        """Let nothing more leave before the end of the call."""
+        self.halted = self.stopped = True
 
     def leave(self, text: HeldText) -> CallPiece | None:
         """Take what may leave now of the call that is written as this text."""
         arguments, begins = "".join(self._ready), self.begun and not text.told
-        if self.tool is None or not (arguments or begins):
+        if self.tool is None or self.stopped or not (arguments or begins):
             return None
         self._ready.clear()
         self.left.append(arguments)
-        return CallPiece(text.tell(), self.tool.name if begins else "", self.id if begins else None, arguments)
+        raw = text.tell(but=self._content.held if self._content else "")
+        return CallPiece(raw, self.tool.name if begins else "", self.id if begins else None, arguments)
 
     def rest(self, name: str, arguments: str) -> str | None:
         """Return what is missing of the arguments; None if what has left is the beginning of others."""
@@ -144,14 +153,13 @@ class Content:
 class TaggedPieces(Pieces):
     """The arguments of a call whose parameters stand between tags."""
 
-    __slots__ = ("_closers", "_content", "_keys", "_lead", "_raw", "_said", "_schema", "_syntax")
+    __slots__ = ("_closers", "_keys", "_lead", "_raw", "_said", "_schema", "_syntax")
 
     def __init__(self, syntax: CallSyntax, written: str, tool: Tool, id_: str | None) -> None:
         super().__init__(tool, id_)
         self._syntax = syntax
         self._schema: Mapping[str, Any] = tool.parameters
         self._closers = _closers(syntax, written)
-        self._content: Content | None = None
         self._keys: set[str] = set()
         self._raw: str | None = None  # the beginning of a value, until its frame shows
         self._said: list[str] = []  # what is ready or left of the value
@@ -218,7 +226,6 @@ class JsonPieces(Pieces):
     __slots__ = (
         "_awaits_key",
         "_closers",
-        "_content",
         "_depth",
         "_first",
         "_held",
@@ -252,7 +259,6 @@ class JsonPieces(Pieces):
         self._first = True
         self._string: list[str] = []
         self._held: list[str] = []  # of the arguments, what waits for the next text
-        self._content: Content | None = None
 
     def feed(self, text: str) -> None:
         """Take more of the body, as strict JSON without white space."""
@@ -277,9 +283,9 @@ class JsonPieces(Pieces):
             self._string.append(text)
             return
         known = self._content.held + text
-        if found := [at for closer in self._closers if (at := known.find(closer)) >= 0]:
-            text = known[len(self._content.held) : max(min(found), len(self._content.held))]
-            self.halted = True
+        if any(closer in known for closer in self._closers):
+            self.stop()
+            return
         if text := self._content.feed(text):
             self._ready.append(text)
 
