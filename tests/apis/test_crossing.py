@@ -251,6 +251,20 @@ def test_a_document_that_is_text_is_told_as_text_with_what_is_said_of_it(source:
     assert (found.messages[-1].text, found.left_out) == ("T\nFrom the web.\na\nb", ("citations",))
 
 
+@pytest.mark.parametrize("in_result", [False, True])
+def test_a_search_result_is_told_as_text_with_where_it_is_from(in_result: bool) -> None:
+    found = {"source": "docs/a.md", "title": "T", "content": [messages.text("a"), messages.text("b")]}
+    part = {"type": "search_result", **found, "citations": {"enabled": True}}
+    turns = [messages.user([part])]
+    if in_result:
+        result = {"type": "tool_result", "tool_use_id": "t", "content": [part]}
+        call = {"type": "tool_use", "id": "t", "name": "read", "input": {}}
+        turns = [messages.user("Search."), {"role": "assistant", "content": [call]}, messages.user([result])]
+    told = bridged("anthropic-messages", messages.request(messages=turns))
+    assert told.messages[-1].text == "T\ndocs/a.md\na\nb"
+    assert told.left_out == ("citations",)
+
+
 def test_what_is_said_of_a_document_that_is_no_text_is_named() -> None:
     source = {"type": "base64", "media_type": "application/pdf", "data": "AAAA"}
     part = {"type": "document", "source": source, "context": "From the web.", "citations": {"enabled": False}}

@@ -146,7 +146,7 @@ def meaning(part: Any) -> str | Media | Seal | None:
         ):
             return _about(part, "\n".join(str(one.get("text") or "") for one in found))
         case {"type": "search_result", "content": list(found)}:
-            return "\n".join(str(one.get("text") or "") for one in found if isinstance(one, dict))
+            return _about(part, "\n".join(str(one.get("text") or "") for one in found if isinstance(one, dict)))
         case {"type": "tool_reference", "tool_name": str(name)}:
             return f"The tool {name} can be called now."
         case {"type": "text", "text": str(text)}:
@@ -157,13 +157,14 @@ def meaning(part: Any) -> str | Media | Seal | None:
 
 
 def _about(document: Json, text: str) -> str:
-    """Tell the text of a document, with what its fields say of it."""
-    return "\n".join(said for said in (document.get("title"), document.get("context"), text) if isinstance(said, str))
+    """Tell the text of a document or a search result, with what its fields say of it, as where it is from."""
+    said = [document.get(key) for key in ("title", "source", "context")]
+    return "\n".join(one for one in (*said, text) if isinstance(one, str))
 
 
 def unsaid(part: Any) -> Iterator[str]:
-    """Name the fields of a document that no other API has a word for."""
-    if isinstance(part, dict) and part.get("type") == "document":
+    """Name the fields of a document or of a search result that no other API has a word for."""
+    if isinstance(part, dict) and part.get("type") in ("document", "search_result"):
         if isinstance(citations := part.get("citations"), dict) and citations.get("enabled"):
             yield "citations"
         if part.get("context") and not isinstance(meaning(part), str):
