@@ -9,16 +9,19 @@ import socket
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
+from weakref import WeakSet
 
 import pytest
 from mitmproxy.addons.view import View
 from mitmproxy.flow import Flow
+from mitmproxy.test import taddons
 
 from tests.apis import chat
 from tests.apis.shapes import SHAPES, asked
 from tests.e2e.conftest import Start, by_turn
 from tests.e2e.upstream import JSON, SSE, Reply, serving
-from vtc.proxy import launch
+from vtc.proxy import breaking_off, launch
+from vtc.proxy.addon import VirtualToolCalling
 
 ASK = chat.request(stream=True)
 AUTO = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
@@ -90,6 +93,25 @@ async def test_a_client_that_lists_models_is_told_of_a_server_that_is_down(
     assert f"127.0.0.1:{port} cannot be reached" in models.json()["error"]["message"]
     assert "<html>" in page.text  # what no client of an API asks has mitmproxy's answer
     assert any("cannot be reached" in one.getMessage() for one in caplog.records if one.levelname == "ERROR")
+
+
+async def test_an_addon_that_is_gone_answers_in_no_other_one_s_place(
+    start: Start, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where mitmproxy loads a script again: it is told once, by the one that has the exchange."""
+    monkeypatch.setattr(breaking_off, "HOLDERS", WeakSet())  # other tests leave addons that never ended
+    gone = VirtualToolCalling()
+    with taddons.context(gone) as context:
+        context.configure(gone, vtc_mode="rewrite")
+    gone.done()
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        lab = await start(EVENTS, mode=[f"reverse:http://127.0.0.1:{nobody.getsockname()[1]}"], **LAZY)
+        await lab.post(ASK)
+        errors = (await lab.report())["errors"]
+    assert ["cannot be reached" in one for one in errors] == [True]
+    logged = [one for one in caplog.records if one.levelname == "ERROR" and "cannot be reached" in one.getMessage()]
+    assert len(logged) == 1
 
 
 async def test_the_next_request_after_a_server_was_down_uses_the_connection(start: Start) -> None:

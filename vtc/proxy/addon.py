@@ -108,6 +108,7 @@ class VirtualToolCalling:
         _freeze()
 
     def done(self) -> None:
+        breaking_off.HOLDERS.discard(self)  # mitmproxy loads a script that was changed again
         for line in self._stats.summary():
             logger.info(line)
 
