@@ -49,7 +49,6 @@ def _all(config: pytest.Config) -> bool:
     return bool(config.getoption("--all")) or any("::" in name for name in config.args)
 
 
-@pytest.hookimpl(tryfirst=True)  # others sort what is left
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is left to `make test-all`, and choose among the sets of parameters where a test has many.
 

@@ -26,6 +26,7 @@ from tests.apis import chat
 from tests.e2e import http2
 from tests.e2e.upstream import Reply, Script, Seen, Upstream, serving
 from vtc.profiles import loader
+from vtc.proxy import breaking_off
 from vtc.proxy.addon import VirtualToolCalling
 
 PATH = "/v1/chat/completions"
@@ -150,6 +151,12 @@ def read_once() -> Iterator[None]:
         patch.setattr(loader, "load", lambda some: profiles if list(some) == [builtin] else load(some))
         patch.setattr(CertStore, "from_store", cache(CertStore.from_store))
         yield
+
+
+@pytest.fixture(autouse=True)
+def no_addons_of_tests_before() -> None:
+    """Other tests leave addons that never ended, and one of them would answer where a server is down."""
+    breaking_off.HOLDERS.clear()
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,6 @@ import socket
 import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
-from weakref import WeakSet
 
 import pytest
 from mitmproxy.addons.view import View
@@ -20,7 +19,7 @@ from tests.apis import chat
 from tests.apis.shapes import SHAPES, asked
 from tests.e2e.conftest import Start, by_turn
 from tests.e2e.upstream import JSON, SSE, Reply, serving
-from vtc.proxy import breaking_off, launch
+from vtc.proxy import launch
 from vtc.proxy.addon import VirtualToolCalling
 
 ASK = chat.request(stream=True)
@@ -96,10 +95,9 @@ async def test_a_client_that_lists_models_is_told_of_a_server_that_is_down(
 
 
 async def test_an_addon_that_is_gone_answers_in_no_other_one_s_place(
-    start: Start, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As where mitmproxy loads a script again: it is told once, by the one that has the exchange."""
-    monkeypatch.setattr(breaking_off, "HOLDERS", WeakSet())  # other tests leave addons that never ended
     gone = VirtualToolCalling()
     with taddons.context(gone) as context:
         context.configure(gone, vtc_mode="rewrite")

@@ -57,10 +57,7 @@ class Place:
     @cached_property
     def _patterns(self) -> tuple[tuple[re.Pattern[str], bool], ...]:
         ends = ((self.streamed, True), (self.path, False)) if self.streamed else ((self.path, False),)
-        # Some clients write `:` as `%3A`.
-        parts = ((re.escape(end).replace(":", "(?::|%3A)"), streams) for end, streams in ends)
-        written = ((part.replace(re.escape(_MODEL), "(?P<model>.+)"), streams) for part, streams in parts)
-        return tuple((re.compile(rf"{part}/*\Z", re.IGNORECASE), streams) for part, streams in written)
+        return tuple((re.compile(rf"{_expression(end)}/*\Z", re.IGNORECASE), streams) for end, streams in ends)
 
     def found(self, path: str, query: str | None = None) -> Found | None:
         """Read a path without its query; None if it is none of the API, or the `query` makes it none."""
@@ -97,6 +94,11 @@ class Place:
         rest = [part for part in parts if part.partition("=")[0] not in own]
         keys = [value for name, value in parse_qsl(query) if self.key_query and name == self.key_query]
         return "&".join(rest), next(iter(keys), "")
+
+
+def _expression(end: str) -> str:
+    """Write the end of a path as an expression; some clients write its `:` as `%3A`."""
+    return re.escape(end).replace(":", "(?::|%3A)").replace(re.escape(_MODEL), "(?P<model>.+)")
 
 
 @cache

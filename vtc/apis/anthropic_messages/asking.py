@@ -144,9 +144,9 @@ def meaning(part: Any) -> str | Media | Seal | None:
         case {"type": "document", "source": {"type": "content", "content": list(found)}} if all(
             isinstance(one, dict) and one.get("type") == "text" for one in found
         ):
-            return _about(part, "\n".join(str(one.get("text") or "") for one in found))
+            return _about(part, _joined(found))
         case {"type": "search_result", "content": list(found)}:
-            return _about(part, "\n".join(str(one.get("text") or "") for one in found if isinstance(one, dict)))
+            return _about(part, _joined(found))
         case {"type": "tool_reference", "tool_name": str(name)}:
             return f"The tool {name} can be called now."
         case {"type": "text", "text": str(text)}:
@@ -156,9 +156,13 @@ def meaning(part: Any) -> str | Media | Seal | None:
     return None
 
 
-def _about(document: Json, text: str) -> str:
-    """Tell the text of a document or a search result, with what its fields say of it, as where it is from."""
-    said = [document.get(key) for key in ("title", "source", "context")]
+def _joined(blocks: Sequence[Any]) -> str:
+    return "\n".join(str(one.get("text") or "") for one in blocks if isinstance(one, dict))
+
+
+def _about(part: Json, text: str) -> str:
+    """Tell the text of a document or a search result, after what its fields say of it: where it is from, too."""
+    said = [part.get(key) for key in ("title", "source", "context")]
     return "\n".join(one for one in (*said, text) if isinstance(one, str))
 
 

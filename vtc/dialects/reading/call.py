@@ -357,7 +357,7 @@ class InJson:
         hold(context, call, cursor.take(body.feed(cursor.text, cursor.at, final=cursor.final)))
         if call.text.spilled:
             body.discard()
-        if body.error:  # where, and what of the text before it is the call's, shows only at its end
+        if body.error:  # which of the text is the call's shows only at its end: no more of it leaves
             return self._broken(f"not JSON: {body.error}")
         tell(context, call)
         if body.done:

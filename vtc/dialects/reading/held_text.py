@@ -50,12 +50,9 @@ class HeldText:
 
     def tell(self, but: str = "") -> str:
         """Return the text since the last time, which leaves now, `but` for this at its end."""
-        last = self._pieces[-1:]
-        if but and last and last[0].endswith(but):
-            self._pieces[-1:] = [last[0].removesuffix(but), but]
-        else:
-            but = ""
-        until = len(self._pieces) - bool(but)
+        until = len(self._pieces)
+        if but and (last := self._pieces[-1]).endswith(but):
+            self._pieces[-1:] = [last.removesuffix(but), but]
         text = "".join(self._pieces[self._told : until])
         self._told = until
         self.told += len(text)
