@@ -7,7 +7,7 @@ from itertools import pairwise
 import msgspec
 import pytest
 import regex
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from vtc.events import Call, Event, Intervention, Markup, Refusal, Rewritten, Text, ToolCall
@@ -23,8 +23,15 @@ RULES = [
     ("a+b", "-"),
     ("aa|aab|b+", "z"),
     ("foo|fooo|o", "_"),
+    (r"-\b", "D"),
+    (r"[a-z]+\b", "W"),
+    (r"(?m)o+$|<", "E"),
+    (r"x\Mf|-\m", "M"),
+    (r"(?i)FOO\b|([ab])\1", "I"),
+    (r"a++b|a\b", "P"),
+    (r"(?s)<.*>", "T"),
+    ("SECRET", "***"),
 ]
-MOST = 12
 
 
 def told(events: list[Event]) -> str:
@@ -37,19 +44,49 @@ def run(rule: Rule, *pieces: str) -> list[Event]:
     return [*(event for piece in pieces if piece for event in one.feed(Text(piece))), *one.finish()]
 
 
+def meant(rule: Rule, text: str) -> str:
+    """Apply a rule as it is described: at each place, to the `most` characters from there."""
+    out, at = "", 0
+    while at < len(text):
+        found = regex.match(rule.pattern, text[: at + rule.most], pos=at)
+        if found and found.end() == at + rule.most < len(text):
+            is_so = regex.fullmatch(f"(?:{rule.pattern})(?s:.)", text[: found.end() + 1], pos=at)
+            found = found if is_so else None
+        out += found.expand(rule.replacement) if found else text[at]
+        at = found.end() if found else at + 1
+    return out
+
+
+@settings(max_examples=settings().max_examples * 2)
 @given(
     st.sampled_from(RULES),
-    st.text("abcd x\nfo<|im_end>", max_size=60),
+    st.integers(3, 14),
+    st.lists(st.sampled_from([*"abcd x\nfo<>-", "foo", "SEC", "RET", "<|im_end|>"]), max_size=45).map("".join),
     st.lists(st.integers(0, 60), max_size=8).map(sorted),
 )
-def test_any_cut_gives_the_same_and_nothing_is_lost(written: tuple[str, str], text: str, cuts: list[int]) -> None:
-    rule = Rule(pattern=written[0], replacement=written[1], most=MOST)
-    events = run(rule, text)
-    assert "".join(event.raw for event in events) == text
+@example(("foo|fooo|o", "_"), 3, "<fooabaof", [3])
+@example((r"-\b", "D"), 6, "a-b", [2])
+def test_any_cut_gives_the_same_and_nothing_is_lost(
+    written: tuple[str, str], most: int, text: str, cuts: list[int]
+) -> None:
+    rule = Rule(pattern=written[0], replacement=written[1], most=most)
     pieces = [text[start:end] for start, end in pairwise([0, *cuts, len(text)])]
-    assert told(run(rule, *pieces)) == told(events) == told(run(rule, *text))
-    if len(text) <= MOST:
-        assert told(events) == regex.sub(*written, text)
+    for cut in ([text], pieces, list(text)):
+        events = run(rule, *cut)
+        assert "".join(event.raw for event in events) == text
+        assert told(events) == meant(rule, text)
+    if len(text) <= most:
+        assert meant(rule, text) == regex.sub(*written, text)
+
+
+@pytest.mark.parametrize("before", ["x", " ", "SECRET"])
+def test_a_rule_holds_at_pieces_of_any_length(before: str) -> None:
+    """Also where a piece is about as long as the longest match, or a multiple of that."""
+    rule = Rule(pattern=r"SECRET|\bkey\b", replacement="***", most=8)
+    for length in range(4 * rule.most):
+        text = (before * length)[:length]
+        expected = told(run(rule, text)) + " ***. ***."
+        assert told(run(rule, f"{text} SEC", "RET.", " ke", "y", ".")) == expected
 
 
 def test_text_leaves_as_soon_as_it_can_be_no_match() -> None:
@@ -96,6 +133,9 @@ def test_what_stands_for_no_text_does_not_part_it() -> None:
         ({"pattern": "x*"}, "matches nothing at all"),
         ({"pattern": "a(?=b)"}, "looks around"),
         ({"pattern": "(?<!a)b"}, "looks around"),
+        ({"pattern": r"a\Kb"}, "looks around"),
+        ({"pattern": "(?r)ab"}, "looks around"),
+        ({"pattern": "a(?R)?b"}, "looks around"),
         ({"pattern": "a$"}, "goes by where a text ends"),
         ({"pattern": r"a\B"}, "goes by where a text ends"),
         ({"pattern": r"a\Z"}, "goes by where a text ends"),
@@ -108,7 +148,9 @@ def test_a_rule_that_cannot_be_is_told_of(rule: dict[str, object], fault: str) -
         msgspec.convert(rule, Rule)
 
 
-@pytest.mark.parametrize("pattern", [r"a\$", "[$]", "(?m)^a$", r"\bfoo\b", r"\[x\]"])
+@pytest.mark.parametrize(
+    "pattern", [r"a\$", "[$]", "(?m)^a$", r"\bfoo\b", r"\[x\]", "(?P<rest>ab)", "(?i:er)", r"\\\\K"]
+)
 def test_a_rule_that_can_be(pattern: str) -> None:
     assert Rule(pattern=pattern).pattern == pattern
 
@@ -130,6 +172,17 @@ def test_no_text_makes_a_match_with_what_left_before_it(parts: list[str]) -> Non
     assert "".join(event.raw for event in out) == "".join(event.raw for event in events)
     if not regex.search("secret|fo", "".join(parts)):
         assert left(out) == "".join(parts)
+
+
+@given(st.sampled_from(RULES), st.lists(PARTS, min_size=1, max_size=4), st.lists(PARTS, max_size=8))
+@example((r"(?i)FOO\b|([ab])\1", "I"), ["fo"], ["o", "x"])
+def test_where_texts_meet_no_cut_matters(written: tuple[str, str], before: list[str], after: list[str]) -> None:
+    def out(*pieces: str) -> str:
+        one = Joined([Rule(pattern=written[0], most=5), Rule(pattern="secret")])
+        events = [Text("".join(before)), Markup("-"), *map(Text, pieces)]
+        return left([out for event in events for out in one.feed(event)] + one.finish())
+
+    assert out("".join(after)) == out(*after) == out(*"".join(after))
 
 
 def test_texts_that_do_not_meet_are_not_looked_at() -> None:

@@ -1,13 +1,14 @@
 """Rules on visible text: what a pattern finds is replaced, or dropped, while the reply streams.
 
 Text leaves at once unless it may be the beginning of a match. What is held so is bounded: a match is looked for in the
-`most` characters from where it may begin, however the text arrives.
+`most` characters from where it may begin, however the text arrives. An end that goes by what follows (`\b`) is right
+by the character after it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 import regex  # for its partial matches: whether a text is the beginning of one
@@ -39,6 +40,10 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
             raise ValueError(f"pattern: {self.pattern!r} with {self.replacement!r}: {error}") from None
 
 
+_NEEDS_ALL = regex.compile(r"\\[GK]|\(\?(?:<?[=!]|[R0]\)|[a-zA-Z]*[berw])")
+"""What looks further than the match: around it, for where the search began, or for the best of all matches."""
+
+
 def check(pattern: str) -> None:
     """Raise ValueError if a stream cannot be searched for this."""
     try:
@@ -47,32 +52,63 @@ def check(pattern: str) -> None:
         raise ValueError(f"{pattern!r} is no regular expression: {error}") from None
     if empty is not None:
         raise ValueError(f"{pattern!r} matches nothing at all; write what must be there")
-    bare = regex.sub(r"\\[^BZz]|\[\^?\]?[^\]]*\]", "", pattern)
+    bare = regex.sub(r"\\[^BZzGK]|\[\^?\]?[^\]]*\]", "", pattern)
+    if _NEEDS_ALL.search(bare):
+        raise ValueError(f"{pattern!r} looks around; write what is to be replaced itself")
     if ("$" in bare and "(?m)" not in bare) or "\\" in bare:
         raise ValueError(f"{pattern!r} goes by where a text ends, which is not known in a stream")
-    if regex.search(r"\(\?<?[=!]", pattern):
-        raise ValueError(f"{pattern!r} looks around; write what is to be replaced itself")
 
 
-class Bounded:
-    """An expression that is given up for the rest of a reply once it took too long, and finds nothing from then on."""
+UNDECIDED: Literal["undecided"] = "undecided"
 
-    def __init__(self, pattern: str, *, told: bool) -> None:
-        self._pattern = regex.compile(pattern)
+
+class Search:
+    """Looks for a rule's pattern in a text of which more may come.
+
+    It is given up for the rest of a reply once it took too long, and finds nothing from then on.
+    """
+
+    def __init__(self, rule: Rule, *, told: bool) -> None:
+        """`told` raises TakesTooLongError, once, where it is given up."""
+        self._most = rule.most
+        self._pattern = regex.compile(rule.pattern)
+        self._longer = regex.compile(f"(?:{rule.pattern})(?s:.)")
+        self._by_next = regex.search(r"\\[bmM]|[$^]", rule.pattern) is not None
+        # They match nothing, and partially what reaches the end of the text, given what may follow (for `\b` and `$`).
+        self._begun = [
+            (more, regex.compile(f"(?:{rule.pattern})(?s:.{{{len(more) + 1}}})(?!)"))
+            for more in (("", "a", "\n") if self._by_next else ("",))
+        ]
         self._told = told
         self._gave_up = False
 
-    def search(self, text: str, *places: int, partial: bool = False) -> regex.Match[str] | None:
-        return self._run(self._pattern.search, text, *places, partial=partial)
+    def start(self, text: str, at: int) -> int:
+        """Find the first place from which a match begins or may begin; the end of the text if there is none."""
+        most = self._most
+        last = max(at, len(text) - most)  # of a match from before this place all is there
+        while at < last:
+            found = self._run(self._pattern.search, text, at, at + 2 * most + 1)
+            if found and found.start() <= min(at + most, last):
+                return found.start()
+            at += most + 1
+        at = last
+        found = self._run(self._pattern.search, text, at)
+        begun = [self._run(pattern.search, text + more, at, partial=True) for more, pattern in self._begun]
+        return min([len(text), *(one.start() for one in (found, *begun) if one)])
 
-    def match(self, text: str, *places: int) -> regex.Match[str] | None:
-        return self._run(self._pattern.match, text, *places)
-
-    def fullmatch(self, text: str, *places: int, partial: bool = False) -> regex.Match[str] | None:
-        return self._run(self._pattern.fullmatch, text, *places, partial=partial)
+    def match(self, text: str, at: int, *, final: bool) -> regex.Match[str] | Literal["undecided"] | None:
+        """Match from a place on; `UNDECIDED` if it depends on what follows the text, which is not `final`."""
+        end = at + self._most
+        if not final and len(text) < end + self._by_next:
+            begun = (self._run(pattern.match, text + more, at, partial=True) for more, pattern in self._begun)
+            if any(begun):
+                return UNDECIDED
+        found = self._run(self._pattern.match, text, at, end)
+        if found and self._by_next and found.end() == end < len(text):  # it was matched as if the text ended there
+            return found if self._run(self._longer.fullmatch, text, at, end + 1) else None
+        return found if found and found[0] else None
 
     def _run(self, method: Callable[..., regex.Match[str] | None], *given: Any, **how: bool) -> regex.Match[str] | None:
-        """Raise TakesTooLongError, once, if that is to be told."""
         if self._gave_up:
             return None
         try:
@@ -93,7 +129,7 @@ class Content(Guard):
         super().__init__(refuses=None, on_failure="pass")
         self._policy = policy
         self._rule = rule
-        self._pattern = Bounded(rule.pattern, told=True)
+        self._search = Search(rule, told=True)
         self._before = ""  # the character before what is held, for `^` and `\b`
 
     def feed(self, event: Event) -> list[Event]:
@@ -113,16 +149,15 @@ class Content(Guard):
         text = self._before + self.held + new
         at = len(self._before)
         while at < len(text):
-            start = self._start(text, at)
+            start = self._search.start(text, at)
             if start > at:
                 out.append(Text(text[at:start]))
                 at = start
                 continue
-            end = at + self._rule.most
-            if not final and len(text) < end and self._pattern.fullmatch(text, at, partial=True):
-                break  # it may still go on
-            found = self._pattern.match(text, at, end)
-            if not found or not found[0]:
+            found = self._search.match(text, at, final=final)
+            if found == UNDECIDED:
+                break
+            if not found:
                 out.append(Text(text[at]))
                 at += 1
                 continue
@@ -133,23 +168,6 @@ class Content(Guard):
         self._before, self.held = text[max(at - 1, 0) : at], text[at:]
         return _joined(out)
 
-    def _start(self, text: str, at: int) -> int:
-        """The first place from which a match begins or may begin; the end of the text if there is none."""
-        most = self._rule.most
-        while at + most < len(text):  # all that a match from here to `at + most` can be is there
-            found = self._pattern.search(text, at, at + 2 * most)
-            if found and found.start() <= at + most:
-                return found.start()
-            at += most + 1
-        found = self._pattern.search(text, at, partial=True)
-        if not found:
-            return len(text)
-        if found.partial:
-            return found.start()
-        # A whole match is preferred to one before it that only begins in this text.
-        places = range(at, found.start())
-        return next((place for place in places if self._pattern.fullmatch(text, place, partial=True)), found.start())
-
 
 class Joined:
     """Looks again where texts meet because something between them went: what one rule removes, or a call.
@@ -159,7 +177,7 @@ class Joined:
 
     def __init__(self, rules: Sequence[Rule], policy: str = "content") -> None:
         self._policy = policy
-        self._rules = [(rule, Bounded(rule.pattern, told=False)) for rule in rules]
+        self._rules = [(rule, Search(rule, told=False)) for rule in rules]
         self._most = max(rule.most for rule in rules)
         self._left = ""
         """The last of the text that left."""
@@ -204,17 +222,15 @@ class Joined:
     def _first(self, text: str, *, final: bool) -> tuple[Rule, int] | None:
         """The rule that holds for what left together with some of the text, and how much; 0 if it may yet hold."""
         left = self._left
-        whole = left + text[: self._most]
-        begun: tuple[Rule, int] | None = None
-        for rule, pattern in self._rules:
-            may_begin = pattern.search(left, max(0, len(left) - rule.most), partial=True)
-            for start in range(may_begin.start(), len(left)) if may_begin else ():
-                found = pattern.match(whole, start, start + rule.most)
+        whole = left + text[: self._most + 1]
+        for rule, search in self._rules:
+            for start in range(search.start(left, max(0, len(left) - rule.most)), len(left)):
+                found = search.match(whole, start, final=final)
+                if found == UNDECIDED:
+                    return rule, 0
                 if found and found.end() > len(left):
                     return rule, found.end() - len(left)
-                if not final and not begun and len(whole) - start < rule.most:
-                    begun = (rule, 0) if pattern.fullmatch(whole, start, partial=True) else None
-        return begun
+        return None
 
 
 def _joined(events: Sequence[Event]) -> list[Event]:
