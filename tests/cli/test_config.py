@@ -63,7 +63,7 @@ def test_all_of_it_goes_to_mitmproxy(here: Path) -> None:
         "vtc_client_patterns=a",
         "vtc_client_patterns=b",
     } <= {*found}
-    assert found[-1] == "-n"
+    assert "-n" in found
 
 
 def test_on_and_off_need_no_quotes(here: Path) -> None:

@@ -19,6 +19,7 @@ from tests.apis import chat
 from tests.e2e.conftest import PATH, PATIENCE
 from tests.e2e.upstream import Reply, serving
 from vtc.cli import main
+from vtc.proxy import launch
 
 
 def run(*arguments: str) -> Result:
@@ -125,8 +126,53 @@ def test_without_an_upstream_it_is_an_ordinary_proxy() -> None:
     assert "--mode" not in command("--", "-q")
 
 
-def test_what_goes_to_mitmproxy_has_the_last_word() -> None:
-    assert command("--tools", "prompt", "--", "--set", "vtc_tools=native")[-1] == "vtc_tools=native"
+def test_what_goes_to_mitmproxy_has_the_last_word(tmp_path: Path) -> None:
+    (tmp_path / "vtc.yaml").write_text("options: {vtc_tools: auto, vtc_models: [a=b]}\n")
+    found = command(
+        "--config",
+        str(tmp_path / "vtc.yaml"),
+        *("--tools", "prompt", "--"),
+        *("--set", "vtc_tools=native", "--set=vtc_models=c=d"),
+    )
+    assert [one for one in launch.settings(found) if one.startswith("vtc")] == [
+        *("vtc_tools=auto", "vtc_models=a=b", "vtc_tools=prompt", "vtc_tools=native", "vtc_models=c=d")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (["flow_detail=2"], "flow_detail"),
+        (["connection_strategy=eager"], "connection_strategy"),
+        (["--web", "store_streamed_bodies=false"], "store_streamed_bodies"),
+    ],
+)
+def test_mitmproxy_is_given_no_second_value_for_its_own_options(arguments: list[str], name: str) -> None:
+    """It ends at that."""
+    *own, spec = arguments
+    found = launch.settings(command("localhost:1", *own, "--", "--set", spec))
+    assert [one for one in found if one.startswith(name)] == [spec]
+
+
+@pytest.mark.parametrize(
+    ("specs", "said"),
+    [
+        (["vtc_tools", "prompt"], "vtc_tools has no value: --set vtc_tools=…"),
+        (["vtc_lenient"], "vtc_lenient has no value"),
+        (["vtc_models", "--set", "vtc_models=a=b"], "vtc_models has no value"),
+        (["vtc_tols=prompt"], "there is no option vtc_tols (did you mean 'vtc_tools'?)"),
+        (["vtc_tools=xml"], "vtc_tools must be one of auto, native, prompt, not 'xml'"),
+        (["vtc_server=vlm"], "there is no server 'vlm' (did you mean 'vllm'?)"),
+        (["vtc_keep_alive=soon"], "vtc_keep_alive must be a whole number, not 'soon'"),
+        (["vtc_upstream_api=chat"], "vtc_upstream_api: there is no API 'chat'"),
+    ],
+)
+def test_an_option_that_the_addon_would_refuse_is_refused_before_anything_is_started(
+    specs: list[str], said: str
+) -> None:
+    result = run("localhost:1", "--", "--set", *specs)
+    assert result.exit_code == 2
+    assert said in result.output
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ import pytest
 from tests.apis import chat
 from tests.e2e.conftest import PATH, PATIENCE
 from tests.e2e.upstream import Reply, serving
+from vtc.proxy import launch
 
 ADDON = Path(__file__).parents[2] / "addons" / "addon.py"
 MITMDUMP = Path(sys.executable).with_name("mitmdump")
@@ -59,6 +60,7 @@ async def test_a_bad_profile_keeps_it_from_starting(confdir: Path, tmp_path: Pat
             "vtc: vtc_max_call_bytes must be a whole number, not 'abc'",
             marks=pytest.mark.rest,
         ),
+        pytest.param("vtc_tools", "vtc: vtc_tools has no value: --set vtc_tools=…", marks=pytest.mark.rest),
         pytest.param(
             "vtc_log=/nope/x",
             "vtc: vtc_log: /nope/x cannot be written: No such file or directory",
@@ -107,12 +109,13 @@ async def test_it_starts_and_works_and_says_at_the_end_what_it_did(confdir: Path
     reply = Reply(chat.streamed(*chat.DIALECTS["tag"]("read", {"filePath": "/a"})))
     async with serving(lambda _: reply) as upstream:
         mode = f"reverse:{upstream.url}"
-        async with mitmdump(
-            tmp_path, "--set", f"confdir={confdir}", "--set", "vtc_tools=prompt", "-m", mode
-        ) as process:
+        given = [f"confdir={confdir}", "vtc_tools=native", "vtc_tools=prompt"]
+        async with mitmdump(tmp_path, *launch.as_set(given), "-m", mode) as process:
             assert process.stdout is not None
+            lines = list[bytes]()
             while not (listening := re.search(rb"listening at (\S+:\d+)", line := await process.stdout.readline())):
                 assert line, "it ended before it listened"
+                lines.append(line)
             address = f"http://{listening[1].decode().removeprefix('http://')}"
             async with httpx.AsyncClient(base_url=address, trust_env=False, timeout=PATIENCE) as client:
                 response = await client.post(PATH, json=chat.request(stream=True))
@@ -120,6 +123,7 @@ async def test_it_starts_and_works_and_says_at_the_end_what_it_did(confdir: Path
             output, _ = await process.communicate()
     assert chat.read(response.content).calls == [("read", {"filePath": "/a"})]
     assert process.returncode == 0
+    assert any(b"vtc: vtc_tools is given 2 times: prompt, which comes last, counts" in line for line in lines)
     assert (
         f"vtc: read, tag -> tool_calls, 3 tools -> tag prompt - {chat.MODEL} at 127.0.0.1/v1/chat/completions"
         in output.decode()

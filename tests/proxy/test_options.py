@@ -29,7 +29,7 @@ def configure() -> Iterator[Any]:
 
 def plan(**fields: Any) -> Plan:
     body = chat.encoded(chat.request(**fields))
-    return options.planner().plan(Facts(user_agent="OpenAI/Python 3", model=chat.MODEL), Request(body))
+    return options.planner(ctx.options).plan(Facts(user_agent="OpenAI/Python 3", model=chat.MODEL), Request(body))
 
 
 def test_every_option_says_what_it_does(configure: Any) -> None:
@@ -127,4 +127,4 @@ def test_empty_patterns_are_ignored(configure: Any) -> None:
     configure(vtc_client_patterns=[""])
     documented = "# Tools\n\n## go\nDescription: Go.\nParameters:\n- a: (required) x\nUsage:\n<go>\n<a>x</a>\n</go>\n"
     body = chat.encoded(chat.request(tools=None, messages=[{"role": "system", "content": documented}]))
-    assert options.planner().plan(Facts(user_agent="curl"), Request(body)).reply.client_text is None
+    assert options.planner(ctx.options).plan(Facts(user_agent="curl"), Request(body)).reply.client_text is None

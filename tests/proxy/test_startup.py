@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -25,28 +24,6 @@ def context() -> Iterator[taddons.context]:
         yield context
 
 
-def given(context: taddons.context, *specs: str) -> list[str]:
-    """What is said of options that were given before the addon was there."""
-    context.options.set(*specs, defer=True)
-    addon = VirtualToolCalling()
-    with suppress(exceptions.OptionsError):  # what mitmproxy thinks of it, and does not say
-        context.master.addons.add(addon)
-    return list(startup.faults())
-
-
-@pytest.mark.parametrize(
-    ("spec", "said"),
-    [
-        ("vtc_tols=prompt", "there is no option vtc_tols (did you mean 'vtc_tools'?)"),
-        ("vtc_xyzzy=1", "there is no option vtc_xyzzy"),
-        ("vtc_max_call_bytes=abc", "vtc_max_call_bytes must be a whole number, not 'abc'"),
-        ("vtc_keep_alive", "vtc_keep_alive must be a whole number, not "),
-    ],
-)
-def test_an_option_that_is_not_taken_is_told(spec: str, said: str, context: taddons.context) -> None:
-    assert given(context, spec) == [said]
-
-
 @pytest.mark.parametrize(("no_color", "colours"), [("1", False), ("", True)])
 def test_the_log_has_no_colours_where_the_user_wants_none(
     no_color: str, colours: bool, context: taddons.context, monkeypatch: pytest.MonkeyPatch
@@ -60,11 +37,6 @@ def test_the_log_has_no_colours_where_the_user_wants_none(
     terminal.uninstall()
     assert isinstance(formatter, MitmFormatter)
     assert formatter.colorize == colours
-
-
-@pytest.mark.parametrize("spec", ["vtc_tools=prompt", "vtc_max_call_bytes=5", "others_option=1"])
-def test_other_options_are_no_faults(spec: str, context: taddons.context) -> None:
-    assert given(context, spec) == []
 
 
 @pytest.mark.parametrize(("given", "level"), [("0", logging.WARNING), ("1", logging.NOTSET), (None, logging.NOTSET)])

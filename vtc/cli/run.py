@@ -8,6 +8,7 @@ import shlex
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -16,13 +17,14 @@ import click
 
 from vtc.cli import common, config
 from vtc.cli.asker import Asker
-from vtc.cli.common import completing, planner, profile_directories
+from vtc.cli.common import completing, profile_directories
 from vtc.cli.config import Config
 from vtc.cli.recognise import recognised, spoken, told
 from vtc.profiles.document import ProfileError
+from vtc.profiles.planner import Planner
 from vtc.profiles.schema import API_NAMES
 from vtc.profiles.validation import nearest
-from vtc.proxy import launch
+from vtc.proxy import launch, options
 
 
 class Apis(click.ParamType[str]):
@@ -89,30 +91,26 @@ def run(
     directories = given.pop("directories") or tuple(config.beside(file, path) for path in settings.profiles)
     log = given.pop("log") or (config.beside(file, settings.log) if settings.log else None)
     given = {key: value or getattr(settings, key) for key, value in given.items()}
-    plans = planner(directories, common.settings(**{key: given[key] for key in ("tools", "dialect", "server")}))
     program: Literal["mitmweb", "mitmdump"] = "mitmweb" if web or settings.web else "mitmdump"
-    quiet = ["--set", "flow_detail=0"] if not verbose else []
     server = _server(upstream or settings.upstream)
     address = host or settings.host or "127.0.0.1"
     at = next(one for one in (port, settings.port, launch.PORT) if one is not None)
     if _is_at(server, address, at):
         said = f"{server} is where VTC itself would listen; choose another --port"
         raise click.BadParameter(said, param_hint="UPSTREAM")
-    if server and not dry_run and not given["server"]:
-        given["server"], said = recognised(Asker(server), plans.profiles)
-        click.echo(f"vtc: {said}", err=True)
-    if server and not dry_run and not given["api"] and (apis := spoken(Asker(server))):
-        given["api"] = ",".join(apis)
-        click.echo(f"vtc: {told(apis)}", err=True)
-    theirs = [*settings.arguments(), *more]
-    options = _options(directories, log=log, **given)
-    command = launch.command(program, server, address, at, [*quiet, *options, *theirs])
+    # Of an option of one value the last counts: what is written in the file, then what is typed.
+    own = _options(log=log, **given)
+    arguments = [*settings.arguments(), *launch.as_set(own), *more]
+    plans = _plans([f"vtc_profiles={one}" for one in directories] + launch.settings(arguments))
+    arguments = [*launch.as_set(f"vtc_profiles={one.absolute()}" for one in directories), *arguments]
+    seen = _seen(server, plans) if server and not dry_run else []
+    command = launch.command(program, server, address, at, [*launch.as_set(seen), *arguments], quiet=not verbose)
     if dry_run:
         click.echo(shlex.join(command))
         return
     if file != NOWHERE:
         click.echo(f"vtc: settings from {file}", err=True)
-    if not theirs:  # those may have it listen elsewhere, or not at all
+    if not (settings.arguments() or more):  # those may have it listen elsewhere, or not at all
         _check_free(address, at)
     if os.name == "nt":  # there, a program that is replaced returns to the shell at once
         sys.exit(subprocess.call(command))
@@ -172,7 +170,6 @@ def _server(upstream: str) -> str:
 
 
 def _options(
-    directories: tuple[Path, ...],
     tools: str | None,
     dialect: str | None,
     server: str | None,
@@ -180,8 +177,31 @@ def _options(
     observe: bool,
     log: Path | None,
 ) -> list[str]:
-    options = [f"vtc_profiles={directory.absolute()}" for directory in directories]
-    options += [f"vtc_tools={tools}"] * bool(tools) + [f"vtc_dialect={dialect}"] * bool(dialect)
-    options += [f"vtc_server={server}"] * bool(server) + [f"vtc_upstream_api={api}"] * bool(api)
-    options += ["vtc_mode=observe"] * observe + [f"vtc_log={log}"] * bool(log)
-    return [part for option in options for part in ("--set", option)]
+    found = [f"vtc_tools={tools}"] * bool(tools) + [f"vtc_dialect={dialect}"] * bool(dialect)
+    found += [f"vtc_server={server}"] * bool(server) + [f"vtc_upstream_api={api}"] * bool(api)
+    found += ["vtc_mode=observe"] * observe + [f"vtc_log={log}"] * bool(log)
+    return found
+
+
+def _plans(given: Sequence[str]) -> Planner:
+    """What plans exchanges with these `NAME=VALUE`s; ends the program with what is wrong."""
+    try:
+        return options.planned(given)
+    except ProfileError as error:
+        click.echo(str(error), err=True)
+        sys.exit(1)
+    except options.RefusedOption as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _seen(server: str, plans: Planner) -> list[str]:
+    """Ask the server for what the user left open, as `NAME=VALUE`s, and tell it."""
+    found = []
+    if not plans.settings.server:
+        name, said = recognised(Asker(server), plans.profiles)
+        found += [f"vtc_server={name}"] * bool(name)
+        click.echo(f"vtc: {said}", err=True)
+    if not plans.settings.upstream_api and (apis := spoken(Asker(server))):
+        found += [f"vtc_upstream_api={','.join(apis)}"]
+        click.echo(f"vtc: {told(apis)}", err=True)
+    return found

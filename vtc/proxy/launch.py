@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -13,7 +14,7 @@ from mitmproxy.version import VERSION as MITMPROXY
 
 from vtc.proxy import script
 
-__all__ = ["MITMPROXY", "PORT", "certificate", "command"]
+__all__ = ["MITMPROXY", "PORT", "as_set", "certificate", "command", "settings"]
 
 PORT = 8088
 """Where clients connect: 8080, mitmproxy's own, is also llama.cpp's."""
@@ -21,22 +22,53 @@ PORT = 8088
 COLUMNS = ("comment", "method", "status", "size", "time")
 """Those of mitmweb's flow list: beside a path, which is nearly always the same, the comment would be too narrow."""
 
-REVERSE = ("--set", "connection_strategy=lazy")
+REVERSE = "connection_strategy=lazy"
 """So that a client of a server that is down gets a 502 that says so, and the flow is listed."""
 
 
 def command(
-    program: Literal["mitmdump", "mitmweb", "mitmproxy"], upstream: str, host: str, port: int, more: Sequence[str] = ()
+    program: Literal["mitmdump", "mitmweb", "mitmproxy"],
+    upstream: str,
+    host: str,
+    port: int,
+    more: Sequence[str] = (),
+    quiet: bool = False,
 ) -> list[str]:
-    """The command line: a reverse proxy for `upstream`, or with none an ordinary proxy; `more` has the last word."""
+    """The command line: a reverse proxy for `upstream`, or with none an ordinary proxy; `more` has the last word.
+
+    `quiet`: without mitmproxy's own lines for each connection and request.
+    """
     arguments = ["-s", str(script.path()), "--listen-host", host, "--listen-port", str(port)]
+    ours, columns = list[str](), list[str]()
     if upstream:
-        arguments += ["--mode", f"reverse:{upstream}", *REVERSE]
+        arguments += ["--mode", f"reverse:{upstream}"]
+        ours += [REVERSE]
     if program == "mitmweb":
         # Replies that pass untouched are streamed, too: without this nothing of them could be looked at.
-        arguments += ["--set", "store_streamed_bodies=true"]
-        arguments += [part for column in COLUMNS for part in ("--set", f"web_columns={column}")]
-    return [_path(program), *arguments, *more]
+        ours += ["store_streamed_bodies=true"]
+        columns = [f"web_columns={column}" for column in COLUMNS]
+    if quiet:
+        ours += ["flow_detail=0"]
+    given = {_name(one) for one in settings(more)}  # mitmproxy ends where an option of one value has two
+    ours = [one for one in ours if _name(one) not in given]
+    return [_path(program), *arguments, *as_set([*ours, *columns]), *more]
+
+
+def as_set(options: Iterable[str]) -> list[str]:
+    """Write each `NAME=VALUE` for the command line."""
+    return [part for option in options for part in ("--set", option)]
+
+
+def settings(arguments: Sequence[str]) -> list[str]:
+    """Find the `NAME=VALUE`s of `--set` among mitmproxy's arguments, in order."""
+    parser = argparse.ArgumentParser(prog="mitmproxy", usage="--set NAME=VALUE", add_help=False, allow_abbrev=False)
+    parser.add_argument("--set", action="append", default=[])
+    found: list[str] = parser.parse_known_args(arguments)[0].set
+    return found
+
+
+def _name(setting: str) -> str:
+    return setting.partition("=")[0]
 
 
 def certificate() -> Path:

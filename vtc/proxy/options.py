@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mitmproxy import ctx, exceptions
 from mitmproxy.addonmanager import Loader
+from mitmproxy.optmanager import OptManager
 
 from vtc.profiles import loader as profile_loader
 from vtc.profiles.document import ProfileError
@@ -16,9 +17,10 @@ from vtc.profiles.planner import Planner
 from vtc.profiles.schema import API_NAMES
 from vtc.profiles.settings import CLIENT_PATTERNS, Settings, UnknownName
 from vtc.profiles.validation import nearest
+from vtc.proxy import deferred
 
 
-def add(loader: Loader) -> None:
+def add(loader: Loader | OptManager) -> None:
     """Declare the options."""
     loader.add_option(
         "vtc_mode",
@@ -157,9 +159,9 @@ def add(loader: Loader) -> None:
     )
 
 
-def directories() -> list[Path]:
+def directories(options: OptManager) -> list[Path]:
     """Where profiles are read from; later ones win."""
-    return [profile_loader.builtin_directory(), *(Path(one).expanduser() for one in ctx.options.vtc_profiles)]
+    return [profile_loader.builtin_directory(), *(Path(one).expanduser() for one in options.vtc_profiles)]
 
 
 def memory() -> Memory | None:
@@ -167,9 +169,31 @@ def memory() -> Memory | None:
     return Memory(clock=time.monotonic) if ctx.options.vtc_cache == "on" else None
 
 
-def planner() -> Planner:
+class RefusedOption(ValueError):
+    """An option that does not exist, lacks a value, or has one that makes no sense."""
+
+
+def planned(specs: Sequence[str]) -> Planner:
+    """Make the planner that the addon would make, given these `NAME=VALUE`s; raises RefusedOption, ProfileError.
+
+    Options that are not of VTC are left to mitmproxy.
+    """
+    specs = [one for one in specs if one.startswith("vtc")]
+    if bare := next((one for one in specs if "=" not in one), ""):
+        raise RefusedOption(deferred.valueless(bare))
+    options = OptManager()
+    options.set(*specs, defer=True)
+    add(options)
+    if faults := deferred.take(options).faults:
+        raise RefusedOption("; ".join(faults))
+    try:
+        return planner(options)
+    except exceptions.OptionsError as error:
+        raise (error.__cause__ if isinstance(error.__cause__, ProfileError) else RefusedOption(str(error))) from None
+
+
+def planner(options: OptManager) -> Planner:
     """Profiles and settings as the options have them; raises `OptionsError`, so that nothing half-loads."""
-    options = ctx.options
     for name, option in options.items():
         # mitmproxy shows choices and does not check them.
         value = option.current()
@@ -199,9 +223,9 @@ def planner() -> Planner:
         max_call_bytes=options.vtc_max_call_bytes,
     )
     try:
-        return Planner(profile_loader.load(directories()), settings)
+        return Planner(profile_loader.load(directories(options)), settings)
     except ProfileError as error:
-        raise exceptions.OptionsError(f"vtc: the profiles are not usable\n{error}") from None
+        raise exceptions.OptionsError(f"vtc: the profiles are not usable\n{error}") from error
     except UnknownName as error:
         raise exceptions.OptionsError(f"vtc_{error.setting}: {error}") from None
 

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import Protocol
 
-from mitmproxy import exceptions
+from mitmproxy import ctx, exceptions
 
 from vtc.profiles import loader
 from vtc.profiles.memory import Memory
@@ -65,7 +65,7 @@ class Reloader:
 
     def look(self) -> None:
         """Read the profiles again if a file has changed since they were read last."""
-        if loader.signature(options.directories()) != self._seen:
+        if loader.signature(options.directories(ctx.options)) != self._seen:
             self.reload()
 
     async def _watch(self) -> None:
@@ -75,7 +75,7 @@ class Reloader:
 
     def _load(self) -> None:
         # First, so that an edit while they are read is seen at the next look.
-        self._seen = loader.signature(options.directories())
-        self._addon.planner = options.planner()
+        self._seen = loader.signature(options.directories(ctx.options))
+        self._addon.planner = options.planner(ctx.options)
         self._addon.memory = options.memory()
         self._addon.forget()

@@ -19,8 +19,8 @@ from mitmproxy.log import MitmFormatter
 from mitmproxy.proxy.mode_specs import ProxyMode, ReverseMode
 
 from vtc import __version__
-from vtc.profiles import validation
 from vtc.profiles.loader import Profiles
+from vtc.proxy import deferred
 from vtc.proxy.reload import Planned
 
 logger = logging.getLogger(__name__)
@@ -51,7 +51,10 @@ class Startup:
         logging.getLogger("mitmproxy.addons.script").addFilter(without_trace)
         # mitmweb has no option `flow_detail`; what was given waits there for an addon that has it.
         self._hush(getattr(ctx.options.deferred.get("flow_detail"), "val", None) == ["0"])
-        for fault in faults():
+        taken = deferred.take(ctx.options)
+        for note in taken.notes:
+            logger.warning("vtc: %s", note)
+        for fault in taken.faults:
             logger.error("vtc: %s", fault)  # an error while it starts ends mitmproxy
 
     def configure(self, updated: set[str]) -> None:
@@ -79,28 +82,6 @@ def without_trace(record: logging.LogRecord) -> bool:
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, exceptions.OptionsError):
         record.msg, record.args, record.exc_info = f"vtc: {str(error).removeprefix('vtc: ')}", (), None
-    return True
-
-
-def faults() -> Iterator[str]:
-    """What is wrong with options that were given and not taken: mitmproxy waits for an addon that knows them."""
-    known = [name for name, _ in ctx.options.items() if name.startswith("vtc")]
-    for name, given in ctx.options.deferred.items():
-        if not name.startswith("vtc"):
-            continue
-        if name not in known:
-            yield f"there is no option {name}{validation.nearest(name, known)}"
-        elif ctx.options._options[name].typespec is int and not _is_number(given):
-            # mitmproxy drops the addon for that, without a word, and everything would pass untouched.
-            yield f"{name} must be a whole number, not {', '.join(map(repr, getattr(given, 'val', [given])))}"
-
-
-def _is_number(given: object) -> bool:
-    try:
-        (one,) = getattr(given, "val", [given])
-        int(one)
-    except (TypeError, ValueError):
-        return False
     return True
 
 

@@ -1,0 +1,89 @@
+"""Options that wait for the addon: what is taken of them, and what is told."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from mitmproxy import exceptions
+from mitmproxy.test import taddons
+
+from vtc.proxy.addon import VirtualToolCalling
+
+
+@pytest.fixture
+def context() -> Iterator[taddons.context]:
+    with taddons.context() as context:
+        yield context
+
+
+def loaded(context: taddons.context, caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
+    """Load the addon as mitmproxy loads a script, which swallows what it refuses; return what is logged."""
+    with suppress(exceptions.OptionsError):
+        context.master.addons.add(VirtualToolCalling())
+    return [(record.levelno, record.getMessage()) for record in caplog.records if record.levelno >= logging.WARNING]
+
+
+@pytest.mark.parametrize(
+    ("specs", "said"),
+    [
+        (["vtc_tols=prompt"], "there is no option vtc_tols (did you mean 'vtc_tools'?)"),
+        (["vtc_xyzzy=1"], "there is no option vtc_xyzzy"),
+        (["vtc_max_call_bytes=abc"], "vtc_max_call_bytes must be a whole number, not 'abc'"),
+        (["vtc_keep_alive"], "vtc_keep_alive has no value: --set vtc_keep_alive=…"),
+        (["vtc_lenient"], "vtc_lenient has no value: --set vtc_lenient=…"),
+        (["vtc_profiles"], "vtc_profiles has no value: --set vtc_profiles=…"),
+    ],
+)
+def test_an_option_that_is_not_taken_is_told_as_an_error(
+    specs: list[str], said: str, context: taddons.context, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An error while it starts ends mitmproxy."""
+    context.options.set(*specs, defer=True)
+    assert loaded(context, caplog) == [(logging.ERROR, f"vtc: {said}")]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"vtc_tools": 5}, "vtc_tools must be a text, not 5"),
+        ({"vtc_keep_alive": "5"}, "vtc_keep_alive must be a whole number, not '5'"),
+        ({"vtc_models": "a=b"}, "vtc_models must be a list of texts, not 'a=b'"),
+    ],
+)
+def test_a_value_of_another_type_in_mitmproxys_own_file_is_told(
+    given: dict[str, Any], said: str, context: taddons.context, caplog: pytest.LogCaptureFixture
+) -> None:
+    context.options.update_defer(**given)
+    assert loaded(context, caplog) == [(logging.ERROR, f"vtc: {said}")]
+
+
+def test_what_an_option_of_another_addon_refuses_is_told(
+    context: taddons.context, caplog: pytest.LogCaptureFixture
+) -> None:
+    """mitmproxy would drop this addon for it."""
+    context.options.set("others_option=1", "others_option=2", defer=True)
+    context.options.add_option("others_option", str, "", "")
+    ((level, said),) = loaded(context, caplog)
+    assert level == logging.ERROR
+    assert "others_option" in said
+
+
+@pytest.mark.parametrize("spec", ["vtc_tools=prompt", "vtc_max_call_bytes=5", "others_option=1", "others_option"])
+def test_other_options_are_taken_or_left(spec: str, context: taddons.context, caplog: pytest.LogCaptureFixture) -> None:
+    context.options.set(spec, defer=True)
+    assert loaded(context, caplog) == []
+
+
+def test_of_several_values_the_last_counts_and_lists_add_up(
+    context: taddons.context, caplog: pytest.LogCaptureFixture
+) -> None:
+    specs = ["vtc_keep_alive=5", "vtc_models=a=b", "vtc_keep_alive=7", "vtc_models=c=d"]
+    context.options.set(*specs, defer=True)
+    said = "vtc: vtc_keep_alive is given 2 times: 7, which comes last, counts"
+    assert loaded(context, caplog) == [(logging.WARNING, said)]
+    assert context.options.vtc_keep_alive == 7
+    assert context.options.vtc_models == ["a=b", "c=d"]
