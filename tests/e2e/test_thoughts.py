@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.apis import chat, pairs
+from tests.apis import chat, gemini, pairs
 from tests.apis.conversations import answered, asks, key, told
 from tests.apis.shapes import SHAPES
 from tests.e2e.conftest import Answer, Lab, Start
@@ -34,11 +34,11 @@ def deepseek(seen: Seen) -> Reply:
     return Reply([body.replace(b"call_0", b"call_%d" % len(turns))])
 
 
-async def talk(client: str, lab: Lab) -> list[Answer]:
+async def talk(client: str, lab: Lab, model: str = "deepseek-v4-flash") -> list[Answer]:
     """Ask, and go on as a client does that knows no reasoning; up to the reply without a call."""
     entries, answers = asks(client, "Read it"), []
     for _ in range(4):
-        body: dict[str, Any] = {key(client): entries, "stream": True, "model": "deepseek-v4-flash"}
+        body: dict[str, Any] = {key(client): entries, "stream": True, "model": model}
         path = SHAPES[client].at(stream=True, model=body["model"])
         answer = await lab.post(SHAPES[client].request(**body), path=path)
         answers.append(answer)
@@ -65,3 +65,24 @@ async def test_without_anything_kept_the_same_server_refuses(client: str, start:
     answers = await talk(client, lab)
     assert [one.status for one in answers] == [200, 400]
     assert b"must be passed back" in answers[-1].body
+
+
+def google(seen: Seen) -> Reply:
+    """Refuse a call without the signature that it was made with, as Gemini 3 does; tell no thought at all."""
+    parts = [part for entry in seen.json["contents"] for part in entry["parts"] if "functionCall" in part]
+    if [one.get("thoughtSignature") for one in parts] != [f"U2ln{turn}" for turn, _ in enumerate(parts)]:
+        message = "Function call is missing a thought_signature in functionCall parts."
+        body = chat.encoded({"error": {"code": 400, "message": message, "status": "INVALID_ARGUMENT"}})
+        return Reply([body], JSON, 400, framing="length")
+    if len(parts) == 2:
+        return Reply([b"".join(gemini.streamed_text("It says ", "hello."))])
+    call = {**gemini.call("read", filePath="/a"), "thoughtSignature": f"U2ln{len(parts)}"}
+    return Reply([b"".join(gemini.streamed(gemini.frame(gemini.event(call))))])
+
+
+@pytest.mark.parametrize("client", ["openai-chat", "ollama-chat"])
+async def test_a_server_that_wants_its_signatures_back_gets_them(client: str, start: Start) -> None:
+    lab = await start(google, vtc_upstream_api="gemini-generate")
+    answers = await talk(client, lab, "gemini-3-pro")
+    assert [one.status for one in answers] == [200, 200, 200]
+    assert told(client, answers[-1].body).text == "It says hello."

@@ -78,8 +78,11 @@ class Decoder(Protocol):
         """How frames are cut."""
         ...
 
-    def tells_thoughts(self, data: bytes) -> bool:
-        """True if some of these frames may tell what the model thinks; of frames that do not, mostly False."""
+    def tells_thoughts(self, data: bytes, *, plain: bool) -> bool:
+        """True if some of these frames may tell what the model thinks; of frames that do not, mostly False.
+
+        Unless `plain` text counts, too, only if there may be a seal for it.
+        """
         ...
 
     def decode(self, frame: Frame) -> Decoded | None:
@@ -219,8 +222,12 @@ class Request(ABC):
         """True if a past message of the model's holds what it thought, be it encrypted."""
 
     @abstractmethod
+    def has_seal(self, message: Message) -> bool:
+        """True if a past message of the model's holds what only its server reads of what it thought."""
+
+    @abstractmethod
     def with_thoughts(self, message: Message, field: str) -> Message:
-        """Write the `reasoning` of a past message, which its own object lacks, into that.
+        """Write the `reasoning` of a past message and its seal, which its own object lacks, into that.
 
         `field` is where servers of chat completions want it.
         """

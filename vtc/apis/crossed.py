@@ -54,8 +54,8 @@ class Crossed(msgspec.Struct, eq=False):
     def __copy__(self) -> Crossed:
         return replace(self, decoder=copy.copy(self.decoder))
 
-    def tells_thoughts(self, data: bytes) -> bool:
-        return self.decoder.tells_thoughts(data)
+    def tells_thoughts(self, data: bytes, *, plain: bool) -> bool:
+        return self.decoder.tells_thoughts(data, plain=plain)
 
     @property
     def framing(self) -> Framing:
@@ -106,8 +106,8 @@ class Renamed:
     def __copy__(self) -> Renamed:
         return Renamed(copy.copy(self._decoder), self._names)
 
-    def tells_thoughts(self, data: bytes) -> bool:
-        return self._decoder.tells_thoughts(data)
+    def tells_thoughts(self, data: bytes, *, plain: bool) -> bool:
+        return self._decoder.tells_thoughts(data, plain=plain)
 
     @property
     def framing(self) -> Framing:

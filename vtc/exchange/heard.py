@@ -31,13 +31,17 @@ class Heard:
         keep: Callable[[Turn, str, Sequence[ToolCall]], object],
         markup: Sequence[str] | None = None,
         closers: Sequence[str] = (),
+        *,
+        plain: bool = True,
     ) -> None:
         """`markup` stands around calls in text, and is no part of what is said; None keeps no text.
 
+        Unless `plain` thoughts are to be kept, too, only those are that a server sealed.
         `closers` end what is thought in the text.
         """
         self._markup = markup
         self._closers = closers
+        self._plain = plain
         self._wrote: list[str] = []
         self._in_text: list[str] = []  # the calls as they were written
         self._as_written = True  # all of them were
@@ -87,7 +91,9 @@ class Heard:
             calls = [*self._calls, *ToolCallAccumulator(self._pieces).calls()]
             if calls:
                 self._decode(b"".join(self._waiting))
-            turn = Turn("".join(self._text), self._seal, *self._written())
+            # A signature is for the text; what is encrypted stands for itself.
+            thought = "".join(self._text) if self._plain or self._seal.signature else ""
+            turn = Turn(thought, self._seal, *self._written())
             if calls and turn != Turn():
                 self._keep(turn, self._field if self._field in FIELDS else "", calls)
         except Exception as error:  # the reply itself goes on
@@ -128,7 +134,7 @@ class Heard:
         return data[:end]
 
     def _decode(self, data: bytes) -> None:
-        if self._markup is None and not self._decoder.tells_thoughts(data):
+        if self._markup is None and not self._decoder.tells_thoughts(data, plain=self._plain):
             return  # as are most replies
         try:
             for frame in self._frames.feed(data):

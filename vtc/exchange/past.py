@@ -25,8 +25,9 @@ class Past:
 
     def __init__(self, memory: Memory, facts: Facts, plan: Plan, request: Request) -> None:
         of, model = facts.whose, plan.server_model or request.model
-        recalls, as_text = plan.request.recalls, plan.request.write is not None and plan.request.client_text is None
-        kept = (recalls or as_text) and not request.several
+        native = plan.request.client_text is None
+        recalls, as_text = plan.request.recalls, plan.request.write is not None and native
+        kept = native and bool(plan.tools) and not request.several
         self.thoughts = PastThoughts(memory, of, model, recalls=recalls, as_text=as_text) if kept else None
         """None where nothing is given back to the model."""
         self._prompts = LastPrompts(memory, of, model, secrets(facts.headers))

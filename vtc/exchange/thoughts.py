@@ -60,7 +60,8 @@ class PastThoughts:
     ) -> None:
         """`whose` tells one upstream, as one client sees it, from all others.
 
-        The model `recalls` what it thought, and is shown past calls `as_text`.
+        The model `recalls` what it thought as text, and is shown past calls `as_text`. What a server sealed it is
+        always given back.
         """
         self.recalls = recalls
         self.as_text = as_text
@@ -85,13 +86,11 @@ class PastThoughts:
             known = self._memory.get(_key(so_far.digest(), calls)) if calls and self._memory.size else None
             if isinstance(known, Turn):
                 at = next(at for at, message in enumerate(turn) if message.calls)
-                if (
-                    self.recalls
-                    and (known.thought or known.seal != Seal())
-                    and not any(map(request.has_thoughts, turn))
-                ):
+                if self._is_lost(request, turn, known):
                     given += 1
-                    found[place + at] = replace(turn[at], reasoning=known.thought, seal=known.seal)
+                    # A signature is for the text that it came with.
+                    text = known.thought or ("" if known.seal.signature else turn[at].reasoning)
+                    found[place + at] = replace(turn[at], reasoning=text, seal=known.seal)
                     if field:
                         found[place + at] = request.with_thoughts(found[place + at], field)
                 if self.as_text and known.wrote and len(turn) == 1 and squeezed(turn[0].text) == known.said:
@@ -105,6 +104,12 @@ class PastThoughts:
         if given:
             told.append(f"reasoning of {given} past turn{'s' * (given != 1)} given back")
         return [found.get(place, message) for place, message in enumerate(messages)]
+
+    def _is_lost(self, request: Request, turn: Sequence[Message], known: Turn) -> bool:
+        """True if the client lost what is `known`: a seal wins over its own copy, which is no more than the text."""
+        if known.seal != Seal():
+            return not any(map(request.has_seal, turn))
+        return self.recalls and bool(known.thought) and not any(map(request.has_thoughts, turn))
 
     def keep(self, turn: Turn, field: str, calls: Sequence[ToolCall]) -> None:
         """Keep a reply to this request, which made these calls, as the client was given them."""

@@ -124,7 +124,7 @@ class Way:
         sections = write.sections[:1] if write else ()
         around = tuple(part.strip() for one in sections for part in one.partition("{calls}")[::2] if part.strip())
         closers = [close for _, close in self._plan.reading.thinking.tags] if write else []
-        return Heard(self._server.decoder(), past.keep, around if write else None, closers)
+        return Heard(self._server.decoder(), past.keep, around if write else None, closers, plain=past.recalls)
 
     def _pipeline(self, report: Report, plan: ReplyPlan, *, whole: bool) -> ReplyPipeline:
         """Make the way of one choice of the reply."""

@@ -72,7 +72,7 @@ class RequestPlan(msgspec.Struct, frozen=True, kw_only=True):
     thoughts: Field = FIELDS[0]
     """The field in which the server wants what the model thought before, if it does not stand there already."""
     recalls: bool = False
-    """The model is given back what it thought before the calls of past turns, where the client lost it."""
+    """The model is given back the text of what it thought before the calls of past turns, where the client lost it."""
     skips_billing: bool = False
     """The server keeps what Claude Code puts before its prompt, and changes in each request, out of the prompt."""
     loops: tuple[Loop, ...] = ()

@@ -158,7 +158,7 @@ class Planner:
                 as_is=found.server.ready == "as-is",
                 lessons=lessons,
                 thoughts=found.server.thoughts or told_thoughts(facts, memory),
-                recalls=_recalls(found) and bool(tools) and protocol.client_text is None,
+                recalls=_recalls(found),
                 skips_billing=found.server.skips_billing,
                 loops=tuple(one.loop for one in guards if one.loop),
             ),
@@ -334,7 +334,7 @@ def _ids(found: _Found) -> Literal["short", "alphanumeric9"] | None:
 
 
 def _recalls(found: _Found) -> bool:
-    """True if what the model thought is to be given back to it."""
+    """True if what the model thought is to be given back to it where it is plain text."""
     return found.model.recalls and (found.model is not UNKNOWN_MODEL or found.server.recalls)
 
 

@@ -171,7 +171,7 @@ class ServerProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=
     """The field in which it is given what the model thought before, where its clients speak another API or lost that.
     Null: the one in which its replies tell it."""
     recalls: bool = True
-    """Whether models without a profile are given back what they thought (`recalls` of a model)."""
+    """Whether models without a profile are given back the text of what they thought (`recalls` of a model)."""
     tokenize: bool = False
     """`POST /tokenize` counts the tokens of a conversation (vLLM, llama.cpp), for clients of Messages."""
     models: dict[str, str] = {}
@@ -264,9 +264,9 @@ class ModelProfile(Exchanged, frozen=True, forbid_unknown_fields=True, kw_only=T
     reasoning: Reasoning | None = None
     """How it marks its thinking; null if it does not."""
     recalls: bool = False
-    """Whether it wants to see what it thought before the calls of past turns: where a client loses that, it is kept
-    for as long as the conversation goes on, and given back. A model without a profile gets it, if its replies tell
-    it."""
+    """Whether it wants to see the text of what it thought before the calls of past turns: where a client loses that,
+    it is kept for as long as the conversation goes on, and given back. A model without a profile gets it, if its
+    replies tell it. What its server signed or encrypted is given back to every model, whatever this says."""
     special_tokens: bool = False
     """Whether its calls are marked by special tokens, which servers may strip (see `kind: server`)."""
     ready: Ready = Ready()

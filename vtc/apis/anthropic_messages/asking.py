@@ -114,7 +114,7 @@ def _blocks_of(part: str | Opaque) -> Iterator[Json]:
 
 def thinking(message: Message) -> Json:
     """Write the block of what the model thought."""
-    if message.seal and message.seal.encrypted and not message.reasoning:
+    if message.seal and message.seal.encrypted:
         return {"type": "redacted_thinking", "data": message.seal.encrypted}
     signature = message.seal.signature if message.seal else ""
     return {"type": "thinking", "thinking": message.reasoning, "signature": signature}

@@ -104,7 +104,7 @@ class Decoder(msgspec.Struct):
     """The arguments that stand in the starts of calls: they count if no others come."""
     usage: Json = {}
 
-    def tells_thoughts(self, data: bytes) -> bool:
+    def tells_thoughts(self, data: bytes, *, plain: bool) -> bool:
         return b"thinking" in data or b"signature" in data
 
     def decode(self, frame: Frame) -> Decoded | None:

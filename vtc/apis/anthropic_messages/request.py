@@ -52,8 +52,13 @@ class Request(request.Request):
     def has_thoughts(self, message: Message) -> bool:
         return any(isinstance(one, Opaque) and one.part.get("type") in asking.QUIET for one in message.content)
 
+    def has_seal(self, message: Message) -> bool:
+        blocks = (one.part for one in message.content if isinstance(one, Opaque))
+        return any(one.get("type") in asking.QUIET and (one.get("signature") or one.get("data")) for one in blocks)
+
     def with_thoughts(self, message: Message, field: str) -> Message:
-        return replace(message, content=(Opaque(asking.thinking(message)), *message.content))
+        said = (one for one in message.content if isinstance(one, str) or one.part.get("type") not in asking.QUIET)
+        return replace(message, content=(Opaque(asking.thinking(message)), *said))
 
     def unsaid(self, message: Message) -> Iterable[str]:
         return (name for one in message.content if isinstance(one, Opaque) for name in asking.unsaid(one.part))

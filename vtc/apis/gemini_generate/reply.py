@@ -49,6 +49,7 @@ _HARMLESS = (
     *("inlineData", "fileData", "codeExecutionResult", "videoMetadata"),
 )
 """Fields of events, candidates and parts in which no client finds a call."""
+_THOUGHTS = (b'"thought"', b'"thoughtSignature"', b'"thought_signature"')
 
 
 class Decoder(msgspec.Struct):
@@ -58,8 +59,8 @@ class Decoder(msgspec.Struct):
     drop: frozenset[str] = frozenset()
     begun: bool = False
 
-    def tells_thoughts(self, data: bytes) -> bool:
-        return b'"thought"' in data
+    def tells_thoughts(self, data: bytes, *, plain: bool) -> bool:
+        return any(map(data.__contains__, _THOUGHTS))
 
     def decode(self, frame: Frame) -> Decoded | None:
         event = object_of(frame.data)

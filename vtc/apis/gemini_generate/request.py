@@ -10,6 +10,7 @@ they are matched by their order. The format is that of ai.google.dev/api/generat
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace as with_fields
 from itertools import groupby
 from typing import Any, ClassVar
 
@@ -104,18 +105,21 @@ class Request(request.Request):
         return "error" in part_of(part_of(message.source, "functionResponse"), "response")
 
     def has_thoughts(self, message: Message) -> bool:
-        return bool(message.reasoning) or any(
-            isinstance(one, Opaque) and "thoughtSignature" in one.part for one in message.content
-        )
+        return bool(message.reasoning) or self.has_seal(message)
+
+    def has_seal(self, message: Message) -> bool:
+        parts = [*(one.part for one in message.content if isinstance(one, Opaque)), *(c.source for c in message.calls)]
+        return any(isinstance(one, dict) and "thoughtSignature" in one for one in parts)
 
     def with_thoughts(self, message: Message, field: str) -> Message:
-        seal = message.seal.encrypted if message.seal else ""
-        signed = {"thoughtSignature": seal} if seal else {}
-        if not message.reasoning and not seal:
-            return message
-        return replace(
-            message, content=(Opaque({"text": message.reasoning, "thought": True, **signed}), *message.content)
-        )
+        said = [one for one in message.content if isinstance(one, str) or one.part.get("thought") is not True]
+        if message.reasoning:
+            said = [Opaque({"text": message.reasoning, "thought": True}), *said]
+        calls = message.calls
+        if message.seal and message.seal.encrypted:
+            signed = {**call_part(calls[0]), "thoughtSignature": message.seal.encrypted}
+            calls = (with_fields(calls[0], source=signed), *calls[1:])
+        return replace(message, content=(*said,), calls=calls)
 
     # Tools
 

@@ -62,8 +62,8 @@ class Decoder(msgspec.Struct):
     drop: frozenset[str] = frozenset()
     begun: bool = False
 
-    def tells_thoughts(self, data: bytes) -> bool:
-        return b'"thinking"' in data
+    def tells_thoughts(self, data: bytes, *, plain: bool) -> bool:
+        return plain and b'"thinking"' in data
 
     def decode(self, frame: Frame) -> Decoded | None:
         line = object_of(frame.data)

@@ -117,8 +117,10 @@ class _Chunk(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 _decode_chunk = msgspec.json.Decoder(_Chunk).decode
 
 
-_THOUGHT = re.compile(rb'"(?:reasoning(?:_content|_details)?|thinking)"\s*:\s*(?!null|""|\[\s*\]|\s)')
+_SOME = rb'"\s*:\s*(?!null|""|\[\s*\]|\s)'
 """Some servers say in each chunk that there is none."""
+_THOUGHT = re.compile(rb'"(?:reasoning(?:_content)?|thinking)' + _SOME)
+_SEAL = re.compile(rb'"(?:reasoning_details|extra_content)' + _SOME)
 
 
 class Decoder(msgspec.Struct):
@@ -140,8 +142,10 @@ class Decoder(msgspec.Struct):
     details: dict[int, Pieces] = {}
     """By choice, the `reasoning_details` since the last seal."""
 
-    def tells_thoughts(self, data: bytes) -> bool:
-        return (b'"reasoning' in data or b'"thinking"' in data) and _THOUGHT.search(data) is not None
+    def tells_thoughts(self, data: bytes, *, plain: bool) -> bool:
+        if (b'"reasoning_d' in data or b'"extra_' in data) and _SEAL.search(data):
+            return True
+        return plain and (b'"reasoning' in data or b'"thinking"' in data) and _THOUGHT.search(data) is not None
 
     def decode(self, frame: Frame) -> Decoded | None:
         """Read a chunk.

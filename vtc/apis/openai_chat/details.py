@@ -86,9 +86,12 @@ def of_calls(message: Json) -> list[Json]:
 
 
 def on_calls(calls: Sequence[Json], entries: Sequence[Json]) -> list[Json]:
-    """Write calls with what stood on them; on the first what stood on one without an id."""
-    extras = {one.get("id") or calls[0]["id"]: one[EXTRA] for one in entries if one.get("type") == CALL}
-    return [{**call, EXTRA: extras[call["id"]]} if call["id"] in extras else call for call in calls]
+    """Write calls with what stood on them; those that have other ids by now, or had none, by their order."""
+    ids = {call["id"] for call in calls}
+    extras = {one["id"]: one[EXTRA] for one in entries if one.get("type") == CALL and one["id"] in ids}
+    rest = iter([one[EXTRA] for one in entries if one.get("type") == CALL and one["id"] not in ids])
+    found = [extras.get(call["id"]) or next(rest, None) for call in calls]
+    return [{**call, EXTRA: extra} if extra else call for call, extra in zip(calls, found, strict=True)]
 
 
 def past(message: Message) -> Iterator[Json]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace as with_fields
 from typing import Any, ClassVar
 
 from msgspec.structs import replace
@@ -68,11 +69,20 @@ class Request(request.Request):
         source = message.source if isinstance(message.source, dict) else {}
         return any(source.get(key) for key in (*THOUGHTS, details.FIELD))
 
+    def has_seal(self, message: Message) -> bool:
+        source = message.source if isinstance(message.source, dict) else {}
+        return details.is_sealed(details.entries_of(source)) or bool(details.of_calls(source))
+
     def with_thoughts(self, message: Message, field: str) -> Message:
         source = message.source if isinstance(message.source, dict) else {}
-        if found := [one for one in details.past(message) if one.get("type") != details.CALL]:
-            return replace(message, source={**source, details.FIELD: found})
-        return replace(message, source={**source, field: message.reasoning}) if message.reasoning else message
+        past = [*details.past(message)]
+        if found := [one for one in past if one.get("type") != details.CALL]:
+            source = {**source, details.FIELD: found}
+        elif message.reasoning and not self.has_thoughts(message):
+            source = {**source, field: message.reasoning}
+        entries = details.on_calls([entry_of(call) for call in message.calls], past)
+        calls = tuple(with_fields(call, source=one) for call, one in zip(message.calls, entries, strict=True))
+        return replace(message, source=source, calls=calls)
 
     @staticmethod
     def _tools(fields: Mapping[str, Any]) -> list[Tool]:

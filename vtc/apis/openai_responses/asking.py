@@ -79,18 +79,20 @@ def _items(message: Message) -> Iterator[Json]:
 
 
 def thinking(message: Message) -> Json:
-    """Write the item of what the model thought; its id is the same in every turn."""
+    """Write the item of what the model thought: the encrypted one alone, else its text.
+
+    Its id is the same in every turn. What is encrypted has none, as its server would know that as another's.
+    """
     sealed = message.seal.encrypted if message.seal else ""
-    if not message.reasoning:
+    if sealed or not message.reasoning:
         return {"type": "reasoning", "summary": [], "encrypted_content": sealed}
     id_ = hashlib.sha256(message.reasoning.encode(errors="surrogatepass")).hexdigest()[:24]
-    item: Json = {
+    return {
         "type": "reasoning",
         "id": f"rs_{id_}",
         "summary": [],
         "content": [{"type": "reasoning_text", "text": message.reasoning}],
     }
-    return {**item, "encrypted_content": sealed} if sealed else item
 
 
 def _parts(message: Message, kind: str) -> list[Json]:

@@ -131,7 +131,7 @@ class Decoder(msgspec.Struct):
     ended: int = 0
     """Items that are done."""
 
-    def tells_thoughts(self, data: bytes) -> bool:
+    def tells_thoughts(self, data: bytes, *, plain: bool) -> bool:
         return b"reasoning" in data or b"encrypted_content" in data
 
     def decode(self, frame: Frame) -> Decoded | None:

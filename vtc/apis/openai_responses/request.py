@@ -157,8 +157,11 @@ class Request(request.Request):
             yield [_turn([items[one] for one in places], self.form) if of < 0 else _other(items[of])], places
 
     def has_thoughts(self, message: Message) -> bool:
+        return bool(message.reasoning) or self.has_seal(message)
+
+    def has_seal(self, message: Message) -> bool:
         items = message.source if isinstance(message.source, list) else []
-        return bool(message.reasoning) or any(one.get("encrypted_content") for one in items)
+        return any(one.get("encrypted_content") for one in items)
 
     def with_thoughts(self, message: Message, field: str) -> Message:
         kept = (one for one in message.content if not (isinstance(one, Opaque) and one.part.get("type") == "reasoning"))

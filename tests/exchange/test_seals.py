@@ -1,0 +1,259 @@
+"""What only its server reads of past reasoning comes back in the next turn, whatever client and model it is.
+
+A server that signs refuses a conversation without (Gemini 3), or has forgotten what it thought.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.apis import chat, gemini, messages, responses
+from tests.apis.conversations import BY_NAME, answered, asks, told
+from tests.apis.named_events import Json
+from tests.exchange.test_thoughts import Talk
+from tests.exchanges import fed
+from vtc.events import Message
+from vtc.profiles.matching import Facts
+from vtc.profiles.memory import Memory
+
+SEAL = "U0VBTA=="
+"""Bytes in base64, as every server writes a seal."""
+THOUGHT = "It is in /a."
+READ = {"filePath": "/a"}
+WRITTEN = json.dumps(READ)
+
+
+class Form(NamedTuple):
+    """A reply that calls `read`, as a server with a seal tells it."""
+
+    server: str
+    model: str
+    host: str
+    whole: Json
+    streamed: bytes
+    back: Callable[[Json], list[Json]]
+    """Finds in a request what holds the seal of a past turn, where its server looks for it."""
+    expected: Json
+    thought: str = ""
+    """What the reply tells of the reasoning."""
+
+
+def of_gemini(*before: Json) -> Form:
+    parts = [*before, gemini.text("I look."), {**gemini.call("read", **READ), "thoughtSignature": SEAL}]
+    frames = [gemini.frame(gemini.event(part)) for part in parts]
+
+    def back(body: Json) -> list[Json]:
+        found = [part for entry in body["contents"] for part in entry["parts"] if part.get("thoughtSignature")]
+        return [{**one, "functionCall": {**one["functionCall"], "id": None}} for one in found]
+
+    expected = {**gemini.call("read", **READ), "thoughtSignature": SEAL}
+    expected["functionCall"]["id"] = None
+    thought = before[0]["text"] if before else ""
+    return Form(
+        *("gemini-generate", "gemini-3-pro", "generativelanguage.googleapis.com"),
+        gemini.reply(*parts),
+        b"".join(gemini.streamed(*frames)),
+        back,
+        expected,
+        thought,
+    )
+
+
+def of_messages(block: Json, streamed: list[bytes]) -> Form:
+    call = messages.call_block(1, "read", WRITTEN)
+
+    def back(body: Json) -> list[Json]:
+        blocks = [one for entry in body["messages"] for one in entry["content"] if isinstance(one, dict)]
+        return [one for one in blocks if one["type"] in ("thinking", "redacted_thinking")]
+
+    return Form(
+        *("anthropic-messages", "claude-sonnet-4-6", "api.anthropic.com"),
+        messages.message(block, messages.call("read", **READ), stop_reason="tool_use"),
+        b"".join(messages.streamed(streamed, call, stop_reason="tool_use")),
+        back,
+        block,
+        block.get("thinking", ""),
+    )
+
+
+def of_responses(*summary: Json) -> Form:
+    item = {"type": "reasoning", "id": "rs_1", "summary": [*summary], "encrypted_content": SEAL}
+    thought = summary[0]["text"] if summary else ""
+    events = (
+        responses.reasoning_events(thought)
+        if summary
+        else [{"type": f"response.output_item.{what}", "item": item} for what in ("added", "done")]
+    )
+    events[-1] = {**events[-1], "item": item}
+
+    def back(body: Json) -> list[Json]:
+        return [one for one in body["input"] if one.get("type") == "reasoning"]
+
+    return Form(
+        *("openai-responses", "gpt-5.1", "api.openai.com"),
+        responses.response(item, responses.call("read", **READ)),
+        b"".join(responses.streamed(events, responses.call_events("read", WRITTEN))),
+        back,
+        {"type": "reasoning", "summary": [], "encrypted_content": SEAL},
+        thought,
+    )
+
+
+def of_chat(model: str, host: str, said: Json, extra: Json) -> Form:
+    """A chat server: what it tells in the message, and on the call."""
+    call = {"id": "c1", "type": "function", "function": {"name": "read", "arguments": WRITTEN}, **extra}
+    message = {"role": "assistant", "content": None, **said, "tool_calls": [call]}
+    frames = [chat.ROLE, chat.chunk(said) if said else b"", chat.chunk({"tool_calls": [{"index": 0, **call}]})]
+
+    def back(body: Json) -> list[Json]:
+        past = [one for one in body["messages"] if one["role"] == "assistant"]
+        found = [entry for one in past for entry in one.get("reasoning_details") or ()]
+        return [*found, *({"extra_content": call["extra_content"]} for call in past[0]["tool_calls"] if extra)]
+
+    expected = {"extra_content": extra["extra_content"]} if extra else said["reasoning_details"][0]
+    return Form(
+        *("openai-chat", model, host),
+        chat.completion(None, "tool_calls", message=message),
+        b"".join([*frames, chat.chunk({}, "tool_calls"), chat.DONE]),
+        back,
+        expected,
+        THOUGHT if "reasoning" in said else "",
+    )
+
+
+GOOGLE = {"extra_content": {"google": {"thought_signature": SEAL}}}
+ENTRY = {"type": "reasoning.encrypted", "data": SEAL, "id": "rs_1", "format": "anthropic-claude-v1", "index": 0}
+REDACTED = {"type": "redacted_thinking", "data": SEAL}
+FORMS = {
+    "gemini": of_gemini(),
+    "gemini, with a thought": of_gemini(gemini.thought(THOUGHT)),
+    "messages": of_messages(messages.thinking(THOUGHT, SEAL), messages.thinking_block(0, THOUGHT, signature=SEAL)),
+    "messages, a signature alone": of_messages(messages.thinking("", SEAL), messages.thinking_block(0, signature=SEAL)),
+    "messages, redacted": of_messages(REDACTED, [messages.started(0, REDACTED), messages.stopped(0)]),
+    "responses": of_responses(),
+    "responses, with a summary": of_responses({"type": "summary_text", "text": THOUGHT}),
+    "chat of Google": of_chat("gemini-3-pro", "generativelanguage.googleapis.com", {}, GOOGLE),
+    "chat of OpenRouter": of_chat("anthropic/claude-sonnet-4-6", "openrouter.ai", {"reasoning_details": [ENTRY]}, {}),
+    "chat of OpenRouter, with a thought": of_chat(
+        *("anthropic/claude-sonnet-4-6", "openrouter.ai"), {"reasoning": THOUGHT, "reasoning_details": [ENTRY]}, {}
+    ),
+}
+CLIENT = pytest.mark.parametrize("client", [*BY_NAME])
+FORM = pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+STREAM = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+
+
+def begun(client: str, form: Form, *, stream: bool, model: str = "") -> tuple[Talk, Message]:
+    """Let a client ask, and the server call; return what the client was told."""
+    facts = Facts(user_agent="OpenAI/Python 3", host=form.host, port=443)
+    talk = Talk(client, form.server, facts=facts)
+    talk.model = model or form.model
+    talk.ask(*asks(client, "Read it"), stream=stream)
+    body = form.streamed if stream else chat.encoded(form.whole)
+    out = fed(talk.exchange.stream(), body) if stream else talk.exchange.body(body)
+    return talk, told(client, out)
+
+
+@CLIENT
+@FORM
+@STREAM
+def test_a_seal_comes_back_through_a_client_that_loses_it(client: str, form: Form, stream: bool) -> None:
+    """Where its server looks for it, and once, in each later request; whether or not there was a thought to read."""
+    talk, said = begun(client, form, stream=stream)
+    talk.entries += answered(client, said, "found")
+    for body in (talk.ask(), talk.ask(*asks(client, "And now?"))):
+        assert form.back(body) == [form.expected]
+        assert json.dumps(body).count(SEAL) == 1
+    assert "reasoning of 1 past turn given back" in talk.exchange.report.request
+
+
+@FORM
+@pytest.mark.parametrize("model", ["qwen3-coder", "deepseek-v3.2", "made-up-model"])
+def test_the_profile_of_a_model_does_not_matter(form: Form, model: str) -> None:
+    talk, said = begun("openai-chat", form, stream=True, model=model)
+    talk.entries += answered("openai-chat", said, "found")
+    assert form.back(talk.ask()) == [form.expected]
+
+
+def with_copy(client: str, entries: list[Any], text: str) -> list[Any]:
+    """The entries of an answer with the client's own copy of the reasoning, which is the text alone."""
+    first = entries[0]
+    match client:
+        case "openai-chat":
+            return [{**first, "reasoning_content": text}, *entries[1:]]
+        case "anthropic-messages":
+            return [messages.assistant(messages.thinking(text), *first["content"]), *entries[1:]]
+        case "openai-responses":
+            return [responses.open_reasoning(text), *entries]
+        case "gemini-generate":
+            return [gemini.model(gemini.thought(text), *first["parts"]), *entries[1:]]
+    return [{**first, "thinking": text}, *entries[1:]]
+
+
+@CLIENT
+@FORM
+def test_a_seal_wins_over_the_clients_own_copy_of_the_reasoning(client: str, form: Form) -> None:
+    """Which is no more than the text: agents that send `reasoning_content` back did worst."""
+    talk, said = begun(client, form, stream=True)
+    talk.entries += with_copy(client, answered(client, said, "found"), "Mine.")
+    body = talk.ask()
+    assert form.back(body) == [form.expected]
+    assert json.dumps(body).count(SEAL) == 1
+    if form.server in ("anthropic-messages", "openai-responses"):  # which take no thought but what they sealed
+        assert "Mine." not in json.dumps(body)
+
+
+@pytest.mark.parametrize("client", ["anthropic-messages", "openai-responses", "gemini-generate"])
+@FORM
+@STREAM
+def test_a_seal_that_the_client_sends_back_itself_comes_once(client: str, form: Form, stream: bool) -> None:
+    """Of its own API's servers as it came, of others as VTC gave it to the client."""
+    facts = Facts(user_agent="OpenAI/Python 3", host=form.host, port=443)
+    talk = Talk(client, form.server, facts=facts)
+    talk.model = form.model
+    asked = {
+        "anthropic-messages": {"thinking": {"type": "adaptive"}},
+        "openai-responses": {"include": ["reasoning.encrypted_content"], "reasoning": {"effort": "low"}},
+        "gemini-generate": {"generationConfig": {"thinkingConfig": {"includeThoughts": True}}},
+    }[client]
+    talk.ask(*asks(client, "Read it"), stream=stream, **asked)
+    body = form.streamed if stream else chat.encoded(form.whole)
+    out = fed(talk.exchange.stream(), body) if stream else talk.exchange.body(body)
+    lost = answered(client, told(client, out), "found")
+    match client:
+        case "anthropic-messages":
+            said: list[Any] = [messages.assistant(*messages.read(out).blocks), *lost[1:]]
+        case "openai-responses":
+            said = [*responses.read(out).items, lost[-1]]
+        case _:
+            said = [gemini.model(*parts_of(out, stream=stream)), *lost[1:]]
+    talk.entries += said
+    sent = talk.ask(**asked)
+    assert json.dumps(sent).count(SEAL) == 1
+    assert "given back" not in str(talk.exchange.report.request)
+
+
+def parts_of(out: bytes, *, stream: bool) -> list[Json]:
+    events = chat.events(out) if stream else [json.loads(out)]
+    parts = [part for one in events for part in one["candidates"][0]["content"]["parts"]]
+    return [one for one in parts if one != gemini.text("")]
+
+
+@CLIENT
+@FORM
+@pytest.mark.parametrize("differs", ["credential", "upstream", "model", "conversation"])
+def test_a_seal_goes_to_no_other_conversation(client: str, form: Form, differs: str) -> None:
+    talk, said = begun(client, form, stream=True)
+    kept: Memory = talk.memory
+    entries = [*talk.entries, *answered(client, said, "found")]
+    facts = Facts(user_agent="OpenAI/Python 3", host="other.test" if differs == "upstream" else form.host, port=443)
+    if differs == "credential":
+        facts.headers["authorization"] = "Bearer sk-other"
+    other = Talk(client, form.server, kept, facts)
+    other.model = "another-model" if differs == "model" else form.model
+    other.ask(*(asks(client, "Read this") + entries[1:] if differs == "conversation" else entries))
+    assert SEAL.encode() not in other.sent
