@@ -45,12 +45,38 @@ def referred(root: Any, reference: Any) -> Any:
 
 
 def is_proper(data: bytes) -> bool:
-    """True if no client reads other JSON in this, or reads JSON where there is none for us."""
+    """True if no client reads other JSON in this, or reads JSON where there is none for us.
+
+    Of a key that an object has twice some clients take the first value, and some the last. Clients in Go and .NET take
+    two keys for one that differ only in upper and lower case.
+    """
     try:
         _skip(data)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        _read_keys(data.decode())
+    except (ValueError, RecursionError):
         return False
     return True
+
+
+def is_distinct(value: Any) -> bool:
+    """True if no object in a value has two keys that some client takes for one."""
+    if isinstance(value, dict):
+        return len({folded(key) for key in value}) == len(value) and all(map(is_distinct, value.values()))
+    return not isinstance(value, list | tuple) or all(map(is_distinct, value))
+
+
+def folded(key: str) -> str:
+    """What all spellings of a key have in common that a client may take for the same."""
+    return key.upper().casefold()
+
+
+def _once(pairs: list[tuple[str, Any]]) -> None:
+    """Check the keys of an object. Raises ValueError if it has one twice."""
+    if len(pairs) > 1 and len({*map(str.casefold, map(str.upper, dict(pairs)))}) < len(pairs):
+        raise ValueError("a key is given twice")
+
+
+_read_keys = json.JSONDecoder(object_pairs_hook=_once).decode
 
 
 def encode(value: Any) -> bytes:

@@ -112,6 +112,12 @@ class Encoder(Protocol):
         """True if what was told last has the number that upstream gave it."""
         ...
 
+    @property
+    def call_fields(self) -> Collection[str]:
+        """The fields of a call's own object in which no client finds another call: under a strict policy only these
+        leave besides what VTC has read."""
+        ...
+
     def write(self, said: Sequence[Said], choice: int) -> list[Json]:
         """Write something as the data of frames; without any it is told with what follows (the start of a block)."""
         ...

@@ -23,6 +23,7 @@ from vtc.apis.base import Encoder, Said
 from vtc.apis.tool_calls import Nesting
 from vtc.apis.waiting import Waiting
 from vtc.events import Call, CallDelta, Failure, Finish, Origin, Rewritten
+from vtc.json_text import is_distinct, is_proper
 from vtc.wire.framing import Frame
 
 NOTHING = "The server ended the reply before it said anything."
@@ -69,8 +70,10 @@ class Leaving(msgspec.Struct):
 
     def may_pass(self, entry: Waiting) -> bool:
         """True if all that a frame holds may leave."""
-        strict, framing = self.strict, self.encoder.framing
-        return self.passes and not (strict and (entry.unknown or not framing.shows_all(entry.frame)))
+        if not (self.passes and self.strict):
+            return self.passes
+        frame = entry.frame
+        return not entry.unknown and self.encoder.framing.shows_all(frame) and is_proper(frame.data or b"null")
 
     def whole(self, frame: Frame, entries: Sequence[tuple[int, Sequence[Said]]]) -> list[bytes]:
         """Let a frame leave of which nothing changed; `entries` is what it says of each choice."""
@@ -148,17 +151,29 @@ class Leaving(msgspec.Struct):
     def _known(self, said: Iterable[Said], choice: int) -> Iterable[Said]:
         """Leave out what only an unknown part of the server's API says; for a client of another, its objects, too."""
         for came in said:
-            one = came if self.passes else self._crossed(came, choice)
+            one = self._alone(came) if self.passes else self._crossed(came, choice)
             own: Any = one if isinstance(one, Origin) else getattr(one, "own", None)
-            if own is None or (self.passes and (own.harmless or not self.strict)):
+            harmless = own is not None and own.harmless and (not self.strict or is_distinct(own.value))
+            if own is None or (self.passes and (harmless or not self.strict)):
                 yield one
                 continue
-            lost = "" if own.harmless or not (self.passes or own is one) else own.kind
+            lost = "" if harmless or not (self.passes or own is one) else own.kind
             lost = lost if self.passes else own.lost or lost
             if lost:
                 self._leave_out(lost)
             if own is not one:
                 yield replace(one, own=None)  # type: ignore[type-var]  # a struct that has `own`
+
+    def _alone(self, one: Said) -> Said:
+        """Part a call from what else its own object says, where a policy is strict: that may be another call."""
+        source = one.call.source if isinstance(one, Call) else one.source if isinstance(one, CallDelta) else None
+        if not self.strict or source is None:
+            return one
+        fields = self.encoder.call_fields
+        known = {key: value for key, value in source.items() if key in fields} if isinstance(source, dict) else None
+        if isinstance(one, Call):
+            return dataclasses.replace(one, call=dataclasses.replace(one.call, source=known))
+        return replace(one, source=known)
 
     def _leave_out(self, what: str) -> None:
         self.left_out = self.left_out if what in self.left_out else (*self.left_out, what)

@@ -152,7 +152,7 @@ class Relay[P: Pipeline]:
     def _at_once(self, frame: Frame, decoded: Decoded | None) -> list[bytes]:
         """Let a frame leave that tells nothing, or nothing of this API."""
         leaving = self.leaving
-        if not leaving.passes:
+        if not leaving.passes or (leaving.strict and decoded and frame.data is not None):
             made = leaving.encoder.keep_alive()
             return [made] if made else []
         if leaving.strict and not leaving.encoder.framing.shows_all(frame):

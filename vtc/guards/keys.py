@@ -27,11 +27,6 @@ CHAINS = {"subexpression", "projection", "value_projection", "filter_projection"
 """Parts of a path of which the first is about the arguments, and the others are about what it leads to."""
 
 
-def folded(key: str) -> str:
-    """What all spellings of a key have in common that a client may take for the same."""
-    return key.upper().casefold()
-
-
 class Named(NamedTuple):
     """The keys that rules name: of the arguments themselves, and further inside."""
 
@@ -113,10 +108,10 @@ class Keys(Guard):
                 for key, entry in properties.items():
                     declared.setdefault(key, []).append(entry)
         self._budget.spend(len(value) + len(declared) // PER_STEP)
-        known = {folded(key): key for key in (*names.outer, *declared)}
+        known = {json_text.folded(key): key for key in (*names.outer, *declared)}
         seen: dict[str, str] = {}
         for key, inner in value.items():
-            meant = folded(key)
+            meant = json_text.folded(key)
             if meant in known:
                 again = meant in seen and not {key, seen[meant]} <= declared.keys()
                 if again or not (key in declared or key in names.outer):

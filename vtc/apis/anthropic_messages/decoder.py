@@ -184,7 +184,7 @@ class Decoder(msgspec.Struct):
                 call = CallDelta(number, block.get("id"), str(block.get("name") or ""), source=block)
                 return Decoded((call,), (*_more(event),))
         # Even without any text in it: the text before is complete.
-        own = Origin(NAME, kind, event, harmless=kind in _HARMLESS, lost=kind)
+        own = Origin(NAME, kind, event, harmless=kind in _HARMLESS and _is_known(event), lost=kind)
         return Decoded((TextDelta(""),), (own,))
 
     def _delta(self, event: Json, number: int, delta: Json) -> Decoded:
@@ -206,7 +206,8 @@ class Decoder(msgspec.Struct):
                 if arguments and self.inputs.get(number):
                     self.inputs = {**self.inputs, number: None}
                 return Decoded((CallDelta(number, arguments=arguments),), more)
-        known = kind in _HARMLESS or (said in ("citations_delta", *_KNOWN) and not more)
+        is_text = said in ("citations_delta", *_KNOWN) and said != "input_json_delta" and not more
+        known = _is_known(event) and (kind in _HARMLESS or is_text)
         lost = "citations" if said == "citations_delta" else ""
         return Decoded((), (Origin(NAME, said, event, harmless=known, lost=lost),))
 

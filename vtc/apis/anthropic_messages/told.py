@@ -55,6 +55,7 @@ class Told(msgspec.Struct):
 
     framing: ClassVar[EventStream] = FRAMING
     counts: ClassVar[bool] = False
+    call_fields: ClassVar[frozenset[str]] = frozenset(("type", "id", "name", "input", "caller"))
 
     thinks: bool = False
     drop: frozenset[str] = frozenset()

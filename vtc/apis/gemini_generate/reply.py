@@ -66,7 +66,9 @@ class Decoder(msgspec.Struct):
         event = object_of(frame.data)
         if event and is_error(event):
             said = part_of(event, "error")
-            return Decoded((Failure(str(said.get("message") or event["error"]), str(said.get("status") or "")),))
+            failure = Failure(str(said.get("message") or event.get("error") or ""), str(said.get("status") or ""))
+            beside_it = event.keys() - {"error", *_EVERY_EVENT}
+            return Decoded((failure,), tuple(origin(f"event.{key}", event[key]) for key in beside_it))
         if not event or not any(key in event for key in _OF_REPLY):
             return Decoded(at_once=True) if frame.data is None else None
         came, (frame, event) = frame, cleaned(frame, event, self.drop, self.framing) if self.drop else (frame, event)
@@ -109,8 +111,11 @@ def _said(event: Json) -> Iterator[Delta | Seal | Origin]:
         content = part_of(candidate, "content")
         for part in content.get("parts") or ():
             yield from _told(part, choice)
-        for key in candidate.keys() - {"content", "index", "finishReason"}:
+        known = {"content", "index", "finishReason"} if content or not candidate.get("content") else {"index"}
+        for key in candidate.keys() - known:
             yield origin(f"candidate.{key}", candidate[key], choice, harmless=key in _HARMLESS)
+        for key in content.keys() - {"parts", "role"}:
+            yield origin(f"content.{key}", content[key], choice)
         if reason := candidate.get("finishReason"):
             yield Finish(REASONS.get(str(reason), "halted"), choice, str(reason))
 
@@ -120,12 +125,15 @@ def _told(part: Json, choice: int) -> Iterator[Delta | Seal | Origin]:
     signature = part.get("thoughtSignature")
     if isinstance(signature, str):
         yield Seal(encrypted=signature, choice=choice)
-    if isinstance(part.get("functionCall"), dict):
-        call = call_of(part)
-        yield CallDelta(None, call.id, call.name, call.arguments, call.source, choice)
-    elif isinstance(text := part.get("text"), str):
+    known = {"thought", "thoughtSignature"}
+    if isinstance(text := part.get("text"), str):
+        known.add("text")
         yield ReasoningDelta(text, choice) if part.get("thought") is True else TextDelta(text, choice)
-    for key in part.keys() - {"text", "thought", "functionCall", "thoughtSignature"}:
+    if isinstance(part.get("functionCall"), dict):
+        known.add("functionCall")
+        call = call_of({key: part[key] for key in part.keys() & ("functionCall", "thoughtSignature")})
+        yield CallDelta(None, call.id, call.name, call.arguments, call.source, choice)
+    for key in part.keys() - known:
         yield origin(f"part.{key}", part[key], choice, harmless=key in _HARMLESS)
 
 
@@ -134,6 +142,7 @@ class Encoder(msgspec.Struct):
 
     framing: ClassVar[EventStream] = FRAMING
     counts: ClassVar[bool] = False
+    call_fields: ClassVar[frozenset[str]] = frozenset(("functionCall", "thoughtSignature"))
     in_step: ClassVar[bool] = True
     thinks: bool = False
     drop: frozenset[str] = frozenset()
@@ -158,7 +167,7 @@ class Encoder(msgspec.Struct):
         if self.over:
             return []
         parts: list[Json] = []
-        own: dict[str, dict[str, Any]] = {"event": {}, "candidate": {}}
+        own: dict[str, dict[str, Any]] = {"event": {}, "candidate": {}, "content": {}}
         end: Finish | None = None
         failed: Failure | None = None
         signed = {_signature(one) for one in said}
@@ -205,20 +214,21 @@ class Encoder(msgspec.Struct):
             self.finish = end or self.finish
             end = self.finish if self.used else None
             own["event"] = {"usageMetadata": self.used} if end else {}
-        if not (parts or own["candidate"] or end):
+        if not (parts or own["candidate"] or own["content"] or end):
             return [{**own["event"], **self.head}] if own["event"] else []
         self.over = end is not None and not self.native
-        return [{"candidates": [_candidate(parts, choice, end, own["candidate"])], **own["event"], **self.head}]
+        candidate = _candidate(parts, choice, end, own["candidate"], own["content"])
+        return [{"candidates": [candidate], **own["event"], **self.head}]
 
     def end(self) -> list[Json]:
         if not self.head or self.over or self.native:
             return []
         end, self.over = self.finish or Finish("stop"), True
-        return [{"candidates": [_candidate(self._gathered(end.choice), end.choice, end, {})], **self.head}]
+        return [{"candidates": [_candidate(self._gathered(end.choice), end.choice, end)], **self.head}]
 
     def keep_alive(self) -> bytes | None:
         """Make an event without text, as Google's client reads every line as one; None before the first."""
-        made = {"candidates": [_candidate([], 0, None, {})], **self.head}
+        made = {"candidates": [_candidate([], 0)], **self.head}
         return self.framing.write(made, None, first=True) if self.head else None
 
     def _gathered(self, choice: int) -> list[Json]:
@@ -250,10 +260,13 @@ def _called(call: ToolCall) -> Json:
     return call_part(call) if text is None else {"text": text}
 
 
-def _candidate(parts: Collection[Json], choice: int, end: Finish | None, own: Json) -> Json:
-    content = {"parts": [*parts] or [{"text": ""}], "role": "model"}
+def _candidate(
+    parts: Collection[Json], choice: int, end: Finish | None = None, own: Json | None = None, beside: Json | None = None
+) -> Json:
+    """Write a candidate with fields of its `own`, and those `beside` its parts."""
+    content = {**(beside or {}), "parts": [*parts] or [{"text": ""}], "role": "model"}
     said = {"finishReason": _reason(end)} if end else {}
-    return {"content": content, **said, "index": choice, **own}
+    return {"content": content, **said, "index": choice, **(own or {})}
 
 
 def _reason(end: Finish) -> str:

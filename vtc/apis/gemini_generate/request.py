@@ -21,7 +21,7 @@ from vtc.apis import request
 from vtc.apis.fields import part_of, raws
 from vtc.apis.gemini_generate import asking
 from vtc.apis.gemini_generate.parts import call_of, call_part, declaration, declared, is_text, result_part, result_text
-from vtc.apis.gemini_generate.words import camel, camel_name
+from vtc.apis.gemini_generate.words import camel, camel_fields
 from vtc.apis.place import Place
 from vtc.events import Message, Opaque, Tool
 
@@ -61,7 +61,7 @@ class Request(request.Request):
         raw, fields = raws(body)
         if inner := raw.get("generateContentRequest"):  # whose tokens are to be counted
             raw, fields = raws(bytes(inner))
-        return {camel_name(key): one for key, one in raw.items()}, camel(fields)
+        return camel_fields(raw), camel(fields)
 
     def _decode(self) -> None:
         asked = self.path.partition("?")[0]

@@ -28,8 +28,13 @@ def camel(value: Any) -> Any:
         return [camel(one) for one in value]
     if not isinstance(value, dict):
         return value
-    named = {camel_name(key): one for key, one in value.items()}
-    return {key: one if key in FREE else camel(one) for key, one in named.items()}
+    return {key: one if key in FREE else camel(one) for key, one in camel_fields(value).items()}
+
+
+def camel_fields[T](fields: Mapping[str, T]) -> dict[str, T]:
+    """Spell the names of fields; of two that are one, the other spelling stays, as something that is not known."""
+    named = ((key, camel_name(key)) for key in fields)
+    return {key if name != key and name in fields else name: fields[key] for key, name in named}
 
 
 def camel_name(name: str) -> str:

@@ -96,6 +96,7 @@ class Encoder(msgspec.Struct):
 
     framing: ClassVar[Lines] = Lines()
     counts: ClassVar[bool] = False
+    call_fields: ClassVar[frozenset[str]] = frozenset()
     in_step: ClassVar[bool] = True
     ids: bool = False
     drop: frozenset[str] = frozenset()

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from vtc.apis.openai_chat import details
 from vtc.apis.tool_calls import arguments_text, raw_input
 from vtc.events import CallDelta, ToolCall
 
 LEGACY = -1
 """Stands for the index of a call in the older form, which has none."""
 _KNOWN = ("index", "id", "type", "function", "custom", "name", "arguments")
+HARMLESS = frozenset((*_KNOWN, details.EXTRA))
+"""The fields of a call in which no client finds another one."""
 
 
 def read_call(call: Mapping[str, Any], choice: int) -> CallDelta:

@@ -10,7 +10,7 @@ import msgspec
 from vtc.apis.base import Json, Said
 from vtc.apis.crossing import FIELDS
 from vtc.apis.openai_chat import details
-from vtc.apis.openai_chat.calls import LEGACY, entry_of
+from vtc.apis.openai_chat.calls import HARMLESS, LEGACY, entry_of
 from vtc.apis.openai_chat.words import FRAMING, NAME, REASONS, Form
 from vtc.apis.raw_input import RawInput
 from vtc.apis.tool_calls import raw_input
@@ -37,6 +37,7 @@ class Encoder(msgspec.Struct):
 
     framing: ClassVar[sse.EventStream] = FRAMING
     counts: ClassVar[bool] = False
+    call_fields: ClassVar[frozenset[str]] = HARMLESS
 
     form: Form = Form()
     drop: frozenset[str] = frozenset()

@@ -45,6 +45,7 @@ from vtc.events import (
     CallDelta,
     Delta,
     End,
+    Failure,
     Finish,
     Origin,
     Reason,
@@ -64,6 +65,7 @@ _PARTS = ("response.content_part", "response.reasoning_summary_part")
 _TEXTS = tuple(f"response.{events}" for _, events, _ in PARTS.values())
 _FAILURES = ("error", *(f"response.{status}" for status in FAILED))
 
+_OF_ERRORS = ("response", "error", "code", "message", "param")
 _BESIDE = (Origin, Start, BlockStart, Seal, Refused, Usage)
 _NEEDED = {"type", "role", "error", "item_id", "content", "delta", "response", "output", "item", "part"}
 """Fields without which a reply says nothing; they are never dropped."""
@@ -153,7 +155,7 @@ class Decoder(msgspec.Struct):
         value = object_of(data)
         if value is None or not isinstance(value.get("type"), str):
             if value and is_error(value):
-                return Decoded((failure_in({**value, "type": "error"}),))
+                return _decoded([*_failed({**value, "type": "error"})], frame, frame)
             return Decoded((End(),)) if data.strip() == b"[DONE]" else None
         came, (frame, value) = frame, cleaned(frame, value, self.drop - _NEEDED, FRAMING)
         type_, about = value["type"], bool(value.keys() & {"item_id", "item", "output_index"})
@@ -193,7 +195,7 @@ class Decoder(msgspec.Struct):
         type_, (name, _, what) = value["type"], value["type"].rpartition(".")
         place = number if value.get("output_index") == number else -1
         if type_ in _FAILURES:
-            yield failure_in(value)
+            yield from _failed(value)
             return
         if self.speaking and type_ == ADDED:
             yield self._silent()
@@ -210,8 +212,9 @@ class Decoder(msgspec.Struct):
             yield Origin(NAME, "event", (number if kind else None, plain), harmless=known, lost=kind or type_)
             yield from (Origin(NAME, f"event.{key}", one) for key, one in value.items() if key not in plain)
             return
+        known = {key: one for key, one in value.items() if _is_read(type_, key, one)}
         if type_ == "keepalive":
-            yield Origin(NAME, "event", (None, value), harmless=True)
+            yield Origin(NAME, "event", (None, known), harmless=True)
         elif "response" in value:
             yield from self._of_response(value, type_)
         elif type_ == ADDED:
@@ -240,11 +243,8 @@ class Decoder(msgspec.Struct):
                 yield self._silent()
             yield Origin(NAME, "text_done", (number, text), harmless=True)
         else:
-            yield Origin(NAME, "annotation", (number, value), harmless=True, lost="annotations")
-        for key, one in value.items():
-            known = key in _READ[type_] or (key in _EVERY_EVENT and not isinstance(one, dict | list))
-            if not known:
-                yield Origin(NAME, f"event.{key}", one)
+            yield Origin(NAME, "annotation", (number, known), harmless=True, lost="annotations")
+        yield from (Origin(NAME, f"event.{key}", one) for key, one in value.items() if key not in known)
 
     def _silent(self) -> BlockEnd:
         self.speaking = False
@@ -330,9 +330,8 @@ class Decoder(msgspec.Struct):
         """Look for fields that are not known in the items that the last event repeats."""
         for item in output or ():
             if item.get("type") in ("message", "reasoning"):
-                parts = [*(item.get("content") or ()), *(item.get("summary") or ())]
-                odd = [key for part in parts for key in part if key not in _FIELDS["part"]]
-                yield from (Origin(NAME, f"output.{key}", None) for key in [*(item.keys() - _FIELDS["item"]), *odd])
+                odd = [*(item.keys() - _FIELDS["item"]), *_odd(item)]
+                yield from (Origin(NAME, f"output.{key}", None) for key in odd)
 
     def _finish(self, response: Json) -> Finish:
         """Read the end of a reply. Some servers do not tell that it was cut off: its length does."""
@@ -354,6 +353,20 @@ def _decoded(said: Sequence[Delta | Beside], frame: Frame, came: Frame) -> Decod
     return Decoded(deltas, beside, None if frame is came else frame)
 
 
+def _is_read(type_: str, key: str, value: Any) -> bool:
+    """True for a field of an event of a known type in which no client finds a call, or that is read."""
+    return key in _READ[type_] or (key in _EVERY_EVENT and not isinstance(value, dict | list))
+
+
+def _failed(value: Json) -> Iterator[Failure | Origin]:
+    """Read an error, and what else its event says."""
+    yield failure_in(value)
+    response = part_of(value, "response")
+    odd = [*(value.keys() - {*_OF_ERRORS, *_EVERY_EVENT}), *(response.keys() - _FIELDS["response"])]
+    odd += ["output"] if response.get("output") else []
+    yield from (Origin(NAME, f"failed.{key}", None) for key in odd)
+
+
 def _block(kind: str, number: int, id_: str, place: str, at: Any, fields: Json) -> Iterator[Beside]:
     """Read the beginning of an item or of a part of it."""
     known = {key: one for key, one in fields.items() if key in _FIELDS[place]}
@@ -364,9 +377,16 @@ def _block(kind: str, number: int, id_: str, place: str, at: Any, fields: Json) 
         yield Origin(NAME, "odd", None)
 
 
+def _odd(item: Json) -> list[str]:
+    """List the fields of an item's parts that are not known."""
+    parts = [*(item.get("content") or ()), *(item.get("summary") or ())]
+    return [key for part in parts for key in part if key not in _FIELDS["part"]]
+
+
 def _noted(place: str, number: int, fields: Json) -> Iterator[Origin]:
     """Read the end of an item or of a part of it."""
     known = {key: one for key, one in fields.items() if key in _FIELDS[place]}
+    yield from (Origin(NAME, f"output.{key}", None) for key in _odd(fields))
     yield Origin(NAME, f"{place}_done", (number, known), harmless=True)
     yield from (Origin(NAME, f"{place}_done.{key}", one) for key, one in fields.items() if key not in known)
 

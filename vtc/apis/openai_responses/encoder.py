@@ -16,6 +16,7 @@ from vtc.apis.chain import joined
 from vtc.apis.openai_responses.items import (
     ADDED,
     DONE,
+    FIELDS,
     FRAMING,
     NAME,
     done_item,
@@ -55,6 +56,7 @@ class Encoder(Told):
 
     framing: ClassVar[sse.EventStream] = FRAMING
     counts: ClassVar[bool] = True
+    call_fields: ClassVar[frozenset[str]] = FIELDS
 
     start: BlockStart | None = None
     """The item that begins with its first text."""
@@ -190,7 +192,7 @@ class Encoder(Told):
             case "annotation" if open_ is not None and open_.part is not None:
                 rest = {key: one for key, one in value[1].items() if key not in ("sequence_number", *open_.at)}
                 yield {**rest, **open_.at}
-            case "event":
+            case "event" if not key:
                 yield from self._event(*value)
             case "status":
                 yield {"type": value[1]["type"], "response": self.head}

@@ -54,6 +54,13 @@ CLIENTS = (*CALLS, "shell_call", "local_shell_call", "apply_patch_call", "comput
 """The kinds of items by which the client is to do something. Under a strict policy no unknown kind leaves."""
 _ACTIONS = ("action", "operation", "arguments", "input")
 _ABOUT = ("id", "call_id", "type", "status")
+FIELDS = frozenset(
+    (
+        *(*_ABOUT, *_ACTIONS, "actions", "name", "namespace", "caller", "created_by", "environment", "execution"),
+        *("pending_safety_checks", "server_label"),
+    )
+)
+"""The fields of a call in which no client finds another one."""
 
 
 class Form(msgspec.Struct, frozen=True):

@@ -1,0 +1,227 @@
+"""No forbidden call leaves beside what VTC reads of a frame: under a key in other letters, given twice, or astray.
+
+Each frame of a reply with a harmless call, with text or with an error is taken apart: every pair of a key and a value
+that a reply with the forbidden call has, down to that call, is put beside what stands there, first and last.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.apis import chat, gemini, messages, ollama, pairs, responses
+from tests.apis.shapes import SHAPES
+from tests.exchanges import PROFILES, agent
+from vtc.apis import named
+from vtc.exchange import Exchange
+from vtc.guards.chain import Guards
+from vtc.profiles.planner import Planner, Settings
+from vtc.profiles.schema import Match, PolicyProfile
+
+type Json = dict[str, Any]
+type Path = tuple[str | int, ...]
+
+SECRET = "rm -rf /"
+"""All that tells the forbidden call."""
+_TOOL: dict[str, Callable[..., Json]] = {
+    "openai-chat": chat.tool,
+    "anthropic-messages": messages.tool,
+    "openai-responses": responses.tool,
+    "ollama-chat": ollama.tool,
+}
+POLICIES: dict[str, Json] = {
+    "denied": {"denied_tools": ["danger"], "on_denied": "drop"},
+    "allowed": {"allowed_tools": ["read"], "on_denied": "drop"},
+    "rule": {
+        "reactors": [
+            {
+                "name": "no-rm",
+                "when": {"tools": "*", "arguments": {"command": "rm -rf"}},
+                "then": {"refuse": "No.", "refuse_as": "drop"},
+            }
+        ]
+    },
+}
+FORBIDDEN = {"denied": "danger", "allowed": "danger", "rule": "read"}
+
+
+def opened(name: str, policy: str, *, stream: bool) -> Exchange:
+    api = named(name)
+    assert api is not None
+    guards = msgspec.convert(POLICIES[policy], Guards)
+    mine = PolicyProfile(name="mine", match=Match(), guards=guards)
+    profiles = dataclasses.replace(PROFILES, policies={"mine": mine})
+    tools: Any = [_TOOL[name]("read", command="string")] if name in _TOOL else None
+    tools = tools or [{"functionDeclarations": [gemini.tool("read", command="string")]}]
+    body = SHAPES[name].request(stream=stream, tools=tools)
+    return Exchange.open(api, chat.encoded(body), agent(name, stream=stream), Planner(profiles, Settings()), "seed")
+
+
+# Replies as values
+
+
+def frames(name: str, body: bytes) -> list[Any]:
+    """Read the frames of a stream; text for one that is no JSON."""
+    parts = body.split(b"\n" if name == "ollama-chat" else b"\n\n")
+    data = [part[part.find(b"data: ") + 6 if b"data: " in part else 0 :].decode() for part in parts if part.strip()]
+    return [json.loads(one) if one.startswith("{") else one for one in data]
+
+
+def stream_of(name: str, said: Iterable[str]) -> bytes:
+    """Write a stream of JSON texts."""
+    end = "\n" if name == "ollama-chat" else "\n\n"
+    lead = "" if name == "ollama-chat" else "data: "
+    out = []
+    for one in said:
+        kind = f"event: {json.loads(one)['type']}\n" if name in ("anthropic-messages", "openai-responses") else ""
+        out.append(f"{kind}{lead}{one}{end}")
+    return "".join(out).encode()
+
+
+OTHERS: dict[str, Sequence[Json]] = {
+    "openai-chat": ({"error": {"message": "busy", "type": "x"}},),
+    "anthropic-messages": (
+        messages.error(),
+        {"type": "ping"},
+        {
+            "type": "content_block_start",
+            "index": 1,
+            "content_block": {"type": "server_tool_use", "id": "s"},
+        },
+    ),
+    "openai-responses": (
+        responses.error(),
+        {"type": "response.failed", "response": responses.response(status="failed")},
+        {"type": "keepalive", "sequence_number": 3},
+        {"type": "response.output_item.done", "output_index": 1, "item": {"type": "web_search_call", "id": "ws_1"}},
+    ),
+    "ollama-chat": ({"error": "busy"},),
+    "gemini-generate": ({"error": {"code": 500, "message": "busy", "status": "INTERNAL"}},),
+}
+"""Events that are neither text nor calls."""
+
+
+def reply(name: str, kind: str, tool: str, *, whole: bool) -> list[Any]:
+    """Make a reply that says text, makes a harmless call, or makes the forbidden one of a tool."""
+    calls: pairs.Calls = [(tool, {"command": SECRET if kind == "forbidden" else "ls"})] if kind != "text" else []
+    if whole:
+        return [json.loads(pairs.whole(name, "" if calls else "Hello", calls))]
+    return frames(name, pairs.streamed(name, [] if calls else ["Hello", " you"], calls))
+
+
+# Pairs put beside others
+
+HOLDS_NOTHING = ("usage", "usageMetadata", "error", "metadata", "instructions", "text", "tools")
+"""Objects in which no client looks for a call."""
+ARGUMENTS = ("args", "arguments", "input")
+"""Objects that are judged as arguments are."""
+
+
+def objects(value: Any, path: Path = ()) -> Iterator[tuple[Path, Json]]:
+    """Find the objects of a value, itself included, by their paths."""
+    if isinstance(value, dict):
+        yield path, value
+        for key, one in value.items():
+            if key not in (*HOLDS_NOTHING, *ARGUMENTS):
+                yield from objects(one, (*path, key))
+    elif isinstance(value, list):
+        for place, one in enumerate(value):
+            yield from objects(one, (*path, place))
+
+
+def is_told(value: Any, tool: str) -> bool:
+    """True if a value tells the forbidden call, or a part of one."""
+    text = value if isinstance(value, str) else json.dumps(value)
+    return tool == value or '"danger"' in text if tool == "danger" else SECRET in text
+
+
+def written(value: Any, path: Path, before: str, after: str) -> str:
+    """Write JSON with more pairs in the object at a path."""
+    if isinstance(value, dict):
+        said = [
+            f"{json.dumps(key)}: {written(one, path[1:], before, after) if path[:1] == (key,) else json.dumps(one)}"
+            for key, one in value.items()
+        ]
+        return "{" + ", ".join([*filter(None, [before]), *said, *filter(None, [after])] if not path else said) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(
+            written(one, path[1:], before, after) if path[:1] == (place,) else json.dumps(one)
+            for place, one in enumerate(value)
+        ) + "]"  # fmt: skip
+    return json.dumps(value)
+
+
+def respelled(key: str) -> str:
+    """Spell a key in a way that some client takes for the same."""
+    return key[0].upper() + key[1:]
+
+
+def spelled(key: str, value: Any) -> Iterator[str]:
+    """Write a pair: as it is, in other letters, as Google's servers take it, too, and with a value of another type."""
+    for name in (key, respelled(key), re.sub("[A-Z]", lambda found: f"_{found[0].lower()}", key)):
+        yield f"{json.dumps(name)}: {json.dumps(value)}"
+    if isinstance(value, dict):
+        yield f"{json.dumps(key)}: {json.dumps([value])}"
+
+
+def pairs_of(forbidden: Sequence[Any], tool: str) -> list[str]:
+    """Write what the frames of a forbidden call have down to that call, as JSON of pairs, in two spellings.
+
+    Besides each pair alone there is all of the object that tells the call, in other letters.
+    """
+    found: dict[str, None] = {}
+    for frame in forbidden:
+        for _, one in objects(frame):
+            told = {key: value for key, value in one.items() if is_told(value, tool)}
+            for key, value in told.items():
+                found |= dict.fromkeys(spelled(key, value))
+            if any(isinstance(value, str) for value in told.values()):
+                found[json.dumps({respelled(key): value for key, value in one.items()})[1:-1]] = None
+    return [*found]
+
+
+def attacks(name: str, tool: str, *, whole: bool) -> Iterator[list[str]]:
+    """Make replies, as the JSON of their frames, with each pair of the forbidden call beside each pair of another."""
+    told = pairs_of(reply(name, "forbidden", tool, whole=whole), tool)
+    bases = [reply(name, kind, "read", whole=whole) for kind in ("text", "harmless")]
+    bases += [] if whole else [[*bases[0][:-2], event, *bases[0][-2:]] for event in OTHERS[name]]
+    for number, base in enumerate(bases):
+        said = [json.dumps(one) for one in base if isinstance(one, dict)]
+        for place, frame in enumerate(base):
+            if not isinstance(frame, dict) or (number > 1 and place != len(base) - 3):
+                continue
+            for path, _ in objects(frame):
+                for pair in told:
+                    for odd in (written(frame, path, pair, ""), written(frame, path, "", pair)):
+                        yield [*said[:place], odd, *said[place + 1 :]]
+
+
+WAYS = pytest.mark.parametrize("whole", [False, True], ids=["streamed", "whole"])
+
+
+@pytest.mark.every
+@WAYS
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("name", SHAPES)
+def test_no_pair_of_a_forbidden_call_leaves_beside_another(
+    name: str, policy: str, whole: bool, some: Callable[..., Iterator[Any]]
+) -> None:
+    tool = FORBIDDEN[policy]
+    count = 0
+    for said in some(attacks(name, tool, whole=whole), 4 if whole else 48):
+        count += 1
+        exchange = opened(name, policy, stream=not whole)
+        if whole:
+            out = exchange.body(said[0].encode())
+        else:
+            stream = exchange.stream()
+            out = b"".join([*stream.feed(stream_of(name, said)), *stream.finish()])
+        assert exchange.report.failures == []
+        assert not is_told(out.decode(), tool), said
+    assert count
