@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Literal
@@ -88,13 +87,16 @@ def encode(value: Any) -> bytes:
         return json.dumps(value, default=lambda raw: json.loads(bytes(raw)), separators=(",", ":")).encode()
 
 
-_SEPARATORS = re.compile(b"\xe2\x80[\xa8\xa9]|\xc2\x85")
-"""U+2028, U+2029 and U+0085, which stand raw in JSON and end a line for Python's `str.splitlines`."""
+_SEPARATORS = {text.encode(): b"\\u%04x" % ord(text) for text in "\u2028\u2029\u0085"}
+"""What stands raw in JSON and ends a line for Python's `str.splitlines`, and how it is written instead."""
 
 
 def encode_line(value: Any) -> bytes:
     """Encode compact JSON that is one line to every client: some cut a stream where only text would be cut."""
-    return _SEPARATORS.sub(lambda found: b"\\u%04x" % ord(found[0].decode()), encode(value))
+    line = encode(value)
+    for raw, escaped in _SEPARATORS.items():
+        line = line.replace(raw, escaped)
+    return line
 
 
 # Arguments of calls

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import gzip
+import threading
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
+import h2.config
+import h2.connection
 import pytest
 from mitmproxy import http
 
 from tests.apis import chat
-from tests.e2e.conftest import Start
-from tests.e2e.upstream import SSE, Reply
+from tests.e2e.conftest import PATH, PATIENCE, Lab, NewerTls, Start
+from tests.e2e.test_policies import BROKEN, policy
+from tests.e2e.upstream import JSON, SSE, Reply, Seen
 from vtc.proxy.turns import MOST_READ
+from vtc.proxy.whole import LONG
+from vtc.wire import compression
 
 
 class Sizes:
@@ -44,3 +54,164 @@ async def test_long_reply_is_read_in_small_pieces(framing: Any, start: Start) ->
     assert answer.message.calls == [("read", {"filePath": "/a"})]
     assert sum(sizes.seen) == len(b"".join(frames))
     assert max(sizes.seen) <= 2 * MOST_READ
+
+
+class Gate(ThreadPoolExecutor):
+    """Does what is left to it, beside the event loop, once it may."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.asked = asyncio.Event()
+        self.open = threading.Event()
+
+    def submit[T](self, work: Callable[..., T], /, *args: Any, **more: Any) -> Future[T]:
+        def later() -> T:
+            self.open.wait(PATIENCE)
+            return work(*args, **more)
+
+        self.asked.set()
+        return super().submit(later)
+
+
+CALL = chat.DIALECTS["hermes"]("read", {"filePath": "/a"})
+LONG_TEXT = "It is a long way.\n" * (LONG // 18 + 1)
+AS_EVENTS = Reply([b"".join(chat.streamed(LONG_TEXT, CALL))], SSE)
+AS_JSON = Reply([chat.encoded(chat.completion(LONG_TEXT + CALL))], JSON, framing="length")
+OF_BROKEN = Reply([chat.encoded(chat.completion(LONG_TEXT + BROKEN))], JSON, framing="length")
+SHORT = Reply([chat.encoded(chat.completion(BROKEN))], JSON, framing="length")
+REFUSAL = Reply([b'{"error": {"message": "image input is not supported by this model"}}'], JSON, 400, framing="length")
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+
+
+def asking(*parts: Any, **fields: Any) -> Any:
+    return chat.request(messages=[{"role": "user", "content": [{"type": "text", "text": "hi"}, *parts]}], **fields)
+
+
+REPLIES = {
+    "after a refusal, events": [REFUSAL, AS_EVENTS],
+    "after a refusal, JSON": [REFUSAL, AS_JSON],
+    "of which nothing is asked": [AS_JSON],
+    "that is asked about": [OF_BROKEN, AS_JSON],
+    "to what was asked": [SHORT, AS_JSON],
+}
+
+
+@pytest.mark.parametrize("replies", REPLIES.values(), ids=REPLIES)
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+async def test_another_exchange_ends_while_a_long_reply_is_dealt_with(
+    stream: bool, replies: list[Reply], start: Start, tmp_path: Path
+) -> None:
+    """However often the server was asked before that came."""
+    left = [*replies]
+
+    def script(seen: Seen) -> Reply:
+        return Reply(chat.streamed("Well.\n", CALL)) if b"another" in seen.body else left.pop(0)
+
+    gate = Gate()
+    asyncio.get_running_loop().set_default_executor(gate)
+    lab = await start(script, vtc_profiles=policy(tmp_path, retry={"max": 1}))
+    try:
+        first = asyncio.create_task(lab.post(asking(IMAGE, stream=stream)))
+        left_to_it = asyncio.create_task(gate.asked.wait())
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.wait([first, left_to_it], return_when=asyncio.FIRST_COMPLETED)
+        assert gate.asked.is_set()
+        answer = await lab.post(chat.request(stream=True, user="another"))
+        assert answer.message.calls == [("read", {"filePath": "/a"})]
+        assert not first.done()
+    finally:
+        gate.open.set()
+    assert (await first).message.calls == [("read", {"filePath": "/a"})]
+    assert not left
+
+
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+@pytest.mark.parametrize("status", [400, 200])
+async def test_an_error_that_grows_without_end_is_decoded_once_within_a_bound(
+    status: int, stream: bool, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grown, most = [], 1 << 20
+    made = compression.decoder
+
+    def counting(coding: str) -> compression.Decoder:
+        decoder = made(coding)
+        feed, size = decoder.feed, len(grown)
+        grown.append(0)
+
+        def counted(data: bytes) -> bytes:
+            plain = feed(data)
+            grown[size] += len(plain)
+            return plain
+
+        decoder.feed = counted  # type: ignore[method-assign]
+        return decoder
+
+    monkeypatch.setattr("vtc.wire.compression.decoder", counting)
+    bomb = gzip.compress(b'{"error": {"message": "no such thing' + b" " * (40 << 20))
+    headers = {**JSON, "content-encoding": "gzip"}
+    lab = await start(Reply([bomb], headers, status, framing="length"), vtc_max_body_bytes=most)
+    assert (await lab.post(chat.request(stream=stream))).status == status
+    of_the_error = [size for size in grown if size]
+    assert len(of_the_error) == 1
+    assert of_the_error[0] < 3 * most
+    if status == 400:
+        assert "no such thing" in (await lab.flow()).comment
+
+
+# Clients that go
+
+
+def working(first: Reply, asked: asyncio.Event, gone: asyncio.Event) -> Callable[[Seen], Reply]:
+    """A server that answers once more only when the client has gone."""
+    left = [first]
+
+    async def pieces() -> AsyncIterator[bytes]:
+        asked.set()
+        async with asyncio.timeout(PATIENCE):
+            await gone.wait()
+        while True:
+            yield b" " * 1000
+
+    return lambda seen: left.pop() if left else Reply(pieces(), JSON)
+
+
+async def reset(lab: Lab, tls: NewerTls, body: bytes, asked: asyncio.Event) -> None:
+    """Ask over HTTP/2, and give up what was asked; the connection stays."""
+    port = int(lab.proxy.url.rpartition(":")[2])
+    tls.set_alpn_protocols([])  # asks for HTTP/2, whatever it is told
+    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls, server_hostname="127.0.0.1")
+    connection = h2.connection.H2Connection(h2.config.H2Configuration(header_encoding="utf-8"))
+    connection.initiate_connection()
+    pseudo = {":method": "POST", ":path": PATH, ":scheme": "https", ":authority": "127.0.0.1"}
+    connection.send_headers(1, [*pseudo.items(), ("content-type", "application/json")])
+    connection.send_data(1, body, end_stream=True)
+    writer.write(connection.data_to_send())
+    await asked.wait()
+    connection.reset_stream(1)
+    writer.write(connection.data_to_send())
+    async with asyncio.timeout(PATIENCE):
+        await lab.upstream.gone.wait()
+    writer.close()
+
+
+@pytest.mark.parametrize("first", [REFUSAL, SHORT], ids=["after a refusal", "retry"])
+@pytest.mark.parametrize("version", ["HTTP/1.1", "HTTP/2"])
+async def test_a_second_request_ends_when_its_client_has_gone(
+    version: str, first: Reply, start: Start, newer_tls: NewerTls, tmp_path: Path
+) -> None:
+    asked, gone = asyncio.Event(), asyncio.Event()
+    lab = await start(working(first, asked, gone), vtc_profiles=policy(tmp_path, retry={"max": 1}))
+    async with asyncio.timeout(PATIENCE):
+        if version == "HTTP/2":
+            asyncio.get_running_loop().call_soon(gone.set)
+            await reset(lab, newer_tls, chat.encoded(asking(IMAGE)), asked)
+        else:
+            client = asyncio.create_task(lab.post(asking(IMAGE)))
+            await asked.wait()
+            client.cancel()
+            gone.set()
+        await lab.upstream.gone.wait()
+        flow = await lab.flow()
+        while "vtc" not in flow.metadata:
+            flow = await lab.flow()
+    assert not lab.proxy.addon._live

@@ -8,7 +8,7 @@ Cline's text. Each in every mode in which VTC writes something of the prompt.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,15 @@ from vtc.reporting.report import broken_prefix
 MARK = {"cache_control": {"type": "ephemeral"}}
 WROTE = '<tool_call>\n{"arguments": {"filePath":"/a"},  "name": "read"}\n</tool_call>'
 LOCAL = Facts(host="127.0.0.1")
+
+
+def returned[T](steps: Generator[None, None, T]) -> T:
+    """What a generator returns, of which nothing is waited for."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
 
 
 def reply(server: str, turn: int, *, in_text: bool) -> bytes:
@@ -179,7 +188,7 @@ def test_ten_turns_of_cline(settings: dict[str, Any], wrote: str) -> None:
     check(bodies, "openai-chat")
 
 
-async def test_a_question_that_vtc_asked_is_no_part_of_the_next_turns(tmp_path: Path) -> None:
+def test_a_question_that_vtc_asked_is_no_part_of_the_next_turns(tmp_path: Path) -> None:
     """The client never saw it; what is compared is what its own conversation was."""
     profile = "kind: model\nname: mine\nmatch: {model: made-up-model}\nretry: {max: 1}\n"
     (tmp_path / "mine.yaml").write_text(profile)
@@ -195,9 +204,10 @@ async def test_a_question_that_vtc_asked_is_no_part_of_the_next_turns(tmp_path: 
             chat.completion('<tool_call>\n{"name": "read", "arguments": {"filePath": /a}}\n</tool_call>')
         )
 
-        async def ask(_: bytes, good: bytes = good) -> bytes:
+        def ask(_: bytes, good: bytes = good) -> Generator[None, None, bytes]:
+            yield
             return good
 
-        out = await exchange.rewrite_with_retry(bad if number % 2 else good, ask)
+        out = returned(exchange.rewrite_with_retry(bad if number % 2 else good, ask))
         entries = [*entries, *answered("openai-chat", told("openai-chat", out), f"found {number}")]
     check(bodies, "openai-chat")

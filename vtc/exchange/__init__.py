@@ -15,7 +15,7 @@ passes).
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
@@ -63,8 +63,11 @@ class NoAnswer(Exception):
         self.error = error
 
 
-type Ask = Callable[[bytes], Awaitable[bytes]]
-"""Sends a request's body to where the exchange's own went and returns the body of the reply; raises `NoAnswer`."""
+type Ask = Callable[[bytes], Generator[Any, Any, bytes]]
+"""Sends a request's body to where the exchange's own went and returns the body of the reply; raises `NoAnswer`.
+
+It yields what somebody else has to wait for.
+"""
 
 
 class Exchange:
@@ -304,7 +307,7 @@ class Exchange:
         status = 400 if failure.kind == FULL else status
         return status, encode(self._api.error(failure, status))
 
-    async def rewrite_with_retry(self, body: bytes, ask: Ask) -> bytes:
+    def rewrite_with_retry(self, body: bytes, ask: Ask) -> Generator[Any, Any, bytes]:
         """Rewrite as `body` does, but ask upstream again, where the plan says so, about faults of its reply."""
         first = reply = self._attempt(body)
         retry = self.plan.reply.retry
@@ -313,7 +316,7 @@ class Exchange:
             if not wrong:
                 break
             try:
-                body = await ask(self._correction(body, wrong))
+                body = yield from ask(self._correction(body, wrong))
             except NoAnswer as error:
                 self.report.intervened("retry", "failed", "", str(error))
                 break

@@ -6,7 +6,6 @@ callable that `responseheaders` sets (`stream_callable.py`), any other in `respo
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import logging
 import time
@@ -18,14 +17,12 @@ from mitmproxy import ctx, http
 from mitmproxy.addonmanager import Loader
 
 from vtc.apis import Api, BadRequest
-from vtc.apis.fields import is_error, object_of
 from vtc.dialects.bounded_cache import COMPILED
 from vtc.exchange import Exchange
 from vtc.profiles.memory import Memory
 from vtc.profiles.planner import Planner
 from vtc.proxy import bodies, breaking_off, flows, options, reaching, views
-from vtc.proxy.answering import answer_error
-from vtc.proxy.asking import AGAIN, Asker, asked_again
+from vtc.proxy.asking import AGAIN
 from vtc.proxy.beside import Beside
 from vtc.proxy.bodies import Passing
 from vtc.proxy.commands import Commands
@@ -35,13 +32,13 @@ from vtc.proxy.live import Live
 from vtc.proxy.log import Log, where
 from vtc.proxy.metrics import Metrics
 from vtc.proxy.page import Page
-from vtc.proxy.refusing import put, refuse, renew, streams_large, withhold, withholding
+from vtc.proxy.refusing import refuse, renew, streams_large, withholding
 from vtc.proxy.reload import Reloader
 from vtc.proxy.startup import Startup
 from vtc.proxy.stats import Stats
 from vtc.proxy.stream_callable import HOLDING, observing, rewriting
 from vtc.proxy.turns import Turns
-from vtc.reporting import hints
+from vtc.proxy.whole import dealt_with
 from vtc.reporting.report import Report
 from vtc.scrub import escaped, scrub, scrubbed, secrets
 from vtc.wire.compression import UnsupportedEncoding
@@ -63,8 +60,6 @@ LEVELS = {"error": logging.ERROR, **dict.fromkeys(("failed", "refused", "denied"
 
 STREAMED = ("text/event-stream", "application/x-ndjson")
 """Media types of replies that are passed on as they come, whoever reads them."""
-LONG = 1 << 17
-"""Bytes of a whole reply beyond which it is dealt with beside the event loop, where all other streams go on."""
 SLOW = 0.1
 """Seconds of work on one exchange beyond which it is a warning, if they are also more than a 50th of its time."""
 
@@ -233,62 +228,12 @@ class VirtualToolCalling:
             self._left_alone(flow, "its request was not read: it was edited afterwards, or VTC was off then")
         if live is None or response is None:
             return
-        if not live.answered:
-            await self._unstreamed(flow, live, response)
+        if not live.answered and (response.status_code >= 400 or not response.stream):
+            await dealt_with(flow, live, response)
         broken = live.killed or (live.stream and live.stream.broken)
         if broken and flow.killable and ctx.options.vtc_mode == "rewrite":
             flow.kill()  # or the client would take what there is for the whole reply
         self._close(flow)
-
-    async def _unstreamed(self, flow: http.HTTPFlow, live: Live, response: http.Response) -> None:
-        """Deal with a whole reply, and with an error, which is looked at only where nothing may leave unread."""
-        exchange, status, told = live.exchange, response.status_code, ""
-        if status >= 400 or (not response.stream and is_error(object_of(bodies.beginning(response)) or {})):
-            if status >= 400 and exchange.reads and answer_error(flow, live, response):
-                return
-            if await asked_again(flow, live, response, bodies.beginning(response)):
-                return
-        if (status := response.status_code) >= 400:
-            beginning = bodies.beginning(response)
-            told = hints.explained(status, beginning, flows.asked_path(flow))
-            if ctx.options.vtc_mode == "rewrite" and (went := exchange.failed(beginning, status)):
-                live.came.add(response.raw_content or b"")
-                live.went.add(went[1])
-                bodies.replace(response, went[1], "application/json")
-                response.status_code = went[0]
-        if exchange.reads and not response.stream and (200 <= status < 300 or exchange.plan.reply.is_strict):
-            await self._whole(flow, live, response)
-        exchange.report.errors[:] = [told] if told else exchange.report.errors
-
-    async def _whole(self, flow: http.HTTPFlow, live: Live, response: http.Response) -> None:
-        exchange, rewrites = live.exchange, ctx.options.vtc_mode == "rewrite"
-        try:
-            body = bodies.decoded(response, ctx.options.vtc_max_body_bytes)
-        except ValueError as error:
-            withhold(exchange, response, f"the body cannot be decoded: {error}", rewrites=rewrites)
-            return
-        if not body:
-            return
-        if len(body) > ctx.options.vtc_max_body_bytes:
-            reason = f"the reply is longer than vtc_max_body_bytes ({len(body)} bytes)"
-            withhold(exchange, response, reason, rewrites=rewrites)
-            return
-        started = time.perf_counter()
-        is_error = not 200 <= response.status_code < 300
-        retry = exchange.plan.reply.retry if rewrites and not is_error else None
-        asker = Asker(flow, retry.seconds) if retry else None
-        rewrite = exchange.whole if is_error else exchange.body
-        if asker:
-            rewritten = await exchange.rewrite_with_retry(body, asker)
-        elif len(body) > LONG:
-            rewritten = await asyncio.to_thread(rewrite, body)
-        else:
-            rewritten = rewrite(body)
-        live.seconds += time.perf_counter() - started - (asker.waited if asker else 0)
-        live.came.add(body)
-        live.went.add(rewritten)
-        if rewrites:
-            put(exchange, response, body, rewritten)
 
     def server_broke_off(self, flow: http.HTTPFlow, why: str) -> list[bytes]:
         """Report it, and return what still leaves for the client (`breaking_off.py`)."""

@@ -7,20 +7,15 @@ nothing but the one flow waits for it.
 from __future__ import annotations
 
 import asyncio
-import time
 
 from mitmproxy import ctx, http
 from mitmproxy.addons.clientplayback import ReplayHandler
 
 from vtc.exchange import NoAnswer
-from vtc.exchange.sending import MOST_ASKED
-from vtc.proxy import bodies
-from vtc.proxy.live import Live
+from vtc.proxy.departing import heeding
 
 AGAIN = "vtc.again"
 """Key of the metadata of a flow that asks again for another; its value is that one's id."""
-
-
 PATIENCE = 600.0
 """Seconds for a reply to a request that was refused first."""
 
@@ -31,66 +26,35 @@ class Asker:
     def __init__(self, flow: http.HTTPFlow, seconds: float) -> None:
         self._flow = flow
         self._seconds = seconds
-        self._deadline = asyncio.get_running_loop().time() + seconds
-        self.waited = 0.0
-        """Seconds that the questions took."""
+        self._deadline: float | None = None
 
-    async def __call__(self, body: bytes) -> bytes:
-        started = time.perf_counter()
-        try:
-            return await self._asked(body)
-        finally:
-            self.waited += time.perf_counter() - started
-
-    async def _asked(self, body: bytes) -> bytes:
+    async def __call__(self, body: bytes) -> http.Response:
+        """Return the answer, whatever it is; raises `NoAnswer` if there is none, or nobody to give it to."""
+        loop = asyncio.get_running_loop()
+        if self._deadline is None:
+            self._deadline = loop.time() + self._seconds
         again = self._flow.copy()
         again.response = again.error = None
         again.comment, again.marked = "", ""
         again.metadata = {AGAIN: self._flow.id}
         again.is_replay = "request"
         again.request.content = body
+        handler = ReplayHandler(again, ctx.options)
+        replay = asyncio.create_task(handler.replay())
         try:
-            async with asyncio.timeout_at(self._deadline):
-                await ReplayHandler(again, ctx.options).replay()
-        except TimeoutError:
-            raise NoAnswer(f"no reply within {self._seconds:g} s") from None
-        if again.error or again.response is None:
+            with heeding(self._flow, replay.cancel):
+                await asyncio.wait([replay], timeout=self._deadline - loop.time())
+            if replay.cancelled():
+                raise NoAnswer("the client has gone")
+            if not replay.done():
+                raise NoAnswer(f"no reply within {self._seconds:g} s")
+            replay.result()
+        finally:
+            replay.cancel()
+            for transport in handler.transports.values():
+                if transport.handler:
+                    transport.handler.cancel("its reply is of no use any more")
+        response: http.Response | None = again.response
+        if again.error or response is None:
             raise NoAnswer(again.error.msg if again.error else "no reply")
-        if not 200 <= (status := again.response.status_code) < 300:
-            raise NoAnswer(f"upstream answered {status}", status, bodies.beginning(again.response))
-        try:
-            content = bodies.decoded(again.response, ctx.options.vtc_max_body_bytes)
-        except ValueError as error:
-            raise NoAnswer(f"the reply cannot be decoded: {error}") from None
-        return content or b""
-
-
-async def asked_again(flow: http.HTTPFlow, live: Live, response: http.Response, error: bytes) -> bool:
-    """Ask again with what a refusal teaches, and with what the next one does; False if the last error stands."""
-    exchange, asker, status = live.exchange, Asker(flow, PATIENCE), response.status_code
-    for _ in range(MOST_ASKED - 1):
-        again = exchange.again(error, status) if ctx.options.vtc_mode == "rewrite" else None
-        if again is None:
-            return False
-        try:
-            body = await asker(again)
-            break
-        except NoAnswer as failed:
-            exchange.report.errors.append(f"asked again without what it refused: {failed}")
-            if not failed.status:
-                return False
-            status, error = failed.status, failed.error
-            response.status_code, response.reason = status, ""
-            bodies.replace(response, error, "application/json")
-    else:
-        return False
-    exchange.learned()
-    exchange.report.errors.clear()
-    flow.request.content = again
-    live.came.add(body)
-    went = exchange.body(body)
-    live.went.add(went)
-    response.status_code, response.reason = 200, "OK"
-    is_stream = exchange.framing.matches(went)
-    bodies.replace(response, went, exchange.framing.media_type if is_stream else "application/json")
-    return True
+        return response

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import deque
 from collections.abc import Iterable
+from functools import cached_property
 
 from mitmproxy import ctx, http
 
@@ -18,7 +19,10 @@ from vtc.proxy import flows
 from vtc.reporting import unread
 from vtc.wire import compression
 
-_SLICE = 1 << 14
+_SLICE = 1 << 10
+"""Bytes of a coded body that are decoded between two looks at its length."""
+BEGINNING = 1 << 14
+"""Bytes of a body that is only to be told of."""
 KEPT = 4 << 20
 """Bytes of one body that are kept; of a longer one the beginning."""
 LAST_CHUNKS = 256
@@ -27,6 +31,14 @@ LONG_CHUNK = 1 << 12
 """Bytes of a chunk that takes the place of all before it."""
 LAST_BYTES = 1 << 17
 """Bytes of that one: those of a chunk from the network, or of a whole reply."""
+
+
+class TooLong(ValueError):
+    """A coded body that stands for too many bytes; these are the first of them."""
+
+    def __init__(self, why: str, beginning: bytes) -> None:
+        super().__init__(why)
+        self.beginning = beginning
 
 
 def decoded(message: http.Message, most: int) -> bytes | None:
@@ -42,16 +54,40 @@ def decoded(message: http.Message, most: int) -> bytes | None:
     for start in range(0, len(body), _SLICE):
         plain += decoder.feed(body[start : start + _SLICE])
         if len(plain) > most:
-            raise ValueError(f"it is longer than vtc_max_body_bytes, though it came in {len(body)} bytes")
+            raise TooLong(
+                f"it is longer than vtc_max_body_bytes, though it came in {len(body)} bytes", bytes(plain[:BEGINNING])
+            )
     return bytes(plain + decoder.finish())
 
 
-def beginning(message: http.Message) -> bytes:
-    """The beginning of a body that is only to be told of; empty if it cannot be decoded."""
-    try:
-        return (decoded(message, KEPT) or b"")[:_SLICE]
-    except ValueError:
-        return b""
+class Whole:
+    """A whole reply, or an error, which is decoded once, and only if somebody looks at it."""
+
+    def __init__(self, response: http.Response) -> None:
+        self._response = response
+
+    @property
+    def body(self) -> bytes:
+        """All of it; empty if it cannot be decoded."""
+        return self._decoded[0]
+
+    @property
+    def why(self) -> str:
+        """Why it cannot be decoded; empty if it can be."""
+        return self._decoded[1]
+
+    @property
+    def beginning(self) -> bytes:
+        """What of it can be told to people: of one that is too long, too."""
+        return self._decoded[2]
+
+    @cached_property
+    def _decoded(self) -> tuple[bytes, str, bytes]:
+        try:
+            body = decoded(self._response, ctx.options.vtc_max_body_bytes) or b""
+        except ValueError as error:
+            return b"", str(error), error.beginning if isinstance(error, TooLong) else b""
+        return body, "", body[:BEGINNING]
 
 
 def media_type(message: http.Message) -> str:

@@ -86,5 +86,6 @@ def words_of(body: bytes, most: int = MOST) -> str:
             found = found[0]
         if isinstance(found, Mapping) and key in found:
             found = found[key]
-    text = " ".join(str(found).split()) if isinstance(found, str | Mapping) and found else ""
+    said = str(found)[: 4 * most] if isinstance(found, str | Mapping) and found else ""
+    text = " ".join(said.split())
     return text if len(text) <= most else f"{text[:most]} …"

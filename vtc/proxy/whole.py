@@ -1,0 +1,182 @@
+"""Whole replies and errors: looked at, asked for again where that helps, and rewritten.
+
+All that is one generator. It yields the questions to the server, which the event loop awaits, and does the rest
+between two of them: beside the event loop, where all other exchanges go on, if there is much to do. `dealt_with` is
+the one place that decides this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import suppress
+from functools import partial
+
+from mitmproxy import ctx, http
+
+from vtc.apis.fields import is_error, object_of
+from vtc.exchange import NoAnswer
+from vtc.exchange.sending import MOST_ASKED
+from vtc.proxy import bodies, flows
+from vtc.proxy.asking import PATIENCE, Asker
+from vtc.proxy.bodies import Whole
+from vtc.proxy.live import Live
+from vtc.proxy.refusing import put, withhold
+from vtc.reporting import hints
+
+LONG = 1 << 17
+"""Bytes of a request or a whole reply beyond which it is dealt with beside the event loop."""
+
+type Question = Callable[[], Awaitable[http.Response]]
+type Steps[T] = Generator[Question, http.Response, T]
+"""Work on a reply; it is sent the server's answer to each question, or `NoAnswer` is thrown in."""
+
+
+async def dealt_with(flow: http.HTTPFlow, live: Live, response: http.Response) -> None:
+    """Deal with a whole reply, and with an error."""
+    steps, last = _steps(flow, live, response), response
+    step: Callable[[], Question] = partial(next, steps)
+    while True:
+        question, seconds = await (asyncio.to_thread(_timed, step) if _is_long(flow, last) else _at_once(step))
+        live.seconds += seconds
+        if question is None:
+            return
+        try:
+            last = await question()
+            step = partial(steps.send, last)
+        except NoAnswer as error:
+            step = partial(steps.throw, error)
+
+
+def _is_long(flow: http.HTTPFlow, response: http.Response) -> bool:
+    """Tell whether there may be much to do; a few bytes of a coded body may stand for many."""
+    sizes = (len(message.raw_content or b"") for message in (flow.request, response))
+    return max(sizes) > LONG or "content-encoding" in response.headers
+
+
+async def _at_once(step: Callable[[], Question]) -> tuple[Question | None, float]:
+    return _timed(step)
+
+
+def _timed(step: Callable[[], Question]) -> tuple[Question | None, float]:
+    """Take a step; return the question to which it led, None at the end, and how long it took."""
+    started, question = time.perf_counter(), None
+    with suppress(StopIteration):  # which no future can hold
+        question = step()
+    return question, time.perf_counter() - started
+
+
+def _steps(flow: http.HTTPFlow, live: Live, response: http.Response) -> Steps[None]:
+    """An error is looked at only where nothing may leave unread."""
+    exchange, told = live.exchange, ""
+    whole = Whole(response)
+    if response.status_code >= 400 or (not response.stream and is_error(object_of(whole.beginning) or {})):
+        if response.status_code >= 400 and exchange.reads and _answer_error(flow, live, response, whole):
+            return
+        again = yield from _asked_again(flow, live, response, whole)
+        if again is None:
+            return
+        whole = again
+    if (status := response.status_code) >= 400:
+        told = hints.explained(status, whole.beginning, flows.asked_path(flow))
+        if _rewrites() and (went := exchange.failed(whole.beginning, status)):
+            live.came.add(response.raw_content or b"")
+            live.went.add(went[1])
+            bodies.replace(response, went[1], "application/json")
+            response.status_code, whole = went[0], Whole(response)
+    if exchange.reads and not response.stream and (200 <= status < 300 or exchange.plan.reply.is_strict):
+        yield from _rewritten(flow, live, response, whole)
+    exchange.report.errors[:] = [told] if told else exchange.report.errors
+
+
+def _rewrites() -> bool:
+    return bool(ctx.options.vtc_mode == "rewrite")
+
+
+def _rewritten(flow: http.HTTPFlow, live: Live, response: http.Response, whole: Whole) -> Steps[None]:
+    exchange, rewrites = live.exchange, _rewrites()
+    if whole.why:
+        withhold(exchange, response, f"the body cannot be decoded: {whole.why}", rewrites=rewrites)
+        return
+    if not whole.body:
+        return
+    if why := _too_long(whole):
+        withhold(exchange, response, f"the reply is {why}", rewrites=rewrites)
+        return
+    is_error = not 200 <= response.status_code < 300
+    retry = exchange.plan.reply.retry if rewrites and not is_error else None
+    if retry:
+        ask = partial(answered, Asker(flow, retry.seconds))
+        went = yield from exchange.rewrite_with_retry(whole.body, ask)
+    else:
+        went = exchange.whole(whole.body) if is_error else exchange.body(whole.body)
+    live.came.add(whole.body)
+    live.went.add(went)
+    if rewrites:
+        put(exchange, response, whole.body, went)
+
+
+def _too_long(whole: Whole) -> str:
+    size = len(whole.body)
+    return f"longer than vtc_max_body_bytes ({size} bytes)" if size > ctx.options.vtc_max_body_bytes else ""
+
+
+def answered(asker: Asker, body: bytes) -> Steps[bytes]:
+    """Ask the server, and return the body of its reply; raises `NoAnswer`."""
+    response = yield partial(asker, body)
+    whole = Whole(response)
+    if not 200 <= (status := response.status_code) < 300:
+        raise NoAnswer(f"upstream answered {status}", status, whole.beginning)
+    if whole.why:
+        raise NoAnswer(f"the reply cannot be decoded: {whole.why}")
+    if why := _too_long(whole):
+        raise NoAnswer(f"the reply is {why}")
+    return whole.body
+
+
+def _answer_error(flow: http.HTTPFlow, live: Live, response: http.Response, whole: Whole) -> bool:
+    """Answer with the reply that an error holds; False if it holds none."""
+    if whole.why:
+        return False
+    found = live.exchange.from_error(whole.body, int(flow.request.timestamp_start), response.status_code)
+    if found and _rewrites():
+        live.came.add(whole.body)
+        live.went.add(found[1])
+        response.status_code, response.reason = 200, "OK"
+        response.headers.pop("content-encoding", None)
+        response.headers["content-type"], response.content = found
+    return found is not None
+
+
+def _asked_again(flow: http.HTTPFlow, live: Live, response: http.Response, whole: Whole) -> Steps[Whole | None]:
+    """Ask again with what a refusal teaches, and with what the next one does; return the last error if it stands."""
+    exchange, status = live.exchange, response.status_code
+    ask = partial(answered, Asker(flow, PATIENCE))
+    for _ in range(MOST_ASKED - 1):
+        again = exchange.again(whole.beginning, status) if _rewrites() else None
+        if again is None:
+            return whole
+        try:
+            body = yield from ask(again)
+            break
+        except NoAnswer as failed:
+            exchange.report.errors.append(f"asked again without what it refused: {failed}")
+            if not failed.status:
+                return whole
+            status = failed.status
+            response.status_code, response.reason = status, ""
+            bodies.replace(response, failed.error, "application/json")
+            whole = Whole(response)
+    else:
+        return whole
+    exchange.learned()
+    exchange.report.errors.clear()
+    flow.request.content = again
+    live.came.add(body)
+    went = exchange.body(body)
+    live.went.add(went)
+    response.status_code, response.reason = 200, "OK"
+    is_stream = exchange.framing.matches(went)
+    bodies.replace(response, went, exchange.framing.media_type if is_stream else "application/json")
+    return None
