@@ -168,6 +168,8 @@ class TextDelta(msgspec.Struct, frozen=True, gc=False):
 
     text: str
     choice: int = 0
+    refusal: bool = False
+    """True for the text by which the model declines to answer, where an API keeps that apart."""
 
 
 class ReasoningDelta(msgspec.Struct, frozen=True, gc=False):
@@ -265,13 +267,6 @@ class Seal(msgspec.Struct, frozen=True, gc=False):
     choice: int = 0
 
 
-class Refused(msgspec.Struct, frozen=True, gc=False):
-    """A piece of the text by which the model declines to answer, where an API keeps that apart."""
-
-    text: str
-    choice: int = 0
-
-
 class Usage(msgspec.Struct, frozen=True, gc=False):
     """Tokens used: `prompt` includes those that were `cached`, `completion` those of the `reasoning`."""
 
@@ -284,7 +279,13 @@ class Usage(msgspec.Struct, frozen=True, gc=False):
     """The API's own counts, which may be more."""
 
 
-type Beside = Origin | Start | BlockStart | Seal | Refused | Usage
+type Beside = Origin | Start | BlockStart | Seal | Usage
+
+
+class Refused(msgspec.Struct, frozen=True, gc=False):
+    """What the client is told of a `TextDelta` that is a `refusal`: text, for APIs that do not keep it apart."""
+
+    text: str
 
 
 # Stream events

@@ -150,7 +150,7 @@ def test_choices_do_not_wait_for_each_other() -> None:
 
 def test_frames_after_one_that_waits_wait_with_it() -> None:
     one = Relay(Decoder(), Encoder(), Toy)
-    frames = [*chat.said("["), chat.chunk({"content": "", "refusal": "no"}), chat.chunk({"reasoning": "hm"})]
+    frames = [*chat.said("["), chat.chunk({"content": "", "x": "no"}), chat.chunk({"reasoning": "hm"})]
     assert [feed(one, frame) for frame in frames] == [[], [], []]
     assert one.finish() == frames
 

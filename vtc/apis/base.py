@@ -33,6 +33,7 @@ from vtc.events import (
     Message,
     Reasoning,
     ReasoningDelta,
+    Refused,
     Rewritten,
     Seal,
     Text,
@@ -42,7 +43,9 @@ from vtc.events import (
 from vtc.wire.framing import Frame, Framing
 
 type Json = Mapping[str, Any]
-type Said = Text | Reasoning | ReasoningDelta | Rewritten | Call | CallDelta | BlockEnd | Finish | Failure | Beside
+type Said = (
+    Text | Reasoning | ReasoningDelta | Refused | Rewritten | Call | CallDelta | BlockEnd | Finish | Failure | Beside
+)
 """What a client can be told. After a `BlockEnd` the next block of the reply begins."""
 
 

@@ -29,6 +29,7 @@ from vtc.events import (
     Finish,
     Reason,
     ReasoningDelta,
+    Refused,
     Rewritten,
     Start,
     Text,
@@ -100,6 +101,8 @@ class Choice(msgspec.Struct, frozen=True, gc=False):
     """True once upstream makes calls itself."""
     paused: bool = False
     """True after the end of a block, until the message goes on."""
+    refusing: bool = False
+    """True while the text that comes is a refusal: one block ends where it begins."""
     kept: bool = False
     """True once calls of upstream's have left in their frames."""
     stuck: bool = False
@@ -120,8 +123,8 @@ def as_said(deltas: Iterable[Delta]) -> list[Said]:
     said: list[Said] = []
     for delta in deltas:
         match delta:
-            case TextDelta(text):
-                said.append(Text(text))
+            case TextDelta(text=text):
+                said.append(Refused(text) if delta.refusal else Text(text))
             case ReasoningDelta() | CallDelta() | BlockEnd() | Finish() | Failure():
                 said.append(delta)
     return said
@@ -135,7 +138,7 @@ def read(choice: Choice, entry: Waiting, deltas: Sequence[Delta]) -> tuple[Choic
         len(deltas) == 1
         and isinstance(one := deltas[0], TextDelta)
         and one.text
-        and not (choice.ended or choice.paused)
+        and not (choice.ended or choice.paused or one.refusal or choice.refusing)
     ):
         events += pipeline.feed(one.text)  # as for nearly all, a long call's above all
         if events and not choice.lifted and _calls(events):
@@ -156,9 +159,8 @@ def read(choice: Choice, entry: Waiting, deltas: Sequence[Delta]) -> tuple[Choic
             else:
                 after += as_said([delta])
             continue
-        if choice.paused and not isinstance(delta, BlockEnd | Finish):
-            choice = replace(choice, paused=False)
-            events += [*pipeline.pause(), BlockEnd(choice.index)]
+        choice, made = _next_block(choice, delta)
+        events += made
         match delta:
             case TextDelta():
                 text += delta.text
@@ -207,7 +209,24 @@ def read(choice: Choice, entry: Waiting, deltas: Sequence[Delta]) -> tuple[Choic
         starts = sum(isinstance(one, Start | BlockStart) for one in before)
         before = (*before[:starts], *thoughts, *before[starts:])
     entry = replace(entry, before=before, text=text, calls=(*calls,), after=(*after, *entry.after), intact=intact)
-    return choice, entry, events
+    return choice, replace(entry, refusal=_refusal(deltas)), events
+
+
+def _next_block(choice: Choice, delta: Delta) -> tuple[Choice, Made]:
+    """End the block of text before this, if it begins another: after the end of that one, or where a refusal begins."""
+    is_ended = choice.paused and not isinstance(delta, BlockEnd | Finish)
+    refusing = delta.refusal if isinstance(delta, TextDelta) and delta.text else choice.refusing
+    if not is_ended and refusing == choice.refusing:
+        return choice, []
+    made: Made = [*choice.pipeline.pause(), *([BlockEnd(choice.index)] if is_ended else [])]
+    return replace(choice, paused=choice.paused and not is_ended, refusing=refusing), made
+
+
+def _refusal(deltas: Sequence[Delta]) -> int:
+    """Count the characters of a refusal, which comes after all other text of its frame."""
+    texts = [delta for delta in deltas if isinstance(delta, TextDelta)]
+    begun = next((place for place, delta in enumerate(texts) if delta.refusal), len(texts))
+    return sum(len(delta.text) for delta in texts[begun:])
 
 
 def _calls(events: Sequence[object]) -> bool:

@@ -187,11 +187,11 @@ class Relay[P: Pipeline]:
             while choice.waiting:
                 entry = choice.waiting.popleft()
                 if entry.written or entry.shared:
-                    rest = entry.text[entry.taken if entry.written else 0 :]
-                    entry = replace(entry, said=(Text(rest),) if rest else (), intact=False)
+                    start = entry.taken if entry.written else 0
+                    entry = replace(entry, said=tuple(entry.as_came(start)), intact=False)
                     out += self.leaving.written(entry.all_said, choice.index, entry.frame, first=not entry.written)
                 else:
-                    said = [*entry.before, Text(entry.text), *entry.calls, *entry.after]
+                    said = [*entry.before, *entry.as_came(), *entry.calls, *entry.after]
                     out += self.leaving.whole(entry.frame, [(choice.index, said)])
         return [*out, *self.leaving.close()]
 
@@ -298,9 +298,8 @@ def _comes_last(one: Beside) -> bool:
 
 def _unchanged(entry: Waiting, events: Made) -> list[Said]:
     """What a frame of which nothing changed says between what comes before and after."""
-    text: list[Said] = [Text(entry.text)] if entry.text else []
     pieces = [*entry.calls, *(event for event in events if isinstance(event, CallDelta))]
-    return [*text, *sorted(pieces, key=lambda piece: piece.index or 0)]
+    return [*entry.as_came(), *sorted(pieces, key=lambda piece: piece.index or 0)]
 
 
 def _is_unchanged(choice: Choice, entry: Waiting, events: Made) -> bool:

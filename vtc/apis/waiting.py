@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from vtc.apis.base import Said
-from vtc.events import BlockEnd, Call, CallDelta, CallPiece, Event, Reasoning, Rewritten, Text
+from vtc.events import BlockEnd, Call, CallDelta, CallPiece, Event, Reasoning, Refused, Rewritten, Text
 from vtc.wire.framing import Frame
 
 type Made = list[Event | BlockEnd | CallDelta]
@@ -22,6 +22,8 @@ class Waiting(msgspec.Struct, frozen=True, gc=False):
     frame: Frame
     text: str = ""
     """The text of its deltas that has not left."""
+    refusal: int = 0
+    """Characters at the end of the text that are a refusal, where the server's API keeps that apart."""
     taken: int = 0
     """Characters of the text that are decided."""
     before: tuple[Said, ...] = ()
@@ -46,6 +48,10 @@ class Waiting(msgspec.Struct, frozen=True, gc=False):
         """All that it says now."""
         return [*self.before, *self.said, *self.calls, *self.after]
 
+    def as_came(self, start: int = 0) -> list[Said]:
+        """Return its text from a place on, as it came."""
+        return _parted(self, start, len(self.text))
+
     @property
     def says_nothing(self) -> bool:
         """True if it need not leave: all that it said is gone."""
@@ -69,19 +75,20 @@ def shared(waiting: Sequence[Waiting], events: Made) -> list[Waiting]:
         # An event that stands for no characters belongs after all that are decided.
         while left > (room := len(here.text) - taken) or not (left or room or here is last):
             if room and piece:
-                _say(said, piece(here.text[taken:]), joins=intact)
+                _say(said, here, piece, taken, len(here.text), joins=intact)
             left -= room
             shares.append(replace(here, taken=len(here.text), said=tuple(said), intact=intact))
             here = next(frames)
             taken, said, intact = here.taken, [*here.said], here.intact and not (left and piece is not Text)
         if left and piece:
-            _say(said, piece(here.text[taken : taken + left]), joins=intact)
+            _say(said, here, piece, taken, taken + left, joins=intact)
         taken += left
         if isinstance(event, Call | Rewritten):
             if here is last and not event.raw:  # it was decided at the end, after those that left in pieces
                 said, pieces = [*said, *pieces], []
             intact = False
-            said.append(event)
+            refuses = here.refusal and taken + (not left) > len(here.text) - here.refusal
+            said.append(Refused(event.text) if refuses and isinstance(event, Rewritten) else event)
         elif isinstance(event, CallPiece):
             intact = False
             if event.name or event.arguments:
@@ -92,9 +99,18 @@ def shared(waiting: Sequence[Waiting], events: Made) -> list[Waiting]:
     return shares
 
 
-def _say(said: list[Said], part: Text | Reasoning, *, joins: bool) -> None:
+def _say(said: list[Said], frame: Waiting, kind: type[Text | Reasoning], start: int, end: int, *, joins: bool) -> None:
     """Add a part of a frame's text. It joins the one before it where nothing stood between: both leave as one."""
-    if joins and said and isinstance(before := said[-1], Text):
-        said[-1] = Text(before.raw + part.raw)
+    if frame.refusal and kind is Text:
+        said += _parted(frame, start, end)
+    elif joins and said and isinstance(before := said[-1], Text):
+        said[-1] = Text(before.raw + frame.text[start:end])
     else:
-        said.append(part)
+        said.append(kind(frame.text[start:end]))
+
+
+def _parted(frame: Waiting, start: int, end: int) -> list[Said]:
+    """Return a part of a frame's text, the refusal at its end apart."""
+    begun = max(start, min(end, len(frame.text) - frame.refusal))
+    text, refusal = frame.text[start:begun], frame.text[begun:end]
+    return [*([Text(text)] if text else []), *([Refused(refusal)] if refusal else [])]

@@ -232,7 +232,7 @@ class FastPath:
         if not whole or (plain := self._relay.plain) is None:
             return
         frame, delta, left, waits = plain
-        if isinstance(delta, TextDelta):
+        if isinstance(delta, TextDelta) and not delta.refusal:
             self._reading = self._relay.pipelines[delta.choice]
             rule = self._reading.plain(waits=waits)
         elif isinstance(delta, ReasoningDelta):

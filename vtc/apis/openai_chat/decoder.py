@@ -35,7 +35,6 @@ from vtc.events import (
     Finish,
     Origin,
     ReasoningDelta,
-    Refused,
     Seal,
     Start,
     TextDelta,
@@ -296,6 +295,8 @@ def _deltas(choice: int, entry: Json, part: Json) -> list[Delta]:
     if call := part.get("function_call"):
         deltas.append(read_function_call(call, choice))
     deltas.append(TextDelta(_text(part.get("content")), choice))
+    if part.get("refusal"):
+        deltas.append(TextDelta(str(part["refusal"]), choice, refusal=True))
     if reason := entry.get("finish_reason"):
         deltas.append(Finish(REASONS.get(reason, "stop"), choice, str(reason)))
     return deltas
@@ -310,8 +311,6 @@ def _beside(chunk: Json) -> Iterator[Beside]:
         index, delta = entry.get("index") or 0, part_of(entry, "delta")
         yield from _origins("choice", entry, index)
         yield from _origins("delta", delta, index)
-        if delta.get("refusal"):
-            yield Refused(str(delta["refusal"]), index)
         parts = [one for one in _parts(delta.get("content")) if isinstance(one, dict) and not one.get("text")]
         if parts := [one for one in parts if one.get("type") != "thinking"]:
             harmless = all(one.get("type") in _PARTS for one in parts)

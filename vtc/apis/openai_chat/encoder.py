@@ -86,8 +86,6 @@ class Encoder(msgspec.Struct):
                     place, _, key = kind.partition(".")
                     fields = own.setdefault(place, {})
                     fields[key] = [*fields.get(key, ()), *value] if isinstance(value, list) else value
-                case Refused(text):
-                    own.setdefault("delta", {})["refusal"] = text
         ends = any(isinstance(one, Finish) for one in said)
         if own.keys() & {"delta"} or (own and not ends):
             say(own.pop("delta", {}), **own.pop("choice", {}))
@@ -96,6 +94,8 @@ class Encoder(msgspec.Struct):
             match one:
                 case Text(text) | Rewritten(text=text) if text:
                     say({"content": text})
+                case Refused(text):
+                    say({"refusal": text})
                 case Reasoning(text) | ReasoningDelta(text) if text and self._tells(one):
                     say(dict.fromkeys(self.form.thoughts or FIELDS[:1], text))
                 case Call(call=call):

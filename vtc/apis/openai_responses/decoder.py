@@ -50,7 +50,6 @@ from vtc.events import (
     Origin,
     Reason,
     ReasoningDelta,
-    Refused,
     Seal,
     Start,
     TextDelta,
@@ -66,7 +65,7 @@ _TEXTS = tuple(f"response.{events}" for _, events, _ in PARTS.values())
 _FAILURES = ("error", *(f"response.{status}" for status in FAILED))
 
 _OF_ERRORS = ("response", "error", "code", "message", "param")
-_BESIDE = (Origin, Start, BlockStart, Seal, Refused, Usage)
+_BESIDE = (Origin, Start, BlockStart, Seal, Usage)
 _NEEDED = {"type", "role", "error", "item_id", "content", "delta", "response", "output", "item", "part"}
 """Fields without which a reply says nothing; they are never dropped."""
 _EVERY_EVENT = {
@@ -237,9 +236,10 @@ class Decoder(msgspec.Struct):
             yield from _noted("part", number, value["part"])
         elif what == "done":
             text = _string(value.get("text", value.get("refusal")))
-            if number not in self.filled and name.endswith("output_text") and text:
-                yield from self._text({"delta": text}, number, TEXT)
-            if name.endswith("output_text") and self.speaking:
+            is_spoken = f"{name}.delta" not in _THOUGHTS
+            if number not in self.filled and is_spoken and text:
+                yield from self._text({"delta": text}, number, f"{name}.delta")
+            if is_spoken and self.speaking:
                 yield self._silent()
             yield Origin(NAME, "text_done", (number, text), harmless=True)
         else:
@@ -253,15 +253,13 @@ class Decoder(msgspec.Struct):
     def _text(self, value: Json, number: int, type_: str) -> Iterator[Delta | Beside]:
         text = _string(value.get("delta"))
         self.filled |= {number} if text else set()
-        if type_ == TEXT:
-            self.speaking = self.speaking or bool(text)
-            yield TextDelta(text)
-            if value.get("logprobs"):
-                yield Origin(NAME, "logprobs", value["logprobs"], harmless=True)
-        elif type_ in _THOUGHTS:
+        if type_ in _THOUGHTS:
             yield ReasoningDelta(text)
         else:
-            yield Refused(text)
+            self.speaking = self.speaking or bool(text)
+            yield TextDelta(text, refusal=type_ != TEXT)
+            if value.get("logprobs"):
+                yield Origin(NAME, "logprobs", value["logprobs"], harmless=True)
         if not text:
             yield Origin(NAME, "nothing", None, harmless=True)
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from vtc.apis.base import Json
 from vtc.apis.openai_responses.items import CALLS, NAME, Form, action_of, call_of, is_call, text_of
-from vtc.events import BlockEnd, CallDelta, Delta, Origin, ReasoningDelta, Refused, Seal, TextDelta
+from vtc.events import BlockEnd, CallDelta, Delta, Origin, ReasoningDelta, Seal, TextDelta
 
 
-def told(item: Json, number: int, form: Form) -> Iterator[Delta | Origin | Refused | Seal]:
+def told(item: Json, number: int, form: Form) -> Iterator[Delta | Origin | Seal]:
     """Tell a whole item by deltas, and by what stands beside them."""
     kind = str(item.get("type") or "message")
     if kind in CALLS:
@@ -30,7 +30,7 @@ def told(item: Json, number: int, form: Form) -> Iterator[Delta | Origin | Refus
     elif kind == "message":
         for part in _parts(item, "content"):
             text = str(text_of(part) or "")
-            yield Refused(text) if part.get("type") == "refusal" else TextDelta(text)
+            yield TextDelta(text, refusal=part.get("type") == "refusal")
         yield BlockEnd()
     else:
         yield Origin(NAME, "event", (None, {"item": item}), lost=kind)

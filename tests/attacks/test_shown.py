@@ -1,0 +1,169 @@
+"""Policies and content rules see the same at every cut, in every field that a client shows, for every pair.
+
+A refusal is a field of its own in chat completions and Responses, and text in the other APIs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.apis import chat, pairs
+from tests.apis.named_events import Json
+from tests.apis.pairs import PAIRS
+from tests.apis.shapes import asked
+from tests.attacks.clients import cline
+from tests.attacks.lab import CLINE, PROMPT
+from tests.attacks.test_model import EXECUTE, HERMES
+from tests.exchanges import PROFILES, agent, fed
+from vtc.apis import APIS
+from vtc.exchange import Exchange
+from vtc.guards.chain import Guards
+from vtc.profiles.planner import Planner, Settings
+from vtc.profiles.schema import Match, PolicyProfile
+
+REFUSES = ("openai-chat", "openai-responses")
+"""The APIs that keep a refusal apart."""
+FIELDS = [
+    (client, server, field)
+    for client, server in PAIRS
+    for field in ("text", "refusal")
+    if field == "text" or server in REFUSES
+]
+EACH = pytest.mark.parametrize(("client", "server", "field"), FIELDS, ids=lambda name: name)
+PROMPTED: dict[str, Json] = {
+    "openai-chat": {"messages": [{"role": "system", "content": PROMPT}, {"role": "user", "content": "Look."}]},
+    "anthropic-messages": {"system": PROMPT},
+    "openai-responses": {"instructions": PROMPT},
+    "ollama-chat": {"messages": [{"role": "system", "content": PROMPT}, {"role": "user", "content": "Look."}]},
+    "gemini-generate": {"systemInstruction": {"parts": [{"text": PROMPT}]}},
+}
+
+
+def opened(client: str, server: str, guards: Json, *, stream: bool, text: bool = False, **fields: Any) -> Exchange:
+    """An exchange under a policy, of Cline (`text`) or of a client that declares tools."""
+    policy = PolicyProfile(name="mine", match=Match(), guards=msgspec.convert(guards, Guards))
+    planner = Planner(dataclasses.replace(PROFILES, policies={"mine": policy}), Settings(upstream_api=(server,)))
+    (api,) = [one for one in APIS if one.name == client]
+    facts = agent(client, stream=stream)
+    if text:
+        facts = dataclasses.replace(facts, user_agent=CLINE.user_agent)
+    fields |= {**PROMPTED[client], "tools": None} if text else {}
+    exchange = Exchange.open(api, asked(client, stream=stream, **fields), facts, planner, "seed")
+    exchange.request()
+    return exchange
+
+
+def reply(server: str, field: str, *pieces: str, stream: bool) -> bytes:
+    """A reply that says a text in the field."""
+    if stream:
+        body = pairs.streamed(server, pieces)
+    else:
+        body = pairs.whole(server, "".join(pieces))
+    return _refusing(body) if field == "refusal" else body
+
+
+def _refusing(body: bytes) -> bytes:
+    """Say the text of a reply as a refusal."""
+    out = []
+    for line in body.split(b"\n"):
+        head, data = (b"data: ", line[6:]) if line.startswith(b"data: ") else (b"", line)
+        if line.startswith(b"event:"):
+            line = line.replace(b"output_text", b"refusal")
+        elif data.startswith(b"{"):
+            line = head + json.dumps(_as_refusal(json.loads(data))).encode()
+        out.append(line)
+    return b"\n".join(out)
+
+
+def _as_refusal(value: Any) -> Any:
+    if isinstance(value, list):
+        return [*map(_as_refusal, value)]
+    if not isinstance(value, dict):
+        return value
+    value = {key: _as_refusal(one) for key, one in value.items()}
+    kind = value.get("type")
+    if kind == "output_text":
+        return {"type": "refusal", "refusal": value["text"]}
+    if isinstance(kind, str) and kind.startswith("response.output_text."):
+        value["type"] = kind.replace("output_text", "refusal")
+        value = {"refusal" if key == "text" else key: one for key, one in value.items() if key != "logprobs"}
+    elif kind is None and value.get("content") and isinstance(value["content"], str):
+        value = {**value, "content": None, "refusal": value["content"]}
+    return value
+
+
+def shown(client: str, body: bytes, *, stream: bool) -> tuple[str, str]:
+    """The text and the refusal that a client shows."""
+    found = pairs.read(client, body, stream=stream)
+    if client == "openai-chat":
+        parts = chat.deltas(body) if stream else [json.loads(body)["choices"][0]["message"]]
+        return found.text, "".join(part.get("refusal") or "" for part in parts)
+    if client == "openai-responses":
+        items = pairs._READERS[client](body).items
+        parts = [part for item in items for part in item.get("content") or ()]
+        return found.text, "".join(part.get("refusal", "") for part in parts)
+    return found.text, ""
+
+
+def told(client: str, server: str, field: str, text: str, guards: Json, *, as_text: bool = False) -> tuple[str, str]:
+    """The text and the refusal that a client shows of a reply, which are the same at every cut."""
+    found = []
+    for cuts in (None, (), (3, 9), (20, 21, 22, 23), tuple(range(1, len(text)))):
+        stream = cuts is not None
+        exchange = opened(client, server, guards, stream=stream, text=as_text)
+        places = [0, *(cuts or ()), len(text)]
+        pieces = [text[start:end] for start, end in pairwise(places)]
+        body = reply(server, field, *pieces, stream=stream)
+        out = fed(exchange.stream(), body) if stream else exchange.body(body)
+        assert exchange.report.failures == []
+        found.append(shown(client, out, stream=stream))
+    assert found == [found[0]] * len(found)
+    return found[0]
+
+
+def fields(client: str, server: str, field: str, text: str) -> tuple[str, str]:
+    """What a client shows of a text in a field."""
+    return ("", text) if field == "refusal" and client in REFUSES else (text, "")
+
+
+@EACH
+def test_a_content_rule_sees_it(client: str, server: str, field: str) -> None:
+    text = "I will say SECRET99 to you, and SECRET1."
+    rule = {"content": [{"pattern": r"SECRET\d+", "replacement": "***"}]}
+    expected = fields(client, server, field, "I will say *** to you, and ***.")
+    assert told(client, server, field, text, rule) == expected
+    assert told(client, server, field, text, {}) == fields(client, server, field, text)
+
+
+@EACH
+def test_no_client_carries_a_denied_call_out_that_stands_in_it(client: str, server: str, field: str) -> None:
+    guards = {"denied_tools": ["execute_command"]}
+    for text in (EXECUTE, HERMES.format("execute_command", '{"command": "ls"}'), f"<execute_command>\n{EXECUTE}"):
+        left = told(client, server, field, f"So I do: {text}", guards, as_text=True)
+        assert cline("".join(left)) == []
+        assert "So I do:" in "".join(left)
+
+
+@pytest.mark.parametrize("client", pairs.NAMES)
+@pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
+def test_a_text_and_a_refusal_after_it_stay_apart(client: str, stream: bool) -> None:
+    """Also those of a model that mostly thinks first: a server that knows a refusal parts the thoughts off, too."""
+    rule = {"content": [{"pattern": r"SECRET\d+", "replacement": "***"}]}
+    message = {"role": "assistant", "content": "Well, SECRET1. ", "refusal": "No SECRET2."}
+    for guards, text, refusal in ((rule, "Well, ***. ", "No ***."), ({}, "Well, SECRET1. ", "No SECRET2.")):
+        exchange = opened(client, "openai-chat", guards, stream=stream, model="qwen3-32b")
+        if stream:
+            pieces = [{"content": "Well, SEC"}, {"content": "RET1. "}, {"refusal": "No SE"}, {"refusal": "CRET2."}]
+            out = fed(exchange.stream(), chat.ROLE, *map(chat.chunk, pieces), chat.chunk({}, "stop"), chat.DONE)
+        else:
+            out = exchange.body(chat.encoded(chat.completion(None, message=message)))
+        expected = (text, refusal) if client in REFUSES else (text + refusal, "")
+        assert shown(client, out, stream=stream) == expected
+        if client == "anthropic-messages":
+            assert b'"stop_reason":"refusal"' in out
