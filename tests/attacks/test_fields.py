@@ -89,17 +89,11 @@ OTHERS: dict[str, Sequence[Json]] = {
     "anthropic-messages": (
         messages.error(),
         {"type": "ping"},
-        {
-            "type": "content_block_start",
-            "index": 1,
-            "content_block": {"type": "server_tool_use", "id": "s"},
-        },
     ),
     "openai-responses": (
         responses.error(),
         {"type": "response.failed", "response": responses.response(status="failed")},
         {"type": "keepalive", "sequence_number": 3},
-        {"type": "response.output_item.done", "output_index": 1, "item": {"type": "web_search_call", "id": "ws_1"}},
     ),
     "ollama-chat": ({"error": "busy"},),
     "gemini-generate": ({"error": {"code": 500, "message": "busy", "status": "INTERNAL"}},),
@@ -123,6 +117,9 @@ ARGUMENTS = ("args", "arguments", "input")
 """Objects that are judged as arguments are."""
 
 
+MARK = "mark"
+
+
 def objects(value: Any, path: Path = ()) -> Iterator[tuple[Path, Json]]:
     """Find the objects of a value, itself included, by their paths."""
     if isinstance(value, dict):
@@ -141,20 +138,21 @@ def is_told(value: Any, tool: str) -> bool:
     return tool == value or '"danger"' in text if tool == "danger" else SECRET in text
 
 
-def written(value: Any, path: Path, before: str, after: str) -> str:
-    """Write JSON with more pairs in the object at a path."""
-    if isinstance(value, dict):
-        said = [
-            f"{json.dumps(key)}: {written(one, path[1:], before, after) if path[:1] == (key,) else json.dumps(one)}"
-            for key, one in value.items()
-        ]
-        return "{" + ", ".join([*filter(None, [before]), *said, *filter(None, [after])] if not path else said) + "}"
-    if isinstance(value, list):
-        return "[" + ", ".join(
-            written(one, path[1:], before, after) if path[:1] == (place,) else json.dumps(one)
-            for place, one in enumerate(value)
-        ) + "]"  # fmt: skip
-    return json.dumps(value)
+def written(value: Any, path: Path, pair: str) -> Iterator[str]:
+    """Write JSON with a pair in the object at a path: first, last, and in the place of one of the same key."""
+    if path:
+        inner = value[path[0]]
+        marked = json.dumps(
+            {**value, path[0]: MARK} if isinstance(value, dict) else [*value[: path[0]], MARK, *value[path[0] + 1 :]]
+        )
+        yield from (marked.replace(json.dumps(MARK), one) for one in written(inner, path[1:], pair))
+        return
+    said = [f"{json.dumps(key)}: {json.dumps(one)}" for key, one in value.items()]
+    key = pair.partition(":")[0]
+    rest = [one for one in said if one.partition(":")[0] != key]
+    yield from ("{" + ", ".join(some) + "}" for some in ([pair, *said], [*said, pair]))
+    if len(rest) < len(said):
+        yield "{" + ", ".join([*rest, pair]) + "}"
 
 
 def respelled(key: str) -> str:
@@ -198,8 +196,9 @@ def attacks(name: str, tool: str, *, whole: bool) -> Iterator[list[str]]:
                 continue
             for path, _ in objects(frame):
                 for pair in told:
-                    for odd in (written(frame, path, pair, ""), written(frame, path, "", pair)):
-                        yield [*said[:place], odd, *said[place + 1 :]]
+                    if pair.startswith('"delta": "') and frame.get("type") == "response.output_text.delta":
+                        continue  # that is text
+                    yield from ([*said[:place], odd, *said[place + 1 :]] for odd in written(frame, path, pair))
 
 
 WAYS = pytest.mark.parametrize("whole", [False, True], ids=["streamed", "whole"])
@@ -225,3 +224,33 @@ def test_no_pair_of_a_forbidden_call_leaves_beside_another(
         assert exchange.report.failures == []
         assert not is_told(out.decode(), tool), said
     assert count
+
+
+HOSTED: dict[str, Sequence[Json]] = {
+    "anthropic-messages": (
+        {
+            "type": "content_block_start",
+            "index": 1,
+            "content_block": {"type": "server_tool_use", "id": "s", "input": {}},
+        },
+        {"type": "content_block_stop", "index": 1},
+    ),
+    "openai-responses": (
+        {"type": "response.output_item.added", "output_index": 1, "item": {"type": "web_search_call", "id": "s"}},
+        {"type": "response.output_item.done", "output_index": 1, "item": {"type": "web_search_call", "id": "s"}},
+    ),
+}
+"""What a server carries out itself."""
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("name", HOSTED)
+def test_no_call_in_other_letters_leaves_in_what_a_server_carries_out(name: str, policy: str) -> None:
+    tool = FORBIDDEN[policy]
+    base, told = reply(name, "text", tool, whole=False), pairs_of(reply(name, "forbidden", tool, whole=False), tool)
+    for pair in (one for one in told if '"Type": ' in one):
+        for odd in written(HOSTED[name][0], ("content_block" if name == "anthropic-messages" else "item",), pair):
+            said = [*map(json.dumps, base[:-2]), odd, *map(json.dumps, [*HOSTED[name][1:], *base[-2:]])]
+            stream = opened(name, policy, stream=True).stream()
+            out = b"".join([*stream.feed(stream_of(name, said)), *stream.finish()])
+            assert not is_told(out.decode(), tool), said

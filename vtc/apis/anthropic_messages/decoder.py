@@ -235,7 +235,9 @@ class Decoder(msgspec.Struct):
 
 
 def _is_known(event: Json) -> bool:
-    return event.keys() <= _KNOWN[event["type"]]
+    """True if an event has only fields that the API has, and objects where the API has some."""
+    objects = (event[key] for key in ("message", "content_block", "delta", "usage", "error") if key in event)
+    return event.keys() <= _KNOWN[event["type"]] and all(isinstance(one, dict | None) for one in objects)
 
 
 def _more(event: Json, delta: Json | None = None) -> Iterator[Origin]:

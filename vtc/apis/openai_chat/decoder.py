@@ -325,7 +325,8 @@ def _beside(chunk: Json) -> Iterator[Beside]:
 def _origins(place: str, fields: Json, choice: int) -> Iterator[Origin]:
     """Take fields that only this API knows, as `place.field`."""
     for key, value in fields.items():
-        if key not in _READ[place] and value is not None:
+        is_read = key in _READ[place] and (key != "delta" or isinstance(value, dict))
+        if not is_read and value is not None:
             lost = key if key in _TOLD and value else ""
             yield Origin(NAME, f"{place}.{key}", value, choice, key in _HARMLESS[place], lost=lost)
 

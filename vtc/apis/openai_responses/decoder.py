@@ -361,6 +361,7 @@ def _failed(value: Json) -> Iterator[Failure | Origin]:
     yield failure_in(value)
     response = part_of(value, "response")
     odd = [*(value.keys() - {*_OF_ERRORS, *_EVERY_EVENT}), *(response.keys() - _FIELDS["response"])]
+    odd += [] if response or not value.get("response") else ["response"]
     odd += ["output"] if response.get("output") else []
     yield from (Origin(NAME, f"failed.{key}", None) for key in odd)
 
