@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urljoin
+
 import pytest
 
 from vtc.apis import APIS, find
@@ -43,6 +45,18 @@ def test_what_is_written_is_read(model: str, streams: bool) -> None:
     assert IN_PATH.found(path) == Found("/x", model, streams)
     assert query == ("alt=sse&a=1" if streams else "a=1")
     assert PLAIN.written("/v1", model, streams=streams) == "/v1/chat/completions"
+
+
+@pytest.mark.parametrize("model", ["../../files/x", "..", "a/../b", "./a", "/a", "a//b", ".", "a/..", "%2e%2e/b"])
+def test_a_name_leads_nowhere_else(model: str) -> None:
+    """As clients and servers resolve the parts of a path (RFC 3986 5.2.4)."""
+    for streams in (False, True):
+        path = IN_PATH.written("/v1beta", model, streams=streams).partition("?")[0]
+        assert urljoin("http://a/", path) == f"http://a{path}"
+        assert not {"", ".", "..", "%2e", "%2e%2e"} & {*path.casefold().split("/")[1:]}
+        found = IN_PATH.found(path)
+        assert found is not None
+        assert found.model == model.strip("/")
 
 
 def test_a_stream_that_is_asked_for_in_another_form_is_none_of_the_api() -> None:

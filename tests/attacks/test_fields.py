@@ -254,3 +254,66 @@ def test_no_call_in_other_letters_leaves_in_what_a_server_carries_out(name: str,
             stream = opened(name, policy, stream=True).stream()
             out = b"".join([*stream.feed(stream_of(name, said)), *stream.finish()])
             assert not is_told(out.decode(), tool), said
+
+
+def _chat(**entry: Any) -> dict[bool, bytes]:
+    entry = {"index": 0, "id": "c0", **entry}
+    message = {"tool_calls": [entry]}
+    streamed = [chat.ROLE, chat.chunk(message), chat.chunk({}, "tool_calls"), chat.DONE]
+    return {False: b"".join(streamed), True: chat.encoded(chat.completion(None, "tool_calls", message=message))}
+
+
+def _responses(item: Json, events: Sequence[Json]) -> dict[bool, bytes]:
+    return {False: b"".join(responses.streamed([*events])), True: chat.encoded(responses.response(item))}
+
+
+def _ollama(**entry: Any) -> dict[bool, bytes]:
+    lines = ollama.streamed(ollama.piece("", entry))
+    return {False: b"".join(lines), True: chat.encoded(ollama.message("", entry))}
+
+
+_ARGUMENTS = {"command": SECRET}
+_CUSTOM = responses.custom_call("read", SECRET)
+_APPROVAL = {
+    "type": "mcp_approval_request", "id": "a", "name": "read", "server_label": "s", "arguments": json.dumps(_ARGUMENTS)
+}  # fmt: skip
+CUSTOM: dict[str, tuple[str, dict[bool, bytes]]] = {
+    "chat": ("openai-chat", _chat(type="custom", custom={"name": "read", "input": SECRET})),
+    "chat, a prefix": ("openai-chat", _chat(type="custom", custom={"name": "functions.read", "input": SECRET})),
+    "chat, JSON": ("openai-chat", _chat(type="custom", custom={"name": "read", "input": json.dumps(_ARGUMENTS)})),
+    "chat, as a function": ("openai-chat", _chat(type="custom", function={"name": "read", "arguments": SECRET})),
+    "chat, as both": (
+        "openai-chat",
+        _chat(type="custom", function={"name": "read", "arguments": SECRET}, custom={"name": "x", "input": "ls"}),
+    ),
+    "responses": (
+        "openai-responses",
+        _responses(_CUSTOM, responses.custom_call_events("read", SECRET[:3], SECRET[3:])),
+    ),
+    "ollama": ("ollama-chat", _ollama(type="custom", function={"name": "read", "arguments": SECRET})),
+    "a request for approval": (
+        "openai-responses",
+        _responses(
+            _APPROVAL,
+            [
+                {"type": "response.output_item.added", "item": _APPROVAL},
+                {"type": "response.output_item.done", "item": _APPROVAL},
+            ],
+        ),
+    ),
+}
+"""Calls of a function in the form of a custom tool's, and what else asks the client, streamed and whole."""
+
+
+@WAYS
+@pytest.mark.parametrize("what", CUSTOM)
+def test_no_rule_on_arguments_is_passed_by_a_call_in_another_form(what: str, whole: bool) -> None:
+    name, bodies = CUSTOM[what]
+    exchange = opened(name, "rule", stream=not whole)
+    if whole:
+        out = exchange.body(bodies[True])
+    else:
+        stream = exchange.stream()
+        out = b"".join([*stream.feed(bodies[False]), *stream.finish()])
+    assert SECRET not in out.decode()
+    assert exchange.report.failures == []

@@ -11,6 +11,7 @@ from tests.apis import chat, gemini, messages, ollama, responses
 from tests.apis.shapes import SHAPES
 from tests.exchanges import fed, planner
 from vtc.apis import APIS
+from vtc.apis.raw_input import INPUT
 from vtc.dialects.repair import Repair
 from vtc.events import Tool, ToolCall
 from vtc.exchange import Exchange
@@ -264,3 +265,38 @@ def test_a_call_in_a_name_that_cannot_be_read_passes_and_is_told(api: str, strea
 def test_arguments_that_end_within_a_number_or_a_name_are_not_completed(arguments: str) -> None:
     with pytest.raises(NotInOrder):
         in_order(ToolCall("read", arguments, "c1"), {"read": Tool("read")}, lenient=True)
+
+
+def custom(said: str, **source: Any) -> ToolCall:
+    return ToolCall("run", json.dumps({"input": said}), "c", {"type": "custom", "custom": {}, **source})
+
+
+@pytest.mark.parametrize(
+    ("said", "arguments"), [("/a", A), ('{"filePath": "/a"}', A), ('{"filePath": "/a"', A), ('{"filePath": 1}', None)]
+)
+def test_a_custom_call_of_a_function_is_one_of_the_function(said: str, arguments: Any) -> None:
+    (call,), repairs = in_order(custom(said, extra_content="x"), TOOLS, lenient=True)
+    assert not call.is_custom
+    assert call.source == {"extra_content": "x"}
+    assert json.loads(call.arguments) == arguments or arguments is None
+    assert repairs
+
+
+def test_a_custom_call_of_a_custom_tool_or_of_none_is_left_alone() -> None:
+    call = custom("/a")
+    for tools in ({"run": Tool("run", "", INPUT)}, {}):
+        assert in_order(call, tools, lenient=True).calls == [call]
+    with pytest.raises(NotInOrder):
+        in_order(custom("/a"), {"run": Tool("run", "", {"properties": {"a": {}, "b": {}}})}, lenient=True)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_custom_call_of_a_function_reaches_the_client_as_one_of_the_function(stream: bool) -> None:
+    entry = {"index": 0, "id": "c", "type": "custom", "custom": {"name": "read", "input": "/a"}}
+    body = chat.request(stream=stream, tools=[chat.tool("read", ["filePath"], filePath="string")])
+    (api,) = (one for one in APIS if one.name == "openai-chat")
+    exchange = Exchange.open(api, chat.encoded(body), Facts(path=SHAPES[api.name].path), planner(), "seed")
+    frames = [chat.ROLE, chat.chunk({"tool_calls": [entry]}), chat.chunk({}, "tool_calls"), chat.DONE]
+    whole = chat.encoded(chat.completion(None, "tool_calls", message={"tool_calls": [entry]}))
+    out = fed(exchange.stream(), *frames) if stream else exchange.body(whole)
+    assert chat.read(out).calls == [("read", A)]

@@ -10,10 +10,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
+from google import genai
+from google.genai import types
 
 from tests.apis import chat, gemini, messages, responses
 from tests.apis.conversations import BY_NAME, answered, asks, told
 from tests.apis.named_events import Json
+from tests.e2e.upstream import JSON, SSE, Reply, serving
 from tests.exchange.test_thoughts import Talk
 from tests.exchanges import fed
 from vtc.events import Message
@@ -232,6 +235,37 @@ def test_a_seal_that_the_client_sends_back_itself_comes_once(client: str, form: 
         case _:
             said = [gemini.model(*parts_of(out, stream=stream)), *lost[1:]]
     talk.entries += said
+    sent = talk.ask(**asked)
+    assert json.dumps(sent).count(SEAL) == 1
+    assert "given back" not in str(talk.exchange.report.request)
+
+
+@FORM
+@STREAM
+async def test_a_seal_comes_back_through_googles_client(form: Form, stream: bool) -> None:
+    """It reads a signature as bytes, and fails at what is no base64."""
+    talk = Talk("gemini-generate", form.server, facts=Facts(user_agent="google-genai", host=form.host, port=443))
+    talk.model = form.model
+    asked = {"generationConfig": {"thinkingConfig": {"includeThoughts": True}}}
+    talk.ask(*asks("gemini-generate", "Read it"), stream=stream, **asked)
+    body = form.streamed if stream else chat.encoded(form.whole)
+    out = fed(talk.exchange.stream(), body) if stream else talk.exchange.body(body)
+    replies = [Reply([out], SSE if stream else JSON), Reply([chat.encoded(gemini.reply(gemini.text("So.")))], JSON)]
+    async with serving(lambda _: replies.pop(0)) as upstream:
+        options: Any = {"base_url": upstream.url, "async_client_args": {"trust_env": False}}
+        async with genai.Client(api_key="sk-none", http_options=options).aio as sdk:
+            said: list[Any] = [gemini.user("Read it")]
+            if stream:
+                found = await sdk.models.generate_content_stream(model=form.model, contents=said)
+                events = [one async for one in found]
+            else:
+                events = [await sdk.models.generate_content(model=form.model, contents=said)]
+            parts = [part for one in events for part in one.candidates[0].content.parts or ()]  # type: ignore[index,union-attr]
+            kept = [part for part in parts if part.text != "" or part.thought_signature]
+            call = next(part.function_call for part in kept if part.function_call)
+            said += [types.Content(role="model", parts=kept), gemini.user(gemini.result("found", "read", call.id))]
+            await sdk.models.generate_content(model=form.model, contents=said)
+        talk.entries = upstream.seen[-1].json["contents"]
     sent = talk.ask(**asked)
     assert json.dumps(sent).count(SEAL) == 1
     assert "given back" not in str(talk.exchange.report.request)

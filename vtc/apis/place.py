@@ -82,7 +82,9 @@ class Place:
     def written(self, base: str, model: str, query: str = "", *, streams: bool = False) -> str:
         """Write a path with its query, which says `query` besides."""
         streams = streams and bool(self.streamed)
-        path = (self.streamed if streams else self.path).replace(_MODEL, quote(model))
+        # No part of a name is one that leads elsewhere: `../files/x` is one part.
+        slash = "" if {"", ".", ".."} & {*model.split("/")} else "/"
+        path = (self.streamed if streams else self.path).replace(_MODEL, quote(model, slash))
         asked = [self.stream_query] if streams and self.stream_query else []
         said = "&".join([*asked, *(part for part in query.split("&") if part not in ("", self.stream_query))])
         return f"{base}{path}?{said}" if said else f"{base}{path}"

@@ -10,8 +10,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
+from vtc.apis.raw_input import INPUT
+from vtc.apis.tool_calls import raw_input
 from vtc.dialects.arguments import fitting, values
 from vtc.dialects.arguments.broken_json import Expected
 from vtc.dialects.reading import repairs as repairs_of_text
@@ -63,16 +66,13 @@ def in_order(
     Raises `NotInOrder`. A call of a tool that is not offered, or of a custom tool, is left alone. In a reply that is
     not `complete` an object may lack more than its end. `read` takes the text of a call from its name on.
     """
-    if call.is_custom:
+    found = Meant(call.name) if call.name in tools else meant(call.name, tools)
+    if found is None or (call.is_custom and tools[found.tool].parameters == INPUT):
         return InOrder([call], ())
-    if call.name in tools:
-        name, repairs = call.name, list[str]()
-    elif found := meant(call.name, tools):
-        name, repairs = found.tool, [Repair.TOOL_NAME]
-        if re.search(r"\w", _MARKUP.sub("", found.rest)):
-            return _from_name(call, name, read)
-    else:
-        return InOrder([call], ())
+    call = as_function(call)
+    name, repairs = found.tool, list[str]() if call.name in tools else [Repair.TOOL_NAME]
+    if re.search(r"\w", _MARKUP.sub("", found.rest)):
+        return _from_name(call, name, read)
     schema = tools[name].parameters
     objects, notes = _objects(call.arguments, schema, lenient=lenient, complete=complete)
     if lenient and len(objects) == 1 and (inner := _wrapped(objects[0][1], name, schema)):
@@ -86,6 +86,16 @@ def in_order(
         id_ = None if calls else call.id  # of several calls only the first can have it
         calls.append(ToolCall(name, text, id_, call.source))
     return InOrder(calls, tuple(repairs))
+
+
+def as_function(call: ToolCall) -> ToolCall:
+    """Make a call of a function of one of a custom tool: its raw input stands for the arguments."""
+    if not call.is_custom:
+        return call
+    source = {key: one for key, one in call.source.items() if key not in ("type", "custom", "input")}
+    said = raw_input(call.arguments)
+    arguments = said if said == call.arguments else json.dumps(said, ensure_ascii=False)
+    return replace(call, arguments=arguments, source=source)
 
 
 class Meant(NamedTuple):

@@ -107,9 +107,9 @@ class Identify:
         """Take note of the ids of calls that left without going through here."""
         self._given.update(ids)
 
-    def named(self, call: ToolCall, name: str) -> Call:
-        """Make the event for a call of upstream's, under the name of the tool that it means, for policies to see."""
-        event = Call("", replace(call, name=name), NATIVE)
+    def named(self, call: ToolCall, meant: ToolCall) -> Call:
+        """Make the event for a call of upstream's as it is `meant`, for policies to see."""
+        event = Call("", meant, NATIVE)
         self._spelled[id(event)] = event, call
         return event
 

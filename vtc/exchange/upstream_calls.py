@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace as replace_fields
 
 from vtc.dialects.reading.after_call import EXCERPT
 from vtc.dialects.syntax import tool_names
 from vtc.events import NATIVE, Call, CallDelta, Event, Refusal, Tool, ToolCall
-from vtc.exchange.native_calls import NotInOrder, in_order, meant
+from vtc.exchange.native_calls import NotInOrder, as_function, in_order, meant
 from vtc.exchange.stages import Identify
 from vtc.exchange.streamed_calls import Ended, StreamedCalls
 
@@ -81,7 +82,8 @@ class UpstreamCalls:
                 known = meant(call.name, self._tools)
                 name = known.tool if known else call.name
                 events.append(Refusal(str(error), NATIVE, name, call.arguments[:EXCERPT]))
-                events.append(self._as_text(call) if self._as_text else self._identify.named(call, name))
+                judged = replace_fields(as_function(call), name=name)
+                events.append(self._as_text(call) if self._as_text else self._identify.named(call, judged))
                 continue
             for one in found.calls:
                 if self._is_given(one):
@@ -89,9 +91,8 @@ class UpstreamCalls:
                 elif found.repairs or self._as_text:
                     events += self.made_anew(one, found.repairs)
                 else:  # policies are told which tool is meant; a call that they leave alone leaves as it was spelled
-                    events.append(
-                        self._identify.named(one, one.name if one.name in self._tools else tool_names.bare(one.name))
-                    )
+                    name = one.name if one.name in self._tools else tool_names.bare(one.name)
+                    events.append(self._identify.named(one, replace_fields(one, name=name)))
         return events
 
     def made_anew(self, call: ToolCall, repairs: tuple[str, ...]) -> list[Event]:

@@ -224,3 +224,20 @@ def test_a_kind_of_call_that_nobody_knows_leaves_where_no_policy_is_strict_and_n
     assert run_same(*frames) == b"".join(frames)
     found = responses.read(strict(*frames))
     assert (found.content, found.kinds) == ("Hello", ["message"])
+
+
+@pytest.mark.parametrize("kind", ["function", "custom"])
+def test_a_call_written_anew_keeps_a_namespace_that_no_tool_declares(kind: str) -> None:
+    made = responses.call_events("run", "{}") if kind == "function" else responses.custom_call_events("run", "ls")
+    for event in made:
+        if item := event.get("item"):
+            item["namespace"] = "x"
+    items = responses.read(strict(*responses.streamed(made), guarded=True)).items
+    assert [(one["name"], one["namespace"]) for one in items] == [("run", "x")]
+
+
+def test_a_request_for_approval_does_not_leave_under_strict() -> None:
+    asks = {"type": "mcp_approval_request", "id": "a", "name": MARK, "server_label": "s", "arguments": "{}"}
+    frames = responses.streamed(responses.text_events("Hi"), item_events(asks))
+    assert MARK.encode() not in strict(*frames)
+    assert responses.read(strict(*frames)).content == "Hi"

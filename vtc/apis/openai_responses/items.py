@@ -47,9 +47,9 @@ PARTS: dict[Any, tuple[str, str, str]] = {
 
 SERVERS = (
     *("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call"),
-    *("mcp_call", "mcp_list_tools", "mcp_approval_request", "compaction"),
+    *("mcp_call", "mcp_list_tools", "compaction"),
 )
-"""The kinds of items that the server carries out itself."""
+"""The kinds of items that the server carries out itself, and does not ask the client for (`mcp_approval_request`)."""
 CLIENTS = (*CALLS, "shell_call", "local_shell_call", "apply_patch_call", "computer_call", "tool_search_call")
 """The kinds of items by which the client is to do something. Under a strict policy no unknown kind leaves."""
 _ACTIONS = ("action", "operation", "arguments", "input")
@@ -132,6 +132,9 @@ def item_of(call: ToolCall, form: Form) -> dict[str, Any]:
         said = {"type": "custom_tool_call", "name": call.name, "input": raw_input(call.arguments)}
     else:
         said = {"type": "function_call", "name": call.name, "arguments": call.arguments}
+    if source.get("namespace") and name_of(source, form) == call.name:
+        named = {key: source[key] for key in ("name", "namespace")}  # also where no such namespace is declared
+        return {**rest, **said, **named, "call_id": call.id}
     return {**rest, **parted({**said, "call_id": call.id}, form)}
 
 
